@@ -22,11 +22,10 @@ FROM ${BASE_IMAGE}
 LABEL org.opencontainers.image.title="Seckill" \
       org.opencontainers.image.description="A flash sale that sells the last unit once" \
       org.opencontainers.image.licenses="MIT OR Apache-2.0"
-# Migrations are inside the binary; the shop's files are not.
+# Migrations and the shop's pages are inside the program.
 WORKDIR /app
 COPY --from=build /seckill /usr/local/bin/seckill
 COPY deploy/healthcheck /usr/local/bin/healthcheck
-COPY static ./static
 # No account of the machine: nothing in the image belongs to it, nothing can be changed by it.
 USER 10001:10001
 # Inside a container loopback reaches nobody.

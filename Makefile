@@ -39,8 +39,8 @@ bench: ## the performance ratios beside their baselines, report in target/bench;
 book: ## the pages of docs as one site with search, in target/book; needs mdbook
 	@exec scripts/book
 
-walk: ## an installation on an empty machine, from the packages to the restored backup; needs root and debootstrap
-	@scripts/build-tests && exec scripts/walk
+walk: ## every way to start it, then an installation on an empty machine up to the restored backup; needs root and debootstrap
+	@scripts/walk-starts && scripts/build-tests && exec scripts/walk
 
 lint: ## format, lints, unused dependencies and rules of the source; builds the tests for `make test`
 	@scripts/install-packages build

@@ -16,8 +16,9 @@
 //! # Rules
 //! A test (`tests/tidy.rs`) keeps the first three.
 //!
-//! * Only three modules change the stock of an item: [`arbiter`] takes units, [`order`] gives them
-//!   back, and [`catalog`] restocks through the arbiter.
+//! * Only three modules write orders and stock: [`arbiter`] takes units, and restocks for [`catalog`]; [`order`]
+//!   gives them back, and takes them again for a late payment; [`shard`] copies the rows of an item that moves to
+//!   another ledger.
 //! * Only [`http`] knows status codes, and it never imports [`store`]: it calls use cases.
 //! * [`domain`] does no I/O; `leaselock` knows no items, buyers or orders.
 //! * No process needs the memory of another one.

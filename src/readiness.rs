@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
 use sqlx::MySqlPool;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
 use crate::store::mysql::replication::{self, Replication};
@@ -16,6 +18,10 @@ use crate::store::redis::{Durability, RedisClient, Topology};
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long Redis may take to say how it writes to disk.
 const DURABILITY_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// How old a promise about queued orders may be. Anybody may ask for it without a token, so Redis is not asked for
+/// each request.
+const PROMISE_AGE_MAX: Duration = Duration::from_secs(2);
 
 /// The key of the ledger's replication among the dependencies.
 const REPLICATION: &str = "mysql_replication";
@@ -31,6 +37,8 @@ pub struct Readiness {
     /// Replicas that have a queued order before it is answered.
     queue_replicas_min: u32,
     lock_servers: Vec<(Dependency, Probe)>,
+    /// The last promise, and when Redis was asked for it.
+    promise: Mutex<Option<(Instant, String)>>,
 }
 
 /// The results of the probes.
@@ -53,7 +61,7 @@ impl Readiness {
         queue_replicas_min: u32,
         lock_servers: Vec<(Dependency, Probe)>,
     ) -> Self {
-        Self { pools, redis, queue_replicas_min, lock_servers }
+        Self { pools, redis, queue_replicas_min, lock_servers, promise: Mutex::new(None) }
     }
 
     /// Probes all servers at once; takes a second at most.
@@ -100,9 +108,22 @@ impl Readiness {
         Probed { schema, dependencies, redis: topology }
     }
 
-    /// How safe a queued order is while it waits in Redis, in a sentence, by the present settings
-    /// of Redis.
+    /// How safe a queued order is while it waits in Redis, in a sentence, by the settings of Redis, which are
+    /// read at most once in [`PROMISE_AGE_MAX`].
     pub async fn redis_promise(&self) -> String {
+        // Callers wait for one question, at most `DURABILITY_TIMEOUT`.
+        let mut last = self.promise.lock().await;
+        if let Some((asked_at, promise)) = &*last
+            && asked_at.elapsed() < PROMISE_AGE_MAX
+        {
+            return promise.clone();
+        }
+        let promise = self.ask_promise().await;
+        *last = Some((Instant::now(), promise.clone()));
+        promise
+    }
+
+    async fn ask_promise(&self) -> String {
         let asked = tokio::time::timeout(DURABILITY_TIMEOUT, Durability::ask(&self.redis)).await;
         let durability = asked.ok().and_then(Result::ok).unwrap_or(Durability::Unknown);
         durability.promise(self.queue_replicas_min)

@@ -1,5 +1,5 @@
-//! What the documents say is checked against what is there: the table of strategies, links, files,
-//! commands and settings that they name.
+//! What the documents say is checked against what is there: the table of strategies, links, files
+//! and settings that they name. `commands` checks the commands.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,9 +12,9 @@ use seckill::strategy::{Breaks, Card, LIST};
 const README_LINES_MAX: usize = 130;
 
 /// One page, by its path below the root.
-struct Page {
-    path: PathBuf,
-    text: String,
+pub struct Page {
+    pub path: PathBuf,
+    pub text: String,
 }
 
 #[test]
@@ -126,32 +126,21 @@ fn every_file_that_is_named_exists() {
     assert!(count > 0, "no path was found: the test reads the pages wrongly");
 }
 
+/// The order of the imports, as every page shows it.
+const MAP: &str = "http -> purchase -> strategy -> {leaselock, arbiter} -> store -> domain";
+
 #[test]
-fn every_make_command_exists() {
-    let makefile = read("Makefile");
-    let mut named = BTreeSet::new();
-    for page in pages() {
-        let lines = code_blocks(&page.text).into_iter().chain(code_spans(&page.text));
-        for target in lines.filter_map(make_target) {
-            let rule = format!("{target}:");
-            let exists = makefile.lines().any(|line| line.starts_with(&rule));
-            assert!(exists, "{}: no `make {target}`", page.path.display());
-            named.insert(target.to_owned());
+fn the_map_is_drawn_in_one_way() {
+    let mut texts: Vec<_> = pages().into_iter().map(|page| (page.path, page.text)).collect();
+    texts.push((PathBuf::from("src/lib.rs"), read("src/lib.rs")));
+    let mut drawn = 0;
+    for (path, text) in &texts {
+        for line in text.lines().filter(|line| line.contains("http -> ")) {
+            assert!(line.contains(MAP), "{}: {line}", path.display());
+            drawn += 1;
         }
     }
-    assert!(
-        named.contains("run") && named.contains("test"),
-        "the two commands are not there: {named:?}"
-    );
-}
-
-/// The target of a line such as `$ NAME=value make run  # comment`.
-fn make_target(line: &str) -> Option<&str> {
-    let mut words = line.split_whitespace().skip_while(|word| *word == "$" || word.contains('='));
-    if words.next() != Some("make") {
-        return None;
-    }
-    words.next().filter(|word| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'))
+    assert!(drawn >= 3, "{drawn} maps");
 }
 
 #[test]
@@ -209,16 +198,16 @@ fn variables(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| word.starts_with("SECKILL_") && *word != "SECKILL_")
 }
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-fn read(path: &str) -> String {
+pub fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// The pages for people: those at the root and those in `docs`.
-fn pages() -> Vec<Page> {
+pub fn pages() -> Vec<Page> {
     let mut pages = Vec::new();
     for folder in ["", "docs"] {
         for entry in fs::read_dir(root().join(folder)).expect("a folder of the project").flatten() {
@@ -258,31 +247,36 @@ fn anchors(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The lines between fences.
-fn code_blocks(text: &str) -> Vec<&str> {
-    parts(text).into_iter().filter(|part| part.is_code).map(|part| part.line).collect()
+/// The lines of each part between fences.
+pub fn code_blocks(text: &str) -> Vec<Vec<&str>> {
+    parts(text)
+        .chunk_by(|one, next| one.is_code == next.is_code && one.block == next.block)
+        .filter(|lines| lines[0].is_code)
+        .map(|lines| lines.iter().map(|part| part.line).collect())
+        .collect()
 }
 
 /// What stands between backticks in prose. A span never goes over the end of a line.
-fn code_spans(text: &str) -> Vec<&str> {
+pub fn code_spans(text: &str) -> Vec<&str> {
     let prose = parts(text).into_iter().filter(|part| !part.is_code);
     prose.flat_map(|part| part.line.split('`').skip(1).step_by(2)).collect()
 }
 
-/// A line, and whether it stands between fences.
+/// A line, whether it stands between fences, and the number of fences above it.
 struct Part<'a> {
     line: &'a str,
     is_code: bool,
+    block: usize,
 }
 
 fn parts(text: &str) -> Vec<Part<'_>> {
-    let mut is_code = false;
+    let mut block = 0;
     let mut parts = Vec::new();
     for line in text.lines() {
         if line.trim_start().starts_with("```") {
-            is_code = !is_code;
+            block += 1;
         } else {
-            parts.push(Part { line, is_code });
+            parts.push(Part { line, is_code: block % 2 == 1, block });
         }
     }
     parts

@@ -7,6 +7,7 @@ mod support;
 mod backup;
 mod batches;
 mod browser;
+mod commands;
 mod commit;
 mod dead_letters;
 mod dependencies;

@@ -35,7 +35,6 @@ pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
         .env("SECKILL_QUEUE_CLAIM_IDLE_MS", shop.config.queue.claim_idle_ms.to_string())
         .env("SECKILL_LOG_FILTER", "warn")
         .env("SECKILL_DATA_DIR", "/nonexistent")
-        .env("SECKILL_HTTP_STATIC_DIR", concat!(env!("CARGO_MANIFEST_DIR"), "/static"))
         .current_dir(std::env::temp_dir())
         .stdin(Stdio::null())
         .kill_on_drop(true);

@@ -1,6 +1,7 @@
 //! Mistakes of an installation: `serve` says each in one sentence with the remedy and ends, or waits
 //! within a limit and says for what; `doctor` finds the same.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -255,4 +256,26 @@ async fn a_schema_that_is_too_new_makes_an_instance_unready() {
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!((ready.status, &ready.json["status"]), (503, &json!("schema is too new")));
     assert!(ready.json["dependencies"].is_object(), "{}", ready.text);
+}
+
+/// As `/tmp/.data/env`, which anybody may make.
+#[tokio::test]
+async fn a_file_of_settings_that_others_may_write_is_refused() {
+    let shop = Shop::new().await;
+    let folder = std::env::temp_dir().join(unique("shared"));
+    let below = folder.join("a/b");
+    std::fs::create_dir_all(folder.join(".data")).expect("a folder");
+    std::fs::create_dir_all(&below).expect("a folder");
+    let file = folder.join(".data/env");
+    std::fs::write(&file, format!("SECKILL_SECRET={}\n", "planted-".repeat(8))).expect("written");
+    for (mode, code) in [(0o600, 0), (0o666, 2), (0o660, 2)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
+        let mut token = program(&shop, &["token", "--user", "1"]);
+        token.current_dir(&below).env_remove("SECKILL_DATA_DIR").env_remove("SECKILL_SECRET");
+        let (ended, said) = told(&token.output().await.expect("runs"));
+        assert_eq!(ended, code, "{mode:o}: {said}");
+        let is_refused = said.contains(".data/env is not read: others may write it");
+        assert_eq!(is_refused, code == 2, "{mode:o}: {said}");
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
 }

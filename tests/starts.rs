@@ -1,5 +1,6 @@
 //! Starts that meet each other, and starts on servers that are set up wrongly.
 
+use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
@@ -9,8 +10,10 @@ use seckill::config::Secret;
 use seckill::store::mysql;
 use serde_json::json;
 
-use crate::process::program;
-use crate::support::{Shop, eventually, own_mysql, redis_url, servers, unique};
+use crate::process::{program, signal};
+use crate::support::{
+    Client, Shop, eventually, files_below, own_mysql, redis_url, servers, unique,
+};
 
 /// Starts at once; more than two, so that they meet in every step.
 const STARTS: usize = 5;
@@ -149,4 +152,41 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
     .await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql"], "ok", "{}", ready.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn started_in_an_empty_folder_dev_serves_every_page() {
+    let shop = Shop::new().await;
+    let folder = std::env::temp_dir().join(unique("empty"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let mut dev = program(&shop, &["dev"]);
+    dev.current_dir(&folder)
+        .env("SECKILL_HTTP_ADDR", "127.0.0.1:0")
+        .env("SECKILL_DATA_DIR", "data");
+    let mut dev = dev.spawn().expect("started");
+    let url = eventually("the file for a second terminal", || async {
+        let text = std::fs::read_to_string(folder.join("data/env")).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("SECKILL_URL=http://")).map(str::to_owned)
+    })
+    .await;
+    let stranger = Client::new(url.parse().expect("an address"), None);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
+    let mut count = 0;
+    for kind in ["html", "js", "css", "svg"] {
+        for path in files_below("static", kind) {
+            let name = path.strip_prefix(&root).expect("below static").display().to_string();
+            let answer = stranger.get(&format!("/{name}")).await;
+            let text = std::fs::read_to_string(&path).expect("text");
+            assert!(answer.status == 200 && answer.text == text, "{name}: {}", answer.status);
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count} pages");
+    let start = std::fs::read_to_string(root.join("index.html")).expect("text");
+    assert_eq!(stranger.get("/").await.text, start);
+    assert_eq!(stranger.get("/no-such-page.html").await.status, 404);
+    let id = dev.id().expect("it runs");
+    signal(id, "INT").await;
+    assert_eq!(dev.wait().await.expect("it ends").code(), Some(0));
+    std::fs::remove_dir_all(&folder).expect("removed");
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
-use seckill::strategy::{Breaks, LIST};
+use seckill::strategy::{Breaks, LIST, WaitFor};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Instance, Shop, assert_clean};
@@ -232,16 +232,43 @@ async fn unsafe_ways_are_refused_on_a_real_sale() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "kind": "shop" })).await;
     for (strategy, breaks) in variants() {
-        let safe = breaks == Breaks::Never;
         let answer = instance.buyer(7).buy_for_good(&strategy, item).await;
-        let expected = if safe { (201, "") } else { (403, "unsafe_strategy") };
-        // The limit of one is reached by the first safe one.
-        let reached = (409, "limit_reached");
-        assert!(
-            answer.brief() == expected || safe && answer.brief() == reached,
-            "{strategy}: {answer:?}"
-        );
+        let (sold, reached) = ((201, ""), (409, "limit_reached"));
+        let expected = match breaks {
+            Breaks::Never if strategy.contains("scope=") => (422, "invalid_options"),
+            // The limit of one is reached by the first safe one.
+            Breaks::Never if answer.brief() == reached => reached,
+            Breaks::Never => sold,
+            _ => (403, "unsafe_strategy"),
+        };
+        assert_eq!(answer.brief(), expected, "{strategy}: {answer:?}");
     }
+}
+
+#[tokio::test]
+async fn a_buyer_of_a_real_sale_chooses_neither_how_to_wait_nor_what_to_lock() {
+    let (_shop, instance) = Shop::open().await;
+    let real = instance.make_item(json!({ "kind": "shop", "stock": 100 })).await;
+    let lab = instance.make_item(json!({ "stock": 100 })).await;
+    let waits = WaitFor::ALL.iter().filter(|wait| **wait != WaitFor::Notify);
+    let waits = waits.map(|wait| format!("wait={}", wait.as_str()));
+    let scopes = ["market", "item", "item-user"].map(|scope| format!("scope={scope}"));
+    for (buyer, option) in (1..).zip(waits.chain(scopes)) {
+        for strategy in ["lock-redis", "lock-redis-token"] {
+            let strategy = format!("{strategy}?{option}");
+            let refused = instance.buyer(buyer).buy(&strategy, real).await;
+            assert_eq!(refused.brief(), (422, "invalid_options"), "{strategy}: {refused:?}");
+            assert!(refused.text.contains("lab items only"), "{strategy}: {refused:?}");
+        }
+        let sold = instance.buyer(buyer).buy(&format!("lock-redis?{option}"), lab).await;
+        assert_eq!(sold.brief(), (201, ""), "{option}: {sold:?}");
+    }
+    // Which counter the lock guards costs nobody anything, and the default may be said.
+    for (buyer, option) in (100..).zip(["store=redis", "store=mysql", "wait=notify"]) {
+        let sold = instance.buyer(buyer).buy(&format!("lock-redis?{option}"), real).await;
+        assert_eq!(sold.brief(), (201, ""), "{option}: {sold:?}");
+    }
+    assert_clean(&instance, real).await;
 }
 
 async fn sells_whole_or_not_at_all(strategy: &str) {

@@ -2,8 +2,6 @@
 
 use std::collections::HashMap;
 use std::env;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 use crate::failure::CannotJudge;
 
@@ -17,14 +15,10 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads `$SECKILL_DATA_DIR/env`, else the nearest `.data/env` from here upwards. A missing
-    /// or unreadable file is no error: the variables may all be set.
-    pub fn load() -> Self {
-        let Some(path) = find() else {
-            return Self::default();
-        };
-        let file = fs::read_to_string(&path).map(|text| parse(&text)).unwrap_or_default();
-        Self { file }
+    /// Reads the file that a running `make run` writes. A missing file is no error: the variables may all be set.
+    pub fn load() -> Result<Self, CannotJudge> {
+        let file = env_file::read().map_err(|refused| CannotJudge(refused.to_string()))?;
+        Ok(Self { file: file.into_iter().collect() })
     }
 
     /// The value of `name`; an empty variable counts as unset.
@@ -57,48 +51,5 @@ impl Environment {
     /// What a child process needs to see the same service.
     pub fn for_child(&self) -> Vec<(&'static str, String)> {
         KNOWN.into_iter().filter_map(|name| self.get(name).map(|value| (name, value))).collect()
-    }
-}
-
-fn find() -> Option<PathBuf> {
-    if let Ok(data_dir) = env::var("SECKILL_DATA_DIR") {
-        let path = Path::new(&data_dir).join("env");
-        if path.is_file() {
-            return Some(path);
-        }
-    }
-    let here = env::current_dir().ok()?;
-    here.ancestors().map(|folder| folder.join(".data/env")).find(|path| path.is_file())
-}
-
-fn parse(text: &str) -> HashMap<String, String> {
-    text.lines()
-        .map(str::trim)
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.split_once('='))
-        .map(|(name, value)| (name.trim().to_owned(), unquote(value.trim()).to_owned()))
-        .collect()
-}
-
-fn unquote(value: &str) -> &str {
-    for quote in ['"', '\''] {
-        if let Some(inner) = value.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)) {
-            return inner;
-        }
-    }
-    value
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_are_read_and_noise_is_skipped() {
-        let read =
-            parse("# made by a run\nSECKILL_URL=http://127.0.0.1:8080\n\nA = 'b=c'\nnoise\n");
-        assert_eq!(read.get("SECKILL_URL").map(String::as_str), Some("http://127.0.0.1:8080"));
-        assert_eq!(read.get("A").map(String::as_str), Some("b=c"));
-        assert_eq!(read.len(), 2);
     }
 }

@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 async fn execute(command: Command) -> CommandResult {
     match command {
         Command::Run(options) => {
-            let report = Box::pin(run::execute(&options, &Environment::load())).await?.report;
+            let report = Box::pin(run::execute(&options, &Environment::load()?)).await?.report;
             Ok((report.document().text(Color::of_terminal()), report.verdict.exit_code))
         }
         Command::Compare(options) => Box::pin(compare::run(&options)).await,

@@ -39,7 +39,7 @@ impl Testbed {
     /// Finds the program and the servers, and makes the folder of the report.
     pub fn find(options: &TestbedOptions) -> Result<Self, CannotJudge> {
         let out = options.out.clone();
-        let environment = Environment::load();
+        let environment = Environment::load()?;
         let program = Mint::new(options.seckill.clone(), &environment).into_program();
         fs::create_dir_all(&out)
             .map_err(|error| CannotJudge(format!("cannot make {}: {error}", out.display())))?;

@@ -27,13 +27,13 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::config::{Config, read_env_file};
+use crate::config::Config;
 
 /// Parses the command line, runs the command, and answers the program's exit code.
 ///
@@ -51,6 +51,12 @@ pub fn run() -> ExitCode {
         eprintln!("seckill: {sentence}");
         ExitCode::from(2)
     })
+}
+
+/// The command line: its subcommands with their arguments.
+#[must_use]
+pub fn command_line() -> clap::Command {
+    Arguments::command()
 }
 
 async fn run_command(arguments: Arguments) -> Ended {
@@ -120,22 +126,10 @@ pub type Ended = Result<ExitCode, String>;
 /// Reads the settings; variables that are unset are looked up in the file that `seckill dev`
 /// writes, so that a second terminal needs no settings.
 fn settings(file: Option<&Path>) -> Result<Config, String> {
-    let mut variables: Vec<(String, String)> = Vec::new();
-    if let Some(path) = env_file() {
-        variables.extend(read_env_file(&path).unwrap_or_default());
-    }
+    let mut variables = env_file::read().map_err(|refused| refused.to_string())?;
     // The process' own variables come last and win.
     variables.extend(std::env::vars());
     Config::load(file, variables).map_err(|error| error.to_string())
-}
-
-/// Finds `.data/env` in this folder or one above, or under SECKILL_DATA_DIR.
-fn env_file() -> Option<PathBuf> {
-    if let Ok(dir) = std::env::var("SECKILL_DATA_DIR") {
-        return Some(Path::new(&dir).join("env")).filter(|path| path.is_file());
-    }
-    let here = std::env::current_dir().ok()?;
-    here.ancestors().map(|dir| dir.join(".data/env")).find(|path| path.is_file())
 }
 
 /// Starts logging to standard error.

@@ -67,16 +67,6 @@ fn fold_shards(table: &mut Table) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Reads a file of `KEY=value` lines, as `seckill dev` writes for a second terminal.
-///
-/// # Errors
-/// When the file cannot be read.
-pub fn read_env_file(path: &Path) -> std::io::Result<Vec<(String, String)>> {
-    let text = std::fs::read_to_string(path)?;
-    let pairs = text.lines().filter_map(|line| line.split_once('='));
-    Ok(pairs.map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned())).collect())
-}
-
 /// The path of each variable's setting: `SECKILL_HTTP_ADDR` → `["http", "addr"]`.
 fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
     let mut variables = BTreeMap::new();

@@ -16,7 +16,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 pub use check::SECRET_LENGTH_MIN;
-pub use load::{ConfigError, DEFAULTS, read_env_file};
+pub use load::{ConfigError, DEFAULTS};
 pub use runtime_count::RuntimeCount;
 
 /// Time of a transaction beside its wait for a row, and of its answer on the way to the buyer.

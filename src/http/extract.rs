@@ -152,20 +152,22 @@ where
         if Web::from_ref(state).cors.contain(&parts.headers) {
             return Ok(Self);
         }
-        refuse_cross_site(&parts.method, &parts.uri, &parts.headers).map(|()| Self)
+        refuse_other_sites(&parts.uri, &parts.headers).map(|()| Self)
     }
 }
 
-/// Refuses a change that a page of another site asked for. Our own name is in `Host`, or, in
-/// HTTP/2, in the address of the request (`:authority`). The origin `null` of a page without a name
-/// is not ours.
+/// Refuses a change that a page of another site asked for.
 ///
 /// # Errors
 /// 403 `cross_site_request`.
 pub fn refuse_cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    if method.is_safe() {
-        return Ok(());
-    }
+    if method.is_safe() { Ok(()) } else { refuse_other_sites(uri, headers) }
+}
+
+/// Refuses a request that a page of another site asked for. Our own name is in `Host`, or, in
+/// HTTP/2, in the address of the request (`:authority`). The origin `null` of a page without a name
+/// is not ours.
+fn refuse_other_sites(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let our_name = match headers.get(HOST) {
         Some(host) => host.to_str().ok(),
         None => uri.authority().map(Authority::as_str),

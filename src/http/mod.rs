@@ -1,7 +1,7 @@
 //! HTTP: the only folder that knows axum, status codes and problem details.
 //!
 //! `server` accepts connections; `layers` has the middleware around every request; `extract`,
-//! `body` and `session_cookie` parse requests; `address`, `hosts`, `connection_limiter` and `rates`
+//! `body` and `session_cookie` parse requests; `pages` has the shop's files; `address`, `hosts`, `connection_limiter` and `rates`
 //! limit one client; `route` has one file a resource; `problem` has the one table of failures.
 
 pub mod address;
@@ -11,6 +11,7 @@ pub mod cors;
 pub mod extract;
 pub mod hosts;
 mod layers;
+pub mod pages;
 pub mod problem;
 pub mod rates;
 pub mod route;
@@ -28,7 +29,6 @@ use axum::response::Response;
 use axum::routing::any;
 use tower::Service;
 use tower_http::compression::CompressionLayer;
-use tower_http::services::{ServeDir, ServeFile};
 use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -180,6 +180,7 @@ fn api() -> OpenApiRouter<Web> {
     components.add_security_scheme("bearer", bearer);
     let mut router = routes(document);
     name_operations(router.get_openapi_mut());
+    route::purchase::document_options(router.get_openapi_mut());
     router
 }
 
@@ -279,18 +280,14 @@ impl<S> Application for S where
 /// The whole application: the routes with the layers around them.
 pub fn application(web: &Web) -> impl Application + use<> {
     let (api, document) = api().split_for_parts();
-    let not_found = ServeFile::new(web.static_dir.join("404.html"));
-    let files = ServeDir::new(&web.static_dir).not_found_service(not_found);
     // Browsers may cache files, but ask each time whether there is a new version.
     let revalidate = SetResponseHeaderLayer::if_not_present(
         axum::http::header::CACHE_CONTROL,
         axum::http::HeaderValue::from_static("no-cache"),
     );
-    let pages = Router::new()
-        .merge(SwaggerUi::new("/docs").url("/api/openapi.json", document))
-        .fallback_service(files)
-        .layer(revalidate)
-        .layer(CompressionLayer::new());
+    let docs = Router::new().merge(SwaggerUi::new("/docs").url("/api/openapi.json", document));
+    let pages =
+        docs.layer(CompressionLayer::new()).merge(pages::router(&web.static_dir)).layer(revalidate);
     // Otherwise the file server would answer unknown addresses of the API, with a page.
     let unknown = any(async || ProblemType::NotFound.problem());
     let api: Router<Web> = api.route("/api/", unknown.clone()).route("/api/{*unknown}", unknown);

@@ -40,6 +40,9 @@ impl Purchases {
         if item.kind == ItemKind::Shop && !is_safe {
             return Err(Outcome::Refused(Refusal::UnsafeStrategy));
         }
+        if item.kind == ItemKind::Shop && !request.options.fit_shop_items() {
+            return Err(Outcome::Refused(Refusal::OptionsForLabItems));
+        }
         let unavailable = Outcome::Unavailable(Unavailable::StrategyUnavailable);
         Ok((card, found.strategy.as_ref().ok_or(unavailable)?))
     }

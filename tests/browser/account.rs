@@ -113,3 +113,29 @@ async fn an_operator_finds_the_account_from_the_console() {
     page.until_text("#signed-in", "user-1").await;
     page.close().await;
 }
+
+#[tokio::test]
+async fn a_browser_that_lost_its_cookie_signs_in_again() {
+    let (_shop, instance) = Shop::open().await;
+    account(&instance, "heron").await;
+    for look in [DESKTOP, PHONE] {
+        let page = Page::open(instance.addr, look).await;
+        sign_in_by_form(&page, "heron", "/orders.html").await;
+        page.until("the orders", "!document.querySelector('#empty').hidden").await;
+        // With its session it goes on at once.
+        page.visit("/signin.html?return=%2Faccount.html").await;
+        page.until("the account", "location.pathname === '/account.html'").await;
+        // The cookie is gone, and the storage still has a session.
+        page.forget_cookies().await;
+        page.visit("/signin.html?return=%2Flab.html").await;
+        page.until("that it forgets", "localStorage.getItem('seckill.session') === null").await;
+        page.until_text("#heading", "Sign in").await;
+        page.until("the page of sign-in", "location.pathname === '/signin.html'").await;
+        page.shot(&format!("signin-without-cookie-{}", look.width)).await;
+        page.fill("#username", "heron").await;
+        page.fill("#password", OLD).await;
+        page.click("#submit").await;
+        page.until("the page before", "location.pathname === '/lab.html'").await;
+        page.close_but_for(&["401"]).await;
+    }
+}

@@ -144,6 +144,11 @@ impl Page {
         added.expect("the script is taken");
     }
 
+    /// Deletes all cookies, those that no script can see included; the pages' storage stays.
+    pub async fn forget_cookies(&self) {
+        self.driver.delete_all_cookies().await.expect("no cookies");
+    }
+
     /// Loads the page again.
     pub async fn reload(&self) {
         self.driver.refresh().await.expect("the page loads again");

@@ -1,10 +1,10 @@
 //! The example of the TypeScript client: a page of another shop sells an item.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use axum::Router;
-use axum::routing::post;
+use axum::routing::{get, post};
 use serde_json::json;
 use tower_http::services::ServeDir;
 
@@ -16,8 +16,12 @@ use crate::typescript;
 
 const ISSUER: &str = "https://corner-shop.example";
 
-/// The other shop: its pages, and its back office, which makes tokens of its buyer.
-async fn corner_shop(files: &Path, key: Arc<TestKey>) -> String {
+/// Where the example of the client sends its tokens, as its script says.
+const SECKILL_URL: &str = "http://127.0.0.1:8080";
+
+/// The other shop: its pages, with the address of this Seckill in its script, and its back office, which makes
+/// tokens of its buyer.
+async fn corner_shop(files: &Path, seckill: Arc<OnceLock<String>>, key: Arc<TestKey>) -> String {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let origin = format!("http://{}", listener.local_addr().expect("an address"));
     let token = move || async move {
@@ -26,8 +30,16 @@ async fn corner_shop(files: &Path, key: Arc<TestKey>) -> String {
             "iss": ISSUER, "aud": "seckill", "sub": "customer-81", "iat": now, "exp": now + 600,
         }))
     };
-    let router =
-        Router::new().route("/identity-token", post(token)).fallback_service(ServeDir::new(files));
+    let script = std::fs::read_to_string(files.join("dist/example/shop.js")).expect("the script");
+    assert_eq!(script.matches(SECKILL_URL).count(), 1, "one address, and a constant");
+    let script = move || async move {
+        let script = script.replace(SECKILL_URL, seckill.get().expect("Seckill runs"));
+        ([("content-type", "text/javascript")], script)
+    };
+    let router = Router::new()
+        .route("/identity-token", post(token))
+        .route("/dist/example/shop.js", get(script))
+        .fallback_service(ServeDir::new(files));
     tokio::spawn(async move { axum::serve(listener, router).await });
     origin
 }
@@ -38,7 +50,8 @@ async fn a_page_of_another_shop_sells_an_item() {
     let key = Arc::new(TestKey::ec("shop-1"));
     let keys = std::env::temp_dir().join(unique("shop-keys"));
     std::fs::write(&keys, json!({ "keys": [key.jwk()] }).to_string()).expect("written");
-    let origin = corner_shop(&files, key).await;
+    let seckill = Arc::new(OnceLock::new());
+    let origin = corner_shop(&files, Arc::clone(&seckill), key).await;
     let shop = Shop::with(|config| {
         config.http.cors_origins.clone_from(&origin);
         config.identity.issuer = ISSUER.to_owned();
@@ -48,8 +61,9 @@ async fn a_page_of_another_shop_sells_an_item() {
     .await;
     let instance = shop.start().await;
     let item = make_sale(&instance, json!({ "stock": 2 })).await;
-    let address =
-        format!("{origin}/example/index.html?seckill=http://{}&item={item}", instance.addr);
+    seckill.set(format!("http://{}", instance.addr)).expect("set once");
+    // A link does not choose where the buyer's token goes.
+    let address = format!("{origin}/example/index.html?seckill=http://127.0.0.1:1&item={item}");
 
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_elsewhere(&address).await;
@@ -82,7 +96,7 @@ async fn a_page_of_another_shop_sells_an_item() {
     assert_eq!(sold, 1);
 
     // The same page from an origin that is not named learns nothing.
-    let elsewhere = corner_shop(&files, Arc::new(TestKey::ec("shop-1"))).await;
+    let elsewhere = corner_shop(&files, seckill, Arc::new(TestKey::ec("shop-1"))).await;
     let page = Page::open(instance.addr, PHONE).await;
     let address = address.replace(&origin, &elsewhere);
     page.visit_elsewhere(&address).await;

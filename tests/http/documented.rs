@@ -1,9 +1,10 @@
 //! The document as it is served, the pages, and the headers that guard them.
 
+use seckill::strategy::{Scope, Store, WaitFor};
 use serde_json::json;
 
 use super::assert_problem;
-use crate::support::{Client, Shop};
+use crate::support::{Client, Shop, unique};
 
 #[tokio::test]
 async fn the_document_is_served_and_shown() {
@@ -26,6 +27,22 @@ async fn the_document_is_served_and_shown() {
         assert_eq!(stranger.get(script).await.status, 200, "{script}");
     }
     assert!(!page.text.contains("https://"), "{}", page.text);
+}
+
+#[test]
+fn the_document_lists_every_word_of_the_options() {
+    let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
+    let purchase = &document["paths"]["/api/seckill/{strategy}/{item_id}"]["post"];
+    let parameters = purchase["parameters"].as_array().expect("a list");
+    let words = |name: &str| {
+        let found = parameters.iter().find(|parameter| parameter["name"] == name);
+        found.unwrap_or_else(|| panic!("no {name}"))["schema"]["enum"].clone()
+    };
+    let of_code = |words: Vec<&str>| json!(words);
+    assert_eq!(words("store"), of_code(Store::ALL.iter().map(|word| word.as_str()).collect()));
+    assert_eq!(words("scope"), of_code(Scope::ALL.iter().map(|word| word.as_str()).collect()));
+    assert_eq!(words("wait"), of_code(WaitFor::ALL.iter().map(|word| word.as_str()).collect()));
+    assert!(words("wait").as_array().is_some_and(|words| words.contains(&json!("notify"))));
 }
 
 #[tokio::test]
@@ -122,8 +139,16 @@ async fn files_are_compressed_and_an_unchanged_one_is_not_sent_again() {
         assert_eq!(plain.headers["cache-control"], "no-cache", "{path}");
         let tag = plain.headers["etag"].clone();
         let request = stranger.request(reqwest::Method::GET, path);
-        let again = Client::send(request.header("if-none-match", tag)).await;
+        let known = format!("\"another\", {}", tag.to_str().expect("text"));
+        let again = Client::send(request.header("if-none-match", known)).await;
         assert_eq!((again.status, again.text.len()), (304, 0), "{path}");
+        let request = stranger.request(reqwest::Method::GET, path);
+        let refuses =
+            request.header("accept-encoding", "gzip;q=0").send().await.expect("an answer");
+        assert!(!refuses.headers().contains_key("content-encoding"), "{path}");
+        let head = Client::send(stranger.request(reqwest::Method::HEAD, path)).await;
+        assert_eq!((head.status, head.text.len()), (200, 0), "{path}");
+        assert_eq!(head.headers["etag"], plain.headers["etag"], "{path}");
         for encoding in ["gzip"] {
             let request = stranger.request(reqwest::Method::GET, path);
             let response =
@@ -134,4 +159,18 @@ async fn files_are_compressed_and_an_unchanged_one_is_not_sent_again() {
             assert!(compressed < plain.text.len(), "{path}: {compressed} bytes as {encoding}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_folder_of_pages_replaces_those_of_the_program() {
+    let folder = std::env::temp_dir().join(unique("pages"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("index.html"), "<p>edited").expect("written");
+    let shop = Shop::with(|config| config.http.static_dir.clone_from(&folder)).await;
+    let instance = shop.start().await;
+    assert_eq!(instance.stranger().get("/").await.text, "<p>edited");
+    std::fs::write(folder.join("index.html"), "<p>edited again").expect("written");
+    assert_eq!(instance.stranger().get("/").await.text, "<p>edited again");
+    assert_eq!(instance.stranger().get("/orders.html").await.status, 404);
+    std::fs::remove_dir_all(&folder).expect("removed");
 }

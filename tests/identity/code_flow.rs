@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::keys::TestKey;
 use super::provider::{TestIdentityProvider, serve_at};
-use crate::support::{Instance, Shop};
+use crate::support::{Client, Instance, Shop};
 
 /// A browser without a screen: it has cookies, and follows redirects when it is told to.
 struct Browser {
@@ -100,6 +100,28 @@ async fn a_browser_signs_in_and_comes_back_to_where_it_was() {
     let back = browser.at_provider(&page, "ada").await;
     assert_eq!(browser.visit(&back).await, "/signin.html?done=1&return=%2F");
     assert_eq!(browser.who().await["user_id"], who["user_id"]);
+}
+
+#[tokio::test]
+async fn a_page_of_another_site_cannot_begin_a_sign_in() {
+    let (_provider, _shop, instance) = testbed().await;
+    let begin = async |name: &str, value: &str| {
+        let request = instance.stranger().request(Method::GET, "/api/session/provider?return=%2F");
+        Client::send(request.header(name, value)).await
+    };
+    for (name, value) in [
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+        ("origin", "https://evil.example"),
+    ] {
+        let refused = begin(name, value).await;
+        assert_eq!(refused.brief(), (403, "cross_site_request"), "{name}: {value}: {refused:?}");
+        assert!(!refused.headers.contains_key("set-cookie"), "{name}: {value}");
+    }
+    // Our own page, and an address that was typed.
+    for site in ["same-origin", "none"] {
+        assert!(begin("sec-fetch-site", site).await.headers.contains_key("set-cookie"), "{site}");
+    }
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::{STREAM, hold_up, in_ledger, order, queue, redis_of, shop};
 use crate::http::{assert_clean, order_id};
 use crate::process::{free_addr, press, serve};
-use crate::support::{Client, Shop, eventually, purchase_path, seed};
+use crate::support::{BOUND, Client, Shop, eventually, purchase_path, seed, when};
 
 /// A shop with a Redis of its own, which writes a log.
 async fn shop_with_redis(append_fsync: AppendFsync) -> (Shop, RedisServer) {
@@ -115,13 +115,46 @@ async fn the_card_says_what_202_promises_here() {
         assert_eq!(queued.len(), 1);
         queued[0]["promise"].as_str().expect("a sentence").to_owned()
     };
-    assert!(promise().await.contains("appendfsync everysec"));
+    // A promise is remembered for a moment.
+    let says = async |words: &str| {
+        eventually(BOUND, || async {
+            let said = promise().await;
+            when(said.contains(words), said)
+        })
+        .await
+    };
+    says("appendfsync everysec").await;
     set(&mut connection, "appendfsync", "always").await;
-    assert!(promise().await.contains("appendfsync always"));
+    says("appendfsync always").await;
     set(&mut connection, "appendonly", "no").await;
-    assert!(promise().await.contains("memory only"));
+    says("memory only").await;
     server.stop().await;
-    assert!(promise().await.contains("does not tell"));
+    says("does not tell").await;
+}
+
+#[tokio::test]
+async fn strangers_who_read_the_list_do_not_make_redis_work() {
+    const READERS: usize = 200;
+    let (shop, server) = shop_with_redis(AppendFsync::EverySecond).await;
+    let instance = shop.start().await;
+    let mut connection = redis_of(&shop);
+    let asked = async |connection: &mut redis_connection::SharedConnection| -> usize {
+        let info: String =
+            redis::cmd("INFO").arg("commandstats").query_async(connection).await.expect("INFO");
+        let calls = info.lines().filter_map(|line| line.strip_prefix("cmdstat_config|get:calls="));
+        calls.filter_map(|rest| rest.split(',').next()?.parse::<usize>().ok()).sum()
+    };
+    let (before, begun) = (asked(&mut connection).await, std::time::Instant::now());
+    let readers =
+        (0..READERS).map(|_| async { instance.stranger().get("/api/strategies").await.status });
+    assert!(join_all(readers).await.into_iter().all(|status| status == 200));
+    let questions = asked(&mut connection).await - before;
+    let seconds = usize::try_from(begun.elapsed().as_secs()).expect("a short test");
+    assert!(
+        (1..=2 + seconds).contains(&questions),
+        "{questions} questions for {READERS} readers in {seconds} s"
+    );
+    server.stop().await;
 }
 
 /// Kills of a consumer in the normal run, unless `SECKILL_TEST_ROUNDS` says otherwise.

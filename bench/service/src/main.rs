@@ -82,11 +82,13 @@ fn main() -> ExitCode {
             Ok((String::new(), EXIT_CLEAN))
         });
     }
-    let environment = Environment::load();
-    if let Some(Command::Traces(options)) = command {
-        let execution = Box::pin(traces::execute(&options, &environment));
-        return program::run(bench::connections_max(), None, execution);
-    }
-    let execution = Box::pin(bench::execute(&options, &environment));
-    program::run(bench::connections_max(), None, execution)
+    program::run(bench::connections_max(), None, async {
+        let environment = Environment::load()?;
+        match command {
+            Some(Command::Traces(options)) => {
+                Box::pin(traces::execute(&options, &environment)).await
+            }
+            _ => Box::pin(bench::execute(&options, &environment)).await,
+        }
+    })
 }

@@ -1,5 +1,5 @@
 /**
- * A page of another shop that sells one item by Seckill: `?seckill=https://sale.example&item=1`.
+ * A page of another shop that sells one item by Seckill: `?item=1`.
  *
  * The shop knows its buyer already. Its back office makes a token of this buyer (`/identity-token`),
  * and the page exchanges it for a session of Seckill. No cookie takes part: browsers would not send
@@ -7,15 +7,15 @@
  */
 import { buy, createClient, SeckillError, signIn } from '../src/index.js';
 
+/** Where Seckill is. A constant: the token of the buyer goes there, so no link may choose it. */
+const SECKILL_URL = 'http://127.0.0.1:8080';
 const STOCK_PERIOD_MS = 2_000;
 /** The key of a purchase whose outcome is not known yet survives a reload of the page. */
 const KEY = 'purchase-key';
 
-const query = new URLSearchParams(location.search);
-const baseUrl = query.get('seckill') ?? 'http://127.0.0.1:8080';
-const itemId = Number(query.get('item') ?? '1');
+const itemId = Number(new URLSearchParams(location.search).get('item') ?? '1');
 let token: string | undefined;
-const client = createClient({ baseUrl, token: () => token });
+const client = createClient({ baseUrl: SECKILL_URL, token: () => token });
 
 function show(id: string, text: string): void {
   const element = document.getElementById(id);

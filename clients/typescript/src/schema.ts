@@ -3551,12 +3551,12 @@ export interface operations {
     post_seckill_strategy_item_id: {
         parameters: {
             query?: {
-                /** @description Lock strategies: mysql or redis */
-                store?: string;
-                /** @description Lock strategies: market, item, user or item-user */
-                scope?: string;
-                /** @description Lock strategies: backoff, spin-then-yield, yield-then-sleep, sleep-200, sleep-2000 or yield */
-                wait?: string;
+                /** @description Lock strategies: the counter that the lock guards; `mysql` if it is left out */
+                store?: "mysql" | "redis";
+                /** @description Lock strategies on lab items: what is locked */
+                scope?: "market" | "item" | "user" | "item-user";
+                /** @description Lock strategies on lab items: how a request waits for the lock; `notify` if it is left out */
+                wait?: "notify" | "backoff" | "spin-then-yield" | "yield-then-sleep" | "sleep-200" | "sleep-2000" | "yield";
             };
             header?: {
                 /** @description Names the purchase: a retry with the same key does not buy twice */
@@ -3841,7 +3841,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description There is no provider */
+            /** @description There is no provider, or a page of another site asks */
             "4XX": {
                 headers: {
                     [name: string]: unknown;

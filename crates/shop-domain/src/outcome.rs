@@ -1,8 +1,9 @@
 //! The possible results of a purchase.
 //!
-//! The four classes matter more than the details: `sold`; `refused` (nothing changed, and trying
-//! again with the same request will not help); `unavailable` (nothing changed, try again);
-//! `unknown` (it may have changed: ask again with the same key).
+//! The six classes matter more than the details: `sold` (the order is durable); `replayed` (an earlier
+//! request with the same key has made this order); `queued` (the order becomes durable soon); `refused`
+//! (nothing changed, and trying again with the same request will not help); `unavailable` (nothing
+//! changed, try again); `unknown` (it may have changed: ask again with the same key).
 
 use time::OffsetDateTime;
 
@@ -129,6 +130,8 @@ pub enum Refusal {
     StrategyNotFound,
     /// The strategy takes no options.
     OptionsNotTaken,
+    /// The request chooses how it waits or what it locks, and the item belongs to the shop.
+    OptionsForLabItems,
     /// The request names a strategy that can oversell, and the item belongs to the shop.
     UnsafeStrategy,
     /// The price of all units would be above the largest amount.
@@ -166,6 +169,7 @@ impl Refusal {
             Self::ItemNotFound => "item_not_found",
             Self::StrategyNotFound => "strategy_not_found",
             Self::OptionsNotTaken => "invalid_query_parameter",
+            Self::OptionsForLabItems => "invalid_options",
             Self::UnsafeStrategy => "unsafe_strategy",
             Self::AmountOverflow => "amount_overflow",
             Self::RequestInProgress => "request_in_progress",

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use crate::config::{Config, Risk};
+use crate::http::pages::NO_PAGES;
 use redis_connection::Address;
 
 use super::{Finding, State};
@@ -13,9 +14,6 @@ const PUBLISHED: [&str; 1] = ["demo-only-demo-only-demo-only-demo-only"];
 const DIFFERENT_MIN: usize = 8;
 /// The schemes of a URL of the ledger.
 const SCHEMES: [&str; 2] = ["mysql", "mariadb"];
-
-/// The value of `http.static_dir` that means: no pages.
-const NO_PAGES: &str = "none";
 
 /// Runs all checks of the settings.
 pub fn check(config: &Config) -> Vec<Finding> {
@@ -71,6 +69,9 @@ fn check_traces(config: &Config, are_built_in: bool) -> Option<Finding> {
 
 fn check_static_dir(config: &Config) -> Finding {
     let (check, dir) = ("settings.static_dir", &config.http.static_dir);
+    if dir.as_os_str().is_empty() {
+        return Finding::ok(check, "the pages of the shop are inside the program");
+    }
     if dir.as_os_str() == NO_PAGES {
         return Finding::ok(check, "no pages are served");
     }
@@ -83,7 +84,7 @@ fn check_static_dir(config: &Config) -> Finding {
         dir.display(),
         here.display()
     );
-    let remedy = "set SECKILL_HTTP_STATIC_DIR to the folder `static` of the release, or to none";
+    let remedy = "leave SECKILL_HTTP_STATIC_DIR empty for the pages inside the program, or set it to a folder with pages, or to none";
     Finding::bad(check, State::Failed, found, remedy)
 }
 

@@ -49,6 +49,8 @@ impl From<Refusal> for Problem {
             Refusal::StrategyNotFound => ProblemType::StrategyNotFound.into(),
             Refusal::OptionsNotTaken => ProblemType::InvalidQueryParameter
                 .detail("Leave the query out: this strategy takes no parameters."),
+            Refusal::OptionsForLabItems => ProblemType::InvalidOptions
+                .detail("Leave out wait and scope: they work on lab items only."),
             Refusal::UnsafeStrategy => ProblemType::UnsafeStrategy.into(),
             Refusal::AmountOverflow => ProblemType::AmountOverflow.into(),
             Refusal::RequestInProgress => ProblemType::RequestInProgress.into(),

@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use crate::account::Accounts;
 use crate::domain::Clock;
-use crate::http::extract::{QueryPairs, cookie};
+use crate::http::extract::{QueryPairs, SameSite, cookie};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
@@ -64,7 +64,7 @@ pub async fn methods(
     params(("return" = Option<String>, Query, description = "The path of this site to go to afterwards")),
     responses(
         (status = 303, description = "The page of the provider"),
-        (status = "4XX", description = "There is no provider", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "There is no provider, or a page of another site asks", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "The provider does not answer", body = ProblemBody, content_type = "application/problem+json"),
     ),
 )]
@@ -72,6 +72,8 @@ pub async fn start(
     State(identity): State<Option<Arc<Identity>>>,
     State(session_cookie): State<SessionCookie>,
     _: AddressRateLimit,
+    // It sets a cookie, so no page elsewhere may begin a sign-in in this browser.
+    _: SameSite,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Response, Problem> {
     let path = match pairs.as_slice() {

@@ -51,7 +51,6 @@ pub async fn strategies(
     State(readiness): State<Arc<Readiness>>,
     State(purchases): State<Purchases>,
 ) -> Json<Vec<StrategyBody>> {
-    // Not cached: the list is seldom read.
     let promise = readiness.redis_promise().await;
     let cards = purchases.strategies().cards();
     let bodies = cards.map(|(card, available)| StrategyBody {

@@ -8,6 +8,8 @@ use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tracing::Instrument;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::{OpenApi, RefOr};
 
 use super::orders::OrderBody;
 use crate::domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity, Span};
@@ -15,7 +17,9 @@ use crate::http::body::{Integer, OptionalJsonBody};
 use crate::http::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, RequestTrace};
 use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::{PurchaseRequest, Purchases};
-use crate::strategy::Options;
+use crate::strategy::{Options, Scope, Store, WaitFor};
+
+const PATH: &str = "/api/seckill/{strategy}/{item_id}";
 
 /// The response header of a purchase that an earlier request with the same key has made.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -36,14 +40,14 @@ pub struct PurchaseBody {
 /// Buy units of an item.
 #[utoipa::path(
     post,
-    path = "/api/seckill/{strategy}/{item_id}",
+    path = PATH,
     tag = "buyer",
     params(
         ("strategy" = String, Path, description = "A name of /api/strategies, or default"),
         ("item_id" = i64, Path, description = "The item", minimum = 1),
-        ("store" = Option<String>, Query, description = "Lock strategies: mysql or redis", pattern = "^(mysql|redis)$"),
-        ("scope" = Option<String>, Query, description = "Lock strategies: market, item, user or item-user", pattern = "^(market|item|user|item-user)$"),
-        ("wait" = Option<String>, Query, description = "Lock strategies: backoff, spin-then-yield, yield-then-sleep, sleep-200, sleep-2000 or yield"),
+        ("store" = Option<String>, Query, description = "Lock strategies: the counter that the lock guards; `mysql` if it is left out"),
+        ("scope" = Option<String>, Query, description = "Lock strategies on lab items: what is locked"),
+        ("wait" = Option<String>, Query, description = "Lock strategies on lab items: how a request waits for the lock; `notify` if it is left out"),
         ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
         ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context); a traced purchase is answered with `traceresponse`"),
         ("Purchase-Ticket" = Option<String>, Header, description = "For items with a waiting room: the ticket of `POST /api/items/{id}/ticket`"),
@@ -83,6 +87,22 @@ pub async fn purchase(
     let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket, trace };
     let outcome = purchases.buy(request).instrument(log_span).await;
     answer_traced(span, item, outcome)
+}
+
+/// Lists the words of the options in the document, as the code has them.
+pub fn document_options(document: &mut OpenApi) {
+    let purchase = document.paths.paths.get_mut(PATH).and_then(|path| path.post.as_mut());
+    for parameter in purchase.and_then(|post| post.parameters.as_mut()).into_iter().flatten() {
+        let RefOr::T(parameter) = parameter else { continue };
+        let words: Vec<&str> = match parameter.name.as_str() {
+            "store" => Store::ALL.iter().map(|word| word.as_str()).collect(),
+            "scope" => Scope::ALL.iter().map(|word| word.as_str()).collect(),
+            "wait" => WaitFor::ALL.iter().map(|word| word.as_str()).collect(),
+            _ => continue,
+        };
+        let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(words));
+        parameter.schema = Some(schema.into());
+    }
 }
 
 /// Answers with the outcome of a purchase, and ends the span of its request.

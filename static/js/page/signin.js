@@ -15,7 +15,7 @@ let busy = false;
 
 startFrame('title.signIn');
 if (query.get('done') === '1') take();
-else if (currentSession() !== null) location.replace(back);
+else if (currentSession() !== null) goOn();
 byId('back').hidden = back === new URL('/', location.origin).href;
 byId('mode-in').addEventListener('change', () => setMode('in'));
 byId('mode-up').addEventListener('change', () => setMode('up'));
@@ -27,12 +27,29 @@ setMode(mode);
 showProblem(query.get('problem'));
 showMethods();
 
-/** Back from the provider with a session: learn whose it is. */
+/** Learn from the service whose session it is, and go on to where the buyer came from. */
+async function learn() {
+  const session = await get('/api/session');
+  rememberSession({ ...session, username: session.username ?? '' });
+  location.replace(back);
+}
+
+/**
+ * This browser remembers a session. Its cookie may be gone, so the service says whether there still is one; a 401
+ * makes the browser forget, and the form stays.
+ */
+async function goOn() {
+  try {
+    await learn();
+  } catch (error) {
+    if (error.status === undefined) throw error;
+  }
+}
+
+/** Back from the provider with a session. */
 async function take() {
   try {
-    const session = await get('/api/session');
-    rememberSession({ ...session, username: session.username ?? '' });
-    location.replace(back);
+    await learn();
   } catch (error) {
     if (error.status === undefined) throw error;
     showProblem(error.code === 'network' ? 'network' : 'sign_in_not_started');

@@ -56,7 +56,7 @@ use crate::store::redis::{Buckets, Counters, Queue, RedisClient};
 pub use kit::built::{Built, Strategies};
 pub use kit::card::{Breaks, Card};
 pub use kit::locks::{LockSources, ZookeeperLocks};
-pub use kit::options::{Options, OptionsError};
+pub use kit::options::{Options, OptionsError, Scope, Store, WaitFor};
 
 /// Every strategy, in the order in which pages show them: those to use, then those to learn from.
 pub static LIST: &[Entry] = &[

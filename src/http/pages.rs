@@ -1,0 +1,181 @@
+//! The pages of the shop: the files of `static`, which are inside the program, or those of a folder.
+//!
+//! The program needs no folder beside it, wherever it is started. The entity tag of a file is the hash that the
+//! build computed; the compressed forms are made once in a process, not for each request.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, VARY};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::response::Response;
+use axum::routing::get;
+use axum_extra::headers::{ETag, HeaderMapExt, IfNoneMatch};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use rust_embed::{Embed, EmbeddedFile};
+use tower_http::compression::CompressionLayer;
+use tower_http::services::{ServeDir, ServeFile};
+
+/// The value of `http.static_dir` that means: no pages.
+pub const NO_PAGES: &str = "none";
+
+/// The page of the address `/`.
+const INDEX: &str = "index.html";
+/// The header of a request that decides between the plain and the compressed form, for caches.
+const ENCODING: HeaderValue = HeaderValue::from_static("accept-encoding");
+/// The page of every unknown address.
+const NOT_FOUND: &str = "404.html";
+
+/// The files of the folder `static`.
+#[derive(Embed)]
+#[folder = "static"]
+struct Files;
+
+/// A file inside the program, ready to be sent.
+struct Page {
+    kind: HeaderValue,
+    tag: ETag,
+    plain: Bytes,
+    /// `None` where the compressed form is no shorter.
+    gzip: Option<Bytes>,
+}
+
+/// The pages inside the program, by their path.
+static PAGES: LazyLock<HashMap<String, Page>> = LazyLock::new(|| {
+    let named = Files::iter().filter_map(|name| Files::get(&name).map(|file| (name, file)));
+    named.filter_map(|(name, file)| Some((name.into_owned(), Page::new(file)?))).collect()
+});
+
+/// The routes of the pages: of those in `static_dir`, or, where it is empty, of those inside the program.
+pub fn router<S: Clone + Send + Sync + 'static>(static_dir: &Path) -> Router<S> {
+    if static_dir.as_os_str().is_empty() {
+        // Compressed before the first buyer comes.
+        LazyLock::force(&PAGES);
+        return Router::new().fallback(get(embedded));
+    }
+    let not_found = ServeFile::new(static_dir.join(NOT_FOUND));
+    let files = ServeDir::new(static_dir).not_found_service(not_found);
+    Router::new().fallback_service(files).layer(CompressionLayer::new())
+}
+
+async fn embedded(uri: Uri, headers: HeaderMap) -> Response {
+    let name = Some(uri.path().trim_start_matches('/')).filter(|name| !name.is_empty());
+    if let Some(page) = PAGES.get(name.unwrap_or(INDEX)) {
+        return page.answer(&headers);
+    }
+    let page = PAGES.get(NOT_FOUND);
+    let mut response = page.map_or_else(Response::default, |page| page.send(&headers));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response
+}
+
+impl Page {
+    /// Compresses a file; `None` when its media type is no header, which no file of ours has.
+    fn new(file: EmbeddedFile) -> Option<Self> {
+        let kind = HeaderValue::from_str(file.metadata.mimetype()).ok()?;
+        let hash: String =
+            file.metadata.sha256_hash().iter().map(|byte| format!("{byte:02x}")).collect();
+        // Weak: the plain and the compressed form have one tag.
+        let tag = format!("W/\"{hash}\"").parse().ok()?;
+        let plain = Bytes::from_owner(file.data);
+        let gzip = compressed(&plain).filter(|gzip| gzip.len() < plain.len());
+        Some(Self { kind, tag, plain, gzip })
+    }
+
+    /// Sends the file, or says that the client has it already.
+    fn answer(&self, headers: &HeaderMap) -> Response {
+        let mut response = match headers.typed_get::<IfNoneMatch>() {
+            Some(known) if !known.precondition_passes(&self.tag) => {
+                let mut response = Response::default();
+                *response.status_mut() = StatusCode::NOT_MODIFIED;
+                response
+            }
+            _ => self.send(headers),
+        };
+        response.headers_mut().typed_insert(self.tag.clone());
+        response.headers_mut().insert(VARY, ENCODING);
+        response
+    }
+
+    fn send(&self, headers: &HeaderMap) -> Response {
+        let gzip = self.gzip.as_ref().filter(|_| takes_gzip(headers));
+        let mut response = Response::new(Body::from(gzip.unwrap_or(&self.plain).clone()));
+        let added = response.headers_mut();
+        added.insert(CONTENT_TYPE, self.kind.clone());
+        added.insert(VARY, ENCODING);
+        if gzip.is_some() {
+            added.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
+        response
+    }
+}
+
+fn compressed(plain: &[u8]) -> Option<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+    encoder.write_all(plain).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}
+
+/// Whether the client takes gzip: it names gzip or any encoding, and not with the weight 0 (RFC 9110, 12.5.3).
+fn takes_gzip(headers: &HeaderMap) -> bool {
+    let values = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    let mut takes_any = false;
+    for coding in values.flat_map(|value| value.split(',')) {
+        let coding = coding.to_ascii_lowercase();
+        let (name, weight) = coding.split_once(';').unwrap_or((&coding, ""));
+        let weight = weight.trim().strip_prefix("q=").and_then(|text| text.trim().parse().ok());
+        let is_taken = weight != Some(0.0_f32);
+        match name.trim() {
+            "gzip" | "x-gzip" => return is_taken,
+            "*" => takes_any = is_taken,
+            _ => {}
+        }
+    }
+    takes_any
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gzip_is_sent_to_those_who_take_it() {
+        for (accepted, takes) in [
+            ("gzip", true),
+            ("br, GZIP;q=0.5", true),
+            ("deflate, x-gzip", true),
+            ("*", true),
+            ("*;q=0, gzip", true),
+            ("gzip;q=0, *", false),
+            ("gzip; q=0.000", false),
+            ("*;q=0", false),
+            ("br, zstd", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(
+                ACCEPT_ENCODING,
+                HeaderValue::from_str(accepted).expect("text"),
+            )]);
+            assert_eq!(takes_gzip(&headers), takes, "{accepted}");
+        }
+        assert!(!takes_gzip(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn every_file_is_ready_and_has_a_tag_of_its_own() {
+        let tags: std::collections::HashSet<String> =
+            PAGES.values().map(|page| format!("{:?}", page.tag)).collect();
+        assert_eq!((PAGES.len(), tags.len()), (Files::iter().count(), PAGES.len()));
+        assert!(PAGES.contains_key(INDEX) && PAGES.contains_key(NOT_FOUND));
+        let text = PAGES.values().filter(|page| page.plain.len() > 1_000);
+        assert!(text.clone().count() > 10);
+        for page in text {
+            assert!(page.gzip.is_some(), "{:?}", page.kind);
+        }
+    }
+}
