@@ -11,7 +11,9 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use crate::http::{assert_clean, order_id};
-use crate::support::{Answer, Instance, Shop, eventually, hold_stock_row, own_redis};
+use crate::support::{
+    Answer, Instance, Shop, eventually, hold_stock_row, own_redis, until_in_flight,
+};
 
 /// Buyers who press at once: more than a breaker needs to see.
 const BUYERS: i64 = 40;
@@ -127,6 +129,39 @@ async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
     })
     .await;
     assert_clean(&instance, item).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_items() {
+    let shop = Shop::with(|config| {
+        impatient(config);
+        // Those of the held row wait until the test lets go of it.
+        config.purchase.deadline_ms = 30_000;
+        config.lifecycle.drain_ms = 30_000;
+    })
+    .await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let other = instance.make_item(json!({ "stock": 100 })).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
+    let others = async {
+        let waiting = usize::try_from(BUYERS).expect("a few");
+        until_in_flight(&instance, waiting).await;
+        for id in 1..5 {
+            let sold = instance.buyer(id).buy("mysql-version", other).await;
+            assert_eq!(sold.status, 201, "another item: {}", sold.text);
+        }
+        // They did not wait until those of the first item had given up.
+        until_in_flight(&instance, waiting).await;
+        holder.rollback().await.expect("the row is free");
+    };
+    let buyers = many_buyers(&instance, "mysql-version", item, 100);
+    let (answers, ()) = tokio::join!(buyers, others);
+    let told = [(201, ""), (503, "contended")];
+    for answer in &answers {
+        assert!(told.contains(&answer.brief()), "{}", answer.text);
+    }
+    assert_clean(&instance, other).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
