@@ -11,8 +11,9 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use crate::http::{assert_clean, order_id};
+use crate::support::crowd::metric;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, own_redis, until_in_flight,
+    Answer, Instance, Shop, eventually, hold_stock_row, own_redis, until_in_flight, when,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -161,6 +162,36 @@ async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_i
     for answer in &answers {
         assert!(told.contains(&answer.brief()), "{}", answer.text);
     }
+    assert_clean(&instance, other).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() {
+    let shop = Shop::with(|config| {
+        impatient(config);
+        config.purchase.in_flight_max = 20;
+    })
+    .await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let other = instance.make_item(json!({ "stock": 100 })).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
+    let others = async {
+        eventually("buyers to be turned away", || async {
+            let shed = metric(&instance, "seckill_purchases_shed_total").await;
+            when(shed >= 1.0, shed)
+        })
+        .await;
+        let sold = instance.buyer(1).buy("mysql-atomic", other).await;
+        assert_eq!(sold.status, 201, "another item: {}", sold.text);
+    };
+    let buyers = many_buyers(&instance, "mysql-atomic", item, 100);
+    let (answers, ()) = tokio::join!(buyers, others);
+    let told = [(503, "contended"), (503, "overloaded")];
+    for answer in &answers {
+        assert!(told.contains(&answer.brief()), "{}", answer.text);
+    }
+    holder.rollback().await.expect("the row is free");
     assert_clean(&instance, other).await;
 }
 
