@@ -299,9 +299,11 @@ impl BatchQueue {
         assert_eq!(answers.len(), askers.len(), "each order of a batch has one answer");
         match self.suspicion() {
             None => suspect_objectors(&group, &purchases, &answers),
-            Some(suspicion) if group.shares_queues() => {
+            Some(_) if group.shares_queues() => {
                 let objected = answers.iter().any(has_objected);
-                suspicion.batch_ended(begun, Instant::now(), objected);
+                let now = Instant::now();
+                let ended = |one: &Suspicion| one.batch_ended(begun, now, objected);
+                items_of(&purchases).into_iter().for_each(|item| group.suspect(item, ended));
             }
             Some(_) => {}
         }
