@@ -10,6 +10,7 @@
 //! orders that are not, and `sql.rs` holds the transaction.
 
 mod batch;
+mod batch_orders;
 mod connections;
 mod fair_queue;
 mod look;
@@ -32,6 +33,7 @@ use queue::{Asker, BatchQueue, Waiting, claim};
 use suspicion::Suspicion;
 
 pub use batch::BatchWriter;
+pub use batch_orders::{BatchOrders, Tell};
 pub use connections::BatchConnections;
 pub use queue::BATCH_MAX;
 
@@ -78,7 +80,8 @@ impl GroupCommit {
         Self { parts: Arc::new(Parts { arbiter, connections, tasks, shared, own }) }
     }
 
-    /// A writer over the connections of group commit, for a caller that forms batches itself.
+    /// A writer over the connections of group commit, for a caller that forms batches of one item
+    /// itself.
     #[must_use]
     pub fn writer(&self) -> BatchWriter {
         self.writer_of(self.parts.connections.clone(), BatchPipeline::default())
