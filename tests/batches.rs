@@ -10,7 +10,7 @@ use serde_json::json;
 use sqlx::{MySql, Transaction};
 use tokio_util::task::TaskTracker;
 
-use crate::support::{Instance, Shop, eventually, purchase_of};
+use crate::support::{Instance, Shop, eventually, purchase_of, write_batch};
 
 /// A buyer who has nothing left to buy.
 const AT_THE_LIMIT: i64 = 90;
@@ -39,10 +39,10 @@ impl BatchTestbed {
         let group_commit =
             GroupCommit::new(arbiter, BatchConnections::new(pool, 2), TaskTracker::new());
         let batches = group_commit.writer();
-        let mut testbed = Self { shop, _instance: instance, item, batches, metrics };
+        let testbed = Self { shop, _instance: instance, item, batches, metrics };
         testbed.count(AT_THE_LIMIT, 2).await.commit().await.expect("at the limit");
         let first = [testbed.purchase(AT_THE_LIMIT, 1), testbed.purchase(91, 1)];
-        let answers = testbed.batches.write(&first, None, None).await;
+        let answers = write_batch(&testbed.batches, &first, None).await;
         assert!(
             matches!(answers[..], [Ok(Outcome::Refused(_)), Ok(Outcome::Sold(_))]),
             "{answers:?}"
@@ -84,7 +84,7 @@ impl BatchTestbed {
 
     /// Writes a batch; once it waits in a statement, `rival` is committed.
     async fn write_beside(
-        &mut self,
+        &self,
         purchases: &[Purchase],
         rival: Transaction<'static, MySql>,
         statement: &str,
@@ -98,13 +98,13 @@ impl BatchTestbed {
             .await;
             rival.commit().await.expect("committed");
         };
-        tokio::join!(self.batches.write(purchases, None, None), comes_first).0
+        tokio::join!(write_batch(&self.batches, purchases, None), comes_first).0
     }
 }
 
 #[tokio::test]
 async fn nobody_is_sold_out_for_a_unit_that_the_one_before_did_not_take() {
-    let mut testbed = BatchTestbed::new(1).await;
+    let testbed = BatchTestbed::new(1).await;
     // Buyer 1 gets to the limit in some other way, after the batch has looked.
     let rival = testbed.count(1, 2).await;
     let purchases = [testbed.purchase(1, 1), testbed.purchase(2, 1), testbed.purchase(3, 1)];
@@ -117,7 +117,7 @@ async fn nobody_is_sold_out_for_a_unit_that_the_one_before_did_not_take() {
 
 #[tokio::test]
 async fn nobody_is_sold_out_behind_a_larger_order_that_no_longer_fits() {
-    let mut testbed = BatchTestbed::new(2).await;
+    let testbed = BatchTestbed::new(2).await;
     let rival = testbed.take(1).await;
     let purchases = [testbed.purchase(1, 2), testbed.purchase(2, 1)];
     let answers = testbed.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
@@ -127,7 +127,7 @@ async fn nobody_is_sold_out_behind_a_larger_order_that_no_longer_fits() {
 
 #[tokio::test]
 async fn nobody_is_over_the_limit_for_an_order_that_was_not_written() {
-    let mut testbed = BatchTestbed::new(2).await;
+    let testbed = BatchTestbed::new(2).await;
     let rival = testbed.take(1).await;
     let purchases = [testbed.purchase(1, 2), testbed.purchase(1, 1)];
     let answers = testbed.write_beside(&purchases, rival, "UPDATE stock SET available = %").await;
@@ -137,9 +137,9 @@ async fn nobody_is_over_the_limit_for_an_order_that_was_not_written() {
 
 #[tokio::test]
 async fn those_for_whom_nothing_is_left_are_told_once_the_others_have_it() {
-    let mut testbed = BatchTestbed::new(3).await;
+    let testbed = BatchTestbed::new(3).await;
     let purchases: Vec<_> = (1..=8).map(|buyer| testbed.purchase(buyer, 1)).collect();
-    let answers = testbed.batches.write(&purchases, None, None).await;
+    let answers = write_batch(&testbed.batches, &purchases, None).await;
     let (sold, others) = answers.split_at(3);
     assert!(sold.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
     let sold_out = Ok(Outcome::Refused(Refusal::SoldOut));
@@ -150,16 +150,41 @@ async fn those_for_whom_nothing_is_left_are_told_once_the_others_have_it() {
 /// one by one.
 #[tokio::test]
 async fn a_key_that_comes_twice_does_not_spoil_its_batch() {
-    let mut testbed = BatchTestbed::new(8).await;
+    let testbed = BatchTestbed::new(8).await;
     let mut purchases: Vec<_> = (1..=6).map(|buyer| testbed.purchase(buyer, 1)).collect();
     let key = RequestKey::parse("k").expect("a key");
     let twice = Purchase { key, ..testbed.purchase(7, 1) };
     purchases.push(Purchase { order_id: OrderId::generate(), ..twice.clone() });
     purchases.push(twice);
     let tried = testbed.metrics.arbiter_retries.get();
-    let answers = testbed.batches.write(&purchases, None, None).await;
+    let answers = write_batch(&testbed.batches, &purchases, None).await;
     let (last, others) = answers.split_last().expect("some");
     assert!(others.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
     assert!(matches!(last, Ok(Outcome::Replayed(_))), "{last:?}");
     assert_eq!(testbed.metrics.arbiter_retries.get(), tried, "the batch was rolled back");
+}
+
+/// The connection of the last batch may be closed at any moment: by the ledger, when nobody uses it, or by
+/// an operator.
+#[tokio::test]
+async fn a_connection_that_was_closed_between_two_batches_is_replaced() {
+    let testbed = BatchTestbed::new(5).await;
+    let pool = &testbed.shop.pool;
+    let sessions: Vec<u64> = sqlx::query_scalar(
+        "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
+         WHERE DB = DATABASE() AND ID <> CONNECTION_ID()",
+    )
+    .fetch_all(pool)
+    .await
+    .expect("the list of sessions");
+    assert!(!sessions.is_empty(), "the last batch has kept no connection");
+    for id in sessions {
+        // It may have ended by itself.
+        let _ = sqlx::raw_sql(&format!("KILL {id}")).execute(pool).await;
+    }
+    let left = testbed.batches.available(testbed.item.routed()).await;
+    assert_eq!(left.expect("read on another connection"), 5);
+    let purchases = [testbed.purchase(1, 1), testbed.purchase(2, 1)];
+    let answers = write_batch(&testbed.batches, &purchases, None).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
 }

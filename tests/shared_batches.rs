@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::support::{
     Client, FaultyLink, Instance, Shop, assert_clean, eventually, hold_stock_row, link_to_ledger,
-    purchase_of, purchase_path,
+    purchase_of, purchase_path, when,
 };
 
 /// Group commit with one shared queue, and some items.
@@ -191,6 +191,27 @@ async fn a_sold_out_rush_next_door_costs_nobody_a_rollback() {
     assert_eq!(sold, 1, "{rushed:?}");
     let sold_out = Outcome::Refused(Refusal::SoldOut);
     assert_eq!(rushed.iter().filter(|outcome| **outcome == sold_out).count(), 59, "{rushed:?}");
+}
+
+#[tokio::test]
+async fn an_item_that_stays_sold_out_is_not_apart_for_ever() {
+    let testbed = Testbed::new(10, 20).await;
+    let item = testbed.items[0].id.get();
+    let emptied = sqlx::query("UPDATE stock SET available = 0, total = 0 WHERE item_id = ?");
+    emptied.bind(item).execute(&testbed.shop.pool).await.expect("executed");
+    let (others, refused) =
+        testbed.wave(1, (100..103).map(|buyer| testbed.purchase(0, buyer)).collect()).await;
+    assert_sold(&others);
+    assert!(refused.contains(&Outcome::Refused(Refusal::SoldOut)), "{refused:?}");
+    assert!(testbed.metric("batch_suspects") >= 1.0, "nobody objected");
+    // Nobody orders the item any more.
+    eventually("nothing to be apart", || async {
+        let suspects = testbed.metric("batch_suspects");
+        when(suspects == 0.0, suspects)
+    })
+    .await;
+    assert_sold(&testbed.wave(2, Vec::new()).await.0);
+    testbed.assert_clean().await;
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Trouble with one item, or with one server, stays there: the others are sold and paid for.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use leaselock::redis::subscriber::Subscriber;
@@ -11,7 +12,10 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use crate::http::{assert_clean, order_id};
-use crate::support::{Answer, Instance, Shop, eventually, hold_stock_row, own_redis};
+use crate::support::crowd::metric;
+use crate::support::{
+    Answer, Instance, Shop, eventually, hold_stock_row, own_redis, until_in_flight, when,
+};
 
 /// Buyers who press at once: more than a breaker needs to see.
 const BUYERS: i64 = 40;
@@ -33,7 +37,7 @@ async fn hold_lock(shop: &Shop, item: i64) -> Guard {
     let mutex = redis_locks::token::notified(redis.shared(), &subscriber, prefix, &tasks);
     let mutex: Arc<dyn Mutex> = Arc::new(mutex.expect("a prefix"));
     let name = LockName::new(&format!("{{item:{item}}}")).expect("a name");
-    let options = AcquireOptions { lease: std::time::Duration::from_secs(4), wait: Wait::Never };
+    let options = AcquireOptions { lease: Duration::from_secs(4), wait: Wait::Never };
     mutex.acquire(&name, options).await.expect("nobody else has it")
 }
 
@@ -115,18 +119,129 @@ async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
-    let answers = others_go_on(&instance, many_buyers(&instance, "mysql-batch", item, 100)).await;
-    // What is in a batch that waits for the row may yet be sold; the others were taken back.
-    let told = [(503, "contended"), (504, "outcome_unknown")];
+    for strategy in ["mysql-batch", "lock-redis"] {
+        let buyers = many_buyers(&instance, strategy, item, 100);
+        // Also those whose batch waits for the row: it tries none of them again after their time.
+        assert_contended(&others_go_on(&instance, buyers).await);
+    }
+    holder.rollback().await.expect("the row is free");
+    for strategy in ["mysql-batch", "lock-redis"] {
+        eventually("the lane to go on", || async {
+            (instance.buyer(1).buy(strategy, item).await.status != 503).then_some(())
+        })
+        .await;
+    }
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_items() {
+    let shop = Shop::with(|config| {
+        impatient(config);
+        // Those of the held row wait until the test lets go of it.
+        config.purchase.deadline_ms = 30_000;
+        config.lifecycle.drain_ms = 30_000;
+    })
+    .await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let other = instance.make_item(json!({ "stock": 100 })).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
+    let others = async {
+        let waiting = usize::try_from(BUYERS).expect("a few");
+        until_in_flight(&instance, waiting).await;
+        for id in 1..5 {
+            let sold = instance.buyer(id).buy("mysql-version", other).await;
+            assert_eq!(sold.status, 201, "another item: {}", sold.text);
+        }
+        // They did not wait until those of the first item had given up.
+        until_in_flight(&instance, waiting).await;
+        holder.rollback().await.expect("the row is free");
+    };
+    let buyers = many_buyers(&instance, "mysql-version", item, 100);
+    let (answers, ()) = tokio::join!(buyers, others);
+    let told = [(201, ""), (503, "contended")];
+    for answer in &answers {
+        assert!(told.contains(&answer.brief()), "{}", answer.text);
+    }
+    assert_clean(&instance, other).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() {
+    let shop = Shop::with(|config| {
+        impatient(config);
+        config.purchase.in_flight_max = 20;
+    })
+    .await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1_000 })).await;
+    let other = instance.make_item(json!({ "stock": 100 })).await;
+    let holder = hold_stock_row(&shop.pool, item).await;
+    let others = async {
+        eventually("buyers to be turned away", || async {
+            let shed = metric(&instance, "seckill_purchases_shed_total").await;
+            when(shed >= 1.0, shed)
+        })
+        .await;
+        let sold = instance.buyer(1).buy("mysql-atomic", other).await;
+        assert_eq!(sold.status, 201, "another item: {}", sold.text);
+    };
+    let buyers = many_buyers(&instance, "mysql-atomic", item, 100);
+    let (answers, ()) = tokio::join!(buyers, others);
+    let told = [(503, "contended"), (503, "overloaded")];
     for answer in &answers {
         assert!(told.contains(&answer.brief()), "{}", answer.text);
     }
     holder.rollback().await.expect("the row is free");
-    eventually("the lane to go on", || async {
-        (instance.buyer(1).buy("mysql-batch", item).await.status == 201).then_some(())
-    })
-    .await;
-    assert_clean(&instance, item).await;
+    assert_clean(&instance, other).await;
+}
+
+/// Seconds that a session idles before the test ends it.
+const IDLE_SECONDS: u64 = 3;
+
+/// Ends the sessions of the shop's ledger that have idled, as the server does after its `wait_timeout`;
+/// returns their number.
+async fn end_idle_sessions(shop: &Shop) -> usize {
+    tokio::time::sleep(Duration::from_secs(IDLE_SECONDS)).await;
+    let idle: Vec<u64> = sqlx::query_scalar(
+        "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
+         WHERE DB = DATABASE() AND COMMAND = 'Sleep' AND TIME >= ? AND ID <> CONNECTION_ID()",
+    )
+    .bind(IDLE_SECONDS - 1)
+    .fetch_all(&shop.pool)
+    .await
+    .expect("the list of sessions");
+    for id in &idle {
+        // It may have ended by itself.
+        let _ = sqlx::raw_sql(&format!("KILL {id}")).execute(&shop.pool).await;
+    }
+    idle.len()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_failure() {
+    let (shop, instance) = Shop::open().await;
+    let mut items = Vec::new();
+    for _ in 0..10 {
+        items.push(instance.make_item(json!({ "stock": 100 })).await);
+    }
+    // One buyer has one lock, so each item has buyers of its own.
+    let buyers_of = |item: i64| (item + 1) * 100;
+    for item in &items[1..] {
+        assert_eq!(instance.buyer(1).buy("lock-redis", *item).await.status, 201);
+    }
+    let ended = end_idle_sessions(&shop).await;
+    assert!(ended > 0, "no session idled");
+    let crowds =
+        items.iter().map(|item| many_buyers(&instance, "lock-redis", *item, buyers_of(*item)));
+    for answer in join_all(crowds).await.into_iter().flatten() {
+        assert_eq!(answer.status, 201, "{}", answer.text);
+    }
+    assert!(!is_open(&instance, "mysql").await, "the ledger was blamed");
+    for item in items {
+        assert_clean(&instance, item).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,8 @@ use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::Rules;
 use crate::purchase::{
-    self, AcceptOffer, Admission, Items, Keys, Parts, Purchases, Requests, SoldOut, WaitingRoom,
+    self, AcceptOffer, Admission, ItemLimits, Items, Keys, Parts, Purchases, Requests, SoldOut,
+    WaitingRoom,
 };
 use crate::store::Shards;
 use crate::store::memory::MemoryCounters;
@@ -58,12 +59,12 @@ fn of_ledger(
     let settings = &config.purchase;
     let (keys, key_reader) = Keys::new(pool.clone(), shared.instance.clone());
     let (requests, announcer) = Requests::new(pool.clone(), shared.instance.clone());
-    let admission = Admission::new(
-        settings.in_flight_max,
-        Duration::from_millis(settings.wait_ms_max).min(config.gate_wait()),
-        requests,
-        shared.metrics.clone(),
-    );
+    let item_limits = ItemLimits {
+        wait_max: Duration::from_millis(settings.wait_ms_max).min(config.gate_wait()),
+        percent: settings.item_in_flight_percent,
+    };
+    let admission =
+        Admission::new(settings.in_flight_max, item_limits, requests, shared.metrics.clone());
     let parts = purchase::LedgerParts {
         strategies: Strategies::new(&strategy_context(ledger, shared, writers, locks))?,
         accept_offer: Arc::new(AcceptOffer::new(writers.arbiter.clone())),

@@ -58,6 +58,10 @@ impl Config {
             ),
             (self.queue.replicas_min <= 16, "queue.replicas_min must be at most 16"),
             (
+                (1..=100).contains(&self.purchase.item_in_flight_percent),
+                "purchase.item_in_flight_percent must be between 1 and 100",
+            ),
+            (
                 self.mysql.pool_max >= 2,
                 "mysql.pool_max must be at least 2: jobs need a connection beside the purchases",
             ),

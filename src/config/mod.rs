@@ -213,6 +213,7 @@ sections! {
     }
     Purchase {
         in_flight_max: usize,
+        item_in_flight_percent: u8,
         wait_ms_max: u64,
         deadline_ms: u64,
         item_age_ms_max: u64,

@@ -1,11 +1,10 @@
 //! Admission: how many purchases run at once, and no request twice.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::load_shedder::{LoadPermit, LoadShedder};
+use super::load_shedder::{ItemLimits, LoadPermit, LoadShedder};
 use super::requests::{InHand, Requests, Waiting};
 use crate::domain::{Doubt, ItemId, Outcome, RequestKey, Unavailable, UserId};
 use crate::metrics::Metrics;
@@ -33,12 +32,11 @@ pub struct Admitted {
 }
 
 impl Admission {
-    /// Admits `in_flight_max` purchases at once, and of each item no more than are served in
-    /// `wait_max`.
+    /// Admits `in_flight_max` purchases at once, and of each item no more than its limits allow.
     #[must_use]
     pub fn new(
         in_flight_max: usize,
-        wait_max: Duration,
+        item_limits: ItemLimits,
         requests: Requests,
         metrics: Metrics,
     ) -> Self {
@@ -47,7 +45,7 @@ impl Admission {
             shared: Arc::new(Shared {
                 permits,
                 requests,
-                load_shedder: LoadShedder::new(wait_max),
+                load_shedder: LoadShedder::new(item_limits),
                 metrics,
             }),
         }
@@ -63,8 +61,10 @@ impl Admission {
         item: ItemId,
         key: Option<&RequestKey>,
     ) -> Result<Admitted, Outcome> {
-        let permit = Arc::clone(&self.shared.permits).try_acquire_owned();
-        let permit = permit.ok().zip(self.shared.load_shedder.enter(item));
+        let Shared { permits, load_shedder, .. } = &*self.shared;
+        let free = permits.available_permits();
+        let permit = Arc::clone(permits).try_acquire_owned();
+        let permit = permit.ok().zip(load_shedder.enter(item, free));
         let permit = permit.ok_or_else(|| {
             self.shared.metrics.purchases_shed.inc();
             Outcome::Unavailable(Unavailable::Overloaded)

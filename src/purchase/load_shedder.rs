@@ -1,11 +1,16 @@
 //! Load shedding by item: refuses a purchase that would wait too long, by the rate at which the
-//! item's purchases end.
+//! item's purchases end, or whose item uses up what all items share.
 //!
 //! An unbounded queue grows until every request in it waits beyond its deadline: then all the work
 //! is done for buyers who do not wait any more. So when purchases of an item wait longer than they
 //! may, the shedder admits only the number that can be served in that time, by the rate of the last
 //! window, and refuses the others at once, which costs next to nothing. Until the first purchases
 //! finish there is no rate, and none is refused.
+//!
+//! The purchases of an item whose row is locked do not end at all. So an item may have at most a
+//! multiple of the permits that are still free (dynamic thresholds; Choudhury and Hahne, 1998): alone
+//! it gets its share of all permits, several such items get less each, and some are always free. The
+//! last one is for an item of which no purchase runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -28,7 +33,16 @@ const RUNNING_MIN: usize = 64;
 pub struct LoadShedder {
     items: Cache<ItemId, Arc<ItemLoad>>,
     started: Instant,
-    wait_max: Duration,
+    limits: ItemLimits,
+}
+
+/// What the purchases of one item may use.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemLimits {
+    /// How long they may wait.
+    pub wait_max: Duration,
+    /// The part of all permits that they may have while no other item has any, in percent.
+    pub percent: u8,
 }
 
 /// The load of one item.
@@ -52,17 +66,19 @@ pub struct LoadPermit {
 }
 
 impl LoadShedder {
-    /// Refuses purchases that would wait longer than `wait_max`.
+    /// Refuses purchases of items that are beyond their limits.
     #[must_use]
-    pub fn new(wait_max: Duration) -> Self {
-        Self { items: Cache::new(ITEMS_MAX), started: Instant::now(), wait_max }
+    pub fn new(limits: ItemLimits) -> Self {
+        Self { items: Cache::new(ITEMS_MAX), started: Instant::now(), limits }
     }
 
-    /// Lets a purchase of `item` in, unless it would wait too long.
+    /// Lets a purchase of `item` in, unless it would wait too long, or its item has its share of the
+    /// permits while `free` are left, the purchase's own one included.
     #[must_use]
-    pub fn enter(&self, item: ItemId) -> Option<LoadPermit> {
+    pub fn enter(&self, item: ItemId, free: usize) -> Option<LoadPermit> {
+        let ItemLimits { wait_max, percent } = self.limits;
         let load = self.items.get_or_insert_with(item, Arc::default);
-        if load.is_too_slow(micros(self.wait_max)) {
+        if load.is_too_slow(micros(wait_max)) || load.has_its_share(percent, free) {
             return None;
         }
         load.running.fetch_add(1, Ordering::Relaxed);
@@ -79,6 +95,16 @@ impl ItemLoad {
         let served_in_time = rate.saturating_mul(wait_max_us) / 1_000_000;
         let served_in_time = usize::try_from(served_in_time).unwrap_or(usize::MAX);
         rate > 0 && self.running.load(Ordering::Relaxed) >= served_in_time.max(RUNNING_MIN)
+    }
+
+    fn has_its_share(&self, percent: u8, free: usize) -> bool {
+        let running = self.running.load(Ordering::Relaxed);
+        let others = 100_usize.saturating_sub(percent.into());
+        if others == 0 || running == 0 {
+            return false;
+        }
+        // Alone, with `percent` of all running, just as many times `others` percent are free.
+        free < 2 || running.saturating_mul(others) >= free.saturating_mul(percent.into())
     }
 
     fn ended(&self, began_us: u64, now_us: u64) {
@@ -154,6 +180,39 @@ mod tests {
         assert_eq!(load.running.load(Ordering::Relaxed), 1_000 - 101);
     }
 
+    /// How many purchases each of some items gets of `permits`, when all of them press and none ends.
+    fn shares(permits: usize, percent: u8, items: usize) -> Vec<usize> {
+        let loads: Vec<ItemLoad> = (0..items).map(|_| ItemLoad::default()).collect();
+        let mut free = permits;
+        for _ in 0..permits {
+            for load in &loads {
+                if free > 0 && !load.has_its_share(percent, free) {
+                    load.running.fetch_add(1, Ordering::Relaxed);
+                    free -= 1;
+                }
+            }
+        }
+        loads.iter().map(|load| load.running.load(Ordering::Relaxed)).collect()
+    }
+
+    #[test]
+    fn some_permits_stay_free_however_many_items_are_stuck() {
+        assert_eq!(shares(10_000, 90, 1), [9_000]);
+        assert_eq!(shares(10_000, 50, 1), [5_000]);
+        assert_eq!(shares(10_000, 100, 1), [10_000]);
+        for items in [2, 10, 100] {
+            let shares = shares(10_000, 90, items);
+            let (least, most) = (shares.iter().min(), shares.iter().max());
+            assert!(most.expect("some") - least.expect("some") <= 1, "{shares:?}");
+            let free = 10_000 - shares.iter().sum::<usize>();
+            assert!(free >= 10_000 / (1 + 9 * items) - 2, "{free} for {items} items");
+        }
+        // The last permit is for an item that has none.
+        assert_eq!(shares(2, 90, 1), [1]);
+        assert_eq!(shares(2, 90, 3), [1, 1, 0]);
+        assert_eq!(shares(1, 90, 1), [1]);
+    }
+
     #[test]
     fn an_item_recovers_when_nobody_waits_long_any_more() {
         let load = load(1_000, 50, 2 * SECOND_US);
@@ -164,9 +223,11 @@ mod tests {
 
     #[tokio::test]
     async fn what_ended_is_not_in_any_more() {
-        let shedder = LoadShedder::new(Duration::from_secs(1));
+        let shedder =
+            LoadShedder::new(ItemLimits { wait_max: Duration::from_secs(1), percent: 100 });
         let item = ItemId::new(1).expect("positive");
-        let running: Vec<LoadPermit> = (0..100).filter_map(|_| shedder.enter(item)).collect();
+        let running: Vec<LoadPermit> =
+            (0..100).filter_map(|left| shedder.enter(item, 100 - left)).collect();
         let count = |shedder: &LoadShedder| {
             shedder.items.get(item).map(|load| load.running.load(Ordering::Relaxed))
         };

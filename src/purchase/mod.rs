@@ -46,6 +46,7 @@ use breaker_permits::BreakerPermits;
 pub use admission::Admission;
 pub use items::Items;
 pub use keys::{KeyReader, KeyState, Keys, Looked, NotLookedUp};
+pub use load_shedder::ItemLimits;
 pub use offers::AcceptOffer;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;

@@ -14,7 +14,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{CALL, at_commit, link_before, loses_answer, loses_commit};
-use crate::support::{FaultyLink, Instance, Shop, eventually, purchase, statements_running};
+use crate::support::{
+    FaultyLink, Instance, Shop, eventually, purchase, statements_running, write_batch,
+};
 
 /// A shop with an item of `stock` units, and an arbiter that has the link and one connection.
 async fn linked_arbiter(stock: i64) -> (FaultyLink, Shop, Instance, i64, Arbiter, Metrics) {
@@ -157,7 +159,7 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
     let arbiter = Arbiter::new(pool.clone(), Metrics::new());
     let group_commit =
         GroupCommit::new(arbiter, BatchConnections::new(pool, 2), TaskTracker::new());
-    let mut batches = group_commit.writer();
+    let batches = group_commit.writer();
     let mut purchases = Vec::new();
     for buyer in 1..=buyers {
         let buyer = UserId::new(buyer).expect("positive");
@@ -178,7 +180,7 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
     let written = async {
         // Begun in time, and with no time for another try once the row was waited for.
         let deadline = Instant::now() + Duration::from_secs(2);
-        let answers = batches.write(&purchases, None, Some(deadline)).await;
+        let answers = write_batch(&batches, &purchases, Some(deadline)).await;
         told.cancel();
         answers
     };

@@ -14,7 +14,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode};
 use tokio_util::task::TaskTracker;
 
 use super::{at_commit, link_before};
-use crate::support::{FaultyLink, Instance, Shop, eventually, purchase};
+use crate::support::{FaultyLink, Instance, Shop, eventually, purchase, write_batch};
 
 /// Two ledgers with the same item, and a pool that leads to the first one, over a link.
 struct TwoLedgers {
@@ -118,10 +118,10 @@ async fn a_replaced_server_does_not_answer_for_a_batch() {
     let ledgers = TwoLedgers::new().await;
     let arbiter = Arbiter::new(ledgers.pool.clone(), Metrics::new());
     let connections = BatchConnections::new(ledgers.pool.clone(), 2);
-    let mut batches = GroupCommit::new(arbiter, connections, TaskTracker::new()).writer();
+    let batches = GroupCommit::new(arbiter, connections, TaskTracker::new()).writer();
     let purchases = ledgers.purchases(3).await;
     ledgers.link.trap(at_commit().hold());
-    let written = batches.write(&purchases, None, None);
+    let written = write_batch(&batches, &purchases, None);
     let (answers, ()) = tokio::join!(written, ledgers.replace_at_commit());
     let outcomes: Vec<Outcome> =
         answers.into_iter().map(|answer| answer.expect("no conflict")).collect();

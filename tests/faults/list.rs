@@ -4,8 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, locks, moves, mysql, mysql_engines, network, orders, redis,
-    redis_groups, service, shards,
+    batch, buyers, clock, crash, disk, idle, locks, moves, mysql, mysql_engines, network, orders,
+    redis, redis_groups, service, shards,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -146,6 +146,9 @@ pub const LIST: &[Row] = rows! {
     "mysql-row-held": mysql::row_held,
         "a side transaction holds the stock rows longer than the lock wait",
         "1205 is rolled back as a whole: no order without its movement";
+    "lock-redis-idle": idle::lock_redis,
+        "nine items are sold once each under lock-redis; the ledger closes the sessions that have idled since; 72 buyers come at once",
+        "each of them buys; the ledger's breaker stays closed, and another item sells all the time";
     "mysql-no-connections": mysql::no_connections,
         "max_connections is used up by others and the service's are killed",
         "503 within the pool's wait; alive all the time";

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use seckill::arbiter::{Answer, BatchOrders, BatchWriter};
 use seckill::domain::{Item, ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
 use seckill::store::mysql::items;
 use time::{Duration, OffsetDateTime};
+use tokio::time::Instant;
 
 use super::{Instance, Shop, eventually};
 
@@ -37,6 +39,25 @@ pub fn purchase_of(item: &Arc<Item>, buyer: i64, units: u32) -> Purchase {
         created_at: now,
         expires_at: now + Duration::HOUR,
     }
+}
+
+/// Writes a batch without a fence, and returns the answers in the sequence of the purchases. No try
+/// begins after `deadline`.
+pub async fn write_batch(
+    batches: &BatchWriter,
+    purchases: &[Purchase],
+    deadline: Option<Instant>,
+) -> Vec<Answer> {
+    let mut answers = vec![None; purchases.len()];
+    let deadlines = vec![deadline; purchases.len()];
+    let orders = BatchOrders { purchases, deadlines: &deadlines };
+    let mut tell = |decided: Vec<(usize, Answer)>| {
+        for (index, answer) in decided {
+            assert!(answers[index].replace(answer).is_none(), "an order is answered twice");
+        }
+    };
+    batches.write(orders, None, &mut tell).await;
+    answers.into_iter().map(|answer| answer.expect("each order is answered")).collect()
 }
 
 /// Waits until `count` purchases are under way in the instance.

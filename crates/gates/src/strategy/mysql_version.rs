@@ -10,7 +10,7 @@
 //! Nothing is oversold: the version only rises, so there is no ABA. But of N buyers that read the
 //! same version N - 1 worked for nothing: more buyers make it slower, and when the retries or the
 //! time run out the answer is 503 `contended`. A version that was read long before the write is
-//! always old, so only a few buyers try at once and the others wait before they read; without
+//! always old, so only a few buyers of an item try at once and the others wait before they read; without
 //! that, a thousand buyers in line for connections sell four units a second. On a replica the
 //! version read may be old.
 //!

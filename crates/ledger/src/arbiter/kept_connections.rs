@@ -1,9 +1,10 @@
-//! Connections that the arbiter keeps from one order to the next.
+//! Connections that are kept from one order, or one batch, to the next.
 //!
 //! A connection that returns to the pool is rolled back first, and one that leaves it may be pinged.
-//! Both are round trips for nothing after a transaction that has ended well a moment ago. So the
-//! arbiter keeps such a connection for the next order, at most half of the pool's. One that was not
-//! used for a second goes the pool's way: it may have died meanwhile.
+//! Both are round trips for nothing after a transaction that has ended well a moment ago. So such a
+//! connection is kept for the next order, whichever item that is for. One that was not used for a
+//! second goes the pool's way: it may have died meanwhile, and the server closes it when it has idled
+//! for long.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,12 +12,13 @@ use std::time::{Duration, Instant};
 use sqlx::pool::PoolConnection;
 use sqlx::{MySql, MySqlPool};
 
-use crate::store::mysql::Destination;
+use crate::domain::Routed;
+use crate::store::mysql::link::is_silence;
+use crate::store::mysql::stock::{self, StockRow};
+use crate::store::mysql::{Destination, Fault};
 
 /// A connection that was unused for longer goes back to the pool.
 const UNUSED_MAX: Duration = Duration::from_secs(1);
-/// The arbiter keeps at most the pool's connections divided by this, so that the others find some.
-const SHARE: u32 = 2;
 
 /// The kept connections of a pool. Clones share them.
 #[derive(Clone, Debug)]
@@ -36,10 +38,9 @@ pub(super) struct Kept {
 }
 
 impl KeptConnections {
-    /// Keeps connections of `pool`, none at first.
-    pub(super) fn new(pool: MySqlPool) -> Self {
-        let kept_max = (pool.options().get_max_connections() / SHARE) as usize;
-        Self { pool, unused: Arc::default(), kept_max }
+    /// Keeps at most `kept_max` connections of `pool`, none at first.
+    pub(super) fn new(pool: MySqlPool, kept_max: u32) -> Self {
+        Self { pool, unused: Arc::default(), kept_max: kept_max as usize }
     }
 
     /// The connection that was used last, or one of the pool.
@@ -47,9 +48,13 @@ impl KeptConnections {
     /// # Errors
     /// The database's, when the pool has none.
     pub(super) async fn get(&self) -> sqlx::Result<Kept> {
-        if let Some(kept) = self.last_used() {
-            return Ok(kept);
+        match self.last_used() {
+            Some(kept) => Ok(kept),
+            None => self.of_pool().await,
         }
+    }
+
+    async fn of_pool(&self) -> sqlx::Result<Kept> {
         let destination = Destination::of(&self.pool);
         let connection = self.pool.acquire().await?;
         Ok(Kept { connection, destination, used_at: Instant::now() })
@@ -61,11 +66,49 @@ impl KeptConnections {
         if kept.used_at.elapsed() < UNUSED_MAX && !kept.destination.has_changed() {
             return Some(kept);
         }
-        // The others were unused for longer. Dropped outside the lock, they go back to the pool.
-        let others = std::mem::take(&mut *unused);
         drop(unused);
-        drop((kept, others));
+        // The others were unused for longer.
+        drop(kept);
+        self.release_unused();
         None
+    }
+
+    /// Gives the unused connections back to the pool, which pings or closes them.
+    fn release_unused(&self) {
+        let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
+        let released = std::mem::take(&mut *unused);
+        // Dropped outside the lock.
+        drop(unused);
+        drop(released);
+    }
+
+    /// Reads the stock row of an item without a lock, on `kept`, and keeps the connection. When the
+    /// server has closed it, the row is read once more, on one of the pool: nothing was written, and a
+    /// connection that was closed while nobody used it is no failure of the ledger.
+    ///
+    /// # Errors
+    /// The database's, and [`moved`](crate::store::mysql::moved).
+    pub(super) async fn read_stock(
+        &self,
+        mut kept: Kept,
+        routed: Routed,
+    ) -> sqlx::Result<Option<StockRow>> {
+        let mut read = stock::read_routed(&mut *kept.connection, routed).await;
+        if let Err(error) = &read
+            && Fault::of(error) == Fault::Connection
+            && !is_silence(error)
+        {
+            tracing::debug!(%error, "stock read again on another connection");
+            // First this: nobody waits for a second connection while it holds one. The unused ones
+            // were closed too, or share the link.
+            drop(kept);
+            self.release_unused();
+            kept = self.of_pool().await?;
+            read = stock::read_routed(&mut *kept.connection, routed).await;
+        }
+        let row = read?;
+        self.keep(kept);
+        Ok(row)
     }
 
     /// Keeps a connection whose transaction has ended. Dropping it instead returns it to the pool.

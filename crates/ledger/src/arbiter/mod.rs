@@ -44,7 +44,7 @@ use crate::domain::outcome::Dependency;
 use crate::domain::{ArbiterMode, Doubt, OrderStatus, Outcome, Purchase, Routed, Unavailable};
 use crate::metrics::Metrics;
 use crate::store::mysql::outbox::Outbox;
-use crate::store::mysql::stock::{self as store_stock, StockRow};
+use crate::store::mysql::stock::StockRow;
 use crate::store::mysql::{Fault, Writer};
 
 use after_error::after_error;
@@ -56,7 +56,9 @@ use item_concurrency::ItemConcurrency;
 use kept_connections::{Kept, KeptConnections};
 
 pub use fence::Fence;
-pub use group_commit::{BATCH_MAX, BatchConnections, BatchWriter, GroupCommit, SHARED_CONNECTIONS};
+pub use group_commit::{
+    BATCH_MAX, BatchConnections, BatchOrders, BatchWriter, GroupCommit, SHARED_CONNECTIONS, Tell,
+};
 pub use stock::StockWrite;
 pub use unguarded::UnguardedWrite;
 pub use waiting_line::{LineChange, WaitingLine};
@@ -65,6 +67,8 @@ pub use waiting_line::{LineChange, WaitingLine};
 pub const ATTEMPTS_MAX: u32 = 4;
 /// Reads of the ledger about a COMMIT whose answer was lost.
 pub const LOST_COMMIT_READS_MAX: u32 = 5;
+/// The arbiter keeps at most the pool's connections divided by this, so that the others find some.
+const KEPT_SHARE: u32 = 2;
 /// The longest pause before the second try; it doubles from try to try, and is jittered.
 const PAUSE_FIRST: Duration = Duration::from_millis(4);
 
@@ -139,7 +143,8 @@ impl Arbiter {
     pub fn new(pool: MySqlPool, metrics: Metrics) -> Self {
         let concurrency = ItemConcurrency::new(pool.options().get_max_connections());
         let budget = Arc::new(RetryBudget::new());
-        let kept = KeptConnections::new(pool.clone());
+        let kept_max = pool.options().get_max_connections() / KEPT_SHARE;
+        let kept = KeptConnections::new(pool.clone(), kept_max);
         let (forms, outbox) = (Forms::default(), Outbox::default());
         Self { pool, writer: None, metrics, budget, concurrency, kept, forms, outbox }
     }
@@ -178,10 +183,7 @@ impl Arbiter {
     /// # Errors
     /// The database's, and [`moved`](crate::store::mysql::moved).
     pub async fn stock(&self, routed: Routed) -> sqlx::Result<Option<StockRow>> {
-        let mut kept = self.kept.get().await?;
-        let row = store_stock::read_routed(&mut *kept.connection, routed).await?;
-        self.kept.keep(kept);
-        Ok(row)
+        self.kept.read_stock(self.kept.get().await?, routed).await
     }
 
     /// Writes the order and takes the stock, or says why not. Never leaves half an order. A

@@ -3,6 +3,7 @@
 use leaselock::combine::Operation;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::arbiter::Answers;
 use crate::domain::{Outcome, Purchase, Span};
@@ -10,7 +11,9 @@ use crate::domain::{Outcome, Purchase, Span};
 /// One request's part of a batch.
 pub(super) struct Wanted {
     purchase: Purchase,
-    /// Gets the answer when the batch has ended, also after the deadline of the request.
+    /// No try of the order begins after it.
+    deadline: Instant,
+    /// Gets the answer when the order is decided, also after the deadline of the request.
     answer: oneshot::Sender<Outcome>,
     /// The runtime on which the request waits.
     runtime: Handle,
@@ -20,6 +23,8 @@ pub(super) struct Wanted {
 
 /// A request of a batch that has begun.
 pub(super) struct Begun {
+    /// No try of the order begins after it.
+    pub deadline: Instant,
     runtime: Handle,
     answer: oneshot::Sender<Outcome>,
     /// Dropped after the answer is sent: this wakes the request.
@@ -28,29 +33,40 @@ pub(super) struct Begun {
 
 impl Wanted {
     /// A request, and the end that gets its answer. To be called on the runtime of the task that waits.
-    pub(super) fn new(purchase: Purchase, waiting: Span) -> (Self, oneshot::Receiver<Outcome>) {
+    pub(super) fn new(
+        purchase: Purchase,
+        deadline: Instant,
+        waiting: Span,
+    ) -> (Self, oneshot::Receiver<Outcome>) {
         let (answer, answered) = oneshot::channel();
-        (Self { purchase, answer, runtime: Handle::current(), _waiting: waiting }, answered)
+        let runtime = Handle::current();
+        (Self { purchase, deadline, answer, runtime, _waiting: waiting }, answered)
     }
 }
 
 /// Takes the purchases of a batch.
-pub(super) fn begin(operations: Vec<Operation<Wanted, ()>>) -> (Vec<Purchase>, Vec<Begun>) {
-    let begun = operations.into_iter().filter_map(|mut operation| {
-        let Wanted { purchase, answer, runtime, .. } = operation.take_input()?;
-        Some((purchase, Begun { runtime, answer, _operation: operation }))
-    });
-    begun.unzip()
+pub(super) fn begin(
+    operations: Vec<Operation<Wanted, ()>>,
+) -> impl Iterator<Item = (Purchase, Begun)> {
+    operations.into_iter().filter_map(|mut operation| {
+        let Wanted { purchase, deadline, answer, runtime, .. } = operation.take_input()?;
+        Some((purchase, Begun { deadline, runtime, answer, _operation: operation }))
+    })
 }
 
-/// Sends the outcomes, one for each request in the same order; each runtime is woken once.
-pub(super) fn answer(begun: Vec<Begun>, outcomes: impl IntoIterator<Item = Outcome>) {
+/// Sends outcomes; each runtime is woken once.
+pub(super) fn answer(decided: impl IntoIterator<Item = (Begun, Outcome)>) {
     let mut answers = Answers::of_batch(|(begun, outcome): (Begun, Outcome)| {
         // A request that was cancelled has no receiver any more.
         let _ = begun.answer.send(outcome);
     });
-    for (begun, outcome) in begun.into_iter().zip(outcomes) {
+    for (begun, outcome) in decided {
         answers.add(begun.runtime.clone(), (begun, outcome));
     }
     answers.finish();
+}
+
+/// Sends the outcome of all requests.
+pub(super) fn answer_all(begun: Vec<Begun>, outcome: &Outcome) {
+    answer(begun.into_iter().map(|one| (one, outcome.clone())));
 }

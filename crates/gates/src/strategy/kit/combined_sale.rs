@@ -11,14 +11,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::combined_requests::{self as requests, Wanted};
+use super::combined_requests::{self as requests, Begun, Wanted};
 use super::{ledger_view, sale_locks};
-use crate::arbiter::{Answer, BATCH_MAX, BatchWriter, Conflict, Fence};
-use crate::domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
+use crate::arbiter::{Answer, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence};
+use crate::domain::{ItemId, Outcome, Purchase, Refusal, Unavailable};
 use crate::store::cache::Cache;
 use crate::strategy::StrategyContext;
 use leaselock::LockName;
@@ -58,9 +57,9 @@ impl CombinedSale {
         Self { shared: Arc::new(shared), combiners, tasks: TaskTracker::new() }
     }
 
-    /// Has the purchase done under the item's lock, which is called `name`. Once its batch has
-    /// begun the answer is waited for, however long it takes: a request that may become an order
-    /// runs.
+    /// Has the purchase done under the item's lock, which is called `name`. No try of it begins after
+    /// the deadline. Once its batch has begun the answer is waited for, however long it takes: a
+    /// request that may become an order runs.
     ///
     /// # Errors
     /// When there was no lock before the deadline, or the batch broke off.
@@ -73,7 +72,7 @@ impl CombinedSale {
         let combiner =
             self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
         let waiting = sale_locks::lock_wait(&purchase, &name);
-        let (wanted, answered) = Wanted::new(purchase, waiting);
+        let (wanted, answered) = Wanted::new(purchase, deadline, waiting);
         match combiner.submit(wanted, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
@@ -88,14 +87,13 @@ impl CombinedSale {
         };
         let shared = Arc::clone(&self.shared);
         let mutex = Arc::clone(&shared.mutex);
-        let batches = Arc::new(Mutex::new(shared.context.group_commit.writer()));
+        let batches = Arc::new(shared.context.group_commit.writer());
         let lock_name = name.clone();
         let execute: Executor<Wanted, ()> = Arc::new(move |held, operations| {
             let (shared, name) = (Arc::clone(&shared), lock_name.clone());
             let batches = Arc::clone(&batches);
             Box::pin(async move {
-                let mut batches = batches.lock().await;
-                shared.work(&mut batches, &name, &held, operations).await;
+                shared.work(&batches, &name, &held, operations).await;
             })
         });
         Combiner::start(mutex, name, options, execute, &self.tasks)
@@ -106,71 +104,87 @@ impl Shared {
     /// Read, check, write, for all of one item under one hold.
     async fn work(
         &self,
-        batches: &mut BatchWriter,
+        batches: &BatchWriter,
         name: &LockName,
         held: &HeldFor,
         operations: Vec<Operation<Wanted, ()>>,
     ) {
-        let (purchases, waiting) = requests::begin(operations);
+        let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = requests::begin(operations).unzip();
         let mut left = match left_for(batches, &purchases).await {
             Ok(left) => left,
-            Err(outcome) => return requests::answer(waiting, std::iter::repeat(outcome)),
+            Err(outcome) => return requests::answer_all(waiting, &outcome),
         };
-        let check = |purchase: &Purchase| {
+        let fits = |(purchase, _): &(Purchase, Begun)| {
             let fits = purchase.quantity.signed() <= left;
             left -= if fits { purchase.quantity.signed() } else { 0 };
             fits
         };
-        let fits: Vec<bool> = purchases.iter().map(check).collect();
-        let mut kept = fits.iter();
-        let (fitting, others): (Vec<Purchase>, Vec<Purchase>) =
-            purchases.into_iter().partition(|_| kept.next() == Some(&true));
-        let written = self.write(batches, name, held, &fitting).await;
+        type Requests = Vec<(Purchase, Begun)>;
+        let (fitting, others): (Requests, Requests) =
+            purchases.into_iter().zip(waiting).partition(fits);
+        let has_written = !fitting.is_empty();
+        self.write(batches, name, held, fitting.into_iter().unzip()).await;
+        let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = others.into_iter().unzip();
         // A purchase that fits may have taken nothing (a replay, a buyer at the limit), and a
         // cancellation may have brought units back: then "sold out" would be a lie to the others.
-        let left = if fitting.is_empty() { Ok(left) } else { left_for(batches, &others).await };
-        let turned_away = match left {
-            Ok(left) if others.iter().any(|one| one.quantity.signed() <= left) => {
-                self.write(batches, name, held, &others).await
+        let left = if has_written { left_for(batches, &purchases).await } else { Ok(left) };
+        match left {
+            Ok(left) if purchases.iter().any(|one| one.quantity.signed() <= left) => {
+                self.write(batches, name, held, (purchases, waiting)).await;
             }
-            Ok(_) => vec![Outcome::Refused(Refusal::SoldOut); others.len()],
-            Err(outcome) => vec![outcome; others.len()],
-        };
-        let (mut written, mut turned_away) = (written.into_iter(), turned_away.into_iter());
-        let outcomes = fits.into_iter().map(|fits| {
-            let outcome = if fits { written.next() } else { turned_away.next() };
-            outcome.unwrap_or(Outcome::Unknown(Doubt::BrokenOff))
-        });
-        requests::answer(waiting, outcomes);
+            Ok(_) => requests::answer_all(waiting, &Outcome::Refused(Refusal::SoldOut)),
+            Err(outcome) => requests::answer_all(waiting, &outcome),
+        }
     }
 
+    /// Writes purchases in one transaction, and answers each as soon as it is decided.
     async fn write(
         &self,
-        batches: &mut BatchWriter,
+        batches: &BatchWriter,
         name: &LockName,
         held: &HeldFor,
-        purchases: &[Purchase],
-    ) -> Vec<Outcome> {
+        (purchases, waiting): (Vec<Purchase>, Vec<Begun>),
+    ) {
+        if purchases.is_empty() {
+            return;
+        }
         if held.is_lost() {
-            return vec![Outcome::Unavailable(Unavailable::Contended); purchases.len()];
+            let contended = Outcome::Unavailable(Unavailable::Contended);
+            return requests::answer_all(waiting, &contended);
         }
-        let fence = held.fence.map(|fence| Fence::new(self.fences, fence.get()));
-        let answers = batches.write(purchases, fence, None).await;
-        assert_eq!(answers.len(), purchases.len(), "each order of a batch has one answer");
-        let is_fenced = |answer: &&Answer| matches!(answer, Err(Conflict::Fenced { .. }));
-        if let Some(Err(Conflict::Fenced { accepted })) = answers.iter().find(is_fenced) {
-            sale_locks::catch_up(&*self.mutex, name, *accepted).await;
-        }
-        let count = |(answer, purchase): (Answer, &Purchase)| {
-            self.context.arbiter.count(purchase.strategy, &answer);
-            answer.unwrap_or_else(Outcome::from)
+        let deadlines: Vec<_> = waiting.iter().map(|one| Some(one.deadline)).collect();
+        let mut waiting: Vec<Option<Begun>> = waiting.into_iter().map(Some).collect();
+        let (mut later_fence, mut fenced) = (None, Vec::new());
+        let mut tell = |answers: Vec<(usize, Answer)>| {
+            let mut decided = Vec::with_capacity(answers.len());
+            for (index, answer) in answers {
+                self.context.arbiter.count(purchases[index].strategy, &answer);
+                let Some(begun) = waiting[index].take() else { continue };
+                match answer {
+                    Ok(outcome) => decided.push((begun, outcome)),
+                    Err(conflict) => {
+                        if let Conflict::Fenced { accepted } = conflict {
+                            later_fence = Some(accepted);
+                        }
+                        fenced.push((begun, conflict.into()));
+                    }
+                }
+            }
+            requests::answer(decided);
         };
-        answers.into_iter().zip(purchases).map(count).collect()
+        let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
+        let fence = held.fence.map(|fence| Fence::new(self.fences, fence.get()));
+        batches.write(orders, fence, &mut tell).await;
+        // They may try again at once, and should get a higher fence then.
+        if let Some(accepted) = later_fence {
+            sale_locks::catch_up(&*self.mutex, name, accepted).await;
+        }
+        requests::answer(fenced);
     }
 }
 
 /// Units left for purchases of one item, read now.
-async fn left_for(batches: &mut BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
+async fn left_for(batches: &BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
     let Some(first) = purchases.first() else { return Ok(0) };
     purchases.iter().for_each(|purchase| purchase.look.is_now());
     batches.available(first.item.routed()).await.map_err(|error| ledger_view::unavailable(&error))

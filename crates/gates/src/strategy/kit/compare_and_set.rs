@@ -1,5 +1,6 @@
 //! Optimistic writing: read, compute, write if nothing changed since, otherwise start again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -7,14 +8,18 @@ use tokio::time::Instant;
 
 use super::{ledger_view, redis_gate};
 use crate::arbiter::{Answer, Conflict, OrderWrite, StockWrite};
-use crate::domain::{Item, Outcome, Purchase, Unavailable};
+use crate::domain::{Item, ItemId, Outcome, Purchase, Unavailable};
+use crate::store::cache::Cache;
 use crate::store::mysql::stock::StockRow;
 use crate::strategy::StrategyContext;
 
 /// Tries of one purchase.
 const TRIES_MAX: u32 = 200;
-/// Purchases of this process that try at once.
+/// Purchases of one item that try at once in this process. Each item has its own: the tries of an
+/// item whose row is locked last as long as they may.
 const TRYING_MAX: usize = 8;
+/// Items whose purchases are counted at once.
+const ITEMS_MAX: usize = 100_000;
 /// The longest pause between two tries.
 const PAUSE_MAX: Duration = Duration::from_millis(30);
 
@@ -25,7 +30,7 @@ type Comparison = fn(&Item, &StockRow, i64) -> StockWrite<'static>;
 /// Compare-and-set on the stock row.
 pub struct CompareAndSet {
     context: StrategyContext,
-    trying: Semaphore,
+    trying: Cache<ItemId, Arc<Semaphore>>,
     comparison: Comparison,
 }
 
@@ -33,14 +38,16 @@ impl CompareAndSet {
     /// Writes with the statement that `comparison` makes.
     #[must_use]
     pub fn new(context: &StrategyContext, comparison: Comparison) -> Self {
-        Self { context: context.clone(), trying: Semaphore::new(TRYING_MAX), comparison }
+        Self { context: context.clone(), trying: Cache::new(ITEMS_MAX), comparison }
     }
 
     /// Tries until the write meets the row that was read, each time in a new transaction; gives up
     /// at the deadline.
     pub async fn purchase(&self, purchase: &Purchase, deadline: Instant) -> Outcome {
+        let make = || Arc::new(Semaphore::new(TRYING_MAX));
+        let trying = self.trying.get_or_insert_with(purchase.item.id, make);
         for _ in 0..TRIES_MAX {
-            let permit = tokio::time::timeout_at(deadline, self.trying.acquire()).await;
+            let permit = tokio::time::timeout_at(deadline, trying.acquire()).await;
             let Ok(Ok(permit)) = permit else { break };
             let answer = match self.try_once(purchase, deadline).await {
                 Ok(answer) => answer,

@@ -11,150 +11,119 @@
 //! many items leaves it to batches of one item each, after two tries.
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use sqlx::MySqlConnection;
-use tokio::time::Instant;
 
-use super::connections::{BatchConnections, Own};
+use super::batch_orders::{Batch, BatchOrders, Tell};
+use super::connections::BatchConnections;
 use super::look::{Written, choose, find_written, items_of, locked_by_others};
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::sql::{Broken, Filled, commit};
 use crate::arbiter::{
-    ATTEMPTS_MAX, Answer, Arbiter, BATCH_MAX, Conflict, Fence, LOST_COMMIT_READS_MAX, OrderWrite,
-    StockWrite, UNANSWERED, WRITTEN_AS, pause,
+    ATTEMPTS_MAX, Arbiter, BATCH_MAX, Conflict, Fence, LOST_COMMIT_READS_MAX, OrderWrite,
+    StockWrite, UNANSWERED, in_time, pause,
 };
 use crate::domain::outcome::Dependency;
-use crate::domain::trace::SharedSpan;
 use crate::domain::{Outcome, Purchase, Routed, Unavailable};
 use crate::store::mysql::link::TRANSACTION_MAX;
-use crate::store::mysql::{Fault, stock, within};
+use crate::store::mysql::{Fault, within};
 
+/// How long after its first deadline a batch may begin to take the stock: it was begun in time, and
+/// the batch before it ended a moment too late. Less than the margin of a gate's deadline.
+const TURN_LATE_MAX: Duration = Duration::from_millis(200);
 /// Tries of a batch of many items.
 const SHARED_ATTEMPTS_MAX: u32 = 2;
 
-/// Writes batches, one after the other: for a queue, or for the holder of an item's lock.
+/// The outcome of an order whose time was over before it was written.
+pub(super) const UNWRITTEN: Outcome = Outcome::Unavailable(Unavailable::Contended);
+
+/// Writes batches: for a queue, or for the holder of an item's lock.
 pub struct BatchWriter {
     arbiter: Arbiter,
     connections: BatchConnections,
     /// Shared by the writers of one queue.
     pipeline: BatchPipeline,
-    /// Kept from batch to batch, so that its statements are prepared once.
-    own: Option<Own>,
-}
-
-/// One batch under way.
-struct Batch<'a> {
-    purchases: &'a [Purchase],
-    fence: Option<Fence>,
-    answers: &'a mut [Option<Answer>],
-    /// Whether its orders are of many items, so that what objects is left to the items' own batches.
-    is_shared: bool,
-    span: SharedSpan,
-}
-
-impl<'a> Batch<'a> {
-    fn new(
-        purchases: &'a [Purchase],
-        fence: Option<Fence>,
-        answers: &'a mut [Option<Answer>],
-        is_shared: bool,
-    ) -> Self {
-        let traces = purchases.iter().map(|purchase| &purchase.trace);
-        let mut span = SharedSpan::begin("batch", traces);
-        span.set("orders", purchases.len());
-        Self { purchases, fence, answers, is_shared, span }
-    }
 }
 
 impl BatchWriter {
-    /// A writer for one batch at a time. Its refusals are not counted, see [`Arbiter::count`].
+    /// A writer over `connections`. Its refusals are not counted, see [`Arbiter::count`].
     pub(super) fn new(
         arbiter: Arbiter,
         connections: BatchConnections,
         pipeline: BatchPipeline,
     ) -> Self {
-        Self { arbiter, connections, pipeline, own: None }
+        Self { arbiter, connections, pipeline }
     }
 
-    /// Units left of an item a moment ago, read on the connection that will write.
+    /// Units left of an item a moment ago.
     ///
     /// # Errors
     /// The database's.
-    pub async fn available(&mut self, routed: Routed) -> sqlx::Result<i64> {
-        let mut own = self.connection().await?;
-        let row = stock::read_routed(&mut *own.connection, routed).await?;
-        self.own = own.kept();
+    pub async fn available(&self, routed: Routed) -> sqlx::Result<i64> {
+        let row = self.connections.stock(&self.arbiter.kept, routed).await?;
         Ok(row.map_or(0, |row| row.available))
     }
 
     /// Writes the orders of one item, under the fence of the item's lock if there is one. Orders
-    /// that are left over are written singly, and not begun after `deadline`. The answers are in
-    /// the orders' order; refusals are not counted.
-    pub async fn write(
-        &mut self,
-        purchases: &[Purchase],
-        fence: Option<Fence>,
-        deadline: Option<Instant>,
-    ) -> Vec<Answer> {
+    /// that are left over are written singly. No try of an order begins after its deadline. Refusals
+    /// are not counted.
+    pub async fn write(&self, orders: BatchOrders<'_>, fence: Option<Fence>, tell: Tell<'_>) {
         let slot = self.pipeline.enter().await;
-        self.write_at(slot, purchases, fence, deadline).await
+        self.write_at(slot, orders, fence, tell).await;
     }
 
     /// Like [`BatchWriter::write`], for a caller that has entered the pipeline already.
     pub(super) async fn write_at(
-        &mut self,
+        &self,
         mut slot: PipelineSlot,
-        purchases: &[Purchase],
+        orders: BatchOrders<'_>,
         fence: Option<Fence>,
-        deadline: Option<Instant>,
-    ) -> Vec<Answer> {
+        tell: Tell<'_>,
+    ) {
+        let purchases = orders.purchases;
         let is_one_item = purchases.iter().all(|one| one.item.id == purchases[0].item.id);
         assert!(
             is_one_item,
             "a batch with a fence, or whose rest is written singly, is of one item"
         );
-        let mut answers: Vec<Option<Answer>> = vec![None; purchases.len()];
+        let mut batch = Batch::new(orders, fence, tell, false);
         // A single order keeps the pipeline to itself until it is written.
         let _exclusive = if purchases.len() > 1 {
-            let batch = Batch::new(purchases, fence, &mut answers, false);
-            self.write_together(slot, batch).await;
+            self.write_together(slot, &mut batch).await;
+            batch.tell_decided();
             None
         } else {
             slot.exclusive().await;
             Some(slot)
         };
-        let mut decided = Vec::with_capacity(purchases.len());
-        for (purchase, answer) in purchases.iter().zip(answers) {
-            decided.push(match answer {
-                Some(answer) => answer,
-                None => {
-                    let stock = StockWrite::Guarded;
-                    let write = OrderWrite { purchase, fence, stock, deadline };
-                    self.arbiter.write_uncounted(&write).await
-                }
-            });
+        // Those that have to be told first are written first: each waits for rows of the item.
+        for (index, deadline) in batch.undecided() {
+            let (purchase, stock) = (&purchases[index], StockWrite::Guarded);
+            let write = OrderWrite { purchase, fence, stock, deadline };
+            batch.answers[index] = Some(self.arbiter.write_uncounted(&write).await);
+            batch.tell_decided();
         }
-        decided
     }
 
-    /// Writes the orders of many items. Those without an answer are not written: each belongs into a
-    /// batch of its item alone.
+    /// Writes the orders of many items. Those that it does not tell are not written: each belongs into
+    /// a batch of its item alone.
     pub(super) async fn write_shared(
-        &mut self,
+        &self,
         slot: PipelineSlot,
-        purchases: &[Purchase],
-    ) -> Vec<Option<Answer>> {
-        let mut answers: Vec<Option<Answer>> = vec![None; purchases.len()];
-        let batch = Batch::new(purchases, None, &mut answers, true);
-        self.write_together(slot, batch).await;
-        answers
+        orders: BatchOrders<'_>,
+        tell: Tell<'_>,
+    ) {
+        let mut batch = Batch::new(orders, None, tell, true);
+        self.write_together(slot, &mut batch).await;
+        batch.tell_decided();
     }
 
-    /// Writes what can be written together; what stays `None` is to be written in another way.
-    async fn write_together(&mut self, slot: PipelineSlot, mut batch: Batch<'_>) {
+    /// Writes what can be written together; what stays undecided is to be written in another way.
+    async fn write_together(&self, slot: PipelineSlot, batch: &mut Batch<'_>) {
         assert!(batch.purchases.len() <= BATCH_MAX, "a batch is cut before it is written");
-        let mut own = match self.connection().await {
-            Ok(own) => own,
+        let mut used = match self.connections.get(&self.arbiter.kept).await {
+            Ok(used) => used,
             Err(error) => {
                 tracing::debug!(%error, "no connection for a batch");
                 if batch.is_shared {
@@ -165,27 +134,19 @@ impl BatchWriter {
                 return;
             }
         };
-        let mut is_usable = self.write_on(slot, &mut own.connection, &mut batch).await;
-        if own.destination.has_changed() {
+        let mut is_usable = self.write_on(slot, &mut used.kept.connection, batch).await;
+        if used.kept.destination.has_changed() {
             // A server that was replaced meanwhile has answered: the ledger may not have it.
-            let answered = batch.answers.iter_mut().filter(|answer| answer.is_some());
-            answered.for_each(|answer| *answer = Some(Ok(UNANSWERED)));
+            batch.doubt_answers();
             is_usable = false;
         }
         if is_usable {
-            self.own = own.kept();
+            used.keep();
             return;
         }
         // Its transaction ends with the connection; then the ledger tells what became of a COMMIT.
-        drop(own);
-        self.recover_lost_commit(&mut batch).await;
-    }
-
-    async fn connection(&mut self) -> sqlx::Result<Own> {
-        match self.own.take() {
-            Some(own) if !own.destination.has_changed() => Ok(own),
-            _ => self.connections.get(&self.arbiter.pool).await,
-        }
+        drop(used);
+        self.recover_lost_commit(batch).await;
     }
 
     /// Asks the ledger about the orders of a COMMIT that was not answered, all with one statement. It
@@ -234,9 +195,18 @@ impl BatchWriter {
         let mut is_pre_checked = self.pipeline.is_pre_checked();
         let mut failed = 0;
         loop {
+            batch.give_up_late();
+            let undecided = candidates.iter().filter(|index| batch.answers[**index].is_none());
+            let undecided: Vec<usize> = undecided.copied().collect();
+            if undecided.is_empty() {
+                return true;
+            }
+            let deadline = batch.deadline();
             let chosen = if is_pre_checked {
-                slot.exclusive().await;
-                let chosen = choose(connection, batch.purchases, &candidates, batch.answers);
+                if in_time(deadline, slot.exclusive()).await.is_none() {
+                    continue;
+                }
+                let chosen = choose(connection, batch.purchases, &candidates, &mut batch.answers);
                 match within(TRANSACTION_MAX, chosen).await {
                     Ok(chosen) => {
                         self.pipeline.set_pre_checked(chosen.len() < candidates.len());
@@ -248,7 +218,7 @@ impl BatchWriter {
                     }
                 }
             } else {
-                candidates.clone()
+                undecided
             };
             if chosen.is_empty() {
                 return true;
@@ -258,8 +228,9 @@ impl BatchWriter {
             let mut objected = false;
             let outbox = self.arbiter.outbox;
             let transaction = batch.span.common().span("transaction");
-            let committed =
-                commit(connection, &picked, (batch.fence, outbox), (&mut slot, &transaction)).await;
+            let turn_max = deadline.map(|deadline| deadline + TURN_LATE_MAX);
+            let at = (&mut slot, turn_max, &transaction);
+            let committed = commit(connection, &picked, (batch.fence, outbox), at).await;
             drop(transaction);
             match committed {
                 Ok(Filled::Whole) => {
@@ -277,6 +248,8 @@ impl BatchWriter {
                     batch.answer_rest(&Err(Conflict::Fenced { accepted }));
                     return true;
                 }
+                // Those whose time is over are answered, and the others tried again.
+                Ok(Filled::Late) => continue,
                 // Too few are left for all, or for all that there were a moment ago.
                 Ok(Filled::TooFew) => objected = true,
                 Err(Broken::Before(error)) => {
@@ -326,24 +299,6 @@ impl BatchWriter {
             slot.leave();
             pause(failed).await;
             slot.enter_again().await;
-        }
-    }
-}
-
-impl Batch<'_> {
-    /// Answers orders that are written.
-    fn sold(&mut self, written: &[usize]) {
-        let token = self.fence.map(|fence| fence.token);
-        for &index in written {
-            let order = self.purchases[index].order(WRITTEN_AS, token);
-            self.answers[index] = Some(Ok(Outcome::Sold(order)));
-        }
-    }
-
-    /// Answers all orders that are undecided.
-    fn answer_rest(&mut self, answer: &Answer) {
-        for undecided in self.answers.iter_mut().filter(|answer| answer.is_none()) {
-            *undecided = Some(answer.clone());
         }
     }
 }

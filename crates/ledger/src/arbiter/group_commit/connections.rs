@@ -1,49 +1,67 @@
-//! The connections that batches are written on. A busy writer keeps its own, so that the large
-//! statements of a batch are prepared once.
+//! The connections that batches are written on. A batch that ends hands its connection to the next
+//! one, of whichever item, so that the large statements of a batch are prepared once on each, and an
+//! item that is not sold any more keeps none.
 
 use std::sync::Arc;
 
-use sqlx::pool::PoolConnection;
-use sqlx::{MySql, MySqlPool};
+use sqlx::MySqlPool;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::store::mysql::Destination;
+use crate::arbiter::kept_connections::{Kept, KeptConnections};
+use crate::domain::Routed;
+use crate::store::mysql::stock::StockRow;
 
-/// The connections that writers keep while they are busy. Clones share them.
+/// The connections of batches. Clones share them.
 #[derive(Clone, Debug)]
 pub struct BatchConnections {
-    pool: MySqlPool,
+    connections: KeptConnections,
+    /// A permit for each.
     free: Arc<Semaphore>,
 }
 
 impl BatchConnections {
-    /// Makes a pool of at most `count` kept connections of `pool`, which has as many and no other
-    /// user.
+    /// At most `count` connections of `pool`, which has as many and no other user.
     #[must_use]
     pub fn new(pool: MySqlPool, count: u32) -> Self {
-        Self { pool, free: Arc::new(Semaphore::new(count as usize)) }
+        let free = Arc::new(Semaphore::new(count as usize));
+        Self { connections: KeptConnections::new(pool, count), free }
     }
 
-    /// One to keep, or one of the common pool when all are taken.
-    pub(super) async fn get(&self, common: &MySqlPool) -> sqlx::Result<Own> {
+    /// The connection of the batch that ended last, or one of `common` when all are in use.
+    ///
+    /// # Errors
+    /// The database's, when the pool has none.
+    pub(super) async fn get(&self, common: &KeptConnections) -> sqlx::Result<BatchConnection> {
         let permit = Arc::clone(&self.free).try_acquire_owned().ok();
-        let pool = if permit.is_some() { &self.pool } else { common };
-        let destination = Destination::of(pool);
-        Ok(Own { connection: pool.acquire().await?, destination, permit })
+        let source = if permit.is_some() { &self.connections } else { common };
+        Ok(BatchConnection { kept: source.get().await?, source: source.clone(), _permit: permit })
+    }
+
+    /// Reads the stock row of an item without a lock.
+    ///
+    /// # Errors
+    /// The database's, and [`moved`](crate::store::mysql::moved).
+    pub(super) async fn stock(
+        &self,
+        common: &KeptConnections,
+        routed: Routed,
+    ) -> sqlx::Result<Option<StockRow>> {
+        let BatchConnection { kept, source, _permit } = self.get(common).await?;
+        source.read_stock(kept, routed).await
     }
 }
 
-/// A connection and the right to keep it. The connection is dropped first.
-pub(super) struct Own {
-    pub(super) connection: PoolConnection<MySql>,
-    /// The server that it leads to.
-    pub(super) destination: Destination,
-    permit: Option<OwnedSemaphorePermit>,
+/// A connection for one batch. Dropping it returns it to its pool, before the permit is free.
+pub(super) struct BatchConnection {
+    pub(super) kept: Kept,
+    source: KeptConnections,
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Own {
-    /// The connection, if it may be kept for the next batch; otherwise it goes back to its pool.
-    pub(super) fn kept(self) -> Option<Self> {
-        self.permit.is_some().then_some(self)
+impl BatchConnection {
+    /// Keeps the connection, whose transaction has ended, for the next batch.
+    pub(super) fn keep(self) {
+        let Self { kept, source, _permit } = self;
+        source.keep(kept);
     }
 }

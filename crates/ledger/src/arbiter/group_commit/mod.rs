@@ -10,6 +10,7 @@
 //! orders that are not, and `sql.rs` holds the transaction.
 
 mod batch;
+mod batch_orders;
 mod connections;
 mod fair_queue;
 mod look;
@@ -19,7 +20,7 @@ mod sql;
 mod suspicion;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
@@ -32,6 +33,7 @@ use queue::{Asker, BatchQueue, Waiting, claim};
 use suspicion::Suspicion;
 
 pub use batch::BatchWriter;
+pub use batch_orders::{BatchOrders, Tell};
 pub use connections::BatchConnections;
 pub use queue::BATCH_MAX;
 
@@ -78,7 +80,8 @@ impl GroupCommit {
         Self { parts: Arc::new(Parts { arbiter, connections, tasks, shared, own }) }
     }
 
-    /// A writer over the connections of group commit, for a caller that forms batches itself.
+    /// A writer over the connections of group commit, for a caller that forms batches of one item
+    /// itself.
     #[must_use]
     pub fn writer(&self) -> BatchWriter {
         self.writer_of(self.parts.connections.clone(), BatchPipeline::default())
@@ -150,9 +153,15 @@ impl GroupCommit {
         }
     }
 
-    /// Has an item suspected.
-    fn suspect(&self, item: ItemId, raise: impl Fn(&Suspicion)) {
-        self.own_queue(item).suspicion().into_iter().for_each(raise);
+    /// Changes the suspicion of an item, and sees to it that it expires.
+    fn suspect(&self, item: ItemId, change: impl Fn(&Suspicion)) {
+        let queue = self.own_queue(item);
+        let Some(suspicion) = queue.suspicion() else { return };
+        change(suspicion);
+        if suspicion.needs_watch() {
+            // Not one of the tasks that a stop waits for.
+            tokio::spawn(expire(Arc::downgrade(&queue)));
+        }
     }
 
     fn is_suspect(&self, item: ItemId) -> bool {
@@ -192,6 +201,18 @@ impl fmt::Debug for GroupCommit {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shared = &self.parts.shared;
         write!(formatter, "GroupCommit({} shared queues)", shared.len())
+    }
+}
+
+/// Ends the suspicion of an item when it is over. Nobody may ask about the item any more, and the
+/// number of suspects has to be right.
+async fn expire(queue: Weak<BatchQueue>) {
+    loop {
+        let queue = queue.upgrade();
+        let suspicion = queue.as_ref().and_then(|queue| queue.suspicion());
+        let Some(next) = suspicion.and_then(|one| one.expire(Instant::now())) else { return };
+        drop(queue);
+        tokio::time::sleep_until(next).await;
     }
 }
 

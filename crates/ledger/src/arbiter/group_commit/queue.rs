@@ -19,14 +19,15 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::GroupCommit;
-use super::batch::BatchWriter;
+use super::batch::UNWRITTEN;
+use super::batch_orders::{BatchOrders, Tell};
 use super::connections::BatchConnections;
 use super::fair_queue::{Cut, FairQueue};
 use super::look::items_of;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::suspicion::{SUSPECTS_MAX, Suspicion};
 use crate::arbiter::{Answer, Answers, is_late};
-use crate::domain::{ItemId, Outcome, Purchase, Span, Unavailable};
+use crate::domain::{ItemId, Outcome, Purchase, Span};
 
 /// Orders of one batch.
 pub const BATCH_MAX: usize = 256;
@@ -62,12 +63,10 @@ pub(super) struct Asker {
     answer: oneshot::Sender<Answer>,
     /// The runtime on which it waits.
     runtime: Handle,
-    /// The instant after which no batch may begin that has the order.
+    /// The instant after which no try of the order may begin.
     deadline: Option<Instant>,
     /// Set by the task that takes it into a batch, or by the buyer's side that takes it back.
     claimed: Arc<AtomicBool>,
-    /// Whether a shared batch has left it to a batch of its item: then it is claimed for good.
-    is_left_over: bool,
 }
 
 impl Asker {
@@ -81,19 +80,30 @@ impl Asker {
         let claimed = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&claimed);
         let runtime = Handle::current();
-        (Self { answer, runtime, deadline, claimed, is_left_over: false }, answered, own)
+        (Self { answer, runtime, deadline, claimed }, answered, own)
     }
 
     /// Takes the order into a batch, unless it was taken back or its time is over.
     fn begins(&self) -> bool {
-        !is_late(self.deadline) && (self.is_left_over || claim(&self.claimed))
+        !is_late(self.deadline) && claim(&self.claimed)
     }
 
-    /// Answers for an order for which no batch began in time, if its buyer cannot know it.
-    fn give_up(self) {
-        if self.is_left_over {
-            self.answer(Ok(Outcome::Unavailable(Unavailable::Contended)));
+    /// Lets the buyer's side take back an order that a batch has left over, until the next batch
+    /// takes it; `None` when its time is over.
+    fn left_over(self) -> Option<Self> {
+        self.claimed.store(false, Ordering::Release);
+        // Only now: a buyer's side that finds its time over from here on takes the order back, and one
+        // that found it over before still waits for this answer.
+        if is_late(self.deadline) {
+            self.give_up();
+            return None;
         }
+        Some(self)
+    }
+
+    /// Answers an order for which no batch began in time. The buyer's side may know it already.
+    fn give_up(self) {
+        self.answer(Ok(UNWRITTEN));
     }
 
     /// Answers an order that no batch has written.
@@ -121,8 +131,6 @@ struct State {
     batches: usize,
     /// Orders that are being written by themselves.
     directs: usize,
-    /// The writers that wait for a batch, with their connections.
-    idle: Vec<BatchWriter>,
 }
 
 /// A queue.
@@ -164,13 +172,7 @@ impl BatchQueue {
         connections: BatchConnections,
         pipeline: BatchPipeline,
     ) -> Self {
-        let state = State {
-            waiting: FairQueue::new(),
-            is_served: false,
-            batches: 0,
-            directs: 0,
-            idle: Vec::new(),
-        };
+        let state = State { waiting: FairQueue::new(), is_served: false, batches: 0, directs: 0 };
         Self { item, connections, pipeline, state: Mutex::new(state), arrived: Notify::new() }
     }
 
@@ -216,16 +218,9 @@ impl BatchQueue {
             if batch.is_empty() {
                 continue;
             }
-            let writer = {
-                let mut state = self.state();
-                state.batches += 1;
-                state.idle.pop()
-            };
-            let writer = writer.unwrap_or_else(|| {
-                group.writer_of(self.connections.clone(), self.pipeline.clone())
-            });
+            self.state().batches += 1;
             let (queue, group) = (Arc::clone(&self), group.clone());
-            group.clone().tasks().spawn(queue.write(group, writer, slot, batch));
+            group.clone().tasks().spawn(queue.write(group, slot, batch));
         }
     }
 
@@ -239,8 +234,6 @@ impl BatchQueue {
             let mut state = self.state();
             if !has_come && state.waiting.is_empty() {
                 state.is_served = false;
-                // Their connections go back to the pool.
-                state.idle.clear();
                 return false;
             }
         }
@@ -263,17 +256,17 @@ impl BatchQueue {
         batch
     }
 
-    /// Writes a batch and answers its orders.
+    /// Writes a batch and answers its orders, each as soon as it is decided.
     async fn write(
         self: Arc<Self>,
         group: GroupCommit,
-        mut writer: BatchWriter,
         mut slot: PipelineSlot,
         batch: Vec<Waiting>,
     ) {
         let begun = Instant::now();
         let (purchases, askers): (Vec<Purchase>, Vec<Asker>) =
             batch.into_iter().map(Waiting::taken).unzip();
+        let deadlines: Vec<Option<Instant>> = askers.iter().map(|asker| asker.deadline).collect();
         let items = items_of(&purchases);
         group.observe(purchases.len(), items.len());
         if self.item.is_none() {
@@ -285,76 +278,78 @@ impl BatchQueue {
                     .for_each(|item| group.suspect(*item, |one| one.raise_until_clean(now)));
             });
         }
-        // A panic fails its own batch, whose results are then read from the ledger, not the queue.
-        let written = AssertUnwindSafe(self.written(&mut writer, slot, &purchases));
-        let written = written.catch_unwind().await.ok();
-        {
-            let mut state = self.state();
-            state.batches -= 1;
-            if written.is_some() && state.is_served {
-                state.idle.push(writer);
-            }
-        }
-        let Some(answers) = written else { return };
-        assert_eq!(answers.len(), askers.len(), "each order of a batch has one answer");
-        match self.suspicion() {
-            None => suspect_objectors(&group, &purchases, &answers),
-            Some(suspicion) if group.shares_queues() => {
-                let objected = answers.iter().any(has_objected);
-                suspicion.batch_ended(begun, Instant::now(), objected);
-            }
-            Some(_) => {}
-        }
-        let mut sent = Answers::of_batch(send);
-        for ((purchase, asker), answer) in purchases.into_iter().zip(askers).zip(answers) {
-            match answer {
-                Some(answer) => sent.add(asker.runtime, (asker.answer, answer)),
-                None => {
-                    let now = Instant::now();
-                    group.suspect(purchase.item.id, |one| one.raise_until_clean(now));
-                    let asker = Asker { is_left_over: true, ..asker };
-                    group.write_apart(Waiting::new(purchase, asker));
+        let mut askers: Vec<Option<Asker>> = askers.into_iter().map(Some).collect();
+        let mut has_objected = false;
+        let mut tell = |answers: Vec<(usize, Answer)>| {
+            // First this: whoever comes next must know which items to leave alone.
+            has_objected |= self.note_objections(&group, &purchases, &answers);
+            let mut sent = Answers::of_batch(send);
+            for (index, answer) in answers {
+                if let Some(asker) = askers[index].take() {
+                    sent.add(asker.runtime, (asker.answer, answer));
                 }
             }
+            sent.finish();
+        };
+        let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
+        // A panic fails its own batch, whose results are then read from the ledger, not the queue.
+        let written = AssertUnwindSafe(self.written(&group, slot, orders, &mut tell));
+        let written = written.catch_unwind().await;
+        self.state().batches -= 1;
+        if written.is_err() {
+            return;
         }
-        sent.finish();
+        if let Some((item, _)) = self.item.as_ref().filter(|_| group.shares_queues()) {
+            group.suspect(*item, |one| one.batch_ended(begun, Instant::now(), has_objected));
+        }
+        let rest = purchases.into_iter().zip(askers);
+        for (purchase, asker) in rest.filter_map(|(one, asker)| Some((one, asker?))) {
+            let now = Instant::now();
+            group.suspect(purchase.item.id, |one| one.raise_until_clean(now));
+            if let Some(asker) = asker.left_over() {
+                group.write_apart(Waiting::new(purchase, asker));
+            }
+        }
     }
 
     async fn written(
         &self,
-        writer: &mut BatchWriter,
+        group: &GroupCommit,
         slot: PipelineSlot,
-        purchases: &[Purchase],
-    ) -> Vec<Option<Answer>> {
+        orders: BatchOrders<'_>,
+        tell: Tell<'_>,
+    ) {
+        let writer = group.writer_of(self.connections.clone(), self.pipeline.clone());
         match self.item {
-            None => writer.write_shared(slot, purchases).await,
-            Some(_) => {
-                let answers = writer.write_at(slot, purchases, None, None).await;
-                answers.into_iter().map(Some).collect()
+            None => writer.write_shared(slot, orders, tell).await,
+            Some(_) => writer.write_at(slot, orders, None, tell).await,
+        }
+    }
+
+    /// Raises the suspicion of items whose orders are refused: their next ones would have the next
+    /// shared batch rolled back. Returns whether any answer is other than "sold".
+    fn note_objections(
+        &self,
+        group: &GroupCommit,
+        purchases: &[Purchase],
+        answers: &[(usize, Answer)],
+    ) -> bool {
+        let has_objected =
+            answers.iter().any(|(_, answer)| !matches!(answer, Ok(Outcome::Sold(_))));
+        let is_refused =
+            |answer: &Answer| matches!(answer, Ok(Outcome::Refused(_) | Outcome::Replayed(_)));
+        if self.item.is_none() {
+            let refused = answers.iter().filter(|(_, answer)| is_refused(answer));
+            for item in items_of(refused.map(|(index, _)| &purchases[*index])) {
+                if group.suspects() < SUSPECTS_MAX {
+                    group.suspect(item, |one| one.raise(Instant::now()));
+                }
             }
         }
+        has_objected
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Whether the answer is other than "sold".
-fn has_objected(answer: &Option<Answer>) -> bool {
-    !matches!(answer, None | Some(Ok(Outcome::Sold(_))))
-}
-
-/// Makes the items suspect whose orders a shared batch has refused: their next ones would have the
-/// next batch rolled back.
-fn suspect_objectors(group: &GroupCommit, purchases: &[Purchase], answers: &[Option<Answer>]) {
-    let is_refused = |answer: &Option<Answer>| {
-        matches!(answer, Some(Ok(Outcome::Refused(_) | Outcome::Replayed(_))))
-    };
-    let refused = purchases.iter().zip(answers).filter(|(_, answer)| is_refused(answer));
-    for item in items_of(refused.map(|(purchase, _)| purchase)) {
-        if group.suspects() < SUSPECTS_MAX {
-            group.suspect(item, |one| one.raise(Instant::now()));
-        }
     }
 }

@@ -7,11 +7,12 @@
 use std::collections::BTreeMap;
 
 use sqlx::{Connection, MySqlConnection};
+use tokio::time::Instant;
 
 use super::pipeline::PipelineSlot;
 use crate::arbiter::fence::{Fence, Raised, raise_fence};
 use crate::arbiter::transaction::insert_orders;
-use crate::arbiter::{WRITTEN_AS, is_guarded};
+use crate::arbiter::{WRITTEN_AS, in_time, is_guarded, is_late};
 use crate::domain::order::MovementReason;
 use crate::domain::{ItemId, LimitGroupId, Purchase, Span, UserId};
 use crate::store::mysql::link::roll_back;
@@ -42,6 +43,8 @@ pub(super) enum Filled {
     Whole,
     /// The stock of an item did not suffice for its orders.
     TooFew,
+    /// The batch before did not end in time.
+    Late,
     /// A later holder of the item's lock has written.
     Fenced {
         /// The highest fence that was accepted.
@@ -49,15 +52,16 @@ pub(super) enum Filled {
     },
 }
 
-/// The transaction. Anything but `Whole` was rolled back.
+/// The transaction. Anything but `Whole` was rolled back. It does not begin to wait for the stock's
+/// rows after `turn_max`.
 pub(super) async fn commit(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     (fence, outbox): (Option<Fence>, Outbox),
-    (slot, span): (&mut PipelineSlot, &Span),
+    (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
 ) -> Result<Filled, Broken> {
     let mut transaction = answered(connection.begin()).await?;
-    match fill(&mut transaction, purchases, (fence, outbox), (slot, span)).await {
+    match fill(&mut transaction, purchases, (fence, outbox), (slot, turn_max, span)).await {
         Ok(Filled::Whole) => {
             let committed = {
                 let _span = span.span("COMMIT");
@@ -88,7 +92,7 @@ async fn fill(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
     (fence, outbox): (Option<Fence>, Outbox),
-    (slot, span): (&mut PipelineSlot, &Span),
+    (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
 ) -> sqlx::Result<Filled> {
     let rows = span.span("rows");
     let late = slot.run(write_rows(connection, purchases, (fence, outbox))).await?;
@@ -97,8 +101,11 @@ async fn fill(
     }
     drop(rows);
     let turn = span.span("wait for the batch before");
-    slot.enter_stock_stage().await;
+    let has_turn = in_time(turn_max, slot.enter_stock_stage()).await.is_some();
     drop(turn);
+    if !has_turn || is_late(turn_max) {
+        return Ok(Filled::Late);
+    }
     assert!(slot.is_in_stock_stage(), "a batch takes the stock after the batch before it");
     let _stock = span.span("stock");
     let whole = slot.run(take_stock(connection, purchases)).await?;

@@ -3,7 +3,8 @@
 //!
 //! Suspicion lasts for a second after each objection, and then until a batch of the item's own went
 //! through whole and at once. So an item that is sold out, or whose row another transaction holds, costs the
-//! others one batch, not one batch a second.
+//! others one batch, not one batch a second. An item that has not objected for a while, because nobody
+//! orders it any more, is not suspect either: it would take a place of those that object now.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -18,24 +19,58 @@ use super::pipeline::PATIENCE;
 pub(super) const SUSPECTS_MAX: i64 = 16;
 /// How long an item stays apart after an objection.
 const SUSPECT_FOR: Duration = Duration::from_secs(1);
+/// How long an item stays apart without an objection and without a clean batch. An item that objects
+/// less often costs the others one batch in this time.
+const SUSPECT_MAX: Duration = Duration::from_secs(5);
 
 /// The suspicion of one item.
 pub(super) struct Suspicion {
-    /// `None`: not suspect. Otherwise the instant from which on a clean batch ends it.
-    until: Mutex<Option<Instant>>,
+    state: Mutex<State>,
     /// The number of suspect items, which all items share.
     suspects: Gauge,
+}
+
+#[derive(Default)]
+struct State {
+    /// `None`: not suspect. Otherwise the instant from which on a clean batch ends it.
+    until: Option<Instant>,
+    /// Whether a task waits for it to expire.
+    is_watched: bool,
 }
 
 impl Suspicion {
     /// Of an item that is not suspect, counted in `suspects` when it is.
     pub(super) fn new(suspects: Gauge) -> Self {
-        Self { until: Mutex::new(None), suspects }
+        Self { state: Mutex::default(), suspects }
     }
 
     /// Whether the item is suspect.
     pub(super) fn is_raised(&self) -> bool {
-        self.until().is_some()
+        self.state().until.is_some()
+    }
+
+    /// Whether the caller is to call [`Suspicion::expire`] from now on: the item is suspect, and no
+    /// other caller does.
+    pub(super) fn needs_watch(&self) -> bool {
+        let mut state = self.state();
+        let needs_watch = state.until.is_some() && !state.is_watched;
+        state.is_watched |= needs_watch;
+        needs_watch
+    }
+
+    /// Ends the suspicion if the last objection is long ago. Returns the instant at which to look
+    /// again, `None` when the item is not suspect any more.
+    pub(super) fn expire(&self, now: Instant) -> Option<Instant> {
+        let mut state = self.state();
+        let expires = state.until.map(|until| until + SUSPECT_MAX);
+        if expires.is_some_and(|expires| expires > now) {
+            return expires;
+        }
+        if state.until.take().is_some() {
+            self.suspects.dec();
+        }
+        state.is_watched = false;
+        None
     }
 
     /// Makes the item suspect for a second from `now` on.
@@ -57,23 +92,23 @@ impl Suspicion {
             self.raise(now);
             return;
         }
-        let mut until = self.until();
-        if until.is_some_and(|until| begun >= until) {
-            *until = None;
+        let mut state = self.state();
+        if state.until.is_some_and(|until| begun >= until) {
+            state.until = None;
             self.suspects.dec();
         }
     }
 
     fn raise_until(&self, instant: Instant) {
-        let mut until = self.until();
-        if until.is_none() {
+        let mut state = self.state();
+        if state.until.is_none() {
             self.suspects.inc();
         }
-        *until = (*until).max(Some(instant));
+        state.until = state.until.max(Some(instant));
     }
 
-    fn until(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -122,6 +157,25 @@ mod tests {
         item.raise(now);
         drop(item);
         assert_eq!(suspects.get(), 0);
+    }
+
+    #[test]
+    fn suspicion_expires_when_nothing_objects_any_more() {
+        let suspects = Gauge::default();
+        let item = Suspicion::new(suspects.clone());
+        let now = Instant::now();
+        assert!(!item.needs_watch(), "it is not suspect");
+        item.raise(now);
+        assert!(item.needs_watch() && !item.needs_watch(), "one watches");
+        let expires = item.expire(now).expect("it has just objected");
+        // It objects again meanwhile.
+        item.raise(now + SUSPECT_MAX);
+        let later = item.expire(expires).expect("it has objected again");
+        assert!(later > expires && item.is_raised());
+        assert_eq!(item.expire(later), None);
+        assert_eq!((item.is_raised(), suspects.get()), (false, 0));
+        item.raise(later);
+        assert!(item.needs_watch(), "nobody watches any more");
     }
 
     #[test]
