@@ -10,6 +10,7 @@ mod browser;
 mod commit;
 mod dead_letters;
 mod dependencies;
+mod deploy;
 mod docs;
 mod docs_locks;
 mod engines;
