@@ -1,5 +1,7 @@
 //! `POST /api/admin/import`: sales from a table in CSV, all or none.
 
+use std::borrow::Cow;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,6 +13,7 @@ use super::admin::{CreateItemBody, new_item};
 use crate::account::Actor;
 use crate::catalog::{Catalog, check};
 use crate::domain::{Clock, NewItem};
+use crate::export::formula;
 use crate::http::address::ClientAddress;
 use crate::http::body::{CsvBody, Integer};
 use crate::http::extract::{Admin, QueryPairs};
@@ -197,7 +200,7 @@ fn read_lines(table: &[u8], faults: &mut Vec<FaultBody>) -> Vec<NewItem> {
         }
         let field = |name: &str| {
             let at = names.iter().position(|it| it == name)?;
-            record.get(at).map(plain).filter(|text| !text.is_empty())
+            record.get(at).map(formula::unguarded).filter(|text| !text.is_empty())
         };
         match read_line(line, &field) {
             Ok(item) => new.push(item),
@@ -207,18 +210,10 @@ fn read_lines(table: &[u8], faults: &mut Vec<FaultBody>) -> Vec<NewItem> {
     new
 }
 
-/// The text of a field without the apostrophe by which an export keeps spreadsheets from running it.
-fn plain(field: &str) -> &str {
-    match field.strip_prefix('\'') {
-        Some(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => text,
-        _ => field,
-    }
-}
-
 /// Reads one line; on failure answers the faults of all its columns.
 fn read_line<'a>(
     line: u64,
-    field: &impl Fn(&str) -> Option<&'a str>,
+    field: &impl Fn(&str) -> Option<Cow<'a, str>>,
 ) -> Result<NewItem, Vec<FaultBody>> {
     let whole = item(field).and_then(new_item);
     let checked = whole.and_then(|new| match check(&new) {
@@ -248,21 +243,22 @@ fn read_line<'a>(
 }
 
 /// A value that is right, for the columns that are required.
-fn sample(name: &str) -> Option<&'static str> {
-    match name {
-        "name" => Some("A sale"),
-        "price_cents" | "stock" => Some("1"),
-        "starts_at" => Some("2000-01-01T00:00:00Z"),
-        "ends_at" => Some("2000-01-02T00:00:00Z"),
-        _ => None,
-    }
+fn sample(name: &str) -> Option<Cow<'static, str>> {
+    let value = match name {
+        "name" => "A sale",
+        "price_cents" | "stock" => "1",
+        "starts_at" => "2000-01-01T00:00:00Z",
+        "ends_at" => "2000-01-02T00:00:00Z",
+        _ => return None,
+    };
+    Some(value.into())
 }
 
-fn item<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Result<CreateItemBody, Problem> {
-    let text = |name: &str| field(name).unwrap_or_default().to_owned();
-    let optional = |name: &str| field(name).map(str::to_owned);
+fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemBody, Problem> {
+    let optional = |name: &str| field(name).map(Cow::into_owned);
+    let text = |name: &str| optional(name).unwrap_or_default();
     let number = |name: &str| Integer::of_text(field(name).unwrap_or_default().trim());
-    let waiting_room = match field("waiting_room") {
+    let waiting_room = match field("waiting_room").as_deref() {
         None => None,
         Some("true") => Some(true),
         Some("false") => Some(false),
