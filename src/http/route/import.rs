@@ -23,6 +23,10 @@ use crate::http::problem::{Problem, ProblemBody, ProblemType};
 pub const ITEMS_MAX: usize = 500;
 /// The most faults of one answer.
 const FAULTS_MAX: usize = 1_000;
+/// The most columns whose names are compared: twice as many as there are, so that wrong ones are named.
+const COLUMNS_MAX: usize = 2 * COLUMNS.len();
+/// The longest name of a column that an answer repeats, in bytes.
+const COLUMN_BYTES_MAX: usize = 64;
 /// The columns of a table: the fields of a new sale.
 const COLUMNS: [&str; 16] = [
     "name",
@@ -136,24 +140,47 @@ pub async fn import(
     Ok((StatusCode::CREATED, Json(body)).into_response())
 }
 
-/// Reads a table: the sales of the lines without faults, and all faults.
-#[must_use]
-pub fn read_table(table: &[u8]) -> (Vec<NewItem>, Vec<FaultBody>) {
-    let mut faults = Vec::new();
-    let new = read_lines(table, &mut faults);
-    if new.is_empty() && faults.is_empty() {
-        faults.push(fault(1, None, &ProblemType::InvalidTable.detail("The table has no sale.")));
+/// The faults that are found: the first [`FAULTS_MAX`].
+#[derive(Default)]
+struct Faults(Vec<FaultBody>);
+
+impl Faults {
+    fn push(&mut self, fault: FaultBody) {
+        if self.0.len() < FAULTS_MAX {
+            self.0.push(fault);
+        }
     }
-    (new, faults)
 }
 
-fn read_lines(table: &[u8], faults: &mut Vec<FaultBody>) -> Vec<NewItem> {
+/// Reads a table: the sales of the lines without faults, and the first [`FAULTS_MAX`] faults.
+#[must_use]
+pub fn read_table(table: &[u8]) -> (Vec<NewItem>, Vec<FaultBody>) {
+    let mut faults = Faults::default();
+    let new = read_lines(table, &mut faults);
+    if new.is_empty() && faults.0.is_empty() {
+        faults.push(fault(1, None, &ProblemType::InvalidTable.detail("The table has no sale.")));
+    }
+    (new, faults.0)
+}
+
+/// The names of the columns; `None` if there are too many, or one is too long.
+fn column_names(line: &csv::StringRecord) -> Option<Vec<String>> {
+    let fit = line.len() <= COLUMNS_MAX && line.iter().all(|it| it.len() <= COLUMN_BYTES_MAX);
+    fit.then(|| line.iter().map(|name| name.trim().to_owned()).collect())
+}
+
+fn read_lines(table: &[u8], faults: &mut Faults) -> Vec<NewItem> {
     let wrong = |detail: String| ProblemType::InvalidTable.detail(detail);
     // Spreadsheets put a mark in front of UTF-8.
     let table = table.strip_prefix(b"\xef\xbb\xbf").unwrap_or(table);
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(table);
-    let names: Vec<String> = match reader.headers() {
-        Ok(names) => names.iter().map(|name| name.trim().to_owned()).collect(),
+    let names = match reader.headers().map(column_names) {
+        Ok(Some(names)) => names,
+        Ok(None) => {
+            let detail = format!("Send {} columns at most, with short names.", COLUMNS.len());
+            faults.push(fault(1, None, &wrong(detail)));
+            return Vec::new();
+        }
         Err(error) => {
             faults.push(fault(1, None, &wrong(format!("No line of column names: {error}."))));
             return Vec::new();
@@ -172,11 +199,11 @@ fn read_lines(table: &[u8], faults: &mut Vec<FaultBody>) -> Vec<NewItem> {
         faults.push(fault(1, Some(name), &wrong("The table needs this column.".to_owned())));
     }
     let mut new = Vec::new();
-    if !faults.is_empty() {
+    if !faults.0.is_empty() {
         return new;
     }
     for record in reader.records() {
-        if faults.len() >= FAULTS_MAX {
+        if faults.0.len() >= FAULTS_MAX {
             break;
         }
         let record = match record {
@@ -204,7 +231,7 @@ fn read_lines(table: &[u8], faults: &mut Vec<FaultBody>) -> Vec<NewItem> {
         };
         match read_line(line, &field) {
             Ok(item) => new.push(item),
-            Err(of_line) => faults.extend(of_line),
+            Err(of_line) => of_line.into_iter().for_each(|fault| faults.push(fault)),
         }
     }
     new
@@ -339,6 +366,18 @@ mod tests {
         );
         assert!(faults("").iter().all(|(line, _, code)| (*line, &**code) == (1, "invalid_table")));
         assert!(!faults("").is_empty());
+    }
+
+    #[test]
+    fn a_line_of_names_of_any_length_makes_a_short_answer() {
+        let rows = format!("{HEAD}{}", ",-1,x,x,x,x,x\n".repeat(10_000));
+        let heads = ["x,".repeat(100_000), ",".repeat(100_000), "x".repeat(100_000)];
+        let tables = heads.into_iter().map(|head| (head, 1)).chain([(rows, FAULTS_MAX)]);
+        for (table, expected) in tables {
+            let (_, faults) = read_table(table.as_bytes());
+            let bytes = serde_json::to_string(&faults).expect("JSON").len();
+            assert!(faults.len() == expected && bytes < expected * 500, "{bytes} bytes");
+        }
     }
 
     #[test]
