@@ -12,6 +12,7 @@ mod extra_servers;
 mod import;
 mod ledgers;
 mod migrate;
+mod log_lines;
 mod openapi;
 mod operator;
 mod preflight;
@@ -153,3 +154,4 @@ fn start_logging(config: &Config) -> Result<(), String> {
     }
     Ok(())
 }
+        let layer = layer.fmt_fields(log_lines::EscapedFields::default());
