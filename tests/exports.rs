@@ -271,6 +271,13 @@ async fn the_command_imports_as_the_console_does() {
     let (code, said) = process::run(&shop, &["import", path, "--operator", "1"]).await;
     assert_eq!((code, items(&shop).await), (1, 3), "{said}");
     assert!(said.contains(":3: price_cents:"), "{said}");
+    // The id is what the command was told, so the log says who ran it.
+    let log = instance.admin().get("/api/admin/actions").await;
+    let created = log.json["actions"].as_array().expect("a list").iter();
+    let mut created = created.filter(|line| line["detail"]["system_user"].is_string());
+    let line = created.next().unwrap_or_else(|| panic!("nobody: {}", log.text));
+    let user = line["detail"]["system_user"].as_str().expect("a text");
+    assert!(user.contains("uid "), "{user}");
     let (code, _) = process::run(&shop, &["import", path]).await;
     assert_eq!(code, 2, "an import without an operator");
     let listed = instance.stranger().get("/api/items").await;

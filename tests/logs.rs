@@ -6,8 +6,53 @@ use reqwest::Method;
 use seckill::account::Role;
 use serde_json::json;
 
+use crate::identity::keys::{TestKey, unsigned};
+use crate::identity::provider::TestIdentityProvider;
 use crate::process::{free_addr, program, signal};
 use crate::support::{Client, Shop};
+
+/// What a token says is logged when the token is refused; it stays in its line.
+#[tokio::test]
+async fn a_token_with_a_line_break_writes_no_line_into_the_log() {
+    let provider = TestIdentityProvider::start(vec![TestKey::ec("ec-1")]).await;
+    let mut shop = Shop::new().await;
+    provider.configure(&mut shop.config);
+    let identity = &shop.config.identity;
+    let addr = free_addr();
+    let child = program(&shop, &["serve"])
+        .env("SECKILL_HTTP_ADDR", &addr)
+        .env("SECKILL_LOG_FILTER", "info")
+        .env("SECKILL_IDENTITY_ISSUER", &identity.issuer)
+        .env("SECKILL_IDENTITY_AUDIENCE", &identity.client_id)
+        .env("SECKILL_IDENTITY_PRIVATE_NETWORKS", &identity.private_networks)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let pid = child.id().expect("running");
+    let output = tokio::spawn(child.wait_with_output());
+    let stranger = Client::new(addr.parse().expect("an address"), None);
+    stranger.until_answered().await;
+    for break_of_line in ["\n", "\r\n", "\u{85}", "\u{2028}"] {
+        let algorithm =
+            format!("x{break_of_line}2026-11-22T00:00:00Z ERROR planted-line\u{1b}[31m");
+        let header = json!({ "alg": algorithm, "kid": "ec-1" });
+        let token = format!("{}.AAAA", unsigned(&header, &provider.claims("victim")));
+        let answer = stranger.post("/api/session", &json!({ "token": token })).await;
+        assert_eq!(answer.brief(), (401, "identity_refused"), "{}", answer.text);
+    }
+    signal(pid, "TERM").await;
+    let output = output.await.expect("no panic").expect("ended");
+    let log = String::from_utf8_lossy(&output.stderr);
+    let planted: Vec<_> = log.lines().filter(|line| line.contains("planted-line")).collect();
+    assert_eq!(planted.len(), 4, "each was logged: {log}");
+    for line in planted {
+        assert!(
+            line.contains("token of the identity provider refused"),
+            "a line of its own: {log}"
+        );
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+}
 
 #[tokio::test]
 async fn secrets_are_not_logged_and_lines_cannot_be_forged() {

@@ -11,6 +11,7 @@ mod commands;
 mod commit;
 mod dead_letters;
 mod dependencies;
+mod deploy;
 mod docs;
 mod docs_locks;
 mod engines;

@@ -1,5 +1,6 @@
 //! Payments by a provider that misbehaves: late, twice, wrong amount, wrong order, forged.
 
+mod amounts;
 pub mod provider;
 
 use seckill::config::Secret;

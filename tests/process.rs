@@ -271,7 +271,13 @@ async fn tokens_are_printed_one_a_line_and_work() {
         let buyer = instance.stranger().with_token(token);
         assert_eq!(buyer.buy("default", item).await.status, 201);
     }
-    let (_, admin) = run(&shop, &["token", "--user", "1", "--role", "admin"]).await;
+    let mut token = program(&shop, &["token", "--user", "1", "--role", "admin"]);
+    let made = token.env("SECKILL_LOG_FILTER", "info").output().await.expect("runs");
+    // Whoever has the secret may make any token: the log says who did.
+    let log = String::from_utf8_lossy(&made.stderr);
+    assert!(log.contains("tokens made by a command") && log.contains("uid "), "{log}");
+    assert!(log.contains("users=1..=1") && log.contains("admin"), "{log}");
+    let admin = String::from_utf8_lossy(&made.stdout);
     let operator = instance.stranger().with_token(admin.trim());
     assert_eq!(operator.get(&format!("/api/admin/items/{item}/audit")).await.status, 200);
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::shared::{LedgerParts, Shared};
 use crate::config::Config;
+use crate::domain::payment::Currency;
 use crate::event::{self, PrivateNetworks, Target, WebhookClient, webhook};
 use crate::order::Orders;
 use crate::payment::{Demo, Parts, Payments, Provider, Webhook};
@@ -22,6 +23,7 @@ pub(super) fn payments(
         orders: orders.clone(),
         provider: provider(config, shared)?,
         clock: shared.clock.clone(),
+        currency: currency(config)?,
     }))
 }
 
@@ -52,8 +54,14 @@ fn provider(config: &Config, shared: &Shared) -> Result<Arc<dyn Provider>, Strin
     };
     Ok(Arc::new(Webhook {
         checkout_template: settings.checkout_url.clone(),
+        currency: currency(config)?,
         secret: secret.to_owned(),
         refunds,
         client,
     }))
+}
+
+fn currency(config: &Config) -> Result<Currency, String> {
+    let code = &config.payment.currency;
+    Currency::parse(code).ok_or_else(|| format!("payment.currency is not a currency: {code:?}"))
 }

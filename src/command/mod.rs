@@ -2,6 +2,7 @@
 //! exit 2.
 
 mod audit;
+mod caller;
 mod check;
 mod dead_letter;
 mod dev;
@@ -11,6 +12,7 @@ mod export;
 mod extra_servers;
 mod import;
 mod ledgers;
+mod log_lines;
 mod migrate;
 mod openapi;
 mod operator;
@@ -34,6 +36,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Config;
+use crate::store::mysql::actions;
 
 /// Parses the command line, runs the command, and answers the program's exit code.
 ///
@@ -61,6 +64,9 @@ pub fn command_line() -> clap::Command {
 
 async fn run_command(arguments: Arguments) -> Ended {
     let file = arguments.config.as_deref();
+    if !matches!(arguments.command, Command::Serve | Command::Dev(_)) {
+        actions::set_system_user(caller::system_user());
+    }
     match arguments.command {
         Command::Serve => Box::pin(serve::run(file)).await,
         Command::Dev(arguments) => Box::pin(dev::run(file, &arguments)).await,
@@ -143,6 +149,7 @@ fn start_logging(config: &Config) -> Result<(), String> {
     if config.log.format == "json" {
         log.with(layer.json()).init();
     } else {
+        let layer = layer.fmt_fields(log_lines::EscapedFields::default());
         log.with(layer.with_target(false)).init();
     }
     Ok(())

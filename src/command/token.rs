@@ -34,6 +34,13 @@ pub fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
                 .to_owned(),
         );
     }
+    super::start_logging(&config)?;
+    tracing::info!(
+        system_user = super::caller::system_user(),
+        users = %format_args!("{}..={}", arguments.user.start(), arguments.user.end()),
+        role = arguments.role.as_str(),
+        "tokens made by a command"
+    );
     let tokens = Tokens::new(&config.secret, &config.secret_previous);
     let expires_at = OffsetDateTime::now_utc() + Duration::hours(config.session.token_hours.into());
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());

@@ -125,6 +125,11 @@ impl Config {
                 "payment.provider = webhook needs payment.checkout_url with {order}, and payment.secret",
             ),
             (
+                self.payment.currency.len() == 3
+                    && self.payment.currency.bytes().all(|byte| byte.is_ascii_uppercase()),
+                "payment.currency must be three capital letters, such as USD",
+            ),
+            (
                 self.session.own_accounts || !self.identity.issuer.is_empty(),
                 "session.own_accounts = false needs identity.issuer, or nobody can sign in",
             ),

@@ -272,6 +272,7 @@ sections! {
         checkout_url: String,
         secret: Secret,
         refund_url: String,
+        currency: String,
     }
     Lifecycle {
         drain_ms: u64,

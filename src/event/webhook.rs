@@ -8,6 +8,7 @@ use std::time::Duration;
 use axum::body::Bytes;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
+use hmac::digest::CtOutput;
 use hmac::{Hmac, KeyInit, Mac};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -32,6 +33,12 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const SECRET_PREFIX: &str = "whsec_";
 /// Random bytes of a secret.
 const SECRET_BYTES: usize = 32;
+/// The most signatures of one message. A sender has two while it changes its secret.
+pub const SIGNATURES_MAX: usize = 5;
+/// The length of a signature, in bytes.
+const SIGNATURE_BYTES: usize = 32;
+/// The length of a signature in base64, in characters.
+const SIGNATURE_LENGTH: usize = 44;
 /// The part of an answer's body that is read, so that its connection can be used again.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
@@ -206,12 +213,25 @@ pub fn sign(secret: &str, id: &str, timestamp: i64, body: &[u8]) -> String {
     format!("v1,{}", BASE64.encode(mac(secret, id, timestamp, body).finalize().into_bytes()))
 }
 
-/// Whether `signature`, such as `v1,g0hM9...`, is that of the message. Compares in constant time.
+/// Whether one of `signatures`, such as `v1,g0hM9... v1,KtSyZ...`, is that of the message. Hashes the
+/// message once, however many there are, and not at all if there are more than [`SIGNATURES_MAX`] or
+/// none has the right form. Compares in constant time.
 #[must_use]
-pub fn is_genuine(secret: &str, id: &str, timestamp: i64, body: &[u8], signature: &str) -> bool {
-    let Some(signature) = signature.strip_prefix("v1,") else { return false };
-    let Ok(signature) = BASE64.decode(signature) else { return false };
-    mac(secret, id, timestamp, body).verify_slice(&signature).is_ok()
+pub fn is_genuine(secret: &str, id: &str, timestamp: i64, body: &[u8], signatures: &str) -> bool {
+    if signatures.split(' ').count() > SIGNATURES_MAX {
+        return false;
+    }
+    let candidates: Vec<_> = signatures.split(' ').filter_map(signature_bytes).collect();
+    if candidates.is_empty() {
+        return false;
+    }
+    let right = mac(secret, id, timestamp, body).finalize();
+    candidates.into_iter().any(|candidate| right == CtOutput::new(candidate.into()))
+}
+
+fn signature_bytes(text: &str) -> Option<[u8; SIGNATURE_BYTES]> {
+    let text = text.strip_prefix("v1,").filter(|text| text.len() == SIGNATURE_LENGTH)?;
+    BASE64.decode(text).ok()?.try_into().ok()
 }
 
 /// The bytes of a secret; `None` if it is not one.
@@ -240,6 +260,18 @@ mod tests {
             br#"{"test": 2432232314}"#,
         );
         assert_eq!(signature, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn at_most_five_signatures_of_the_right_length_are_compared() {
+        let is_genuine = |signatures: &str| is_genuine("whsec_AAAA", "m1", 7, b"{}", signatures);
+        let good = sign("whsec_AAAA", "m1", 7, b"{}");
+        let other = sign("whsec_BBBB", "m1", 7, b"{}");
+        assert!(is_genuine(&format!("{other} {other} {other} {other} {good}")));
+        assert!(!is_genuine(&format!("{other} {other} {other} {other} {other} {good}")));
+        assert!(!is_genuine(&format!("{}{good}", "v1, ".repeat(8_000))), "however short they are");
+        assert!(is_genuine(&format!("v1,AAAA v1a,{} {good}", "A".repeat(8_000))));
+        assert!(!is_genuine(&format!("{good}AAAA")) && !is_genuine(""));
     }
 
     #[test]

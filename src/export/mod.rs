@@ -4,6 +4,7 @@
 //! not grow with the ledger. Its last records are the sums by the ledger; the rows are added up on
 //! their way, and an export whose rows do not add up to these sums is broken off.
 
+pub mod formula;
 mod table;
 mod writer;
 

@@ -1,4 +1,5 @@
-//! Rate limits: a token bucket for each user, and for each address that asks for a password hash.
+//! Rate limits: a token bucket for each user, and for each address that asks for a password hash or
+//! sends messages of a payment provider.
 //!
 //! A bucket is one number, the time at which it will be full again (the *generic cell rate
 //! algorithm*, GCRA). A full bucket needs no memory, so the map holds recent clients only; full
@@ -7,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
@@ -68,7 +69,7 @@ impl Rates {
         (!is_exempt).then(|| rate_limit_key(address))
     }
 
-    /// Counts a request of an address for a password hash.
+    /// Counts a request of an address for a password hash, or a message of a payment provider.
     ///
     /// # Errors
     /// 429 `rate_limited`.
@@ -76,6 +77,13 @@ impl Rates {
         let Some(address) = self.key(address) else { return Ok(()) };
         let taken = self.addresses.take(address);
         taken.map_err(|wait_ns| limited("address", self.addresses.rate, wait_ns))
+    }
+
+    /// Takes back what [`Self::address`] counted, for a message that was genuine.
+    pub fn give_back(&self, address: IpAddr) {
+        if let Some(address) = self.key(address) {
+            self.addresses.give_back(&address);
+        }
     }
 }
 
@@ -132,13 +140,26 @@ impl<K: Hash + Eq> Buckets<K> {
         self.take_at(key, now_ns)
     }
 
+    /// Puts a token back.
+    fn give_back(&self, key: &K) {
+        let Some(interval_ns) = SECOND_NS.checked_div(self.rate.per_second.into()) else { return };
+        let mut shard = self.shard(key);
+        if let Some(full_ns) = shard.get_mut(key) {
+            *full_ns = full_ns.saturating_sub(interval_ns);
+        }
+    }
+
+    fn shard(&self, key: &K) -> MutexGuard<'_, HashMap<K, u64>> {
+        let number = usize::try_from(self.hasher.hash_one(key)).unwrap_or(0) % SHARDS;
+        self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take_at(&self, key: K, now_ns: u64) -> Result<(), u64> {
         let Some(interval_ns) = SECOND_NS.checked_div(self.rate.per_second.into()) else {
             return Ok(());
         };
         let tolerance_ns = interval_ns * u64::from(self.rate.burst.saturating_sub(1));
-        let number = usize::try_from(self.hasher.hash_one(&key)).unwrap_or(0) % SHARDS;
-        let mut shard = self.shards[number].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shard = self.shard(&key);
         if shard.len() >= BUCKETS_MAX / SHARDS {
             shard.retain(|_, full_ns| *full_ns > now_ns);
             // Too many clients at once: to forget their counts is better than to grow, or to
@@ -177,6 +198,18 @@ mod tests {
         // After a pause the bucket is full, and not more than that.
         let late = (0..10).filter(|_| at(60_000).is_ok()).count();
         assert_eq!(late, 3);
+    }
+
+    #[test]
+    fn a_token_that_is_put_back_can_be_taken_again() {
+        let buckets = Buckets::new(Rate { per_second: 1, burst: 2 });
+        for _ in 0..100 {
+            assert_eq!(buckets.take_at("me", 0), Ok(()));
+            buckets.give_back(&"me");
+        }
+        buckets.give_back(&"unknown");
+        let taken = (0..10).filter(|_| buckets.take_at("me", 0).is_ok()).count();
+        assert_eq!(taken, 2, "and no more than before");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::{ATTEMPTS_MAX, LedgerOrders, OrderRoute, StepError};
 use crate::arbiter::WaitingLine;
 use crate::domain::order::Step;
 use crate::domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
-use crate::domain::{LedgerError, Order, OrderId, Routed, UserId};
+use crate::domain::{Home, LedgerError, Order, OrderId, Routed, UserId};
 use crate::store::mysql::stock::check_home;
 use crate::store::mysql::{self, Fault, answered, failed_change, moved, orders, payments};
 
@@ -104,32 +104,36 @@ async fn write(
     refusal: Option<RefundReason>,
     line: &WaitingLine,
 ) -> sqlx::Result<Tried> {
-    if !payments::note_message(connection, &received.message).await?
-        || payments::find_for_update(connection, &received.id).await?.is_some()
-    {
+    if !payments::note_message(connection, &received.message).await? {
+        return Ok(Tried::Known);
+    }
+    let known = payments::find_for_update(connection, &received.id).await?;
+    if known.as_ref().is_some_and(|known| !known.is_refund_alone()) {
         return Ok(Tried::Known);
     }
     let OrderRoute { home, item } = route;
-    let payment = (&received.id, received.order, received.amount);
     let found = find_for_update(connection, received.order).await?;
     if !home.is_only && found.is_some() != item.is_some() {
         // The order has moved since the way to it was found, or was written.
         return Err(moved());
     }
+    if let Some(known) = known {
+        let reason = payments::complete(connection, &known, received).await?;
+        check_found(connection, found.as_ref(), home).await?;
+        return Ok(reason.map_or(Tried::Known, Tried::RefundWanted));
+    }
     let reason = match &found {
         None => Some(RefundReason::UnknownOrder),
-        Some(order) => RefundReason::of(order.status, order.amount, received.amount).or(refusal),
+        Some(order) => RefundReason::of(order.status, order.amount, received).or(refusal),
     };
     if let Some(reason) = reason {
-        payments::insert(connection, payment, (PaymentStatus::RefundWanted, Some(reason))).await?;
-        if let Some(order) = found {
-            check_home(connection, Routed { item: order.item_id, home }).await?;
-        }
+        payments::insert(connection, received, (PaymentStatus::RefundWanted, Some(reason))).await?;
+        check_found(connection, found.as_ref(), home).await?;
         return Ok(Tried::RefundWanted(reason));
     }
     let owner: Option<UserId> = found.map(|order| order.user_id);
     let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
-    payments::insert(connection, payment, (PaymentStatus::Accepted, None)).await?;
+    payments::insert(connection, received, (PaymentStatus::Accepted, None)).await?;
     match apply(connection, (received.order, owner), (Step::Pay, home), line).await {
         Ok(stepped) => Ok(Tried::Paid(Box::new(stepped))),
         Err(StepError::SoldOut) => Ok(Tried::Refused(RefundReason::SoldOut)),
@@ -138,6 +142,18 @@ async fn write(
         Err(StepError::Moving) => Err(moved()),
         // The row is locked, and its status allows the step.
         Err(_) => Err(sqlx::Error::RowNotFound),
+    }
+}
+
+/// Checks that the order's item, if there is an order, still lives in `home`.
+async fn check_found(
+    connection: &mut MySqlConnection,
+    found: Option<&Order>,
+    home: Home,
+) -> sqlx::Result<()> {
+    match found {
+        Some(order) => check_home(connection, Routed { item: order.item_id, home }).await,
+        None => Ok(()),
     }
 }
 

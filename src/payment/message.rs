@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use time::OffsetDateTime;
 
-use crate::domain::payment::{PaymentId, ReceivedPayment};
+use crate::domain::payment::{Currency, PaymentId, ReceivedPayment};
 use crate::domain::{Cents, OrderId};
 use crate::event::webhook;
 
@@ -13,14 +13,14 @@ const TOLERANCE_SECONDS: i64 = 300;
 const MESSAGE_ID_LENGTH_MAX: usize = 64;
 
 /// The headers of a message.
-#[derive(Clone, Copy, Debug)]
-pub struct Headers<'a> {
+#[derive(Clone, Debug)]
+pub struct Headers {
     /// `webhook-id`.
-    pub id: &'a str,
+    pub id: String,
     /// `webhook-timestamp`.
-    pub timestamp: &'a str,
-    /// `webhook-signature`.
-    pub signature: &'a str,
+    pub timestamp: String,
+    /// `webhook-signature`: one or more signatures.
+    pub signatures: String,
 }
 
 /// The reason why a message is not taken.
@@ -45,23 +45,25 @@ pub enum Message {
     Other,
 }
 
-/// The body. Unknown fields are left alone: a provider may add some.
+/// The body. Unknown fields are left alone: a provider may add some. Without a currency the amount is
+/// one of the shop's.
 #[derive(Deserialize)]
 struct Body {
     r#type: String,
     payment: Option<String>,
     order: Option<String>,
     amount_cents: Option<i64>,
+    currency: Option<String>,
 }
 
 impl Message {
-    /// Checks and reads a message.
+    /// Checks and reads a message; `shop` is the shop's currency.
     ///
     /// # Errors
     /// See [`MessageError`].
     pub fn read(
-        secret: &str,
-        headers: &Headers<'_>,
+        (secret, shop): (&str, &Currency),
+        headers: &Headers,
         body: &[u8],
         now: OffsetDateTime,
     ) -> Result<Self, MessageError> {
@@ -73,18 +75,21 @@ impl Message {
         if now.unix_timestamp().abs_diff(sent_at) > TOLERANCE_SECONDS.unsigned_abs() {
             return Err(MessageError::Forged);
         }
-        let is_genuine =
-            |signature| webhook::is_genuine(secret, headers.id, sent_at, body, signature);
-        if !headers.signature.split(' ').any(is_genuine) {
+        if !webhook::is_genuine(secret, &headers.id, sent_at, body, &headers.signatures) {
             return Err(MessageError::Forged);
         }
         let body: Body = serde_json::from_slice(body).map_err(|_| MessageError::Unreadable)?;
         let received = || {
+            let currency = match &body.currency {
+                Some(code) => Some(Currency::parse(code)?).filter(|currency| currency != shop),
+                None => None,
+            };
             Some(ReceivedPayment {
-                message: headers.id.to_owned(),
+                message: headers.id.clone(),
                 id: PaymentId::parse(body.payment.as_deref()?)?,
                 order: OrderId::parse(body.order.as_deref()?)?,
                 amount: Cents::new(body.amount_cents?)?,
+                foreign_currency: currency,
             })
         };
         match body.r#type.as_str() {
@@ -110,9 +115,10 @@ mod tests {
         now: i64,
     ) -> Result<Message, MessageError> {
         let now = OffsetDateTime::from_unix_timestamp(now).expect("a time");
-        let (id, timestamp) = (headers.0, headers.1.to_string());
-        let headers = Headers { id, timestamp: &timestamp, signature: signed };
-        Message::read(SECRET, &headers, body.as_bytes(), now)
+        let (id, timestamp) = (headers.0.to_owned(), headers.1.to_string());
+        let headers = Headers { id, timestamp, signatures: signed.to_owned() };
+        let shop = Currency::parse("USD").expect("a code");
+        Message::read((SECRET, &shop), &headers, body.as_bytes(), now)
     }
 
     #[test]
@@ -150,6 +156,8 @@ mod tests {
             BODY.replace("\"order\"", "\"cart\""),
             BODY.replace("p1", ""),
             BODY.replace('}', ""),
+            BODY.replace('}', r#","currency":"U$D"}"#),
+            BODY.replace('}', r#","currency":978}"#),
         ] {
             let signed = webhook::sign(SECRET, "m1", now, bad.as_bytes());
             assert_eq!(
@@ -161,5 +169,25 @@ mod tests {
         let other = BODY.replace("succeeded", "created");
         let signed = webhook::sign(SECRET, "m1", now, other.as_bytes());
         assert!(matches!(read(&signed, ("m1", now), &other, now), Ok(Message::Other)));
+    }
+
+    #[test]
+    fn a_currency_is_compared_with_the_shops() {
+        let now = 1_700_000_000;
+        let foreign = |field: &str| {
+            let body = BODY.replace('}', &format!("{field}}}"));
+            let signed = webhook::sign(SECRET, "m1", now, body.as_bytes());
+            match read(&signed, ("m1", now), &body, now) {
+                Ok(Message::Succeeded(received)) => received.foreign_currency,
+                other => panic!("{other:?}"),
+            }
+        };
+        for ours in ["", r#","currency":"USD""#, r#","currency":"usd""#, r#","currency":null"#] {
+            assert_eq!(foreign(ours), None, "{ours}");
+        }
+        for theirs in ["JPY", "XXX", "USDT"] {
+            let found = foreign(&format!(r#","currency":"{theirs}""#));
+            assert_eq!(found, Currency::parse(theirs), "{theirs}");
+        }
     }
 }

@@ -7,10 +7,13 @@
 mod message;
 mod provider;
 mod refunds;
+mod verifier;
 
 use std::sync::Arc;
 
-use crate::domain::payment::RefundReason;
+use axum::body::Bytes;
+
+use crate::domain::payment::{Currency, RefundReason};
 use crate::domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
 use crate::order::{Confirmed, FindError, Orders, StepError};
 use crate::store::shards::{Ledger, Shards};
@@ -18,7 +21,8 @@ use crate::store::shards::{Ledger, Shards};
 pub use crate::store::mysql::payments::Payment;
 pub use message::{Headers, Message, MessageError};
 pub use provider::{Demo, Provider, Webhook};
-pub use refunds::Asked;
+pub use refunds::{Asked, ByHand};
+use verifier::Verifier;
 
 /// The reason why a payment is not possible.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +44,21 @@ pub enum TakeError {
     /// The message is forged, too old, or cannot be read.
     #[error(transparent)]
     Message(#[from] MessageError),
+    /// Other messages are verified; this one was not.
+    #[error("too many long messages are verified at once")]
+    Busy,
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+}
+
+impl TakeError {
+    /// Whether the message counts against the limit of its sender's address: it has cost a
+    /// verification, and is not known to be genuine.
+    #[must_use]
+    pub fn counts(self) -> bool {
+        matches!(self, Self::Busy | Self::Message(MessageError::Forged))
+    }
 }
 
 /// An order on its way to be paid.
@@ -61,8 +77,10 @@ pub enum Taken {
     Paid,
     /// The money has to go back.
     RefundWanted(RefundReason),
-    /// The refund is done.
+    /// All of the money went back.
     Refunded,
+    /// A part of the money went back.
+    PartlyRefunded,
     /// Nothing changed: it was known, or says nothing that matters here.
     Unchanged,
 }
@@ -75,19 +93,22 @@ pub struct Parts {
     pub orders: Orders,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
+    /// The shop's currency.
+    pub currency: Currency,
 }
 
 /// The payments. Clones share everything.
 #[derive(Clone)]
 pub struct Payments {
     parts: Parts,
+    verifier: Verifier,
 }
 
 impl Payments {
     /// Payments of the parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        Self { parts }
+        Self { parts, verifier: Verifier::new() }
     }
 
     /// Whether *Pay* pays at once, without a page of the provider.
@@ -122,10 +143,10 @@ impl Payments {
     ///
     /// # Errors
     /// See [`TakeError`]. After an error of the ledger the provider has to send it again.
-    pub async fn take(&self, headers: &Headers<'_>, body: &[u8]) -> Result<Taken, TakeError> {
-        let Parts { orders, provider, clock, .. } = &self.parts;
-        let secret = provider.secret().ok_or(TakeError::Off)?;
-        match Message::read(secret, headers, body, clock.now())? {
+    pub async fn take(&self, headers: Headers, body: Bytes) -> Result<Taken, TakeError> {
+        let Parts { orders, provider, clock, currency, .. } = &self.parts;
+        let keys = (provider.secret().ok_or(TakeError::Off)?, currency);
+        match self.verifier.read(keys, headers, body, clock.now()).await? {
             Message::Succeeded(received) => Ok(match orders.confirm(&received).await? {
                 Confirmed::Known => Taken::Unchanged,
                 Confirmed::Paid(order) => {

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use super::Payment;
 use crate::domain::Order;
-use crate::domain::payment::RefundReason;
+use crate::domain::payment::{Currency, RefundReason};
 use crate::event::Target;
 use crate::event::webhook::{Failure, Message, WebhookClient};
 
@@ -34,6 +34,8 @@ pub struct Demo;
 pub struct Webhook {
     /// The address of the checkout page, with `{order}` and `{amount_cents}`.
     pub checkout_template: String,
+    /// The shop's currency.
+    pub currency: Currency,
     /// The secret of messages in both directions.
     pub secret: String,
     /// Where refunds are asked for, if it can be done by a message.
@@ -87,7 +89,8 @@ impl Provider for Webhook {
             "type": "refund.wanted",
             "payment": payment.id.as_str(),
             "order": payment.order.to_string(),
-            "amount_cents": payment.amount.cents(),
+            "amount_cents": payment.left_cents(),
+            "currency": payment.foreign_currency.as_ref().unwrap_or(&self.currency).as_str(),
             "reason": payment.reason.map(RefundReason::as_str),
         });
         // One id for all tries, so that the provider knows a repetition.

@@ -41,6 +41,17 @@ pub struct Asked {
     pub later: u32,
 }
 
+/// What became of an operator's note that money went back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByHand {
+    /// It is noted.
+    Noted,
+    /// The money has paid an order, so it does not have to go back.
+    HasPaid,
+    /// There is no such payment that is not refunded.
+    NotFound,
+}
+
 /// The way to the item of a payment.
 enum Route {
     To(Routed),
@@ -143,23 +154,23 @@ impl Payments {
         let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let note = async {
             let mut transaction = pool.begin().await?;
-            payments::note_message(&mut transaction, &received.message).await?;
-            let known = payments::find_for_update(&mut transaction, &received.id).await?;
-            match known.map(|payment| payment.status) {
-                Some(PaymentStatus::Refunded) => return Ok(Taken::Unchanged),
-                Some(_) => {
-                    payments::set_refunded(&mut transaction, &received.id).await?;
-                }
+            // A refund of a part may come several times, each with a message of its own.
+            if !payments::note_message(&mut transaction, &received.message).await?
+                || !payments::note_refund(&mut transaction, received).await?
+            {
+                return Ok(Taken::Unchanged);
+            }
+            let taken = match payments::find_for_update(&mut transaction, &received.id).await? {
+                Some(payment) => add_refund(&mut transaction, &payment, received).await?,
                 // The refund is told before the payment: the payment must not pay.
                 None => {
-                    let payment = (&received.id, received.order, received.amount);
-                    let refunded = (PaymentStatus::Refunded, None);
-                    payments::insert(&mut transaction, payment, refunded).await?;
+                    payments::insert_refund_alone(&mut transaction, received).await?;
+                    Taken::Refunded
                 }
-            }
+            };
             check(&mut transaction, route.routed()).await?;
             transaction.commit().await?;
-            Ok(Taken::Refunded)
+            Ok(taken)
         };
         mysql::change(breaker, note).await.map_err(|error| failed_change(&error))
     }
@@ -214,8 +225,7 @@ impl Payments {
         }
     }
 
-    /// Notes that an operator has paid the money back by hand; `false` if there is no such payment
-    /// that is not refunded.
+    /// Notes that an operator has paid back by hand all of the money that has to go back.
     ///
     /// # Errors
     /// The ledger's.
@@ -223,7 +233,7 @@ impl Payments {
         &self,
         id: &PaymentId,
         actor: &Actor,
-    ) -> Result<bool, LedgerError> {
+    ) -> Result<ByHand, LedgerError> {
         let mut found = None;
         for (_, Ledger { pool, breaker }) in self.parts.ledgers.iter() {
             let placed = mysql::ask(breaker, payments::find_placed(pool, id)).await;
@@ -232,7 +242,7 @@ impl Payments {
                 break;
             }
         }
-        let Some(payment) = found else { return Ok(false) };
+        let Some(payment) = found else { return Ok(ByHand::NotFound) };
         let route = self.parts.orders.route_of(payment.row.order).await?;
         match self.note_by_hand(id, actor, route).await {
             Err(LedgerError::Moving) => {
@@ -248,21 +258,52 @@ impl Payments {
         id: &PaymentId,
         actor: &Actor,
         route: OrderRoute,
-    ) -> Result<bool, LedgerError> {
+    ) -> Result<ByHand, LedgerError> {
         let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let note = async {
             let mut transaction = pool.begin().await?;
-            let set = payments::set_refunded(&mut transaction, id).await?;
-            if set {
-                let detail = serde_json::json!({ "payment": id.as_str() });
-                actions::record(&mut transaction, actor, "payment_refunded", None, &detail).await?;
-            }
+            let found = payments::find_for_update(&mut transaction, id).await?;
+            let noted = match found.map(|payment| (payment.status, payment)) {
+                Some((PaymentStatus::RefundWanted | PaymentStatus::RefundRequested, due)) => {
+                    payments::add_refund(&mut transaction, &due, due.amount).await?;
+                    let left = due.left_cents();
+                    let detail =
+                        serde_json::json!({ "payment": id.as_str(), "amount_cents": left });
+                    let action = "payment_refunded";
+                    actions::record(&mut transaction, actor, action, None, &detail).await?;
+                    ByHand::Noted
+                }
+                Some((PaymentStatus::Accepted, _)) => ByHand::HasPaid,
+                Some((PaymentStatus::Refunded, _)) | None => ByHand::NotFound,
+            };
             check(&mut transaction, route.routed()).await?;
             transaction.commit().await?;
-            Ok(set)
+            Ok(noted)
         };
         let noted = mysql::change(breaker, note).await;
         noted.map_err(|error| failed_change(&error))
+    }
+}
+
+/// Adds a refund that the provider tells to a payment that is known.
+async fn add_refund(
+    transaction: &mut MySqlConnection,
+    payment: &Payment,
+    refund: &ReceivedPayment,
+) -> sqlx::Result<Taken> {
+    if payment.status == PaymentStatus::Refunded && !payment.is_refund_alone() {
+        return Ok(Taken::Unchanged);
+    }
+    if payment.foreign_currency != refund.foreign_currency {
+        tracing::warn!(payment = %payment.id, "a refund in another currency than its payment is not counted");
+        return Ok(Taken::Unchanged);
+    }
+    if payment.status == PaymentStatus::Accepted {
+        tracing::warn!(payment = %payment.id, order = %payment.order, amount_cents = refund.amount.cents(), "money that has paid an order went back; the order stays paid");
+    }
+    match payments::add_refund(transaction, payment, refund.amount).await? {
+        true => Ok(Taken::Refunded),
+        false => Ok(Taken::PartlyRefunded),
     }
 }
 

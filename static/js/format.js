@@ -1,5 +1,6 @@
 /**
- * Money, counts and times as people read them. The only file that knows the currency.
+ * Money, counts and times as people read them. The only page file that knows the currency: change it
+ * together with the setting `payment.currency`.
  */
 import { languageTag } from './strings.js';
 

@@ -128,6 +128,45 @@ async fn without_the_procedure_an_order_is_sold_by_its_statements() {
     assert_eq!(instance.audit(item).await["held"], 1);
 }
 
+/// A name proves nothing: whoever may make procedures could have made one of ours.
+#[tokio::test]
+async fn a_procedure_of_our_name_with_another_text_is_not_called() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 3, "per_buyer_limit": 3 })).await;
+    let name = &*store::order_routine::NAME;
+    let own = include_str!("../../crates/ledger/src/store/mysql/order_routine.sql");
+    let drop = format!("DROP PROCEDURE {name}");
+    let without_stock = own.replacen("available = available - p_units", "available = available", 1);
+    let other_rights = own.replacen("SQL SECURITY INVOKER", "SQL SECURITY DEFINER", 1);
+    let swapped = own
+        .replacen("p_item BIGINT", "p_swap BIGINT", 1)
+        .replacen("p_buyer BIGINT", "p_item BIGINT", 1)
+        .replacen("p_swap BIGINT", "p_buyer BIGINT", 1);
+    let mut sold = 0;
+    for foreign in [without_stock, other_rights, swapped] {
+        assert_ne!(foreign, own);
+        sqlx::raw_sql(&drop).execute(&shop.pool).await.expect("it was there");
+        let foreign = foreign.replacen("ORDER_ROUTINE", name, 1);
+        sqlx::raw_sql(&foreign).execute(&shop.pool).await.expect("it is made");
+        let mut connection = shop.pool.acquire().await.expect("a connection");
+        let found = store::order_routine::look(&mut connection).await.expect("a look");
+        assert_eq!(found, store::order_routine::Found::Foreign);
+        let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
+        let key = format!("k{sold}");
+        let item_id = ItemId::new(item).expect("positive");
+        let purchase = purchase(&shop, item_id, 1, ("mysql-atomic", &key)).await;
+        let outcome = arbiter.write(&guarded(&purchase, None)).await;
+        assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
+        sold += 1;
+        let audit = instance.audit(item).await;
+        assert_eq!((&audit["held"], &audit["clean"]), (&json!(sold), &json!(true)), "{audit}");
+        // A migration replaces it.
+        store::order_routine::install(&mut connection).await.expect("it is replaced");
+        let found = store::order_routine::look(&mut connection).await.expect("a look");
+        assert_eq!(found, store::order_routine::Found::Own);
+    }
+}
+
 #[tokio::test]
 async fn nothing_is_begun_for_a_purchase_that_is_late() {
     let (shop, instance) = Shop::open().await;

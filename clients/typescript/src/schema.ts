@@ -254,7 +254,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Note that the money of a payment went back by hand. */
+        /** Note that the money of a payment, which had to go back, went back by hand. */
         post: operations["post_admin_payments_id_refund"];
         delete?: never;
         options?: never;
@@ -1595,12 +1595,17 @@ export interface components {
         };
         /** @description A payment. */
         PaymentBody: {
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The money that came; 0 while only a refund of it was told.
+             */
             amount_cents: number;
             /** Format: date-time */
             changed_at: string;
             /** Format: date-time */
             created_at: string;
+            /** @description Its currency, if it is not the shop's. */
+            currency?: string | null;
             /**
              * Format: int32
              * @description Failed tries to tell the provider of the refund.
@@ -1612,10 +1617,15 @@ export interface components {
             /** @description What the provider calls the order; there may be no such order. */
             order_id: string;
             /**
-             * @description Why it has to go back: `unknown_order`, `wrong_amount`, `paid_twice`, `cancelled`, `rejected`,
-             *     `sold_out` or `limit_reached`.
+             * @description Why it has to go back: `unknown_order`, `wrong_amount`, `wrong_currency`, `paid_twice`,
+             *     `cancelled`, `rejected`, `sold_out` or `limit_reached`.
              */
             reason?: string | null;
+            /**
+             * Format: int64
+             * @description The money of it that went back, as far as it is known.
+             */
+            refunded_cents: number;
             /** @description `accepted`, `refund_wanted`, `refund_requested` or `refunded`. */
             status: string;
         };
@@ -1699,9 +1709,11 @@ export interface components {
         ProviderMessageBody: {
             /**
              * Format: int64
-             * @description The money that came.
+             * @description The money that came or went back.
              */
             amount_cents: number;
+            /** @description The currency (ISO 4217); without it the amount is in the shop's currency. */
+            currency?: string | null;
             /** @description The order that the payment is for. */
             order: string;
             /** @description The provider's id of the payment: 1 to 64 printable ASCII characters. */
@@ -1891,7 +1903,7 @@ export interface components {
         TakenBody: {
             /** @description Why the money has to go back. */
             reason?: string | null;
-            /** @description `paid`, `refund_wanted`, `refunded` or `unchanged`. */
+            /** @description `paid`, `refund_wanted`, `refunded`, `partly_refunded` or `unchanged`. */
             result: string;
         };
         /** @description A new account. */
@@ -2721,7 +2733,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Not an operator, or no such payment that is not refunded */
+            /** @description Not an operator, no such payment that is not refunded, or the money has paid an order */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3507,7 +3519,7 @@ export interface operations {
                 "webhook-id": string;
                 /** @description Seconds since 1970, at most 300 away from now */
                 "webhook-timestamp": string;
-                /** @description `v1,` and the HMAC-SHA256 of id, time stamp and body in base64 */
+                /** @description `v1,` and the HMAC-SHA256 of id, time stamp and body in base64; at most five, with a space between them */
                 "webhook-signature": string;
             };
             path?: never;

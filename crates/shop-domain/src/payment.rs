@@ -34,6 +34,29 @@ impl fmt::Display for PaymentId {
     }
 }
 
+/// A currency by its code, such as `USD`: 1 to 16 letters and digits, in upper case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Currency(String);
+
+impl Currency {
+    /// The longest code, in characters. ISO 4217 has three letters; a provider may have codes of its own.
+    pub const LENGTH_MAX: usize = 16;
+
+    /// Takes a code in upper or lower case; `None` for an empty or long one, and for other characters.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let fits = (1..=Self::LENGTH_MAX).contains(&text.len());
+        let is_plain = text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        (fits && is_plain).then(|| Self(text.to_ascii_uppercase()))
+    }
+
+    /// The code.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 word_enum! {
     /// The status of a payment.
     PaymentStatus {
@@ -43,7 +66,7 @@ word_enum! {
         RefundWanted = "refund_wanted",
         /// The money has to go back, and the provider was told.
         RefundRequested = "refund_requested",
-        /// The money went back.
+        /// All of the money went back.
         Refunded = "refunded",
     }
 }
@@ -55,6 +78,8 @@ word_enum! {
         UnknownOrder = "unknown_order",
         /// The amount is not that of the order.
         WrongAmount = "wrong_amount",
+        /// The currency is not that of the shop.
+        WrongCurrency = "wrong_currency",
         /// Another payment has paid the order.
         PaidTwice = "paid_twice",
         /// The order is cancelled.
@@ -79,18 +104,21 @@ pub struct ReceivedPayment {
     pub order: OrderId,
     /// The amount.
     pub amount: Cents,
+    /// The currency, if it is not the shop's.
+    pub foreign_currency: Option<Currency>,
 }
 
 impl RefundReason {
-    /// The reason why a payment of `amount` cannot pay an order with this status and amount;
-    /// `None` when it can, as far as these tell.
+    /// The reason why a payment cannot pay an order with this status and amount; `None` when it can,
+    /// as far as these tell.
     #[must_use]
-    pub fn of(status: OrderStatus, due: Cents, amount: Cents) -> Option<Self> {
+    pub fn of(status: OrderStatus, due: Cents, received: &ReceivedPayment) -> Option<Self> {
         match status {
             OrderStatus::Cancelled => Some(Self::Cancelled),
             OrderStatus::Rejected => Some(Self::Rejected),
             OrderStatus::Paid => Some(Self::PaidTwice),
-            _ if due != amount => Some(Self::WrongAmount),
+            _ if received.foreign_currency.is_some() => Some(Self::WrongCurrency),
+            _ if due != received.amount => Some(Self::WrongAmount),
             OrderStatus::Queued | OrderStatus::Pending | OrderStatus::Expired => None,
         }
     }

@@ -199,6 +199,8 @@ impl From<TakeError> for Problem {
             TakeError::Off => ProblemType::PaymentsOff.into(),
             TakeError::Message(MessageError::Forged) => ProblemType::InvalidSignature.into(),
             TakeError::Message(MessageError::Unreadable) => ProblemType::InvalidMessage.into(),
+            TakeError::Busy => ProblemType::Overloaded
+                .detail("Too many long messages are verified; send it again in a moment."),
             TakeError::Ledger(error) => error.into(),
         }
     }

@@ -136,6 +136,8 @@ problem_types! {
         "The operator has paused this sale; try again later.", retry 5;
     NoWaitingRoom: 409 "no_waiting_room", "Item without waiting room",
         "Buy this item without a ticket.";
+    PaymentAccepted: 409 "payment_accepted", "Payment has paid its order",
+        "Only money that has to go back can be noted as refunded; this money has paid an order.";
     RequestInProgress: 409 "request_in_progress", "Purchase in progress",
         "An earlier purchase of yours is still running; send the request again in a moment.", retry 1;
     OrderStateConflict: 409 "order_state_conflict", "Order state conflict",

@@ -1,5 +1,7 @@
 //! `POST /api/admin/import`: sales from a table in CSV, all or none.
 
+use std::borrow::Cow;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -11,6 +13,7 @@ use super::admin::{CreateItemBody, new_item};
 use crate::account::Actor;
 use crate::catalog::{Catalog, check};
 use crate::domain::{Clock, NewItem};
+use crate::export::formula;
 use crate::http::address::ClientAddress;
 use crate::http::body::{CsvBody, Integer};
 use crate::http::extract::{Admin, QueryPairs};
@@ -20,6 +23,10 @@ use crate::http::problem::{Problem, ProblemBody, ProblemType};
 pub const ITEMS_MAX: usize = 500;
 /// The most faults of one answer.
 const FAULTS_MAX: usize = 1_000;
+/// The most columns whose names are compared: twice as many as there are, so that wrong ones are named.
+const COLUMNS_MAX: usize = 2 * COLUMNS.len();
+/// The longest name of a column that an answer repeats, in bytes.
+const COLUMN_BYTES_MAX: usize = 64;
 /// The columns of a table: the fields of a new sale.
 const COLUMNS: [&str; 16] = [
     "name",
@@ -133,24 +140,47 @@ pub async fn import(
     Ok((StatusCode::CREATED, Json(body)).into_response())
 }
 
-/// Reads a table: the sales of the lines without faults, and all faults.
-#[must_use]
-pub fn read_table(table: &[u8]) -> (Vec<NewItem>, Vec<FaultBody>) {
-    let mut faults = Vec::new();
-    let new = read_lines(table, &mut faults);
-    if new.is_empty() && faults.is_empty() {
-        faults.push(fault(1, None, &ProblemType::InvalidTable.detail("The table has no sale.")));
+/// The faults that are found: the first [`FAULTS_MAX`].
+#[derive(Default)]
+struct Faults(Vec<FaultBody>);
+
+impl Faults {
+    fn push(&mut self, fault: FaultBody) {
+        if self.0.len() < FAULTS_MAX {
+            self.0.push(fault);
+        }
     }
-    (new, faults)
 }
 
-fn read_lines(table: &[u8], faults: &mut Vec<FaultBody>) -> Vec<NewItem> {
+/// Reads a table: the sales of the lines without faults, and the first [`FAULTS_MAX`] faults.
+#[must_use]
+pub fn read_table(table: &[u8]) -> (Vec<NewItem>, Vec<FaultBody>) {
+    let mut faults = Faults::default();
+    let new = read_lines(table, &mut faults);
+    if new.is_empty() && faults.0.is_empty() {
+        faults.push(fault(1, None, &ProblemType::InvalidTable.detail("The table has no sale.")));
+    }
+    (new, faults.0)
+}
+
+/// The names of the columns; `None` if there are too many, or one is too long.
+fn column_names(line: &csv::StringRecord) -> Option<Vec<String>> {
+    let fit = line.len() <= COLUMNS_MAX && line.iter().all(|it| it.len() <= COLUMN_BYTES_MAX);
+    fit.then(|| line.iter().map(|name| name.trim().to_owned()).collect())
+}
+
+fn read_lines(table: &[u8], faults: &mut Faults) -> Vec<NewItem> {
     let wrong = |detail: String| ProblemType::InvalidTable.detail(detail);
     // Spreadsheets put a mark in front of UTF-8.
     let table = table.strip_prefix(b"\xef\xbb\xbf").unwrap_or(table);
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(table);
-    let names: Vec<String> = match reader.headers() {
-        Ok(names) => names.iter().map(|name| name.trim().to_owned()).collect(),
+    let names = match reader.headers().map(column_names) {
+        Ok(Some(names)) => names,
+        Ok(None) => {
+            let detail = format!("Send {} columns at most, with short names.", COLUMNS.len());
+            faults.push(fault(1, None, &wrong(detail)));
+            return Vec::new();
+        }
         Err(error) => {
             faults.push(fault(1, None, &wrong(format!("No line of column names: {error}."))));
             return Vec::new();
@@ -169,11 +199,11 @@ fn read_lines(table: &[u8], faults: &mut Vec<FaultBody>) -> Vec<NewItem> {
         faults.push(fault(1, Some(name), &wrong("The table needs this column.".to_owned())));
     }
     let mut new = Vec::new();
-    if !faults.is_empty() {
+    if !faults.0.is_empty() {
         return new;
     }
     for record in reader.records() {
-        if faults.len() >= FAULTS_MAX {
+        if faults.0.len() >= FAULTS_MAX {
             break;
         }
         let record = match record {
@@ -197,28 +227,20 @@ fn read_lines(table: &[u8], faults: &mut Vec<FaultBody>) -> Vec<NewItem> {
         }
         let field = |name: &str| {
             let at = names.iter().position(|it| it == name)?;
-            record.get(at).map(plain).filter(|text| !text.is_empty())
+            record.get(at).map(formula::unguarded).filter(|text| !text.is_empty())
         };
         match read_line(line, &field) {
             Ok(item) => new.push(item),
-            Err(of_line) => faults.extend(of_line),
+            Err(of_line) => of_line.into_iter().for_each(|fault| faults.push(fault)),
         }
     }
     new
 }
 
-/// The text of a field without the apostrophe by which an export keeps spreadsheets from running it.
-fn plain(field: &str) -> &str {
-    match field.strip_prefix('\'') {
-        Some(text) if text.starts_with(['=', '+', '-', '@', '\t', '\r']) => text,
-        _ => field,
-    }
-}
-
 /// Reads one line; on failure answers the faults of all its columns.
 fn read_line<'a>(
     line: u64,
-    field: &impl Fn(&str) -> Option<&'a str>,
+    field: &impl Fn(&str) -> Option<Cow<'a, str>>,
 ) -> Result<NewItem, Vec<FaultBody>> {
     let whole = item(field).and_then(new_item);
     let checked = whole.and_then(|new| match check(&new) {
@@ -248,21 +270,22 @@ fn read_line<'a>(
 }
 
 /// A value that is right, for the columns that are required.
-fn sample(name: &str) -> Option<&'static str> {
-    match name {
-        "name" => Some("A sale"),
-        "price_cents" | "stock" => Some("1"),
-        "starts_at" => Some("2000-01-01T00:00:00Z"),
-        "ends_at" => Some("2000-01-02T00:00:00Z"),
-        _ => None,
-    }
+fn sample(name: &str) -> Option<Cow<'static, str>> {
+    let value = match name {
+        "name" => "A sale",
+        "price_cents" | "stock" => "1",
+        "starts_at" => "2000-01-01T00:00:00Z",
+        "ends_at" => "2000-01-02T00:00:00Z",
+        _ => return None,
+    };
+    Some(value.into())
 }
 
-fn item<'a>(field: &impl Fn(&str) -> Option<&'a str>) -> Result<CreateItemBody, Problem> {
-    let text = |name: &str| field(name).unwrap_or_default().to_owned();
-    let optional = |name: &str| field(name).map(str::to_owned);
+fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemBody, Problem> {
+    let optional = |name: &str| field(name).map(Cow::into_owned);
+    let text = |name: &str| optional(name).unwrap_or_default();
     let number = |name: &str| Integer::of_text(field(name).unwrap_or_default().trim());
-    let waiting_room = match field("waiting_room") {
+    let waiting_room = match field("waiting_room").as_deref() {
         None => None,
         Some("true") => Some(true),
         Some("false") => Some(false),
@@ -343,6 +366,18 @@ mod tests {
         );
         assert!(faults("").iter().all(|(line, _, code)| (*line, &**code) == (1, "invalid_table")));
         assert!(!faults("").is_empty());
+    }
+
+    #[test]
+    fn a_line_of_names_of_any_length_makes_a_short_answer() {
+        let rows = format!("{HEAD}{}", ",-1,x,x,x,x,x\n".repeat(10_000));
+        let heads = ["x,".repeat(100_000), ",".repeat(100_000), "x".repeat(100_000)];
+        let tables = heads.into_iter().map(|head| (head, 1)).chain([(rows, FAULTS_MAX)]);
+        for (table, expected) in tables {
+            let (_, faults) = read_table(table.as_bytes());
+            let bytes = serde_json::to_string(&faults).expect("JSON").len();
+            assert!(faults.len() == expected && bytes < expected * 500, "{bytes} bytes");
+        }
     }
 
     #[test]

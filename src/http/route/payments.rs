@@ -11,12 +11,14 @@ use super::orders::StepBody;
 use crate::account::Actor;
 use crate::domain::Clock;
 use crate::domain::payment::{PaymentId, PaymentStatus, RefundReason};
+use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{OptionalJsonBody, RawJson};
 use crate::http::extract::{Admin, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::rates::AddressRateLimit;
 use crate::lifecycle::Lifecycle;
-use crate::payment::{Headers, Payment, Payments, Taken};
+use crate::payment::{ByHand, Headers, Payment, Payments, Taken};
 
 /// Payments of one page, unless asked otherwise.
 const PAGE_DEFAULT: u32 = 50;
@@ -32,14 +34,16 @@ pub struct ProviderMessageBody {
     payment: String,
     /// The order that the payment is for.
     order: String,
-    /// The money that came.
+    /// The money that came or went back.
     amount_cents: i64,
+    /// The currency (ISO 4217); without it the amount is in the shop's currency.
+    currency: Option<String>,
 }
 
 /// What became of a message of the provider.
 #[derive(Serialize, ToSchema)]
 pub struct TakenBody {
-    /// `paid`, `refund_wanted`, `refunded` or `unchanged`.
+    /// `paid`, `refund_wanted`, `refunded`, `partly_refunded` or `unchanged`.
     result: &'static str,
     /// Why the money has to go back.
     reason: Option<&'static str>,
@@ -52,11 +56,16 @@ pub struct PaymentBody {
     id: String,
     /// What the provider calls the order; there may be no such order.
     order_id: String,
+    /// The money that came; 0 while only a refund of it was told.
     amount_cents: i64,
+    /// Its currency, if it is not the shop's.
+    currency: Option<String>,
+    /// The money of it that went back, as far as it is known.
+    refunded_cents: i64,
     /// `accepted`, `refund_wanted`, `refund_requested` or `refunded`.
     status: &'static str,
-    /// Why it has to go back: `unknown_order`, `wrong_amount`, `paid_twice`, `cancelled`, `rejected`,
-    /// `sold_out` or `limit_reached`.
+    /// Why it has to go back: `unknown_order`, `wrong_amount`, `wrong_currency`, `paid_twice`,
+    /// `cancelled`, `rejected`, `sold_out` or `limit_reached`.
     reason: Option<&'static str>,
     /// Failed tries to tell the provider of the refund.
     failures: u32,
@@ -82,6 +91,8 @@ impl From<Payment> for PaymentBody {
             id: payment.id.to_string(),
             order_id: payment.order.to_string(),
             amount_cents: payment.amount.cents(),
+            currency: payment.foreign_currency.map(|currency| currency.as_str().to_owned()),
+            refunded_cents: payment.refunded.cents(),
             status: payment.status.as_str(),
             reason: payment.reason.map(RefundReason::as_str),
             failures: payment.failures,
@@ -100,7 +111,7 @@ impl From<Payment> for PaymentBody {
     params(
         ("webhook-id" = String, Header, description = "The id of the message; a repetition has the same"),
         ("webhook-timestamp" = String, Header, description = "Seconds since 1970, at most 300 away from now"),
-        ("webhook-signature" = String, Header, description = "`v1,` and the HMAC-SHA256 of id, time stamp and body in base64"),
+        ("webhook-signature" = String, Header, description = "`v1,` and the HMAC-SHA256 of id, time stamp and body in base64; at most five, with a space between them"),
     ),
     request_body = ProviderMessageBody,
     responses(
@@ -112,24 +123,33 @@ impl From<Payment> for PaymentBody {
 pub async fn take(
     State(payments): State<Payments>,
     State(lifecycle): State<Lifecycle>,
+    State(web): State<Web>,
+    ClientAddress(address): ClientAddress,
+    _: AddressRateLimit,
     headers: HeaderMap,
     RawJson(body): RawJson,
 ) -> Result<Json<TakenBody>, Problem> {
+    let text = |name: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.unwrap_or_default().to_owned()
+    };
+    let headers = Headers {
+        id: text("webhook-id"),
+        timestamp: text("webhook-timestamp"),
+        signatures: text("webhook-signature"),
+    };
     // On a task of its own, so that it finishes even when the provider hangs up.
-    let task = lifecycle.purchases().spawn(async move {
-        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        let headers = Headers {
-            id: text("webhook-id").unwrap_or_default(),
-            timestamp: text("webhook-timestamp").unwrap_or_default(),
-            signature: text("webhook-signature").unwrap_or_default(),
-        };
-        payments.take(&headers, &body).await
-    });
-    let taken = task.await.map_err(|_| ProblemType::Internal.problem().outcome_unknown())??;
-    let (result, reason) = match taken {
+    let task = lifecycle.purchases().spawn(async move { payments.take(headers, body).await });
+    let taken = task.await.map_err(|_| ProblemType::Internal.problem().outcome_unknown())?;
+    // The provider may send as many messages as it likes: those that were forged are limited.
+    if !taken.as_ref().is_err_and(|error| error.counts()) {
+        web.rates.give_back(address);
+    }
+    let (result, reason) = match taken? {
         Taken::Paid => ("paid", None),
         Taken::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),
         Taken::Refunded => ("refunded", None),
+        Taken::PartlyRefunded => ("partly_refunded", None),
         Taken::Unchanged => ("unchanged", None),
     };
     Ok(Json(TakenBody { result, reason }))
@@ -166,7 +186,7 @@ pub async fn list(
     Ok(Json(PaymentsBody { payments, next }))
 }
 
-/// Note that the money of a payment went back by hand.
+/// Note that the money of a payment, which had to go back, went back by hand.
 #[utoipa::path(
     post,
     path = "/api/admin/payments/{id}/refund",
@@ -175,7 +195,7 @@ pub async fn list(
     request_body(content = Option<StepBody>, description = "May be left out"),
     responses(
         (status = 204, description = "Noted"),
-        (status = "4XX", description = "Not an operator, or no such payment that is not refunded", body = ProblemBody, content_type = "application/problem+json"),
+        (status = "4XX", description = "Not an operator, no such payment that is not refunded, or the money has paid an order", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
     ),
     security(("bearer" = [])),
@@ -191,8 +211,9 @@ pub async fn refund(
     let id = PaymentId::parse(&id).ok_or(ProblemType::PaymentNotFound)?;
     let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
     match payments.refunded_by_hand(&id, &actor).await? {
-        true => Ok(StatusCode::NO_CONTENT),
-        false => Err(ProblemType::PaymentNotFound.into()),
+        ByHand::Noted => Ok(StatusCode::NO_CONTENT),
+        ByHand::HasPaid => Err(ProblemType::PaymentAccepted.into()),
+        ByHand::NotFound => Err(ProblemType::PaymentNotFound.into()),
     }
 }
 

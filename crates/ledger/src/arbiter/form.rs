@@ -8,24 +8,27 @@ use sqlx::MySqlConnection;
 
 use super::one_call::{self, Called};
 use super::{Attempt, OrderWrite, is_guarded, transaction};
+use crate::store::mysql::order_routine::{self, Found};
 use crate::store::mysql::outbox::Outbox;
 
-/// A server without the procedure is asked again after this: it may have been made since, or another
+/// The procedure is looked at again after this: it may have been made or replaced since, or another
 /// server may write.
-const MISSING_PERIOD: Duration = Duration::from_secs(30);
+const LOOK_PERIOD: Duration = Duration::from_secs(30);
 
-/// The forms that are allowed. Clones share the last answer of a server without the procedure.
+/// What is known about the procedure, and since when.
+type Known = Option<(Found, Instant)>;
+
+/// The forms that are allowed. Clones share what they know about the procedure.
 #[derive(Clone, Debug)]
 pub(super) struct Forms {
     /// Whether an order may be one call of the procedure.
     pub(super) is_called: bool,
-    /// When the server last said that it has no procedure.
-    missing_since: Arc<Mutex<Option<Instant>>>,
+    known: Arc<Mutex<Known>>,
 }
 
 impl Default for Forms {
     fn default() -> Self {
-        Self { is_called: true, missing_since: Arc::default() }
+        Self { is_called: true, known: Arc::default() }
     }
 }
 
@@ -41,29 +44,56 @@ impl Forms {
         is_galera: bool,
     ) -> sqlx::Result<Attempt> {
         let fits = is_guarded(write.purchase) && write.stock.fits_a_call();
-        if self.is_called && !is_galera && fits && !self.is_missing() {
+        if self.is_called && !is_galera && fits && self.is_own(connection).await? {
             match one_call::run(connection, write, outbox).await? {
                 Called::Tried(tried) => return Ok(tried),
                 Called::NotRaised => {}
-                Called::Missing => self.remember_missing(),
+                Called::Missing => self.remember(Found::Missing),
             }
         }
         transaction::run(connection, write, outbox).await
     }
 
-    fn is_missing(&self) -> bool {
-        let since = *self.missing_since.lock().unwrap_or_else(PoisonError::into_inner);
-        since.is_some_and(|since| since.elapsed() < MISSING_PERIOD)
+    /// Whether the server's procedure is the program's own.
+    async fn is_own(&self, connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+        match self.recent() {
+            Some(found) => Ok(found == Found::Own),
+            None => {
+                let found = order_routine::look(connection).await?;
+                self.remember(found);
+                Ok(found == Found::Own)
+            }
+        }
     }
 
-    fn remember_missing(&self) {
-        let mut since = self.missing_since.lock().unwrap_or_else(PoisonError::into_inner);
-        if since.is_none() {
-            tracing::warn!(
+    /// What is known, if it is known well enough. When it is too old, one caller looks again, and the
+    /// others go by it until then.
+    fn recent(&self) -> Option<Found> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (found, since) = known.as_mut()?;
+        if since.elapsed() < LOOK_PERIOD {
+            return Some(*found);
+        }
+        *since = Instant::now();
+        None
+    }
+
+    fn remember(&self, found: Found) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.replace((found, Instant::now()));
+        if before.is_some_and(|(before, _)| before == found) {
+            return;
+        }
+        match found {
+            Found::Own => {}
+            Found::Missing => tracing::warn!(
                 "the ledger has no procedure for orders, or this account may not execute it; \
                  `seckill migrate` makes it; until then each order takes more round trips"
-            );
+            ),
+            Found::Foreign => tracing::warn!(
+                "the ledger's procedure for orders is not the one of this program, or this account may \
+                 not read it; it is not called; `seckill migrate` replaces it"
+            ),
         }
-        *since = Some(Instant::now());
     }
 }

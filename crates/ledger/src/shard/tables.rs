@@ -45,6 +45,12 @@ pub const ITEM_TABLES: &[ItemTable] = &[
     table("group_limits", BY_GROUP, Fate::Moved),
     table("orders", BY_ITEM, Fate::Moved),
     table("payments", "order_id IN (SELECT id FROM orders WHERE item_id = ?)", Fate::Moved),
+    table(
+        "payment_refunds",
+        "payment_id IN (SELECT payments.id FROM payments JOIN orders ON orders.id = payments.order_id \
+         WHERE orders.item_id = ?)",
+        Fate::Moved,
+    ),
     table("stock_movements", BY_ITEM, Fate::Moved),
     table("buyer_limits", BY_ITEM, Fate::Moved),
     table("restocks", BY_ITEM, Fate::Moved),

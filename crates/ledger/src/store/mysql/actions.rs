@@ -2,12 +2,16 @@
 //! line, and no line without its change.
 
 use std::net::IpAddr;
+use std::sync::OnceLock;
 
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, MySqlPool, Row};
 use time::OffsetDateTime;
 
 use crate::domain::{ItemId, OrderId, UserId};
+
+/// The user of the system who runs this process, when it is a command.
+static SYSTEM_USER: OnceLock<String> = OnceLock::new();
 
 /// The operator of an action, with address and time.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +43,22 @@ pub struct Action {
     pub created_at: OffsetDateTime,
 }
 
+/// Makes every line of this process say who runs it. A command acts under the operator's id that it is
+/// given, and nobody has checked it.
+pub fn set_system_user(name: String) {
+    // The first call decides: a process is one command.
+    let _ = SYSTEM_USER.set(name);
+}
+
+/// The parameters of an action, with the user of the system who runs the command.
+fn signed(detail: &serde_json::Value) -> String {
+    let mut detail = detail.clone();
+    if let (Some(user), Some(object)) = (SYSTEM_USER.get(), detail.as_object_mut()) {
+        object.insert("system_user".to_owned(), user.as_str().into());
+    }
+    detail.to_string()
+}
+
 /// Writes a line: in the transaction of the change, if the ledger changes.
 ///
 /// # Errors
@@ -58,7 +78,7 @@ pub async fn record(
     .bind(actor.user.get())
     .bind(action)
     .bind(item.map(ItemId::get))
-    .bind(detail.to_string())
+    .bind(signed(detail))
     .bind(actor.address.map(|address| address.to_string()))
     .bind(actor.now)
     .execute(transaction)

@@ -1,9 +1,10 @@
 //! The stored procedure that writes one order, so that an order is one round trip.
 //!
-//! Its name contains a digest of its text: a build calls exactly the text that it was made with, and
-//! builds of two versions sell side by side. It is optional: an engine may have no procedures
-//! (TiDB), and an account may not be allowed to create or to execute them. Then the order's
-//! statements are sent instead.
+//! Its name contains a digest of its text, so that builds of two versions sell side by side. The name
+//! proves nothing: others may make a procedure of this name. So the text in the database is compared
+//! with the program's own, and another one is not called. The procedure is optional: an engine may have
+//! no procedures (TiDB), and an account may not be allowed to create, to execute or to read them. Then
+//! the order's statements are sent instead.
 
 use std::sync::LazyLock;
 
@@ -28,21 +29,71 @@ pub static NAME: LazyLock<String> = LazyLock::new(|| {
     format!("write_order_{}", digits.concat())
 });
 
-/// Creates the procedure unless it is there. The connection keeps the settings with which it was made.
+/// The procedure of this name in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is the program's own.
+    Own,
+    /// It has another text, other parameters or other rights; or this account may not read the text.
+    Foreign,
+    /// There is none that this account can see.
+    Missing,
+}
+
+/// The text from `BEGIN` to `END`, as the server keeps it.
+fn body() -> &'static str {
+    TEXT.split_once("\nBEGIN\n").map_or("", |(head, _)| &TEXT[head.len() + 1..]).trim_end()
+}
+
+/// The names of the parameters in their order, with commas between them.
+fn parameters() -> String {
+    let head = TEXT.split_once("\nBEGIN\n").map_or("", |(head, _)| head);
+    let names = head.lines().filter_map(|line| line.trim_start().split_once(' '));
+    let names: Vec<_> = names.map(|(name, _)| name).filter(|name| name.starts_with("p_")).collect();
+    names.join(",")
+}
+
+/// Compares the procedure in the database with the program's own.
+///
+/// # Errors
+/// The database's.
+pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<Found> {
+    let found = sqlx::query_as(
+        "SELECT CAST(routine_definition AS CHAR), CAST(security_type AS CHAR), \
+         (SELECT CAST(GROUP_CONCAT(CONCAT(parameter_mode, ' ', parameter_name) \
+          ORDER BY ordinal_position) AS CHAR) FROM information_schema.parameters \
+          WHERE specific_schema = DATABASE() AND specific_name = routine_name) \
+         FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = ? \
+         AND routine_type = 'PROCEDURE'",
+    )
+    .bind(&*NAME)
+    .fetch_optional(connection);
+    let found: Option<(Option<String>, Option<String>, Option<String>)> = answered(found).await?;
+    let Some((text, rights, names)) = found else { return Ok(Found::Missing) };
+    let names = names.unwrap_or_default().replace("IN ", "");
+    let is_own = text.is_some_and(|text| text.trim() == body())
+        && rights.as_deref() == Some("INVOKER")
+        && names == parameters();
+    Ok(if is_own { Found::Own } else { Found::Foreign })
+}
+
+/// Creates the procedure unless it is there, and replaces one with another text. The connection keeps the settings with which it was made.
 ///
 /// # Errors
 /// The database's: it has no procedures, this account may not create them, or it does not answer.
 pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    let found = look(connection).await?;
     let work = async {
-        let found: i64 = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM information_schema.routines \
-             WHERE routine_schema = DATABASE() AND routine_name = ?",
-        )
-        .bind(&*NAME)
-        .fetch_one(&mut *connection)
-        .await?;
-        if found > 0 {
-            return Ok(());
+        match found {
+            Found::Own => return Ok(()),
+            Found::Missing => {}
+            Found::Foreign => {
+                tracing::warn!(
+                    name = *NAME,
+                    "a procedure of this name has another text, and is replaced"
+                );
+                connection.execute(sqlx::raw_sql(&format!("DROP PROCEDURE {}", *NAME))).await?;
+            }
         }
         connection.execute(sqlx::raw_sql(SESSION)).await?;
         let text = TEXT.replacen(PLACEHOLDER, &NAME, 1);
@@ -57,4 +108,17 @@ pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
 #[must_use]
 pub fn is_missing(number: u16) -> bool {
     matches!(number, 1305 | 1370)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn body_and_parameters_are_found_in_the_text() {
+        assert!(body().starts_with("BEGIN\n") && body().ends_with("\nEND"));
+        let names = parameters();
+        assert!(names.starts_with("p_order,p_item,") && names.ends_with(",p_payload"), "{names}");
+        assert_eq!(names.split(',').count(), 21);
+    }
 }

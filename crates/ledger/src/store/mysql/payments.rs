@@ -9,11 +9,11 @@ use time::OffsetDateTime;
 use super::columns::Text;
 use super::link::answered;
 use super::placed::Placed;
-use crate::domain::payment::{PaymentId, PaymentStatus, RefundReason};
+use crate::domain::payment::{Currency, PaymentId, PaymentStatus, ReceivedPayment, RefundReason};
 use crate::domain::{Cents, OrderId};
 
-const COLUMNS: &str =
-    "id, order_id, amount_cents, status, reason, failures, last_error, created_at, changed_at";
+const COLUMNS: &str = "id, order_id, amount_cents, currency, refunded_cents, status, reason, \
+     failures, last_error, created_at, changed_at";
 /// The further columns of a [`Placed`] payment: its order's item. A payment for an order that does not exist
 /// is of no item.
 const PLACE: &str = "(SELECT item_id FROM orders WHERE orders.id = payments.order_id) AS item_id, \
@@ -29,8 +29,12 @@ pub struct Payment {
     pub id: PaymentId,
     /// The order; it may not exist.
     pub order: OrderId,
-    /// The money that came.
+    /// The money that came; 0 while only a refund of it was told.
     pub amount: Cents,
+    /// Its currency, if it is not the shop's.
+    pub foreign_currency: Option<Currency>,
+    /// The money of it that went back.
+    pub refunded: Cents,
     /// What became of it.
     pub status: PaymentStatus,
     /// Why it has to go back.
@@ -45,6 +49,20 @@ pub struct Payment {
     pub changed_at: OffsetDateTime,
 }
 
+impl Payment {
+    /// Whether only a refund of it was told, and the payment itself was not.
+    #[must_use]
+    pub fn is_refund_alone(&self) -> bool {
+        self.status == PaymentStatus::Refunded && self.amount.cents() == 0
+    }
+
+    /// The money that has not gone back, in cents.
+    #[must_use]
+    pub fn left_cents(&self) -> i64 {
+        (self.amount.cents() - self.refunded.cents()).max(0)
+    }
+}
+
 /// Notes a message of the provider; `false` when it was noted before.
 ///
 /// # Errors
@@ -54,6 +72,26 @@ pub async fn note_message(connection: &mut MySqlConnection, id: &str) -> sqlx::R
         "INSERT IGNORE INTO payment_messages (id, received_at) VALUES (?, UTC_TIMESTAMP(6))",
     )
     .bind(id)
+    .execute(connection);
+    Ok(answered(noted).await?.rows_affected() == 1)
+}
+
+/// Notes a refund by its message; `false` when it was noted before. Unlike the list of messages, this
+/// moves with the item.
+///
+/// # Errors
+/// The database's.
+pub async fn note_refund(
+    connection: &mut MySqlConnection,
+    refund: &ReceivedPayment,
+) -> sqlx::Result<bool> {
+    let noted = sqlx::query(
+        "INSERT IGNORE INTO payment_refunds (payment_id, message_id, amount_cents, created_at) \
+         VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
+    )
+    .bind(refund.id.as_str())
+    .bind(&refund.message)
+    .bind(refund.amount.cents())
     .execute(connection);
     Ok(answered(noted).await?.rows_affected() == 1)
 }
@@ -102,17 +140,18 @@ pub async fn find_placed(
 /// The database's.
 pub async fn insert(
     connection: &mut MySqlConnection,
-    (id, order, amount): (&PaymentId, OrderId, Cents),
+    received: &ReceivedPayment,
     (status, reason): (PaymentStatus, Option<RefundReason>),
 ) -> sqlx::Result<()> {
     let inserted = sqlx::query(
         "INSERT INTO payments \
-         (id, order_id, amount_cents, status, reason, next_try_at, created_at, changed_at) \
-         VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+         (id, order_id, amount_cents, currency, status, reason, next_try_at, created_at, changed_at) \
+         VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
-    .bind(id.as_str())
-    .bind(order.to_string())
-    .bind(amount.cents())
+    .bind(received.id.as_str())
+    .bind(received.order.to_string())
+    .bind(received.amount.cents())
+    .bind(received.foreign_currency.as_ref().map(Currency::as_str))
     .bind(status.as_str())
     .bind(reason.map(RefundReason::as_str))
     .execute(connection);
@@ -120,18 +159,84 @@ pub async fn insert(
     Ok(())
 }
 
-/// Sets a payment `refunded`; `false` if there is none or it is so already.
+/// Inserts a payment of which only a refund was told.
 ///
 /// # Errors
 /// The database's.
-pub async fn set_refunded(connection: &mut MySqlConnection, id: &PaymentId) -> sqlx::Result<bool> {
-    let set = sqlx::query(
-        "UPDATE payments SET status = 'refunded', last_error = NULL, changed_at = UTC_TIMESTAMP(6) \
-         WHERE id = ? AND status <> 'refunded'",
+pub async fn insert_refund_alone(
+    connection: &mut MySqlConnection,
+    refund: &ReceivedPayment,
+) -> sqlx::Result<()> {
+    let inserted = sqlx::query(
+        "INSERT INTO payments (id, order_id, amount_cents, currency, refunded_cents, status, \
+         next_try_at, created_at, changed_at) \
+         VALUES (?, ?, 0, ?, ?, 'refunded', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
-    .bind(id.as_str())
+    .bind(refund.id.as_str())
+    .bind(refund.order.to_string())
+    .bind(refund.foreign_currency.as_ref().map(Currency::as_str))
+    .bind(refund.amount.cents())
     .execute(connection);
-    Ok(answered(set).await?.rows_affected() == 1)
+    answered(inserted).await?;
+    Ok(())
+}
+
+/// Completes a payment of which only a refund was told: it pays nothing. Returns the reason why the rest
+/// has to go back, if there is a rest.
+///
+/// # Errors
+/// The database's.
+pub async fn complete(
+    connection: &mut MySqlConnection,
+    known: &Payment,
+    received: &ReceivedPayment,
+) -> sqlx::Result<Option<RefundReason>> {
+    let (refunded, reason) = if known.foreign_currency != received.foreign_currency {
+        // Amounts in two currencies cannot be compared.
+        (0, Some(RefundReason::WrongCurrency))
+    } else if known.refunded < received.amount {
+        (known.refunded.cents(), Some(RefundReason::WrongAmount))
+    } else {
+        (known.refunded.cents(), None)
+    };
+    let status = reason.map_or(PaymentStatus::Refunded, |_| PaymentStatus::RefundWanted);
+    let set = sqlx::query(
+        "UPDATE payments SET amount_cents = ?, currency = ?, refunded_cents = ?, status = ?, \
+         reason = ?, next_try_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6) WHERE id = ?",
+    )
+    .bind(received.amount.cents())
+    .bind(received.foreign_currency.as_ref().map(Currency::as_str))
+    .bind(refunded)
+    .bind(status.as_str())
+    .bind(reason.map(RefundReason::as_str))
+    .bind(known.id.as_str())
+    .execute(connection);
+    answered(set).await?;
+    Ok(reason)
+}
+
+/// Adds money that went back to a payment, and returns whether all of it did. Then it is `refunded`.
+///
+/// # Errors
+/// The database's.
+pub async fn add_refund(
+    connection: &mut MySqlConnection,
+    payment: &Payment,
+    amount: Cents,
+) -> sqlx::Result<bool> {
+    let refunded = payment.refunded.cents().saturating_add(amount.cents()).min(Cents::MAX);
+    let is_whole = refunded >= payment.amount.cents();
+    let status = if is_whole { PaymentStatus::Refunded } else { payment.status };
+    let set = sqlx::query(
+        "UPDATE payments SET refunded_cents = ?, status = ?, last_error = NULL, \
+         changed_at = UTC_TIMESTAMP(6) WHERE id = ?",
+    )
+    .bind(refunded)
+    .bind(status.as_str())
+    .bind(payment.id.as_str())
+    .execute(connection);
+    answered(set).await?;
+    Ok(is_whole)
 }
 
 /// Lists at most `limit` refunds that the provider is to be told of now.
@@ -225,10 +330,13 @@ impl FromRow<'_, MySqlRow> for Payment {
         let out_of_range = || sqlx::Error::Decode("the value is out of its range".into());
         let status: String = row.try_get("status")?;
         let reason: Option<String> = row.try_get("reason")?;
+        let currency: Option<String> = row.try_get("currency")?;
         Ok(Self {
             id: PaymentId::parse(&id).ok_or_else(out_of_range)?,
             order: row.try_get("order_id")?,
             amount: row.try_get("amount_cents")?,
+            foreign_currency: currency.as_deref().and_then(Currency::parse),
+            refunded: row.try_get("refunded_cents")?,
             status: PaymentStatus::parse(&status).ok_or_else(out_of_range)?,
             reason: reason.as_deref().and_then(RefundReason::parse),
             failures: row.try_get("failures")?,

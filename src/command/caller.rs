@@ -1,0 +1,43 @@
+//! Who runs a command: the user of the system, for the log. An operator's id on the command line is what
+//! that person says.
+
+use std::fs;
+
+/// The id that Linux writes when nobody has signed in.
+const NOBODY: u32 = u32::MAX;
+
+/// The user of the system that runs this process, such as `alice (uid 1000)`, and the one who signed in,
+/// if that is another one.
+pub(super) fn system_user() -> String {
+    let user = rustix::process::getuid().as_raw();
+    let signed_in = fs::read_to_string("/proc/self/loginuid");
+    let signed_in = signed_in.ok().and_then(|id| id.trim().parse().ok());
+    let names = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    sentence(user, signed_in.filter(|id| *id != NOBODY), &names)
+}
+
+fn sentence(user: u32, signed_in: Option<u32>, names: &str) -> String {
+    let named = |id: u32| {
+        let line = names.lines().find(|line| line.split(':').nth(2) == Some(&id.to_string()));
+        let name = line.and_then(|line| line.split(':').next());
+        name.map_or_else(|| format!("uid {id}"), |name| format!("{name} (uid {id})"))
+    };
+    match signed_in.filter(|id| *id != user) {
+        Some(first) => format!("{}, signed in as {}", named(user), named(first)),
+        None => named(user),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_of_the_system_has_a_name_and_an_id() {
+        let names = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n";
+        assert_eq!(sentence(1000, Some(1000), names), "alice (uid 1000)");
+        assert_eq!(sentence(0, Some(1000), names), "root (uid 0), signed in as alice (uid 1000)");
+        assert_eq!(sentence(7, None, names), "uid 7");
+        assert!(system_user().contains("uid "));
+    }
+}

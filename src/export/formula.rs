@@ -1,0 +1,91 @@
+//! Texts that a spreadsheet would run as a formula, in a file with commas.
+//!
+//! A spreadsheet may read the file with another separator, `;` in many countries. Then the quotes of
+//! a field that does not begin a cell protect nothing, and what follows a `;` begins a cell of its own. So
+//! each part between two `;` is made harmless by an apostrophe in front of it.
+
+use std::borrow::Cow;
+
+/// What a spreadsheet takes for the beginning of a formula: signs, also full-width ones, which some
+/// spreadsheets read like the plain ones, and characters that some remove from the front of a cell.
+const BEGINNINGS: [char; 11] =
+    ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+/// The separator of cells that a spreadsheet may use in the place of the comma.
+const SEPARATOR: char = ';';
+/// What may stand in front of a formula.
+const SKIPPED: [char; 4] = [' ', '"', '\u{a0}', '\u{3000}'];
+
+/// A text in which no cell begins a formula.
+#[must_use]
+pub fn guarded(text: &str) -> Cow<'_, str> {
+    by_part(text, begins_formula, |part| format!("'{part}"))
+}
+
+/// The text from which [`guarded`] has made this one.
+#[must_use]
+pub fn unguarded(text: &str) -> Cow<'_, str> {
+    let rest = |part: &str| part.strip_prefix('\'').map(str::to_owned);
+    let is_guarded = |part: &str| rest(part).is_some_and(|rest| begins_formula(&rest));
+    by_part(text, is_guarded, |part| rest(part).unwrap_or_default())
+}
+
+fn begins_formula(part: &str) -> bool {
+    part.trim_start_matches(SKIPPED).starts_with(BEGINNINGS)
+}
+
+/// Changes each part of a text that has to be changed.
+fn by_part<'a>(
+    text: &'a str,
+    has_to: impl Fn(&str) -> bool,
+    change: impl Fn(&str) -> String,
+) -> Cow<'a, str> {
+    if !text.split(SEPARATOR).any(&has_to) {
+        return text.into();
+    }
+    let parts = text.split(SEPARATOR).map(|part| match has_to(part) {
+        true => change(part),
+        false => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join(&SEPARATOR.to_string()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_text_that_a_person_typed_becomes_a_formula() {
+        for formula in [
+            "=1+1",
+            "+1",
+            "-1",
+            "@SUM(A1)",
+            "\t=1",
+            "\r=1",
+            "\n=1",
+            "=HYPERLINK(\"x\")",
+            " =1",
+            "\"=1",
+            "\u{ff1d}1+1",
+            "\u{ff0b}1",
+            "\u{ff0d}1",
+            "\u{ff20}SUM(A1)",
+        ] {
+            assert_eq!(guarded(formula), format!("'{formula}"));
+            assert_eq!(unguarded(&guarded(formula)), formula);
+        }
+        for (typed, harmless) in [
+            ("Lamp;=1+1", "Lamp;'=1+1"),
+            ("Lamp; \"=1+1", "Lamp;' \"=1+1"),
+            ("=1;-2;red", "'=1;'-2;red"),
+            ("Lamp;\u{ff1d}1", "Lamp;'\u{ff1d}1"),
+        ] {
+            assert_eq!(guarded(typed), harmless);
+            assert_eq!(unguarded(harmless), typed);
+        }
+        for fine in ["Lamp = light", "red; green", "", "'twas", "a-b;c+d"] {
+            assert_eq!(guarded(fine), fine);
+            assert_eq!(unguarded(fine), fine);
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Where a provider's messages are verified: a long body is hashed on a thread for such work, so that
+//! the connections of a runtime do not wait for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use time::OffsetDateTime;
+use tokio::sync::Semaphore;
+
+use super::TakeError;
+use super::message::{Headers, Message};
+use crate::domain::payment::Currency;
+
+/// The longest body that is hashed where it arrives, in bytes: that takes a few microseconds.
+const INLINE_BYTES_MAX: usize = 4 << 10;
+/// Long bodies that are hashed at once.
+const LONG_BODIES_MAX: usize = 2;
+/// How long a message with a long body waits for its turn. The provider sends it again later.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// Verifies and reads messages. Clones share the turns of long bodies.
+#[derive(Clone)]
+pub(super) struct Verifier {
+    turns: Arc<Semaphore>,
+}
+
+impl Verifier {
+    pub(super) fn new() -> Self {
+        Self { turns: Arc::new(Semaphore::new(LONG_BODIES_MAX)) }
+    }
+
+    /// Verifies and reads a message; `shop` is the shop's currency.
+    pub(super) async fn read(
+        &self,
+        (secret, shop): (&str, &Currency),
+        headers: Headers,
+        body: Bytes,
+        now: OffsetDateTime,
+    ) -> Result<Message, TakeError> {
+        if body.len() <= INLINE_BYTES_MAX {
+            return Ok(Message::read((secret, shop), &headers, &body, now)?);
+        }
+        let turn = tokio::time::timeout(TURN_WAIT_MAX, Arc::clone(&self.turns).acquire_owned());
+        let Ok(Ok(turn)) = turn.await else { return Err(TakeError::Busy) };
+        let (secret, shop) = (secret.to_owned(), shop.clone());
+        let work = tokio::task::spawn_blocking(move || {
+            // Held to the end of the work, also when nobody waits for it any more.
+            let _turn = turn;
+            Message::read((&secret, &shop), &headers, &body, now)
+        });
+        Ok(work.await.map_err(|_| TakeError::Busy)??)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+    use crate::event::webhook;
+    use crate::payment::MessageError;
+
+    const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
+    fn message(length: usize) -> (Headers, Bytes, OffsetDateTime) {
+        let body = format!(r#"{{"type":"other","more":"{}"}}"#, "x".repeat(length));
+        let now = OffsetDateTime::from_unix_timestamp(1_700_000_000).expect("a time");
+        let signatures = webhook::sign(SECRET, "m1", 1_700_000_000, body.as_bytes());
+        let headers = Headers { id: "m1".into(), timestamp: "1700000000".into(), signatures };
+        (headers, body.into(), now)
+    }
+
+    #[tokio::test]
+    async fn a_long_body_is_not_hashed_on_the_runtime_of_a_connection() {
+        let (verifier, shop) = (Verifier::new(), Currency::parse("USD").expect("a code"));
+        let read = async |length| {
+            let (headers, body, now) = message(length);
+            verifier.read((SECRET, &shop), headers, body, now).await
+        };
+        assert!(matches!(read(10).now_or_never(), Some(Ok(Message::Other))), "a short one");
+        assert!(read(INLINE_BYTES_MAX).now_or_never().is_none(), "a long one is work elsewhere");
+        assert!(matches!(read(INLINE_BYTES_MAX).await, Ok(Message::Other)));
+        let (headers, body, now) = message(INLINE_BYTES_MAX);
+        let forged = verifier.read(("whsec_AAAA", &shop), headers, body, now).await;
+        assert_eq!(forged.err(), Some(TakeError::Message(MessageError::Forged)));
+    }
+
+    #[tokio::test]
+    async fn a_long_body_does_not_wait_for_ever() {
+        let (verifier, shop) = (Verifier::new(), Currency::parse("USD").expect("a code"));
+        let all = u32::try_from(LONG_BODIES_MAX).expect("few");
+        let turns = Arc::clone(&verifier.turns).acquire_many_owned(all).await.expect("open");
+        let (headers, body, now) = message(INLINE_BYTES_MAX);
+        let waited = verifier.read((SECRET, &shop), headers, body, now).await;
+        assert_eq!(waited.err(), Some(TakeError::Busy));
+        drop(turns);
+    }
+}

@@ -1,0 +1,144 @@
+//! The files of deployment: who may reach which server, and with whose password.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use seckill::http::address::Proxies;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+fn overlays() -> Vec<PathBuf> {
+    let folder = root().join("deploy/kubernetes/overlays");
+    let found = fs::read_dir(folder).expect("the folder");
+    let found: Vec<_> = found.map(|entry| entry.expect("an entry").path()).collect();
+    assert!(found.len() >= 5, "{found:?}");
+    found
+}
+
+/// The YAML documents of a folder.
+fn documents(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).expect("the folder");
+    let files = files.map(|entry| entry.expect("an entry").path());
+    let yaml = files.filter(|path| path.extension().is_some_and(|end| end == "yaml"));
+    let texts = yaml.flat_map(|path| {
+        let text = read(path);
+        text.split("\n---\n").map(str::to_owned).collect::<Vec<_>>()
+    });
+    texts.collect()
+}
+
+fn is_of_kind(document: &str, kind: &str) -> bool {
+    document.lines().any(|line| line == format!("kind: {kind}"))
+}
+
+/// Each rule names who may come: a rule with ports alone lets everybody in.
+fn assert_names_who_may_come(policy: &str) {
+    let rules = policy.split_once("  ingress:\n").expect("rules").1;
+    let rules: Vec<_> = rules.lines().filter(|line| line.starts_with("    - ")).collect();
+    assert!(!rules.is_empty(), "{policy}");
+    assert!(rules.iter().all(|rule| *rule == "    - from:"), "{policy}");
+    assert!(!policy.contains("podSelector: {}") && !policy.contains("namespaceSelector: {}"));
+}
+
+#[test]
+fn only_the_ingress_and_prometheus_reach_the_service() {
+    let policies = read("deploy/kubernetes/base/network-policy.yaml");
+    let policies: Vec<_> = policies.split("\n---\n").collect();
+    for policy in &policies {
+        assert_names_who_may_come(policy);
+    }
+    let namespaces: Vec<_> = policies
+        .iter()
+        .flat_map(|policy| policy.lines())
+        .filter_map(|line| line.split_once("kubernetes.io/metadata.name: "))
+        .map(|(_, name)| name.trim_end_matches(" }"))
+        .collect();
+    assert_eq!(namespaces, ["ingress-nginx", "monitoring"]);
+}
+
+#[test]
+fn a_start_is_refused_until_the_addresses_of_the_ingress_are_known() {
+    const NAME: &str = "SECKILL_HTTP_TRUSTED_PROXIES=";
+    for file in documents(&root().join("deploy/kubernetes/base")) {
+        assert!(!file.contains(NAME), "no network is trusted without being asked for: {file}");
+    }
+    for overlay in overlays() {
+        let example = read(overlay.join("secret.example.env"));
+        let value = example.lines().find_map(|line| line.strip_prefix(NAME)).expect("a line");
+        assert!(Proxies::parse(value).is_err(), "{}: {value:?}", overlay.display());
+    }
+}
+
+#[test]
+fn each_server_in_the_cluster_is_reached_by_named_pods_alone() {
+    let mut servers = 0;
+    for overlay in overlays() {
+        let documents = documents(&overlay);
+        for server in documents.iter().filter(|document| is_of_kind(document, "StatefulSet")) {
+            servers += 1;
+            let name = server.lines().find_map(|line| line.strip_prefix("  name: "));
+            let labels = format!("    matchLabels: {{ app: {} }}", name.expect("a name"));
+            let policy = documents.iter().find(|document| {
+                is_of_kind(document, "NetworkPolicy") && document.contains(&labels)
+            });
+            let policy = policy.unwrap_or_else(|| panic!("{}: {labels}", overlay.display()));
+            assert_names_who_may_come(policy);
+            let kustomization = read(overlay.join("kustomization.yaml"));
+            assert!(kustomization.contains("  - network-policy.yaml\n"), "{}", overlay.display());
+        }
+    }
+    assert_eq!(servers, 4, "MySQL and Redis, in two overlays");
+}
+
+#[test]
+fn sentinels_have_a_password_that_the_service_knows() {
+    let redis = read("deploy/kubernetes/overlays/replicated/redis.yaml");
+    assert!(
+        redis.contains("printf 'requirepass %s\\n' \"$SENTINEL_PASSWORD\" >>/data/sentinel.conf")
+    );
+    let questions = redis.lines().filter(|line| line.contains("-p 26379"));
+    assert!(questions.clone().count() > 0);
+    assert!(questions.clone().all(|line| line.contains("REDISCLI_AUTH=$SENTINEL_PASSWORD")));
+    let example = read("deploy/kubernetes/overlays/replicated/secret.example.env");
+    assert!(example.contains("\nSENTINEL_PASSWORD=\n"));
+    assert!(example.contains("?sentinel_password=SENTINEL_PASSWORD\n"));
+}
+
+#[test]
+fn the_account_that_replicates_has_a_password_of_its_own() {
+    for path in
+        ["deploy/kubernetes/overlays/replicated/mysql-group.yaml", "docker-compose.replicated.yml"]
+    {
+        let text = read(path);
+        assert!(text.contains("MYSQL_REPLICA_PASSWORD"), "{path}");
+        for words in ["'replica'@'%' IDENTIFIED BY '", "SOURCE_PASSWORD='"] {
+            let mut after = text.split(words).skip(1);
+            let password = after.next().unwrap_or_else(|| panic!("{path}: {words}"));
+            assert!(password.trim_start_matches('$').starts_with("REPLICA_PASSWORD'"), "{path}");
+            assert!(after.next().is_none(), "{path}: one account");
+        }
+    }
+}
+
+/// With an empty password a server takes its own, which everybody knows.
+#[test]
+fn no_password_may_be_left_empty_in_compose() {
+    for file in
+        ["docker-compose.yml", "docker-compose.cluster.yml", "docker-compose.replicated.yml"]
+    {
+        for line in read(file).lines().filter(|line| line.contains("_PASSWORD")) {
+            for (_, rest) in line.match_indices("${").map(|(at, _)| line.split_at(at + 2)) {
+                let name_length = rest.find([':', '}']).expect("an end");
+                let (name, rest) = rest.split_at(name_length);
+                assert!(!name.ends_with("_PASSWORD") || rest.starts_with(":?"), "{file}: {line}");
+            }
+        }
+    }
+}
