@@ -190,3 +190,26 @@ async fn started_in_an_empty_folder_dev_serves_every_page() {
     assert_eq!(dev.wait().await.expect("it ends").code(), Some(0));
     std::fs::remove_dir_all(&folder).expect("removed");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_without_pages_is_refused_before_servers_start() {
+    let shop = Shop::new().await;
+    for command in ["dev", "serve"] {
+        let mut start = program(&shop, &[command]);
+        start
+            .env("SECKILL_HTTP_ADDR", "127.0.0.1:0")
+            .env("SECKILL_HTTP_STATIC_DIR", "no-such-folder");
+        let dir = std::env::temp_dir().join(unique("dev"));
+        start.env("SECKILL_DATA_DIR", &dir);
+        let output = tokio::time::timeout(REFUSAL_MAX, start.output()).await;
+        let ended = output.expect("it ends").expect("the program runs");
+        let said = text_of(&ended);
+        assert_eq!(ended.status.code(), Some(2), "{command}: {said}");
+        assert!(
+            said.contains("the pages of the shop are not in http.static_dir"),
+            "{command}: {said}"
+        );
+        assert!(said.contains("leave SECKILL_HTTP_STATIC_DIR empty"), "{command}: {said}");
+        assert!(!dir.join("env").exists(), "{command}");
+    }
+}

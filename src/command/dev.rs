@@ -40,8 +40,12 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     // Without the file of an earlier run: its servers have ended.
     let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
     super::start_logging(&config)?;
-    // An address that another program uses is found before servers are started.
+    // An address that another program uses, or a folder without pages, is found before servers are started.
     drop(server::listen(config.http.addr)?);
+    let pages = super::check::settings::check_static_dir(&config);
+    if pages.state == super::check::State::Failed {
+        return Err(pages.sentence());
+    }
     let dir = config.data.dir.clone();
     fs::DirBuilder::new()
         .recursive(true)
