@@ -6,8 +6,8 @@ use std::fs;
 /// The id that Linux writes when nobody has signed in.
 const NOBODY: u32 = u32::MAX;
 
-/// The user of the system that runs this process, such as `alice (uid 1000)`, and the one who signed in,
-/// if that is another one.
+/// The user of the system that runs this process, such as `alice (uid 1000)`, and the user who signed in,
+/// if these differ.
 pub(super) fn system_user() -> String {
     let user = rustix::process::getuid().as_raw();
     let signed_in = fs::read_to_string("/proc/self/loginuid");

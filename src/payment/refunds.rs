@@ -44,7 +44,7 @@ pub struct Asked {
 /// What became of an operator's note that money went back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByHand {
-    /// It is noted.
+    /// The refund is noted.
     Noted,
     /// The money has paid an order, so it does not have to go back.
     HasPaid,

@@ -32,11 +32,11 @@ pub static NAME: LazyLock<String> = LazyLock::new(|| {
 /// The procedure of this name in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It is the program's own.
+    /// The program's own.
     Own,
-    /// It has another text, other parameters or other rights; or this account may not read the text.
+    /// One with another text, other parameters or other rights; or this account may not read the text.
     Foreign,
-    /// There is none that this account can see.
+    /// None that this account can see.
     Missing,
 }
 
