@@ -98,7 +98,8 @@ impl WaitingLists {
         self.check(&item).map_err(JoinError::Refused)?;
         let id = item.id;
         match self.change(id, &Work::Join(item, buyer)).await? {
-            Done::Joined(Ok(place)) => Ok(self.standing(id, place).await?),
+            Done::Joined(Ok((place, Some(ahead)))) => Ok(Standing { place, ahead }),
+            Done::Joined(Ok((place, None))) => Ok(self.standing(id, place).await?),
             Done::Joined(Err(refusal)) => Err(JoinError::Refused(refusal)),
             _ => Err(JoinError::Ledger(LedgerError::Unavailable)),
         }
@@ -299,7 +300,8 @@ enum Work {
 
 /// A change of a line that was made.
 enum Done {
-    Joined(Result<Place, Refusal>),
+    /// Beside a new place in a long line, the number of buyers in front of it.
+    Joined(Result<(Place, Option<u64>), Refusal>),
     Changed(LineChange),
     /// And whether more is to do.
     Tended(LineChange, bool),

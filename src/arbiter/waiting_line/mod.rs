@@ -10,6 +10,7 @@
 //! are read under the lock do not change. The conditions of the statements say it once more: on an
 //! engine that locks nothing, the second of two transactions that offer one place breaks off.
 
+mod length;
 mod sql;
 
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use sql::{
     open_offers,
 };
 
+use length::{Length, Lengths};
 pub(super) use sql::accept;
 
 /// Places that one statement changes.
@@ -45,6 +47,7 @@ struct Parts {
 }
 
 /// What a transaction did to the line of one item. It is true once the transaction is committed.
+    lengths: Lengths,
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineChange {
     /// Units that became available (negative: offered units that were available before).
@@ -60,7 +63,8 @@ impl WaitingLine {
     /// the database's. Changes of offers are written into `outbox`.
     #[must_use]
     pub fn new(clock: Clock, outbox: Outbox, metrics: Metrics, line_max: u64) -> Self {
-        Self { parts: Arc::new(Parts { clock, outbox, metrics, line_max }) }
+        let lengths = Lengths::new();
+        Self { parts: Arc::new(Parts { clock, outbox, metrics, line_max, lengths }) }
     }
 
     /// Where the transactions around it write their events.
@@ -77,7 +81,7 @@ impl WaitingLine {
     }
 
     /// Puts a buyer at the end of the line, or answers the place that the buyer has. A refusal
-    /// changed nothing.
+    /// changed nothing. Beside a new place in a long line stands how many are in front of it.
     ///
     /// # Errors
     /// The database's; the caller rolls back.
@@ -86,12 +90,12 @@ impl WaitingLine {
         transaction: &mut MySqlConnection,
         (item, home): (&Item, Home),
         buyer: UserId,
-    ) -> sqlx::Result<Result<Place, Refusal>> {
+    ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
         let routed = Routed { item: item.id, home };
         let available = sql::lock_stock_shared(transaction, routed).await?;
         let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
-            return Ok(Ok(place));
+            return Ok(Ok((place, None)));
         }
         // Under the lock: a pause that came before is seen.
         if let Err(refusal) = self.check_sale(transaction, item.id).await? {
@@ -103,7 +107,8 @@ impl WaitingLine {
         if let Some(refusal) = at_limit(transaction, item, buyer).await? {
             return Ok(Err(refusal));
         }
-        if waiting_list::length(&mut *transaction, item.id).await? >= self.parts.line_max {
+        let length = self.parts.lengths.read(transaction, routed).await?;
+        if length.most() >= self.parts.line_max {
             return Ok(Err(Refusal::WaitingListFull));
         }
         match sql::insert(transaction, item.id, buyer).await {
@@ -112,7 +117,11 @@ impl WaitingLine {
             inserted => inserted?,
         }
         let place = waiting_list::live(transaction, item.id, buyer).await?;
-        Ok(Ok(place.ok_or(sqlx::Error::RowNotFound)?))
+        let ahead = match length {
+            Length::Exact(_) => None,
+            Length::AtMost(buyers) => Some(buyers),
+        };
+        Ok(Ok((place.ok_or(sqlx::Error::RowNotFound)?, ahead)))
     }
 
     /// Offers the item's available units to the first buyers in the line. Locks the stock row.
