@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use sqlx::{MySqlConnection, MySqlPool};
 
-use crate::arbiter::{LineChange, WaitingLine};
+use crate::arbiter::{ItemConcurrency, LineChange, WaitingLine};
 use crate::catalog::Catalog;
 use crate::domain::window::Phase;
 use crate::domain::{
@@ -64,6 +64,7 @@ pub struct LedgerParts {
     pub breaker: Breaker,
     pub counters: Counters,
     pub metrics: Metrics,
+    pub concurrency: ItemConcurrency,
 }
 
 /// The parts of the waiting lists.
@@ -81,8 +82,8 @@ pub struct Parts {
 #[derive(Clone)]
 pub struct WaitingLists {
     parts: Parts,
-}
     deferred: Deferred,
+}
 
 impl WaitingLists {
     /// The waiting lists of the ledger behind `parts`.
@@ -200,10 +201,12 @@ impl WaitingLists {
     }
 
     /// Makes a change behind the ledger's breaker, and tries again what passes. Joining and leaving
-    /// are idempotent, so a lost COMMIT is tried again too.
+    /// are idempotent, so a lost COMMIT is tried again too. It waits for its item without a connection.
     async fn change(&self, item: ItemId, work: &Work) -> Result<Done, LedgerError> {
         let ledgers = &self.parts.ledgers;
         let (mut ledger, mut home) = ledgers.of_item(item).await.map_err(gone)?;
+        let permit = ledger.concurrency.acquire_for_step(item).await;
+        let _permit = permit.ok_or(LedgerError::Contended)?;
         let mut attempt = 1;
         loop {
             let tried = self.transact(ledger, Routed { item, home }, work);

@@ -32,6 +32,9 @@ pub(super) use sql::accept;
 
 /// Places that one statement changes.
 const TOGETHER_MAX: usize = 256;
+/// Places of buyers who wait that one transaction ends, from the back of the line: the stock row, for which
+/// all others of the item wait, is held for a few hundredths of a second.
+pub const ENDED_MAX: u32 = 1_000;
 
 /// The line in front of units that come back. Clones share everything.
 #[derive(Clone)]
@@ -44,10 +47,10 @@ struct Parts {
     outbox: Outbox,
     metrics: Metrics,
     line_max: u64,
+    lengths: Lengths,
 }
 
 /// What a transaction did to the line of one item. It is true once the transaction is committed.
-    lengths: Lengths,
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineChange {
     /// Units that became available (negative: offered units that were available before).
@@ -196,37 +199,26 @@ impl WaitingLine {
         let item = routed.item;
         lock_stock(transaction, routed).await?;
         if !self.is_open(transaction, item).await? {
-            return Ok((self.end(transaction, routed).await?, false));
+            return self.end(transaction, routed).await;
         }
         let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
         let more = lapsed.len() == TOGETHER_MAX;
         Ok((self.take_back(transaction, routed, &lapsed, WaitingStatus::Lapsed).await?, more))
     }
 
-    /// Ends the line of an item, and its open offers.
-    ///
-    /// # Errors
-    /// The database's; the caller rolls back.
-    pub async fn end(
+    /// Ends the line of an item whose sale is not open, and its open offers: as much as one transaction may.
+    /// Answers also whether more is to do. A sale that opens again before all is done keeps the front of
+    /// its line.
+    async fn end(
         &self,
         transaction: &mut MySqlConnection,
         routed: Routed,
-    ) -> sqlx::Result<LineChange> {
-        let item = routed.item;
-        lock_stock(transaction, routed).await?;
+    ) -> sqlx::Result<(LineChange, bool)> {
         // The buyers who wait are told by the state of the sale, which all pages watch.
-        sql::end_waiting(transaction, item).await?;
-        let mut change = LineChange::default();
-        loop {
-            let open = open_offers(transaction, item, TOGETHER_MAX).await?;
-            let ended = self.take_back(transaction, routed, &open, WaitingStatus::Ended).await?;
-            change.to_stock += ended.to_stock;
-            change.stock_version = ended.stock_version.or(change.stock_version);
-            change.changed.extend(ended.changed);
-            if open.len() < TOGETHER_MAX {
-                return Ok(change);
-            }
-        }
+        let waiting = sql::end_waiting(transaction, routed.item, ENDED_MAX).await?;
+        let open = open_offers(transaction, routed.item, TOGETHER_MAX).await?;
+        let more = waiting == u64::from(ENDED_MAX) || open.len() == TOGETHER_MAX;
+        Ok((self.take_back(transaction, routed, &open, WaitingStatus::Ended).await?, more))
     }
 
     /// Closes open offers, makes their units available, and hands them out.
