@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::http::{assert_problem, order_id};
-use crate::support::{Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Instance, Shop, assert_clean, eventually, statements_running, when};
 
 /// A strategy of each kind.
 const STRATEGIES: [&str; 8] = [
@@ -142,6 +142,51 @@ async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
     for item in items {
         assert_clean(&instance, item).await;
     }
+}
+
+/// The item changed its group between two orders, so that the buyers' order is not that of the groups.
+#[tokio::test]
+async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
+    let shop = Shop::with(|config| {
+        config.purchase.item_age_ms_max = 0;
+        config.job.expire_period_ms = 60_000;
+    })
+    .await;
+    let instance = shop.start().await;
+    let (first, second) = (make_group(&instance, 1).await, make_group(&instance, 1).await);
+    let item = make_items(&instance, second, 1).await[0];
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    let path = format!("/api/admin/items/{item}");
+    instance.admin().patch(&path, &json!({ "limit_group_id": first })).await;
+    assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
+    // As a batch of purchases locks them: first (first, 2), then (second, 1).
+    let lock = "SELECT bought FROM group_limits WHERE group_id = ? AND user_id = ? FOR UPDATE";
+    let mut batch = shop.pool.begin().await.expect("a transaction");
+    let locked: i64 =
+        sqlx::query_scalar(lock).bind(first).bind(2).fetch_one(&mut *batch).await.expect("locked");
+    assert_eq!(locked, 1);
+    shop.let_holds_pass(301).await;
+    let mut config = shop.config.clone();
+    config.job.expire_period_ms = 20;
+    let sweeper = shop.start_with(config).await;
+    eventually("the expiry to wait for the batch", || async {
+        let waits = statements_running(&shop.pool, "UPDATE group_limits%").await;
+        when(waits > 0, waits)
+    })
+    .await;
+    let locked = sqlx::query_scalar::<_, i64>(&format!("{lock} NOWAIT"))
+        .bind(second)
+        .bind(1)
+        .fetch_one(&mut *batch)
+        .await;
+    assert_eq!(locked.expect("the expiry has not locked it"), 1);
+    batch.rollback().await.expect("ended");
+    eventually("both orders to expire", || async {
+        let held = held(&sweeper, 1, &[item]).await + held(&sweeper, 2, &[item]).await;
+        when(held == 0, held)
+    })
+    .await;
+    assert_clean(&sweeper, item).await;
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Buyers who wait for units that come back: first come, first served, in the ledger.
 
+mod busy;
 mod rush;
 mod timeline;
 

@@ -84,7 +84,7 @@ impl App {
                 ledger.counters.clone(),
                 ledger.queue.clone(),
                 shared.hub.clone(),
-                (ledger.metrics.clone(), shared.line.clone()),
+                (ledger.metrics.clone(), shared.line.clone(), ledger.concurrency.clone()),
             )
         }));
         let waiting_lists = shared.waiting_lists();

@@ -7,7 +7,9 @@ use sqlx::MySqlPool;
 use tokio::sync::mpsc;
 
 use crate::account::Revocations;
-use crate::arbiter::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS, WaitingLine};
+use crate::arbiter::{
+    Arbiter, BatchConnections, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS, WaitingLine,
+};
 use crate::catalog::{self, Catalog};
 use crate::config::Config;
 use crate::domain::{Clock, ItemId, ShardId};
@@ -61,6 +63,8 @@ pub(super) struct LedgerParts {
     pub breakers: Breakers,
     pub counters: Counters,
     pub queue: Queue,
+    /// How many connections of the pool one item may hold.
+    pub concurrency: ItemConcurrency,
     /// Those of its shard.
     pub metrics: Metrics,
 }
@@ -160,6 +164,7 @@ impl Connected {
             if shard == ShardId::HOME { why } else { format!("shard {shard}: {why}") }
         })?;
         let pool = mysql::pool_to(&writer, &config, config.mysql.pool_max);
+        breakers.mysql.check_by(mysql::sign_of_life(&writer, &config));
         if writer.has_several_hosts() {
             // At once: the checks before the start ask the writer, too.
             let follow = writer.clone().follow(metrics.clone(), lifecycle.drained());
@@ -187,8 +192,10 @@ impl LedgerParts {
         );
         let replicas_wait_max = Duration::from_millis(config.queue.replicas_wait_ms_max);
         let queue = queue.with_replicas(config.queue.replicas_min, replicas_wait_max);
+        let concurrency = ItemConcurrency::new(config.mysql.pool_max);
         let config = Arc::new(config);
-        let parts = Self { shard, config, writer, pool, breakers, counters, queue, metrics };
+        let parts =
+            Self { shard, config, writer, pool, breakers, counters, queue, concurrency, metrics };
         (parts, wake_ups)
     }
 }
@@ -202,6 +209,7 @@ impl Shared {
                 breaker: ledger.breakers.mysql.clone(),
                 counters: ledger.counters.clone(),
                 metrics: ledger.metrics.clone(),
+                concurrency: ledger.concurrency.clone(),
             }),
             catalog: self.catalog.clone(),
             hub: self.hub.clone(),
@@ -225,6 +233,7 @@ impl Writers {
         let LedgerParts { config, writer, .. } = ledger;
         let arbiter = Arbiter::new(ledger.pool.clone(), ledger.metrics.clone())
             .telling(writer.clone())
+            .sharing(ledger.concurrency.clone())
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);
         let connections_max = config.mysql.lane_connections_max;

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use super::Job;
 use crate::domain::ShardId;
-use crate::waiting_list::WaitingLists;
+use crate::waiting_list::{Tended, WaitingLists};
 
 /// The pause between two measurements.
 const MEASURED_EVERY: Duration = Duration::from_secs(2);
@@ -49,10 +49,15 @@ impl Job for TendWaitingLists {
     }
 
     async fn run(&self) -> Result<String, String> {
-        let changed = self.lists.tend(self.shard).await.map_err(|error| error.to_string())?;
+        let tended = self.lists.tend(self.shard).await.map_err(|error| error.to_string())?;
         if self.is_due() {
             self.lists.measure(self.shard).await.map_err(|error| error.to_string())?;
         }
-        Ok(format!("{changed} places changed"))
+        let Tended { changed, failed } = tended;
+        match failed {
+            0 => Ok(format!("{changed} places changed")),
+            1 => Err(format!("1 line not tended, see the log; {changed} places changed")),
+            _ => Err(format!("{failed} lines not tended, see the log; {changed} places changed")),
+        }
     }
 }

@@ -91,11 +91,14 @@ async fn expire_batch(
             expired.push((Order { status, ..order }, reason));
         }
     }
-    // All limits by item, then all by group, as a batch of purchases counts them.
+    // All limits by item, then all by group, as a batch of purchases counts them. The item may have changed
+    // its group between two orders, so the buyers' order is not that of the groups.
     for (order, _) in &expired {
         count_back(connection, order).await?;
     }
-    for (order, _) in &expired {
+    let mut by_group: Vec<&Order> = expired.iter().map(|(order, _)| order).collect();
+    by_group.sort_by_key(|order| (order.limit_group, order.user_id));
+    for order in by_group {
         count_back_in_group(connection, order).await?;
     }
     for (order, reason) in &expired {

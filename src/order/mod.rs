@@ -15,14 +15,15 @@ mod transaction;
 use std::time::Duration;
 
 use sqlx::MySqlPool;
+use tokio::sync::OwnedSemaphorePermit;
 
-use crate::arbiter::{LineChange, WaitingLine};
+use crate::arbiter::{ItemConcurrency, LineChange, WaitingLine};
 use crate::domain::order::Step;
-use crate::domain::{Home, ItemId, Order, OrderId, Routed, UserId};
+use crate::domain::{Home, ItemId, LedgerError, Order, OrderId, Routed, UserId};
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
-use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX};
+use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX, answered, is_silence};
 use crate::store::mysql::{self, Fault, within};
 use crate::store::redis::{Counters, Queue};
 use expiry::Expired;
@@ -58,6 +59,9 @@ pub enum StepError {
     /// The ledger is known not to answer, so it was not asked; nothing changed.
     #[error("the ledger is away")]
     Away,
+    /// Too many transactions of the order's item are running; nothing changed.
+    #[error("too many transactions of the item are running")]
+    Contended,
     /// The ledger takes no writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,
@@ -86,6 +90,7 @@ pub struct LedgerOrders {
     hub: Hub,
     metrics: Metrics,
     line: WaitingLine,
+    concurrency: ItemConcurrency,
 }
 
 /// The result of one batch of the sweep.
@@ -99,7 +104,7 @@ pub struct Swept {
 
 impl LedgerOrders {
     /// Makes the steps for the ledger behind `pool` and its `breaker`; changes go to `counters` and
-    /// `hub` too, and returned units to the buyers in `line`.
+    /// `hub` too, and returned units to the buyers in `line`. `concurrency` is the limit of each item.
     #[must_use]
     pub fn new(
         pool: MySqlPool,
@@ -107,9 +112,9 @@ impl LedgerOrders {
         counters: Counters,
         queue: Queue,
         hub: Hub,
-        (metrics, line): (Metrics, WaitingLine),
+        (metrics, line, concurrency): (Metrics, WaitingLine, ItemConcurrency),
     ) -> Self {
-        Self { pool, breaker, counters, queue, hub, metrics, line }
+        Self { pool, breaker, counters, queue, hub, metrics, line, concurrency }
     }
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
@@ -187,6 +192,10 @@ impl LedgerOrders {
         step: Step,
         home: Home,
     ) -> Result<Order, StepError> {
+        let _permit = self.permit(id, step, home).await.map_err(|error| match error {
+            LedgerError::Contended => StepError::Contended,
+            _ => StepError::Away,
+        })?;
         let mut attempt = 0;
         let mut lost = None;
         loop {
@@ -223,6 +232,44 @@ impl LedgerOrders {
             let bound = PAUSE_FIRST * 2_u32.pow(attempt);
             tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
         }
+    }
+
+    /// Waits for a permit of the order's item, unless the step touches no row that the item's orders share.
+    /// The order is looked at before its row is locked: what waits for its item holds no connection.
+    ///
+    /// # Errors
+    /// When the ledger does not answer, or the item's permits are taken for too long; nothing changed.
+    async fn permit(
+        &self,
+        id: OrderId,
+        step: Step,
+        home: Home,
+    ) -> Result<Option<OwnedSemaphorePermit>, LedgerError> {
+        let mut attempt = 0;
+        let found = loop {
+            attempt += 1;
+            let look = answered(transaction::item_and_status(&self.pool, id));
+            // Like the step that follows, it is never the breaker's probe.
+            let error = match mysql::change(&self.breaker, look).await {
+                Ok(found) => break found,
+                Err(error) => error,
+            };
+            // A connection that died unused.
+            let passes = Fault::of(&error) == Fault::Connection
+                && !mysql::nothing_was_sent(&error)
+                && !is_silence(&error);
+            if !passes || attempt == ATTEMPTS_MAX {
+                tracing::warn!(%error, order = %id, "order not looked at before a step");
+                return Err(LedgerError::Unavailable);
+            }
+        };
+        let Some((item, status)) = found else { return Ok(None) };
+        // With several ledgers every step compares the epoch in the stock row.
+        if home.is_only && !status.step(step).moves_stock() {
+            return Ok(None);
+        }
+        let permit = self.concurrency.acquire_for_step(item).await;
+        permit.map(Some).ok_or(LedgerError::Contended)
     }
 
     /// Tells the counters in Redis and the event streams of a step.

@@ -46,6 +46,7 @@ impl LedgerOrders {
         received: &ReceivedPayment,
         route: OrderRoute,
     ) -> Result<Confirmed, LedgerError> {
+        let _permit = self.permit(received.order, Step::Pay, route.home).await?;
         let mut refusal = None;
         let mut attempt = 0;
         loop {

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use super::StepError;
 use crate::arbiter::{LineChange, WaitingLine};
 use crate::domain::order::{MovementReason, Step, Transition};
-use crate::domain::{Home, Order, OrderId, OrderStatus, Routed, UserId};
+use crate::domain::{Home, ItemId, Order, OrderId, OrderStatus, Routed, UserId};
 use crate::store::mysql::stock::check_home;
 use crate::store::mysql::{Destination, Fault, answered, moved, orders};
 
@@ -30,6 +30,17 @@ impl Stepped {
     fn without_stock(order: Order, changed: bool) -> Self {
         Self { order, changed, units_returned: 0, line: LineChange::default() }
     }
+}
+
+/// Reads an order's item and status without a lock.
+pub(super) async fn item_and_status(
+    pool: &MySqlPool,
+    id: OrderId,
+) -> sqlx::Result<Option<(ItemId, OrderStatus)>> {
+    sqlx::query_as("SELECT item_id, status FROM orders WHERE id = ?")
+        .bind(id.to_string())
+        .fetch_optional(pool)
+        .await
 }
 
 /// Makes one step of an owner's order. Errors are rolled back. While the COMMIT is not answered,

@@ -3,12 +3,14 @@
 //! Who gets a unit is decided in the transaction that returns it (`arbiter/waiting_line`). The
 //! purchase of an offered unit is `purchase/offers.rs`.
 
+mod tend;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::{MySqlConnection, MySqlPool};
 
-use crate::arbiter::{LineChange, WaitingLine};
+use crate::arbiter::{ItemConcurrency, LineChange, WaitingLine};
 use crate::catalog::Catalog;
 use crate::domain::window::Phase;
 use crate::domain::{
@@ -18,12 +20,14 @@ use crate::domain::{
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
-use crate::store::mysql::link::TRANSACTION_MAX;
 use crate::store::mysql::{
-    self, Destination, Fault, answered, failed_change, failed_read, stock, waiting_list, within,
+    self, Destination, Fault, answered, failed_change, failed_read, stock, waiting_list,
 };
 use crate::store::redis::Counters;
 use crate::store::{Shards, Unreachable};
+use tend::Deferred;
+
+pub use tend::Tended;
 
 /// Tries of a transaction.
 const ATTEMPTS_MAX: u32 = 4;
@@ -60,6 +64,7 @@ pub struct LedgerParts {
     pub breaker: Breaker,
     pub counters: Counters,
     pub metrics: Metrics,
+    pub concurrency: ItemConcurrency,
 }
 
 /// The parts of the waiting lists.
@@ -77,13 +82,14 @@ pub struct Parts {
 #[derive(Clone)]
 pub struct WaitingLists {
     parts: Parts,
+    deferred: Deferred,
 }
 
 impl WaitingLists {
     /// The waiting lists of the ledger behind `parts`.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
-        Self { parts }
+        Self { parts, deferred: Deferred::default() }
     }
 
     /// Puts a buyer at the end of an item's line, or answers the place that the buyer has.
@@ -98,7 +104,8 @@ impl WaitingLists {
         self.check(&item).map_err(JoinError::Refused)?;
         let id = item.id;
         match self.change(id, &Work::Join(item, buyer)).await? {
-            Done::Joined(Ok(place)) => Ok(self.standing(id, place).await?),
+            Done::Joined(Ok((place, Some(ahead)))) => Ok(Standing { place, ahead }),
+            Done::Joined(Ok((place, None))) => Ok(self.standing(id, place).await?),
             Done::Joined(Err(refusal)) => Err(JoinError::Refused(refusal)),
             _ => Err(JoinError::Ledger(LedgerError::Unavailable)),
         }
@@ -142,37 +149,6 @@ impl WaitingLists {
     /// When the ledger does not answer.
     pub async fn leave(&self, item: ItemId, buyer: UserId) -> Result<(), LedgerError> {
         self.change(item, &Work::Leave(buyer)).await.map(drop)
-    }
-
-    /// Ends offers that were not accepted in time, ends the lines of sales that are over, and offers
-    /// units that are available, of the items of one ledger. Answers the number of places that changed.
-    /// Any instance may do it at any time.
-    ///
-    /// # Errors
-    /// The database's; what was done stays done.
-    pub async fn tend(&self, shard: ShardId) -> sqlx::Result<usize> {
-        let mut changed = 0;
-        let now = self.parts.clock.now();
-        let ledger = self.parts.ledgers.at(shard);
-        let items = waiting_list::items_to_tend(&ledger.pool, now).await?;
-        let items = self.parts.ledgers.homes().routed_in(shard, items).await;
-        for routed in items.map_err(|_| sqlx::Error::PoolTimedOut)? {
-            let mut more = true;
-            while more {
-                let tended = self.transact(ledger, routed, &Work::Tend);
-                more = match within(TRANSACTION_MAX, tended).await {
-                    Ok(Done::Tended(change, more)) => {
-                        changed += change.changed.len();
-                        more
-                    }
-                    Ok(_) => false,
-                    // Its line is tended after the move, wherever the item is by then.
-                    Err(error) if Fault::of(&error) == Fault::Moved => false,
-                    Err(error) => return Err(error),
-                };
-            }
-        }
-        Ok(changed)
     }
 
     /// Measures all lines of one ledger, for the metrics.
@@ -225,10 +201,12 @@ impl WaitingLists {
     }
 
     /// Makes a change behind the ledger's breaker, and tries again what passes. Joining and leaving
-    /// are idempotent, so a lost COMMIT is tried again too.
+    /// are idempotent, so a lost COMMIT is tried again too. It waits for its item without a connection.
     async fn change(&self, item: ItemId, work: &Work) -> Result<Done, LedgerError> {
         let ledgers = &self.parts.ledgers;
         let (mut ledger, mut home) = ledgers.of_item(item).await.map_err(gone)?;
+        let permit = ledger.concurrency.acquire_for_step(item).await;
+        let _permit = permit.ok_or(LedgerError::Contended)?;
         let mut attempt = 1;
         loop {
             let tried = self.transact(ledger, Routed { item, home }, work);
@@ -299,7 +277,8 @@ enum Work {
 
 /// A change of a line that was made.
 enum Done {
-    Joined(Result<Place, Refusal>),
+    /// Beside a new place in a long line, the number of buyers in front of it.
+    Joined(Result<(Place, Option<u64>), Refusal>),
     Changed(LineChange),
     /// And whether more is to do.
     Tended(LineChange, bool),

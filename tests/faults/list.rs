@@ -5,7 +5,7 @@ use futures::future::LocalBoxFuture;
 use crate::TrialResult;
 use crate::rows::{
     batch, buyers, clock, crash, disk, idle, locks, moves, mysql, mysql_engines, network, orders,
-    redis, redis_groups, service, shards,
+    redis, redis_groups, service, shards, waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -260,6 +260,9 @@ pub const LIST: &[Row] = rows! {
     "order-races": orders::races,
         "payment, cancellation and expiry of the same orders at once, on two instances",
         "one winner each; each unit is given back once";
+    "long-line-paused": waiting::paused,
+        "an item with 50,000 buyers in its waiting list (`--waiters N`) is paused, while 100 buyers cancel and 100 want to join",
+        "the line ends in short transactions; other items sell meanwhile";
     "soak-shrinks": soak::finds_the_planted_mistake,
         "the ledger loses an acknowledged order, planted beside another fault in a random plan",
         "the soak finds it, and makes the plan smaller until that fault alone is left";

@@ -29,6 +29,9 @@ struct Arguments {
     /// How long each trial sells at least, in seconds.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
+    /// Buyers in the waiting list of a row that has a long one.
+    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(i64).range(1_000..=200_000))]
+    waiters: i64,
     /// Only the rows whose names contain one of these, separated by commas.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
@@ -90,6 +93,8 @@ pub struct Options {
     pub list: bool,
     /// How long a trial sells at least.
     pub sells: Duration,
+    /// Buyers in a long waiting list.
+    pub waiters: i64,
     /// The folder for the report.
     pub out: Option<PathBuf>,
     /// The service's program.
@@ -114,6 +119,7 @@ impl Options {
             plan: read.plan,
             list: read.list,
             sells: Duration::from_secs_f64(read.seconds.clamp(0.2, 3600.0)),
+            waiters: read.waiters,
             out: read.out,
             program: read.program.unwrap_or(built),
         })

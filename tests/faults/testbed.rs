@@ -42,6 +42,8 @@ pub struct Testbed {
     pub ledger_elsewhere: Option<String>,
     /// How long a trial sells at least.
     pub sells: Duration,
+    /// Buyers in a long waiting list.
+    pub waiters: i64,
     program: PathBuf,
     tokens: Tokens,
     password: String,
@@ -80,6 +82,7 @@ impl Testbed {
             redlock,
             ledger_elsewhere: None,
             sells: options.sells,
+            waiters: options.waiters,
             program: options.program.clone(),
             tokens: Tokens::new(&Secret::new(SECRET), &Secret::new("")),
             password,

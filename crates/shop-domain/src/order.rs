@@ -107,6 +107,14 @@ pub enum Transition {
     Conflict,
 }
 
+impl Transition {
+    /// Whether the step moves units between the order and the stock.
+    #[must_use]
+    pub fn moves_stock(self) -> bool {
+        matches!(self, Self::GiveBack(..) | Self::TakeAgain(..))
+    }
+}
+
 impl OrderStatus {
     /// The table of transitions: what `step` does in this state.
     ///

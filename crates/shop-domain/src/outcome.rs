@@ -235,6 +235,9 @@ pub enum LedgerError {
     /// The item is being moved to another ledger; nothing changed.
     #[error("the item is moving")]
     Moving,
+    /// Too many transactions of the item are running; nothing changed.
+    #[error("too many transactions of the item are running")]
+    Contended,
     /// The ledger answers, but refuses writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,

@@ -110,6 +110,7 @@ impl From<StepError> for Problem {
             // A repeated step answers as the first one did, so a retry is safe.
             StepError::Unavailable(_) => Self::dependency_lost("mysql"),
             StepError::ReadOnly => Self::read_only(),
+            StepError::Contended => ProblemType::Contended.into(),
             StepError::Moving => ProblemType::ItemMoving.into(),
         }
     }
@@ -165,6 +166,7 @@ impl From<LedgerError> for Problem {
         match error {
             LedgerError::Unavailable => Self::dependency("mysql"),
             LedgerError::ReadOnly => Self::read_only(),
+            LedgerError::Contended => ProblemType::Contended.into(),
             LedgerError::Moving => ProblemType::ItemMoving.into(),
             LedgerError::OutcomeUnknown => Self::dependency_lost("mysql"),
         }

@@ -16,6 +16,7 @@ pub mod redis;
 pub mod redis_groups;
 pub mod service;
 pub mod shards;
+pub mod waiting;
 
 use std::time::Duration;
 

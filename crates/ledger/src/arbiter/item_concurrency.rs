@@ -1,4 +1,5 @@
-//! How many transactions of one item hold a connection of the common pool at once.
+//! How many transactions of one item hold a connection of the common pool at once: its purchases, and the
+//! steps of its orders and of its waiting list.
 //!
 //! They wait for each other's row locks anyway, so a few are as fast as many. Without a bound the
 //! buyers of one item with a locked row would take every connection, and the purchases and payments
@@ -6,6 +7,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -14,28 +16,38 @@ use crate::store::cache::Cache;
 
 /// One item has at most the pool's connections divided by this.
 const SHARE: u32 = 4;
+/// How long a step waits for a permit of its item: as long as a statement waits for a row by default, so
+/// that a busy item is answered well before a client gives up.
+const STEP_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Items whose limits are known at once.
 const ITEMS_MAX: usize = 100_000;
 
 /// The limit of each item. Clones share them.
 #[derive(Clone)]
-pub(super) struct ItemConcurrency {
+pub struct ItemConcurrency {
     items: Cache<ItemId, Arc<Semaphore>>,
     of_each: usize,
 }
 
 impl ItemConcurrency {
     /// A share of `connections` for each item.
-    pub(super) fn new(connections: u32) -> Self {
+    #[must_use]
+    pub fn new(connections: u32) -> Self {
         Self { items: Cache::new(ITEMS_MAX), of_each: (connections / SHARE).max(1) as usize }
     }
 
     /// Waits for a permit of the item, first come first served; dropping the permit gives it back.
-    pub(super) async fn acquire(&self, item: ItemId) -> Option<OwnedSemaphorePermit> {
+    pub async fn acquire(&self, item: ItemId) -> Option<OwnedSemaphorePermit> {
         let make = || Arc::new(Semaphore::new(self.of_each));
         let permits = self.items.get_or_insert_with(item, make);
         // It is never closed.
         permits.acquire_owned().await.ok()
+    }
+
+    /// Waits for a permit like [`ItemConcurrency::acquire`], for a step of an order or of a waiting list;
+    /// `None` when other transactions of the item have all permits for too long.
+    pub async fn acquire_for_step(&self, item: ItemId) -> Option<OwnedSemaphorePermit> {
+        tokio::time::timeout(STEP_WAIT_MAX, self.acquire(item)).await.ok().flatten()
     }
 }
 

@@ -52,13 +52,13 @@ pub use after_error::replay;
 pub use answers::Answers;
 use budget::RetryBudget;
 use form::Forms;
-use item_concurrency::ItemConcurrency;
 use kept_connections::{Kept, KeptConnections};
 
 pub use fence::Fence;
 pub use group_commit::{
     BATCH_MAX, BatchConnections, BatchOrders, BatchWriter, GroupCommit, SHARED_CONNECTIONS, Tell,
 };
+pub use item_concurrency::ItemConcurrency;
 pub use stock::StockWrite;
 pub use unguarded::UnguardedWrite;
 pub use waiting_line::{LineChange, WaitingLine};
@@ -153,6 +153,12 @@ impl Arbiter {
     #[must_use]
     pub fn telling(self, writer: Writer) -> Self {
         Self { writer: Some(writer), ..self }
+    }
+
+    /// An arbiter whose limit for each item is shared with the other transactions of the pool.
+    #[must_use]
+    pub fn sharing(self, concurrency: ItemConcurrency) -> Self {
+        Self { concurrency, ..self }
     }
 
     /// Whether an order may be one call of the ledger's procedure; without this, it may.

@@ -6,9 +6,10 @@
 //! as a probe, the others are refused. After [`PROBES_GOOD`] good probes in a row it is closed
 //! again. A call whose result depends on more than the server is not counted.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::domain::outcome::Dependency;
@@ -72,12 +73,16 @@ impl Breakers {
     }
 }
 
+/// Finds out whether a server answers, beside the calls; its wait is bounded.
+pub type SignOfLife = Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
+
 /// The breaker of one dependency. Clones share it.
 #[derive(Clone)]
 pub struct Breaker {
     dependency: Dependency,
     metrics: Metrics,
     state: Arc<Mutex<State>>,
+    sign_of_life: Arc<OnceLock<SignOfLife>>,
 }
 
 /// The permit for one call. Report how the call ended; a dropped permit is not counted.
@@ -104,13 +109,23 @@ impl Breaker {
     fn new(dependency: Dependency, metrics: Metrics) -> Self {
         metrics.breaker_is_open(dependency.name(), false);
         let state = State::Closed(Default::default());
-        Self { dependency, metrics, state: Arc::new(Mutex::new(state)) }
+        Self {
+            dependency,
+            metrics,
+            state: Arc::new(Mutex::new(state)),
+            sign_of_life: Arc::default(),
+        }
     }
 
     /// The dependency of this breaker.
     #[must_use]
     pub fn dependency(&self) -> Dependency {
         self.dependency
+    }
+
+    /// Has calls that never reached the server judged by `sign_of_life`; only the first one counts.
+    pub fn check_by(&self, sign_of_life: SignOfLife) {
+        let _ = self.sign_of_life.set(sign_of_life);
     }
 
     /// Whether calls are refused, other than probes.
@@ -198,6 +213,18 @@ impl BreakerPermit {
     pub fn failed(self) {
         self.breaker.ended(self.is_probe, false);
     }
+
+    /// Reports that the call got no connection. That is a failure of the server only if the server gives
+    /// no sign of life now: else our own calls have all connections.
+    pub async fn got_no_connection(self) {
+        let answers = match self.breaker.sign_of_life.get() {
+            Some(sign_of_life) => sign_of_life().await,
+            None => false,
+        };
+        if !answers {
+            self.failed();
+        }
+    }
 }
 
 /// Seconds since the first call, from 1.
@@ -271,6 +298,18 @@ mod tests {
         let mut seconds = Default::default();
         assert!(!(0..CALLS_MIN - 1).any(|_| count(&mut seconds, 1, false)));
         assert!(!count(&mut seconds, 1 + WINDOW_SECONDS, false), "those are forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_call_without_a_connection_counts_only_when_the_server_gives_no_sign_of_life() {
+        for answers in [true, false] {
+            let breaker = breaker();
+            breaker.check_by(Box::new(move || Box::pin(async move { answers })));
+            for _ in 0..CALLS_MIN {
+                breaker.enter().expect("closed").got_no_connection().await;
+            }
+            assert_eq!(breaker.is_open(), !answers);
+        }
     }
 
     #[test]

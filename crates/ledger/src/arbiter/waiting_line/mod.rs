@@ -10,6 +10,7 @@
 //! are read under the lock do not change. The conditions of the statements say it once more: on an
 //! engine that locks nothing, the second of two transactions that offer one place breaks off.
 
+mod length;
 mod sql;
 
 use std::sync::Arc;
@@ -26,10 +27,14 @@ use sql::{
     open_offers,
 };
 
+use length::{Length, Lengths};
 pub(super) use sql::accept;
 
 /// Places that one statement changes.
 const TOGETHER_MAX: usize = 256;
+/// Places of buyers who wait that one transaction ends, from the back of the line: the stock row, for which
+/// all others of the item wait, is held for a few hundredths of a second.
+pub const ENDED_MAX: u32 = 1_000;
 
 /// The line in front of units that come back. Clones share everything.
 #[derive(Clone)]
@@ -42,6 +47,7 @@ struct Parts {
     outbox: Outbox,
     metrics: Metrics,
     line_max: u64,
+    lengths: Lengths,
 }
 
 /// What a transaction did to the line of one item. It is true once the transaction is committed.
@@ -60,7 +66,8 @@ impl WaitingLine {
     /// the database's. Changes of offers are written into `outbox`.
     #[must_use]
     pub fn new(clock: Clock, outbox: Outbox, metrics: Metrics, line_max: u64) -> Self {
-        Self { parts: Arc::new(Parts { clock, outbox, metrics, line_max }) }
+        let lengths = Lengths::new();
+        Self { parts: Arc::new(Parts { clock, outbox, metrics, line_max, lengths }) }
     }
 
     /// Where the transactions around it write their events.
@@ -77,7 +84,7 @@ impl WaitingLine {
     }
 
     /// Puts a buyer at the end of the line, or answers the place that the buyer has. A refusal
-    /// changed nothing.
+    /// changed nothing. Beside a new place in a long line stands how many are in front of it.
     ///
     /// # Errors
     /// The database's; the caller rolls back.
@@ -86,12 +93,12 @@ impl WaitingLine {
         transaction: &mut MySqlConnection,
         (item, home): (&Item, Home),
         buyer: UserId,
-    ) -> sqlx::Result<Result<Place, Refusal>> {
+    ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
         let routed = Routed { item: item.id, home };
         let available = sql::lock_stock_shared(transaction, routed).await?;
         let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
-            return Ok(Ok(place));
+            return Ok(Ok((place, None)));
         }
         // Under the lock: a pause that came before is seen.
         if let Err(refusal) = self.check_sale(transaction, item.id).await? {
@@ -103,7 +110,8 @@ impl WaitingLine {
         if let Some(refusal) = at_limit(transaction, item, buyer).await? {
             return Ok(Err(refusal));
         }
-        if waiting_list::length(&mut *transaction, item.id).await? >= self.parts.line_max {
+        let length = self.parts.lengths.read(transaction, routed).await?;
+        if length.most() >= self.parts.line_max {
             return Ok(Err(Refusal::WaitingListFull));
         }
         match sql::insert(transaction, item.id, buyer).await {
@@ -112,7 +120,11 @@ impl WaitingLine {
             inserted => inserted?,
         }
         let place = waiting_list::live(transaction, item.id, buyer).await?;
-        Ok(Ok(place.ok_or(sqlx::Error::RowNotFound)?))
+        let ahead = match length {
+            Length::Exact(_) => None,
+            Length::AtMost(buyers) => Some(buyers),
+        };
+        Ok(Ok((place.ok_or(sqlx::Error::RowNotFound)?, ahead)))
     }
 
     /// Offers the item's available units to the first buyers in the line. Locks the stock row.
@@ -187,37 +199,26 @@ impl WaitingLine {
         let item = routed.item;
         lock_stock(transaction, routed).await?;
         if !self.is_open(transaction, item).await? {
-            return Ok((self.end(transaction, routed).await?, false));
+            return self.end(transaction, routed).await;
         }
         let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
         let more = lapsed.len() == TOGETHER_MAX;
         Ok((self.take_back(transaction, routed, &lapsed, WaitingStatus::Lapsed).await?, more))
     }
 
-    /// Ends the line of an item, and its open offers.
-    ///
-    /// # Errors
-    /// The database's; the caller rolls back.
-    pub async fn end(
+    /// Ends the line of an item whose sale is not open, and its open offers: as much as one transaction may.
+    /// Answers also whether more is to do. A sale that opens again before all is done keeps the front of
+    /// its line.
+    async fn end(
         &self,
         transaction: &mut MySqlConnection,
         routed: Routed,
-    ) -> sqlx::Result<LineChange> {
-        let item = routed.item;
-        lock_stock(transaction, routed).await?;
+    ) -> sqlx::Result<(LineChange, bool)> {
         // The buyers who wait are told by the state of the sale, which all pages watch.
-        sql::end_waiting(transaction, item).await?;
-        let mut change = LineChange::default();
-        loop {
-            let open = open_offers(transaction, item, TOGETHER_MAX).await?;
-            let ended = self.take_back(transaction, routed, &open, WaitingStatus::Ended).await?;
-            change.to_stock += ended.to_stock;
-            change.stock_version = ended.stock_version.or(change.stock_version);
-            change.changed.extend(ended.changed);
-            if open.len() < TOGETHER_MAX {
-                return Ok(change);
-            }
-        }
+        let waiting = sql::end_waiting(transaction, routed.item, ENDED_MAX).await?;
+        let open = open_offers(transaction, routed.item, TOGETHER_MAX).await?;
+        let more = waiting == u64::from(ENDED_MAX) || open.len() == TOGETHER_MAX;
+        Ok((self.take_back(transaction, routed, &open, WaitingStatus::Ended).await?, more))
     }
 
     /// Closes open offers, makes their units available, and hands them out.

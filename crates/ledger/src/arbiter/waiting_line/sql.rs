@@ -232,19 +232,21 @@ pub(super) async fn insert(
     Ok(())
 }
 
-/// Ends all places that wait.
+/// Ends at most `count` places that wait, from the back of the line, and answers their number.
 pub(super) async fn end_waiting(
     transaction: &mut MySqlConnection,
     item: ItemId,
-) -> sqlx::Result<()> {
-    sqlx::query(
+    count: u32,
+) -> sqlx::Result<u64> {
+    let ended = sqlx::query(
         "UPDATE waiting_list SET status = 'ended', live = NULL, closed_at = UTC_TIMESTAMP(6) \
-         WHERE item_id = ? AND status = 'waiting'",
+         WHERE item_id = ? AND status = 'waiting' ORDER BY place DESC LIMIT ?",
     )
     .bind(item.get())
+    .bind(count)
     .execute(transaction)
     .await?;
-    Ok(())
+    Ok(ended.rows_affected())
 }
 
 /// The open offers of an item, at most `count`.

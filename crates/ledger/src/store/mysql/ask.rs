@@ -16,7 +16,7 @@ pub async fn ask<T>(
     question: impl Future<Output = sqlx::Result<T>>,
 ) -> sqlx::Result<T> {
     let call = breaker.enter().ok_or(sqlx::Error::PoolTimedOut)?;
-    report(call, within(LONG_READ_MAX, question).await)
+    report(call, within(LONG_READ_MAX, question).await).await
 }
 
 /// Runs a change of the ledger. It is never the probe of an open breaker: a payment must not be
@@ -29,7 +29,7 @@ pub async fn change<T>(
     work: impl Future<Output = sqlx::Result<T>>,
 ) -> sqlx::Result<T> {
     let call = breaker.enter_closed().ok_or(sqlx::Error::PoolTimedOut)?;
-    report(call, within(TRANSACTION_MAX, work).await)
+    report(call, within(TRANSACTION_MAX, work).await).await
 }
 
 /// Whether an error means that nothing was sent: no connection was available.
@@ -61,9 +61,10 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     }
 }
 
-fn report<T>(call: BreakerPermit, answer: sqlx::Result<T>) -> sqlx::Result<T> {
+async fn report<T>(call: BreakerPermit, answer: sqlx::Result<T>) -> sqlx::Result<T> {
     match &answer {
         Ok(_) => call.answered(),
+        Err(sqlx::Error::PoolTimedOut) => call.got_no_connection().await,
         Err(error) if Fault::of(error) == Fault::Connection => call.failed(),
         // Any other error is an answer of the server.
         Err(sqlx::Error::Database(_)) => call.answered(),

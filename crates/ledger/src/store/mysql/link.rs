@@ -31,7 +31,7 @@ pub const TRANSACTION_MAX: Duration = Duration::from_secs(10);
 /// How long a large read may take, such as an audit.
 pub const LONG_READ_MAX: Duration = Duration::from_secs(60);
 /// How long the answer to a ping may take.
-const SIGN_OF_LIFE_MAX: Duration = Duration::from_secs(1);
+pub(super) const SIGN_OF_LIFE_MAX: Duration = Duration::from_secs(1);
 /// A connection that idled for less than this is not pinged before its next use.
 const TRUSTED: Duration = Duration::from_secs(1);
 

@@ -48,7 +48,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::LedgerOptions;
 use crate::metrics::Metrics;
-use link::{ANSWER_MAX, Link};
+use crate::store::breaker::SignOfLife;
+use link::{ANSWER_MAX, Link, SIGN_OF_LIFE_MAX};
 pub use migrations::MIGRATIONS;
 use schema::{SchemaState, schema_state};
 
@@ -135,6 +136,19 @@ pub fn pool_to(
         .connect_lazy_with(writer.connect_options());
     writer.lead(&pool);
     pool
+}
+
+/// The sign of life of the writer: a connection of its own, which is made when first asked for. So it says
+/// something of the server also while all connections of the other pools are in use.
+#[must_use]
+pub fn sign_of_life(writer: &Writer, config: &Config) -> SignOfLife {
+    let pool = pool_to(writer, config, 1);
+    // The caller has waited for a connection already.
+    let limit = SIGN_OF_LIFE_MAX.min(Duration::from_millis(config.mysql.acquire_timeout_ms));
+    Box::new(move || {
+        let pool = pool.clone();
+        Box::pin(async move { within(limit, pool.acquire()).await.is_ok() })
+    })
 }
 
 /// How long a start waits for another instance that migrates the schema, in seconds.

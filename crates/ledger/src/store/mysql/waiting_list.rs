@@ -59,16 +59,55 @@ pub async fn ahead(executor: impl MySqlExecutor<'_>, place: &Place) -> sqlx::Res
     Ok(ahead.unsigned_abs())
 }
 
-/// Counts the buyers who wait for an item.
+/// Counts the buyers who wait for an item, and finds the last place.
 ///
 /// # Errors
 /// The database's.
-pub async fn length(executor: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Result<u64> {
-    let counted = sqlx::query_scalar(
-        "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting'",
+pub async fn length(executor: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Result<(u64, i64)> {
+    let counted = sqlx::query_as(
+        "SELECT COUNT(*), COALESCE(MAX(place), 0) FROM waiting_list \
+         WHERE item_id = ? AND status = 'waiting'",
     );
-    let waiting: i64 = answered(counted.bind(item.get()).fetch_one(executor)).await?;
+    let (waiting, last): (i64, i64) =
+        answered(counted.bind(item.get()).fetch_one(executor)).await?;
+    Ok((waiting.unsigned_abs(), last))
+}
+
+/// Counts the buyers who wait for an item, at most `most`.
+///
+/// # Errors
+/// The database's.
+pub async fn length_up_to(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+    most: u64,
+) -> sqlx::Result<u64> {
+    let counted = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM (SELECT place FROM waiting_list \
+         WHERE item_id = ? AND status = 'waiting' LIMIT ?) AS line",
+    )
+    .bind(item.get())
+    .bind(most);
+    let waiting: i64 = answered(counted.fetch_one(executor)).await?;
     Ok(waiting.unsigned_abs())
+}
+
+/// Counts the buyers who wait behind a place.
+///
+/// # Errors
+/// The database's.
+pub async fn joined_after(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+    place: i64,
+) -> sqlx::Result<u64> {
+    let counted = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting' AND place > ?",
+    )
+    .bind(item.get())
+    .bind(place);
+    let joined: i64 = answered(counted.fetch_one(executor)).await?;
+    Ok(joined.unsigned_abs())
 }
 
 /// Lists the items whose lines have something to end or to offer at `now`.

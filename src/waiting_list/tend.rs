@@ -1,0 +1,118 @@
+//! Tending the lines of a ledger: what nobody asked for is done here.
+//!
+//! The row of one item may be held for long. Its line is then deferred, and the other lines go on.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+
+use super::{Done, LedgerParts, WaitingLists, Work};
+use crate::domain::{ItemId, Routed, ShardId};
+use crate::store::mysql::link::TRANSACTION_MAX;
+use crate::store::mysql::{Fault, nothing_was_sent, waiting_list, within};
+
+/// Items whose lines are tended at once: as many rows may be held at the same time without a delay for the
+/// other lines.
+const AT_ONCE: usize = 4;
+/// An error that comes later than this has kept a place among those for a while: the row is held.
+const QUICK: Duration = Duration::from_millis(500);
+/// How long a line is left alone then, and after an error that does not pass: a few runs in which the others do not wait for it.
+const DEFERRED_FOR: Duration = Duration::from_secs(2);
+/// Transactions of one item in one run; the rest of a long line waits for the next run.
+const TRANSACTIONS_MAX: u32 = 100;
+
+/// What one run has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tended {
+    /// Places that changed.
+    pub changed: usize,
+    /// Items whose lines could not be tended, with those that are left alone after an earlier error.
+    pub failed: usize,
+}
+
+/// The items whose lines are left alone for a moment, with the end of it. Clones share them.
+#[derive(Clone, Default)]
+pub(super) struct Deferred(Arc<Mutex<HashMap<ItemId, Instant>>>);
+
+impl Deferred {
+    fn items(&self) -> MutexGuard<'_, HashMap<ItemId, Instant>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, item: ItemId) {
+        self.items().insert(item, Instant::now() + DEFERRED_FOR);
+    }
+
+    /// Whether an item is left alone now.
+    fn has(&self, item: ItemId) -> bool {
+        self.items().contains_key(&item)
+    }
+
+    /// Forgets the items whose time is over.
+    fn end(&self) {
+        let now = Instant::now();
+        self.items().retain(|_, until| *until > now);
+    }
+}
+
+impl WaitingLists {
+    /// Ends offers that were not accepted in time, ends the lines of sales that are over, and offers
+    /// units that are available, of the items of one ledger. Any instance may do it at any time. An error
+    /// belongs to its item: it is logged and counted, and the other items go on.
+    ///
+    /// # Errors
+    /// The database's, when the items cannot be read or no connection can be had; what was done stays done.
+    pub async fn tend(&self, shard: ShardId) -> sqlx::Result<Tended> {
+        let ledger = self.parts.ledgers.at(shard);
+        let found = waiting_list::items_to_tend(&ledger.pool, self.parts.clock.now()).await?;
+        let items = self.parts.ledgers.homes().routed_in(shard, found).await;
+        let items = items.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        self.deferred.end();
+        let (deferred, items): (Vec<_>, Vec<_>) =
+            items.into_iter().partition(|routed| self.deferred.has(routed.item));
+        let lines = items.into_iter().map(|routed| self.tend_line(ledger, routed));
+        let mut lines = stream::iter(lines).buffer_unordered(AT_ONCE);
+        let mut sum = Tended { changed: 0, failed: deferred.len() };
+        while let Some(tended) = lines.next().await {
+            let Tended { changed, failed } = tended?;
+            sum.changed += changed;
+            sum.failed += failed;
+        }
+        Ok(sum)
+    }
+
+    /// Tends one line, in as many transactions as one run may make.
+    async fn tend_line(&self, ledger: &LedgerParts, routed: Routed) -> sqlx::Result<Tended> {
+        let mut sum = Tended::default();
+        for _ in 0..TRANSACTIONS_MAX {
+            let begin = Instant::now();
+            let tended = self.transact(ledger, routed, &Work::Tend);
+            match within(TRANSACTION_MAX, tended).await {
+                Ok(Done::Tended(change, more)) => {
+                    sum.changed += change.changed.len();
+                    if !more {
+                        break;
+                    }
+                }
+                Ok(_) => break,
+                // Its line is tended after the move, wherever the item is by then.
+                Err(error) if Fault::of(&error) == Fault::Moved => break,
+                // The ledger fails, not this item.
+                Err(error) if nothing_was_sent(&error) => return Err(error),
+                Err(error) => {
+                    let item = routed.item;
+                    tracing::warn!(%error, %item, "line of an item not tended; a later run tries again");
+                    // Two instances that met at one row delay nobody.
+                    if Fault::of(&error) != Fault::Transient || begin.elapsed() >= QUICK {
+                        self.deferred.add(item);
+                    }
+                    sum.failed += 1;
+                    break;
+                }
+            }
+        }
+        Ok(sum)
+    }
+}

@@ -1,0 +1,150 @@
+//! A sale that ends with a long waiting list, beside others that go on.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use hyper::body::Bytes;
+use seckill::account::Role;
+use serde_json::{Value, json};
+use sqlx::mysql::MySqlConnection;
+use tokio::time::sleep;
+
+use super::proven;
+use crate::service::Service;
+use crate::testbed::Testbed;
+use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
+use crate::{Run, TrialResult};
+
+/// Buyers who have an order of the item, and cancel it while it is paused.
+const BUYERS: i64 = 100;
+/// A buyer whose orders are not the workload's.
+const STRANGERS: i64 = 9_000_000;
+/// The line must have ended by then.
+const ENDED_MAX: Duration = Duration::from_secs(60);
+/// Between two looks at what was sold.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// An item with a long line is paused, while its buyers cancel and others want to join.
+pub async fn paused(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
+    run_trial(testbed, plan, async |testbed, trial| {
+        let more = json!({ "stock": BUYERS, "hold_seconds": 900 });
+        let item = make_item(testbed, &trial.services[0], false, &more).await?;
+        let orders = sell_out(testbed, trial, item).await?;
+        let mut operator = testbed.operator().await?;
+        let waiters = testbed.waiters;
+        fill_line(&mut operator, item, waiters).await?;
+        let services = &trial.services;
+        let joining = &format!("/api/items/{item}/waiting");
+        let steps = orders.iter().zip(0..).map(|((buyer, order), at)| {
+            let owner = testbed.token(*buyer, Role::Buyer);
+            let stranger = testbed.token(*buyer + BUYERS, Role::Buyer);
+            let service = &services[at % 2];
+            async move {
+                let cancellation = format!("/api/orders/{order}/cancellation");
+                tokio::join!(
+                    send(service, ("POST", &cancellation), &owner, "{}"),
+                    send(service, ("POST", joining), &stranger, "{}"),
+                )
+            }
+        });
+        let admin = testbed.token(1, Role::Admin);
+        let path = format!("/api/admin/items/{item}");
+        let pause = send(&services[0], ("PATCH", &path), &admin, r#"{"paused": true}"#);
+        let before = trial.sold();
+        let work = async {
+            let (paused, stepped) = tokio::join!(pause, join_all(steps));
+            let cancelled = stepped.iter().filter(|(cancelled, _)| *cancelled == 200).count();
+            (paused, cancelled, until_ended(&mut operator, item).await)
+        };
+        let ((paused, cancelled, ended), stop) = watched(trial, work).await;
+        let (sold, took) = (trial.sold() - before, ended?);
+        trial.injections += 1;
+        trial.fault_ended();
+        proven(
+            paused == 200 && cancelled > 0 && sold > 0,
+            format!(
+                "a line of {waiters} ended within {} ms, {cancelled} of {BUYERS} cancelled; {sold} of other \
+                 items sold meanwhile, {} ms the longest time without a sale",
+                took.as_millis(),
+                stop.as_millis()
+            ),
+        )
+    })
+    .await
+}
+
+/// Sells every unit of an item; returns the buyers with their orders.
+async fn sell_out(testbed: &Testbed, trial: &Trial, item: i64) -> Run<Vec<(i64, String)>> {
+    let path = format!("/api/seckill/mysql-batch/{item}");
+    let bought = (STRANGERS..STRANGERS + BUYERS).map(|buyer| {
+        let (token, path) = (testbed.token(buyer, Role::Buyer), path.clone());
+        let service = &trial.services[0];
+        async move {
+            let reply = service.ask("POST", &path, Some(&token), Bytes::new()).await?;
+            let order: Value = serde_json::from_slice(&reply.body).unwrap_or_default();
+            let id = order["id"].as_str().filter(|_| reply.status == 201);
+            let id = id.ok_or_else(|| format!("not sold: {} {order}", reply.status))?;
+            Ok((buyer, id.to_owned()))
+        }
+    });
+    join_all(bought).await.into_iter().collect()
+}
+
+/// Puts buyers into the line as if each had joined.
+async fn fill_line(operator: &mut MySqlConnection, item: i64, waiters: i64) -> Run<()> {
+    sqlx::query(
+        "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
+         WITH RECURSIVE numbers AS (SELECT 0 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < 1000) \
+         SELECT ?, ? + high.n * 1000 + low.n, 'waiting', 1, UTC_TIMESTAMP(6) \
+         FROM numbers AS low JOIN numbers AS high WHERE high.n * 1000 + low.n < ? \
+         ORDER BY high.n, low.n",
+    )
+    .bind(item)
+    .bind(STRANGERS + 2 * BUYERS)
+    .bind(waiters)
+    .execute(operator)
+    .await
+    .map(drop)
+    .map_err(|error| error.to_string())
+}
+
+async fn send(service: &Service, (method, path): (&str, &str), token: &str, body: &str) -> u16 {
+    let body = Bytes::from(body.to_owned());
+    service.ask(method, path, Some(token), body).await.map_or(0, |reply| reply.status)
+}
+
+/// Waits until nobody is in the line; returns how long that took.
+async fn until_ended(operator: &mut MySqlConnection, item: i64) -> Run<Duration> {
+    let begin = Instant::now();
+    loop {
+        let left: i64 =
+            sqlx::query_scalar("SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND live = 1")
+                .bind(item)
+                .fetch_one(&mut *operator)
+                .await
+                .map_err(|error| error.to_string())?;
+        match left {
+            0 => return Ok(begin.elapsed()),
+            _ if begin.elapsed() > ENDED_MAX => return Err(format!("{left} places did not end")),
+            _ => sleep(LOOK_EVERY).await,
+        }
+    }
+}
+
+/// Does the work; returns also the longest time in which nothing was sold meanwhile.
+async fn watched<T>(trial: &Trial, work: impl Future<Output = T>) -> (T, Duration) {
+    let mut work = std::pin::pin!(work);
+    let (mut longest, mut sold, mut at) = (Duration::ZERO, trial.sold(), Instant::now());
+    loop {
+        tokio::select! {
+            done = &mut work => return (done, longest.max(at.elapsed())),
+            () = sleep(LOOK_EVERY) => {}
+        }
+        let now = trial.sold();
+        if now != sold {
+            longest = longest.max(at.elapsed());
+            (sold, at) = (now, Instant::now());
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! An item whose row is held, and an item with a long line: what the others notice of it.
+
+use futures::future::join_all;
+use reqwest::Method;
+use seckill::arbiter::WaitingLine;
+use seckill::domain::{Clock, Home, Item, ItemId, UserId};
+use seckill::metrics::Metrics;
+use seckill::store::mysql;
+use seckill::store::mysql::outbox::Outbox;
+use serde_json::{Value, json};
+use sqlx::{MySqlConnection, MySqlPool};
+
+use super::{cancel, join, leave, path, sold_out, status, until_status};
+use crate::http::{assert_problem, order_id};
+use crate::support::{
+    Client, Instance, Shop, assert_clean, eventually, hold_stock_row, statements_running, when,
+};
+
+/// Buyers of a line that is long for the ledger, and short enough for a test.
+const LONG: i64 = 5_000;
+/// The first buyer of such a line.
+const FIRST: i64 = 100_000;
+
+/// Puts buyers into a line as if each had joined.
+async fn fill_line(pool: &MySqlPool, item: i64, buyers: i64) {
+    sqlx::query(
+        "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
+         WITH RECURSIVE numbers AS (SELECT 0 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < 1000) \
+         SELECT ?, ? + high.n * 1000 + low.n, 'waiting', 1, UTC_TIMESTAMP(6) \
+         FROM numbers AS low JOIN numbers AS high WHERE high.n * 1000 + low.n < ? \
+         ORDER BY high.n, low.n",
+    )
+    .bind(item)
+    .bind(FIRST)
+    .bind(buyers)
+    .execute(pool)
+    .await
+    .expect("the line is filled");
+}
+
+async fn waiting(pool: &MySqlPool, item: i64) -> i64 {
+    sqlx::query_scalar("SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting'")
+        .bind(item)
+        .fetch_one(pool)
+        .await
+        .expect("read")
+}
+
+/// Whether the ledger's breaker is open.
+async fn is_breaker_open(instance: &Instance) -> bool {
+    let metrics = instance.stranger().get("/metrics").await.text;
+    let line = metrics.lines().find(|line| {
+        line.starts_with("seckill_breaker_open{") && line.contains("dependency=\"mysql\"")
+    });
+    line.expect("the breaker's metric").ends_with(" 1")
+}
+
+async fn pay(client: &Client, order: &str) -> u16 {
+    client.post(&format!("/api/orders/{order}/payment"), &json!({})).await.status
+}
+
+/// Joins, leaves, cancellations and late payments of an item whose row is held wait for each other; another
+/// item sells all the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
+    let shop = Shop::with(|config| {
+        config.mysql.pool_max = 8;
+        config.job.expire_period_ms = 20;
+    })
+    .await;
+    let instance = shop.start().await;
+    let late = instance.make_item(json!({ "stock": 12, "strategy": "mysql-atomic" })).await;
+    let mut overdue = Vec::new();
+    for buyer in 1..=12 {
+        overdue.push(order_id(&instance.buyer(buyer).buy("default", late).await));
+    }
+    shop.let_holds_pass(1_000).await;
+    eventually("the orders to expire", || async {
+        let order = instance.buyer(12).get(&format!("/api/orders/{}", overdue[11])).await.json;
+        when(order["status"] == "expired", order)
+    })
+    .await;
+    let (item, orders) = sold_out(&instance, 12, json!({})).await;
+    let free = instance.make_item(json!({ "stock": 100 })).await;
+    let held = hold_stock_row(&shop.pool, item).await;
+    let held_too = hold_stock_row(&shop.pool, late).await;
+    let clients: Vec<_> = (1..=60).map(|buyer| instance.buyer(buyer)).collect();
+    let steps = async {
+        let cancelled = (0..12).map(|at| cancel(&clients[at], &orders[at]));
+        let paid = (0..12).map(|at| pay(&clients[at], &overdue[at]));
+        let joined = (20..40).map(|at| join(&clients[at], item));
+        let left = (40..50).map(|at| leave(&clients[at], item));
+        tokio::join!(join_all(cancelled), join_all(paid), join_all(joined), join_all(left))
+    };
+    let sales = async {
+        eventually("steps to wait for the held row", || async {
+            let running = statements_running(&shop.pool, "%stock%").await;
+            when(running > 0, running)
+        })
+        .await;
+        let mut sold = Vec::new();
+        for buyer in 200..240 {
+            sold.push(instance.buyer(buyer).buy("mysql-atomic", free).await.brief().0);
+        }
+        sold
+    };
+    let ((cancelled, paid, joined, left), sold) = tokio::join!(steps, sales);
+    assert_eq!(sold, [201; 40], "the other item sells");
+    assert!(!is_breaker_open(&instance).await, "the server answers all the time");
+    for answer in cancelled.iter().chain(&joined).chain(&left) {
+        assert!([503, 504].contains(&answer.status), "{}", answer.text);
+    }
+    assert!(paid.iter().all(|status| [503, 504].contains(status)), "{paid:?}");
+    let contended = cancelled.iter().chain(&joined).filter(|answer| answer.code() == "contended");
+    assert!(contended.count() > 0, "an item with too many steps is told so");
+    held.rollback().await.expect("released");
+    held_too.rollback().await.expect("released");
+    assert_eq!(cancel(&clients[0], &orders[0]).await.status, 200);
+    assert_eq!(pay(&clients[0], &overdue[0]).await, 200);
+    for item in [item, late, free] {
+        assert_clean(&instance, item).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pool_without_a_free_connection_is_no_failure_of_the_ledger() {
+    let shop = Shop::new().await;
+    let mut config = shop.config.clone();
+    config.mysql.pool_max = 4;
+    config.mysql.acquire_timeout_ms = 300;
+    let instance = shop.start_with(config).await;
+    let mut held = Vec::new();
+    let mut items = Vec::new();
+    for _ in 0..6 {
+        let (item, _) = sold_out(&instance, 1, json!({})).await;
+        held.push(hold_stock_row(&shop.pool, item).await);
+        items.push(item);
+    }
+    let (looker, leaver) = (instance.buyer(9), instance.buyer(8));
+    let leaving = join_all(items.iter().map(|item| leave(&leaver, *item)));
+    let looking = async {
+        eventually("all connections to be in use", || async {
+            let running = statements_running(&shop.pool, "%stock%FOR UPDATE%").await;
+            when(running >= 4, running)
+        })
+        .await;
+        let paths: Vec<_> = (0..60).map(|at| path(items[at % 6])).collect();
+        let looks = paths.iter().map(|path| looker.get(path));
+        join_all(looks).await.into_iter().filter(|answer| answer.status == 503).count()
+    };
+    let (_, refused) = tokio::join!(leaving, looking);
+    assert!(refused >= 20, "only {refused} looks found no connection: this proves nothing");
+    assert!(!is_breaker_open(&instance).await, "the server answers all the time");
+    for row in held {
+        row.rollback().await.expect("released");
+    }
+    eventually("the lists to be read", || async {
+        let seen = looker.get(&path(items[0])).await.status;
+        when(seen == 200, seen)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
+    let shop = Shop::with(|config| config.waiting_list.sweep_ms = 20).await;
+    let instance = shop.start().await;
+    let mut items = Vec::new();
+    for _ in 0..2 {
+        let (item, orders) = sold_out(&instance, 1, json!({ "offer_seconds": 600 })).await;
+        for buyer in 11..=12 {
+            assert_eq!(join(&instance.buyer(buyer), item).await.status, 200);
+        }
+        assert_eq!(cancel(&instance.buyer(1), &orders[0]).await.status, 200);
+        items.push(item);
+    }
+    // Until both lines are tended: the order of the items is the database's.
+    for (stuck, other) in [(0, 1), (1, 0)] {
+        let held = hold_stock_row(&shop.pool, items[stuck]).await;
+        shop.let_holds_pass(601).await;
+        until_status(&instance, 11, items[other], "lapsed").await;
+        assert_eq!(status(&instance, 11, items[stuck]).await, "offered", "it is held");
+        eventually("the failure to be counted", || async {
+            let metrics = instance.stranger().get("/metrics").await.text;
+            let failed = metrics.lines().any(|line| {
+                line.starts_with("seckill_job_runs_total{")
+                    && line.contains("\"waiting-list\"")
+                    && line.contains("\"failed\"")
+            });
+            when(failed, ())
+        })
+        .await;
+        held.rollback().await.expect("released");
+        until_status(&instance, 11, items[stuck], "lapsed").await;
+        for item in &items {
+            for buyer in 11..=12 {
+                leave(&instance.buyer(buyer), *item).await;
+            }
+            // The unit is everybody's; it is sold again, and offered again.
+            let order = instance.buyer(20).buy("mysql-atomic", *item).await;
+            for buyer in 11..=12 {
+                assert_eq!(join(&instance.buyer(buyer), *item).await.status, 200);
+            }
+            assert_eq!(cancel(&instance.buyer(20), &order_id(&order)).await.status, 200);
+        }
+    }
+    for item in items {
+        assert_clean(&instance, item).await;
+    }
+}
+
+#[tokio::test]
+async fn the_line_of_a_paused_item_ends_in_short_transactions() {
+    let shop = Shop::with(|config| config.waiting_list.sweep_ms = 60_000).await;
+    let instance = shop.start().await;
+    let (item, orders) = sold_out(&instance, 1, json!({})).await;
+    fill_line(&shop.pool, item, LONG).await;
+    let edit = format!("/api/admin/items/{item}");
+    let paused = instance.admin().patch(&edit, &json!({ "paused": true })).await;
+    assert_eq!(paused.status, 200, "{}", paused.text);
+    // The first transaction ends the back of the line.
+    assert_eq!(waiting(&shop.pool, item).await, LONG - 1_000);
+    assert_eq!(status(&instance, FIRST, item).await, "waiting");
+    assert_eq!(status(&instance, FIRST + LONG - 1, item).await, "ended");
+    assert_eq!(cancel(&instance.buyer(1), &orders[0]).await.status, 200, "others come between");
+    let mut config = shop.config.clone();
+    config.waiting_list.sweep_ms = 20;
+    let sweeper = shop.start_with(config).await;
+    until_status(&sweeper, FIRST, item, "ended").await;
+    eventually("the line to end", || async {
+        let left = waiting(&shop.pool, item).await;
+        when(left == 0, left)
+    })
+    .await;
+    assert_clean(&sweeper, item).await;
+}
+
+/// The rows of indexes that a connection has read so far.
+async fn rows_read(connection: &mut MySqlConnection) -> i64 {
+    let rows: Vec<(String, String)> = sqlx::query_as("SHOW SESSION STATUS LIKE 'Handler_read%'")
+        .fetch_all(connection)
+        .await
+        .expect("figures of the session");
+    rows.iter()
+        .filter(|(name, _)| ["Handler_read_next", "Handler_read_rnd_next"].contains(&&**name))
+        .map(|(_, count)| count.parse::<i64>().expect("a number"))
+        .sum()
+}
+
+async fn join_directly(
+    line: &WaitingLine,
+    connection: &mut MySqlConnection,
+    item: &Item,
+    buyer: i64,
+) -> i64 {
+    let before = rows_read(connection).await;
+    let buyer = UserId::new(buyer).expect("positive");
+    let joined = line.join(connection, (item, Home::ONLY), buyer).await;
+    joined.expect("the ledger answers").expect("joined");
+    rows_read(connection).await - before
+}
+
+#[tokio::test]
+async fn a_join_does_not_read_a_long_line_and_the_line_keeps_its_limit() {
+    let shop = Shop::with(|config| config.waiting_list.line_max = 5_003).await;
+    let instance = shop.start().await;
+    let (item, _) = sold_out(&instance, 1, json!({})).await;
+    fill_line(&shop.pool, item, LONG).await;
+    let id = ItemId::new(item).expect("positive");
+    let found = mysql::items::find(&shop.pool, id).await.expect("read").expect("there is one");
+    let clock = Clock::default();
+    let line = WaitingLine::new(clock, Outbox::default(), Metrics::new(), 50_000);
+    let mut transaction = shop.pool.begin().await.expect("a transaction");
+    let first = join_directly(&line, &mut transaction, &found.item, 11).await;
+    let second = join_directly(&line, &mut transaction, &found.item, 12).await;
+    transaction.commit().await.expect("committed");
+    assert!(second < 4_000, "the second join read {second} rows, the first one {first}");
+
+    let third = join(&instance.buyer(13), item).await;
+    assert_eq!((third.status, &third.json["ahead"]), (200, &json!(LONG + 2)), "{}", third.text);
+    let full = join(&instance.buyer(14), item).await;
+    assert_problem(&full, (409, "waiting_list_full"), "the limit of a long line");
+    assert_eq!(join(&instance.buyer(13), item).await.status, 200, "the place is there");
+    assert_eq!(leave(&instance.buyer(13), item).await.status, 204);
+    eventually("the free place to be given", || async {
+        let joined = join(&instance.buyer(14), item).await;
+        when(joined.status == 200, joined.text)
+    })
+    .await;
+    let delete = instance.buyer(14).request(Method::DELETE, &path(item));
+    assert_eq!(Client::send(delete).await.status, 204);
+    let seen: Value = instance.buyer(12).get(&path(item)).await.json;
+    assert_eq!(seen["ahead"], LONG + 1, "a look counts");
+}
