@@ -16,6 +16,7 @@ mod engines;
 mod events;
 mod expiry;
 mod exports;
+mod failover;
 mod fences;
 mod fuzz;
 mod gates;

@@ -16,7 +16,7 @@ use crate::order::OrderRoute;
 use crate::store::Unreachable;
 use crate::store::mysql::actions::{self, Actor};
 use crate::store::mysql::stock::check_home;
-use crate::store::mysql::{self, Fault, Placed, answered, failed_change, failed_read, payments};
+use crate::store::mysql::{self, Fault, Placed, failed_change, failed_read, payments};
 use crate::store::shards::Ledger;
 
 /// Refunds that one run tells the provider.
@@ -81,7 +81,7 @@ impl Payments {
             let payment = due.row;
             let told = provider.refund(&payment, clock.now()).await;
             let note = async {
-                let mut transaction = pool.begin().await?;
+                let mut transaction = mysql::begin(pool).await?;
                 match &told {
                     Ok(()) => payments::refund_requested(&mut transaction, &payment.id).await?,
                     Err(error) => {
@@ -91,7 +91,7 @@ impl Payments {
                     }
                 }
                 check(&mut transaction, routed).await?;
-                answered(transaction.commit()).await
+                transaction.commit().await
             };
             match (note.await, &told) {
                 // It is noted where the payment lives by then, after the provider was told once more.
@@ -142,11 +142,15 @@ impl Payments {
     ) -> Result<Taken, LedgerError> {
         let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let note = async {
-            let mut transaction = pool.begin().await?;
+            let mut transaction = mysql::begin(pool).await?;
             payments::note_message(&mut transaction, &received.message).await?;
             let known = payments::find_for_update(&mut transaction, &received.id).await?;
             match known.map(|payment| payment.status) {
-                Some(PaymentStatus::Refunded) => return Ok(Taken::Unchanged),
+                // Committed all the same: only so it is sure that the present writer says it.
+                Some(PaymentStatus::Refunded) => {
+                    transaction.commit().await?;
+                    return Ok(Taken::Unchanged);
+                }
                 Some(_) => {
                     payments::set_refunded(&mut transaction, &received.id).await?;
                 }
@@ -251,7 +255,7 @@ impl Payments {
     ) -> Result<bool, LedgerError> {
         let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let note = async {
-            let mut transaction = pool.begin().await?;
+            let mut transaction = mysql::begin(pool).await?;
             let set = payments::set_refunded(&mut transaction, id).await?;
             if set {
                 let detail = serde_json::json!({ "payment": id.as_str() });

@@ -35,6 +35,7 @@ pub mod schema;
 pub mod sessions;
 pub mod stock;
 pub mod subjects;
+mod transaction;
 pub mod users;
 pub mod waiting_list;
 pub mod writer;
@@ -54,9 +55,10 @@ use schema::{SchemaState, schema_state};
 
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
-pub use error::{Fault, moved};
+pub use error::{Fault, is_unconfirmed, moved, unconfirmed};
 pub use link::{answered, within};
 pub use placed::Placed;
+pub use transaction::{LedgerTransaction, begin, begin_on, confirmed};
 pub use writer::Writer;
 
 /// How long an unused connection stays open.

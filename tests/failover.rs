@@ -1,0 +1,132 @@
+//! The answers at a failover of the ledger: what a replaced writer says counts for nothing, and one
+//! silent moment of the writer is no failover.
+
+use dev_servers::{MysqlSet, Replicated};
+use seckill::config::Secret;
+use serde_json::json;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{Connection, Executor};
+use tokio::sync::Mutex;
+
+use crate::http::order_id;
+use crate::payments::provider::TestProvider;
+use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with};
+use crate::support::{Instance, assert_clean, eventually, when};
+
+/// Connections that a server grants while it lets nobody else in: the fewest that it accepts.
+const CONNECTIONS_MIN: usize = 10;
+/// Connections that a server grants otherwise.
+const CONNECTIONS_MAX: usize = 200;
+/// A connection to a server that has too few is refused, and one more is kept for its operator.
+const INTRUDERS: usize = CONNECTIONS_MIN + 2;
+
+async fn run(session: &mut MySqlConnection, statement: &str) {
+    session.execute(sqlx::raw_sql(statement)).await.expect(statement);
+}
+
+async fn execute(pair: &MysqlSet, place: usize, statement: &str) {
+    run(&mut pair.operator(place).await.expect("it answers"), statement).await;
+}
+
+/// A server that opens no new connection: those that it has work on.
+struct Closed {
+    operator: MySqlConnection,
+    intruders: Vec<MySqlConnection>,
+}
+
+impl Closed {
+    async fn new(pair: &MysqlSet, place: usize) -> Self {
+        let operator = pair.operator(place).await.expect("it answers");
+        let mut intruders = Vec::new();
+        for _ in 0..INTRUDERS {
+            intruders.push(pair.operator(place).await.expect("it answers"));
+        }
+        let mut closed = Self { operator, intruders };
+        closed.limit(CONNECTIONS_MIN).await;
+        closed
+    }
+
+    async fn limit(&mut self, connections: usize) {
+        run(&mut self.operator, &format!("SET GLOBAL max_connections = {connections}")).await;
+    }
+
+    /// Ends the connections on which the service asks this server whether it writes.
+    async fn end_looks(&mut self) {
+        let looks = "SELECT CAST(id AS SIGNED) FROM information_schema.processlist \
+             WHERE db IS NULL AND user NOT IN ('operator', 'system user', 'root') \
+             AND command IN ('Sleep', 'Query')";
+        let looks = sqlx::query_scalar(looks).fetch_all(&mut self.operator).await;
+        let looks: Vec<i64> = looks.expect("it answers");
+        assert!(!looks.is_empty(), "the service looks at its writer");
+        for id in looks {
+            // It may have ended.
+            let _ = self.operator.execute(sqlx::raw_sql(&format!("KILL {id}"))).await;
+        }
+    }
+
+    async fn open(mut self) {
+        self.limit(CONNECTIONS_MAX).await;
+        for intruder in self.intruders {
+            let _ = intruder.close().await;
+        }
+    }
+}
+
+/// Waits until the service follows the host at this place of the URL, from 1.
+async fn is_followed(instance: &Instance, place: f64) {
+    eventually(RECOVERY_MAX, || async {
+        let writer = metric(instance, "seckill_ledger_writer").await;
+        when((writer - place).abs() < 0.1, writer)
+    })
+    .await;
+}
+
+/// The writer holds the COMMIT of a payment until its replica was promoted, and then answers it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_is_not_lost_at_a_failover() {
+    let provider = TestProvider::start().await;
+    let (mut pair, shop, instance) = on_with(Replicated::SemiSync, |config| {
+        config.payment.provider = "webhook".to_owned();
+        config.payment.checkout_url =
+            "https://pay.example/checkout?order={order}&cents={amount_cents}".to_owned();
+        config.payment.secret = Secret::new(provider.secret());
+    })
+    .await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
+    // From now on the replica gets commits later, or never.
+    execute(&pair, 0, "SET GLOBAL rpl_semi_sync_master_enabled = 0").await;
+    let mut holder = pair.operator(0).await.expect("it answers");
+    let observer = Mutex::new(pair.operator(0).await.expect("it answers"));
+    let mut closed = Closed::new(&pair, 0).await;
+    for stage in ["START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"] {
+        run(&mut holder, &format!("BACKUP STAGE {stage}")).await;
+    }
+    let said = provider.succeeded("m1", "p1", &order, 250);
+    let (message, shop_address) = (said.clone(), instance.addr);
+    let asked = tokio::spawn(async move { message.send_to(shop_address).await });
+    eventually("a COMMIT that waits", || async {
+        let waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE info = 'COMMIT'";
+        let waiting = sqlx::query_scalar(waiting).fetch_one(&mut *observer.lock().await).await;
+        let waiting: i64 = waiting.expect("it answers");
+        when(waiting > 0, waiting)
+    })
+    .await;
+    closed.end_looks().await;
+    pair.take_over().await.expect("the replica takes over");
+    is_followed(&instance, 2.0).await;
+    run(&mut holder, "BACKUP STAGE END").await;
+    let answer = asked.await.expect("no panic");
+    assert_eq!(answer.status, 503, "acknowledged by a replaced writer: {}", answer.text);
+    closed.open().await;
+    let paid = eventually(RECOVERY_MAX, || async {
+        let again = said.send(&instance).await;
+        when(again.status == 200, again.text)
+    })
+    .await;
+    assert!(paid.contains("paid"), "{paid}");
+    let payments = "SELECT COUNT(*) FROM payments WHERE id = 'p1' AND status = 'accepted'";
+    let count: i64 = sqlx::query_scalar(payments).fetch_one(&shop.pool).await.expect("read");
+    assert_eq!(count, 1);
+    assert_clean(&instance, item).await;
+}
