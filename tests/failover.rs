@@ -130,3 +130,36 @@ async fn a_payment_is_not_lost_at_a_failover() {
     assert_eq!(count, 1);
     assert_clean(&instance, item).await;
 }
+
+/// A replica was left writable by mistake. The writer is silent for a moment, and comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_is_silent_for_a_moment_is_kept_beside_a_writable_replica() {
+    let (mut pair, _shop, instance) = on(Replicated::SemiSync).await;
+    is_followed(&instance, 1.0).await;
+    execute(&pair, 1, "SET GLOBAL read_only = 0").await;
+    let claims = async |count: f64| {
+        eventually(RECOVERY_MAX, || async {
+            let writers = metric(&instance, "seckill_ledger_writers").await;
+            when((writers - count).abs() < 0.1, writers)
+        })
+        .await
+    };
+    claims(2.0).await;
+    assert_eq!(metric(&instance, "seckill_ledger_writers_in_conflict").await, 1.0);
+    assert!(pair.member(0).pause());
+    claims(1.0).await;
+    // It is reported for as long as nobody has decided.
+    assert_eq!(metric(&instance, "seckill_ledger_writers_in_conflict").await, 1.0);
+    assert!(pair.member(0).resume());
+    claims(2.0).await;
+    assert_eq!(metric(&instance, "seckill_ledger_writer").await, 1.0);
+    assert_eq!(metric(&instance, "seckill_ledger_writer_changes_total").await, 0.0);
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    // The operators decide: the replica takes no writes any more.
+    execute(&pair, 1, "SET GLOBAL read_only = 1").await;
+    claims(1.0).await;
+    assert_eq!(metric(&instance, "seckill_ledger_writers_in_conflict").await, 0.0);
+    pair.switch_over().await.expect("the replica takes over");
+    is_followed(&instance, 2.0).await;
+}

@@ -5,6 +5,7 @@ pub mod actions;
 pub mod ask;
 pub mod audit;
 pub mod buyers;
+mod choice;
 mod columns;
 pub mod deliveries;
 mod destination;
@@ -119,8 +120,10 @@ pub fn pool_to(writer: &Writer, config: &Config, connections_max: u32) -> MySqlP
         .after_connect(move |connection, _| {
             let (session, found) = (session.clone(), Arc::clone(&found));
             Box::pin(async move {
-                found.confirm(connection).await?;
-                found.set_up(connection, &session).await
+                let identity = found.confirm(connection).await?;
+                found.set_up(connection, &session).await?;
+                // The writer may have changed meanwhile.
+                found.confirm_again(&identity)
             })
         })
         .connect_lazy_with(writer.connect_options());
