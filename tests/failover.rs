@@ -131,6 +131,36 @@ async fn a_payment_is_not_lost_at_a_failover() {
     assert_clean(&instance, item).await;
 }
 
+/// The old writer lives on as a server that takes no writes, and still has its old rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_an_order_is_found_at_the_new_writer_after_a_failover() {
+    let (mut pair, shop, instance) = on(Replicated::SemiSync).await;
+    let once = json!({ "stock": 1, "per_buyer_limit": 1 });
+    let (before, after) =
+        (instance.make_item(once.clone()).await, instance.make_item(once.clone()).await);
+    let key = |number: u128| format!("{number:032x}");
+    assert_eq!(instance.buyer(1).buy_with_key("mysql-atomic", before, &key(1)).await.status, 201);
+    // The refusal looks the key up, and the service keeps the connection for the next look.
+    let refused = instance.buyer(2).buy_with_key("mysql-atomic", before, &key(2)).await;
+    assert_eq!(refused.brief(), (409, "sold_out"), "{}", refused.text);
+    pair.switch_over().await.expect("the replica takes over");
+    is_followed(&instance, 2.0).await;
+    let sold = eventually(RECOVERY_MAX, || async {
+        let answer = instance.buyer(3).buy_with_key("mysql-atomic", after, &key(3)).await;
+        when(answer.status == 201, answer.json)
+    })
+    .await;
+    // Other buyers find it sold out: from now on the service knows that.
+    let refused = instance.buyer(4).buy_with_key("mysql-atomic", after, &key(4)).await;
+    assert_eq!(refused.brief(), (409, "sold_out"), "{}", refused.text);
+    // An instance that knows nothing of this request but what the ledger tells.
+    for asked in [&instance, &shop.start().await] {
+        let again = asked.buyer(3).buy_with_key("mysql-atomic", after, &key(3)).await;
+        assert_eq!((again.status, &again.json["id"]), (201, &sold["id"]), "{}", again.text);
+    }
+    assert_clean(&instance, after).await;
+}
+
 /// A replica was left writable by mistake. The writer is silent for a moment, and comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_is_silent_for_a_moment_is_kept_beside_a_writable_replica() {

@@ -56,7 +56,8 @@ fn of_ledger(
 ) -> Result<(purchase::LedgerParts, [Worker; 2]), String> {
     let (config, pool) = (&ledger.config, &ledger.pool);
     let settings = &config.purchase;
-    let (keys, key_reader) = Keys::new(pool.clone(), shared.instance.clone());
+    let (keys, key_reader) =
+        Keys::new(pool.clone(), ledger.writer.clone(), shared.instance.clone());
     let (requests, announcer) = Requests::new(pool.clone(), shared.instance.clone());
     let admission = Admission::new(
         settings.in_flight_max,
