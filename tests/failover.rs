@@ -2,7 +2,11 @@
 //! silent moment of the writer is no failover.
 
 use dev_servers::{MysqlSet, Replicated};
+use seckill::arbiter::Arbiter;
 use seckill::config::Secret;
+use seckill::domain::OrderStatus;
+use seckill::metrics::Metrics;
+use seckill::store::mysql::is_unconfirmed;
 use serde_json::json;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
@@ -10,6 +14,7 @@ use tokio::sync::Mutex;
 
 use crate::http::order_id;
 use crate::payments::provider::TestProvider;
+use crate::stream::purchase;
 use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with};
 use crate::support::{Instance, assert_clean, eventually, when};
 
@@ -81,7 +86,37 @@ async fn is_followed(instance: &Instance, place: f64) {
     .await;
 }
 
-/// The writer holds the COMMIT of a payment until its replica was promoted, and then answers it.
+/// Runs work whose COMMIT the writer holds until its replica was promoted and is followed. Then it answers the COMMIT.
+/// No replica has what it writes.
+async fn answered_by_the_old_writer<T: Send + 'static>(
+    pair: &mut MysqlSet,
+    work: impl Future<Output = T> + Send + 'static,
+    replica_is_followed: impl AsyncFnOnce(),
+) -> T {
+    execute(pair, 0, "SET GLOBAL rpl_semi_sync_master_enabled = 0").await;
+    let mut holder = pair.operator(0).await.expect("it answers");
+    let observer = Mutex::new(pair.operator(0).await.expect("it answers"));
+    let mut closed = Closed::new(pair, 0).await;
+    for stage in ["START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"] {
+        run(&mut holder, &format!("BACKUP STAGE {stage}")).await;
+    }
+    let work = tokio::spawn(work);
+    eventually("a COMMIT that waits", || async {
+        let waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE info = 'COMMIT'";
+        let waiting = sqlx::query_scalar(waiting).fetch_one(&mut *observer.lock().await).await;
+        let waiting: i64 = waiting.expect("it answers");
+        when(waiting > 0, waiting)
+    })
+    .await;
+    closed.end_looks().await;
+    pair.take_over().await.expect("the replica takes over");
+    replica_is_followed().await;
+    run(&mut holder, "BACKUP STAGE END").await;
+    let answer = work.await.expect("no panic");
+    closed.open().await;
+    answer
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_payment_is_not_lost_at_a_failover() {
     let provider = TestProvider::start().await;
@@ -94,31 +129,12 @@ async fn a_payment_is_not_lost_at_a_failover() {
     .await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
-    // From now on the replica gets commits later, or never.
-    execute(&pair, 0, "SET GLOBAL rpl_semi_sync_master_enabled = 0").await;
-    let mut holder = pair.operator(0).await.expect("it answers");
-    let observer = Mutex::new(pair.operator(0).await.expect("it answers"));
-    let mut closed = Closed::new(&pair, 0).await;
-    for stage in ["START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"] {
-        run(&mut holder, &format!("BACKUP STAGE {stage}")).await;
-    }
     let said = provider.succeeded("m1", "p1", &order, 250);
     let (message, shop_address) = (said.clone(), instance.addr);
-    let asked = tokio::spawn(async move { message.send_to(shop_address).await });
-    eventually("a COMMIT that waits", || async {
-        let waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE info = 'COMMIT'";
-        let waiting = sqlx::query_scalar(waiting).fetch_one(&mut *observer.lock().await).await;
-        let waiting: i64 = waiting.expect("it answers");
-        when(waiting > 0, waiting)
-    })
-    .await;
-    closed.end_looks().await;
-    pair.take_over().await.expect("the replica takes over");
-    is_followed(&instance, 2.0).await;
-    run(&mut holder, "BACKUP STAGE END").await;
-    let answer = asked.await.expect("no panic");
+    let work = async move { message.send_to(shop_address).await };
+    let follows = async || is_followed(&instance, 2.0).await;
+    let answer = answered_by_the_old_writer(&mut pair, work, follows).await;
     assert_eq!(answer.status, 503, "acknowledged by a replaced writer: {}", answer.text);
-    closed.open().await;
     let paid = eventually(RECOVERY_MAX, || async {
         let again = said.send(&instance).await;
         when(again.status == 200, again.text)
@@ -129,6 +145,35 @@ async fn a_payment_is_not_lost_at_a_failover() {
     let count: i64 = sqlx::query_scalar(payments).fetch_one(&shop.pool).await.expect("read");
     assert_eq!(count, 1);
     assert_clean(&instance, item).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rejection_that_only_the_old_writer_has_is_stored_again() {
+    let (mut pair, shop, instance) = on(Replicated::SemiSync).await;
+    let item = instance.make_item(json!({ "stock": 1 })).await;
+    let refused = purchase(&shop, item, "queued-order").await;
+    let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
+    let work = {
+        let (arbiter, refused) = (arbiter.clone(), refused.clone());
+        async move { arbiter.reject(&refused).await }
+    };
+    let old = shop.pool.connect_options().get_port();
+    let follows = async || {
+        eventually(RECOVERY_MAX, || async {
+            let port = shop.pool.connect_options().get_port();
+            when(port != old, port)
+        })
+        .await;
+    };
+    let stored = answered_by_the_old_writer(&mut pair, work, follows).await;
+    let error = stored.expect_err("a replaced writer has stored it");
+    assert!(is_unconfirmed(&error), "{error}");
+    // The consumer is given it again.
+    let stored = eventually(RECOVERY_MAX, || arbiter.reject(&refused)).await;
+    assert_eq!(stored.status, OrderStatus::Rejected);
+    let there = "SELECT COUNT(*) FROM orders WHERE status = 'rejected'";
+    let count: i64 = sqlx::query_scalar(there).fetch_one(&shop.pool).await.expect("read");
+    assert_eq!(count, 1);
 }
 
 /// The old writer lives on as a server that takes no writes, and still has its old rows.

@@ -91,7 +91,7 @@ impl Mover {
         together: &Together,
     ) -> Result<Vec<Moved>, MoveError> {
         for ends in all {
-            self.copy_while_it_sells(ends).await?;
+            Box::pin(self.copy_while_it_sells(ends)).await?;
         }
         let mut lock = within(TRANSACTION_MAX, begin(self.home()?)).await?;
         for group in &together.groups {

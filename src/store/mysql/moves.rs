@@ -280,7 +280,8 @@ async fn set_state_and_home(
         let written = written.await;
         transaction.end(written).await
     };
-    within(TRANSACTION_MAX, work).await
+    // Boxed, as the next one, or the futures of all movers would be larger.
+    within(TRANSACTION_MAX, Box::pin(work)).await
 }
 
 /// Writes the home of an item, with the epoch of its move.
@@ -300,7 +301,7 @@ async fn set_home(
 /// Runs a statement that is a transaction of its own on the record of a move; answers whether it changed.
 async fn change_alone(pool: &MySqlPool, statement: &str, of: &ItemMove) -> sqlx::Result<bool> {
     let work = async { change(&mut *answered(pool.acquire()).await?, statement, of).await };
-    confirmed(pool, work).await
+    confirmed(pool, Box::pin(work)).await
 }
 
 /// Runs a statement on the record of a move; answers whether it changed.

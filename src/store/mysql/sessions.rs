@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::columns::Text;
 use super::link::answered;
-use super::transaction::begin;
+use super::transaction::{begin, confirmed};
 use crate::domain::UserId;
 
 /// Inserts a revoked token; a second insert changes nothing.
@@ -24,7 +24,7 @@ pub async fn revoke(
     .bind(token_id)
     .bind(expires_at)
     .execute(pool);
-    answered(written).await?;
+    confirmed(pool, answered(written)).await?;
     Ok(())
 }
 

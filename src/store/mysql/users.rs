@@ -8,7 +8,7 @@ use super::columns::Text;
 use super::items::out_of_range;
 use super::link::answered;
 use super::sessions;
-use super::transaction::begin;
+use super::transaction::{begin, confirmed};
 use crate::domain::{UserId, Username, username};
 
 /// Reads accounts with the generation of their sessions.
@@ -57,7 +57,7 @@ pub async fn create(
     new: &NewAccount<'_>,
     now: OffsetDateTime,
 ) -> sqlx::Result<Option<UserId>> {
-    insert(pool, new, now).await
+    confirmed(pool, insert(pool, new, now)).await
 }
 
 /// Inserts an account, within a transaction or not; `None` when the name is taken.
