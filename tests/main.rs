@@ -18,6 +18,7 @@ mod engines;
 mod events;
 mod expiry;
 mod exports;
+mod failover;
 mod fences;
 mod fuzz;
 mod gates;

@@ -73,7 +73,7 @@ fn queue_of(shop: &Shop) -> Queue {
 }
 
 /// A purchase of one unit by buyer 1.
-async fn purchase(shop: &Shop, item: i64, key: &str) -> Purchase {
+pub async fn purchase(shop: &Shop, item: i64, key: &str) -> Purchase {
     support::purchase(shop, ItemId::new(item).expect("positive"), 1, (STREAM, key)).await
 }
 

@@ -303,6 +303,36 @@ fn no_statement_needs_a_digest_that_mysql_has_dropped() {
     }
 }
 
+/// Files that begin a transaction on a connection that they have: the arbiter, which compares the server of each
+/// connection that it keeps, and reads that are rolled back.
+const BEGINS_ON_ITS_OWN: [&str; 5] = [
+    "arbiter/transaction.rs",
+    "arbiter/group_commit/sql.rs",
+    "arbiter/group_commit/look.rs",
+    "order/expiry.rs",
+    "store/mysql/audit.rs",
+];
+
+/// An answer to COMMIT counts only from the present writer, and within a time. One place compares both, so
+/// that no caller can forget it.
+#[test]
+fn transactions_begin_and_end_in_one_place() {
+    for (path, text) in files("src") {
+        if path.ends_with("store/mysql/transaction.rs") {
+            continue;
+        }
+        // What the driver begins, its own `commit` ends without a limit and without a comparison. A chain may be
+        // broken before its last call.
+        let code = code(&text).split_whitespace().collect::<String>();
+        let code = code.replace("LedgerTransaction<", "");
+        let bare = [".begin()", ".begin_with(", "Transaction<", "MySqlTransaction"];
+        let used = bare.into_iter().find(|word| code.contains(word));
+        assert_eq!(used, None, "{}", path.display());
+        let compares = BEGINS_ON_ITS_OWN.iter().any(|file| path.ends_with(file));
+        assert!(compares || !code.contains("begin_on("), "{} compares no server", path.display());
+    }
+}
+
 #[test]
 fn files_are_read_in_a_sitting() {
     for (path, text) in ["src", "crates", "loadtest", "bench", "tests"].into_iter().flat_map(files)

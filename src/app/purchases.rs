@@ -57,7 +57,8 @@ fn of_ledger(
 ) -> Result<(purchase::LedgerParts, [Worker; 2]), String> {
     let (config, pool) = (&ledger.config, &ledger.pool);
     let settings = &config.purchase;
-    let (keys, key_reader) = Keys::new(pool.clone(), shared.instance.clone());
+    let (keys, key_reader) =
+        Keys::new(pool.clone(), ledger.writer.clone(), shared.instance.clone());
     let (requests, announcer) = Requests::new(pool.clone(), shared.instance.clone());
     let item_limits = ItemLimits {
         wait_max: Duration::from_millis(settings.wait_ms_max).min(config.gate_wait()),

@@ -204,14 +204,14 @@ impl Ledgers<'_> {
         let is_elsewhere = self.home.shard != ShardId::HOME;
         let mut ids = Vec::new();
         if is_elsewhere {
-            let mut transaction = self.home_pool.begin().await?;
+            let mut transaction = mysql::begin(self.home_pool).await?;
             for _ in all {
                 ids.push(homes::insert(&mut transaction, self.home.shard).await?);
             }
             transaction.commit().await?;
         }
         let mut ids = ids.into_iter();
-        let mut transaction = self.pool.begin().await?;
+        let mut transaction = mysql::begin(self.pool).await?;
         for group in groups {
             group.copy_to(&mut transaction).await?;
         }

@@ -121,7 +121,7 @@ impl Catalog {
         (actor, group): (&Actor, &Option<GroupForItem>),
     ) -> Result<(StockedItem, LineChange), EditError> {
         let id = routed.item;
-        let mut transaction = pool.begin().await?;
+        let mut transaction = mysql::begin(pool).await?;
         let before = items::find_for_update(&mut transaction, id).await?;
         let before = before.ok_or(EditError::NotFound)?;
         if before.home_epoch != routed.home.epoch {

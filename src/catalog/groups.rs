@@ -1,7 +1,7 @@
 //! Groups of items that share a limit.
 
 use serde_json::json;
-use sqlx::{MySql, MySqlConnection, Transaction};
+use sqlx::MySqlConnection;
 
 use super::{Catalog, LedgerParts, away};
 use crate::domain::{LedgerError, LimitGroup, LimitGroupId, ShardId};
@@ -45,7 +45,7 @@ impl Catalog {
         }
         let LedgerParts { pool, breaker, .. } = &self.ledgers.home().parts;
         let create = async {
-            let mut transaction = pool.begin().await?;
+            let mut transaction = mysql::begin(pool).await?;
             let group =
                 limit_groups::insert(&mut transaction, name, per_buyer_limit, actor.now).await?;
             let detail =
@@ -76,7 +76,7 @@ impl Catalog {
             return if exists { Ok(group) } else { Err(GroupForItemError::NotFound) };
         }
         let lock = async {
-            let mut lock = pool.begin().await?;
+            let mut lock = mysql::begin(pool).await?;
             let group = limit_groups::lock(&mut lock, id).await?;
             Ok((lock, group))
         };
@@ -120,7 +120,7 @@ pub enum GroupForItemError {
 pub(super) struct GroupForItem {
     id: LimitGroupId,
     /// With several ledgers: the group, locked in the home ledger until this is dropped.
-    copied: Option<(LimitGroup, Transaction<'static, MySql>)>,
+    copied: Option<(LimitGroup, mysql::LedgerTransaction<'static>)>,
     /// Where its items live, if it has any.
     shard: Option<ShardId>,
 }

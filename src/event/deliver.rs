@@ -16,6 +16,7 @@ use super::receiver::{Clients, Receiver};
 use super::webhook::Failure;
 use crate::domain::{Clock, EndpointId};
 use crate::metrics::Metrics;
+use crate::store::mysql;
 use crate::store::mysql::deliveries::{Claim, Replay, due};
 use crate::store::mysql::endpoints::Endpoint;
 use crate::store::mysql::event_log::{self, LoggedEvent};
@@ -271,7 +272,7 @@ impl Service<'_> {
     ) -> sqlx::Result<()> {
         let endpoint = self.endpoint.id;
         tracing::error!(%endpoint, position, error, "event refused too often: it is a dead letter now");
-        let mut transaction = self.parts.pool.begin().await?;
+        let mut transaction = mysql::begin(&self.parts.pool).await?;
         self.claim.set_aside(&mut transaction, position, error).await?;
         transaction.commit().await?;
         if let Source::Replay(replay) = source {

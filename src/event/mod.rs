@@ -117,7 +117,7 @@ impl Endpoints {
             false => ("webhook", webhook::new_secret()),
         };
         let create = async {
-            let mut transaction = self.pool.begin().await?;
+            let mut transaction = mysql::begin(&self.pool).await?;
             let what = (kind, new.target.as_str(), secret.as_str());
             let id = endpoints::insert(&mut transaction, what, delivered).await?;
             let detail =
@@ -242,7 +242,7 @@ impl Endpoints {
         work: impl AsyncFnOnce(&mut MySqlConnection) -> sqlx::Result<bool>,
     ) -> Result<(), EndpointError> {
         let change = async {
-            let mut transaction = self.pool.begin().await?;
+            let mut transaction = mysql::begin(&self.pool).await?;
             if !work(&mut transaction).await? {
                 transaction.rollback().await?;
                 return Ok(false);

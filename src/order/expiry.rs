@@ -3,14 +3,14 @@
 //! The statement compares `expires_at` with the database's clock, so that an instance with a wrong
 //! clock ends no hold.
 
-use sqlx::{Connection, MySqlConnection, MySqlPool};
+use sqlx::{MySqlConnection, MySqlPool};
 use time::OffsetDateTime;
 
 use super::transaction::{count_back, count_back_in_group, insert_movement, return_stock};
 use crate::arbiter::{LineChange, WaitingLine};
 use crate::domain::order::{MovementReason, Step, Transition};
 use crate::domain::{ItemId, Order, OrderId, OrderStatus, Routed};
-use crate::store::mysql::{Destination, answered, lost_commit, orders};
+use crate::store::mysql::{self, answered, lost_commit, orders};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -33,23 +33,18 @@ pub(super) async fn expire(
     (only, limit): (Option<OrderId>, u32),
     line: &WaitingLine,
 ) -> sqlx::Result<Expired> {
-    let destination = Destination::of(pool);
-    let mut transaction = pool.begin().await?;
+    let mut transaction = mysql::begin(pool).await?;
     match expire_batch(&mut transaction, routed, (only, limit), line).await {
         Ok(expired) => {
             failpoint!("expiry-applied");
-            if let Err(error) = answered(transaction.commit()).await {
+            if let Err(error) = transaction.commit().await {
                 return recover_lost_commit(pool, expired).await.ok_or(error);
-            }
-            if destination.has_changed() {
-                let recovered = recover_lost_commit(pool, expired).await;
-                return recovered.ok_or_else(Destination::replaced);
             }
             failpoint!("expiry-committed");
             Ok(expired)
         }
         Err(error) => {
-            let _ = transaction.rollback().await;
+            transaction.roll_back_after(&error).await;
             Err(error)
         }
     }
@@ -62,7 +57,7 @@ async fn recover_lost_commit(pool: &MySqlPool, batch: Expired) -> Option<Expired
     let first = batch.orders.first()?;
     let look = async {
         let mut connection = lost_commit::connection(pool).await?;
-        let mut transaction = connection.begin().await?;
+        let mut transaction = mysql::begin_on(&mut connection).await?;
         let status = sqlx::query_scalar("SELECT status FROM orders WHERE id = ? FOR UPDATE")
             .bind(first.id.to_string())
             .fetch_optional(&mut *transaction)

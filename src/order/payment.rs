@@ -81,20 +81,19 @@ async fn try_confirm(
     refusal: Option<RefundReason>,
     line: &WaitingLine,
 ) -> sqlx::Result<Tried> {
-    let mut transaction = pool.begin().await?;
+    let mut transaction = mysql::begin(pool).await?;
     let tried = match write(&mut transaction, (received, route), refusal, line).await {
         Ok(tried @ Tried::Refused(_)) => {
-            answered(transaction.rollback()).await?;
+            transaction.rollback().await?;
             return Ok(tried);
         }
         Ok(tried) => tried,
         Err(error) => {
-            // If the rollback fails, the connection is dead, and the server rolls back by itself.
-            let _ = transaction.rollback().await;
+            transaction.roll_back_after(&error).await;
             return Err(error);
         }
     };
-    answered(transaction.commit()).await?;
+    transaction.commit().await?;
     Ok(tried)
 }
 

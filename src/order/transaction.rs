@@ -10,7 +10,7 @@ use crate::arbiter::{LineChange, WaitingLine};
 use crate::domain::order::{MovementReason, Step, Transition};
 use crate::domain::{Home, ItemId, Order, OrderId, OrderStatus, Routed, UserId};
 use crate::store::mysql::stock::check_home;
-use crate::store::mysql::{Destination, Fault, answered, moved, orders};
+use crate::store::mysql::{self, Fault, moved, orders};
 
 /// An order after a step.
 #[derive(Clone)]
@@ -52,8 +52,7 @@ pub(super) async fn step(
     line: &WaitingLine,
     lost: &mut Option<Stepped>,
 ) -> Result<Stepped, StepError> {
-    let destination = Destination::of(pool);
-    let mut transaction = pool.begin().await.map_err(StepError::Unavailable)?;
+    let mut transaction = mysql::begin(pool).await.map_err(StepError::Unavailable)?;
     let applied = async { apply(&mut transaction, (id, owner), (step, home), line).await };
     let stepped = match applied.await {
         Ok(stepped) => stepped,
@@ -67,10 +66,7 @@ pub(super) async fn step(
     if stepped.changed {
         *lost = Some(stepped.clone());
     }
-    answered(transaction.commit()).await.map_err(StepError::Unavailable)?;
-    if destination.has_changed() {
-        return Err(StepError::Unavailable(Destination::replaced()));
-    }
+    transaction.commit().await.map_err(StepError::Unavailable)?;
     if stepped.changed {
         *lost = None;
     }

@@ -16,7 +16,7 @@ use crate::order::OrderRoute;
 use crate::store::Unreachable;
 use crate::store::mysql::actions::{self, Actor};
 use crate::store::mysql::stock::check_home;
-use crate::store::mysql::{self, Fault, Placed, answered, failed_change, failed_read, payments};
+use crate::store::mysql::{self, Fault, Placed, failed_change, failed_read, payments};
 use crate::store::shards::Ledger;
 
 /// Refunds that one run tells the provider.
@@ -92,7 +92,7 @@ impl Payments {
             let payment = due.row;
             let told = provider.refund(&payment, clock.now()).await;
             let note = async {
-                let mut transaction = pool.begin().await?;
+                let mut transaction = mysql::begin(pool).await?;
                 match &told {
                     Ok(()) => payments::refund_requested(&mut transaction, &payment.id).await?,
                     Err(error) => {
@@ -102,7 +102,7 @@ impl Payments {
                     }
                 }
                 check(&mut transaction, routed).await?;
-                answered(transaction.commit()).await
+                transaction.commit().await
             };
             match (note.await, &told) {
                 // It is noted where the payment lives by then, after the provider was told once more.
@@ -153,11 +153,13 @@ impl Payments {
     ) -> Result<Taken, LedgerError> {
         let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let note = async {
-            let mut transaction = pool.begin().await?;
+            let mut transaction = mysql::begin(pool).await?;
             // A refund of a part may come several times, each with a message of its own.
             if !payments::note_message(&mut transaction, &received.message).await?
                 || !payments::note_refund(&mut transaction, received).await?
             {
+                // Committed all the same: only so it is sure that the present writer says it.
+                transaction.commit().await?;
                 return Ok(Taken::Unchanged);
             }
             let taken = match payments::find_for_update(&mut transaction, &received.id).await? {
@@ -261,7 +263,7 @@ impl Payments {
     ) -> Result<ByHand, LedgerError> {
         let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let note = async {
-            let mut transaction = pool.begin().await?;
+            let mut transaction = mysql::begin(pool).await?;
             let found = payments::find_for_update(&mut transaction, id).await?;
             let noted = match found.map(|payment| (payment.status, payment)) {
                 Some((PaymentStatus::RefundWanted | PaymentStatus::RefundRequested, due)) => {

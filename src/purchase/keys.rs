@@ -9,6 +9,9 @@
 //! between is found in one of the two. The orders are read with READ UNCOMMITTED on a connection of
 //! their own: a transaction that has written the key is seen without waiting for its commit, so no
 //! purchase waits for the row of another item.
+//!
+//! What is found ends a request for good, so it counts only from the present writer of the ledger. While that is
+//! in doubt, a key is not looked up.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
@@ -19,7 +22,9 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::{ItemId, Order, RequestKey, Routed, UserId};
-use crate::store::mysql::{Fault, orders, running, stock};
+use crate::store::mysql::{
+    Destination, Fault, Writer, is_unconfirmed, orders, replication, running, stock, unconfirmed,
+};
 
 /// Questions that one statement asks.
 const TOGETHER_MAX: usize = 256;
@@ -72,9 +77,16 @@ pub struct Keys {
 pub struct KeyReader {
     pool: MySqlPool,
     instance: String,
-    /// Sees what is not committed; made when it is first needed, and again after an error.
-    uncommitted: Option<MySqlConnection>,
+    writer: Writer,
+    /// Made when it is first needed, and again after an error or at another writer.
+    uncommitted: Option<Uncommitted>,
     questions: mpsc::Receiver<Question>,
+}
+
+/// A connection that sees what is not committed, with the server that it leads to.
+struct Uncommitted {
+    connection: MySqlConnection,
+    destination: Destination,
 }
 
 /// The findings about some requests.
@@ -88,9 +100,12 @@ struct Found {
 impl Keys {
     /// The two ends, in the instance that announces its own requests as `instance`.
     #[must_use]
-    pub fn new(pool: MySqlPool, instance: String) -> (Self, KeyReader) {
+    pub fn new(pool: MySqlPool, writer: Writer, instance: String) -> (Self, KeyReader) {
         let (sender, questions) = mpsc::channel(WAITING_MAX);
-        (Self { questions: sender }, KeyReader { pool, instance, uncommitted: None, questions })
+        (
+            Self { questions: sender },
+            KeyReader { pool, instance, writer, uncommitted: None, questions },
+        )
     }
 
     /// Looks up what became of a request that does not run in this process, where a route leads.
@@ -148,11 +163,13 @@ impl KeyReader {
         }
     }
 
-    /// Tries a second time after an idle connection turned out to be gone.
+    /// Tries a second time after an idle connection turned out to be gone, or to lead to a server that was replaced.
     async fn look_up(&mut self, together: &[Question]) -> sqlx::Result<Found> {
         let is_idle = self.uncommitted.is_some();
         match self.look_up_once(together).await {
-            Err(error) if is_idle && Fault::of(&error) == Fault::Connection => {
+            Err(error)
+                if is_unconfirmed(&error) || is_idle && Fault::of(&error) == Fault::Connection =>
+            {
                 self.look_up_once(together).await
             }
             found => found,
@@ -163,12 +180,14 @@ impl KeyReader {
         let asked: Vec<_> =
             together.iter().map(|one| (one.buyer, one.routed.item, one.key.as_str())).collect();
         // Kept only when all went well: a connection in doubt is closed.
-        let mut uncommitted = match self.uncommitted.take() {
-            Some(connection) => connection,
+        let kept = self.uncommitted.take().filter(|kept| !kept.destination.has_changed());
+        let mut uncommitted = match kept {
+            Some(kept) => kept,
             None => self.connect().await?,
         };
-        let mut running = running::elsewhere(&mut uncommitted, &self.instance, &asked).await?;
-        let written = orders::written(&mut uncommitted, &asked).await?;
+        let reads = &mut uncommitted.connection;
+        let mut running = running::elsewhere(reads, &self.instance, &asked).await?;
+        let written = orders::written(reads, &asked).await?;
         let mut orders = HashMap::new();
         if !written.is_empty() {
             let asked: Vec<_> =
@@ -183,17 +202,34 @@ impl KeyReader {
         let movable = together.iter().filter(|one| !one.routed.home.is_only);
         let movable: BTreeSet<ItemId> = movable.map(|one| one.routed.item).collect();
         let movable: Vec<ItemId> = movable.into_iter().collect();
-        let epochs = stock::epochs(&mut uncommitted, &movable).await?;
+        let epochs = stock::epochs(&mut *reads, &movable).await?;
+        self.check_writer(reads).await?;
+        if uncommitted.destination.has_changed() {
+            return Err(unconfirmed(Destination::replaced()));
+        }
         self.uncommitted = Some(uncommitted);
         Ok(Found { running, orders, epochs })
     }
 
     /// A connection beside the pool, since its sessions must not see what may be taken back.
-    async fn connect(&self) -> sqlx::Result<MySqlConnection> {
+    async fn connect(&self) -> sqlx::Result<Uncommitted> {
+        let destination = Destination::of(&self.pool);
         let mut connection = self.pool.acquire().await?.detach();
         let session = "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED";
         connection.execute(sqlx::raw_sql(session)).await?;
-        Ok(connection)
+        Ok(Uncommitted { connection, destination })
+    }
+
+    /// Checks that the server still takes writes, where another one may do so instead.
+    async fn check_writer(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+        if !self.writer.has_several_hosts() {
+            return Ok(());
+        }
+        if !replication::role(connection).await?.writes {
+            self.writer.suspect();
+            return Err(Destination::replaced());
+        }
+        if self.writer.is_in_doubt() { Err(Destination::replaced()) } else { Ok(()) }
     }
 }
 

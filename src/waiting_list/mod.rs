@@ -20,9 +20,8 @@ use crate::domain::{
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
-use crate::store::mysql::{
-    self, Destination, Fault, answered, failed_change, failed_read, stock, waiting_list,
-};
+use crate::store::mysql::link::TRANSACTION_MAX;
+use crate::store::mysql::{self, Fault, failed_change, failed_read, stock, waiting_list, within};
 use crate::store::redis::Counters;
 use crate::store::{Shards, Unreachable};
 use tend::Deferred;
@@ -240,20 +239,9 @@ impl WaitingLists {
         routed: Routed,
         work: &Work,
     ) -> sqlx::Result<Done> {
-        let destination = Destination::of(pool);
-        let mut transaction = pool.begin().await?;
-        let done = match work.run(&self.parts.line, routed, &mut transaction).await {
-            Ok(done) => done,
-            Err(error) => {
-                // If the rollback fails, the connection is dead, and the server rolls back by itself.
-                let _ = transaction.rollback().await;
-                return Err(error);
-            }
-        };
-        answered(transaction.commit()).await?;
-        if destination.has_changed() {
-            return Err(Destination::replaced());
-        }
+        let mut transaction = mysql::begin(pool).await?;
+        let done = work.run(&self.parts.line, routed, &mut transaction).await;
+        let done = transaction.end(done).await?;
         match &done {
             Done::Changed(change) | Done::Tended(change, _) => {
                 self.publish(routed.item, change).await;

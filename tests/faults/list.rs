@@ -4,8 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, idle, locks, moves, mysql, mysql_engines, network, orders,
-    redis, redis_groups, service, shards, waiting,
+    batch, buyers, clock, crash, disk, failover, idle, locks, moves, mysql, mysql_engines, network,
+    orders, redis, redis_groups, service, shards, waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -188,6 +188,12 @@ pub const LIST: &[Row] = rows! {
     "writer-killed-replica-behind": mysql_engines::behind,
         "the replica stops receiving, the writer goes on without it and is killed; the replica is promoted",
         "exactly the orders are lost that only the old writer had, and it names them";
+    "writer-frozen-payments": failover::payments,
+        "as writer-frozen, while a provider says that orders are paid, each message again until it is acknowledged",
+        "a payment that was acknowledged is in the ledger, and its order is paid";
+    "writer-demoted-keys": failover::keys,
+        "as writer-demoted, while sold-out items are asked for with the keys of their orders; the old writer lives on",
+        "each key is answered with its order or with 503, never with a refusal";
     "group-killed": mysql_engines::group::killed,
         "kill -9 of the primary of Group Replication under load; the group elects another one",
         "nothing accepted is lost; the services follow the new primary";

@@ -198,8 +198,22 @@ pub async fn ask(
     token: Option<&str>,
     body: Bytes,
 ) -> Run<Reply> {
+    ask_with(addr, method, path, token, (&[], body)).await
+}
+
+/// One question to an instance on a connection of its own, with further headers.
+pub async fn ask_with(
+    addr: SocketAddr,
+    method: &str,
+    path: &str,
+    token: Option<&str>,
+    (headers, body): (&[(&str, &str)], Bytes),
+) -> Run<Reply> {
     let mut connection = Connection::open(addr).await.map_err(|error| error.to_string())?;
     let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
     if !body.is_empty() {
         request = request.header("content-type", "application/json");
     }

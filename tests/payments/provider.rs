@@ -169,7 +169,7 @@ impl TestMessage {
         self.send_to(instance.addr).await
     }
 
-    async fn send_to(&self, shop: SocketAddr) -> Answer {
+    pub async fn send_to(&self, shop: SocketAddr) -> Answer {
         let client = Client::new(shop, None);
         let request = client.request(reqwest::Method::POST, "/api/payments/messages");
         let request = request

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dev_servers::{MysqlSet, Replicated};
-use seckill::config::Secret;
+use seckill::config::{Config, Secret};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -23,12 +23,21 @@ const STRATEGIES: [&str; 3] = ["mysql-atomic", "mysql-batch", "lock-redis"];
 
 /// Servers that replicate, a shop on them, and an instance.
 pub async fn on(engine: Replicated) -> (MysqlSet, Shop, Instance) {
+    on_with(engine, |_| {}).await
+}
+
+/// Servers that replicate, a shop with other settings on them, and an instance.
+pub async fn on_with(
+    engine: Replicated,
+    set_up: impl FnOnce(&mut Config),
+) -> (MysqlSet, Shop, Instance) {
     let set = MysqlSet::start_temporary(engine).await.expect("the servers start");
     let url = set.url_of(&unique("seckill"));
     let shop = Shop::with(|config| {
         config.database_url = Secret::new(url);
         // Refused purchases are repeated at once.
         config.limits.user_per_second = 0;
+        set_up(config);
     })
     .await;
     let instance = shop.start().await;

@@ -5,6 +5,7 @@ pub mod buyers;
 pub mod clock;
 pub mod crash;
 pub mod disk;
+pub mod failover;
 pub mod idle;
 pub mod locks;
 pub mod moves;

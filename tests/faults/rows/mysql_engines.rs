@@ -219,7 +219,7 @@ pub async fn two_writers(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 /// Starts a set with the schema, and answers how services are started on it.
-async fn on(testbed: &mut Testbed, engine: Replicated) -> Run<(MysqlSet, Setup)> {
+pub(super) async fn on(testbed: &mut Testbed, engine: Replicated) -> Run<(MysqlSet, Setup)> {
     let mut set = MysqlSet::start_temporary(engine).await.map_err(said)?;
     let url = set.url_of(Testbed::DATABASE);
     Testbed::migrate(&url).await?;
@@ -232,13 +232,17 @@ async fn on(testbed: &mut Testbed, engine: Replicated) -> Run<(MysqlSet, Setup)>
 }
 
 /// The audit reads the present writer from now on.
-fn look_at_writer(set: &mut MysqlSet, testbed: &mut Testbed) {
+pub(super) fn look_at_writer(set: &mut MysqlSet, testbed: &mut Testbed) {
     let place = set.writer();
     testbed.ledger_elsewhere = Some(set.member(place).tcp_url_of(Testbed::DATABASE));
 }
 
 /// Lets another member become the writer. Answers how long that took, in words.
-async fn take_over(set: &mut MysqlSet, testbed: &mut Testbed, trial: &mut Trial) -> Run<String> {
+pub(super) async fn take_over(
+    set: &mut MysqlSet,
+    testbed: &mut Testbed,
+    trial: &mut Trial,
+) -> Run<String> {
     let begin = Instant::now();
     let is_promoted = set.engine() == Replicated::SemiSync;
     if !is_promoted {
@@ -254,7 +258,7 @@ async fn take_over(set: &mut MysqlSet, testbed: &mut Testbed, trial: &mut Trial)
 }
 
 /// Waits until every service follows the new writer.
-async fn followed(trial: &Trial, bit: bool, proof: String) -> Run<String> {
+pub(super) async fn followed(trial: &Trial, bit: bool, proof: String) -> Run<String> {
     let begin = Instant::now();
     let services = trial.services.len();
     loop {
@@ -270,6 +274,6 @@ async fn followed(trial: &Trial, bit: bool, proof: String) -> Run<String> {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn said(error: dev_servers::StartError) -> String {
+pub(super) fn said(error: dev_servers::StartError) -> String {
     error.to_string()
 }

@@ -2,7 +2,7 @@
 
 use sqlx::MySqlPool;
 
-use crate::store::mysql::Fault;
+use crate::store::mysql::{Fault, begin};
 
 /// Tries a row that `buyer_limits` allows, and then one that it forbids, in a transaction that is
 /// rolled back; `false` when the database takes both. No item and no buyer has their ids.
@@ -15,7 +15,7 @@ use crate::store::mysql::Fault;
 /// # Errors
 /// The database's, when it can say neither, such as 1114 (its disk is full).
 pub async fn are_enforced(pool: &MySqlPool) -> sqlx::Result<bool> {
-    let mut transaction = pool.begin().await?;
+    let mut transaction = begin(pool).await?;
     let mut tried = Ok(());
     for row in ["(-1, -2, 1, 1)", "(-1, -1, 1, 0)"] {
         let insert =

@@ -8,7 +8,7 @@ use crate::domain::{Order, OrderStatus, Purchase};
 use crate::store::mysql::link::TRANSACTION_MAX;
 use crate::store::mysql::outbox::Outbox;
 use crate::store::mysql::stock::check_home;
-use crate::store::mysql::{Fault, orders, within};
+use crate::store::mysql::{Fault, begin, confirmed, orders, within};
 
 impl Arbiter {
     /// Stores a refused purchase as a rejected order, or answers the order that is stored already.
@@ -29,7 +29,8 @@ impl Arbiter {
                 Err(error) if Fault::of(&error) == Fault::Duplicate => {}
                 Err(error) => return Err(error),
             }
-            let found = orders::find(&self.pool, purchase.order_id, purchase.buyer).await?;
+            let find = orders::find(&self.pool, purchase.order_id, purchase.buyer);
+            let found = confirmed(&self.pool, find).await?;
             if let Some(order) = found {
                 return Ok(order);
             }
@@ -45,7 +46,7 @@ async fn insert(
     outbox: Outbox,
 ) -> sqlx::Result<()> {
     // After an error the transaction is dropped, which rolls it back.
-    let mut transaction = pool.begin().await?;
+    let mut transaction = begin(pool).await?;
     sqlx::query(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
          request_key, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

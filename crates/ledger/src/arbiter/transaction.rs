@@ -4,7 +4,7 @@
 //! READ COMMITTED and by primary key only: no gap locks, and every condition is checked against the
 //! latest committed version after waiting for the row. Any error is followed by ROLLBACK.
 
-use sqlx::{Connection, MySqlConnection, MySqlPool};
+use sqlx::{MySqlConnection, MySqlPool};
 
 use super::fence::{Fence, Raised, raise_fence};
 use super::{
@@ -13,9 +13,9 @@ use super::{
 };
 use crate::domain::order::MovementReason;
 use crate::domain::{Order, Outcome, Purchase};
-use crate::store::mysql::link::{TRANSACTION_MAX, roll_back};
+use crate::store::mysql::link::TRANSACTION_MAX;
 use crate::store::mysql::outbox::Outbox;
-use crate::store::mysql::{Fault, answered, lost_commit, orders, within};
+use crate::store::mysql::{Fault, answered, begin_on, lost_commit, orders, within};
 
 /// One try. `Err` means that nothing was committed and the transaction was rolled back.
 pub(super) async fn run(
@@ -24,22 +24,22 @@ pub(super) async fn run(
     outbox: Outbox,
 ) -> sqlx::Result<Attempt> {
     let span = write.purchase.trace.span("transaction");
-    let mut transaction = answered(connection.begin()).await?;
+    let mut transaction = begin_on(connection).await?;
     failpoint!("begun");
     let refusal = match within(TRANSACTION_MAX, fill(&mut transaction, write, outbox)).await {
         Ok(refusal) => refusal,
         Err(error) => {
-            roll_back(transaction, &error).await;
+            transaction.roll_back_after(&error).await;
             return Err(error);
         }
     };
     if let Some(answer) = refusal {
-        answered(transaction.rollback()).await?;
+        transaction.rollback().await?;
         return Ok(Attempt::Done(answer));
     }
     let committed = {
         let _span = span.span("COMMIT");
-        answered(transaction.commit()).await
+        transaction.commit().await
     };
     match committed {
         Ok(()) => {
@@ -197,7 +197,7 @@ pub(super) async fn find_locking(
     );
     let look = async {
         let mut connection = lost_commit::connection(pool).await?;
-        let mut transaction = connection.begin().await?;
+        let mut transaction = begin_on(&mut connection).await?;
         let row = sqlx::query(&statement)
             .bind(purchase.buyer.get())
             .bind(purchase.item.id.get())

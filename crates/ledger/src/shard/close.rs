@@ -10,9 +10,9 @@ use super::copy::{CHUNK_ROWS, Difference, Layout};
 use super::tables::Fate;
 use super::{MoveError, Progress};
 use crate::domain::ItemId;
-use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX, roll_back};
+use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::store::mysql::moves::{self, ItemMove};
-use crate::store::mysql::{Fault, answered, audit, within};
+use crate::store::mysql::{Fault, answered, audit, begin, confirmed, within};
 
 /// The epoch of a stock row at the target while rows are copied: no route ever has it.
 pub(super) const OPEN_COPY: u64 = 0;
@@ -65,7 +65,8 @@ impl Ends<'_> {
                  ON DUPLICATE KEY UPDATE home_epoch = IF(home_epoch < ?, ?, home_epoch)",
             );
             let opened = opened.bind(self.of.item.get()).bind(OPEN_COPY);
-            opened.bind(self.of.epoch).bind(OPEN_COPY).execute(self.target).await
+            let opened = opened.bind(self.of.epoch).bind(OPEN_COPY);
+            confirmed(self.target, opened.execute(self.target)).await
         };
         tried(open).await?;
         let is_open = epoch_of(self.target, self.of.item).await? == Some(OPEN_COPY);
@@ -151,7 +152,7 @@ impl Ends<'_> {
             let raised =
                 sqlx::query("UPDATE stock SET home_epoch = ? WHERE item_id = ? AND home_epoch < ?");
             let raised = raised.bind(self.of.epoch).bind(self.of.item.get()).bind(self.of.epoch);
-            raised.execute(self.source).await
+            confirmed(self.source, raised.execute(self.source)).await
         };
         tried(raise).await?;
         failpoint!("move-reopening");
@@ -174,7 +175,7 @@ impl Ends<'_> {
         differences: &[(&Layout, &Difference)],
         stock: Option<&Layout>,
     ) -> sqlx::Result<bool> {
-        let mut transaction = self.target.begin().await?;
+        let mut transaction = begin(self.target).await?;
         let written = async {
             if lock_epoch(&mut transaction, self.of.item).await? != Some(OPEN_COPY) {
                 return Ok(false);
@@ -195,16 +196,8 @@ impl Ends<'_> {
             }
             Ok(true)
         };
-        match written.await {
-            Ok(done) => {
-                answered(transaction.commit()).await?;
-                Ok(done)
-            }
-            Err(error) => {
-                roll_back(transaction, &error).await;
-                Err(error)
-            }
-        }
+        let written = written.await;
+        transaction.end(written).await
     }
 
     fn is_open(&self, is_open: bool) -> Result<(), MoveError> {
@@ -253,21 +246,22 @@ pub async fn close_source(source: &MySqlPool, of: &ItemMove, from: u64) -> sqlx:
         "UPDATE stock SET home_epoch = ? WHERE item_id = ? AND home_epoch = ? AND home_epoch < ?",
     );
     let closed = closed.bind(of.epoch).bind(of.item.get()).bind(from).bind(of.epoch);
-    Ok(closed.execute(source).await?.rows_affected() == 1)
+    Ok(confirmed(source, closed.execute(source)).await?.rows_affected() == 1)
 }
 
-/// Runs a short transaction, again after a conflict with another one.
+/// Runs a short transaction, again after a conflict with another one. It is boxed, or the futures of all movers
+/// would be larger.
 pub(super) async fn tried<T, W>(mut work: impl FnMut() -> W) -> sqlx::Result<T>
 where
     W: Future<Output = sqlx::Result<T>>,
 {
     for _ in 1..TRIES_MAX {
-        match within(TRANSACTION_MAX, work()).await {
+        match within(TRANSACTION_MAX, Box::pin(work())).await {
             Err(error) if Fault::of(&error) == Fault::Transient => {
                 tokio::time::sleep(TRY_AGAIN_AFTER).await;
             }
             ended => return ended,
         }
     }
-    within(TRANSACTION_MAX, work()).await
+    within(TRANSACTION_MAX, Box::pin(work())).await
 }

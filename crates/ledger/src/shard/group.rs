@@ -8,14 +8,14 @@
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use sqlx::{MySql, MySqlPool, Transaction};
+use sqlx::MySqlPool;
 
 use super::close::Ends;
 use super::{MoveError, MoveState, Moved, Mover};
 use crate::domain::{ItemId, LimitGroupId, ShardId};
-use crate::store::mysql::limit_groups;
 use crate::store::mysql::link::{TRANSACTION_MAX, within};
 use crate::store::mysql::moves::{self, ItemMove};
+use crate::store::mysql::{LedgerTransaction, begin, limit_groups};
 
 /// Items that are connected by limits, and these limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,9 +91,9 @@ impl Mover {
         together: &Together,
     ) -> Result<Vec<Moved>, MoveError> {
         for ends in all {
-            self.copy_while_it_sells(ends).await?;
+            Box::pin(self.copy_while_it_sells(ends)).await?;
         }
-        let mut lock = within(TRANSACTION_MAX, self.home()?.begin()).await?;
+        let mut lock = within(TRANSACTION_MAX, begin(self.home()?)).await?;
         for group in &together.groups {
             within(TRANSACTION_MAX, limit_groups::lock(&mut lock, *group)).await?;
         }
@@ -129,7 +129,7 @@ impl Mover {
     async fn flip_all(
         &self,
         all: &[Ends<'_>],
-        mut lock: Transaction<'static, MySql>,
+        mut lock: LedgerTransaction<'static>,
     ) -> Result<(), MoveError> {
         let records: Vec<ItemMove> = all.iter().map(|ends| ends.of.clone()).collect();
         let flip = async {

@@ -213,7 +213,7 @@ impl Mover {
         let mut began = None;
         if !ends.is_closed().await? {
             self.check_companions(ends).await?;
-            self.copy_while_it_sells(ends).await?;
+            Box::pin(self.copy_while_it_sells(ends)).await?;
             failpoint!("move-copied");
             began = Some(Instant::now());
             ends.close().await?;
@@ -266,7 +266,7 @@ impl Mover {
             ends.seal(&differences).await?;
         }
         failpoint!("move-sealed");
-        let rows = ends.verify().await?;
+        let rows = Box::pin(ends.verify()).await?;
         failpoint!("move-verified");
         Ok(rows)
     }

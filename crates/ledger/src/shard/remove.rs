@@ -6,7 +6,7 @@ use super::close::{OPEN_COPY, lock_epoch, tried};
 use super::tables::{Fate, ITEM_TABLES, ItemTable};
 use super::{Ends, MoveError};
 use crate::domain::ItemId;
-use crate::store::mysql::link::roll_back;
+use crate::store::mysql::begin;
 
 /// Rows that one transaction deletes.
 const ROWS_TOGETHER: u32 = 1_000;
@@ -54,17 +54,9 @@ async fn remove_chunk(
     epochs: &[u64],
     table: &ItemTable,
 ) -> sqlx::Result<u64> {
-    let mut transaction = pool.begin().await?;
-    match delete(&mut transaction, item, epochs, table).await {
-        Ok(rows) => {
-            transaction.commit().await?;
-            Ok(rows)
-        }
-        Err(error) => {
-            roll_back(transaction, &error).await;
-            Err(error)
-        }
-    }
+    let mut transaction = begin(pool).await?;
+    let deleted = delete(&mut transaction, item, epochs, table).await;
+    transaction.end(deleted).await
 }
 
 async fn delete(

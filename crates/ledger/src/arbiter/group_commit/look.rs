@@ -4,14 +4,14 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use sqlx::{Connection, MySqlConnection, MySqlPool, QueryBuilder, Row};
+use sqlx::{MySqlConnection, MySqlPool, QueryBuilder, Row};
 
 use super::sql::powers_of_two;
 use crate::arbiter::{Answer, is_guarded, replay};
 use crate::domain::{
     ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, Unavailable, UserId,
 };
-use crate::store::mysql::{answered, lost_commit, orders, stock};
+use crate::store::mysql::{answered, begin_on, lost_commit, orders, stock};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
 ///
@@ -240,7 +240,7 @@ pub(super) async fn find_written(
     let movable = items_of(movable);
     let look = async {
         let mut connection = lost_commit::connection(pool).await?;
-        let mut transaction = connection.begin().await?;
+        let mut transaction = begin_on(&mut connection).await?;
         let rows = query.fetch_all(&mut *transaction).await?;
         // Nothing was written, and the locks were all that was wanted.
         let _ = transaction.rollback().await;

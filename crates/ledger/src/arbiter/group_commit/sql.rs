@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::{Connection, MySqlConnection};
+use sqlx::MySqlConnection;
 use tokio::time::Instant;
 
 use super::pipeline::PipelineSlot;
@@ -15,9 +15,8 @@ use crate::arbiter::transaction::insert_orders;
 use crate::arbiter::{WRITTEN_AS, in_time, is_guarded, is_late};
 use crate::domain::order::MovementReason;
 use crate::domain::{ItemId, LimitGroupId, Purchase, Span, UserId};
-use crate::store::mysql::link::roll_back;
 use crate::store::mysql::outbox::Outbox;
-use crate::store::mysql::{Fault, answered};
+use crate::store::mysql::{Fault, answered, begin_on};
 
 /// Stock rows that one statement changes; a batch with more items has two. The statement compares
 /// each row with half of the list on average, so twice the rows cost four times as much.
@@ -60,12 +59,12 @@ pub(super) async fn commit(
     (fence, outbox): (Option<Fence>, Outbox),
     (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
 ) -> Result<Filled, Broken> {
-    let mut transaction = answered(connection.begin()).await?;
+    let mut transaction = begin_on(connection).await?;
     match fill(&mut transaction, purchases, (fence, outbox), (slot, turn_max, span)).await {
         Ok(Filled::Whole) => {
             let committed = {
                 let _span = span.span("COMMIT");
-                answered(transaction.commit()).await
+                transaction.commit().await
             };
             match committed {
                 Ok(()) => {
@@ -77,11 +76,11 @@ pub(super) async fn commit(
             }
         }
         Ok(refused) => {
-            answered(transaction.rollback()).await?;
+            transaction.rollback().await?;
             Ok(refused)
         }
         Err(error) => {
-            roll_back(transaction, &error).await;
+            transaction.roll_back_after(&error).await;
             Err(Broken::Before(error))
         }
     }

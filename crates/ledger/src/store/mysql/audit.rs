@@ -1,7 +1,8 @@
 //! Reads the figures of the audit in one consistent snapshot.
 
-use sqlx::{Connection, Executor, MySqlConnection, MySqlPool};
+use sqlx::{Executor, MySqlConnection, MySqlPool};
 
+use super::transaction::begin_on;
 use crate::domain::ItemId;
 use crate::domain::audit::Facts;
 
@@ -16,7 +17,7 @@ pub async fn facts(pool: &MySqlPool, id: ItemId) -> sqlx::Result<Option<Facts>> 
     let mut connection = pool.acquire().await?;
     // One snapshot for all figures, or a sale in progress would seem broken.
     connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
-    let mut transaction = connection.begin().await?;
+    let mut transaction = begin_on(&mut connection).await?;
     let facts = read(&mut transaction, id).await?;
     transaction.rollback().await?;
     Ok(facts)

@@ -15,6 +15,23 @@ pub fn moved() -> sqlx::Error {
     sqlx::Error::AnyDriverError(Box::new(Moved))
 }
 
+/// The error of a change whose COMMIT was sent and not confirmed by the present writer.
+#[derive(Debug, thiserror::Error)]
+#[error("the outcome of COMMIT is unknown: {0}")]
+struct Unconfirmed(#[source] sqlx::Error);
+
+/// Makes the error for a COMMIT that was sent and not confirmed, with its cause.
+#[must_use]
+pub fn unconfirmed(cause: sqlx::Error) -> sqlx::Error {
+    sqlx::Error::AnyDriverError(Box::new(Unconfirmed(cause)))
+}
+
+/// Whether an error means that COMMIT was sent and not confirmed: the change may have been made.
+#[must_use]
+pub fn is_unconfirmed(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::AnyDriverError(error) if error.is::<Unconfirmed>())
+}
+
 /// The class of a database error. The transaction is rolled back after each of them: 1205 and 1062
 /// undo only their own statement, and a COMMIT after them would keep half an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +69,10 @@ impl Fault {
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Connection,
             sqlx::Error::AnyDriverError(error) if error.is::<Moved>() => Self::Moved,
+            // The class of its cause; `is_unconfirmed` tells it from an error before COMMIT.
+            sqlx::Error::AnyDriverError(error) => {
+                error.downcast_ref::<Unconfirmed>().map_or(Self::Other, |error| Self::of(&error.0))
+            }
             _ => Self::Other,
         }
     }

@@ -11,6 +11,7 @@ use sqlx::{FromRow, MySqlPool, QueryBuilder, Row};
 use time::OffsetDateTime;
 
 use super::link::{TRANSACTION_MAX, answered, within};
+use super::transaction::{begin, confirmed};
 
 /// Rows that one transaction moves.
 const MOVED_MAX: u64 = 256;
@@ -42,7 +43,7 @@ pub async fn move_from_outbox(pool: &MySqlPool) -> sqlx::Result<bool> {
         return Ok(false);
     }
     let moving = async {
-        let mut transaction = pool.begin().await?;
+        let mut transaction = begin(pool).await?;
         // On an engine that accepts SKIP LOCKED and locks nothing, the key of the log stops the
         // second instance.
         let last: Option<i64> = sqlx::query_scalar(
@@ -108,13 +109,13 @@ pub async fn move_to_home(from: &MySqlPool, home: &MySqlPool) -> sqlx::Result<bo
     taken.push_tuples(&rows, |mut tuple, (seq, ..)| {
         tuple.push_bind(*seq);
     });
-    answered(taken.build().persistent(false).execute(from)).await?;
+    confirmed(from, answered(taken.build().persistent(false).execute(from))).await?;
     Ok(rows.len() as u64 == MOVED_MAX)
 }
 
 /// Appends rows to the log, other than those that it has.
 async fn append(home: &MySqlPool, rows: &[OutboxRow], oldest: OffsetDateTime) -> sqlx::Result<()> {
-    let mut transaction = home.begin().await?;
+    let mut transaction = begin(home).await?;
     let mut position: i64 =
         sqlx::query_scalar("SELECT last_position FROM event_relay WHERE id = 1 FOR UPDATE")
             .fetch_one(&mut *transaction)

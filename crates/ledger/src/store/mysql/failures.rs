@@ -7,7 +7,8 @@
 use sqlx::{MySqlConnection, MySqlPool};
 
 use super::Fault;
-use super::link::{TRANSACTION_MAX, answered, roll_back, within};
+use super::link::{TRANSACTION_MAX, answered, within};
+use super::transaction::begin;
 
 /// The address of the row that counts an account's failures from everywhere.
 const EVERYWHERE: &str = "";
@@ -40,20 +41,20 @@ pub async fn count(
 ) -> sqlx::Result<Failures> {
     let mut tries = 1;
     loop {
-        let mut transaction = answered(pool.begin()).await?;
+        let mut transaction = begin(pool).await?;
         let raised = raise(&mut transaction, account, address, window_seconds);
         let counted = within(TRANSACTION_MAX, raised).await;
         match counted {
             Ok(failures) if is_allowed(failures) => {
-                answered(transaction.commit()).await?;
+                transaction.commit().await?;
                 return Ok(failures);
             }
             Ok(failures) => {
-                answered(transaction.rollback()).await?;
+                transaction.rollback().await?;
                 return Ok(failures);
             }
             Err(error) => {
-                roll_back(transaction, &error).await;
+                transaction.roll_back_after(&error).await;
                 if Fault::of(&error) != Fault::Transient || tries == TRIES_MAX {
                     return Err(error);
                 }

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use sqlx::mysql::MySqlPoolOptions;
-use sqlx::{Connection, Executor, MySql, MySqlConnection, Transaction};
+use sqlx::{Connection, Executor, MySqlConnection};
 
 use super::writer::Found;
 
@@ -57,15 +57,6 @@ pub async fn within<T>(
             io::ErrorKind::TimedOut,
             format!("the database did not answer within {} s", limit.as_secs()),
         ))),
-    }
-}
-
-/// Rolls back after `error`, unless the error is a missing answer: then the rollback would get none
-/// either, and the transaction ends with its connection.
-pub async fn roll_back(transaction: Transaction<'_, MySql>, error: &sqlx::Error) {
-    if !is_silence(error) {
-        // If the rollback fails, the connection is dead, and the server rolls back by itself.
-        let _ = answered(transaction.rollback()).await;
     }
 }
 

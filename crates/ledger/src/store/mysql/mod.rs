@@ -5,6 +5,7 @@ pub mod actions;
 pub mod ask;
 pub mod audit;
 pub mod buyers;
+mod choice;
 mod columns;
 pub mod deliveries;
 mod destination;
@@ -35,6 +36,7 @@ pub mod schema;
 pub mod sessions;
 pub mod stock;
 pub mod subjects;
+mod transaction;
 pub mod users;
 pub mod waiting_list;
 pub mod writer;
@@ -55,9 +57,10 @@ use schema::{SchemaState, schema_state};
 
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
-pub use error::{Fault, moved};
+pub use error::{Fault, is_unconfirmed, moved, unconfirmed};
 pub use link::{answered, within};
 pub use placed::Placed;
+pub use transaction::{LedgerTransaction, begin, begin_on, confirmed};
 pub use writer::Writer;
 
 /// How long an unused connection stays open.
@@ -129,8 +132,10 @@ pub fn pool_to(
         .after_connect(move |connection, _| {
             let (session, found) = (session.clone(), Arc::clone(&found));
             Box::pin(async move {
-                found.confirm(connection).await?;
-                found.set_up(connection, &session).await
+                let identity = found.confirm(connection).await?;
+                found.set_up(connection, &session).await?;
+                // The writer may have changed meanwhile.
+                found.confirm_again(&identity)
             })
         })
         .connect_lazy_with(writer.connect_options());

@@ -7,7 +7,8 @@ use sqlx::{Executor, FromRow, MySqlConnection, MySqlExecutor, MySqlPool, Row};
 use time::OffsetDateTime;
 
 use super::items::out_of_range;
-use super::link::{TRANSACTION_MAX, answered, roll_back, within};
+use super::link::{TRANSACTION_MAX, answered, within};
+use super::transaction::{begin as begin_transaction, confirmed};
 use crate::domain::{ItemId, ShardId};
 
 /// The most moves that one list answers.
@@ -194,7 +195,7 @@ pub async fn begin(pool: &MySqlPool, item: ItemId, target: ShardId) -> sqlx::Res
     .bind(epoch)
     .bind(source.get())
     .bind(target.get());
-    answered(inserted.execute(pool)).await?;
+    confirmed(pool, answered(inserted.execute(pool))).await?;
     find(pool, item, epoch).await?.ok_or(sqlx::Error::RowNotFound)
 }
 
@@ -205,7 +206,7 @@ pub async fn begin(pool: &MySqlPool, item: ItemId, target: ShardId) -> sqlx::Res
 pub async fn set_closed(pool: &MySqlPool, of: &ItemMove) -> sqlx::Result<bool> {
     let set = "UPDATE item_moves SET state = 'closed', closed_at = UTC_TIMESTAMP(6) \
          WHERE item_id = ? AND epoch = ? AND state = 'copying'";
-    change(&mut *answered(pool.acquire()).await?, set, of).await
+    change_alone(pool, set, of).await
 }
 
 /// Changes the record of a move that is closed.
@@ -257,7 +258,7 @@ pub async fn end(pool: &MySqlPool, of: &ItemMove) -> sqlx::Result<bool> {
     let set = "UPDATE item_moves SET state = IF(state = 'flipped', 'done', state), \
          ended_at = UTC_TIMESTAMP(6) \
          WHERE item_id = ? AND epoch = ? AND state IN ('flipped', 'given_up') AND ended_at IS NULL";
-    change(&mut *answered(pool.acquire()).await?, set, of).await
+    change_alone(pool, set, of).await
 }
 
 /// Changes the record and the item's home in one transaction.
@@ -268,7 +269,7 @@ async fn set_state_and_home(
     home: ShardId,
 ) -> sqlx::Result<bool> {
     let work = async {
-        let mut transaction = pool.begin().await?;
+        let mut transaction = begin_transaction(pool).await?;
         let written = async {
             if !change(&mut transaction, set, of).await? {
                 return Ok(false);
@@ -276,18 +277,11 @@ async fn set_state_and_home(
             set_home(&mut transaction, of, home).await?;
             Ok(true)
         };
-        match written.await {
-            Ok(done) => {
-                transaction.commit().await?;
-                Ok(done)
-            }
-            Err(error) => {
-                roll_back(transaction, &error).await;
-                Err(error)
-            }
-        }
+        let written = written.await;
+        transaction.end(written).await
     };
-    within(TRANSACTION_MAX, work).await
+    // Boxed, as the next one, or the futures of all movers would be larger.
+    within(TRANSACTION_MAX, Box::pin(work)).await
 }
 
 /// Writes the home of an item, with the epoch of its move.
@@ -302,6 +296,12 @@ async fn set_home(
     );
     connection.execute(placed.bind(of.item.get()).bind(home.get()).bind(of.epoch)).await?;
     Ok(())
+}
+
+/// Runs a statement that is a transaction of its own on the record of a move; answers whether it changed.
+async fn change_alone(pool: &MySqlPool, statement: &str, of: &ItemMove) -> sqlx::Result<bool> {
+    let work = async { change(&mut *answered(pool.acquire()).await?, statement, of).await };
+    confirmed(pool, Box::pin(work)).await
 }
 
 /// Runs a statement on the record of a move; answers whether it changed.

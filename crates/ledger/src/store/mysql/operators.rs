@@ -3,12 +3,13 @@
 
 use serde_json::{Value, json};
 use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySql, MySqlConnection, MySqlPool, Row, Transaction};
+use sqlx::{FromRow, MySqlConnection, MySqlPool, Row};
 use time::OffsetDateTime;
 
 use super::actions::{self, Actor};
-use super::link::{answered, roll_back};
+use super::link::answered;
 use super::sessions;
+use super::transaction::begin;
 use super::users::{self, NewAccount};
 use crate::domain::{UserId, Username};
 
@@ -44,7 +45,7 @@ pub async fn list(pool: &MySqlPool) -> sqlx::Result<Vec<Operator>> {
 /// The database's.
 pub async fn create(pool: &MySqlPool, new: &NewAccount<'_>) -> sqlx::Result<Option<UserId>> {
     let now = OffsetDateTime::now_utc();
-    let mut transaction = pool.begin().await?;
+    let mut transaction = begin(pool).await?;
     let created = async {
         let Some(user) = users::insert(&mut *transaction, new, now).await? else {
             return Ok(None);
@@ -54,7 +55,7 @@ pub async fn create(pool: &MySqlPool, new: &NewAccount<'_>) -> sqlx::Result<Opti
         Ok(Some(user))
     };
     let created = answered(created).await;
-    end(transaction, created).await
+    transaction.end(created).await
 }
 
 /// Gives an account a role and ends its sessions; `None` when there is no such account.
@@ -66,7 +67,7 @@ pub async fn set_role(
     username: &Username,
     role: &str,
 ) -> sqlx::Result<Option<UserId>> {
-    let mut transaction = pool.begin().await?;
+    let mut transaction = begin(pool).await?;
     let changed = async {
         let Some((user, before)) = find(&mut transaction, username).await? else {
             return Ok(None);
@@ -82,7 +83,7 @@ pub async fn set_role(
         Ok(Some(user))
     };
     let changed = answered(changed).await;
-    end(transaction, changed).await
+    transaction.end(changed).await
 }
 
 /// Sets the password of an account and ends its sessions; `None` when there is no such account.
@@ -94,7 +95,7 @@ pub async fn set_password(
     username: &Username,
     password_hash: &str,
 ) -> sqlx::Result<Option<UserId>> {
-    let mut transaction = pool.begin().await?;
+    let mut transaction = begin(pool).await?;
     let changed = async {
         let Some((user, _)) = find(&mut transaction, username).await? else { return Ok(None) };
         sqlx::query("UPDATE users SET password_hash = ? WHERE id = ?")
@@ -108,7 +109,7 @@ pub async fn set_password(
         Ok(Some(user))
     };
     let changed = answered(changed).await;
-    end(transaction, changed).await
+    transaction.end(changed).await
 }
 
 /// The id and the role of an account, whose row is locked.
@@ -131,19 +132,6 @@ async fn record(
 ) -> sqlx::Result<()> {
     let actor = Actor { user, address: None, now: OffsetDateTime::now_utc() };
     actions::record(transaction, &actor, action, None, detail).await
-}
-
-async fn end<T>(transaction: Transaction<'_, MySql>, result: sqlx::Result<T>) -> sqlx::Result<T> {
-    match result {
-        Ok(value) => {
-            answered(transaction.commit()).await?;
-            Ok(value)
-        }
-        Err(error) => {
-            roll_back(transaction, &error).await;
-            Err(error)
-        }
-    }
 }
 
 impl FromRow<'_, MySqlRow> for Operator {

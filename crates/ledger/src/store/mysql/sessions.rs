@@ -4,7 +4,8 @@ use sqlx::{MySqlConnection, MySqlPool};
 use time::OffsetDateTime;
 
 use super::columns::Text;
-use super::link::{answered, roll_back};
+use super::link::answered;
+use super::transaction::{begin, confirmed};
 use crate::domain::UserId;
 
 /// Inserts a revoked token; a second insert changes nothing.
@@ -23,7 +24,7 @@ pub async fn revoke(
     .bind(token_id)
     .bind(expires_at)
     .execute(pool);
-    answered(written).await?;
+    confirmed(pool, answered(written)).await?;
     Ok(())
 }
 
@@ -98,17 +99,9 @@ pub async fn begin_generation(
 /// # Errors
 /// The database's; after an error of the COMMIT the sessions may have ended.
 pub async fn end_all(pool: &MySqlPool, user: UserId) -> sqlx::Result<u32> {
-    let mut transaction = pool.begin().await?;
-    match answered(begin_generation(&mut transaction, user)).await {
-        Ok(generation) => {
-            answered(transaction.commit()).await?;
-            Ok(generation)
-        }
-        Err(error) => {
-            roll_back(transaction, &error).await;
-            Err(error)
-        }
-    }
+    let mut transaction = begin(pool).await?;
+    let generation = answered(begin_generation(&mut transaction, user)).await;
+    transaction.end(generation).await
 }
 
 /// The present generation of a user's sessions.

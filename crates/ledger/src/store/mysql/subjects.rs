@@ -8,7 +8,8 @@ use time::OffsetDateTime;
 
 use super::Fault;
 use super::items::out_of_range;
-use super::link::{answered, roll_back};
+use super::link::answered;
+use super::transaction::begin;
 use crate::domain::UserId;
 
 /// What the folded name of such a user begins with: no name that a person types has a colon.
@@ -52,16 +53,11 @@ pub async fn create(
     name: &str,
     now: OffsetDateTime,
 ) -> sqlx::Result<Option<UserId>> {
-    let mut transaction = pool.begin().await?;
-    match answered(insert(&mut transaction, subject, name, now)).await {
-        Ok(user) => {
-            answered(transaction.commit()).await?;
-            Ok(Some(user))
-        }
-        Err(error) => {
-            roll_back(transaction, &error).await;
-            if Fault::of(&error) == Fault::Duplicate { Ok(None) } else { Err(error) }
-        }
+    let mut transaction = begin(pool).await?;
+    let user = answered(insert(&mut transaction, subject, name, now)).await;
+    match transaction.end(user).await {
+        Err(error) if Fault::of(&error) == Fault::Duplicate => Ok(None),
+        user => user.map(Some),
     }
 }
 

@@ -6,8 +6,9 @@ use time::OffsetDateTime;
 
 use super::columns::Text;
 use super::items::out_of_range;
-use super::link::{answered, roll_back};
+use super::link::answered;
 use super::sessions;
+use super::transaction::{begin, confirmed};
 use crate::domain::{UserId, Username, username};
 
 /// Reads accounts with the generation of their sessions.
@@ -56,7 +57,7 @@ pub async fn create(
     new: &NewAccount<'_>,
     now: OffsetDateTime,
 ) -> sqlx::Result<Option<UserId>> {
-    insert(pool, new, now).await
+    confirmed(pool, insert(pool, new, now)).await
 }
 
 /// Inserts an account, within a transaction or not; `None` when the name is taken.
@@ -127,7 +128,7 @@ pub async fn change_password(
     id: UserId,
     (old, new): (&str, &str),
 ) -> sqlx::Result<Option<u32>> {
-    let mut transaction = pool.begin().await?;
+    let mut transaction = begin(pool).await?;
     let changing = async {
         let updated =
             sqlx::query("UPDATE users SET password_hash = ? WHERE id = ? AND password_hash = ?")
@@ -141,16 +142,8 @@ pub async fn change_password(
             _ => sessions::begin_generation(&mut transaction, id).await.map(Some),
         }
     };
-    match answered(changing).await {
-        Ok(generation) => {
-            answered(transaction.commit()).await?;
-            Ok(generation)
-        }
-        Err(error) => {
-            roll_back(transaction, &error).await;
-            Err(error)
-        }
-    }
+    let generation = answered(changing).await;
+    transaction.end(generation).await
 }
 
 impl FromRow<'_, MySqlRow> for Account {

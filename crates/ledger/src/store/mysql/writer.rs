@@ -9,8 +9,7 @@
 //! A new connection is used only after the server has said that it is the writer that was found:
 //! a connection that was on its way while the writer changed could lead to the old one.
 //!
-//! When two hosts say that they write, the one that was followed is kept: only Galera has more
-//! writers than one, and there the first in the URL is taken by every instance.
+//! When the writer is left for another host is decided in `choice.rs`.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,6 +21,7 @@ use sqlx::{ConnectOptions, Executor, MySqlPool, Row};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::choice::Choice;
 use super::hosts;
 use super::link::within;
 use super::replication::{self, Lag, Role};
@@ -32,11 +32,15 @@ const LOOK_PERIOD: Duration = Duration::from_millis(500);
 /// The shortest pause between two questions, however many failures ask for one.
 const LOOK_PAUSE_MIN: Duration = Duration::from_millis(100);
 /// How long a host may take to say whether it writes, the time to connect included.
-const ROLE_MAX: Duration = Duration::from_secs(2);
+const ROLE_MAX: Duration = Duration::from_secs(1);
 /// How long a replica may take to say how far it is behind: it waits while it is being stopped.
 const LAG_MAX: Duration = Duration::from_millis(200);
 /// How long a new connection waits for the writer to be found before it is given up.
 const FOUND_MAX: Duration = Duration::from_millis(500);
+
+/// How long after a change of the writer a connection is used once only. It may have been opened while the
+/// change came, to the old writer, and pools tell the age of a connection from a moment after that.
+const CHANGE_MAX: Duration = Duration::from_millis(100);
 
 /// Makes SELECT and BEGIN wait until a node of Galera has applied all that was committed before they came.
 const READS_WAIT: &str = "SET SESSION wsrep_sync_wait = 1";
@@ -57,6 +61,8 @@ pub(super) struct Found {
     suspected: Notify,
     /// Whether the last connection led to a node of Galera.
     is_galera: AtomicBool,
+    /// Whether the last look did not find that the writer writes.
+    is_in_doubt: AtomicBool,
 }
 
 /// The writer that was found.
@@ -66,7 +72,7 @@ struct Known {
     host: usize,
     /// The name that the server gives itself.
     identity: String,
-    /// When it was found: connections that are older lead to another host.
+    /// Connections that are older may lead to another host.
     since: Instant,
 }
 
@@ -81,6 +87,7 @@ impl Writer {
             writer: watch::Sender::new(None),
             suspected: Notify::new(),
             is_galera: AtomicBool::new(false),
+            is_in_doubt: AtomicBool::new(false),
         };
         Ok(Self { found: Arc::new(found), pools: Arc::default() })
     }
@@ -97,6 +104,13 @@ impl Writer {
     #[must_use]
     pub fn is_galera(&self) -> bool {
         self.found.is_galera.load(Ordering::Relaxed)
+    }
+
+    /// Whether the writer may be another one by now: the host that is followed did not say in the last look
+    /// that it writes. What it answers is then not the last word. Never with one host.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.has_several_hosts() && self.found.is_in_doubt.load(Ordering::Relaxed)
     }
 
     /// Has the hosts asked soon: a server refused a write, or was lost.
@@ -125,12 +139,13 @@ impl Writer {
 
     /// Finds the writer and follows it until `stop` fires, or until all of its pools are closed.
     pub async fn follow(self, metrics: Metrics, stop: CancellationToken) {
+        let mut choice = Choice::default();
         let mut lines: Vec<Option<MySqlConnection>> = Vec::new();
         lines.resize_with(self.found.hosts.len(), || None);
         loop {
             let asked = self.found.hosts.iter().zip(&mut lines).map(|(host, line)| ask(host, line));
             let (roles, lags): (Vec<_>, Vec<_>) = join_all(asked).await.into_iter().unzip();
-            self.use_writer(&roles, &metrics);
+            self.use_writer(&mut choice, &roles, &metrics);
             note_lags(&lags, &metrics);
             tokio::time::sleep(LOOK_PAUSE_MIN).await;
             tokio::select! {
@@ -147,13 +162,23 @@ impl Writer {
     }
 
     /// Chooses the writer by the answers of the hosts, and moves the pools to it if it is another one.
-    fn use_writer(&self, roles: &[Option<Role>], metrics: &Metrics) {
+    fn use_writer(&self, choice: &mut Choice, roles: &[Option<Role>], metrics: &Metrics) {
         let writers = roles.iter().flatten().filter(|role| role.writes).count();
         metrics.ledger.writers.set(i64::try_from(writers).unwrap_or(i64::MAX));
         let one_may = roles.iter().flatten().any(|role| role.writes && !role.is_galera);
-        metrics.ledger.writers_in_conflict.set((writers > 1 && one_may).into());
         let known = self.found.writer.borrow().clone();
-        let Some(host) = choose(roles, known.as_ref().map(|known| known.host)) else {
+        let was_contested = choice.is_contested();
+        let chosen = choice.after(roles, known.as_ref().map(|known| known.host));
+        let is_contested = choice.is_contested();
+        metrics.ledger.writers_in_conflict.set((is_contested || (writers > 1 && one_may)).into());
+        if is_contested && !was_contested {
+            tracing::error!(
+                "several hosts of DATABASE_URL take writes; the writer is kept: {}",
+                self.names(roles)
+            );
+        }
+        self.found.is_in_doubt.store(chosen.is_none(), Ordering::Relaxed);
+        let Some(host) = chosen else {
             if known.is_none() && writers > 1 {
                 tracing::error!("several hosts of DATABASE_URL take writes: {}", self.names(roles));
             }
@@ -164,13 +189,15 @@ impl Writer {
         {
             return;
         }
-        let since = Instant::now();
         let is_first = known.is_none();
+        let since = Instant::now() + if is_first { Duration::ZERO } else { CHANGE_MAX };
         let next = Known { host, identity: role.identity.clone(), since };
+        // First no old connection may be taken from a pool any more, then the pools name the new server. In between,
+        // a caller believes less than it could; the other way round, it would believe the old server.
+        self.found.writer.send_replace(Some(next));
         for pool in self.pools().iter() {
             pool.set_connect_options(self.found.hosts[host].clone());
         }
-        self.found.writer.send_replace(Some(next));
         metrics.ledger.writer.set(i64::try_from(host + 1).unwrap_or(i64::MAX));
         let (name, of) = (hosts::name(&self.found.hosts[host]), roles.len());
         if is_first {
@@ -229,13 +256,26 @@ impl Found {
         Ok(())
     }
 
-    /// Checks that a new connection leads to the writer; with one host, it always does.
+    /// Checks that the writer is still the one that a new connection was confirmed to lead to.
+    ///
+    /// # Errors
+    /// That it is another server: the pool then tries again.
+    pub(super) fn confirm_again(&self, identity: &str) -> sqlx::Result<()> {
+        let is_it = |known: &Known| known.identity == identity;
+        match self.hosts.len() < 2 || self.writer.borrow().as_ref().is_some_and(is_it) {
+            true => Ok(()),
+            false => Err(not_the_writer("this host is not the writer any more")),
+        }
+    }
+
+    /// Checks that a new connection leads to the writer, and returns the name that the server gives itself. With one
+    /// host there is nothing to check.
     ///
     /// # Errors
     /// The server's, or that it is another server: the pool then tries again.
-    pub(super) async fn confirm(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    pub(super) async fn confirm(&self, connection: &mut MySqlConnection) -> sqlx::Result<String> {
         if self.hosts.len() < 2 {
-            return Ok(());
+            return Ok(String::new());
         }
         let mut writer = self.writer.subscribe();
         let identity = {
@@ -247,7 +287,9 @@ impl Found {
         };
         let role = replication::role(connection).await;
         match role {
-            Ok(role) if role.writes && Some(&role.identity) == identity.as_ref() => Ok(()),
+            Ok(role) if role.writes && Some(&role.identity) == identity.as_ref() => {
+                Ok(role.identity)
+            }
             Ok(_) => {
                 self.suspect();
                 // The next try, which comes at once, would meet the same server.
@@ -264,18 +306,6 @@ impl Found {
 
 fn not_the_writer(sentence: &str) -> sqlx::Error {
     sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::NotConnected, sentence.to_owned()))
-}
-
-/// The writer according to the hosts' answers; `None` when it is not known or not to be changed.
-fn choose(roles: &[Option<Role>], current: Option<usize>) -> Option<usize> {
-    let writes = |host: &usize| roles[*host].as_ref().is_some_and(|role| role.writes);
-    let writers: Vec<usize> = (0..roles.len()).filter(writes).collect();
-    let all_may_write = |host: &usize| roles[*host].as_ref().is_some_and(|role| role.is_galera);
-    match writers.as_slice() {
-        [only] => Some(*only),
-        [first, ..] if writers.iter().all(all_may_write) => Some(*first),
-        _ => current.filter(|host| writers.contains(host)),
-    }
 }
 
 /// Sets the metrics of the replicas among the hosts.
@@ -319,37 +349,5 @@ async fn ask(
             tracing::debug!(%error, host = hosts::name(host), "host of the ledger does not say its role");
             (None, None)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn role(writes: bool, is_galera: bool) -> Option<Role> {
-        Some(Role { writes, is_galera, identity: String::new() })
-    }
-
-    #[test]
-    fn the_one_that_writes_is_chosen() {
-        let (yes, no) = (role(true, false), role(false, false));
-        assert_eq!(choose(&[yes.clone(), no.clone()], None), Some(0));
-        assert_eq!(choose(&[no.clone(), yes.clone()], Some(0)), Some(1));
-        assert_eq!(choose(&[None, yes.clone()], Some(0)), Some(1));
-        assert_eq!(choose(&[None, no.clone()], Some(0)), None, "nobody writes: nothing changes");
-    }
-
-    #[test]
-    fn of_two_that_write_the_followed_one_is_kept() {
-        let both = [role(true, false), role(true, false)];
-        assert_eq!(choose(&both, Some(1)), Some(1));
-        assert_eq!(choose(&both, None), None, "nobody can tell which one is right");
-    }
-
-    #[test]
-    fn every_instance_takes_the_first_synced_node_of_galera() {
-        let node = role(true, true);
-        assert_eq!(choose(&[node.clone(), node.clone(), node.clone()], Some(2)), Some(0));
-        assert_eq!(choose(&[role(false, true), node.clone(), node], Some(0)), Some(1));
     }
 }

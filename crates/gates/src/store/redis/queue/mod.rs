@@ -26,7 +26,7 @@ use super::RedisClient;
 use super::counters::{CounterError, Counters};
 use crate::domain::{ItemId, Order, OrderId, UserId};
 use crate::store::cache::Cache;
-use crate::store::mysql::answered;
+use crate::store::mysql::{answered, confirmed};
 use crate::store::single_flight::SingleFlight;
 
 pub use dead_letters::{DeadLetter, Resolution};
@@ -209,7 +209,7 @@ impl Queue {
         )
         .bind(item.get())
         .execute(&self.pool);
-        answered(listed).await?;
+        confirmed(&self.pool, answered(listed)).await?;
         let age_us = sqlx::query_scalar(
             "SELECT TIMESTAMPDIFF(MICROSECOND, opened_at, UTC_TIMESTAMP(6)) FROM redis_queues \
              WHERE item_id = ?",
