@@ -4,6 +4,7 @@ mod buyers;
 mod groups;
 mod homes;
 mod killed;
+mod queued;
 mod reads;
 mod resumed;
 mod service;
