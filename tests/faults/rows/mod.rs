@@ -7,6 +7,7 @@ pub mod crash;
 pub mod disk;
 pub mod locks;
 pub mod moves;
+pub mod moves_beside;
 pub mod mysql;
 pub mod mysql_engines;
 pub mod network;
