@@ -9,6 +9,7 @@ use dev_servers::{MysqlOptions, MysqlServer};
 use hyper::body::Bytes;
 use seckill::account::Role;
 use serde_json::{Value, json};
+use sqlx::{Connection, MySqlConnection};
 use tokio::time::sleep;
 
 use super::moves::{SECOND, kill_at, program, run};
@@ -82,12 +83,12 @@ pub async fn joined(testbed: &mut Testbed, seed: u64) -> TrialResult {
             let arguments = ["shard", "move", &id, "1", "--pause-ms-max", "5000"];
             let mut mover = program(&setup, &arguments, None).spawn().map_err(|e| e.to_string())?;
             trial.injections += 1;
+            until_closed(testbed, items[0]).await?;
             let more = json!({ "stock": 9, "limit_group_id": group });
             while mover.try_wait().map_err(|error| error.to_string())?.is_none() {
                 items.push(make_item(testbed, &trial.services[0], false, &more).await?);
                 sleep(LOOK_EVERY).await;
             }
-            // The others are refused a move of their own; whether the first one moved is the mover's to say.
             let ended = mover.wait().await.map_err(|error| error.to_string())?;
             moved += usize::from(ended.success());
             joined += items.len() - 1;
@@ -105,7 +106,7 @@ pub async fn joined(testbed: &mut Testbed, seed: u64) -> TrialResult {
         }
         trial.fault_ended();
         proven(
-            joined > 0,
+            joined > 0 && moved > 0,
             format!("{joined} items joined, {moved} of {ITEMS} first items moved; each limit held"),
         )
     })
@@ -225,6 +226,23 @@ async fn until_decided(testbed: &Testbed, trial: &Trial, order: &str, buyer: i64
         }
         sleep(LOOK_EVERY).await;
     }
+}
+
+/// Waits until an item is closed for its move, or its move is over.
+async fn until_closed(testbed: &Testbed, item: i64) -> Run<()> {
+    let said = |error: sqlx::Error| error.to_string();
+    let mut home = MySqlConnection::connect(&testbed.ledger_url()).await.map_err(said)?;
+    let begin = Instant::now();
+    while begin.elapsed() < DECIDED_MAX {
+        let state = sqlx::query_scalar("SELECT state FROM item_moves WHERE item_id = ?");
+        let state: Option<String> =
+            state.bind(item).fetch_optional(&mut home).await.map_err(said)?;
+        if state.is_some_and(|state| state != "copying") {
+            return Ok(());
+        }
+        sleep(Duration::from_millis(1)).await;
+    }
+    Err(format!("item {item} is not moved"))
 }
 
 async fn make_group(testbed: &Testbed, trial: &Trial) -> Run<i64> {
