@@ -4,6 +4,8 @@ mod buyers;
 mod groups;
 mod homes;
 mod killed;
+mod lost;
+mod queued;
 mod reads;
 mod resumed;
 mod service;
@@ -43,7 +45,11 @@ fn shard(number: u16) -> ShardId {
 
 impl Pair {
     async fn new() -> Self {
-        let second = Shop::new().await;
+        Self::to(Shop::new().await).await
+    }
+
+    /// With a second ledger of one's own.
+    async fn to(second: Shop) -> Self {
         let urls = format!("1={}", second.config.database_url.reveal());
         let home = Shop::with(|config| {
             config.shards.urls = Secret::new(urls);
@@ -243,7 +249,7 @@ async fn every_table_of_the_schema_is_said_to_move_or_to_stay() {
     .fetch_all(&pair.home.pool)
     .await
     .expect("the schema");
-    let stay = ["admin_actions", "item_homes", "item_moves"];
+    let stay = ["admin_actions", "item_homes", "item_moves", "kept_rows"];
     for table in named {
         let moves = ITEM_TABLES.iter().any(|known| known.name == table);
         assert!(moves || stay.contains(&table.as_str()), "{table} has rows of items, and stays");
@@ -266,7 +272,10 @@ async fn a_mover_that_slept_through_later_moves_opens_no_old_route() {
     let next = moves::begin(home, item, shard(SECOND)).await.expect("a move");
     assert!(close_source(home, &next, slept.epoch).await.expect("answered"));
     assert!(moves::set_closed(home, &next).await.expect("answered"));
-    assert!(moves::flip(home, &next).await.expect("answered"));
+    let mut flip = home.begin().await.expect("begun");
+    let flipped = moves::flip_together(&mut flip, std::slice::from_ref(&next)).await;
+    assert!(flipped.expect("answered"));
+    flip.commit().await.expect("answered");
     assert!(!close_source(home, &slept, next.epoch).await.expect("answered"), "it closes");
     assert!(pair.buyers().try_buy(old, item.get(), 7).await.is_none(), "an old route sells");
 }

@@ -1,6 +1,7 @@
 //! Several ledgers: an item and everything about it is in one of them, and the service finds the way.
 
 mod away;
+mod clock;
 mod fence;
 mod operator;
 mod price;

@@ -137,7 +137,8 @@ fn resume_moves(config: &Config, shared: &Shared) -> ResumeMoves {
     let limits = Limits::new(Duration::from_millis(PAUSE_MS_MAX), item_age_max);
     let period = Duration::from_millis(config.job.move_period_ms);
     let (metrics, stop) = (shared.metrics.clone(), shared.lifecycle.stopping());
-    ResumeMoves::new(Mover::new(ledgers.collect(), limits), metrics, period, stop)
+    let times = (period, config.job.moved_kept_hours);
+    ResumeMoves::new(Mover::new(ledgers.collect(), limits), metrics, times, stop)
 }
 
 fn consumers(ledger: &LedgerParts, shared: &Shared, writers: &Writers) -> Consumers {

@@ -19,7 +19,7 @@ use sqlx::MySqlPool;
 use tokio::time::Instant;
 
 use crate::arbiter::WaitingLine;
-use crate::domain::{Clock, Item, ItemId, LedgerError, OrderStatus};
+use crate::domain::{Clock, Item, ItemId, LedgerError, OrderStatus, ShardId};
 use crate::store::breaker::Breaker;
 use crate::store::cache::Cache;
 use crate::store::gathered::{GatheredReads, Rows};
@@ -107,7 +107,7 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Makes a catalog of the only ledger, with an empty cache. Each read sets the database's time of
+    /// Makes a catalog of the only ledger, with an empty cache. Each read sets the ledger's time of
     /// `clock`; restocked units go to the buyers in `line`.
     #[must_use]
     pub fn new(
@@ -120,13 +120,12 @@ impl Catalog {
         Self::over(&Shards::only(LedgerParts { pool, breaker, counters }), clock, line)
     }
 
-    /// Makes a catalog like [`Catalog::new`] of several ledgers. The home ledger's time counts.
+    /// Makes a catalog like [`Catalog::new`] of several ledgers, each with a time of its own.
     #[must_use]
     pub fn over(ledgers: &Shards<LedgerParts>, clock: Clock, line: WaitingLine) -> Self {
-        let mut clock = Some(clock);
-        let ledgers = ledgers.map(|parts| Ledger {
+        let ledgers = ledgers.map_numbered(move |shard, parts| Ledger {
             parts: parts.clone(),
-            reads: reads(parts.clone(), clock.take()),
+            reads: reads(parts.clone(), clock.clone(), shard),
             shop: ShopList::default(),
         });
         let (items, flights) = (Cache::new(CACHED_MAX), SingleFlight::new());
@@ -252,16 +251,16 @@ impl Catalog {
 }
 
 /// Reads items of one ledger, unless its breaker is open.
-fn reads(parts: LedgerParts, clock: Option<Clock>) -> GatheredReads<StockedItem> {
+fn reads(parts: LedgerParts, clock: Clock, shard: ShardId) -> GatheredReads<StockedItem> {
     GatheredReads::new(move |ids| {
         let (parts, clock) = (parts.clone(), clock.clone());
-        async move { read_several(&parts, clock.as_ref(), &ids).await }.boxed()
+        async move { read_several(&parts, (&clock, shard), &ids).await }.boxed()
     })
 }
 
 async fn read_several(
     LedgerParts { pool, breaker, .. }: &LedgerParts,
-    clock: Option<&Clock>,
+    (clock, shard): (&Clock, ShardId),
     ids: &[ItemId],
 ) -> Rows<StockedItem> {
     let started = Instant::now();
@@ -272,8 +271,8 @@ async fn read_several(
         }
         Unreachable
     })?;
-    if let (Some(clock), Some(ledger_now)) = (clock, read.ledger_now) {
-        clock.heard_from_ledger(ledger_now, started.into_std());
+    if let Some(ledger_now) = read.ledger_now {
+        clock.heard_from_ledger(shard, ledger_now, started.into_std());
     }
     let found = read.found.into_iter().map(|(id, stocked)| {
         let stocked = stocked.map_err(|error| {

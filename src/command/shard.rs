@@ -37,6 +37,10 @@ enum Action {
     /// Give an item its ledger before its sale begins: the same move, which no buyer notices. Exit 1 once
     /// the sale has begun; then `move` is the command.
     Place(shard_move::Place),
+    /// Bring an item back whose ledger does not have it, such as after the restore of an old backup: from the
+    /// ledger that has it, or from the rows that it left behind in its last move. Exit 1 when nothing was
+    /// done.
+    Recover(shard_move::Recover),
     /// List the moves of items: those under way first, then the newest.
     Moves,
 }
@@ -51,6 +55,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
         Action::Move(arguments) => shard_move::run(&config, arguments).await,
         Action::MoveGroup(group) => shard_move::move_group(&config, group).await,
         Action::Place(place) => shard_move::place(&config, place).await,
+        Action::Recover(arguments) => shard_move::recover(&config, arguments).await,
         Action::Moves => shard_move::list(&config).await,
     }
 }

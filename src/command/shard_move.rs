@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::config::Config;
 use crate::domain::{ItemId, LimitGroupId, ShardId};
-use crate::shard::{Limits, MoveError, Moved, Mover, PAUSE_MS_MAX};
+use crate::shard::{Limits, MoveError, Moved, Mover, PAUSE_MS_MAX, Recovered};
 use crate::store::mysql::moves::{self, ItemMove};
 use crate::store::mysql::{self, items};
 use sqlx::MySqlPool;
@@ -60,6 +60,38 @@ pub struct Group {
     /// The longest pause of all items together: a move that needs more is given up.
     #[arg(long, value_name = "MS", default_value_t = PAUSE_MS_MAX)]
     pause_ms_max: u64,
+}
+
+/// The arguments of `recover`: the item.
+#[derive(clap::Args)]
+pub struct Recover {
+    #[arg(value_parser = parse_item)]
+    item: ItemId,
+}
+
+/// Brings an item back that its home does not have. Exit 1 when nothing was done, 2 when a ledger does not
+/// answer.
+pub async fn recover(config: &Config, &Recover { item }: &Recover) -> Ended {
+    let mover = Mover::new(ledgers(config)?, limits(config, PAUSE_MS_MAX));
+    match mover.recover(item).await {
+        Ok(Recovered { home, as_of, .. }) => {
+            let state = match as_of {
+                Some(at) => {
+                    format!(", as it was when it left there at {at}; what was sold later is lost")
+                }
+                None => String::new(),
+            };
+            println!("item {item} lives in shard {home} now{state}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(error @ MoveError::Ledger(_)) => {
+            Err(format!("{error}; all ledgers must answer, and the same command goes on"))
+        }
+        Err(error) => {
+            eprintln!("seckill: {error}");
+            Ok(ExitCode::from(1))
+        }
+    }
 }
 
 /// Moves the items of a limit group together. Exits like [`run`].

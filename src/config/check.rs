@@ -115,6 +115,10 @@ impl Config {
                 "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max, pause_seconds_max and stream_length_max at least 1",
             ),
             (
+                (1..=87_600).contains(&self.job.moved_kept_hours),
+                "job.moved_kept_hours must be 1 to 87600",
+            ),
+            (
                 matches!(self.payment.provider.as_str(), "demo" | "webhook"),
                 "payment.provider must be demo or webhook",
             ),

@@ -249,6 +249,7 @@ sections! {
         reconcile_period_ms: u64,
         audit_period_ms: u64,
         move_period_ms: u64,
+        moved_kept_hours: u32,
     }
     Live {
         poll_ms: u64,

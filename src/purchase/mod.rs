@@ -245,8 +245,8 @@ impl Purchases {
         let mut gate = request.trace.span("gate");
         gate.set("strategy", card.name);
         let order_id = OrderId::generate_at(item.home);
-        // The database ends the hold, so it begins by the same clock.
-        let created_at = self.parts.clock.ledger_now();
+        // The item's ledger ends the hold, so it begins by the same clock.
+        let created_at = self.parts.clock.ledger_now(item.home.shard);
         let purchase = Purchase {
             order_id,
             buyer: request.buyer,

@@ -4,8 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, failover, idle, locks, moves, mysql, mysql_engines, network,
-    orders, redis, redis_groups, service, shards, waiting,
+    batch, buyers, clock, crash, disk, failover, idle, locks, moves, moves_beside, mysql,
+    mysql_engines, network, orders, redis, redis_groups, service, shards, waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -224,6 +224,15 @@ pub const LIST: &[Row] = rows! {
     "item-moved": moves::moved,
         "each item moves to another ledger and back while two instances sell it; the mover is killed once on each way",
         "the next mover ends the move; nothing is lost or sold twice; an item lives in one ledger";
+    "move-queued-order": moves_beside::queued,
+        "the first queued order of an item comes while the item is closed for its move",
+        "503 until the item lives there; each 202 is decided";
+    "move-group": moves_beside::joined,
+        "items join a limit group while its first item moves",
+        "all of them are in one ledger; each buyer gets one unit of the group";
+    "ledger-restored": moves_beside::restored,
+        "a ledger is put back to a copy from before an item moved there",
+        "the audit names the item; `shard recover` brings it back with its orders";
     "redis-link-refused": network::redis_refused,
         "connections to Redis are broken and refused for a second",
         "strategies on Redis: 503";

@@ -1,10 +1,12 @@
 //! Items that share a limit move together, also when the mover is killed.
 
+use std::time::Duration;
+
 use seckill::domain::ItemId;
 use serde_json::json;
 
-use super::{Pair, killed, shard};
-use crate::support::{Instance, assert_clean};
+use super::{Pair, buyers, killed, shard};
+use crate::support::{Instance, assert_clean, eventually, item_body, when};
 
 const PAUSE_MS_MAX: &str = "20000";
 
@@ -21,6 +23,9 @@ async fn group(instance: &Instance) -> (i64, [i64; 2]) {
     }
     (group, items)
 }
+
+/// How long a new item of the group is waited for while the flip waits: it must wait, too.
+const JOIN_MAX: Duration = Duration::from_secs(1);
 
 async fn assert_live_in(pair: &Pair, instance: &Instance, number: u16, items: [i64; 2]) {
     for item in items {
@@ -100,4 +105,51 @@ async fn one_item_of_a_broken_off_group_does_not_move_alone() {
     let moved = pair.mover().move_group(group, shard(1)).await.expect("they move");
     assert_eq!(moved.len(), 2);
     assert_live_in(&pair, &instance, 1, items).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_that_joins_the_group_of_an_item_that_moves_goes_where_that_one_goes() {
+    let pair = Pair::new().await;
+    let instance = pair.home.start().await;
+    let body = json!({ "name": "one of two", "per_buyer_limit": 1 });
+    let made = instance.admin().post("/api/admin/limit-groups", &body).await;
+    let group = made.json["id"].as_i64().expect("an id");
+    let first =
+        instance.make_item(json!({ "stock": 9, "shard": 0, "limit_group_id": group })).await;
+    // The flip waits for this row.
+    let mut held = pair.home.pool.begin().await.expect("begun");
+    let hold = sqlx::query("SELECT shard FROM item_homes WHERE item_id = ? FOR UPDATE");
+    hold.bind(first).fetch_one(&mut *held).await.expect("held");
+    let (mover, item) = (pair.mover(), ItemId::new(first).expect("positive"));
+    let moving = tokio::spawn(async move { mover.move_item(item, shard(1)).await });
+    eventually("the copy to be sealed", || async {
+        let epoch = sqlx::query_scalar("SELECT home_epoch FROM stock WHERE item_id = ?");
+        let epoch = epoch.bind(first).fetch_optional(pair.pool(1)).await;
+        let epoch: Option<u64> = epoch.expect("read");
+        when(epoch > Some(0), format!("{epoch:?}"))
+    })
+    .await;
+    let admin = instance.admin();
+    let mut joining = tokio::spawn(async move {
+        let body = item_body(json!({ "stock": 9, "limit_group_id": group }));
+        admin.post("/api/admin/items", &body).await
+    });
+    let joined = tokio::time::timeout(JOIN_MAX, &mut joining).await;
+    held.rollback().await.expect("released");
+    let moved = moving.await.expect("no panic");
+    let joined = match joined {
+        Ok(joined) => joined,
+        Err(_) => joining.await,
+    };
+    let joined = joined.expect("no panic");
+    let second = joined.json["id"].as_i64().expect("an id");
+    let homes = [first, second].map(|item| buyers::route(&pair.home.pool, item));
+    let [(home, _), (other, _)] = futures::future::join_all(homes).await[..] else {
+        panic!("two homes");
+    };
+    assert_eq!(home, other, "the group is in two ledgers: {moved:?}");
+    assert_eq!(instance.buyer(3).buy("mysql-atomic", first).await.status, 201);
+    let over = instance.buyer(3).buy("mysql-atomic", second).await;
+    assert_eq!(over.json["code"], "group_limit_reached", "{}", over.text);
+    assert_eq!(moved.expect("it moves").home, shard(1));
 }

@@ -1,11 +1,14 @@
 //! Moves that were broken off: the service goes on with them by itself.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use seckill::domain::ItemId;
+use seckill::shard::{Limits, MoveError, Mover};
 use serde_json::json;
+use sqlx::mysql::MySqlPoolOptions;
 
-use super::{Pair, killed};
+use super::{PAUSE_MAX, Pair, buyers, killed, shard};
 use crate::support::{eventually, when};
 
 /// Longer than a move that still copies is left to its operator.
@@ -72,10 +75,45 @@ async fn the_service_leaves_a_move_alone_that_somebody_drives() {
     let id = instance.make_item(json!({ "stock": 9, "shard": 0 })).await;
     let item = ItemId::new(id).expect("positive");
     for target in [1, 0, 1] {
-        let moved = pair.mover().move_item(item, super::shard(target)).await.expect("it moves");
-        assert_eq!(moved.home, super::shard(target));
+        let moved = pair.mover().move_item(item, shard(target)).await.expect("it moves");
+        assert_eq!(moved.home, shard(target));
     }
     let metrics = instance.stranger().get("/metrics").await.text;
     assert!(metrics.contains("seckill_item_moves_resumed_total 0\n"), "{metrics}");
     pair.assert_lives_in(1, item).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_item_sells_again_while_its_target_is_away() {
+    let pair = Pair::new().await;
+    let away = MySqlPoolOptions::new()
+        .acquire_timeout(Duration::from_millis(200))
+        .connect_lazy("mysql://seckill:x@127.0.0.1:9/seckill")
+        .expect("a URL");
+    let ledgers = BTreeMap::from([(shard(0), pair.home.pool.clone()), (shard(1), away)]);
+    let limits = Limits { pause_max: PAUSE_MAX, route_age_max: Duration::ZERO };
+    let mover = Mover::new(ledgers, limits);
+    for resumes in [true, false] {
+        let item = pair.make_item(5).await;
+        let arguments = ["shard", "move", &item.to_string(), "1", "--pause-ms-max", "20000"];
+        let (code, text) = killed::run(&pair, &arguments, Some("move-closed")).await;
+        assert_eq!(code, -1, "{text}");
+        let closed = buyers::route(&pair.home.pool, item.get()).await;
+        assert!(pair.buyers().try_buy(closed, item.get(), 1).await.is_none(), "it is not closed");
+        let ended = match resumes {
+            true => mover.resume(item).await,
+            false => mover.give_up(item).await,
+        };
+        let route = buyers::route(&pair.home.pool, item.get()).await;
+        let sold = pair.buyers().try_buy(route, item.get(), 1).await;
+        assert!(sold.is_some(), "closed as long as the target is away: {ended:?}");
+        match ended {
+            Ok(moved) => assert_eq!((resumes, moved.home), (false, shard(0))),
+            Err(MoveError::GivenUp { home, .. }) => assert_eq!((resumes, home), (true, shard(0))),
+            Err(error) => panic!("{error}"),
+        }
+        // What was copied is deleted when the target is back.
+        pair.mover().resume(item).await.expect("tidied up");
+        pair.assert_lives_in(0, item).await;
+    }
 }

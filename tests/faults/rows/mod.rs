@@ -9,6 +9,7 @@ pub mod failover;
 pub mod idle;
 pub mod locks;
 pub mod moves;
+pub mod moves_beside;
 pub mod mysql;
 pub mod mysql_engines;
 pub mod network;

@@ -19,7 +19,7 @@ use crate::trial::{Plan, Trial, Wanted, run_trial};
 use crate::{Run, TrialResult};
 
 /// The database of the second ledger, on the server of the first.
-const SECOND: &str = "seckill_faults_second";
+pub(super) const SECOND: &str = "seckill_faults_second";
 /// The signal of an abort.
 const ABORTED: i32 = 6;
 /// The longest pause that is allowed to a move: machines are shared.
@@ -86,7 +86,7 @@ pub async fn moved(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 /// Starts a move that dies at `point`.
-async fn kill_at(
+pub(super) async fn kill_at(
     setup: &Setup,
     trial: &mut Trial,
     item: i64,
@@ -108,7 +108,7 @@ async fn kill_at(
 }
 
 /// Runs a move to its end; answers its output.
-async fn run(setup: &Setup, item: i64, target: &str) -> Run<String> {
+pub(super) async fn run(setup: &Setup, item: i64, target: &str) -> Run<String> {
     let item = item.to_string();
     let arguments = ["shard", "move", &item, target, "--pause-ms-max", PAUSE_MS_MAX];
     let ended = timeout(COMMAND_MAX, program(setup, &arguments, None).output()).await;
@@ -120,7 +120,7 @@ async fn run(setup: &Setup, item: i64, target: &str) -> Run<String> {
 }
 
 /// The program with the crash points, with the settings of the services.
-fn program(setup: &Setup, arguments: &[&str], failpoint: Option<&str>) -> Command {
+pub(super) fn program(setup: &Setup, arguments: &[&str], failpoint: Option<&str>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_seckill"));
     command
         .args(arguments)

@@ -61,6 +61,11 @@ async fn read(ledgers: &mut [MySqlConnection]) -> Result<Option<Vec<ItemHome>>, 
         return Ok(None);
     }
     let (homes, moving) = after;
+    // A number of the first epoch may have been given out for an item that could not be created.
+    for (&item, _) in homes.iter().filter(|(_, (_, epoch))| *epoch > 1) {
+        let lost = || ItemHome { item, home: (0, 1), moving: None, found: Vec::new() };
+        items.entry(item).or_insert_with(lost);
+    }
     for item in items.values_mut() {
         item.home = homes.get(&item.item).copied().unwrap_or((0, 1));
         item.moving = moving.get(&item.item).copied();

@@ -43,6 +43,10 @@ async fn look(ledgers: &BTreeMap<ShardId, MySqlPool>) -> sqlx::Result<BTreeMap<I
     let homes: BTreeMap<ItemId, (ShardId, u64)> =
         homes.into_iter().map(|(item, shard, epoch)| (item, (shard, epoch))).collect();
     let home_of = |item| homes.get(&item).copied().unwrap_or((ShardId::HOME, 1));
+    // An item that never moved may be a number that was given out for an item that could not be created.
+    let has_moved = |(_, (_, epoch)): &(&ItemId, &(ShardId, u64))| *epoch > 1;
+    let mut unseen: BTreeMap<ItemId, ShardId> =
+        homes.iter().filter(has_moved).map(|(item, (home, _))| (*item, *home)).collect();
     for (shard, pool) in ledgers {
         let rows = sqlx::query_as(
             "SELECT item_id, CAST(MAX(epoch) AS UNSIGNED) FROM ( \
@@ -56,6 +60,9 @@ async fn look(ledgers: &BTreeMap<ShardId, MySqlPool>) -> sqlx::Result<BTreeMap<I
         let rows: Vec<(ItemId, Option<u64>)> = within(LONG_READ_MAX, rows.fetch_all(pool)).await?;
         for (item, found) in rows.into_iter().filter(|(item, _)| !moving.contains(item)) {
             let (home, epoch) = home_of(item);
+            if home == *shard {
+                unseen.remove(&item);
+            }
             if home != *shard {
                 wrong.insert(
                     item,
@@ -69,6 +76,10 @@ async fn look(ledgers: &BTreeMap<ShardId, MySqlPool>) -> sqlx::Result<BTreeMap<I
                 );
             }
         }
+    }
+    for (item, home) in unseen.into_iter().filter(|(item, _)| !moving.contains(item)) {
+        let sentence = format!("it lives in shard {home}, which has no row of it");
+        wrong.entry(item).or_insert(sentence);
     }
     Ok(wrong)
 }

@@ -37,6 +37,16 @@ impl Ends<'_> {
         Ok(epoch_of(self.source, self.of.item).await? == Some(self.of.epoch))
     }
 
+    /// Whether the home ledger has forgotten the flip of this move: the target has its sealed copy, and the
+    /// source has nothing any more, as it has only behind a flip. An error when no copy of the move is there.
+    pub async fn was_flipped(&self) -> Result<bool, MoveError> {
+        if epoch_of(self.source, self.of.item).await?.is_some() {
+            return Ok(false);
+        }
+        let is_sealed = self.is_sealed().await?;
+        is_sealed.then_some(true).ok_or(MoveError::NotAtSource(self.of.source))
+    }
+
     /// Closes the item at the source. It waits for the transactions that have changed the stock row;
     /// those that come to it afterwards find another epoch, and change nothing.
     pub async fn close(&self) -> Result<(), MoveError> {
@@ -88,7 +98,10 @@ impl Ends<'_> {
                 let difference = layout.compare((self.source, self.target), self.of.item).await?;
                 Ok::<_, MoveError>((layout, difference))
             });
-        try_join_all(compared).await
+        let differences = try_join_all(compared).await?;
+        // A source that was replaced by one without the item must not empty the target.
+        let at_source = epoch_of(self.source, self.of.item).await?;
+        at_source.map(|_| differences).ok_or(MoveError::NotAtSource(self.of.source))
     }
 
     /// Brings over the rows of one table that differ, in chunks, while the copy is open.
@@ -155,6 +168,7 @@ impl Ends<'_> {
             confirmed(self.source, raised.execute(self.source)).await
         };
         tried(raise).await?;
+        self.check_is_at_source().await?;
         failpoint!("move-reopening");
         if let Err(error) = moves::give_up(self.home, &self.of).await {
             tracing::warn!(%error, item = %self.of.item, "giving a move up was not answered");
@@ -166,6 +180,12 @@ impl Ends<'_> {
             Some(moves::MoveState::Flipped | moves::MoveState::Done) => Err(MoveError::Superseded),
             _ => Err(sqlx::Error::RowNotFound.into()),
         }
+    }
+
+    /// Checks that the source has the item with the epoch of this move, so that no other copy is needed.
+    pub async fn check_is_at_source(&self) -> Result<(), MoveError> {
+        let is_there = self.is_closed().await?;
+        is_there.then_some(()).ok_or(MoveError::NotAtSource(self.of.source))
     }
 
     /// Writes differences at the target in one transaction, and the stock row last if the copy is to be

@@ -213,6 +213,23 @@ impl Layout {
         format!("CAST(CONV(LEFT(SHA2(CONCAT_WS(',', {text}), 256), 15), 16, 10) AS UNSIGNED)")
     }
 
+    /// The names of the key's columns, to sort by.
+    pub fn key_names(&self) -> String {
+        let names: Vec<String> = self.key.iter().map(|name| format!("`{name}`")).collect();
+        names.join(", ")
+    }
+
+    /// The expression that makes a JSON object of a row: the text of each column.
+    pub fn as_object(&self) -> String {
+        let columns = self.columns.iter().map(|name| format!("'{name}', CAST(`{name}` AS CHAR)"));
+        format!("JSON_OBJECT({})", columns.collect::<Vec<_>>().join(", "))
+    }
+
+    /// The columns of a row by such an object; NULL for a column that the table got later.
+    pub fn values_of(&self, mut object: HashMap<String, Option<String>>) -> Values {
+        self.columns.iter().map(|name| object.remove(name).flatten()).collect()
+    }
+
     fn push_keys(&self, query: &mut QueryBuilder<'_, MySql>, keys: &[String]) {
         let columns: Vec<String> = self.key.iter().map(|name| format!("`{name}`")).collect();
         query.push(format!(" WHERE ({}) IN ", columns.join(", ")));

@@ -23,7 +23,7 @@ pub enum MoveError {
     /// No item was ever in this group.
     #[error("the limit group {0} has no items")]
     EmptyGroup(LimitGroupId),
-    /// An item came into the group, or out of it, while the others were copied.
+    /// An item came into a group, or out of it, during the move.
     #[error("the items of the group have changed meanwhile")]
     GroupChanged,
     /// Another mover works on the item.
@@ -67,6 +67,17 @@ pub enum MoveError {
     /// The move was flipped, so that it can only be completed.
     #[error("the item lives in shard {0} by now: nothing is left to give up; --resume tidies up")]
     Flipped(ShardId),
+    /// The source has no row of the item that this move has closed, so the target may have the only copy.
+    #[error(
+        "shard {0} has no stock row of this move, so other copies of the item may be the only ones: nothing was given up, and nothing is deleted; `seckill audit` tells where the item is, and `seckill shard recover` brings it back"
+    )]
+    NotAtSource(ShardId),
+    /// A ledger's commits do not reach its replicas as they should: what is copied there may be lost.
+    #[error("shard {0} reports a fault of its replication ({1}), so no item moves")]
+    Replication(ShardId, &'static str),
+    /// The item cannot be recovered.
+    #[error("{0}")]
+    NotRecovered(String),
     /// Another mover ended the move.
     #[error("another mover has ended this move")]
     Superseded,

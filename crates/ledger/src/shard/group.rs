@@ -13,9 +13,7 @@ use sqlx::MySqlPool;
 use super::close::Ends;
 use super::{MoveError, MoveState, Moved, Mover};
 use crate::domain::{ItemId, LimitGroupId, ShardId};
-use crate::store::mysql::link::{TRANSACTION_MAX, within};
-use crate::store::mysql::moves::{self, ItemMove};
-use crate::store::mysql::{LedgerTransaction, begin, limit_groups};
+use crate::store::mysql::{limit_groups, moves};
 
 /// Items that are connected by limits, and these limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,7 +47,8 @@ impl Mover {
         let mut all = Vec::new();
         for item in &together.items {
             let of = self.record(*item, target).await?;
-            all.push(Ends { is_grouped: true, ..self.ends(of).await? });
+            let layouts = self.layouts_of(&of).await?;
+            all.push(Ends { is_grouped: true, layouts, ..self.ends(of)? });
         }
         match self.carry_all_over(&all, (source, group), &together).await {
             Ok(mut moved) => {
@@ -65,7 +64,7 @@ impl Mover {
                     ends.give_up().await?;
                 }
                 for ends in &all {
-                    self.tidy_up(ends).await?;
+                    self.tidy_up_later(ends).await;
                 }
                 let passes = !matches!(error, MoveError::TooLarge(_));
                 Err(MoveError::GivenUp { home: source, why: error.to_string(), passes })
@@ -76,7 +75,7 @@ impl Mover {
     /// Ends a move that was broken off: one that was flipped is completed, any other is given up.
     async fn end_before(&self, item: ItemId) -> Result<(), MoveError> {
         let Some(of) = moves::under_way(self.home()?, item).await? else { return Ok(()) };
-        let ends = self.ends(of).await?;
+        let ends = self.ends(of)?;
         if matches!(ends.of.state, MoveState::Copying | MoveState::Closed) {
             ends.give_up().await?;
         }
@@ -93,12 +92,12 @@ impl Mover {
         for ends in all {
             Box::pin(self.copy_while_it_sells(ends)).await?;
         }
-        let mut lock = within(TRANSACTION_MAX, begin(self.home()?)).await?;
-        for group in &together.groups {
-            within(TRANSACTION_MAX, limit_groups::lock(&mut lock, *group)).await?;
-        }
+        let lock = self.lock_groups(&together.groups).await?;
         if connected_in(self.ledger(source)?, group).await? != *together {
             return Err(MoveError::GroupChanged);
+        }
+        for ends in all {
+            self.check_replication(ends).await?;
         }
         let began = Instant::now();
         for ends in all {
@@ -123,33 +122,6 @@ impl Mover {
             Moved { home, epoch, rows, pause, given_up: 0 }
         });
         Ok(moved.collect())
-    }
-
-    /// Flips all moves in the transaction that has locked their groups.
-    async fn flip_all(
-        &self,
-        all: &[Ends<'_>],
-        mut lock: LedgerTransaction<'static>,
-    ) -> Result<(), MoveError> {
-        let records: Vec<ItemMove> = all.iter().map(|ends| ends.of.clone()).collect();
-        let flip = async {
-            if moves::flip_together(&mut lock, &records).await? {
-                lock.commit().await?;
-            }
-            Ok(())
-        };
-        if let Err(error) = within(TRANSACTION_MAX, flip).await {
-            // The COMMIT may have come through: the record tells. All are flipped, or none.
-            tracing::warn!(%error, "flip of a group not answered");
-        }
-        for of in &records {
-            let now = moves::find(self.home()?, of.item, of.epoch).await?;
-            if !now.is_some_and(|now| now.state == MoveState::Flipped) {
-                return Err(MoveError::Superseded);
-            }
-        }
-        failpoint!("move-flipped");
-        Ok(())
     }
 
     /// Finds the ledger of a group's items, with all that are connected with them.

@@ -24,14 +24,16 @@ pub mod audit;
 mod close;
 mod copy;
 mod error;
+mod flip;
 mod group;
 mod lock;
 mod overview;
+mod recover;
 mod remove;
 mod resume;
 pub mod tables;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -39,7 +41,8 @@ use std::time::{Duration, Instant};
 use futures::future::try_join_all;
 use sqlx::MySqlPool;
 
-use crate::domain::{ItemId, ShardId};
+use crate::domain::{ItemId, LimitGroupId, ShardId};
+use crate::store::mysql::limit_groups;
 pub use crate::store::mysql::moves::ItemMove;
 use crate::store::mysql::moves::{self, MoveState};
 use crate::store::shards::PART_OF_LIST_MAX;
@@ -47,8 +50,10 @@ use close::Ends;
 pub use close::close_source;
 use copy::Layout;
 pub use error::MoveError;
+use flip::Carried;
 use lock::MoveLock;
 pub use overview::{LedgerView, Overview, View};
+pub use recover::Recovered;
 pub use resume::{Resumed, Watch};
 use tables::ITEM_TABLES;
 
@@ -183,16 +188,25 @@ impl Mover {
 
     /// Brings a move to its end from wherever it stands.
     async fn drive(&self, of: ItemMove) -> Result<Moved, MoveError> {
-        let ends = self.ends(of).await?;
+        let mut ends = self.ends(of)?;
         match ends.of.state {
             MoveState::Copying | MoveState::Closed => {
-                let carried = match self.carry_over(&ends).await {
+                let carried = match self.layouts_of(&ends.of).await {
+                    Ok(layouts) => {
+                        ends.layouts = layouts;
+                        self.carry_over(&ends).await
+                    }
+                    Err(error) => Err(error),
+                };
+                let carried = match carried {
                     Ok(carried) => carried,
-                    Err(error @ MoveError::Superseded) => return Err(error),
+                    Err(error @ (MoveError::Superseded | MoveError::NotAtSource(_))) => {
+                        return Err(error);
+                    }
                     Err(error) => {
                         tracing::warn!(%error, item = %ends.of.item, "move not completed");
                         ends.give_up().await?;
-                        self.tidy_up(&ends).await?;
+                        self.tidy_up_later(&ends).await;
                         let passes =
                             !matches!(error, MoveError::TooLarge(_) | MoveError::Grouped(_));
                         let (home, why) = (ends.of.source, error.to_string());
@@ -208,19 +222,36 @@ impl Mover {
         }
     }
 
-    /// Copies everything, with the item closed at the end. Answers the rows and the begin of the pause.
-    async fn carry_over(&self, ends: &Ends<'_>) -> Result<(usize, Option<Instant>), MoveError> {
+    /// Copies everything, with the item closed at the end, and its groups locked until the flip.
+    async fn carry_over(&self, ends: &Ends<'_>) -> Result<Carried, MoveError> {
         let mut began = None;
-        if !ends.is_closed().await? {
+        if ends.was_flipped().await? {
+            // The home ledger has forgotten it, such as after a restore. Nothing else is left to copy.
+            ends.set_closed().await?;
+            let lock = self.lock_groups(&BTreeSet::new()).await?;
+            return Ok(Carried { rows: 0, began, lock });
+        }
+        let is_closed = ends.is_closed().await?;
+        if !is_closed {
             self.check_companions(ends).await?;
             Box::pin(self.copy_while_it_sells(ends)).await?;
             failpoint!("move-copied");
+        }
+        let groups = groups_of(ends).await?;
+        // Held until the flip, so that no item joins the groups at the source meanwhile.
+        let lock = self.lock_groups(&groups).await?;
+        if !is_closed {
+            self.check_companions(ends).await?;
+            self.check_replication(ends).await?;
             began = Some(Instant::now());
             ends.close().await?;
             failpoint!("move-source-closed");
         }
+        if groups_of(ends).await? != groups {
+            return Err(MoveError::GroupChanged);
+        }
         match tokio::time::timeout(self.limits.pause_max, self.copy_the_rest(ends)).await {
-            Ok(rows) => Ok((rows?, began)),
+            Ok(rows) => Ok(Carried { rows: rows?, began, lock }),
             Err(_) => Err(MoveError::PauseTooLong(self.limits.pause_max.as_millis())),
         }
     }
@@ -267,6 +298,7 @@ impl Mover {
         }
         failpoint!("move-sealed");
         let rows = Box::pin(ends.verify()).await?;
+        self.check_replication(ends).await?;
         failpoint!("move-verified");
         Ok(rows)
     }
@@ -279,61 +311,16 @@ impl Mover {
         }
     }
 
-    async fn flip(
-        &self,
-        ends: &Ends<'_>,
-        (rows, began): (usize, Option<Instant>),
-    ) -> Result<Moved, MoveError> {
-        if let Err(error) = moves::flip(ends.home, &ends.of).await {
-            // The COMMIT may have come through: the record tells.
-            tracing::warn!(%error, item = %ends.of.item, "flip not answered");
-        }
-        let pause = began.map(|began| began.elapsed());
-        let now = moves::find(ends.home, ends.of.item, ends.of.epoch).await?;
-        match now.map(|of| of.state) {
-            Some(MoveState::Flipped | MoveState::Done) => {}
-            _ => {
-                ends.give_up().await?;
-                self.tidy_up(ends).await?;
-                let why = "the home ledger did not take the new home".to_owned();
-                return Err(MoveError::GivenUp { home: ends.of.source, why, passes: true });
-            }
-        }
-        failpoint!("move-flipped");
-        Ok(Moved { home: ends.of.target, epoch: ends.of.epoch, rows, pause, given_up: 0 })
-    }
-
-    /// Deletes the rows where the item does not live, and ends the record.
-    async fn tidy_up(&self, ends: &Ends<'_>) -> Result<Moved, MoveError> {
-        self.tidy_up_after(ends, false).await
-    }
-
-    async fn tidy_up_after(&self, ends: &Ends<'_>, waited: bool) -> Result<Moved, MoveError> {
-        let now = moves::find(ends.home, ends.of.item, ends.of.epoch).await?;
-        let is_flipped = match now.map(|of| (of.state, of.ended_at)) {
-            Some((MoveState::Flipped, None)) => true,
-            Some((MoveState::GivenUp, None)) => false,
-            _ => return Err(MoveError::Superseded),
-        };
-        let home = if is_flipped { ends.of.target } else { ends.of.source };
-        if is_flipped {
-            // Of a group that moves together, the first waits for all.
-            if !waited {
-                tokio::time::sleep(self.limits.route_age_max).await;
-            }
-            ends.remove_source().await?;
-        } else {
-            ends.remove_target().await?;
-        }
-        failpoint!("move-removed");
-        moves::end(ends.home, &ends.of).await?;
-        Ok(Moved { home, epoch: ends.of.epoch, rows: 0, pause: None, given_up: 0 })
-    }
-
-    async fn ends(&self, of: ItemMove) -> Result<Ends<'_>, MoveError> {
+    /// The ends of a move, without the layouts of the tables, which copying needs: reopening an item asks
+    /// nothing of the target.
+    fn ends(&self, of: ItemMove) -> Result<Ends<'_>, MoveError> {
         let (source, target) = (self.ledger(of.source)?, self.ledger(of.target)?);
-        let layouts = layouts(source, target).await?;
+        let layouts = Vec::new();
         Ok(Ends { of, home: self.home()?, source, target, is_grouped: false, layouts })
+    }
+
+    async fn layouts_of(&self, of: &ItemMove) -> Result<Vec<Layout>, MoveError> {
+        layouts(self.ledger(of.source)?, self.ledger(of.target)?).await
     }
 
     async fn lock(&self, item: ItemId) -> Result<MoveLock, MoveError> {
@@ -347,6 +334,12 @@ impl Mover {
     fn ledger(&self, shard: ShardId) -> Result<&MySqlPool, MoveError> {
         self.ledgers.get(&shard).ok_or(MoveError::UnknownShard(shard))
     }
+}
+
+/// Reads the groups that the item of a move is or was in.
+async fn groups_of(ends: &Ends<'_>) -> sqlx::Result<BTreeSet<LimitGroupId>> {
+    let groups = limit_groups::of_item(ends.source, ends.of.item).await?;
+    Ok(groups.into_iter().collect())
 }
 
 /// Reads the columns of the tables of an item, which must be the same in both ledgers.

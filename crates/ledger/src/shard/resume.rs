@@ -52,13 +52,15 @@ impl Mover {
     pub async fn give_up(&self, item: ItemId) -> Result<Moved, MoveError> {
         let _lock = self.lock(item).await?;
         let of = moves::under_way(self.home()?, item).await?.ok_or(MoveError::NoMove)?;
-        let ends = self.ends(of).await?;
+        let ends = self.ends(of)?;
         match ends.of.state {
             MoveState::Flipped => Err(MoveError::Flipped(ends.of.target)),
             MoveState::GivenUp => self.tidy_up(&ends).await,
             _ => {
                 ends.give_up().await?;
-                self.tidy_up(&ends).await
+                self.tidy_up_later(&ends).await;
+                let (home, epoch) = (ends.of.source, ends.of.epoch);
+                Ok(Moved { home, epoch, rows: 0, pause: None, given_up: 0 })
             }
         }
     }
@@ -69,7 +71,13 @@ impl Mover {
     /// # Errors
     /// When the home ledger does not answer.
     pub async fn resume_undriven(&self, watch: &mut Watch) -> Result<Resumed, MoveError> {
-        let under_way = moves::all_under_way(self.home()?).await?;
+        let mut under_way = moves::all_under_way(self.home()?).await?;
+        // Paused items first: tidying up behind a ledger that is away takes its time.
+        under_way.sort_by_key(|of| match of.state {
+            MoveState::Closed => 0,
+            MoveState::Copying => 1,
+            MoveState::Flipped | MoveState::GivenUp | MoveState::Done => 2,
+        });
         let mut resumed = Resumed { under_way: under_way.len(), ..Resumed::default() };
         let is_known = |key: &(ItemId, u64)| under_way.iter().any(|of| (of.item, of.epoch) == *key);
         watch.undriven.retain(|key, _| is_known(key));
@@ -80,7 +88,13 @@ impl Mover {
                 continue;
             }
             // Judged without the lock: instances that take it would look to each other like movers.
-            let sells = self.sells_at_source(of).await?;
+            let sells = match self.sells_at_source(of).await {
+                Ok(sells) => sells,
+                Err(error) => {
+                    resumed.failed.push((of.item, error));
+                    continue;
+                }
+            };
             if !watch.is_due(of, sells) || begun == RESUMED_MAX {
                 continue;
             }

@@ -78,6 +78,7 @@ pub const OTHER_TABLES: &[(&str, &str)] = &[
     ("sign_in_failures", "in the home ledger alone"),
     ("item_homes", "in the home ledger alone"),
     ("item_moves", "in the home ledger alone"),
+    ("kept_rows", "what an item left behind stays in the ledger that it left"),
     ("locks", "names of locks, not of items; fences of later holders are higher everywhere"),
     ("admin_actions", "append-only: what an operator did is read from all ledgers together"),
     ("outbox", "events leave from the ledger in which they happened"),

@@ -245,6 +245,13 @@ impl<T> Shards<T> {
         Shards { homes: self.homes.clone(), each: self.each.iter().map(make).collect() }
     }
 
+    /// Makes something else of each ledger and its number; the routes stay.
+    #[must_use]
+    pub fn map_numbered<U>(&self, mut make: impl FnMut(ShardId, &T) -> U) -> Shards<U> {
+        let each = self.iter().map(|(shard, one)| make(shard, one)).collect();
+        Shards { homes: self.homes.clone(), each }
+    }
+
     /// Where items live.
     #[must_use]
     pub fn homes(&self) -> &Homes {

@@ -56,6 +56,9 @@ pub enum CounterError {
     /// The ledger did not answer.
     #[error("mysql: {0}")]
     Mysql(Arc<sqlx::Error>),
+    /// The item lives elsewhere by now, or is being moved; nothing was written.
+    #[error("the item has moved")]
+    Moved,
     /// The counter is being loaded again and again.
     #[error("the counter is being loaded")]
     Loading,

@@ -31,6 +31,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (17, "limit groups", include_str!("../../../../../migrations/0017_limit_groups.sql")),
     (18, "shards", include_str!("../../../../../migrations/0018_shards.sql")),
     (19, "places of items", include_str!("../../../../../migrations/0019_places_of_items.sql")),
+    (20, "kept rows", include_str!("../../../../../migrations/0020_kept_rows.sql")),
     (21, "refunds", include_str!("../../../../../migrations/0021_refunds.sql")),
 ];
 

@@ -18,6 +18,7 @@ pub mod failures;
 pub mod homes;
 pub mod hosts;
 pub mod items;
+pub mod kept_rows;
 pub mod limit_groups;
 pub mod link;
 pub mod look;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use sqlx::mysql::MySqlRow;
-use sqlx::{Executor, FromRow, MySqlConnection, MySqlExecutor, MySqlPool, Row};
+use sqlx::{FromRow, MySqlConnection, MySqlExecutor, MySqlPool, Row};
 use time::OffsetDateTime;
 
 use super::items::out_of_range;
@@ -184,9 +184,7 @@ pub async fn recent(pool: &MySqlPool) -> sqlx::Result<RecentMoves> {
 pub async fn begin(pool: &MySqlPool, item: ItemId, target: ShardId) -> sqlx::Result<ItemMove> {
     let (source, epoch) = home(pool, item).await?;
     // An epoch that a move was given up with is never used again.
-    let last = sqlx::query_scalar("SELECT MAX(epoch) FROM item_moves WHERE item_id = ?");
-    let last: Option<u64> = answered(last.bind(item.get()).fetch_one(pool)).await?;
-    let epoch = last.unwrap_or_default().max(epoch) + 1;
+    let epoch = last_epoch(pool, item).await?.max(epoch) + 1;
     let inserted = sqlx::query(
         "INSERT INTO item_moves (item_id, epoch, source, target, state, started_at) \
          VALUES (?, ?, ?, ?, 'copying', UTC_TIMESTAMP(6))",
@@ -197,6 +195,16 @@ pub async fn begin(pool: &MySqlPool, item: ItemId, target: ShardId) -> sqlx::Res
     .bind(target.get());
     confirmed(pool, answered(inserted.execute(pool))).await?;
     find(pool, item, epoch).await?.ok_or(sqlx::Error::RowNotFound)
+}
+
+/// The highest epoch that a move of the item has used; 0 when it never moved.
+///
+/// # Errors
+/// The database's.
+pub async fn last_epoch(from: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Result<u64> {
+    let last = sqlx::query_scalar("SELECT MAX(epoch) FROM item_moves WHERE item_id = ?");
+    let last: Option<u64> = answered(last.bind(item.get()).fetch_one(from)).await?;
+    Ok(last.unwrap_or_default())
 }
 
 /// Notes that the item is closed at its source; `false` unless the move was copying.
@@ -213,14 +221,6 @@ pub async fn set_closed(pool: &MySqlPool, of: &ItemMove) -> sqlx::Result<bool> {
 const SET_FLIPPED: &str = "UPDATE item_moves SET state = 'flipped', flipped_at = UTC_TIMESTAMP(6) \
      WHERE item_id = ? AND epoch = ? AND state = 'closed'";
 
-/// Makes the target the home of the item; `false` unless the move was closed.
-///
-/// # Errors
-/// The database's; it may have been done.
-pub async fn flip(pool: &MySqlPool, of: &ItemMove) -> sqlx::Result<bool> {
-    set_state_and_home(pool, of, SET_FLIPPED, of.target).await
-}
-
 /// Makes the targets the homes of all items together, in the caller's transaction; `false` unless every move
 /// was closed: then the transaction must be rolled back.
 ///
@@ -234,7 +234,7 @@ pub async fn flip_together(
         if !change(transaction, SET_FLIPPED, of).await? {
             return Ok(false);
         }
-        set_home(transaction, of, of.target).await?;
+        set_home(&mut *transaction, of.item, (of.target, of.epoch)).await?;
     }
     Ok(true)
 }
@@ -274,7 +274,7 @@ async fn set_state_and_home(
             if !change(&mut transaction, set, of).await? {
                 return Ok(false);
             }
-            set_home(&mut transaction, of, home).await?;
+            set_home(&mut *transaction, of.item, (home, of.epoch)).await?;
             Ok(true)
         };
         let written = written.await;
@@ -284,17 +284,25 @@ async fn set_state_and_home(
     within(TRANSACTION_MAX, Box::pin(work)).await
 }
 
-/// Writes the home of an item, with the epoch of its move.
+/// Makes `shard` the home of an item that was recovered there, under an epoch that was never used.
+///
+/// # Errors
+/// The database's; it may have been done.
+pub async fn place(pool: &MySqlPool, item: ItemId, shard: ShardId, epoch: u64) -> sqlx::Result<()> {
+    answered(set_home(pool, item, (shard, epoch))).await
+}
+
+/// Writes the home of an item, with its epoch.
 async fn set_home(
-    connection: &mut MySqlConnection,
-    of: &ItemMove,
-    home: ShardId,
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+    (shard, epoch): (ShardId, u64),
 ) -> sqlx::Result<()> {
     let placed = sqlx::query(
         "INSERT INTO item_homes (item_id, shard, epoch) VALUES (?, ?, ?) \
          ON DUPLICATE KEY UPDATE shard = VALUES(shard), epoch = VALUES(epoch)",
     );
-    connection.execute(placed.bind(of.item.get()).bind(home.get()).bind(of.epoch)).await?;
+    placed.bind(item.get()).bind(shard.get()).bind(epoch).execute(executor).await?;
     Ok(())
 }
 

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use super::RedisClient;
 use super::counters::{CounterError, Counters};
-use crate::domain::{ItemId, Order, OrderId, UserId};
+use crate::domain::{ItemId, Order, OrderId, Routed, UserId};
 use crate::store::cache::Cache;
 use crate::store::mysql::{answered, confirmed};
 use crate::store::single_flight::SingleFlight;
@@ -58,7 +58,7 @@ pub struct Queue {
     replicated: Option<ReplicatedWriter>,
     /// When an item's queue was last found on the ledger's list.
     opened: Cache<ItemId, Instant>,
-    openings: SingleFlight<ItemId, Result<(), Arc<sqlx::Error>>>,
+    openings: SingleFlight<ItemId, Result<(), CounterError>>,
     items: Arc<Mutex<BTreeSet<ItemId>>>,
     wake: mpsc::Sender<ItemId>,
 }
@@ -187,13 +187,14 @@ impl Queue {
     }
 
     /// Puts the item's queue on the ledger's list, unless it was found there lately.
-    async fn ensure_open(&self, item: ItemId) -> Result<(), Arc<sqlx::Error>> {
+    async fn ensure_open(&self, routed: Routed) -> Result<(), CounterError> {
+        let item = routed.item;
         if self.opened.get(item).is_some_and(|at| at.elapsed() < OPEN_REMEMBERED) {
             return Ok(());
         }
         let queue = self.clone();
         let open = async move {
-            queue.open(item).await?;
+            queue.open(routed).await?;
             queue.opened.insert(item, Instant::now());
             Ok(())
         };
@@ -203,20 +204,30 @@ impl Queue {
     /// Puts the item's queue on the ledger's list before its first entry, so that other instances
     /// serve it if this one dies. The queue is open once every instance has read the list again,
     /// since an instance that does not know the queue does not search it for a key.
-    async fn open(&self, item: ItemId) -> Result<(), sqlx::Error> {
+    ///
+    /// The row is written only beside a stock row with the epoch of the route, which is locked
+    /// meanwhile: so a move, which raises the epoch before it copies the last rows, copies this one.
+    async fn open(&self, Routed { item, home }: Routed) -> Result<(), CounterError> {
+        // With one ledger an item has one epoch.
         let listed = sqlx::query(
-            "INSERT IGNORE INTO redis_queues (item_id, opened_at) VALUES (?, UTC_TIMESTAMP(6))",
+            "INSERT IGNORE INTO redis_queues (item_id, opened_at) \
+             SELECT item_id, UTC_TIMESTAMP(6) FROM stock \
+             WHERE item_id = ? AND (home_epoch = ? OR ?) FOR UPDATE",
         )
         .bind(item.get())
+        .bind(home.epoch)
+        .bind(home.is_only)
         .execute(&self.pool);
         confirmed(&self.pool, answered(listed)).await?;
         let age_us = sqlx::query_scalar(
             "SELECT TIMESTAMPDIFF(MICROSECOND, opened_at, UTC_TIMESTAMP(6)) FROM redis_queues \
-             WHERE item_id = ?",
+             JOIN stock USING (item_id) WHERE item_id = ? AND (home_epoch = ? OR ?)",
         )
         .bind(item.get())
-        .fetch_one(&self.pool);
-        let age_us: i64 = answered(age_us).await?;
+        .bind(home.epoch)
+        .bind(home.is_only)
+        .fetch_optional(&self.pool);
+        let age_us: i64 = answered(age_us).await?.ok_or(CounterError::Moved)?;
         // Clamped, so that a clock that was set back does not lengthen the wait.
         let age = Duration::from_micros(u64::try_from(age_us).unwrap_or_default());
         tokio::time::sleep(KNOWN_AFTER.saturating_sub(age)).await;

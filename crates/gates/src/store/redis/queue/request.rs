@@ -7,7 +7,7 @@ use redis::{ErrorKind, FromRedisValue, RedisError};
 use redis_connection::{Call, Script, Written, is_too_few_replicas};
 
 use super::{Intention, Queue};
-use crate::domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
+use crate::domain::{ItemId, Order, OrderId, Purchase, RequestKey, Routed, UserId};
 use crate::store::redis::counters::{CounterError, READ_ATTEMPTS_MAX};
 
 /// How long the queued requests of an item are remembered after the last one. Later, a queued
@@ -57,7 +57,7 @@ impl Queue {
         limit: Option<i64>,
     ) -> Result<Push, CounterError> {
         let item = purchase.item.id;
-        self.ensure_open(item).await.map_err(CounterError::Mysql)?;
+        self.ensure_open(Routed { item, home: purchase.item.home }).await?;
         let request = request_of(purchase.buyer, &purchase.key);
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item).await?;
