@@ -35,15 +35,18 @@ pub async fn paused(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let waiters = testbed.waiters;
         fill_line(&mut operator, item, waiters).await?;
         let services = &trial.services;
-        let steps = orders.iter().zip(0..).map(|((buyer, order), at)| async move {
-            let (owner, stranger) =
-                (testbed.token(*buyer, Role::Buyer), testbed.token(*buyer + BUYERS, Role::Buyer));
+        let joining = &format!("/api/items/{item}/waiting");
+        let steps = orders.iter().zip(0..).map(|((buyer, order), at)| {
+            let owner = testbed.token(*buyer, Role::Buyer);
+            let stranger = testbed.token(*buyer + BUYERS, Role::Buyer);
             let service = &services[at % 2];
-            let cancellation = format!("/api/orders/{order}/cancellation");
-            tokio::join!(
-                send(service, ("POST", &cancellation), &owner, "{}"),
-                send(service, ("POST", &format!("/api/items/{item}/waiting")), &stranger, "{}"),
-            )
+            async move {
+                let cancellation = format!("/api/orders/{order}/cancellation");
+                tokio::join!(
+                    send(service, ("POST", &cancellation), &owner, "{}"),
+                    send(service, ("POST", joining), &stranger, "{}"),
+                )
+            }
         });
         let admin = testbed.token(1, Role::Admin);
         let path = format!("/api/admin/items/{item}");
