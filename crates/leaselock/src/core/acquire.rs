@@ -150,7 +150,7 @@ impl Asking {
         Self {
             left: Some(Box::pin(ask_until_granted(Arc::clone(core), request, gone))),
             caller: Some(caller),
-            tasks: core.tasks.clone(),
+            tasks: core.background.tasks().clone(),
             runtime: Handle::current(),
         }
     }
@@ -249,7 +249,7 @@ async fn ask_until_granted(
         }
     };
     if may_be_held {
-        core.releases.submit(ReleaseJob {
+        core.background.release(ReleaseJob {
             name: request.name,
             token: request.token,
             lease: request.lease,

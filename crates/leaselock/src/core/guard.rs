@@ -11,6 +11,7 @@ use super::acquire::enter_again;
 use super::leased::Core;
 use super::queue::QueueHead;
 use super::release::ReleaseJob;
+use super::renewal::Scheduler;
 use super::stats::{Stats, count};
 use super::store::{Grant, LeaseStore, Subscription, Token};
 use crate::{AcquireError, LockName};
@@ -98,7 +99,7 @@ impl Guard {
     /// Ends the hold in this process. Stops its renewal first, so that none can follow the release.
     fn end(&self) -> Ended {
         let ended = self.hold.end();
-        self.core.renewals.forget(&self.hold, ended.due);
+        self.hold.scheduler.forget(&self.hold, ended.due);
         if ended.was_live {
             self.core.stats.hold.add(self.since.elapsed());
         }
@@ -130,7 +131,7 @@ impl Drop for Guard {
         let head = self.hold.locked().head.take();
         if !ended.was_foreign {
             let job = self.job(ended.deadline);
-            self.core.releases.submit(ReleaseJob { head, ..job });
+            self.core.background.release(ReleaseJob { head, ..job });
         }
     }
 }
@@ -185,6 +186,8 @@ pub(crate) struct Hold {
     pub(crate) lease: Duration,
     pub(crate) store: Arc<dyn LeaseStore>,
     pub(crate) stats: Arc<Stats>,
+    /// What renews it: the scheduler of the runtime on which it was acquired.
+    pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) state: Mutex<HoldState>,
 }
 
@@ -245,6 +248,13 @@ impl Hold {
     /// Whether the deadline has passed, perhaps before the `lost` signal could fire.
     pub(crate) fn is_over_by_the_clock(&self) -> bool {
         Instant::now() >= self.locked().deadline
+    }
+
+    /// Loses it by time, and counts that, unless it is over already.
+    pub(crate) fn lose_by_time(&self) {
+        if self.lose(Phase::LostByTime) {
+            count(&self.stats.lost);
+        }
     }
 
     /// Fires `lost` and wakes the next waiter, unless the hold is over already. Answers whether it

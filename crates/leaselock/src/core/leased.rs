@@ -11,10 +11,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::acquire::{Request, acquire};
+use super::background::Background;
 use super::guard::{Guard, Hold, HoldState, Phase, ReleaseOutcome};
 use super::queue::WaitQueues;
-use super::release::{self, ReleaseJob, ReleaseQueue};
-use super::renewal::{Scheduler, renew_at};
+use super::release::{self, ReleaseJob};
+use super::renewal::renew_at;
 use super::stats::{Stats, count};
 use super::store::{Grant, LeaseStore, Subscription, ask, local_deadline};
 use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
@@ -26,27 +27,24 @@ pub struct LeasedMutex {
 }
 
 impl LeasedMutex {
-    /// Makes a lock of a backend's operations. Needs a tokio runtime.
+    /// Makes a lock of a backend's operations.
     ///
-    /// Its background task runs on `tasks`; it ends when the last clone and the last guard are gone,
-    /// after everything that was dropped has been released. Renewals run on one scheduler per
-    /// runtime, which all locks share.
+    /// Its background task runs on `tasks`, on each runtime that acquires; it ends when the last clone
+    /// and the last guard are gone, after everything that was dropped has been released. Renewals run
+    /// on one scheduler per runtime, which all locks share.
     pub fn start(
         store: Arc<dyn LeaseStore>,
         capabilities: &'static Capabilities,
         tasks: &TaskTracker,
     ) -> Self {
         let stats = Arc::new(Stats::default());
-        let (releases, jobs) = ReleaseQueue::new(Arc::clone(&stats));
-        tasks.spawn(release::run(jobs, Arc::clone(&store), Arc::clone(&stats)));
+        let (own_store, own_stats) = (Arc::clone(&store), Arc::clone(&stats));
         let core = Core {
             store,
             capabilities,
             queues: WaitQueues::new(Arc::clone(&stats)),
             stats,
-            renewals: Scheduler::of_this_runtime(),
-            releases,
-            tasks: tasks.clone(),
+            background: Background::new(own_store, own_stats, tasks.clone()),
             hands_over: AtomicBool::new(true),
         };
         Self { core: Arc::new(core) }
@@ -124,9 +122,7 @@ pub(crate) struct Core {
     pub(crate) capabilities: &'static Capabilities,
     pub(crate) queues: Arc<WaitQueues>,
     pub(crate) stats: Arc<Stats>,
-    pub(crate) renewals: Arc<Scheduler>,
-    pub(crate) releases: ReleaseQueue,
-    pub(crate) tasks: TaskTracker,
+    pub(crate) background: Background,
     pub(crate) hands_over: AtomicBool,
 }
 
@@ -159,6 +155,7 @@ impl Core {
             lease,
             store: Arc::clone(&self.store),
             stats: Arc::clone(&self.stats),
+            scheduler: self.background.scheduler(),
             state: std::sync::Mutex::new(HoldState {
                 phase: Phase::Held,
                 deadline: local_deadline(sent_at, lease),
@@ -171,7 +168,7 @@ impl Core {
                 notifications,
             }),
         });
-        self.renewals.watch(&hold);
+        hold.scheduler.watch(&hold);
         let core = Arc::clone(self);
         Guard { hold, core, fence: grant.fence, lost, since: now, over: false }
     }

@@ -37,6 +37,7 @@ mod polling;
 mod proxy;
 mod read_write;
 mod redlock;
+mod runtimes;
 mod safety;
 mod semaphores;
 mod shared_counters;
