@@ -16,7 +16,7 @@ use crate::cluster::{self, Cluster};
 use crate::exchange::{Exchange, Tries};
 use crate::node::Node;
 use crate::own::OwnConnections;
-use crate::refusal::{Failure, Refusal, unknown_in_pipeline};
+use crate::refusal::{Failure, Refusal, slot_stays_open, unknown_in_pipeline};
 use crate::sentinel::{self, Sentinels};
 use crate::slot::{Slot, slot_of};
 
@@ -154,7 +154,7 @@ impl SharedConnection {
             (Servers::Cluster(cluster), Refusal::Ask(address)) => {
                 return Some((cluster.named(address, node?).ok()?, true));
             }
-            (Servers::Cluster(cluster), Refusal::Later) => cluster.wake(None),
+            (Servers::Cluster(cluster), Refusal::Later | Refusal::SlotOpen) => cluster.wake(None),
             // An error comes again with the next try.
             (Servers::Cluster(cluster), _) => drop(cluster.look().await),
             (Servers::Sentinel(sentinels), Refusal::Demoted | Refusal::NotConnected) => {
@@ -210,6 +210,12 @@ impl SharedConnection {
                 }
                 return answer;
             };
+            if refusal == Refusal::SlotOpen
+                && let (Servers::Cluster(cluster), Some(slot)) = (&self.inner.servers, slot)
+                && cluster.open_slots().stays_open(slot)
+            {
+                return Ok(slot_stays_open(slot));
+            }
             if !tries.again(&refusal).await {
                 return answer;
             }

@@ -5,6 +5,7 @@ mod cluster;
 mod connection;
 mod exchange;
 mod node;
+mod open_slots;
 mod own;
 mod refusal;
 mod replicated;

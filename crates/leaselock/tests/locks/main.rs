@@ -40,6 +40,7 @@ mod redlock;
 mod runtimes;
 mod safety;
 mod semaphores;
+mod servers;
 mod shared_counters;
 mod sharing;
 mod support;
