@@ -11,7 +11,7 @@ use super::{STREAM, hold_up, in_ledger, purchase, queue, queue_of, shop};
 use crate::process::program;
 use crate::support::{Instance, eventually};
 
-/// Makes an item on another server than `but`, and answers its server, too.
+/// Makes an item on another server than `but`, and returns both.
 async fn item_elsewhere(
     instance: &Instance,
     cluster: &RedisCluster,
@@ -55,7 +55,7 @@ async fn orders_of_a_dead_consumer_are_taken_over_while_another_server_is_away()
     })
     .await;
 
-    // What is known is listed, and what is missing is said.
+    // The list has the orders of the other servers, and says that it is incomplete.
     let listed = instance.buyer(1).get("/api/orders").await;
     assert_eq!((listed.status, &listed.json["incomplete"]), (200, &json!(true)), "{}", listed.text);
     assert_eq!(listed.json["orders"].as_array().map(Vec::len), Some(1), "{}", listed.text);

@@ -116,7 +116,7 @@ impl Sentinels {
         }
     }
 
-    /// Whether so many of all Sentinels, silent ones included, are a majority.
+    /// Whether `count` is a majority of all Sentinels, silent ones included.
     fn is_majority(&self, count: usize) -> bool {
         count * 2 > self.sentinels.len()
     }

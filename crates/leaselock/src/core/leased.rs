@@ -12,12 +12,13 @@ use tokio_util::task::TaskTracker;
 
 use super::acquire::{Request, acquire};
 use super::background::Background;
+use super::deadline::{Deadline, Moment};
 use super::guard::{Guard, Hold, HoldState, Phase, ReleaseOutcome};
 use super::queue::WaitQueues;
 use super::release::{self, ReleaseJob};
 use super::renewal::renew_at;
 use super::stats::{Stats, count};
-use super::store::{Grant, LeaseStore, Subscription, ask, local_deadline};
+use super::store::{Grant, LeaseStore, Subscription, ask};
 use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
 
 /// A [`Mutex`] with leases on some backend. Cheap to clone; all clones are one lock.
@@ -93,9 +94,7 @@ impl Mutex for LeasedMutex {
                 return Err(RaiseFenceError::TooHigh(at_least));
             }
             let raised = self.core.store.raise_fence(&name, at_least);
-            ask(crate::LEASE_MAX, raised)
-                .await
-                .map_err(|backend_error| RaiseFenceError::Unavailable(backend_error.0))
+            ask(crate::LEASE_MAX, raised).await.map_err(RaiseFenceError::Unavailable)
         })
     }
 
@@ -136,7 +135,7 @@ impl Core {
         self: &Arc<Self>,
         request: Request,
         grant: Grant,
-        sent_at: Instant,
+        sent_at: Moment,
         notifications: Option<Subscription>,
     ) -> Guard {
         let Request { name, token, lease, head, .. } = request;
@@ -158,8 +157,8 @@ impl Core {
             scheduler: self.background.scheduler(),
             state: std::sync::Mutex::new(HoldState {
                 phase: Phase::Held,
-                deadline: local_deadline(sent_at, lease),
-                due: renew_at(sent_at, lease),
+                deadline: Deadline::of(sent_at, lease),
+                due: renew_at(sent_at.instant, lease),
                 head,
                 lost: lost.clone(),
                 grant,

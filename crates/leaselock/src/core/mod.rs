@@ -9,6 +9,7 @@ pub(crate) mod backoff;
 pub mod combine;
 pub(crate) mod command;
 pub(crate) mod counter;
+mod deadline;
 pub(crate) mod guard;
 pub(crate) mod hand_over;
 pub(crate) mod latch;

@@ -21,9 +21,10 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::deadline::{Deadline, Moment};
 use super::guard::{Hold, Phase};
 use super::stats::count;
-use super::store::{Renewal, ask, local_deadline};
+use super::store::{Renewal, ask};
 use crate::LEASE_MIN;
 
 /// A hold is renewed when this part of its lease has passed.
@@ -138,7 +139,7 @@ enum Look {
 struct Sent {
     hold: Arc<Hold>,
     due: Instant,
-    at: Instant,
+    at: Moment,
 }
 
 /// When a hold whose command was sent at `sent_at` is to be renewed.
@@ -213,15 +214,15 @@ impl Renewals {
 
     /// Fires `lost` if the deadline has passed. Otherwise a renewal is due, and the answer is the
     /// instant at which it counts as sent.
-    fn look_at(&self, hold: &Arc<Hold>) -> Option<Instant> {
-        let now = Instant::now();
+    fn look_at(&self, hold: &Arc<Hold>) -> Option<Moment> {
+        let now = Moment::now();
         {
             let mut state = hold.locked();
             if state.phase != Phase::Held {
                 return None;
             }
-            if now < state.deadline {
-                state.due = state.deadline;
+            if !state.deadline.has_passed() {
+                state.due = state.deadline.instant;
                 self.insert(hold, state.due, Look::Deadline);
                 return Some(now);
             }
@@ -250,14 +251,14 @@ impl Renewals {
             return;
         }
         let next = if answer == Answer::Renewed {
-            state.deadline = state.deadline.max(local_deadline(sent.at, hold.lease));
-            renew_at(sent.at, hold.lease)
+            state.deadline = state.deadline.max(Deadline::of(sent.at, hold.lease));
+            renew_at(sent.at.instant, hold.lease)
         } else {
             // An error proves nothing: the hold stays as it is, and so does its deadline.
             Instant::now() + hold.lease / RETRIES_PER_LEASE
         };
         self.forget(hold, state.due);
-        state.due = next.min(state.deadline);
+        state.due = next.min(state.deadline.instant);
         self.insert(hold, state.due, Look::Renew);
     }
 

@@ -162,7 +162,7 @@ impl Subscriber {
                 return Ok(listening);
             }
             if connected.changed().await.is_err() {
-                return Err(BackendError("the subscriber has ended".to_owned()));
+                return Err(BackendError::new("the subscriber has ended"));
             }
         }
     }

@@ -259,7 +259,7 @@ impl Queue {
         format!("{}{{{}}}:{part}", self.redis.prefix(), per_item::tag(item))
     }
 
-    /// The command that reads a field of what is queued of an item.
+    /// The command that reads a field of the hash of queued orders of an item.
     fn field(&self, item: ItemId, field: &str) -> Cmd {
         let mut command = redis::cmd("HGET");
         command.arg(self.key(item, "queued")).arg(field);
