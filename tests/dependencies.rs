@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use toml::{Table, Value};
 
@@ -110,4 +111,21 @@ fn a_crate_is_not_named_by_a_module_of_another_one() {
     assert!(is_named("use ::time::Duration;", "time"));
     assert!(!is_named("use tokio::time::sleep;", "time"));
     assert!(!is_named("overtime::pay()", "time"));
+}
+
+#[test]
+fn the_lock_library_has_tls_only_where_it_is_asked_for() {
+    let tree = |features: &str| {
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["tree", "--offline", "--package", "leaselock", "--edges", "normal"]);
+        cargo.args(["--prefix", "none", "--features", features]);
+        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let has_tls = |features| tree(features).lines().any(|line| line.starts_with("rustls v"));
+    assert!(!has_tls("redis,mysql,etcd,zookeeper"), "rustls without a feature");
+    for feature in ["redis-tls", "mysql-tls", "etcd-tls"] {
+        assert!(has_tls(feature), "{feature}");
+    }
 }

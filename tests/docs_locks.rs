@@ -25,7 +25,8 @@ fn the_page_of_locks_names_tests_that_exist() {
     let page = read(Path::new("docs/locks.md"));
     let (_, below) = page.split_once("<!-- shown -->\n").expect("the mark that begins");
     let (table, _) = below.split_once("<!-- end of shown -->").expect("and its end");
-    let files = ["tests", "crates/leaselock/tests"].map(|folder| files_below(folder, "rs"));
+    let folders = ["tests", "crates/leaselock/tests", "crates/leaselock/src"];
+    let files = folders.map(|folder| files_below(folder, "rs"));
     let tests: String = files.iter().flatten().map(|path| read(path)).collect();
     // Whatever stands in backquotes in the last column.
     let named: Vec<&str> = table
@@ -63,6 +64,7 @@ fn row(kind: &Capabilities) -> String {
         Fencing::Rising => "rises",
         Fencing::RisingWhileKept => "rises while data are kept",
         Fencing::None => "none",
+        other => panic!("the page has no word for {other:?}"),
     };
     let order = match (kind.fair_in_process, kind.fair_between_processes) {
         (_, true) => "first come, everywhere",
@@ -72,6 +74,7 @@ fn row(kind: &Capabilities) -> String {
     let waits = match kind.waiting {
         Waiting::Notified => "is notified",
         Waiting::Polls => "polls",
+        other => panic!("the page has no word for {other:?}"),
     };
     format!(
         "| {} | {} | {} | {fence} | {} | {order} | {waits} | {} | {} | {} |",
@@ -98,6 +101,7 @@ fn primitive(primitive: Primitive) -> &'static str {
         Primitive::MultiLock => "several names",
         Primitive::CountdownLatch => "latch",
         Primitive::SharedCounter => "counter",
+        other => panic!("the page has no word for {other:?}"),
     }
 }
 

@@ -6,6 +6,7 @@
 mod counter;
 mod dead_letters;
 mod durable;
+mod one_shard;
 mod order;
 mod replicas;
 mod same_key;

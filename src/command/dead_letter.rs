@@ -2,6 +2,7 @@
 //! operator to resolve.
 
 use std::path::Path;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use crate::arbiter::Arbiter;
@@ -14,10 +15,14 @@ use crate::store::mysql::outbox::Outbox;
 use crate::store::redis::queue::{DeadLetter, Intention, Reader, Resolution};
 use crate::store::redis::{Counters, Queue, RedisClient};
 use crate::strategy::redis_stream;
+use futures::stream::{self, StreamExt};
 use serde_json::json;
 use sqlx::MySqlPool;
 
 use super::Ended;
+
+/// Items that are read at once: one whose server is away is waited for until `redis.retry_ms_max`.
+const ITEMS_AT_ONCE_MAX: usize = 64;
 
 /// The arguments: which orders, and what to do with them.
 #[derive(clap::Args)]
@@ -39,7 +44,8 @@ pub struct Arguments {
     operator: Option<UserId>,
 }
 
-/// Lists the dead letters, or resolves one of them. Exit 1 when there is no such entry.
+/// Lists the dead letters, or resolves one of them. Exit 1 when there is no such entry, or when the
+/// list is incomplete.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
     let ledgers = super::ledgers::open(&config)?;
@@ -57,11 +63,12 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
             found.map_err(|error| format!("the ledger could not be read: {error}"))?
         }
         None => {
-            let mut count = 0;
+            let mut all = Listed::default();
             for (_, desk) in desks.iter() {
-                count += desk.list(None).await?;
+                let Listed { letters, unread } = desk.list(None).await?;
+                all = Listed { letters: all.letters + letters, unread: all.unread + unread };
             }
-            return listed(count);
+            return Ok(listed(all));
         }
     };
     match arguments {
@@ -75,8 +82,15 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
             reason: Some(reason),
             ..
         } => desk.reject(Routed { item: *item, home }, entry, *operator, reason).await,
-        _ => listed(desk.list(arguments.item).await?),
+        _ => Ok(listed(desk.list(arguments.item).await?)),
     }
+}
+
+/// How many items were listed, and how many could not be.
+#[derive(Default)]
+struct Listed {
+    letters: usize,
+    unread: usize,
 }
 
 struct Desk {
@@ -86,20 +100,28 @@ struct Desk {
 }
 
 impl Desk {
-    /// Prints the dead letters of one item or of all, and answers their number.
-    async fn list(&self, item: Option<ItemId>) -> Result<usize, String> {
+    /// Prints the dead letters of one item or of all. An item whose server does not answer is named.
+    async fn list(&self, item: Option<ItemId>) -> Result<Listed, String> {
         let items = match item {
             Some(item) => [item].into(),
             None => self.queue.refresh().await.map_err(|error| no_ledger(&error))?,
         };
-        let mut count = 0;
-        for item in items {
-            for letter in self.dead_letters(item).await? {
-                count += 1;
+        let read = async |item| (item, self.dead_letters(item).await);
+        let mut answers = pin!(stream::iter(items).map(read).buffered(ITEMS_AT_ONCE_MAX));
+        let mut listed = Listed::default();
+        while let Some((item, letters)) = answers.next().await {
+            let Ok(letters) =
+                letters.inspect_err(|error| eprintln!("seckill: item {item}: {error}"))
+            else {
+                listed.unread += 1;
+                continue;
+            };
+            for letter in letters {
+                listed.letters += 1;
                 println!("item {item} entry {}: {}; {}", letter.id, described(&letter), letter.why);
             }
         }
-        Ok(count)
+        Ok(listed)
     }
 
     async fn retry(&self, item: ItemId, entry: &str, operator: UserId) -> Ended {
@@ -172,9 +194,13 @@ impl Desk {
     }
 }
 
-fn listed(count: usize) -> Ended {
-    println!("{count} dead letters");
-    Ok(ExitCode::SUCCESS)
+fn listed(Listed { letters, unread }: Listed) -> ExitCode {
+    if unread == 0 {
+        println!("{letters} dead letters");
+        return ExitCode::SUCCESS;
+    }
+    println!("{letters} dead letters; incomplete: {unread} items could not be read");
+    ExitCode::from(1)
 }
 
 fn described(letter: &DeadLetter) -> String {

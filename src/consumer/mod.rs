@@ -21,10 +21,11 @@ mod decide;
 
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures::FutureExt;
+use futures::{FutureExt, StreamExt};
 use sqlx::MySqlPool;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior};
@@ -103,27 +104,30 @@ impl Consumers {
 
     /// Works until `stop` fires, then finishes the orders in hand.
     pub async fn run(self, mut wake_ups: mpsc::Receiver<ItemId>, stop: CancellationToken) {
+        let wake = async {
+            while let Some(item) = wake_ups.recv().await {
+                self.wake(item, &stop);
+            }
+        };
+        // At the same time: a server that a poll waits for delays no wake-up.
+        let both = async { tokio::join!(wake, self.poll_periodically(&stop)) };
+        let _: Option<((), ())> = stop.run_until_cancelled(both).await;
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+
+    async fn poll_periodically(&self, stop: &CancellationToken) {
         let mut tick = tokio::time::interval(self.parts.poll);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut swept = Instant::now();
         loop {
-            tokio::select! {
-                Some(item) = wake_ups.recv() => self.wake(item, &stop),
-                _ = tick.tick() => {
-                    let sweep = swept.elapsed() >= SWEEP_PERIOD;
-                    if sweep {
-                        swept = Instant::now();
-                    }
-                    tokio::select! {
-                        () = self.poll(sweep, &stop) => {}
-                        () = stop.cancelled() => {}
-                    }
-                }
-                () = stop.cancelled() => break,
+            tick.tick().await;
+            let sweep = swept.elapsed() >= SWEEP_PERIOD;
+            if sweep {
+                swept = Instant::now();
             }
+            self.poll(sweep, stop).await;
         }
-        self.tasks.close();
-        self.tasks.wait().await;
     }
 
     /// Wakes the tasks of all queues that are not empty.
@@ -133,18 +137,28 @@ impl Consumers {
             Ok(items) => items.into_iter().collect(),
             Err(error) => return tracing::debug!(%error, "list of queues not read"),
         };
-        let lengths = match reader.lengths(&items).await {
-            Ok(lengths) => lengths,
-            Err(error) => return tracing::debug!(%error, "lengths of the queues not read"),
-        };
-        let waiting: u64 = lengths.iter().map(|(entries, _)| entries).sum();
-        self.parts.metrics.queue_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
-        let mut empty = Vec::new();
-        for (&item, &(entries, fields)) in items.iter().zip(&lengths) {
-            if entries > 0 {
-                self.wake(item, stop);
-            } else if fields == 0 {
-                empty.push(item);
+        let (mut waiting, mut empty, mut failed) = (0_u64, Vec::new(), None);
+        let mut lengths = pin!(reader.lengths(&items));
+        while let Some(of_one_server) = lengths.next().await {
+            for (item, length) in of_one_server {
+                match length {
+                    Ok((entries, fields)) => {
+                        waiting += entries;
+                        if entries > 0 {
+                            self.wake(item, stop);
+                        } else if fields == 0 {
+                            empty.push(item);
+                        }
+                    }
+                    Err(error) => failed = Some(error),
+                }
+            }
+        }
+        match failed {
+            // An incomplete sum would look like orders that were decided.
+            Some(error) => tracing::debug!(%error, "lengths of some queues not read"),
+            None => {
+                self.parts.metrics.queue_waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
             }
         }
         if sweep && let Err(error) = reader.sweep(&empty).await {

@@ -1,9 +1,10 @@
 //! Finding the orders of one ledger: those that are written, and those that are queued.
 
-use super::LedgerOrders;
+use super::{LedgerOrders, Listed};
 use crate::domain::{LedgerError, Order, OrderId, UserId};
 use crate::store::mysql::{self, Placed, failed_read, orders};
 use crate::store::redis::CounterError;
+use crate::store::redis::queue::QueuedOrders;
 
 /// The reason why an order could not be looked up.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +23,8 @@ pub(super) struct Part {
     pub written: Vec<Placed<Order>>,
     /// Queued orders; some of them may be written by now.
     pub queued: Vec<Order>,
+    /// Whether a server of Redis did not answer, so that queued orders are missing.
+    pub is_incomplete: bool,
 }
 
 impl LedgerOrders {
@@ -70,7 +73,7 @@ impl LedgerOrders {
     }
 
     /// Lists an owner's orders, newest first, with the queued ones; without Redis only those of the
-    /// ledger.
+    /// ledger, and the list says that it is incomplete.
     ///
     /// # Errors
     /// When the ledger does not answer.
@@ -79,8 +82,8 @@ impl LedgerOrders {
         owner: UserId,
         before: Option<OrderId>,
         limit: u32,
-    ) -> Result<Vec<Order>, LedgerError> {
-        let queued = self.list_queued(owner, before).await;
+    ) -> Result<Listed, LedgerError> {
+        let (queued, is_incomplete) = self.list_queued(owner, before).await;
         let listed = orders::list(&self.pool, owner, before, limit);
         let listed = mysql::ask(&self.breaker, listed).await;
         let mut orders = listed.map_err(|error| failed_read(&error))?;
@@ -91,7 +94,7 @@ impl LedgerOrders {
         }
         orders.sort_unstable_by_key(|order| std::cmp::Reverse(order.id));
         orders.truncate(limit as usize);
-        Ok(orders)
+        Ok(Listed { orders, is_incomplete })
     }
 
     /// Lists an owner's orders like [`LedgerOrders::list`], as a part of a list of several ledgers.
@@ -101,20 +104,20 @@ impl LedgerOrders {
         before: Option<OrderId>,
         limit: u32,
     ) -> Result<Part, LedgerError> {
-        let queued = self.list_queued(owner, before).await;
+        let (queued, is_incomplete) = self.list_queued(owner, before).await;
         let written = orders::list_placed(&self.pool, owner, before, limit);
         let written = mysql::ask(&self.breaker, written).await;
-        Ok(Part { written: written.map_err(|error| failed_read(&error))?, queued })
+        Ok(Part { written: written.map_err(|error| failed_read(&error))?, queued, is_incomplete })
     }
 
-    /// An owner's queued orders. They are read before the ledger: an order that moves to the ledger
-    /// meanwhile is read in both, never in neither.
-    async fn list_queued(&self, owner: UserId, before: Option<OrderId>) -> Vec<Order> {
-        let mut queued = self.queue.list(owner).await.unwrap_or_else(|error| {
+    /// An owner's queued orders, and whether some may be missing. They are read before the ledger: an
+    /// order that moves to the ledger meanwhile is read in both, never in neither.
+    async fn list_queued(&self, owner: UserId, before: Option<OrderId>) -> (Vec<Order>, bool) {
+        let QueuedOrders { mut orders, failed } = self.queue.list(owner).await;
+        if let Some(error) = &failed {
             tracing::warn!(%error, "queued orders not listed");
-            Vec::new()
-        });
-        queued.retain(|order| before.is_none_or(|before| order.id < before));
-        queued
+        }
+        orders.retain(|order| before.is_none_or(|before| order.id < before));
+        (orders, failed.is_some())
     }
 }

@@ -57,6 +57,8 @@ struct Sorted {
     doubtful: BTreeSet<OrderId>,
     /// Queued ones.
     queued: Vec<Order>,
+    /// Whether queued ones are missing.
+    is_incomplete: bool,
 }
 
 /// A page of a buyer's orders.
@@ -64,7 +66,7 @@ struct Sorted {
 pub struct Listed {
     /// Newest first.
     pub orders: Vec<Order>,
-    /// Whether a ledger did not answer, so that its orders are missing.
+    /// Whether a ledger or a server with queued orders did not answer, so that its orders are missing.
     pub is_incomplete: bool,
 }
 
@@ -136,8 +138,7 @@ impl Orders {
         limit: u32,
     ) -> Result<Listed, LedgerError> {
         if let Some(only) = self.ledgers.if_only() {
-            let orders = only.list(owner, before, limit).await?;
-            return Ok(Listed { orders, is_incomplete: false });
+            return only.list(owner, before, limit).await;
         }
         let parts = self.ledgers.iter().map(async |(shard, ledger)| {
             let part = timeout(PART_OF_LIST_MAX, ledger.list_part(owner, before, limit)).await;
@@ -155,11 +156,11 @@ impl Orders {
         {
             return Err(*error);
         }
-        let Sorted { mut current, mut doubtful, queued } = all;
+        let Sorted { mut current, mut doubtful, queued, mut is_incomplete } = all;
         doubtful.retain(|id| !current.contains_key(id));
         let again = doubtful.iter().rev().take(limit as usize);
         let again = again.map(|id| self.locate(*id, Some(owner), Routes::Known));
-        let mut is_incomplete = !failed.is_empty();
+        is_incomplete |= !failed.is_empty();
         for located in join_all(again).await {
             match located {
                 Ok(Some((_, order))) => {
@@ -324,7 +325,8 @@ impl Orders {
 
     /// Sorts the part of a list that one ledger has.
     async fn sort(&self, shard: ShardId, part: Part) -> Result<Sorted, LedgerError> {
-        let mut sorted = Sorted { queued: part.queued, ..Sorted::default() };
+        let Part { queued, is_incomplete, .. } = part;
+        let mut sorted = Sorted { queued, is_incomplete, ..Sorted::default() };
         // All rows are of one moment, so those of an item count together.
         let mut held: HashMap<ItemId, bool> = HashMap::new();
         for placed in part.written {
@@ -352,5 +354,6 @@ impl Sorted {
         self.current.extend(other.current);
         self.doubtful.extend(other.doubtful);
         self.queued.extend(other.queued);
+        self.is_incomplete |= other.is_incomplete;
     }
 }

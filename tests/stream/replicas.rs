@@ -1,12 +1,16 @@
 //! A 202 that waits for replicas (`queue.replicas_min`).
 
+use std::time::Duration;
+
 use dev_servers::{RedisCluster, RedisClusterOptions, RedisSentinels, RedisServer};
+use faulty_link::Server;
 use seckill::config::Secret;
+use seckill::domain::OrderId;
 use serde_json::json;
 
-use super::{STREAM, ends_as, hold_up, in_ledger, shop};
+use super::{STREAM, ends_as, hold_up, in_ledger, key, purchase, queue_of, shop};
 use crate::http::{assert_clean, order_id};
-use crate::support::{Shop, eventually};
+use crate::support::{Shop, eventually, link_to, own_redis};
 
 /// A shop on this Redis whose 202 waits for replicas.
 async fn shop_on(url: String, replicas_min: u32) -> Shop {
@@ -107,4 +111,48 @@ async fn the_card_says_how_many_replicas_have_a_queued_order() {
     let queued = cards.iter().find(|card| card["name"] == STREAM).expect("on the list");
     let promise = queued["promise"].as_str().expect("a sentence");
     assert!(promise.contains("2 replicas have it in memory before the answer"), "{promise}");
+}
+
+/// A retry that reads the old primary and is confirmed at the new one, which has lost the order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_retry_is_not_promised_by_a_primary_that_has_lost_its_order() {
+    let servers = own_redis(3, &[]).await;
+    let [old, new, replica] = &*servers else { panic!("three servers") };
+    let (url, port) = (new.tcp_url(), new.port().to_string());
+    let password = url.split([':', '@']).nth(2).expect("a password");
+    let set = async |server: &RedisServer, words: [&str; 3]| {
+        let () = server.run(&[&["CONFIG"], &words[..]].concat()).await.expect("set");
+    };
+    set(new, ["SET", "repl-diskless-sync-delay", "0"]).await;
+    set(replica, ["SET", "masterauth", password]).await;
+    set(old, ["SET", "requirepass", password]).await;
+    let () = replica.run(&["REPLICAOF", "127.0.0.1", &port]).await.expect("a replica");
+    eventually("the replica to follow", || async {
+        let info: String = replica.run(&["INFO", "replication"]).await.ok()?;
+        info.contains("master_link_status:up").then_some(())
+    })
+    .await;
+    let at = |server: &RedisServer| Server::Tcp(format!("127.0.0.1:{}", server.port()));
+    let link = link_to(&url).await;
+    link.lead_to(at(old));
+    let mut shop = shop().await;
+    shop.config.redis_url = Secret::new(link.url().to_owned());
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 10 })).await;
+    let holder = hold_up(&shop, item).await;
+    let accepted = instance.buyer(1).buy_with_key(STREAM, item, "k").await;
+    assert_eq!(accepted.status, 202, "{}", accepted.text);
+    instance.stop().await;
+
+    let queue = queue_of(&shop).with_replicas(1, Duration::from_secs(5));
+    let purchase = purchase(&shop, item, "k").await;
+    // The connection to the old primary is made; all others lead to the new one.
+    let order = OrderId::parse(&order_id(&accepted)).expect("an id");
+    assert!(queue.find(order, purchase.buyer).await.expect("asked").is_some());
+    link.lead_to(at(new));
+    let found = queue.find_request(purchase.item.id, purchase.buyer, &purchase.key).await;
+    assert_eq!(found.expect("asked"), None, "the new primary has no such order");
+    let exists = ["EXISTS", &key(&shop, item, "requests")];
+    assert_eq!(new.run::<i64>(&exists).await.expect("asked"), 0, "the request would be believed");
+    drop(holder);
 }

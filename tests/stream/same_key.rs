@@ -1,6 +1,7 @@
 //! One key, several requests: with a queued order there is one order for the key.
 
 use faulty_link::Fault;
+use futures::StreamExt;
 use reqwest::Method;
 use seckill::config::Secret;
 use seckill::store::redis::queue::{Push, Reader};
@@ -152,6 +153,6 @@ async fn a_queued_order_is_known_by_its_key_and_settled_once() {
         let settled = reader.ack(id, &entry.id, intention, true).await.expect("asked");
         assert_eq!((settled, counted(&shop, item).await), (was_queued, 5));
     }
-    let lengths = reader.lengths(&[id]).await.expect("asked");
-    assert_eq!(lengths, [(0, 0)], "something is left");
+    let lengths = reader.lengths(&[id]).concat().await;
+    assert!(matches!(lengths[..], [(_, Ok((0, 0)))]), "something is left: {lengths:?}");
 }

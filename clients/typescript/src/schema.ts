@@ -1573,7 +1573,7 @@ export interface components {
         };
         /** @description A page of orders. */
         OrdersBody: {
-            /** @description `true` if orders may be missing, because one of several ledgers does not answer. */
+            /** @description `true` if orders may be missing, because a ledger or a Redis server does not answer. */
             incomplete?: boolean;
             /** @description Pass it as `before` to get the next page; `null` on the last one. */
             next?: string | null;

@@ -73,7 +73,11 @@ pub static KINDS: &[&Capabilities] = &[
 ];
 
 /// What one kind of lock on one backend can and cannot do.
+///
+/// A later version may have more fields, so a backend of your own begins with a constant and sets the
+/// fields in which it differs: see [`store`](crate::store).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Capabilities {
     /// What it can be used as.
     pub primitive: Primitive,
@@ -145,6 +149,7 @@ impl Capabilities {
 
 /// What a kind can be used as. Only a [`Mutex`](crate::Mutex) excludes everybody else by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Primitive {
     /// One holder.
@@ -165,6 +170,7 @@ pub enum Primitive {
 
 /// How far the fences of a kind can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Fencing {
     /// Every acquire gets a higher fence than all earlier ones, also after the backend lost its
@@ -180,6 +186,7 @@ pub enum Fencing {
 
 /// How a process learns that a name has become free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Waiting {
     /// One contender per process asks again, with growing and jittered pauses.

@@ -4,6 +4,20 @@
 //! all processes that use the same backend, at most one holds a name at a time. A granted name
 //! is called a *hold*. The caller gets a [`Guard`], the object that stands for the hold.
 //!
+//! ```no_run
+//! # #[cfg(feature = "redis")]
+//! # async fn example(url: &str) -> Result<(), Box<dyn std::error::Error>> {
+//! let locks = leaselock::redis::connect(url).await?;
+//! let guard = locks.lock("nightly:report").await?;
+//! // ... work ...
+//! let _ = guard.release().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Locks`] has defaults for everything. Each kind of lock can also be made by itself, with a lease
+//! and a way of waiting for each acquire:
+//!
 //! ```
 //! use std::time::Duration;
 //! use leaselock::{AcquireOptions, LockName, Mutex, ReleaseOutcome, Wait, local};
@@ -13,6 +27,7 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! // `local` works inside one process only; the locks of other backends are made in a similar way.
+//! // A `TaskTracker` lets a program wait for the background tasks at its end.
 //! let mutex = local::mutex(&local::Names::default(), &TaskTracker::new());
 //! let name = LockName::new("nightly:report")?;
 //! let wait = Wait::Until(Instant::now() + Duration::from_secs(5));
@@ -78,6 +93,9 @@
 //! | feature | backend | module |
 //! |---|---|---|
 //! | (always) | this process only | [`local`] |
+//! | `redis-tls` | `redis`, and TLS by rustls | |
+//! | `mysql-tls` | `mysql`, and TLS by rustls | |
+//! | `etcd-tls` | `etcd`, and TLS by rustls | |
 //! | `redis` (default) | Redis or Valkey; with a connection of the crate `redis-connection` also with Sentinels or as a cluster | `redis`, and `demo` for textbook locks with their faults |
 //! | `mysql` | MySQL or MariaDB | `mysql` |
 //! | `etcd` | etcd 3 | `etcd` |
@@ -92,6 +110,7 @@ pub mod demo;
 #[cfg(feature = "etcd")]
 pub mod etcd;
 pub mod local;
+mod locks;
 #[cfg(feature = "mysql")]
 pub mod mysql;
 #[cfg(feature = "redis")]
@@ -108,7 +127,7 @@ pub use self::capabilities::{Capabilities, Fencing, KINDS, Primitive, Waiting};
 pub use self::core::backoff::WaitStrategy;
 pub use self::core::command::CommandError;
 pub use self::core::counter::SharedCounter;
-pub use self::core::guard::{Fence, Guard, ReleaseOutcome};
+pub use self::core::guard::{Fence, Guard, LostSignal, ReleaseOutcome};
 pub use self::core::hand_over::{HAND_OVERS_CONTENDED_MAX, HAND_OVERS_MAX};
 pub use self::core::latch::CountdownLatch;
 pub use self::core::leased::LeasedMutex;
@@ -118,6 +137,7 @@ pub use self::core::queue::WAITERS_MAX;
 pub use self::core::read_write::ReadWrite;
 pub use self::core::stats::{Stats, StatsSnapshot, TimesSnapshot};
 pub use self::core::{combine, store};
+pub use self::locks::{LEASE_DEFAULT, Locks, WAIT_MAX_DEFAULT};
 
 /// The shortest lease that is accepted. A command may take at most a third of the lease, so with
 /// this lease its time-out is 100 ms. A shorter time-out would often expire before a slow reply
@@ -189,6 +209,7 @@ impl AcquireOptions {
 
 /// The way in which an acquire waits while another caller holds the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wait {
     /// Do not wait: if another caller holds the name or waits for it, answer
     /// [`AcquireError::Busy`].
@@ -227,6 +248,7 @@ impl Wait {
 
 /// The reason why an acquire failed. Nothing is held after any of these errors.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum AcquireError {
     /// Another caller holds the name or waits for it, and `wait` was [`Wait::Never`].
     #[error("the lock is held by someone else")]
@@ -239,7 +261,10 @@ pub enum AcquireError {
     TooManyWaiters,
     /// The backend did not answer or answered with an error, several times in a row.
     #[error("the lock backend is unavailable: {0}")]
-    Unavailable(String),
+    Unavailable(#[source] store::BackendError),
+    /// The name cannot be the name of a lock.
+    #[error(transparent)]
+    InvalidName(#[from] InvalidName),
     /// The lock does not accept these options; the text says why.
     #[error("invalid lock options: {0}")]
     InvalidOptions(String),
@@ -247,11 +272,12 @@ pub enum AcquireError {
 
 /// The reason why a fence could not be raised.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RaiseFenceError {
     /// The backend did not answer or answered with an error; the fence may or may not be raised.
     /// Asking again is harmless.
     #[error("the lock backend is unavailable: {0}")]
-    Unavailable(String),
+    Unavailable(#[source] store::BackendError),
     /// The fence is [`Fence::MAX`] or above, so no higher fence could be given out.
     #[error("the fence {0} is above the highest one that can be minted")]
     TooHigh(Fence),

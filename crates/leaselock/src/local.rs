@@ -111,7 +111,7 @@ fn mint(last: u64) -> StoreResult<u64> {
     let fence = now_us.max(last + 1);
     assert!(fence > last, "fences rise: {fence} after {last}");
     if fence > Fence::MAX.get() {
-        return Err(BackendError("no fence is left".to_owned()));
+        return Err(BackendError::new("no fence is left"));
     }
     Ok(fence)
 }

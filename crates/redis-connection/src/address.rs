@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use redis::{
-    Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisResult,
-    TlsCertificates,
-};
+#[cfg(feature = "tls")]
+use redis::{Client, ClientTlsConfig, RedisResult, TlsCertificates};
+use redis::{ConnectionAddr, ConnectionInfo, IntoConnectionInfo};
 
 /// The port of a Sentinel whose address has none.
 const SENTINEL_PORT: u16 = 26_379;
@@ -27,7 +26,8 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(15);
 /// | `redis+sentinel://[user:password@]h1[:port],h2,h3/name[/db]` | a primary, found by the Sentinels h1, h2, h3 under `name`; `?sentinel_user=` and `?sentinel_password=` log in to the Sentinels |
 /// | `redis+cluster://[user:password@]h1[:port],h2,h3` | a cluster; any of its nodes find the others |
 ///
-/// `rediss` instead of `redis` means TLS, to the Sentinels too. `valkey` stands for `redis`.
+/// `rediss` instead of `redis` means TLS, to the Sentinels too; it needs the feature `tls`. `valkey`
+/// stands for `redis`.
 #[derive(Clone, Debug)]
 pub struct Address(pub(crate) Shape);
 
@@ -51,6 +51,7 @@ pub(crate) enum Shape {
 pub struct InvalidAddress(String);
 
 /// Certificates for TLS, in PEM.
+#[cfg(feature = "tls")]
 #[derive(Clone, Debug, Default)]
 pub struct Certificates {
     /// The roots that a server's certificate must come from; `None`: those of the system.
@@ -78,6 +79,7 @@ impl Address {
     ///
     /// # Errors
     /// A sentence when a certificate or a key cannot be read.
+    #[cfg(feature = "tls")]
     pub fn with_certificates(self, certificates: &Certificates) -> Result<Self, InvalidAddress> {
         let add = |info: ConnectionInfo| certified(info, certificates);
         let add_all =
@@ -224,6 +226,7 @@ fn settled(url: &str) -> Result<ConnectionInfo, InvalidAddress> {
     Ok(info.set_tcp_settings(settings))
 }
 
+#[cfg(feature = "tls")]
 fn certified(info: ConnectionInfo, certificates: &Certificates) -> RedisResult<ConnectionInfo> {
     if !matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         return Ok(info);
@@ -276,10 +279,12 @@ mod tests {
             (Some("pw"), 1)
         );
 
-        let Shape::Cluster { seeds } = parsed("rediss+cluster://:pw@a:7000,b") else { panic!() };
+        let tls = if cfg!(feature = "tls") { "s" } else { "" };
+        let url = format!("redis{tls}+cluster://:pw@a:7000,b");
+        let Shape::Cluster { seeds } = parsed(&url) else { panic!() };
         let hosts: Vec<String> = seeds.iter().map(|info| info.addr().to_string()).collect();
         assert_eq!(hosts, ["a:7000", "b:6379"]);
-        assert!(Address(Shape::Cluster { seeds }).is_encrypted());
+        assert_eq!(Address(Shape::Cluster { seeds }).is_encrypted(), cfg!(feature = "tls"));
         let other = at(&one, "elsewhere", 9);
         assert_eq!(other.addr().to_string(), "elsewhere:9");
         assert_eq!(other.redis_settings().password(), Some("secret"));

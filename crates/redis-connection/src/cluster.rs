@@ -15,8 +15,9 @@ use tokio::time::timeout;
 
 use crate::address;
 use crate::node::Node;
+use crate::open_slots::OpenSlots;
 use crate::slot::{SLOTS, Slot};
-use crate::view::View;
+use crate::view::{Preferred, View};
 
 /// How long a node may take to tell what it knows.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
@@ -50,6 +51,7 @@ pub(crate) struct Cluster {
     wake: Arc<Notify>,
     /// A node that was named as the owner of a slot, and so knows more than others.
     hint: Mutex<Option<Node>>,
+    open_slots: OpenSlots,
 }
 
 impl Cluster {
@@ -70,7 +72,12 @@ impl Cluster {
             looking: tokio::sync::Mutex::default(),
             wake: Arc::default(),
             hint: Mutex::default(),
+            open_slots: OpenSlots::default(),
         })
+    }
+
+    pub(crate) fn open_slots(&self) -> &OpenSlots {
+        &self.open_slots
     }
 
     pub(crate) fn template(&self) -> &ConnectionInfo {
@@ -148,13 +155,15 @@ impl Cluster {
     /// What the first nodes answer.
     async fn views(&self, nodes: Vec<Node>) -> Vec<View> {
         let by_name = matches!(self.template.addr(), redis::ConnectionAddr::TcpTls { .. });
-        let (mut question, enough) = (redis::cmd("CLUSTER"), ANSWERS_MIN.min(nodes.len()));
-        question.arg("NODES");
-        let question = &question;
+        let (mut questions, enough) = (redis::pipe(), ANSWERS_MIN.min(nodes.len()));
+        questions.cmd("CLUSTER").arg("NODES").cmd("CLUSTER").arg("SLOTS");
+        let questions = &questions;
         let ask = async |node: Node| {
-            let answer = timeout(ANSWER_MAX, node.ask(question)).await.ok()?.ok()?;
-            let text: String = from_redis_value(answer).ok()?;
-            Some(View::read(&text, address::host_of(node.info().addr())?, by_name))
+            let answers = timeout(ANSWER_MAX, node.pipeline(questions, 0, 2)).await.ok()?.ok()?;
+            let [nodes, slots] = <[_; 2]>::try_from(answers).ok()?;
+            let text: String = from_redis_value(nodes.extract_error().ok()?).ok()?;
+            let own_host = address::host_of(node.info().addr())?;
+            Some(View::read(&text, &Preferred::read(&slots), own_host, by_name))
         };
         let mut asked: FuturesUnordered<_> = nodes.into_iter().map(ask).collect();
         let mut views = Vec::new();

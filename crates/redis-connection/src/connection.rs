@@ -1,6 +1,6 @@
 //! The connection that everything shares, and how a command finds its server.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -9,13 +9,14 @@ use redis::aio::ConnectionLike;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, RedisFuture, RedisResult, Value,
 };
+use tokio::task::AbortHandle;
 
 use crate::address::{Address, InvalidAddress, Shape};
 use crate::cluster::{self, Cluster};
 use crate::exchange::{Exchange, Tries};
 use crate::node::Node;
 use crate::own::OwnConnections;
-use crate::refusal::{Failure, Refusal, unknown_in_pipeline};
+use crate::refusal::{Failure, Refusal, slot_stays_open, unknown_in_pipeline};
 use crate::sentinel::{self, Sentinels};
 use crate::slot::{Slot, slot_of};
 
@@ -55,8 +56,8 @@ pub struct SharedConnection {
 struct Inner {
     servers: Servers,
     options: Options,
-    /// Set once the task runs that follows changes of the servers.
-    keeper: OnceLock<()>,
+    /// The task that follows changes of the servers; `None` where none is needed yet.
+    keeper: Mutex<Option<AbortHandle>>,
     own: Arc<OwnConnections>,
 }
 
@@ -89,7 +90,7 @@ impl SharedConnection {
     }
 
     fn of(servers: Servers, options: Options) -> Self {
-        let (keeper, own) = (OnceLock::new(), Arc::default());
+        let (keeper, own) = (Mutex::default(), Arc::default());
         Self { inner: Arc::new(Inner { servers, options, keeper, own }) }
     }
 
@@ -110,17 +111,23 @@ impl SharedConnection {
         Tries::until(Instant::now() + self.inner.options.retry_max)
     }
 
-    /// Starts the task that follows changes of the servers, once.
+    /// Starts the task that follows changes of the servers, unless it runs: it ends with its runtime.
     pub(crate) fn keep(&self) {
-        self.inner.keeper.get_or_init(|| match &self.inner.servers {
-            Servers::Single(_) => {}
-            Servers::Sentinel(sentinels) => {
-                tokio::spawn(sentinel::keep(Arc::downgrade(sentinels)));
-            }
-            Servers::Cluster(cluster) => {
-                tokio::spawn(cluster::keep(Arc::downgrade(cluster)));
-            }
-        });
+        if matches!(self.inner.servers, Servers::Single(_)) {
+            return;
+        }
+        let mut keeper = self.inner.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        if keeper.as_ref().is_none_or(AbortHandle::is_finished) {
+            *keeper = match &self.inner.servers {
+                Servers::Single(_) => None,
+                Servers::Sentinel(sentinels) => {
+                    Some(tokio::spawn(sentinel::keep(Arc::downgrade(sentinels))).abort_handle())
+                }
+                Servers::Cluster(cluster) => {
+                    Some(tokio::spawn(cluster::keep(Arc::downgrade(cluster))).abort_handle())
+                }
+            };
+        }
     }
 
     /// The server that has the slot now, or any primary.
@@ -147,7 +154,7 @@ impl SharedConnection {
             (Servers::Cluster(cluster), Refusal::Ask(address)) => {
                 return Some((cluster.named(address, node?).ok()?, true));
             }
-            (Servers::Cluster(cluster), Refusal::Later) => cluster.wake(None),
+            (Servers::Cluster(cluster), Refusal::Later | Refusal::SlotOpen) => cluster.wake(None),
             // An error comes again with the next try.
             (Servers::Cluster(cluster), _) => drop(cluster.look().await),
             (Servers::Sentinel(sentinels), Refusal::Demoted | Refusal::NotConnected) => {
@@ -203,6 +210,12 @@ impl SharedConnection {
                 }
                 return answer;
             };
+            if refusal == Refusal::SlotOpen
+                && let (Servers::Cluster(cluster), Some(slot)) = (&self.inner.servers, slot)
+                && cluster.open_slots().stays_open(slot)
+            {
+                return Ok(slot_stays_open(slot));
+            }
             if !tries.again(&refusal).await {
                 return answer;
             }

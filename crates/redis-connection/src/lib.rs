@@ -5,6 +5,7 @@ mod cluster;
 mod connection;
 mod exchange;
 mod node;
+mod open_slots;
 mod own;
 mod refusal;
 mod replicated;
@@ -14,7 +15,9 @@ mod slot;
 mod topology;
 mod view;
 
-pub use address::{Address, Certificates, InvalidAddress};
+#[cfg(feature = "tls")]
+pub use address::Certificates;
+pub use address::{Address, InvalidAddress};
 pub use connection::{Options, SharedConnection};
 pub use node::{DENIED, Node, is_denial};
 pub use own::{OWN_CONNECTIONS_MAX, OwnConnection};

@@ -2,6 +2,8 @@
 
 use redis::{RedisError, ServerError, ServerErrorKind, Value};
 
+use crate::slot::Slot;
+
 /// Why a server did not run a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -11,7 +13,9 @@ pub(crate) enum Refusal {
     Ask(String),
     /// The server is a replica: its primary has changed.
     Demoted,
-    /// The slot is moving, or no server has it now.
+    /// The slot is open, on its way from one server to another: no server has all keys of the command.
+    SlotOpen,
+    /// No server has the slot now.
     Later,
     /// There is no connection: nothing was sent.
     NotConnected,
@@ -59,8 +63,8 @@ impl Refusal {
             ServerErrorKind::Moved => elsewhere().map(Self::Moved),
             ServerErrorKind::Ask => elsewhere().map(Self::Ask),
             ServerErrorKind::ReadOnly => Some(Self::Demoted),
-            ServerErrorKind::TryAgain
-            | ServerErrorKind::ClusterDown
+            ServerErrorKind::TryAgain => Some(Self::SlotOpen),
+            ServerErrorKind::ClusterDown
             | ServerErrorKind::MasterDown
             | ServerErrorKind::BusyLoading => Some(Self::Later),
             _ => None,
@@ -74,9 +78,24 @@ impl Refusal {
     }
 }
 
+/// The answer to a command on several keys of a slot that stays open.
+pub(crate) fn slot_stays_open(slot: Slot) -> Value {
+    let why = format!(
+        "slot {} is open: it is being moved to another node, or its move was broken off. Until the \
+         move has ended, Redis runs no command on several keys of the slot unless one node has all \
+         of them. Finish the move, or run redis-cli --cluster fix",
+        slot.number()
+    );
+    server_error("TRYAGAIN", why)
+}
+
 /// An answer in the place of one command of a pipeline, whose result is unknown.
 pub(crate) fn unknown_in_pipeline(error: &RedisError) -> Value {
-    let error = redis::make_extension_error("UNKNOWN".to_owned(), Some(error.to_string()));
+    server_error("UNKNOWN", error.to_string())
+}
+
+fn server_error(code: &str, detail: String) -> Value {
+    let error = redis::make_extension_error(code.to_owned(), Some(detail));
     match ServerError::try_from(error) {
         Ok(error) => Value::ServerError(error),
         Err(_) => Value::Nil,
@@ -98,9 +117,8 @@ mod tests {
         assert_eq!(refusal("MOVED 12 127.0.0.1:7001"), Some(Refusal::Moved(elsewhere.clone())));
         assert_eq!(refusal("ASK 12 127.0.0.1:7001"), Some(Refusal::Ask(elsewhere)));
         assert_eq!(refusal("READONLY You can't write"), Some(Refusal::Demoted));
-        for line in
-            ["TRYAGAIN Multiple keys", "CLUSTERDOWN Hash slot not served", "LOADING Redis is"]
-        {
+        assert_eq!(refusal("TRYAGAIN Multiple keys"), Some(Refusal::SlotOpen));
+        for line in ["CLUSTERDOWN Hash slot not served", "LOADING Redis is"] {
             assert_eq!(refusal(line), Some(Refusal::Later), "{line}");
         }
         for line in

@@ -73,6 +73,8 @@ impl Sentinels {
     }
 
     /// Asks the Sentinels again, unless another caller has found a successor of `failed` meanwhile.
+    /// A known primary is left only if most of all Sentinels name another one: a few that are cut off
+    /// with an old primary may name that. Without a known primary any Sentinel is believed.
     pub(crate) async fn resolve(&self, failed: Option<&Node>) -> RedisResult<Node> {
         let _one_at_a_time = self.resolving.lock().await;
         if let Some(primary) = self.known_primary()
@@ -80,16 +82,22 @@ impl Sentinels {
         {
             return Ok(primary);
         }
+        let known = self.known_primary();
         let (votes, answered) = self.votes().await;
-        for ((host, port), _) in votes {
+        for ((host, port), count) in votes {
             let node = self.node(&host, port)?;
-            if is_primary(&node).await {
+            let may_follow =
+                self.is_majority(count) || known.as_ref().is_none_or(|known| known.is(&node));
+            if may_follow && is_primary(&node).await {
                 self.set(&node);
                 return Ok(node);
             }
         }
         // The old one is as good as none, and may be primary again.
-        let why = format!("{answered} of {} Sentinels answer", self.sentinels.len());
+        let why = format!(
+            "{answered} of {} Sentinels answer, and a majority has to name another primary",
+            self.sentinels.len()
+        );
         Err(RedisError::from((ErrorKind::ClusterConnectionNotFound, "no primary", why)))
     }
 
@@ -98,7 +106,7 @@ impl Sentinels {
         let Some(present) = self.known_primary() else { return };
         let (votes, _) = self.votes().await;
         let Some(((host, port), count)) = votes.into_iter().next() else { return };
-        if count * 2 <= self.sentinels.len() {
+        if !self.is_majority(count) {
             return;
         }
         let Ok(named) = self.node(&host, port) else { return };
@@ -106,6 +114,11 @@ impl Sentinels {
             tracing::info!(primary = named.name(), "Redis: the Sentinels name another primary");
             self.set(&named);
         }
+    }
+
+    /// Whether `count` is a majority of all Sentinels, silent ones included.
+    fn is_majority(&self, count: usize) -> bool {
+        count * 2 > self.sentinels.len()
     }
 
     /// The addresses that the Sentinels name, the most named first, and how many answered.

@@ -79,7 +79,7 @@ pub struct OrdersBody {
     orders: Vec<OrderBody>,
     /// Pass it as `before` to get the next page; `null` on the last one.
     next: Option<String>,
-    /// `true` if orders may be missing, because one of several ledgers does not answer.
+    /// `true` if orders may be missing, because a ledger or a Redis server does not answer.
     #[serde(rename = "incomplete", skip_serializing_if = "std::ops::Not::not")]
     is_incomplete: bool,
 }

@@ -13,12 +13,13 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
 use super::backoff::{Backoff, WaitStrategy};
+use super::deadline::{Deadline, Moment};
 use super::hand_over::fences_for;
 use super::leased::Core;
 use super::queue::{QueueHead, Woken};
 use super::release::ReleaseJob;
 use super::stats::count;
-use super::store::{BackendError, Grant, Subscription, Token, ask, local_deadline};
+use super::store::{BackendError, Grant, Subscription, Token, ask, local_lease};
 use crate::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 
 /// How many attempts in a row may stay without an answer before the backend counts as down.
@@ -42,7 +43,7 @@ pub(crate) struct Request {
 enum Reply {
     Granted(Grant),
     HeldByOther,
-    NoAnswer(String),
+    NoAnswer(BackendError),
 }
 
 /// Waits in the queue, then asks the backend. A caller may go away at any moment: see [`Asking`].
@@ -150,7 +151,7 @@ impl Asking {
         Self {
             left: Some(Box::pin(ask_until_granted(Arc::clone(core), request, gone))),
             caller: Some(caller),
-            tasks: core.tasks.clone(),
+            tasks: core.background.tasks().clone(),
             runtime: Handle::current(),
         }
     }
@@ -196,7 +197,7 @@ async fn ask_until_granted(
     let mut may_be_held = core.store.queues() || (request.waits && notifications.is_some());
     let refusal = loop {
         request.token.next_attempt();
-        let sent_at = Instant::now();
+        let sent_at = Moment::now();
         match ask_once(&core, &request, sent_at).await {
             Reply::Granted(grant) => {
                 return Ok(core.guard(request, grant, sent_at, notifications));
@@ -239,7 +240,7 @@ async fn ask_until_granted(
         let attempt = request.token.attempt();
         if let Some(grant) =
             notifications.as_mut().and_then(|notifications| notifications.granted(attempt))
-            && local_deadline(sent_at, request.lease) > Instant::now() + request.lease / 2
+            && sent_at.instant + local_lease(request.lease) > Instant::now() + request.lease / 2
         {
             // The release granted it after the attempt at `sent_at` was refused, for a whole lease. A
             // grant that arrives when half of it is over is not used: the next attempt renews it, or
@@ -249,7 +250,7 @@ async fn ask_until_granted(
         }
     };
     if may_be_held {
-        core.releases.submit(ReleaseJob {
+        core.background.release(ReleaseJob {
             name: request.name,
             token: request.token,
             lease: request.lease,
@@ -269,14 +270,14 @@ async fn watch(core: &Core, request: &Request) -> Option<Subscription> {
 
 /// Sends one attempt. A repeated attempt has the same token, so it makes no second hold where an
 /// earlier one was granted and only its answer was lost.
-async fn ask_once(core: &Core, request: &Request, sent_at: Instant) -> Reply {
+async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> Reply {
     let Request { name, token, lease, .. } = request;
     match ask(*lease, core.store.acquire(name, token, *lease)).await {
-        Ok(Some(_)) if Instant::now() >= local_deadline(sent_at, *lease) => {
-            Reply::NoAnswer("the grant came after its deadline".to_owned())
+        Ok(Some(_)) if Deadline::of(sent_at, *lease).has_passed() => {
+            Reply::NoAnswer(BackendError::new("the grant came after its deadline"))
         }
         Ok(Some(grant)) => Reply::Granted(grant),
         Ok(None) => Reply::HeldByOther,
-        Err(BackendError(why)) => Reply::NoAnswer(why),
+        Err(error) => Reply::NoAnswer(error),
     }
 }

@@ -24,6 +24,7 @@ const LOOKS_PER_LEASE: u32 = 3;
 
 /// What a contender does between two attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WaitStrategy {
     /// Wait for a notification by the release. A kind that cannot notify waits as by `Backoff`.
     Notified,

@@ -24,10 +24,9 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::guard::Hold;
+use super::guard::{Hold, LostSignal};
 use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Mutex, Wait};
 
 /// How operations are combined.
@@ -52,7 +51,7 @@ pub struct HeldFor {
     /// As [`Guard::fence`].
     pub fence: Option<Fence>,
     /// As [`Guard::lost`].
-    pub lost: CancellationToken,
+    pub lost: LostSignal,
     hold: Arc<Hold>,
 }
 
@@ -100,6 +99,7 @@ impl<I, O> Operation<I, O> {
 
 /// Why an operation has no answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SubmitError {
     /// Too many operations wait; it was not run.
     #[error("too many operations are waiting")]
@@ -109,7 +109,7 @@ pub enum SubmitError {
     TimedOut,
     /// The lock was not granted; it was not run.
     #[error("no lock for the operation: {0}")]
-    NotLocked(AcquireError),
+    NotLocked(#[source] AcquireError),
     /// The operation began, and may or may not have been done.
     #[error("it is not known whether the operation was done")]
     Unknown,

@@ -8,9 +8,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::acquire::enter_again;
+use super::deadline::Deadline;
 use super::leased::Core;
 use super::queue::QueueHead;
 use super::release::ReleaseJob;
+use super::renewal::Scheduler;
 use super::stats::{Stats, count};
 use super::store::{Grant, LeaseStore, Subscription, Token};
 use crate::{AcquireError, LockName};
@@ -47,18 +49,19 @@ impl Guard {
     /// The instant, on this machine's monotonic clock, until which nobody else can hold the name.
     /// Start nothing under the hold that cannot be finished by then.
     pub fn deadline(&self) -> Instant {
-        self.hold.locked().deadline
+        self.hold.locked().deadline.instant
     }
 
     /// The signal that fires when the hold ends without a release: at the deadline if no renewal
     /// came before it, or as soon as a renewal finds that the name has another holder. It does not
     /// fire after a release.
-    pub fn lost(&self) -> CancellationToken {
-        self.lost.clone()
+    pub fn lost(&self) -> LostSignal {
+        LostSignal(self.lost.clone())
     }
 
-    /// Whether the hold is over. Reads the clock, so a process that was paused gets the right answer
-    /// at once.
+    /// Whether the hold is over. Reads the clocks, so a process that was stopped gets the right answer
+    /// at once; on Linux also after the machine was suspended. A virtual machine that its host paused
+    /// may not know of the pause: there only the fence protects the data.
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled() || self.hold.is_over_by_the_clock()
     }
@@ -98,7 +101,7 @@ impl Guard {
     /// Ends the hold in this process. Stops its renewal first, so that none can follow the release.
     fn end(&self) -> Ended {
         let ended = self.hold.end();
-        self.core.renewals.forget(&self.hold, ended.due);
+        self.hold.scheduler.forget(&self.hold, ended.due);
         if ended.was_live {
             self.core.stats.hold.add(self.since.elapsed());
         }
@@ -130,7 +133,7 @@ impl Drop for Guard {
         let head = self.hold.locked().head.take();
         if !ended.was_foreign {
             let job = self.job(ended.deadline);
-            self.core.releases.submit(ReleaseJob { head, ..job });
+            self.core.background.release(ReleaseJob { head, ..job });
         }
     }
 }
@@ -143,6 +146,28 @@ impl fmt::Debug for Guard {
             .field("fence", &self.fence)
             .field("is_lost", &self.is_lost())
             .finish_non_exhaustive()
+    }
+}
+
+/// The signal that a hold has ended without a release. It can be waited for and asked, and only the
+/// library fires it. Clones are one signal.
+#[derive(Debug, Clone)]
+pub struct LostSignal(CancellationToken);
+
+impl LostSignal {
+    /// Waits until the signal fires; for ever when the hold is released.
+    pub async fn cancelled(&self) {
+        self.0.cancelled().await;
+    }
+
+    /// Waits as [`cancelled`](Self::cancelled) does, in a future that borrows nothing.
+    pub async fn cancelled_owned(self) {
+        self.0.cancelled_owned().await;
+    }
+
+    /// Whether the signal has fired. [`Guard::is_lost`] also reads the clock.
+    pub fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
     }
 }
 
@@ -168,6 +193,7 @@ impl fmt::Display for Fence {
 
 /// The outcome of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 #[must_use = "AlreadyLost means that someone else may have been in the critical section"]
 pub enum ReleaseOutcome {
     /// The hold lasted until now, and the name is free or handed over.
@@ -185,13 +211,15 @@ pub(crate) struct Hold {
     pub(crate) lease: Duration,
     pub(crate) store: Arc<dyn LeaseStore>,
     pub(crate) stats: Arc<Stats>,
+    /// What renews it: the scheduler of the runtime on which it was acquired.
+    pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) state: Mutex<HoldState>,
 }
 
 pub(crate) struct HoldState {
     pub(crate) phase: Phase,
     /// Until when nobody else can hold the name.
-    pub(crate) deadline: Instant,
+    pub(crate) deadline: Deadline,
     /// When the scheduler handles this hold next: its key in the schedule.
     pub(crate) due: Instant,
     /// Kept while holding, so that no waiter of this process asks the backend meanwhile.
@@ -236,7 +264,7 @@ impl Hold {
         let before = std::mem::replace(&mut state.phase, Phase::Ended);
         Ended {
             was_foreign: before == Phase::LostToOthers,
-            deadline: state.deadline,
+            deadline: state.deadline.instant,
             due: state.due,
             was_live: before != Phase::Ended,
         }
@@ -244,7 +272,14 @@ impl Hold {
 
     /// Whether the deadline has passed, perhaps before the `lost` signal could fire.
     pub(crate) fn is_over_by_the_clock(&self) -> bool {
-        Instant::now() >= self.locked().deadline
+        self.locked().deadline.has_passed()
+    }
+
+    /// Loses it by time, and counts that, unless it is over already.
+    pub(crate) fn lose_by_time(&self) {
+        if self.lose(Phase::LostByTime) {
+            count(&self.stats.lost);
+        }
     }
 
     /// Fires `lost` and wakes the next waiter, unless the hold is over already. Answers whether it

@@ -11,12 +11,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::acquire::{Request, acquire};
+use super::background::Background;
+use super::deadline::{Deadline, Moment};
 use super::guard::{Guard, Hold, HoldState, Phase, ReleaseOutcome};
 use super::queue::WaitQueues;
-use super::release::{self, ReleaseJob, ReleaseQueue};
-use super::renewal::{Scheduler, renew_at};
+use super::release::{self, ReleaseJob};
+use super::renewal::renew_at;
 use super::stats::{Stats, count};
-use super::store::{Grant, LeaseStore, Subscription, ask, local_deadline};
+use super::store::{Grant, LeaseStore, Subscription, ask};
 use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
 
 /// A [`Mutex`] with leases on some backend. Cheap to clone; all clones are one lock.
@@ -26,27 +28,24 @@ pub struct LeasedMutex {
 }
 
 impl LeasedMutex {
-    /// Makes a lock of a backend's operations. Needs a tokio runtime.
+    /// Makes a lock of a backend's operations.
     ///
-    /// Its background task runs on `tasks`; it ends when the last clone and the last guard are gone,
-    /// after everything that was dropped has been released. Renewals run on one scheduler per
-    /// runtime, which all locks share.
+    /// Its background task runs on `tasks`, on each runtime that acquires; it ends when the last clone
+    /// and the last guard are gone, after everything that was dropped has been released. Renewals run
+    /// on one scheduler per runtime, which all locks share.
     pub fn start(
         store: Arc<dyn LeaseStore>,
         capabilities: &'static Capabilities,
         tasks: &TaskTracker,
     ) -> Self {
         let stats = Arc::new(Stats::default());
-        let (releases, jobs) = ReleaseQueue::new(Arc::clone(&stats));
-        tasks.spawn(release::run(jobs, Arc::clone(&store), Arc::clone(&stats)));
+        let (own_store, own_stats) = (Arc::clone(&store), Arc::clone(&stats));
         let core = Core {
             store,
             capabilities,
             queues: WaitQueues::new(Arc::clone(&stats)),
             stats,
-            renewals: Scheduler::of_this_runtime(),
-            releases,
-            tasks: tasks.clone(),
+            background: Background::new(own_store, own_stats, tasks.clone()),
             hands_over: AtomicBool::new(true),
         };
         Self { core: Arc::new(core) }
@@ -95,9 +94,7 @@ impl Mutex for LeasedMutex {
                 return Err(RaiseFenceError::TooHigh(at_least));
             }
             let raised = self.core.store.raise_fence(&name, at_least);
-            ask(crate::LEASE_MAX, raised)
-                .await
-                .map_err(|backend_error| RaiseFenceError::Unavailable(backend_error.0))
+            ask(crate::LEASE_MAX, raised).await.map_err(RaiseFenceError::Unavailable)
         })
     }
 
@@ -124,9 +121,7 @@ pub(crate) struct Core {
     pub(crate) capabilities: &'static Capabilities,
     pub(crate) queues: Arc<WaitQueues>,
     pub(crate) stats: Arc<Stats>,
-    pub(crate) renewals: Arc<Scheduler>,
-    pub(crate) releases: ReleaseQueue,
-    pub(crate) tasks: TaskTracker,
+    pub(crate) background: Background,
     pub(crate) hands_over: AtomicBool,
 }
 
@@ -140,7 +135,7 @@ impl Core {
         self: &Arc<Self>,
         request: Request,
         grant: Grant,
-        sent_at: Instant,
+        sent_at: Moment,
         notifications: Option<Subscription>,
     ) -> Guard {
         let Request { name, token, lease, head, .. } = request;
@@ -159,10 +154,11 @@ impl Core {
             lease,
             store: Arc::clone(&self.store),
             stats: Arc::clone(&self.stats),
+            scheduler: self.background.scheduler(),
             state: std::sync::Mutex::new(HoldState {
                 phase: Phase::Held,
-                deadline: local_deadline(sent_at, lease),
-                due: renew_at(sent_at, lease),
+                deadline: Deadline::of(sent_at, lease),
+                due: renew_at(sent_at.instant, lease),
                 head,
                 lost: lost.clone(),
                 grant,
@@ -171,7 +167,7 @@ impl Core {
                 notifications,
             }),
         });
-        self.renewals.watch(&hold);
+        hold.scheduler.watch(&hold);
         let core = Arc::clone(self);
         Guard { hold, core, fence: grant.fence, lost, since: now, over: false }
     }

@@ -1,13 +1,15 @@
 //! The machinery that all kinds of lock share; a backend adds only its [`store::LeaseStore`].
 //!
 //! In reading order: [`leased`] (the lock itself), [`acquire`], [`queue`], [`hand_over`], [`guard`],
-//! [`renewal`], [`release`], [`backoff`], [`store`]; then what is built upon it: [`combine`], [`multi`].
+//! [`background`], [`renewal`], [`release`], [`backoff`], [`store`]; then what is built upon it: [`combine`], [`multi`].
 
 mod acquire;
+mod background;
 pub(crate) mod backoff;
 pub mod combine;
 pub(crate) mod command;
 pub(crate) mod counter;
+mod deadline;
 pub(crate) mod guard;
 pub(crate) mod hand_over;
 pub(crate) mod latch;

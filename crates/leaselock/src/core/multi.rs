@@ -6,6 +6,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, join_all, select_all};
 use tokio::time::Instant;
 
+use super::store::BackendError;
 use crate::{
     AcquireError, AcquireOptions, Capabilities, Fence, Guard, LeasedMutex, LockName, Mutex,
     ReleaseOutcome,
@@ -103,7 +104,7 @@ impl MultiMutex {
         }
         if held.is_lost() {
             let why = "one name was lost while the others were waited for";
-            return Err(AcquireError::Unavailable(why.to_owned()));
+            return Err(AcquireError::Unavailable(BackendError::new(why)));
         }
         Ok(held)
     }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::stats::Stats;
+use super::store::BackendError;
 use crate::{AcquireError, Guard, LockName};
 
 /// How many callers of one process may wait, all names of one lock together.
@@ -47,7 +48,7 @@ pub(crate) enum Woken {
     /// The waiter has the lock: the holder before it handed the lock over.
     Guard(Guard),
     /// The backend does not answer.
-    Unavailable(String),
+    Unavailable(BackendError),
 }
 
 /// The head of a name's queue: the right to ask the backend for that name. Dropping it passes it on
@@ -157,7 +158,7 @@ impl QueueHead {
 
     /// Fails all present waiters because the backend does not answer. If each of them asked in turn,
     /// the last one would learn it long after its own deadline.
-    pub(crate) fn fail_waiters(&self, why: &str) {
+    pub(crate) fn fail_waiters(&self, why: &BackendError) {
         let Some(queues) = &self.queues else { return };
         let waiters = match queues.locked().by_name.get_mut(&self.name) {
             Some(queue) => std::mem::take(queue),
@@ -166,7 +167,7 @@ impl QueueHead {
         for Waiter { wake, .. } in waiters.into_values() {
             queues.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
             // A waiter that has left meanwhile needs no answer.
-            let _ = wake.send(Woken::Unavailable(why.to_owned()));
+            let _ = wake.send(Woken::Unavailable(why.clone()));
         }
     }
 }
@@ -224,6 +225,7 @@ mod tests {
     use futures::{FutureExt, poll};
     use tokio::time::timeout;
 
+    use super::super::store::BackendError;
     use super::WaitQueues;
     use crate::{AcquireError, LockName, Stats};
 
@@ -285,10 +287,10 @@ mod tests {
         for waiter in &mut waiters {
             assert!(poll!(waiter).is_pending());
         }
-        head.fail_waiters("gone");
+        head.fail_waiters(&BackendError::new("gone"));
         for waiter in waiters {
             let answer = waiter.now_or_never().expect("nobody waits any more").err();
-            assert_eq!(answer, Some(AcquireError::Unavailable("gone".to_owned())));
+            assert_eq!(answer, Some(AcquireError::Unavailable(BackendError::new("gone"))));
         }
         assert_eq!(stats.snapshot().waiting_now, 0);
         let mut late = enter();

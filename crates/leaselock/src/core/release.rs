@@ -37,24 +37,30 @@ pub(crate) struct ReleaseJob {
     pub(crate) head: Option<QueueHead>,
 }
 
-/// The queue of releases.
+/// The queue of the releases that run on one runtime.
 pub(crate) struct ReleaseQueue {
     jobs: mpsc::Sender<ReleaseJob>,
-    stats: Arc<Stats>,
 }
 
 impl ReleaseQueue {
     /// The queue, and its receiver for [`run`].
-    pub(crate) fn new(stats: Arc<Stats>) -> (Self, mpsc::Receiver<ReleaseJob>) {
+    pub(crate) fn new() -> (Self, mpsc::Receiver<ReleaseJob>) {
         let (jobs, receiver) = mpsc::channel(QUEUED_MAX);
-        (Self { jobs, stats }, receiver)
+        (Self { jobs }, receiver)
     }
 
-    /// Adds a release. Never waits and never fails: one that does not fit is left to expire.
-    pub(crate) fn submit(&self, job: ReleaseJob) {
-        if self.jobs.try_send(job).is_err() {
-            count(&self.stats.left_to_expire);
+    /// Takes the release out of `job`, unless the queue is full or its runtime has ended.
+    pub(crate) fn submit(&self, job: &mut Option<ReleaseJob>) {
+        if let Ok(place) = self.jobs.try_reserve()
+            && let Some(job) = job.take()
+        {
+            place.send(job);
         }
+    }
+
+    /// Whether its task runs.
+    pub(crate) fn runs(&self) -> bool {
+        !self.jobs.is_closed()
     }
 }
 

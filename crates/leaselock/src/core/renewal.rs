@@ -4,7 +4,8 @@
 //! Renewals that are due at about the same time share one command, where the backend supports it.
 //! The loop itself never waits for a backend, so a renewal that hangs delays neither another hold's
 //! renewal nor its own hold's `lost` signal. There is one scheduler in each tokio runtime, since
-//! tasks end with theirs; a service has one.
+//! tasks end with theirs; a service has one. When a runtime ends, nothing renews its holds any more,
+//! so they are lost at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
@@ -20,9 +21,10 @@ use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
+use super::deadline::{Deadline, Moment};
 use super::guard::{Hold, Phase};
 use super::stats::count;
-use super::store::{Renewal, ask, local_deadline};
+use super::store::{Renewal, ask};
 use crate::LEASE_MIN;
 
 /// A hold is renewed when this part of its lease has passed.
@@ -51,20 +53,26 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
-    /// The scheduler of this runtime, started if there is none.
-    pub(crate) fn of_this_runtime() -> Arc<Self> {
+    /// The scheduler of a runtime, started if there is none.
+    pub(crate) fn of(runtime: &Handle) -> Arc<Self> {
         let mut schedulers = SCHEDULERS.lock().unwrap_or_else(PoisonError::into_inner);
-        let id = Handle::current().id();
+        let id = runtime.id();
         let running = schedulers.get(&id).and_then(Weak::upgrade);
-        if let Some(running) = running.filter(|scheduler| !scheduler.task.is_finished()) {
+        if let Some(running) = running.filter(|scheduler| scheduler.runs()) {
             return running;
         }
         schedulers.retain(|_, scheduler| scheduler.strong_count() > 0);
         let renewals = Arc::new(Renewals::default());
-        let task = tokio::spawn(Arc::clone(&renewals).run()).abort_handle();
+        let end = End(Arc::clone(&renewals));
+        let task = runtime.spawn(async move { end.0.run().await }).abort_handle();
         let scheduler = Arc::new(Self { renewals, task });
         schedulers.insert(id, Arc::downgrade(&scheduler));
         scheduler
+    }
+
+    /// Whether its runtime runs it.
+    pub(crate) fn runs(&self) -> bool {
+        !self.task.is_finished()
     }
 }
 
@@ -98,6 +106,24 @@ struct Schedule {
     /// When the scheduler wakes up by itself. It is not moved when a hold ends: one needless wake-up
     /// in a third of a lease is cheaper than a wake-up by every short hold.
     alarm: Option<Instant>,
+    /// Whether nobody looks at it any more.
+    ended: bool,
+}
+
+/// Dropped when the scheduler's task has ended, with its runtime if not before.
+struct End(Arc<Renewals>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let left = {
+            let mut schedule = self.0.locked();
+            schedule.ended = true;
+            std::mem::take(&mut schedule.holds)
+        };
+        for (hold, _) in left.into_values() {
+            hold.lose_by_time();
+        }
+    }
 }
 
 /// Why a hold is in the schedule.
@@ -113,7 +139,7 @@ enum Look {
 struct Sent {
     hold: Arc<Hold>,
     due: Instant,
-    at: Instant,
+    at: Moment,
 }
 
 /// When a hold whose command was sent at `sent_at` is to be renewed.
@@ -122,10 +148,14 @@ pub(crate) fn renew_at(sent_at: Instant, lease: Duration) -> Instant {
 }
 
 impl Renewals {
-    /// Schedules `hold` at its `due` instant.
+    /// Schedules `hold` at its `due` instant. It is lost at once if the runtime is ending.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
         let state = hold.locked();
-        self.insert(hold, state.due, Look::Renew);
+        let is_watched = self.insert(hold, state.due, Look::Renew);
+        drop(state);
+        if !is_watched {
+            hold.lose_by_time();
+        }
     }
 
     /// Takes `hold` out of the schedule. The answer of a renewal that was sent is ignored from now on.
@@ -134,7 +164,7 @@ impl Renewals {
     }
 
     /// Runs until the [`Scheduler`] is dropped.
-    async fn run(self: Arc<Self>) {
+    async fn run(&self) {
         let mut renewing = FuturesUnordered::new();
         let mut woken = false;
         loop {
@@ -184,22 +214,20 @@ impl Renewals {
 
     /// Fires `lost` if the deadline has passed. Otherwise a renewal is due, and the answer is the
     /// instant at which it counts as sent.
-    fn look_at(&self, hold: &Arc<Hold>) -> Option<Instant> {
-        let now = Instant::now();
+    fn look_at(&self, hold: &Arc<Hold>) -> Option<Moment> {
+        let now = Moment::now();
         {
             let mut state = hold.locked();
             if state.phase != Phase::Held {
                 return None;
             }
-            if now < state.deadline {
-                state.due = state.deadline;
+            if !state.deadline.has_passed() {
+                state.due = state.deadline.instant;
                 self.insert(hold, state.due, Look::Deadline);
                 return Some(now);
             }
         }
-        if hold.lose(Phase::LostByTime) {
-            count(&hold.stats.lost);
-        }
+        hold.lose_by_time();
         None
     }
 
@@ -223,23 +251,28 @@ impl Renewals {
             return;
         }
         let next = if answer == Answer::Renewed {
-            state.deadline = state.deadline.max(local_deadline(sent.at, hold.lease));
-            renew_at(sent.at, hold.lease)
+            state.deadline = state.deadline.max(Deadline::of(sent.at, hold.lease));
+            renew_at(sent.at.instant, hold.lease)
         } else {
             // An error proves nothing: the hold stays as it is, and so does its deadline.
             Instant::now() + hold.lease / RETRIES_PER_LEASE
         };
         self.forget(hold, state.due);
-        state.due = next.min(state.deadline);
+        state.due = next.min(state.deadline.instant);
         self.insert(hold, state.due, Look::Renew);
     }
 
-    fn insert(&self, hold: &Arc<Hold>, due: Instant, look: Look) {
+    /// Whether it was inserted: an ended schedule takes nothing.
+    fn insert(&self, hold: &Arc<Hold>, due: Instant, look: Look) -> bool {
         let mut schedule = self.locked();
+        if schedule.ended {
+            return false;
+        }
         schedule.holds.insert((due, hold.id), (Arc::clone(hold), look));
         if schedule.alarm.is_none_or(|alarm| due < alarm) {
             self.earlier.notify_one();
         }
+        true
     }
 
     fn locked(&self) -> MutexGuard<'_, Schedule> {

@@ -59,8 +59,12 @@
 //!     }
 //! }
 //!
-//! static CAPABILITIES: Capabilities =
-//!     Capabilities { kind: "table", fencing: Fencing::None, ..local::CAPABILITIES };
+//! static CAPABILITIES: Capabilities = {
+//!     let mut own = Capabilities::LEASED_MUTEX;
+//!     (own.kind, own.backend) = ("table", "this process");
+//!     (own.summary, own.breaks_when) = ("a table in memory", "a second process works");
+//!     own
+//! };
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
@@ -73,12 +77,14 @@
 //! # }
 //! ```
 
+use std::error::Error;
+use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 
 use crate::{Fence, LockName, WaitStrategy};
 
@@ -236,17 +242,51 @@ impl Grant {
 /// The answer of a backend. After an error the command may or may not have run.
 pub type StoreResult<T> = Result<T, BackendError>;
 
-/// Why a backend gave no usable answer, as a sentence for people.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct BackendError(pub String);
+/// Why a backend gave no usable answer: a sentence for people, and the error of the server's client
+/// behind it, if there is one ([`Error::source`]). Two errors are equal if their sentences are.
+#[derive(Debug, Clone)]
+pub struct BackendError {
+    sentence: Arc<str>,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
 
 impl BackendError {
     /// An error with this sentence.
-    pub fn new(sentence: impl Into<String>) -> Self {
-        Self(sentence.into())
+    pub fn new(sentence: impl Into<Arc<str>>) -> Self {
+        Self { sentence: sentence.into(), source: None }
+    }
+
+    /// An error with the sentence of another one, which is kept as its source.
+    pub fn of(source: impl Error + Send + Sync + 'static) -> Self {
+        Self::new(source.to_string()).with_source(source)
+    }
+
+    /// Keeps the error behind it.
+    #[must_use]
+    pub fn with_source(self, source: impl Error + Send + Sync + 'static) -> Self {
+        Self { source: Some(Arc::new(source)), ..self }
     }
 }
+
+impl fmt::Display for BackendError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.sentence)
+    }
+}
+
+impl Error for BackendError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl PartialEq for BackendError {
+    fn eq(&self, other: &Self) -> bool {
+        self.sentence == other.sentence
+    }
+}
+
+impl Eq for BackendError {}
 
 /// The identity of one hold: 32 random hexadecimal digits, new for each acquire.
 #[derive(Debug, Clone)]
@@ -328,9 +368,9 @@ fn random() -> Arc<str> {
     format!("{:032x}", rand::random::<u128>()).into()
 }
 
-/// Until when a lease whose command was sent at `sent_at` surely lasts, by our clock.
-pub(crate) fn local_deadline(sent_at: Instant, lease: Duration) -> Instant {
-    sent_at + (lease - lease / CLOCK_DRIFT_PARTS).saturating_sub(DEADLINE_MARGIN)
+/// How long a lease surely lasts by our clock, from the moment on when its command was sent.
+pub(crate) fn local_lease(lease: Duration) -> Duration {
+    (lease - lease / CLOCK_DRIFT_PARTS).saturating_sub(DEADLINE_MARGIN)
 }
 
 /// Waits for a backend's answer, but not longer than a command for such a lease may take.
@@ -341,6 +381,6 @@ pub(crate) async fn ask<T>(
     let limit = COMMAND_TIMEOUT_MAX.min(lease / COMMAND_TIMEOUTS_PER_LEASE);
     match timeout(limit, answer).await {
         Ok(answer) => answer,
-        Err(_) => Err(BackendError(format!("no answer within {limit:?}"))),
+        Err(_) => Err(BackendError::new(format!("no answer within {limit:?}"))),
     }
 }

@@ -116,7 +116,7 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
 
     /// There is no renewal: the hold ends with its lease, and `lost` tells it.
     async fn renew(&self, _name: &LockName, _token: &Token, _lease: Duration) -> StoreResult<bool> {
-        Err(BackendError("this kind is not renewed".to_owned()))
+        Err(BackendError::new("this kind is not renewed"))
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {

@@ -36,6 +36,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 
 /// Whether contenders set the expiry that a dead winner did not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Repair {
     /// Every refused contender that finds no expiry sets one.
     ByWaiters,

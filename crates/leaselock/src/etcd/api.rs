@@ -8,9 +8,25 @@ use prost::Message;
 pub(super) const RANGE: &str = "/etcdserverpb.KV/Range";
 pub(super) const TXN: &str = "/etcdserverpb.KV/Txn";
 pub(super) const WATCH: &str = "/etcdserverpb.Watch/Watch";
+pub(super) const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
 pub(super) const LEASE_GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 pub(super) const LEASE_REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 pub(super) const LEASE_KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
+
+/// A user's login.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AuthenticateRequest {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) password: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct AuthenticateResponse {
+    #[prost(string, tag = "2")]
+    pub(super) token: String,
+}
 
 /// The state of the store when it answered.
 #[derive(Clone, PartialEq, Message)]

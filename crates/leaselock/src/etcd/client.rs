@@ -13,9 +13,10 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-use super::api::{LEASE_KEEP_ALIVE, LeaseRequest, LeaseResponse, RANGE, WATCH};
+use super::api::{AUTHENTICATE, LEASE_KEEP_ALIVE, LeaseRequest, LeaseResponse, RANGE, WATCH};
 use super::api::{RangeRequest, RangeResponse};
 use super::api::{WatchCreateRequest, WatchRequest, WatchResponse};
+use super::login::Login;
 use crate::LEASE_MAX;
 use crate::store::{BackendError, ask};
 
@@ -31,6 +32,7 @@ const CONNECT_TIMEOUT_MAX: Duration = Duration::from_millis(500);
 pub struct Client {
     members: Arc<[Endpoint]>,
     current: Arc<Mutex<Current>>,
+    login: Option<Arc<Login>>,
 }
 
 #[derive(Default)]
@@ -43,28 +45,45 @@ struct Current {
 
 /// Why a list of addresses is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not the http address of an etcd server")]
-pub struct InvalidEndpoint(String);
+#[error("{address:?} is not the address of an etcd server: {why}")]
+pub struct InvalidEndpoint {
+    address: String,
+    why: &'static str,
+}
 
 impl Client {
     /// Takes the members' addresses, such as `http://10.0.0.1:2379`, with commas between them.
-    /// Connects when first used.
+    /// Connects when first used. An address with `https` means TLS, with the roots of the system; it
+    /// needs the feature `etcd-tls`.
     ///
     /// # Errors
-    /// When the list is empty or an address is not valid. Only plain `http` without a password is
-    /// supported.
+    /// When the list is empty or an address is not valid. A password does not belong into an address:
+    /// see [`with_password`](Self::with_password).
     pub fn new(endpoints: &str) -> Result<Self, InvalidEndpoint> {
-        let member = |address: &str| {
-            let invalid = || InvalidEndpoint(address.to_owned());
-            if !address.starts_with("http://") || address.contains('@') {
-                return Err(invalid());
-            }
-            let endpoint = Endpoint::from_shared(address.to_owned()).map_err(|_| invalid())?;
-            Ok(endpoint.connect_timeout(CONNECT_TIMEOUT_MAX).tcp_nodelay(true))
-        };
         let members: Vec<Endpoint> =
             endpoints.split(',').map(|address| member(address.trim())).collect::<Result<_, _>>()?;
-        Ok(Self { members: members.into(), current: Arc::default() })
+        Ok(Self { members: members.into(), current: Arc::default(), login: None })
+    }
+
+    /// Logs in as this user. Without TLS the password goes over the network as it is.
+    #[must_use]
+    pub fn with_password(self, user: &str, password: &str) -> Self {
+        Self { login: Some(Arc::new(Login::new(user, password))), current: Arc::default(), ..self }
+    }
+
+    /// Uses these certificates with all members whose addresses have `https`.
+    ///
+    /// # Errors
+    /// When a certificate or a key cannot be read.
+    #[cfg(feature = "etcd-tls")]
+    pub fn with_certificates(self, certificates: &Certificates) -> Result<Self, InvalidEndpoint> {
+        let certified = |member: &Endpoint| match member.uri().scheme_str() {
+            Some("https") => encrypted(member.clone(), certificates),
+            _ => Ok(member.clone()),
+        };
+        let members: Vec<Endpoint> =
+            self.members.iter().map(certified).collect::<Result<_, _>>()?;
+        Ok(Self { members: members.into(), current: Arc::default(), ..self })
     }
 
     /// Asks for a sign of life, which takes a quorum.
@@ -78,7 +97,7 @@ impl Client {
             let mut member = self.member();
             member.ask::<_, RangeResponse>(RANGE, question).await.map(drop).map_err(backend_error)
         };
-        ask(LEASE_MAX, answer).await.map_err(|BackendError(why)| why)
+        ask(LEASE_MAX, answer).await.map_err(|error| error.to_string())
     }
 
     /// The member to ask now.
@@ -109,6 +128,50 @@ impl fmt::Debug for Client {
     }
 }
 
+fn member(address: &str) -> Result<Endpoint, InvalidEndpoint> {
+    let invalid = |why| InvalidEndpoint { address: address.to_owned(), why };
+    if address.contains('@') {
+        return Err(InvalidEndpoint { address: String::new(), why: "it has a user or a password" });
+    }
+    let endpoint = Endpoint::from_shared(address.to_owned());
+    let endpoint = endpoint.map_err(|_| invalid("it is no URL"))?;
+    let endpoint = endpoint.connect_timeout(CONNECT_TIMEOUT_MAX).tcp_nodelay(true);
+    match endpoint.uri().scheme_str() {
+        Some("http") => Ok(endpoint),
+        #[cfg(feature = "etcd-tls")]
+        Some("https") => encrypted(endpoint, &Certificates::default()),
+        #[cfg(not(feature = "etcd-tls"))]
+        Some("https") => Err(invalid("https needs the feature etcd-tls")),
+        _ => Err(invalid("it begins neither with http:// nor with https://")),
+    }
+}
+
+/// Certificates for TLS, in PEM.
+#[cfg(feature = "etcd-tls")]
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Certificates {
+    /// The roots that a member's certificate must come from; `None`: those of the system.
+    pub roots: Option<Vec<u8>>,
+    /// The certificate with which this client proves itself, and its key.
+    pub client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+#[cfg(feature = "etcd-tls")]
+fn encrypted(endpoint: Endpoint, of: &Certificates) -> Result<Endpoint, InvalidEndpoint> {
+    use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+    let address = endpoint.uri().to_string();
+    let mut config = match &of.roots {
+        Some(roots) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(roots)),
+        None => ClientTlsConfig::new().with_native_roots(),
+    };
+    if let Some((certificate, key)) = &of.client {
+        config = config.identity(Identity::from_pem(certificate, key));
+    }
+    let why = "its certificates cannot be read";
+    endpoint.tls_config(config).map_err(|_| InvalidEndpoint { address, why })
+}
+
 /// One member, for commands that one member has to answer. When this is dropped before an answer has
 /// come, the client moves on to the next member.
 pub(super) struct Member<'a> {
@@ -126,22 +189,23 @@ impl Member<'_> {
         A: Message + Default + 'static,
     {
         self.awaits_answer = true;
-        let mut grpc = self.ready().await?;
-        let codec = ProstCodec::<Q, A>::default();
-        let path = PathAndQuery::from_static(path);
-        let answer = grpc.unary(Request::new(question), path, codec).await;
-        self.note(answer.map(tonic::Response::into_inner))
+        let answer = async {
+            let request = self.request(question).await?;
+            self.unary(path, request).await
+        };
+        let answer = answer.await;
+        self.note(answer)
     }
 
     /// Renews a lease.
     pub(super) async fn keep_alive(&mut self, lease: i64) -> Result<LeaseResponse, Status> {
         self.awaits_answer = true;
-        let mut grpc = self.ready().await?;
         let request = LeaseRequest { first: lease, second: 0 };
-        let requests = Request::new(stream::iter([request]));
         let codec = ProstCodec::<LeaseRequest, LeaseResponse>::default();
         let path = PathAndQuery::from_static(LEASE_KEEP_ALIVE);
         let answer = async {
+            let requests = self.request(stream::iter([request])).await?;
+            let mut grpc = self.ready().await?;
             let mut answers = grpc.streaming(requests, path, codec).await?.into_inner();
             let ended = || Status::unavailable("the stream ended before the answer");
             answers.message().await?.ok_or_else(ended)
@@ -156,14 +220,45 @@ impl Member<'_> {
         create: WatchCreateRequest,
     ) -> Result<Streaming<WatchResponse>, Status> {
         self.awaits_answer = true;
-        let mut grpc = self.ready().await?;
         let first = WatchRequest { create: Some(create) };
-        // The watch lasts as long as the stream of requests.
-        let mut requests = Request::new(stream::iter([first]).chain(stream::pending()));
-        requests.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
         let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
-        let answer = grpc.streaming(requests, PathAndQuery::from_static(WATCH), codec).await;
+        let answer = async {
+            // The watch lasts as long as the stream of requests.
+            let requests = stream::iter([first]).chain(stream::pending());
+            let mut requests = self.request(requests).await?;
+            requests.metadata_mut().insert("hasleader", MetadataValue::from_static("true"));
+            let mut grpc = self.ready().await?;
+            grpc.streaming(requests, PathAndQuery::from_static(WATCH), codec).await
+        };
+        let answer = answer.await;
         self.note(answer.map(tonic::Response::into_inner))
+    }
+
+    /// A request with the token of our login, if there is one.
+    async fn request<T>(&self, message: T) -> Result<Request<T>, Status> {
+        let mut request = Request::new(message);
+        if let Some(login) = &self.client.login {
+            let token = match login.token() {
+                Some(token) => token,
+                None => {
+                    let question = Request::new(login.question());
+                    login.accepted(self.unary(AUTHENTICATE, question).await?)?
+                }
+            };
+            request.metadata_mut().insert("token", token);
+        }
+        Ok(request)
+    }
+
+    async fn unary<Q, A>(&self, path: &'static str, request: Request<Q>) -> Result<A, Status>
+    where
+        Q: Message + 'static,
+        A: Message + Default + 'static,
+    {
+        let mut grpc = self.ready().await?;
+        let codec = ProstCodec::<Q, A>::default();
+        let answer = grpc.unary(request, PathAndQuery::from_static(path), codec).await;
+        answer.map(tonic::Response::into_inner)
     }
 
     async fn ready(&self) -> Result<Grpc<Channel>, Status> {
@@ -174,8 +269,16 @@ impl Member<'_> {
 
     /// Notes whether the member answered. A refusal is an answer; any other error is none.
     fn note<T>(&mut self, answer: Result<T, Status>) -> Result<T, Status> {
-        const REFUSALS: [Code; 3] =
-            [Code::NotFound, Code::FailedPrecondition, Code::InvalidArgument];
+        const REFUSALS: [Code; 5] = [
+            Code::NotFound,
+            Code::FailedPrecondition,
+            Code::InvalidArgument,
+            Code::Unauthenticated,
+            Code::PermissionDenied,
+        ];
+        if let (Err(status), Some(login)) = (&answer, &self.client.login) {
+            login.note(status);
+        }
         self.awaits_answer =
             answer.as_ref().is_err_and(|status| !REFUSALS.contains(&status.code()));
         answer
@@ -191,7 +294,6 @@ impl Drop for Member<'_> {
 }
 
 /// The error of a command that may or may not have run.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(super) fn backend_error(status: Status) -> BackendError {
-    BackendError(format!("etcd: {}", status.message()))
+    BackendError::new(format!("etcd: {}", status.message())).with_source(status)
 }

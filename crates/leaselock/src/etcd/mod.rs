@@ -27,10 +27,13 @@
 
 mod api;
 mod client;
+mod login;
 pub mod mutex;
 mod queue;
 pub mod read_write;
 pub mod semaphore;
 mod store;
 
+#[cfg(feature = "etcd-tls")]
+pub use client::Certificates;
 pub use client::{Client, InvalidEndpoint};

@@ -99,5 +99,5 @@ fn role_in(key: &[u8]) -> Option<Role> {
 
 /// The error for an answer that no etcd gives.
 pub(super) fn malformed() -> BackendError {
-    BackendError("etcd: the answer makes no sense".into())
+    BackendError::new("etcd: the answer makes no sense")
 }

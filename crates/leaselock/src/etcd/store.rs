@@ -84,14 +84,14 @@ impl<R: Rule> QueueStore<R> {
                 let made = self.put_floor(member, 0, now_us).await?;
                 // Another process was faster: the next attempt sees its floor.
                 if !made {
-                    return Err(BackendError("etcd: the floor of the fences was just made".into()));
+                    return Err(BackendError::new("etcd: the floor of the fences was just made"));
                 }
                 now_us
             }
         };
         let fence = floor.saturating_add(unsigned(revision));
         if fence > Fence::MAX.get() {
-            return Err(BackendError("etcd: no fence is left".into()));
+            return Err(BackendError::new("etcd: no fence is left"));
         }
         Ok(Grant::fenced(fence))
     }
@@ -128,7 +128,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
             Err(status) => return Err(backend_error(status)),
         };
         if renewed.as_ref().is_some_and(|renewed| renewed.ttl_seconds <= 0) {
-            return Err(BackendError("etcd: the queue position has just expired".into()));
+            return Err(BackendError::new("etcd: the queue position has just expired"));
         }
         let put = PutRequest { key: key.clone(), value: Vec::new(), lease: id };
         let put = RequestOp { put: Some(put), ..RequestOp::default() };
@@ -163,7 +163,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
         }
         same_term(renewed.header.as_ref(), seen.header.as_ref())?;
         if renewed.ttl_seconds <= 0 {
-            return Err(BackendError("etcd: a key without its lease".into()));
+            return Err(BackendError::new("etcd: a key without its lease"));
         }
         Ok(true)
     }
@@ -209,7 +209,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
                 return Ok(());
             }
         }
-        Err(BackendError("etcd: others raise the fences all the time".into()))
+        Err(BackendError::new("etcd: others raise the fences all the time"))
     }
 
     async fn watch(&self, name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
@@ -277,7 +277,7 @@ fn changed_at(key: Vec<u8>, revision: i64) -> Compare {
 fn same_term(first: Option<&Header>, second: Option<&Header>) -> StoreResult<()> {
     match (first, second) {
         (Some(first), Some(second)) if first.raft_term == second.raft_term => Ok(()),
-        _ => Err(BackendError("etcd: the leader has changed".into())),
+        _ => Err(BackendError::new("etcd: the leader has changed")),
     }
 }
 

@@ -9,7 +9,6 @@ use crate::store::BackendError;
 pub const SCHEMA: &str = include_str!("schema.sql");
 
 /// The sentence of a client error.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 fn backend_error(error: sqlx::Error) -> BackendError {
-    BackendError(error.to_string())
+    BackendError::of(error)
 }

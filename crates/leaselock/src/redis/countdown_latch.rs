@@ -23,7 +23,7 @@ use super::subscriber::Subscriber;
 use super::{Connection, Keys, command_error, run_command, script};
 use crate::core::backoff::{Backoff, WaitStrategy};
 use crate::core::command::bounded;
-use crate::store::{Token, ask};
+use crate::store::{BackendError, Token, ask};
 use crate::{
     Capabilities, CommandError, CountdownLatch, Fence, Fencing, InvalidName, LEASE_MAX, LockName,
     Primitive, Waiting,
@@ -141,7 +141,8 @@ impl<C: Connection> CountdownLatch for RedisLatch<C> {
     /// Counts above [`COUNT_MAX`] are refused.
     async fn set(&self, name: &LockName, count: u64) -> Result<bool, CommandError> {
         if count > COUNT_MAX {
-            return Err(CommandError::Refused(format!("{count} is above {COUNT_MAX}")));
+            let why = format!("{count} is above {COUNT_MAX}");
+            return Err(CommandError::Refused(BackendError::new(why)));
         }
         let arguments = [&*count.to_string(), &*KEPT.as_millis().to_string()];
         self.command(&self.set, name, &arguments).await

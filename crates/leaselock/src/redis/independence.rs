@@ -73,5 +73,5 @@ impl Independence {
 }
 
 fn refused(why: &str) -> StoreResult<()> {
-    Err(BackendError(format!("{why}; each of them must be independent")))
+    Err(BackendError::new(format!("{why}; each of them must be independent")))
 }

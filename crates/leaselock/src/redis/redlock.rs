@@ -62,6 +62,7 @@ const SERVER_TIMEOUTS_PER_LEASE: u32 = 4;
 
 /// Why the lock cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidRedlock {
     /// The prefix is not valid.
     #[error(transparent)]
@@ -151,7 +152,9 @@ impl<C: Connection> RedlockStore<C> {
             self.tasks.spawn(async move {
                 let arguments = arguments.each_ref().map(|text| &**text);
                 let answer = timeout(limit, run(&connection, &script, &[&**key], &arguments)).await;
-                answer.unwrap_or_else(|_| Err(BackendError(format!("no answer within {limit:?}"))))
+                answer.unwrap_or_else(|_| {
+                    Err(BackendError::new(format!("no answer within {limit:?}")))
+                })
             })
         };
         self.connections.iter().map(send).collect()
@@ -164,7 +167,7 @@ impl<C: Connection> RedlockStore<C> {
             match answer {
                 Ok(Ok(true)) => votes.yes += 1,
                 Ok(Ok(false)) => votes.no += 1,
-                Ok(Err(BackendError(why))) => votes.silence = Some(why),
+                Ok(Err(error)) => votes.silence = Some(error.to_string()),
                 Err(ended) => votes.silence = Some(ended.to_string()),
             }
             if self.is_certain(&votes) {
@@ -186,7 +189,7 @@ impl<C: Connection> RedlockStore<C> {
         }
         let (spoke, all) = (votes.yes + votes.no, self.connections.len());
         let why = votes.silence.unwrap_or_default();
-        Err(BackendError(format!("{spoke} of {all} servers answered; {why}")))
+        Err(BackendError::new(format!("{spoke} of {all} servers answered; {why}")))
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn flag(set: bool) -> &'static str {
 pub(super) fn grant(answer: Option<String>, token: &Token) -> StoreResult<Option<Grant>> {
     let Some(answer) = answer else { return Ok(None) };
     let (fence, others) = answer.split_once(' ').unwrap_or((&answer, "0"));
-    let fence = fence.parse().map_err(|_| BackendError(format!("not a fence: {answer}")))?;
+    let fence = fence.parse().map_err(|_| BackendError::new(format!("not a fence: {answer}")))?;
     Ok(Some(Grant::block(fence, token.fences(), others != "0")))
 }
 
@@ -53,16 +53,16 @@ pub(super) async fn run_command<C: Connection, T: FromRedisValue>(
 
 /// The error of a command that is a single step: either the server refused it, or the outcome is
 /// unknown.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(super) fn command_error(error: ::redis::RedisError) -> CommandError {
     match error.kind() {
-        ErrorKind::Server(_) | ErrorKind::Extension => CommandError::Refused(error.to_string()),
-        _ => CommandError::NoAnswer(error.to_string()),
+        ErrorKind::Server(_) | ErrorKind::Extension => {
+            CommandError::Refused(BackendError::of(error))
+        }
+        _ => CommandError::NoAnswer(BackendError::of(error)),
     }
 }
 
 /// The error of a client: the command may or may not have run.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 pub(crate) fn backend_error(error: ::redis::RedisError) -> BackendError {
-    BackendError(error.to_string())
+    BackendError::of(error)
 }

@@ -81,7 +81,7 @@ impl<C: Connection> Server<C> {
         let raised: u64 = self.run(&RAISE_FENCE, &counter, &[&at_least.to_string()]).await?;
         if raised < at_least.get() {
             let why = format!("the fence was raised to {raised}, below {at_least}");
-            return Err(BackendError(why));
+            return Err(BackendError::new(why));
         }
         Ok(())
     }

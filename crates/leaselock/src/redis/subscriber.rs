@@ -39,6 +39,7 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
 use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
@@ -70,6 +71,11 @@ struct Shared {
     /// The number of connections that were made.
     connected: watch::Sender<u64>,
     wanted: Notify,
+    end: CancellationToken,
+    tasks: TaskTracker,
+    /// The task that keeps the connections. It ends with its runtime; then the next contender starts
+    /// it again on its own.
+    task: Mutex<Option<AbortHandle>>,
 }
 
 #[derive(Default)]
@@ -101,9 +107,9 @@ struct Granted {
 }
 
 impl Subscriber {
-    /// Starts its task on `tasks`; nothing connects yet. `servers` is a
+    /// Makes it; its task runs on `tasks` from the first wait on. `servers` is a
     /// [`SharedConnection`], or a client of redis-rs for one server. The channels' names begin with
-    /// `key_prefix`. Needs a tokio runtime.
+    /// `key_prefix`.
     ///
     /// # Errors
     /// When the prefix is not valid.
@@ -113,16 +119,17 @@ impl Subscriber {
         tasks: &TaskTracker,
     ) -> Result<Self, InvalidName> {
         Keys::new(key_prefix)?;
+        let end = CancellationToken::new();
         let shared = Arc::new(Shared {
             servers: servers.into(),
             channel: format!("{key_prefix}wake:{:032x}:", rand::random::<u128>()),
             state: Mutex::default(),
             connected: watch::Sender::default(),
             wanted: Notify::new(),
+            end: end.clone(),
+            tasks: tasks.clone(),
+            task: Mutex::default(),
         });
-        let end = CancellationToken::new();
-        let (run, ended) = (run(Arc::clone(&shared)), end.clone());
-        tasks.spawn(async move { ended.run_until_cancelled(run).await });
         Ok(Self { shared, _end: Arc::new(end.drop_guard()) })
     }
 
@@ -133,6 +140,8 @@ impl Subscriber {
         let mut state = self.shared.locked();
         let server = server.filter(|server| state.connected.contains(server.name()));
         let Some(server) = server else {
+            drop(state);
+            self.shared.keep_running();
             self.shared.wanted.notify_one();
             return None;
         };
@@ -153,7 +162,7 @@ impl Subscriber {
                 return Ok(listening);
             }
             if connected.changed().await.is_err() {
-                return Err(BackendError("the subscriber has ended".to_owned()));
+                return Err(BackendError::new("the subscriber has ended"));
             }
         }
     }
@@ -179,6 +188,17 @@ impl Shared {
     fn locked(&self) -> MutexGuard<'_, State> {
         // Nothing in here can panic half-way through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts the task on this runtime, unless it runs.
+    fn keep_running(self: &Arc<Self>) {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        if task.as_ref().is_none_or(AbortHandle::is_finished) {
+            let (run, end) = (run(Arc::clone(self)), self.end.clone());
+            *task = Some(
+                self.tasks.spawn(async move { end.run_until_cancelled(run).await }).abort_handle(),
+            );
+        }
     }
 
     /// Ends all subscriptions at a server, since its connection is broken; contenders may subscribe
@@ -261,8 +281,19 @@ impl Drop for Listening {
     }
 }
 
+/// Ends all subscriptions when the connections end with their task.
+struct CutOff<'a>(&'a Shared);
+
+impl Drop for CutOff<'_> {
+    fn drop(&mut self) {
+        let servers: Vec<_> = self.0.locked().connected.iter().cloned().collect();
+        servers.iter().for_each(|server| self.0.cut_off(server));
+    }
+}
+
 /// Keeps a connection to each primary, from the first subscription on.
 async fn run(shared: Arc<Shared>) {
+    let _cut_off = CutOff(&shared);
     shared.wanted.notified().await;
     let mut primaries = shared.servers.watch_primaries();
     let mut followed: HashMap<Box<str>, CancellationToken> = HashMap::new();

@@ -16,6 +16,7 @@ use zookeeper_client::{Client, Error};
 
 use super::{Base, Ensemble, PERSISTENT};
 use crate::core::command::{CommandError, bounded};
+use crate::store::BackendError;
 use crate::{Capabilities, Fencing, LockName, SharedCounter, Waiting};
 
 /// What this kind can and cannot do.
@@ -53,7 +54,7 @@ pub struct Counter {
 impl Counter {
     async fn client(&self) -> Result<Client, CommandError> {
         // Nothing was sent yet, so nothing can have changed.
-        self.base.ensemble.session(ANY_LEASE).await.map_err(|error| CommandError::Refused(error.0))
+        self.base.ensemble.session(ANY_LEASE).await.map_err(CommandError::Refused)
     }
 
     /// The number and its version; `None` before it is first changed.
@@ -61,11 +62,12 @@ impl Counter {
         match client.get_data(path).await {
             Ok((data, stat)) => {
                 let number = std::str::from_utf8(&data).ok().and_then(|text| text.parse().ok());
-                let broken = || CommandError::Refused("the node is not a number".to_owned());
+                let broken =
+                    || CommandError::Refused(BackendError::new("the node is not a number"));
                 Ok(Some((number.ok_or_else(broken)?, stat.version)))
             }
             Err(Error::NoNode) => Ok(None),
-            Err(error) => Err(CommandError::NoAnswer(error.to_string())),
+            Err(error) => Err(CommandError::NoAnswer(BackendError::of(error))),
         }
     }
 
@@ -85,7 +87,7 @@ impl Counter {
             None => match client.create(path, data.as_bytes(), &PERSISTENT).await {
                 Err(Error::NoNode) => {
                     let made = self.base.make(client).await;
-                    made.map_err(|error| CommandError::NoAnswer(error.0))?;
+                    made.map_err(CommandError::NoAnswer)?;
                     return Ok(false);
                 }
                 created => created.map(|_| ()),
@@ -94,7 +96,7 @@ impl Counter {
         match written {
             Ok(()) => Ok(true),
             Err(Error::BadVersion | Error::NodeExists) => Ok(false),
-            Err(error) => Err(CommandError::NoAnswer(error.to_string())),
+            Err(error) => Err(CommandError::NoAnswer(BackendError::of(error))),
         }
     }
 
@@ -115,7 +117,7 @@ impl Counter {
             let pause_ms = rand::random_range(0..=PAUSE_MS_MAX);
             sleep(std::time::Duration::from_millis(pause_ms)).await;
         }
-        Err(CommandError::Refused("others changed the counter at the same time".to_owned()))
+        Err(CommandError::Refused(BackendError::new("others changed the counter at the same time")))
     }
 }
 
@@ -128,7 +130,7 @@ impl SharedCounter for Counter {
     async fn add(&self, name: &LockName, delta: i64) -> Result<i64, CommandError> {
         bounded(async move {
             let sum = |number: i64| {
-                let overflow = || CommandError::Refused("the sum does not fit".to_owned());
+                let overflow = || CommandError::Refused(BackendError::new("the sum does not fit"));
                 number.checked_add(delta).map(Some).ok_or_else(overflow)
             };
             let written = self.change(name, sum).await?;
@@ -145,7 +147,7 @@ impl SharedCounter for Counter {
             let syncing = client.sync(&path);
             let reading = Self::read(&client, &path);
             let (synced, read) = tokio::join!(syncing, reading);
-            synced.map_err(|error| CommandError::NoAnswer(error.to_string()))?;
+            synced.map_err(|error| CommandError::NoAnswer(BackendError::of(error)))?;
             Ok(read?.map_or(0, |(number, _)| number))
         })
         .await

@@ -17,7 +17,7 @@ pub(super) fn fence(made_by: i64, floor: u64) -> StoreResult<u64> {
     let made_by = u64::try_from(made_by).unwrap_or(u64::MAX);
     match made_by.checked_add(floor).filter(|fence| *fence <= Fence::MAX.get()) {
         Some(fence) => Ok(fence),
-        None => Err(BackendError("no fence is left".to_owned())),
+        None => Err(BackendError::new("no fence is left")),
     }
 }
 
@@ -28,13 +28,13 @@ pub(super) fn floor_of(read: &MultiReadResult) -> StoreResult<u64> {
         MultiReadResult::Data { data, .. } => floor(data),
         MultiReadResult::Error { err: Error::NoNode } => Ok(0),
         MultiReadResult::Error { err } => Err(backend_error(err.clone())),
-        _ => Err(BackendError("the server answered something else".to_owned())),
+        _ => Err(BackendError::new("the server answered something else")),
     }
 }
 
 fn floor(data: &[u8]) -> StoreResult<u64> {
     let text = std::str::from_utf8(data).ok().and_then(|text| text.parse().ok());
-    text.ok_or_else(|| BackendError("the fence floor is not a number".to_owned()))
+    text.ok_or_else(|| BackendError::new("the fence floor is not a number"))
 }
 
 /// Makes all fences to come higher than `at_least`.
@@ -65,5 +65,5 @@ pub(super) async fn raise(base: &Base, at_least: Fence) -> StoreResult<()> {
             written => return written.map(|_| ()).map_err(backend_error),
         }
     }
-    Err(BackendError("others raised the fence at the same time".to_owned()))
+    Err(BackendError::new("others raised the fence at the same time"))
 }

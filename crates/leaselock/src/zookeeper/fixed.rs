@@ -67,7 +67,7 @@ impl Fixed {
         let Some(made_by) = seen.made_by() else {
             if seen.own.is_some() {
                 self.contenders.update(token, |contender| contender.until = Instant::now());
-                return Err(BackendError("a node was deleted".to_owned()));
+                return Err(BackendError::new("a node was deleted"));
             }
             let taken = seen.at_names.iter().position(Option::is_some).unwrap_or_default();
             self.contenders.update(token, |contender| {
@@ -86,7 +86,7 @@ impl Fixed {
         });
         match kept {
             true => Ok(Some(granted)),
-            false => Err(BackendError("the answer came after the end of its lease".to_owned())),
+            false => Err(BackendError::new("the answer came after the end of its lease")),
         }
     }
 
@@ -124,12 +124,12 @@ impl Fixed {
         async move {
             let read = reading.map_err(backend_error)?.await.map_err(backend_error)?;
             let [base, own, at_names @ ..] = read.as_slice() else {
-                return Err(BackendError("the server answered something else".to_owned()));
+                return Err(BackendError::new("the server answered something else"));
             };
             let made_by = |node: &MultiReadResult| match node {
                 MultiReadResult::Data { stat, .. } => Ok(Some(stat.czxid)),
                 MultiReadResult::Error { err: Error::NoNode } => Ok(None),
-                _ => Err(BackendError("a node could not be read".to_owned())),
+                _ => Err(BackendError::new("a node could not be read")),
             };
             let at_names = at_names.iter().map(made_by).collect::<Result<_, _>>()?;
             Ok(Seen { floor: floor_of(base)?, own: made_by(own)?, at_names })

@@ -96,9 +96,8 @@ fn component(name: &LockName) -> String {
 }
 
 /// The error of a client: the command may or may not have run.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 fn backend_error(error: Error) -> BackendError {
-    BackendError(error.to_string())
+    BackendError::of(error)
 }
 
 /// Whether an answer says that the session is over, and its nodes with it.

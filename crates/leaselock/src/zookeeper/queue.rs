@@ -91,7 +91,7 @@ impl<R: Rule> Queue<R> {
         let seen = seen?;
         let Some(before) = standing_before(&node, &directory, seen.names) else {
             self.contenders.remove(token);
-            return Err(BackendError("the node was deleted".to_owned()));
+            return Err(BackendError::new("the node was deleted"));
         };
         let marks: Vec<char> = before.iter().map(|name| mark_of(name)).collect();
         let kept = match self.rule.keeps_out(&marks) {
@@ -119,7 +119,7 @@ impl<R: Rule> Queue<R> {
                 kept.then_some(None)
             }
         };
-        kept.ok_or_else(|| BackendError("the answer came after the end of its lease".to_owned()))
+        kept.ok_or_else(|| BackendError::new("the answer came after the end of its lease"))
     }
 
     /// The beginning of the names of all nodes of this token in this session.
@@ -141,7 +141,9 @@ impl<R: Rule> Queue<R> {
             let looking = self.look(client, directory);
             match tokio::join!(creating, looking) {
                 (Ok((stat, _)), _) if stat.ephemeral_owner != client.session_id().0 => {
-                    return Err(BackendError("the node belongs to another session".to_owned()));
+                    return Err(BackendError::new(
+                        "the node belongs to another session".to_owned(),
+                    ));
                 }
                 (Ok((stat, number)), seen) => {
                     let path = format!("{prefix}{number}");
@@ -151,7 +153,7 @@ impl<R: Rule> Queue<R> {
                 (Err(error), _) => return Err(backend_error(error)),
             }
         }
-        Err(BackendError("the directory is removed again and again".to_owned()))
+        Err(BackendError::new("the directory is removed again and again"))
     }
 
     /// Reads the fence floor and the queue. The call itself sends the request.
@@ -170,7 +172,7 @@ impl<R: Rule> Queue<R> {
                     Ok(Seen { floor: floor_of(base)?, names: children.clone() })
                 }
                 [_, MultiReadResult::Error { err }] => Err(backend_error(err.clone())),
-                _ => Err(BackendError("the server answered something else".to_owned())),
+                _ => Err(BackendError::new("the server answered something else")),
             }
         }
     }

@@ -54,7 +54,7 @@ impl Ensemble {
             let session = self.session(lease).await?;
             session.check_stat("/").await.map(drop).map_err(backend_error)
         };
-        ask(LEASE_MAX, answer).await.map_err(|BackendError(why)| why)
+        ask(LEASE_MAX, answer).await.map_err(|error| error.to_string())
     }
 
     pub(super) fn prefix(&self) -> &str {
@@ -63,10 +63,10 @@ impl Ensemble {
 
     /// A live session that is long enough for holds of this lease, opened if there is none.
     pub(super) async fn session(&self, lease: Duration) -> StoreResult<Client> {
-        let client = self.connecting(session_for(lease)).await.map_err(BackendError)?;
+        let client = self.connecting(session_for(lease)).await.map_err(BackendError::new)?;
         let negotiated = client.session_timeout();
         if negotiated < shortest_for(lease) {
-            return Err(BackendError(format!(
+            return Err(BackendError::new(format!(
                 "the server ends sessions after {negotiated:?}, too soon for a lease of {lease:?}: \
                  raise its maxSessionTimeout"
             )));

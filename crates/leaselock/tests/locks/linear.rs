@@ -124,7 +124,7 @@ impl Process {
         let (called, deadline) = (Instant::now(), guard.deadline());
         let operation = match guard.release().await {
             ReleaseOutcome::Released => LockOp::Released { hold },
-            ReleaseOutcome::AlreadyLost => LockOp::WasLost { hold },
+            _ => LockOp::WasLost { hold },
         };
         self.histories.locks.done(operation, called);
         let now = Instant::now();

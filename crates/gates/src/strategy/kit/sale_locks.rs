@@ -100,7 +100,7 @@ impl SaleLocks {
         match error {
             AcquireError::Busy | AcquireError::TimedOut => taken,
             AcquireError::TooManyWaiters => Outcome::Unavailable(Unavailable::Overloaded),
-            AcquireError::Unavailable(_) | AcquireError::InvalidOptions(_) => {
+            _ => {
                 tracing::warn!(%error, "lock not acquired");
                 Outcome::Unavailable(Unavailable::Dependency(self.dependency))
             }
@@ -114,7 +114,8 @@ impl SaleLocks {
             SubmitError::QueueFull => Outcome::Unavailable(Unavailable::Overloaded),
             SubmitError::TimedOut => contended,
             SubmitError::NotLocked(error) => self.not_acquired(&error, contended),
-            SubmitError::Unknown => Outcome::Unknown(Doubt::BrokenOff),
+            // After any other error it may have been done.
+            _ => Outcome::Unknown(Doubt::BrokenOff),
         }
     }
 }

@@ -147,10 +147,11 @@ pub fn pool_to(
 /// The sign of life of the writer: a connection of its own, which is made when first asked for. So it says
 /// something of the server also while all connections of the other pools are in use.
 #[must_use]
-pub fn sign_of_life(writer: &Writer, config: &Config) -> SignOfLife {
-    let pool = pool_to(writer, config, 1);
+pub fn sign_of_life(writer: &Writer, options: impl Into<LedgerOptions>) -> SignOfLife {
+    let options = options.into();
     // The caller has waited for a connection already.
-    let limit = SIGN_OF_LIFE_MAX.min(Duration::from_millis(config.mysql.acquire_timeout_ms));
+    let limit = SIGN_OF_LIFE_MAX.min(Duration::from_millis(options.acquire_timeout_ms));
+    let pool = pool_to(writer, options, 1);
     Box::new(move || {
         let pool = pool.clone();
         Box::pin(async move { within(limit, pool.acquire()).await.is_ok() })

@@ -9,14 +9,17 @@
 
 mod dead_letters;
 mod intention;
+mod per_item;
 mod reader;
 mod request;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::RedisError;
+use futures::StreamExt;
+use redis::{Cmd, RedisError};
 use redis_connection::ReplicatedWriter;
 use sqlx::MySqlPool;
 use tokio::sync::mpsc;
@@ -45,6 +48,15 @@ const KNOWN_AFTER: Duration = Duration::from_secs(1);
 const OPEN_REMEMBERED: Duration = Duration::from_secs(10);
 /// Wake-ups that wait for the consumer; further ones are dropped, since it polls too.
 const WAKE_UPS_MAX: usize = 1_024;
+
+/// An owner's queued orders.
+#[derive(Debug)]
+pub struct QueuedOrders {
+    /// The orders that were found.
+    pub orders: Vec<Order>,
+    /// The error of a server that did not answer: the orders of its items may be missing.
+    pub failed: Option<RedisError>,
+}
 
 /// The queues of all items. Clones share them.
 #[derive(Clone)]
@@ -118,41 +130,56 @@ impl Queue {
     /// See [`CounterError`].
     pub async fn find(&self, order: OrderId, owner: UserId) -> Result<Option<Order>, CounterError> {
         let items: Vec<ItemId> = self.refresh().await?.into_iter().collect();
-        for items in items.chunks(QUEUES_TOGETHER_MAX) {
-            let mut pipeline = redis::pipe();
-            for &item in items {
-                pipeline.hget(self.key(item, "queued"), field_of(order));
-            }
-            let texts: Vec<Option<String>> = pipeline.query_async(&mut self.redis.shared()).await?;
-            let mut queued = items.iter().zip(texts);
-            let found = queued.find_map(|(&item, text)| self.read(item, &text?));
-            if found.is_some() {
-                return Ok(found.filter(|order| order.user_id == owner));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Lists an owner's queued orders, in no order.
-    ///
-    /// # Errors
-    /// Redis'.
-    pub async fn list(&self, owner: UserId) -> Result<Vec<Order>, RedisError> {
-        let items: Vec<ItemId> = self.items().iter().copied().collect();
-        let mut orders = Vec::new();
-        for items in items.chunks(QUEUES_TOGETHER_MAX) {
-            let mut pipeline = redis::pipe();
-            for &item in items {
-                pipeline.hget(self.key(item, "queued"), format!("b:{owner}"));
-            }
-            let ids: Vec<Option<String>> = pipeline.query_async(&mut self.redis.shared()).await?;
-            for (&item, ids) in items.iter().zip(ids) {
-                for id in ids.as_deref().unwrap_or_default().split(' ').filter_map(OrderId::parse) {
-                    orders.extend(self.find_in(item, id).await?);
+        let question = |item| vec![self.field(item, &field_of(order))];
+        let mut answers = pin!(self.ask_per_item::<(Option<String>,)>(&items, question));
+        let mut failed = None;
+        while let Some(part) = answers.next().await {
+            for (item, answer) in part {
+                match answer {
+                    Ok((text,)) => {
+                        let found = text.and_then(|text| self.read(item, &text));
+                        if found.is_some() {
+                            return Ok(found.filter(|order| order.user_id == owner));
+                        }
+                    }
+                    Err(error) => failed = Some(error),
                 }
             }
         }
-        Ok(orders)
+        failed.map_or(Ok(None), |error| Err(error.into()))
+    }
+
+    /// Lists an owner's queued orders, in no order.
+    pub async fn list(&self, owner: UserId) -> QueuedOrders {
+        let items: Vec<ItemId> = self.items().iter().copied().collect();
+        let mut queued = QueuedOrders { orders: Vec::new(), failed: None };
+        let of_owner = |item| vec![self.field(item, &format!("b:{owner}"))];
+        let mut ids: BTreeMap<ItemId, Vec<OrderId>> = BTreeMap::new();
+        for (item, answer) in self.ask_all::<(Option<String>,)>(&items, of_owner).await {
+            match answer {
+                Ok((Some(text),)) => {
+                    ids.insert(item, text.split(' ').filter_map(OrderId::parse).collect());
+                }
+                Ok((None,)) => {}
+                Err(error) => queued.failed = Some(error),
+            }
+        }
+        let items: Vec<ItemId> = ids.keys().copied().collect();
+        let orders = |item| {
+            let ids = ids.get(&item).into_iter().flatten();
+            ids.map(|id| self.field(item, &field_of(*id))).collect()
+        };
+        for (item, answer) in self.ask_all::<Vec<Option<String>>>(&items, orders).await {
+            match answer {
+                Ok(texts) => {
+                    let read =
+                        texts.into_iter().flatten().filter_map(|text| self.read(item, &text));
+                    queued.orders.extend(read);
+                }
+                Err(error) => queued.failed = Some(error),
+            }
+        }
+        queued
     }
 
     /// The items with a queue that this process knows.
@@ -240,7 +267,14 @@ impl Queue {
     }
 
     fn key(&self, item: ItemId, part: &str) -> String {
-        format!("{}{{item:{item}}}:{part}", self.redis.prefix())
+        format!("{}{{{}}}:{part}", self.redis.prefix(), per_item::tag(item))
+    }
+
+    /// The command that reads a field of the hash of queued orders of an item.
+    fn field(&self, item: ItemId, field: &str) -> Cmd {
+        let mut command = redis::cmd("HGET");
+        command.arg(self.key(item, "queued")).arg(field);
+        command
     }
 }
 

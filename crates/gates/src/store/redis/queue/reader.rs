@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use futures::Stream;
 use redis::streams::{StreamAutoClaimReply, StreamId, StreamReadReply};
 use redis::{RedisError, RedisResult};
 use redis_connection::Script;
@@ -173,21 +174,20 @@ impl Reader {
     }
 
     /// For each queue, the number of its entries, delivered or not, and the number of fields of the
-    /// hash beside it: 0 when no order is queued, dead letters included.
-    ///
-    /// # Errors
-    /// Redis'.
-    pub async fn lengths(&self, items: &[ItemId]) -> RedisResult<Vec<(u64, u64)>> {
-        let mut all = Vec::with_capacity(items.len());
-        for items in items.chunks(QUEUES_TOGETHER_MAX) {
-            let mut pipeline = redis::pipe();
-            for &item in items {
-                pipeline.xlen(self.queue.key(item, "queue")).hlen(self.queue.key(item, "queued"));
-            }
-            let lengths: Vec<u64> = pipeline.query_async(&mut self.queue.redis.shared()).await?;
-            all.extend(lengths.chunks_exact(2).map(|pair| (pair[0], pair[1])));
-        }
-        Ok(all)
+    /// hash beside it: 0 when no order is queued, dead letters included. The queues of one server
+    /// come together, as soon as it has answered.
+    pub fn lengths<'a>(
+        &'a self,
+        items: &[ItemId],
+    ) -> impl Stream<Item = Vec<(ItemId, RedisResult<(u64, u64)>)>> + 'a {
+        self.queue.ask_per_item(items, |item| {
+            let length = |command: &str, part: &str| {
+                let mut command = redis::cmd(command);
+                command.arg(self.queue.key(item, part));
+                command
+            };
+            vec![length("XLEN", "queue"), length("HLEN", "queued")]
+        })
     }
 
     /// Removes queues from the list that are empty and whose sale is over.

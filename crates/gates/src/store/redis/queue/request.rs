@@ -6,7 +6,7 @@ use std::time::Duration;
 use redis::{ErrorKind, FromRedisValue, RedisError};
 use redis_connection::{Call, Script, Written, is_too_few_replicas};
 
-use super::{Intention, Queue};
+use super::{Intention, Queue, field_of};
 use crate::domain::{ItemId, Order, OrderId, Purchase, RequestKey, Routed, UserId};
 use crate::store::redis::counters::{CounterError, READ_ATTEMPTS_MAX};
 
@@ -116,10 +116,13 @@ impl Queue {
         let Some((order, _)) = known_order(&known) else { return Ok(None) };
         let Some(order) = self.find_in(item, order).await? else { return Ok(None) };
         let mut call = CONFIRM.key(self.key(item, "requests"));
-        call.arg(&request).arg(known).arg(remembered_ms());
+        call.key(self.key(item, "queued")).arg(&request).arg(known).arg(remembered_ms());
+        call.arg(field_of(order.id));
         let is_replicated = match &self.replicated {
             None => true,
-            Some(writer) => match call.invoke_replicated::<i64>(writer).await {
+            Some(writer) => match call.invoke_replicated::<u8>(writer).await {
+                // A new primary has lost it, or the ledger has decided.
+                Ok(Written { answer: 0, .. }) => return Ok(None),
                 Ok(written) => written.is_replicated,
                 Err(error) if is_too_few_replicas(&error) => false,
                 Err(error) => return Err(error),

@@ -1,0 +1,125 @@
+//! A lock that outlives the tokio runtime on which it was made, or is used on several.
+
+use leaselock::{Guard, LeasedMutex, Mutex, ReleaseOutcome};
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::testbed::{Testbed, granted, is_refused, let_go, listed, name};
+use super::{LONG_LEASE, SHORT_LEASE, TokenTestbed, acquire, until, until_lost, waiting};
+
+fn runtime() -> Runtime {
+    Runtime::new().expect("a runtime")
+}
+
+/// A lock that is made and used once on a runtime of its own, which then ends.
+fn from_an_ended_runtime<T>(make: impl Future<Output = T>) -> T {
+    runtime().block_on(make)
+}
+
+/// Waits for the lock in a task.
+fn waits(process: &LeasedMutex) -> JoinHandle<Guard> {
+    let process = process.clone();
+    tokio::spawn(async move { granted("token", &process, LONG_LEASE).await })
+}
+
+/// Waits for three leases, in which nobody else may hold what `guard` holds.
+async fn holds_beyond_its_lease(guard: &Guard, other: &LeasedMutex) {
+    let since = Instant::now();
+    while since.elapsed() < SHORT_LEASE * 3 {
+        assert!(!guard.is_lost(), "the hold was not renewed");
+        assert!(is_refused(other).await, "two holders");
+        sleep(SHORT_LEASE / 10).await;
+    }
+}
+
+#[test]
+fn a_lock_from_an_ended_runtime_renews_its_holds() {
+    let (testbed, process) = from_an_ended_runtime(async {
+        let testbed = Testbed::new();
+        let process = testbed.process(listed("redis", "token")).await;
+        let_go("token", granted("token", &process, LONG_LEASE).await).await;
+        (testbed, process)
+    });
+    runtime().block_on(async {
+        let other = testbed.process(listed("redis", "token")).await;
+        let guard = granted("token", &process, SHORT_LEASE).await;
+        holds_beyond_its_lease(&guard, &other).await;
+        // What is dropped is given back, too.
+        drop(guard);
+        let_go("token", granted("token", &other, LONG_LEASE).await).await;
+    });
+}
+
+#[test]
+fn a_lock_from_an_ended_runtime_is_notified() {
+    let (testbed, process) = from_an_ended_runtime(async {
+        let testbed = Testbed::new();
+        let token = listed("redis", "token");
+        let (process, other) = (testbed.process(token).await, testbed.process(token).await);
+        // It waits once, so that its subscriber has a connection.
+        let holder = granted("token", &other, LONG_LEASE).await;
+        let waits = waits(&process);
+        until("the other waits", || process.stats().snapshot().contended == 1).await;
+        let_go("token", holder).await;
+        let_go("token", waits.await.expect("no panic")).await;
+        (testbed, process)
+    });
+    runtime().block_on(async {
+        let other = testbed.process(listed("redis", "token")).await;
+        let before = process.stats().snapshot().handed_over_by_others;
+        let mut rounds = 0;
+        while process.stats().snapshot().handed_over_by_others == before {
+            rounds += 1;
+            assert!(rounds < 20, "no release notified the waiter");
+            let holder = granted("token", &other, LONG_LEASE).await;
+            let waits = waits(&process);
+            until("it waits in the queue of the server", || {
+                process.stats().snapshot().waiting_now == 0
+            })
+            .await;
+            sleep(SHORT_LEASE / 3).await;
+            let_go("token", holder).await;
+            let_go("token", waits.await.expect("no panic")).await;
+        }
+    });
+}
+
+#[test]
+fn a_hold_is_lost_when_its_runtime_ends() {
+    let first = runtime();
+    let (process, guard) = first.block_on(async {
+        let testbed = TokenTestbed::new().await;
+        let process = testbed.process().await;
+        let guard = acquire(&process, &testbed, LONG_LEASE).await;
+        (process, guard)
+    });
+    assert!(!guard.is_lost());
+    drop(first);
+    assert!(guard.is_lost(), "nothing renews it");
+    runtime().block_on(async {
+        until_lost(&guard).await;
+        assert_eq!(process.stats().snapshot().lost, 1);
+        // The release still finds the hold, whose lease has not ended.
+        assert_eq!(guard.release().await, ReleaseOutcome::Released);
+    });
+}
+
+#[test]
+fn one_lock_is_used_on_two_runtimes_at_once() {
+    let (first, second) = (runtime(), runtime());
+    let (testbed, process) = first.block_on(async {
+        let testbed = Testbed::new();
+        let process = testbed.process(listed("redis", "token")).await;
+        (testbed, process)
+    });
+    let other = first.block_on(testbed.process(listed("redis", "token")));
+    let held = second.block_on(async { process.acquire(&name(), waiting(SHORT_LEASE)).await });
+    let held = held.expect("granted");
+    // The runtime that made the lock ends; the hold belongs to the one that acquired it.
+    drop(first);
+    second.block_on(async {
+        holds_beyond_its_lease(&held, &other).await;
+        let_go("token", held).await;
+    });
+}
