@@ -20,8 +20,7 @@ use crate::domain::{
 use crate::live::Hub;
 use crate::metrics::Metrics;
 use crate::store::breaker::Breaker;
-use crate::store::mysql::link::TRANSACTION_MAX;
-use crate::store::mysql::{self, Fault, failed_change, failed_read, stock, waiting_list, within};
+use crate::store::mysql::{self, Fault, failed_change, failed_read, stock, waiting_list};
 use crate::store::redis::Counters;
 use crate::store::{Shards, Unreachable};
 use tend::Deferred;
