@@ -10,7 +10,7 @@
 //! are a third, [`leaselock`]:
 //!
 //! ```text
-//! http -> purchase -> gates -> { leaselock, ledger } -> shop-domain
+//! http -> purchase -> gates -> {leaselock, ledger} -> shop-domain
 //! ```
 //!
 //! # Rules

@@ -127,7 +127,7 @@ fn every_file_that_is_named_exists() {
 }
 
 /// The order of the imports, as every page shows it.
-const MAP: &str = "http -> purchase -> strategy -> {leaselock, arbiter} -> store -> domain";
+const MAP: &str = "http -> purchase -> gates -> {leaselock, ledger} -> shop-domain";
 
 #[test]
 fn the_map_is_drawn_in_one_way() {

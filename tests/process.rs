@@ -192,7 +192,10 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
             "DATABASE_URL begins with postgres://",
         ),
         (vec![("REDIS_URL", "http://cache.example")], "REDIS_URL cannot be read"),
-        (vec![("SECKILL_HTTP_STATIC_DIR", "nowhere")], "set SECKILL_HTTP_STATIC_DIR to the folder"),
+        (
+            vec![("SECKILL_HTTP_STATIC_DIR", "nowhere")],
+            "leave SECKILL_HTTP_STATIC_DIR empty for the pages inside the program",
+        ),
         (vec![("REDIS_URL", "nonsense")], "REDIS_URL cannot be read"),
         (vec![("SECKILL_HTTP_ADDR", addr.as_str())], "another program listens on"),
         (vec![("SECKILL_HTTP_ADR", "x")], "SECKILL_HTTP_ADR is set, but there is no such setting"),

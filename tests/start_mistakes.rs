@@ -149,7 +149,8 @@ async fn a_full_disk_of_the_database_is_said_with_its_remedy() {
     let fine = doctor(&shop, &[]).await;
     assert_eq!(fine["healthy"], true, "{fine:#}");
     sqlx::raw_sql("CREATE TABLE filler (bytes LONGBLOB)").execute(&shop.pool).await.expect("made");
-    for bytes in [400_000, 7_000, 100] {
+    // Short enough for a page: MariaDB 10.11 may abort when a longer text finds the file full.
+    for bytes in [7_000, 100] {
         let insert = format!("INSERT INTO filler VALUES (REPEAT('x', {bytes}))");
         let mut rows = 0;
         let full = loop {

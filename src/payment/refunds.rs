@@ -10,7 +10,7 @@ use sqlx::MySqlConnection;
 
 use super::{Payment, Payments, Taken};
 use crate::domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
-use crate::domain::{LedgerError, Routed, ShardId};
+use crate::domain::{Cents, LedgerError, Routed, ShardId};
 use crate::metrics::Metrics;
 use crate::order::OrderRoute;
 use crate::store::Unreachable;
@@ -267,8 +267,9 @@ impl Payments {
             let found = payments::find_for_update(&mut transaction, id).await?;
             let noted = match found.map(|payment| (payment.status, payment)) {
                 Some((PaymentStatus::RefundWanted | PaymentStatus::RefundRequested, due)) => {
-                    payments::add_refund(&mut transaction, &due, due.amount).await?;
                     let left = due.left_cents();
+                    let rest = Cents::new(left).unwrap_or(due.amount);
+                    payments::add_refund(&mut transaction, &due, rest).await?;
                     let detail =
                         serde_json::json!({ "payment": id.as_str(), "amount_cents": left });
                     let action = "payment_refunded";

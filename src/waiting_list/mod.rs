@@ -204,7 +204,7 @@ impl WaitingLists {
         let ledgers = &self.parts.ledgers;
         let (mut ledger, mut home) = ledgers.of_item(item).await.map_err(gone)?;
         let permit = ledger.concurrency.acquire_for_step(item).await;
-        let _permit = permit.ok_or(LedgerError::Contended)?;
+        let mut permit = permit.ok_or(LedgerError::Contended)?;
         let mut attempt = 1;
         loop {
             let tried = self.transact(ledger, Routed { item, home }, work);
@@ -219,6 +219,9 @@ impl WaitingLists {
                     return Err(LedgerError::Moving);
                 }
                 (ledger, home) = (there, again);
+                drop(permit);
+                let of_there = ledger.concurrency.acquire_for_step(item).await;
+                permit = of_there.ok_or(LedgerError::Contended)?;
             }
             let passes =
                 matches!(Fault::of(&error), Fault::Transient | Fault::Connection | Fault::Moved);

@@ -75,12 +75,18 @@ impl WaitingLists {
         let lines = items.into_iter().map(|routed| self.tend_line(ledger, routed));
         let mut lines = stream::iter(lines).buffer_unordered(AT_ONCE);
         let mut sum = Tended { changed: 0, failed: deferred.len() };
+        let mut ended = Ok(());
+        // To the end: a line that is dropped in the middle would not be told of its COMMIT.
         while let Some(tended) = lines.next().await {
-            let Tended { changed, failed } = tended?;
-            sum.changed += changed;
-            sum.failed += failed;
+            match tended {
+                Ok(Tended { changed, failed }) => {
+                    sum.changed += changed;
+                    sum.failed += failed;
+                }
+                Err(error) => ended = ended.and(Err(error)),
+            }
         }
-        Ok(sum)
+        ended.map(|()| sum)
     }
 
     /// Tends one line, in as many transactions as one run may make.

@@ -187,6 +187,11 @@ impl Flavour {
             Self::Mysql => "REPLICATION CLIENT",
             Self::Mariadb => "REPLICA MONITOR",
         };
+        // The right to read the text of a procedure that the account has made from the other host.
+        let routines = match self {
+            Self::Mysql => "SHOW_ROUTINE ON *.*",
+            Self::Mariadb => "SELECT ON mysql.proc",
+        };
         let mut sql = format!("CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET utf8mb4;\n");
         for host in ["localhost", "127.0.0.1"] {
             let account = format!("'{USER}'@'{host}'");
@@ -194,7 +199,8 @@ impl Flavour {
                 "CREATE USER IF NOT EXISTS {account} IDENTIFIED BY '{password}';\n\
                  ALTER USER {account} IDENTIFIED BY '{password}';\n\
                  GRANT ALL PRIVILEGES ON `{DATABASE}%`.* TO {account};\n\
-                 GRANT PROCESS, {replica} ON *.* TO {account};\n"
+                 GRANT PROCESS, {replica} ON *.* TO {account};\n\
+                 GRANT {routines} TO {account};\n"
             ));
         }
         if self == Self::Mysql {

@@ -18,8 +18,8 @@ pub(super) struct Carried {
     pub rows: usize,
     /// When the pause began, if this mover closed the item.
     pub began: Option<Instant>,
-    /// The transaction that has locked the item's groups.
-    pub lock: LedgerTransaction<'static>,
+    /// The transaction that has locked the item's groups; `None` for an item of no group.
+    pub lock: Option<LedgerTransaction<'static>>,
 }
 
 impl Mover {
@@ -56,26 +56,35 @@ impl Mover {
         Ok(Moved { home: ends.of.target, epoch: ends.of.epoch, rows, pause, given_up: 0 })
     }
 
-    /// Locks groups in the home ledger until the transaction ends: no item joins them meanwhile.
+    /// Locks groups in the home ledger until the transaction ends: no item joins them meanwhile. Without a
+    /// group there is no transaction, because the server ends one that idles during a long pause.
     pub(super) async fn lock_groups(
         &self,
         groups: &BTreeSet<LimitGroupId>,
-    ) -> Result<LedgerTransaction<'static>, MoveError> {
+    ) -> Result<Option<LedgerTransaction<'static>>, MoveError> {
+        if groups.is_empty() {
+            return Ok(None);
+        }
         let mut lock = within(TRANSACTION_MAX, begin(self.home()?)).await?;
         for group in groups {
             within(TRANSACTION_MAX, limit_groups::lock(&mut lock, *group)).await?;
         }
-        Ok(lock)
+        Ok(Some(lock))
     }
 
-    /// Flips all moves in the transaction that has locked their groups.
+    /// Flips all moves in the transaction that has locked their groups, or in one of its own.
     pub(super) async fn flip_all(
         &self,
         all: &[Ends<'_>],
-        mut lock: LedgerTransaction<'static>,
+        lock: Option<LedgerTransaction<'static>>,
     ) -> Result<(), MoveError> {
         let records: Vec<ItemMove> = all.iter().map(|ends| ends.of.clone()).collect();
+        let home = self.home()?;
         let flip = async {
+            let mut lock = match lock {
+                Some(lock) => lock,
+                None => begin(home).await?,
+            };
             if moves::flip_together(&mut lock, &records).await? {
                 lock.commit().await?;
             }

@@ -104,6 +104,10 @@ impl Mover {
             ends.close().await?;
         }
         failpoint!("move-source-closed");
+        // An item may have joined since. From now on none can, because its stock row has another epoch.
+        if connected_in(self.ledger(source)?, group).await? != *together {
+            return Err(MoveError::GroupChanged);
+        }
         let rest = async {
             let mut rows = Vec::new();
             for ends in all {

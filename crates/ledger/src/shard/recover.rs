@@ -14,7 +14,7 @@ use super::tables::{Fate, ITEM_TABLES};
 use super::{MoveError, Mover};
 use crate::domain::{ItemId, ShardId};
 use crate::store::mysql::kept_rows::{self, KeptMove, KeptRow};
-use crate::store::mysql::{begin, moves};
+use crate::store::mysql::{answered, begin, confirmed, moves};
 
 /// An item that lives again.
 #[derive(Clone, Copy, Debug)]
@@ -100,10 +100,13 @@ impl Mover {
         let pool = self.ledger(shard)?;
         let raise = || async move {
             let raised = sqlx::query("UPDATE stock SET home_epoch = ? WHERE item_id = ?");
-            raised.bind(epoch).bind(item.get()).execute(pool).await
+            let raised = raised.bind(epoch).bind(item.get()).execute(pool);
+            confirmed(pool, answered(raised)).await
         };
-        tried(raise).await?;
-        Ok(())
+        match tried(raise).await?.rows_affected() {
+            1 => Ok(()),
+            _ => Err(MoveError::NotRecovered(format!("ledger {shard} has no stock row of it"))),
+        }
     }
 
     /// Writes the kept rows of a move into their tables. The stock row comes last, with the new epoch: until

@@ -1,6 +1,6 @@
 //! Moves that were broken off: ending them, forwards or backwards, by hand or by the service.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::close::epoch_of;
@@ -19,6 +19,8 @@ const RESUMED_MAX: usize = 4;
 #[derive(Debug, Default)]
 pub struct Watch {
     undriven: HashMap<(ItemId, u64), Instant>,
+    /// Moves that could not be ended at the last try.
+    failed: HashSet<(ItemId, u64)>,
 }
 
 /// What one look at the moves has found and done.
@@ -73,14 +75,19 @@ impl Mover {
     pub async fn resume_undriven(&self, watch: &mut Watch) -> Result<Resumed, MoveError> {
         let mut under_way = moves::all_under_way(self.home()?).await?;
         // Paused items first: tidying up behind a ledger that is away takes its time.
-        under_way.sort_by_key(|of| match of.state {
-            MoveState::Closed => 0,
-            MoveState::Copying => 1,
-            MoveState::Flipped | MoveState::GivenUp | MoveState::Done => 2,
+        // Those that failed last time come last: others of healthy ledgers must not wait for them.
+        under_way.sort_by_key(|of| {
+            let state = match of.state {
+                MoveState::Closed => 0,
+                MoveState::Copying => 1,
+                MoveState::Flipped | MoveState::GivenUp | MoveState::Done => 2,
+            };
+            (watch.failed.contains(&(of.item, of.epoch)), state)
         });
         let mut resumed = Resumed { under_way: under_way.len(), ..Resumed::default() };
         let is_known = |key: &(ItemId, u64)| under_way.iter().any(|of| (of.item, of.epoch) == *key);
         watch.undriven.retain(|key, _| is_known(key));
+        watch.failed.retain(is_known);
         let mut begun = 0;
         for of in &under_way {
             if !MoveLock::is_free(self.home()?, of.item).await? {
@@ -102,12 +109,16 @@ impl Mover {
             // The mover before may have come further, or to the end.
             let Some(of) = moves::under_way(self.home()?, of.item).await? else { continue };
             begun += 1;
-            let item = of.item;
+            let (item, key) = (of.item, (of.item, of.epoch));
+            watch.failed.remove(&key);
             tracing::warn!(%item, state = of.state.as_str(), "move has no mover; the service goes on with it");
             match self.drive(of).await {
                 Ok(_) => resumed.ended += 1,
                 Err(MoveError::GivenUp { .. }) => resumed.given_up += 1,
-                Err(error) => resumed.failed.push((item, error)),
+                Err(error) => {
+                    watch.failed.insert(key);
+                    resumed.failed.push((item, error));
+                }
             }
         }
         Ok(resumed)

@@ -249,7 +249,14 @@ impl BatchWriter {
                     return true;
                 }
                 // Those whose time is over are answered, and the others tried again.
-                Ok(Filled::Late) => continue,
+                Ok(Filled::Late) => {
+                    if slot.is_overtaken() {
+                        return true;
+                    }
+                    slot.leave();
+                    slot.enter_again().await;
+                    continue;
+                }
                 // Too few are left for all, or for all that there were a moment ago.
                 Ok(Filled::TooFew) => objected = true,
                 Err(Broken::Before(error)) => {

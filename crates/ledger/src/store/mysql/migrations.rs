@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn every_file_is_on_the_list() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/migrations");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../migrations");
         let entries = std::fs::read_dir(folder).expect("the folder is there");
         let names = entries.map(|entry| entry.expect("an entry").file_name());
         let mut found: Vec<String> =

@@ -289,7 +289,7 @@ async fn set_state_and_home(
 /// # Errors
 /// The database's; it may have been done.
 pub async fn place(pool: &MySqlPool, item: ItemId, shard: ShardId, epoch: u64) -> sqlx::Result<()> {
-    answered(set_home(pool, item, (shard, epoch))).await
+    confirmed(pool, answered(set_home(pool, item, (shard, epoch)))).await
 }
 
 /// Writes the home of an item, with its epoch.

@@ -232,14 +232,15 @@ impl Queue {
     /// serve it if this one dies. The queue is open once every instance has read the list again,
     /// since an instance that does not know the queue does not search it for a key.
     ///
-    /// The row is written only beside a stock row with the epoch of the route, which is locked
-    /// meanwhile: so a move, which raises the epoch before it copies the last rows, copies this one.
+    /// The row is written, and then the epoch of the item's stock row is read. A move raises the epoch
+    /// before it copies the last rows. So if the epoch is still that of the route, the move copies this
+    /// row, too. No row is locked: a sale may hold the stock row for long.
     async fn open(&self, Routed { item, home }: Routed) -> Result<(), CounterError> {
         // With one ledger an item has one epoch.
         let listed = sqlx::query(
             "INSERT IGNORE INTO redis_queues (item_id, opened_at) \
              SELECT item_id, UTC_TIMESTAMP(6) FROM stock \
-             WHERE item_id = ? AND (home_epoch = ? OR ?) FOR UPDATE",
+             WHERE item_id = ? AND (home_epoch = ? OR ?)",
         )
         .bind(item.get())
         .bind(home.epoch)
