@@ -64,7 +64,8 @@ impl Admission {
         let Shared { permits, load_shedder, .. } = &*self.shared;
         let free = permits.available_permits();
         let permit = Arc::clone(permits).try_acquire_owned();
-        let permit = permit.ok().zip(load_shedder.enter(item, free));
+        // Entered only with a permit: an entry that is dropped counts as a purchase that has ended.
+        let permit = permit.ok().and_then(|permit| Some((permit, load_shedder.enter(item, free)?)));
         let permit = permit.ok_or_else(|| {
             self.shared.metrics.purchases_shed.inc();
             Outcome::Unavailable(Unavailable::Overloaded)

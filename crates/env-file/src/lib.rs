@@ -37,10 +37,10 @@ pub fn read() -> Result<Vec<(String, String)>, Refused> {
 
 fn find() -> Option<PathBuf> {
     if let Some(folder) = env::var_os("SECKILL_DATA_DIR") {
-        return Some(Path::new(&folder).join("env")).filter(|path| path.exists());
+        return Some(Path::new(&folder).join("env")).filter(|path| path.is_file());
     }
     let here = env::current_dir().ok()?;
-    here.ancestors().map(|folder| folder.join(".data/env")).find(|path| path.exists())
+    here.ancestors().map(|folder| folder.join(".data/env")).find(|path| path.is_file())
 }
 
 /// Reads the variables of one file.

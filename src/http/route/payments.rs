@@ -139,12 +139,15 @@ pub async fn take(
         signatures: text("webhook-signature"),
     };
     // On a task of its own, so that it finishes even when the provider hangs up.
-    let task = lifecycle.purchases().spawn(async move { payments.take(headers, body).await });
+    let task = lifecycle.purchases().spawn(async move {
+        let taken = payments.take(headers, body).await;
+        // The provider may send as many messages as it likes: those that were forged are limited.
+        if !taken.as_ref().is_err_and(|error| error.counts()) {
+            web.rates.give_back(address);
+        }
+        taken
+    });
     let taken = task.await.map_err(|_| ProblemType::Internal.problem().outcome_unknown())?;
-    // The provider may send as many messages as it likes: those that were forged are limited.
-    if !taken.as_ref().is_err_and(|error| error.counts()) {
-        web.rates.give_back(address);
-    }
     let (result, reason) = match taken? {
         Taken::Paid => ("paid", None),
         Taken::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),

@@ -19,7 +19,7 @@ use super::leased::Core;
 use super::queue::{QueueHead, Woken};
 use super::release::ReleaseJob;
 use super::stats::count;
-use super::store::{BackendError, Grant, Subscription, Token, ask, local_lease};
+use super::store::{BackendError, Grant, Subscription, Token, ask};
 use crate::{AcquireError, AcquireOptions, Guard, LockName, Wait};
 
 /// How many attempts in a row may stay without an answer before the backend counts as down.
@@ -240,7 +240,7 @@ async fn ask_until_granted(
         let attempt = request.token.attempt();
         if let Some(grant) =
             notifications.as_mut().and_then(|notifications| notifications.granted(attempt))
-            && sent_at.instant + local_lease(request.lease) > Instant::now() + request.lease / 2
+            && Deadline::of(sent_at, request.lease).left() > request.lease / 2
         {
             // The release granted it after the attempt at `sent_at` was refused, for a whole lease. A
             // grant that arrives when half of it is over is not used: the next attempt renews it, or

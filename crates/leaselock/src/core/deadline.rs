@@ -45,6 +45,12 @@ impl Deadline {
         if other.instant > self.instant { other } else { self }
     }
 
+    /// The time that is left, by the clock on which less is left.
+    pub(crate) fn left(&self) -> Duration {
+        let by_monotonic_clock = self.instant.saturating_duration_since(Instant::now());
+        by_monotonic_clock.min(self.since_start.saturating_sub(since_start()))
+    }
+
     /// Whether it has passed by one of the clocks.
     pub(crate) fn has_passed(&self) -> bool {
         Instant::now() >= self.instant || since_start() >= self.since_start
@@ -78,6 +84,7 @@ mod tests {
         let deadline = Deadline::of(sent_at, LEASE);
         assert!(Instant::now() < deadline.instant);
         assert!(deadline.has_passed(), "another caller may hold the name");
+        assert_eq!(deadline.left(), Duration::ZERO, "it must not be handed over");
     }
 
     #[test]

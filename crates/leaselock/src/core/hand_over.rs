@@ -118,8 +118,7 @@ impl Guard {
             && !state.entered_again
             && state.hand_overs < most
             && (state.grant.fence.is_none() || state.hand_overs + 1 < state.grant.fences)
-            && state.deadline.instant.saturating_duration_since(Instant::now())
-                > self.hold.lease / 2
+            && state.deadline.left() > self.hold.lease / 2
     }
 }
 
