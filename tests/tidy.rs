@@ -14,7 +14,6 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("config", &[]),
     ("lifecycle", &[]),
     ("open_files", &[]),
-    ("failpoint", &[]),
     ("trace", &["domain", "config", "store", "metrics"]),
     ("store", &[]),
     ("audit", &["domain", "store"]),
