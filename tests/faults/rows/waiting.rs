@@ -1,5 +1,6 @@
 //! A sale that ends with a long waiting list, beside others that go on.
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
@@ -19,6 +20,10 @@ use crate::{Run, TrialResult};
 const BUYERS: i64 = 100;
 /// A buyer whose orders are not the workload's.
 const STRANGERS: i64 = 9_000_000;
+/// Stock of the item that others buy meanwhile: more than they can buy.
+const OTHER_STOCK: i64 = 500_000;
+/// Purchases of it at once.
+const SELLERS: usize = 8;
 /// The line must have ended by then.
 const ENDED_MAX: Duration = Duration::from_secs(60);
 /// Between two looks at what was sold.
@@ -51,21 +56,27 @@ pub async fn paused(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let admin = testbed.token(1, Role::Admin);
         let path = format!("/api/admin/items/{item}");
         let pause = send(&services[0], ("PATCH", &path), &admin, r#"{"paused": true}"#);
-        let before = trial.sold();
+        let more = json!({ "stock": OTHER_STOCK, "hold_seconds": 900 });
+        let other = make_item(testbed, &trial.services[0], false, &more).await?;
+        let sold = Cell::new(0_i64);
+        let selling = sell_meanwhile(testbed, trial, other, &sold);
         let work = async {
             let (paused, stepped) = tokio::join!(pause, join_all(steps));
             let cancelled = stepped.iter().filter(|(cancelled, _)| *cancelled == 200).count();
             (paused, cancelled, until_ended(&mut operator, item).await)
         };
-        let ((paused, cancelled, ended), stop) = watched(trial, work).await;
-        let (sold, took) = (trial.sold() - before, ended?);
+        let ((paused, cancelled, ended), stop) = tokio::select! {
+            done = watched(&sold, work) => done,
+            () = selling => return Err("the other item is sold out".to_owned()),
+        };
+        let (sold, took) = (sold.get(), ended?);
         trial.injections += 1;
         trial.fault_ended();
         proven(
             paused == 200 && cancelled > 0 && sold > 0,
             format!(
-                "a line of {waiters} ended within {} ms, {cancelled} of {BUYERS} cancelled; {sold} of other \
-                 items sold meanwhile, {} ms the longest time without a sale",
+                "a line of {waiters} ended within {} ms, {cancelled} of {BUYERS} cancelled; {sold} of another \
+                 item sold meanwhile, {} ms the longest time without a sale",
                 took.as_millis(),
                 stop.as_millis()
             ),
@@ -132,16 +143,32 @@ async fn until_ended(operator: &mut MySqlConnection, item: i64) -> Run<Duration>
     }
 }
 
+/// Sells units of an item to one buyer after the other, some at once, and counts them.
+async fn sell_meanwhile(testbed: &Testbed, trial: &Trial, item: i64, sold: &Cell<i64>) {
+    let path = &format!("/api/seckill/mysql-batch/{item}");
+    let begun = &Cell::new(0);
+    let sellers = (0..SELLERS).map(|at| async move {
+        while begun.get() < OTHER_STOCK {
+            begun.set(begun.get() + 1);
+            let token = testbed.token(STRANGERS + OTHER_STOCK + begun.get(), Role::Buyer);
+            if send(&trial.services[at % 2], ("POST", path), &token, "{}").await == 201 {
+                sold.set(sold.get() + 1);
+            }
+        }
+    });
+    join_all(sellers).await;
+}
+
 /// Does the work; returns also the longest time in which nothing was sold meanwhile.
-async fn watched<T>(trial: &Trial, work: impl Future<Output = T>) -> (T, Duration) {
+async fn watched<T>(units: &Cell<i64>, work: impl Future<Output = T>) -> (T, Duration) {
     let mut work = std::pin::pin!(work);
-    let (mut longest, mut sold, mut at) = (Duration::ZERO, trial.sold(), Instant::now());
+    let (mut longest, mut sold, mut at) = (Duration::ZERO, units.get(), Instant::now());
     loop {
         tokio::select! {
             done = &mut work => return (done, longest.max(at.elapsed())),
             () = sleep(LOOK_EVERY) => {}
         }
-        let now = trial.sold();
+        let now = units.get();
         if now != sold {
             longest = longest.max(at.elapsed());
             (sold, at) = (now, Instant::now());
