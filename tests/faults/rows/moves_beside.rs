@@ -185,7 +185,7 @@ fn plan(
     (setup, plan)
 }
 
-/// Buys a unit; answers the status and what was said.
+/// Buys a unit; returns the status and the body of the answer.
 async fn buy(
     testbed: &Testbed,
     trial: &Trial,

@@ -26,7 +26,7 @@ const OTHER_STOCK: i64 = 500_000;
 const SELLERS: usize = 8;
 /// The line must have ended by then.
 const ENDED_MAX: Duration = Duration::from_secs(60);
-/// Between two looks at what was sold.
+/// The time between two readings of the number of units sold.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// An item with a long line is paused, while its buyers cancel and others want to join.

@@ -13,7 +13,7 @@ use crate::store::mysql::waiting_list;
 
 /// Lines of at most this many buyers are counted at each join.
 const SHORT_MAX: u64 = 1_000;
-/// A longer line is counted again after this: so long may a place stay unused in a line that was full.
+/// A longer line is counted again after this. A place that becomes free in a full line may stay unused until then.
 const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
 /// Items whose counts are known at once.
 const ITEMS_MAX: usize = 10_000;

@@ -1,7 +1,7 @@
 -- Acknowledges an order that the ledger has decided: takes it out of the queue. Doing so twice is fine.
 -- KEYS[1]  the item's counter, a hash
 -- KEYS[2]  the queue, a stream
--- KEYS[3]  what is queued, a hash (see push.lua)
+-- KEYS[3]  the queued orders, a hash (see push.lua)
 -- ARGV[1]  the group
 -- ARGV[2]  the entry
 -- ARGV[3]  the order

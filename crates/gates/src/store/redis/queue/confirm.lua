@@ -1,7 +1,7 @@
 -- Writes once more what is known of a queued request, so that WAIT covers the time when it was queued.
 -- Writes nothing when its order is not queued here: a new primary may have lost it.
 -- KEYS[1]  the requests that were queued, a hash: request -> order units
--- KEYS[2]  what is queued, a hash (see push.lua)
+-- KEYS[2]  the queued orders, a hash (see push.lua)
 -- ARGV[1]  the request, named by buyer and key
 -- ARGV[2]  its order and units
 -- ARGV[3]  how long requests are remembered, in milliseconds

@@ -1,7 +1,7 @@
 -- Takes units from an item's counter and queues the order, in one step. All checks first.
 -- KEYS[1]  the counter, a hash
 -- KEYS[2]  the queue, a stream
--- KEYS[3]  what is queued, a hash: units, u:<buyer> -> units, b:<buyer> -> orders, o:<order>,
+-- KEYS[3]  the queued orders, a hash: units, u:<buyer> -> units, b:<buyer> -> orders, o:<order>,
 --          r:<request> -> order units
 -- KEYS[4]  the requests that were queued, a hash: request -> order units
 -- ARGV[1]  the epoch that the caller knows
