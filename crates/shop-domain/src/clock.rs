@@ -122,7 +122,8 @@ mod tests {
         assert!(about(ahead(&clock), Duration::ZERO), "nothing was heard");
         clock.shift(Duration::HOUR);
         assert!(about(ahead(&clock), Duration::ZERO), "tests move this machine's clock alone");
-        let read = OffsetDateTime::now_utc() - Duration::HOUR;
+        // In microseconds, as the ledger answers.
+        let read = cut(OffsetDateTime::now_utc() - Duration::HOUR);
         clock.heard_from_ledger(ShardId::HOME, read, Instant::now());
         assert!(about(ahead(&clock), -Duration::HOUR));
         assert!(clock.ledger_now(ShardId::HOME) >= read);
