@@ -1,25 +1,22 @@
 //! Audits a sale: reads its figures from the ledger and Redis, and verifies the invariants of
-//! [`domain::audit`](crate::domain::audit).
+//! [`domain::audit`](shop_domain::audit).
 
-use sqlx::MySqlPool;
+use ledger::Database;
 
-use crate::domain::audit::{Report, verify};
-use crate::domain::{ItemId, LedgerError};
-use crate::store::breaker::Breaker;
-use crate::store::mysql::{self, audit, failed_read};
-use crate::store::redis::{Buckets, Counters};
-use crate::store::shards::Shards;
+use gates::redis_store::{Buckets, Counters};
+use ledger::route::breaker::Breaker;
+use ledger::route::shards::Shards;
+use ledger::rows::{self, audit, failed_read};
+use shop_domain::audit::{Report, verify};
+use shop_domain::{ItemId, LedgerError};
 
 /// Audits one item; `None` when it does not exist. Without `counters`, or while Redis does not
 /// answer, the invariant about Redis is left out.
-///
-/// # Errors
-/// The database's.
 pub async fn audit(
-    pool: &MySqlPool,
+    pool: &Database,
     counters: Option<&Counters>,
     id: ItemId,
-) -> sqlx::Result<Option<Report>> {
+) -> ledger::Result<Option<Report>> {
     let Some(mut facts) = audit::facts(pool, id).await? else { return Ok(None) };
     if let Some(counters) = counters {
         let seen = counters.peek_with_queue(id).await.ok().flatten();
@@ -33,9 +30,8 @@ pub async fn audit(
 
 /// The parts of one ledger that audits use.
 #[derive(Clone)]
-#[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct LedgerParts {
-    pub pool: MySqlPool,
+    pub pool: Database,
     pub breaker: Breaker,
     pub counters: Counters,
 }
@@ -60,6 +56,6 @@ impl Auditor {
     pub async fn audit(&self, id: ItemId) -> Result<Option<Report>, LedgerError> {
         let ledger = self.ledgers.of_item(id).await.map_err(|_| LedgerError::Unavailable)?.0;
         let audited = audit(&ledger.pool, Some(&ledger.counters), id);
-        mysql::ask(&ledger.breaker, audited).await.map_err(|error| failed_read(&error))
+        rows::ask(&ledger.breaker, audited).await.map_err(|error| failed_read(&error))
     }
 }

@@ -16,26 +16,22 @@
 //! # Rules
 //! A test (`tests/tidy.rs`) keeps the first three.
 //!
-//! * Only three modules write orders and stock: [`arbiter`] takes units, and restocks for [`catalog`]; [`order`]
-//!   gives them back, and takes them again for a late payment; [`shard`] copies the rows of an item that moves to
-//!   another ledger.
-//! * Only [`http`] knows status codes, and it never imports [`store`]: it calls use cases.
-//! * [`domain`] does no I/O; `leaselock` knows no items, buyers or orders.
+//! * Only two places write orders and stock: the [`ledger`] takes units, restocks and moves items, and [`order`]
+//!   gives units back, and takes them again for a late payment.
+//! * Only [`http`] knows status codes, and it never reads a row: it calls use cases.
+//! * [`shop_domain`] does no I/O; `leaselock` knows no items, buyers or orders.
 //! * No process needs the memory of another one.
 //! * Money and quantities have types of their own as soon as a request's body is parsed.
 //!
 //! # Modules, in reading order
-//! 1. The sale: [`domain`] (types and rules), [`purchase`] (one purchase from request to outcome),
-//!    [`strategy`] (the gates), [`arbiter`] (the order's transaction), [`consumer`] (queued
-//!    orders), [`order`] (payment, cancellation, expiry),
-//!    [`waiting_list`] (buyers who wait for units that come back).
+//! 1. The sale: [`purchase`] (one purchase from request to outcome), [`consumer`] (queued orders),
+//!    [`order`] (payment, cancellation, expiry), [`waiting_list`] (buyers who wait for units that come back).
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
 //!    (accounts from elsewhere), [`live`] (events), [`export`], [`event`]
 //!    (events for other systems), [`payment`], [`job`]
-//!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`shard`] (items
-//!    that move between ledgers), [`readiness`].
-//! 3. The borders: [`http`] (routes) and [`store`] (statements for MySQL and Redis).
-//! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`metrics`], [`trace`],
+//!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
+//! 3. The border: [`http`] (routes).
+//! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`trace`], [`tls`],
 //!    [`open_files`], and [`failpoint`] for tests.
 
 #[macro_use]
@@ -61,11 +57,6 @@ pub mod order;
 pub mod payment;
 pub mod purchase;
 pub mod readiness;
-pub mod store;
+pub mod tls;
 pub mod trace;
 pub mod waiting_list;
-
-pub use gates::strategy;
-pub use ledger::{arbiter, shard};
-pub use shop_domain as domain;
-pub use shop_metrics as metrics;

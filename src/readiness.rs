@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::future::{BoxFuture, join_all};
-use sqlx::MySqlPool;
+use ledger::Database;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use crate::domain::outcome::Dependency;
-use crate::store::mysql::replication::{self, Replication};
-use crate::store::mysql::schema::SchemaState;
-use crate::store::mysql::{self, Condition};
-use crate::store::redis::{Durability, RedisClient, Topology};
+use gates::redis_store::{Durability, RedisClient, Topology};
+use ledger::rows::replication::{self, Replication};
+use ledger::rows::schema::SchemaState;
+use ledger::rows::{self, Condition};
+use shop_domain::outcome::Dependency;
 
 /// How long a dependency may take to answer a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send +
 /// The servers to probe.
 pub struct Readiness {
     /// The home ledger first.
-    pools: Vec<MySqlPool>,
+    pools: Vec<Database>,
     redis: RedisClient,
     /// Replicas that have a queued order before it is answered.
     queue_replicas_min: u32,
@@ -56,7 +56,7 @@ impl Readiness {
     /// Makes the probes of the ledgers, Redis and the configured lock servers.
     #[must_use]
     pub fn new(
-        pools: Vec<MySqlPool>,
+        pools: Vec<Database>,
         redis: RedisClient,
         queue_replicas_min: u32,
         lock_servers: Vec<(Dependency, Probe)>,
@@ -71,7 +71,7 @@ impl Readiness {
             .iter()
             .map(async |(dependency, probe)| (dependency.name(), probed(probe()).await.0));
         let ledgers = self.pools.iter().map(async |pool| {
-            tokio::join!(probed(mysql::condition(pool)), probed(replication::read_from(pool)),)
+            tokio::join!(probed(rows::condition(pool)), probed(replication::read_from(pool)),)
         });
         let (ledgers, (redis, redis_condition), (_, topology), lock_servers) = tokio::join!(
             join_all(ledgers),

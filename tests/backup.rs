@@ -127,7 +127,7 @@ async fn a_backup_during_a_sale_restores_all_that_was_sold_before_it() {
     assert_eq!(audit.status.code(), Some(0), "{}", text_of(&audit));
     let mut config = shop.config.clone();
     config.database_url = Secret::new(url);
-    let pool = seckill::store::mysql::pool(&config).expect("the URL is fine");
+    let pool = ledger::rows::pool(&config).expect("the URL is fine");
     let there: Vec<String> =
         sqlx::query_scalar("SELECT id FROM orders").fetch_all(&pool).await.expect("read");
     let there: BTreeSet<String> = there.into_iter().collect();

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use seckill::arbiter::{Answer, Arbiter, BatchConnections, BatchWriter, GroupCommit};
-use seckill::domain::{Item, ItemId, OrderId, Outcome, Purchase, Refusal, RequestKey};
-use seckill::metrics::Metrics;
-use seckill::store::mysql::{self, items};
+use ledger::rows::{self, items};
+use ledger::write::{Answer, Arbiter, BatchConnections, BatchWriter, GroupCommit};
 use serde_json::json;
+use shop_domain::{Item, ItemId, OrderId, Outcome, Purchase, Refusal, RequestKey};
+use shop_metrics::Metrics;
 use sqlx::{MySql, Transaction};
 use tokio_util::task::TaskTracker;
 
@@ -33,7 +33,7 @@ impl BatchTestbed {
         let item = instance.make_item(json!({ "stock": stock + 1, "per_buyer_limit": 2 })).await;
         let id = ItemId::new(item).expect("positive");
         let item = items::find(&shop.pool, id).await.expect("read").expect("an item").item;
-        let pool = mysql::pool(&shop.config).expect("the URL is fine");
+        let pool = rows::pool(&shop.config).expect("the URL is fine");
         let metrics = Metrics::new();
         let arbiter = Arbiter::new(pool.clone(), metrics.clone());
         let group_commit =

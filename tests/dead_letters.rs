@@ -1,11 +1,11 @@
 //! `seckill dead-letter`: an operator lists, retries and drops queued orders that could not be decided.
 
-use seckill::domain::{ItemId, OrderId, Purchase, UserId};
-use seckill::metrics::Metrics;
-use seckill::store::redis::queue::{Push, Reader};
-use seckill::store::redis::{Counters, Queue, RedisClient};
-use seckill::strategy::redis_stream;
+use gates::redis_store::queue::{Push, Reader};
+use gates::redis_store::{Counters, Queue, RedisClient};
+use gates::redis_stream;
 use serde_json::json;
+use shop_domain::{ItemId, OrderId, Purchase, UserId};
+use shop_metrics::Metrics;
 
 use crate::process::program;
 use crate::support::{self, Shop};

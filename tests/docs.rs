@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use gates::{Breaks, Card, LIST};
 use seckill::config::DEFAULTS;
-use seckill::strategy::{Breaks, Card, LIST};
 
 /// A first page that is longer is not read; the rest belongs to a page of `docs`.
 const README_LINES_MAX: usize = 130;
@@ -44,7 +44,7 @@ fn row(card: &Card) -> String {
     let needs = card.needs.iter().map(|server| server.name()).collect::<Vec<_>>().join(", ");
     let file = name.replace('-', "_");
     format!(
-        "| [`{name}`](../crates/gates/src/strategy/{file}.rs) | {store} | {summary} | {breaks_when} | {safe} | {needs} | {source} |"
+        "| [`{name}`](../crates/gates/src/{file}.rs) | {store} | {summary} | {breaks_when} | {safe} | {needs} | {source} |"
     )
 }
 

@@ -3,7 +3,7 @@
 //! `make test-engines` runs the walk of all strategies on each of them.
 
 use dev_servers::Replicated;
-use seckill::store::mysql::engine::Engine;
+use ledger::rows::engine::Engine;
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on};
 use crate::support::{eventually, when};

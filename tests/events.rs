@@ -367,6 +367,6 @@ async fn kills_of_the_service_and_the_receiver_lose_no_event_and_invent_none() {
 
 fn token_of(shop: &Shop, user: i64) -> String {
     let tokens = seckill::account::Tokens::new(&shop.config.secret, &shop.config.secret_previous);
-    let user = seckill::domain::UserId::new(user).expect("positive");
+    let user = shop_domain::UserId::new(user).expect("positive");
     tokens.sign(user, Role::Buyer, time::OffsetDateTime::now_utc() + time::Duration::HOUR)
 }

@@ -2,12 +2,12 @@
 //! silent moment of the writer is no failover.
 
 use dev_servers::{MysqlSet, Replicated};
-use seckill::arbiter::Arbiter;
+use ledger::rows::is_unconfirmed;
+use ledger::write::Arbiter;
 use seckill::config::Secret;
-use seckill::domain::OrderStatus;
-use seckill::metrics::Metrics;
-use seckill::store::mysql::is_unconfirmed;
 use serde_json::json;
+use shop_domain::OrderStatus;
+use shop_metrics::Metrics;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 use tokio::sync::Mutex;

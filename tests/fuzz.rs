@@ -12,11 +12,9 @@ use std::fmt::Write;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::IntoResponse;
+use gates::Options;
 use seckill::account::{Role, Tokens};
 use seckill::config::{Config, DEFAULTS, Secret};
-use seckill::domain::{
-    ArbiterMode, Cents, Home, Item, ItemId, ItemKind, SaleWindow, UserId, username,
-};
 use seckill::http::address::Proxies;
 use seckill::http::body::{BodyLimits, JsonBody, OptionalJsonBody};
 use seckill::http::extract::{IdempotencyKey, QueryPairs, cookie, refuse_cross_site};
@@ -27,8 +25,8 @@ use seckill::http::route::purchase::PurchaseBody;
 use seckill::http::route::users::CredentialsBody;
 use seckill::purchase::WaitingRoom;
 use seckill::purchase::waiting_room::{QueueStatus, Rules};
-use seckill::strategy::Options;
 use serde_json::json;
+use shop_domain::{ArbiterMode, Cents, Home, Item, ItemId, ItemKind, SaleWindow, UserId, username};
 use time::{Duration, OffsetDateTime};
 
 use crate::support::item_body;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use faulty_link::Trap;
 use futures::future::join_all;
-use seckill::arbiter::{Arbiter, Conflict, OrderWrite, StockWrite};
+use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
+use ledger::rows::stock;
+use ledger::write::{Arbiter, Conflict, OrderWrite, StockWrite};
 use seckill::config::{Config, Secret};
-use seckill::domain::{ItemId, Outcome, Purchase};
-use seckill::metrics::Metrics;
-use seckill::store::mysql::stock;
-use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
 use serde_json::json;
+use shop_domain::{ItemId, Outcome, Purchase};
+use shop_metrics::Metrics;
 
 use crate::support::{
     Instance, Shop, eventually, hold_stock_row, link_to, own_redis, purchase, until_in_flight,

@@ -1,16 +1,16 @@
 //! Items that are asked for in the same moment are read together, and each has its own trouble.
 
 use futures::future::join_all;
-use seckill::arbiter::WaitingLine;
+use gates::redis_store::{Counters, RedisClient};
+use ledger::Database;
+use ledger::route::breaker::Breakers;
+use ledger::rows;
+use ledger::rows::outbox::Outbox;
+use ledger::waiting_list::WaitingLine;
 use seckill::catalog::Catalog;
-use seckill::domain::{Clock, ItemId};
-use seckill::metrics::Metrics;
-use seckill::store::breaker::Breakers;
-use seckill::store::mysql;
-use seckill::store::mysql::outbox::Outbox;
-use seckill::store::redis::{Counters, RedisClient};
 use serde_json::json;
-use sqlx::MySqlPool;
+use shop_domain::{Clock, ItemId};
+use shop_metrics::Metrics;
 
 use crate::support::{Instance, Shop};
 
@@ -18,8 +18,8 @@ use crate::support::{Instance, Shop};
 const FRESH: std::time::Duration = std::time::Duration::ZERO;
 
 /// A catalog whose pool has a single connection.
-fn catalog(shop: &Shop) -> (Catalog, MySqlPool) {
-    let pool = mysql::pool_of(&shop.config, 1).expect("the URL is fine");
+fn catalog(shop: &Shop) -> (Catalog, Database) {
+    let pool = rows::pool_of(&shop.config, 1).expect("the URL is fine");
     let metrics = Metrics::new();
     let redis = RedisClient::new(&shop.config).expect("the URL is fine");
     let counters = Counters::new(redis, pool.clone(), metrics.clone());
@@ -39,7 +39,7 @@ async fn make_items(instance: &Instance, count: usize) -> Vec<ItemId> {
 }
 
 /// The prepared statements that the catalog's connection has executed.
-async fn statements(pool: &MySqlPool) -> i64 {
+async fn statements(pool: &Database) -> i64 {
     let (_, count): (String, String) =
         sqlx::query_as("SHOW SESSION STATUS LIKE 'Com_stmt_execute'")
             .fetch_one(pool)

@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use faulty_link::FaultyLink;
+use gates::redis_store::{Counters, RedisClient, Take};
 use linearizability::{Recorder, Specification};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use seckill::config::Secret;
-use seckill::domain::{ItemId, OrderId, Purchase, RequestKey};
-use seckill::metrics::Metrics;
-use seckill::store::redis::{Counters, RedisClient, Take};
 use serde_json::json;
+use shop_domain::{ItemId, OrderId, Purchase, RequestKey};
+use shop_metrics::Metrics;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 

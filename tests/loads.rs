@@ -3,13 +3,13 @@
 //! a unit that is sold twice.
 
 use faulty_link::Fault;
+use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
+use ledger::rows::stock;
 use redis::AsyncCommands;
 use seckill::config::{Config, Secret};
-use seckill::domain::{ItemId, Purchase, UserId};
-use seckill::metrics::Metrics;
-use seckill::store::mysql::stock;
-use seckill::store::redis::{Buckets, Counters, Gathered, RedisClient, Take};
 use serde_json::json;
+use shop_domain::{ItemId, Purchase, UserId};
+use shop_metrics::Metrics;
 
 use crate::support::{self, FaultyLink, Instance, Shop, eventually, link_to, redis_url};
 

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use seckill::config::DEFAULTS;
-use seckill::metrics::{LockTime, Metrics};
 use serde_json::{Value, json};
+use shop_metrics::{LockTime, Metrics};
 
 use crate::support::{BOUND, Shop, eventually, item_body, when};
 

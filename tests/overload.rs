@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use seckill::account::{Role, Tokens};
-use seckill::domain::UserId;
 use serde_json::json;
+use shop_domain::UserId;
 use time::OffsetDateTime;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -131,7 +131,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     let late = buy(&instance, 1, item).await;
     expire(&shop, &instance, 1, &late).await;
     let winner = buy(&instance, 2, item).await;
-    let unknown = seckill::domain::OrderId::generate().to_string();
+    let unknown = shop_domain::OrderId::generate().to_string();
     provider.refuse_refunds(true);
     for (message, id, order, cents, reason) in [
         ("m1", "p-late", &late, 250, "sold_out"),
@@ -272,7 +272,6 @@ async fn a_message_is_taken_once_by_its_id() {
 async fn the_demo_takes_no_messages() {
     let provider = TestProvider::start().await;
     let (_shop, instance) = Shop::open().await;
-    let said =
-        provider.succeeded("m1", "p1", &seckill::domain::OrderId::generate().to_string(), 250);
+    let said = provider.succeeded("m1", "p1", &shop_domain::OrderId::generate().to_string(), 250);
     assert_eq!(said.send(&instance).await.brief(), (409, "payments_off"));
 }

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use seckill::domain::ItemId;
+use gates::redis_store::{Counters, RedisClient};
 use seckill::job::{Bounds, Job, Reconcile};
-use seckill::metrics::Metrics;
-use seckill::store::redis::{Counters, RedisClient};
+use shop_domain::ItemId;
+use shop_metrics::Metrics;
 
 use crate::support::Shop;
 

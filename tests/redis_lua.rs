@@ -1,11 +1,11 @@
 //! The script of `redis-lua` checks the buyer's limit and the sale's window besides the stock.
 
 use futures::future::join_all;
-use seckill::domain::{ItemId, Purchase, SaleWindow};
-use seckill::metrics::Metrics;
-use seckill::store::mysql::items;
-use seckill::store::redis::{Counters, RedisClient, Take};
+use gates::redis_store::{Counters, RedisClient, Take};
+use ledger::rows::items;
 use serde_json::json;
+use shop_domain::{ItemId, Purchase, SaleWindow};
+use shop_metrics::Metrics;
 use time::{Duration, OffsetDateTime};
 
 use crate::support::{Answer, Instance, Shop, eventually, purchase_of};

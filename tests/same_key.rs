@@ -1,10 +1,10 @@
 //! One key is one order, and a definite refusal stays one: also while the first try still runs,
 //! here or on another instance, and while its order waits in a queue.
 
+use gates::redis_store::RedisClient;
 use leaselock::redis::plain;
 use leaselock::{AcquireOptions, LockName, Mutex, Wait};
 use reqwest::Method;
-use seckill::store::redis::RedisClient;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ledger::Database;
+use ledger::item_move::tables::{ITEM_TABLES, OTHER_TABLES};
+use ledger::item_move::{Limits, MoveError, Mover, close_source};
+use ledger::rows::moves;
 use seckill::config::Secret;
-use seckill::domain::ItemId;
-use seckill::domain::home::ShardId;
-use seckill::shard::tables::{ITEM_TABLES, OTHER_TABLES};
-use seckill::shard::{Limits, MoveError, Mover, close_source};
-use seckill::store::mysql::moves;
-use sqlx::MySqlPool;
+use shop_domain::ItemId;
+use shop_domain::home::ShardId;
 
 use crate::support::{Shop, eventually};
 use buyers::{Buyers, Step};
@@ -60,7 +60,7 @@ impl Pair {
         Self { home, second }
     }
 
-    fn ledgers(&self) -> BTreeMap<ShardId, MySqlPool> {
+    fn ledgers(&self) -> BTreeMap<ShardId, Database> {
         BTreeMap::from([
             (shard(0), self.home.pool.clone()),
             (shard(SECOND), self.second.pool.clone()),
@@ -72,7 +72,7 @@ impl Pair {
         Mover::new(self.ledgers(), limits)
     }
 
-    fn pool(&self, number: u16) -> &MySqlPool {
+    fn pool(&self, number: u16) -> &Database {
         if number == 0 { &self.home.pool } else { &self.second.pool }
     }
 
@@ -240,7 +240,10 @@ async fn every_table_of_the_schema_is_said_to_move_or_to_stay() {
     let mut known: Vec<&str> = moving.chain(OTHER_TABLES.iter().map(|(name, _)| *name)).collect();
     known.sort_unstable();
     tables.sort_unstable();
-    assert_eq!(tables, known, "crates/ledger/src/shard/tables.rs lists what becomes of each table");
+    assert_eq!(
+        tables, known,
+        "crates/ledger/src/item_move/tables.rs lists what becomes of each table"
+    );
     // A row of an item names it, or one of its orders: such a table that stays needs its reason.
     let named: Vec<String> = sqlx::query_scalar(
         "SELECT DISTINCT CAST(TABLE_NAME AS CHAR) FROM information_schema.COLUMNS \

@@ -8,18 +8,18 @@ mod price;
 
 use dev_servers::MysqlOptions;
 use futures::future::join_all;
+use ledger::Database;
 use serde_json::{Value, json};
-use sqlx::MySqlPool;
 
 use crate::support::{Instance, Shop, assert_clean, eventually, when};
+use ledger::rows;
 use seckill::config::Config;
-use seckill::store::mysql;
 
 /// A shop with two ledgers, on the same server.
 pub struct Sharded {
     pub instance: Instance,
     /// The connections to each ledger.
-    pub pools: Vec<MySqlPool>,
+    pub pools: Vec<Database>,
 }
 
 impl Sharded {
@@ -30,7 +30,7 @@ impl Sharded {
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let shop = Shop::with_shards(2, change).await;
         let ledgers = shop.config.ledgers().expect("numbered");
-        let pools = ledgers.iter().map(|one| mysql::pool(one).expect("a URL")).collect();
+        let pools = ledgers.iter().map(|one| rows::pool(one).expect("a URL")).collect();
         let instance = shop.start().await;
         Self { instance, pools }
     }
@@ -354,7 +354,7 @@ async fn an_export_has_the_rows_of_all_ledgers() {
 
 /// A strategy sells an item of each ledger, to its last unit and not beyond.
 async fn sells_in_both_ledgers(strategy: &str) {
-    if !seckill::strategy::card(strategy).expect("on the list").safe {
+    if !gates::card(strategy).expect("on the list").safe {
         return;
     }
     let shop = Shop::with_lock_servers_and_shards(2).await;

@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use faulty_link::Trap;
 use futures::future::join_all;
-use seckill::arbiter::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
+use ledger::rows::{self, items};
+use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
 use seckill::config::{Config, Secret};
-use seckill::domain::{Item, ItemId, Outcome, Purchase, Refusal, RequestKey};
-use seckill::metrics::Metrics;
-use seckill::store::mysql::{self, items};
 use serde_json::json;
+use shop_domain::{Item, ItemId, Outcome, Purchase, Refusal, RequestKey};
+use shop_metrics::Metrics;
 use sqlx::{Executor, Row};
 use tokio_util::task::TaskTracker;
 
@@ -31,10 +31,10 @@ struct Testbed {
 
 /// Group commit with one shared queue, over connections of its own.
 fn group_commit(config: &Config, metrics: &Metrics) -> GroupCommit {
-    let pool = mysql::pool_of(config, 8).expect("the URL is fine");
+    let pool = rows::pool_of(config, 8).expect("the URL is fine");
     let mut impatient = config.clone();
     impatient.mysql.lock_wait_timeout_seconds = 1;
-    let shared = mysql::pool_of(&impatient, SHARED_CONNECTIONS).expect("the URL is fine");
+    let shared = rows::pool_of(&impatient, SHARED_CONNECTIONS).expect("the URL is fine");
     GroupCommit::with_shared_queues(
         Arbiter::new(pool.clone(), metrics.clone()),
         BatchConnections::new(pool, 8),

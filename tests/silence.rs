@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use gates::redis_store::RedisClient;
+use ledger::rows;
 use seckill::config::{Config, Secret};
-use seckill::store::mysql;
-use seckill::store::redis::RedisClient;
 use serde_json::json;
 use sqlx::Executor;
 use tokio::time::{Instant, sleep};
@@ -163,7 +163,7 @@ async fn the_server_ends_sessions_that_it_hears_no_more_of() {
 #[tokio::test]
 async fn a_transaction_that_nobody_knows_of_ends_when_its_connection_is_given_back() {
     let shop = Shop::new().await;
-    let pool = mysql::pool_of(&shop.config, 1).expect("a pool");
+    let pool = rows::pool_of(&shop.config, 1).expect("a pool");
     let mut left = pool.acquire().await.expect("a connection");
     left.execute(sqlx::raw_sql("START TRANSACTION")).await.expect("begun");
     drop(left);

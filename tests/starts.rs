@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
+use ledger::rows;
 use seckill::config::Secret;
-use seckill::store::mysql;
 use serde_json::json;
 
 use crate::process::{program, signal};
@@ -37,8 +37,8 @@ async fn five_migrations_of_an_empty_database_at_once_all_succeed() {
     }
     let mut config = shop.config.clone();
     config.database_url = Secret::new(url);
-    let pool = mysql::pool(&config).expect("the URL is fine");
-    let state = mysql::schema::schema_state(&pool).await.expect("it answers");
+    let pool = rows::pool(&config).expect("the URL is fine");
+    let state = rows::schema::schema_state(&pool).await.expect("it answers");
     assert!(state.is_usable(), "{state:?}");
 }
 
@@ -107,9 +107,9 @@ pub const KEEPER: [&str; 2] = [
     "GRANT ALL PRIVILEGES ON *.* TO 'keeper'@'127.0.0.1'",
 ];
 
-pub async fn keeper(server: &MysqlServer) -> sqlx::MySqlPool {
+pub async fn keeper(server: &MysqlServer) -> ledger::Database {
     let url = format!("mysql://keeper:a-password@127.0.0.1:{}/seckill", server.port());
-    sqlx::MySqlPool::connect(&url).await.expect("it answers")
+    sqlx::MySqlPool::connect(&url).await.expect("it answers").into()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

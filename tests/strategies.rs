@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
-use seckill::strategy::{Breaks, LIST, WaitFor};
+use gates::{Breaks, LIST, WaitFor};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Instance, Shop, assert_clean};

@@ -12,9 +12,9 @@ mod replicas;
 mod same_key;
 
 use futures::future::join_all;
-use seckill::domain::{ItemId, Purchase};
-use seckill::metrics::Metrics;
-use seckill::store::redis::{Counters, Queue, RedisClient};
+use gates::redis_store::{Counters, Queue, RedisClient};
+use shop_domain::{ItemId, Purchase};
+use shop_metrics::Metrics;
 use sqlx::{MySql, Transaction};
 
 use crate::http::order_id;

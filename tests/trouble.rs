@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
+use gates::redis_store::RedisClient;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_locks};
 use seckill::config::{Config, Secret};
-use seckill::store::redis::RedisClient;
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 

@@ -1,7 +1,7 @@
 //! The ledger on two servers that replicate: the writer is lost, and its replica takes over.
 
 use dev_servers::{MysqlSet, Replicated};
-use seckill::store::mysql::replication::{Replication, read_from};
+use ledger::rows::replication::{Replication, read_from};
 use sqlx::Executor;
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, lost, metric, on};

@@ -51,7 +51,6 @@ struct Aftermath {
 
 /// A judged load with every answer.
 pub struct Run {
-    /// The report.
     pub report: Report,
     /// The record of answers.
     pub traffic: Traffic,

@@ -14,13 +14,13 @@ pub mod token;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use sqlx::MySqlPool;
+use ledger::Database;
 use time::OffsetDateTime;
 
-use crate::domain::{Clock, LedgerError, UserId, Username, username};
-use crate::store::breaker::Breaker;
-use crate::store::mysql::users::{self, Account, NewAccount};
-use crate::store::mysql::{self, failed_change, failed_read};
+use ledger::route::breaker::Breaker;
+use ledger::rows::users::{self, Account, NewAccount};
+use ledger::rows::{self, failed_change, failed_read};
+use shop_domain::{Clock, LedgerError, UserId, Username, username};
 use throttle::SignInThrottle;
 
 pub use hashing::HashingPool;
@@ -83,7 +83,6 @@ pub enum SignInError {
 pub struct Session {
     /// The bearer token.
     pub token: String,
-    /// The user.
     pub user: UserId,
     /// The user's role.
     pub role: Role,
@@ -93,9 +92,8 @@ pub struct Session {
 
 /// The parts of [`Accounts`].
 #[derive(Clone)]
-#[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct Parts {
-    pub pool: MySqlPool,
+    pub pool: Database,
     pub breaker: Breaker,
     pub hashing: HashingPool,
     pub tokens: Tokens,
@@ -125,9 +123,6 @@ impl Accounts {
     }
 
     /// Creates an account for a buyer. Waits for password hashing under `address`.
-    ///
-    /// # Errors
-    /// See [`SignUpError`].
     pub async fn sign_up(
         &self,
         username: &str,
@@ -153,7 +148,7 @@ impl Accounts {
             demo: false,
         };
         let create = users::create(&self.parts.pool, &new, self.parts.clock.now());
-        let created = mysql::change(&self.parts.breaker, create).await;
+        let created = rows::change(&self.parts.breaker, create).await;
         created.map_err(|error| failed_change(&error))?.ok_or(SignUpError::UsernameTaken)
     }
 
@@ -164,9 +159,6 @@ impl Accounts {
     }
 
     /// Signs a user in. An unknown name takes as long as a wrong password.
-    ///
-    /// # Errors
-    /// See [`SignInError`].
     pub async fn sign_in(
         &self,
         username: &str,
@@ -184,7 +176,7 @@ impl Accounts {
         // it.
         let permit = self.parts.hashing.acquire(address).await?;
         let find = users::find(&self.parts.pool, &folded);
-        let account = mysql::ask(&self.parts.breaker, find).await;
+        let account = rows::ask(&self.parts.breaker, find).await;
         let account = account.map_err(|error| failed_read(&error))?;
         let attempt = self.throttle.count(&folded, address).await?;
         let hash = account.as_ref().map(|account| account.password_hash.clone());

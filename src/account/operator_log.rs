@@ -1,11 +1,11 @@
 //! The log of operators' actions. A change of an item writes its line in its own transaction, see
 //! `catalog`; every other action is recorded here.
 
-use crate::domain::{ItemId, LedgerError, OrderId, UserId};
-use crate::store::mysql::{self, actions, failed_read};
-use crate::store::shards::{Ledger, Shards};
+use ledger::route::shards::{Ledger, Shards};
+use ledger::rows::{self, actions, failed_read};
+use shop_domain::{ItemId, LedgerError, OrderId, UserId};
 
-pub use crate::store::mysql::actions::{Action, Actor};
+pub use ledger::rows::actions::{Action, Actor};
 
 /// The log, in the ledger. Clones share it.
 #[derive(Clone)]
@@ -21,16 +21,13 @@ impl OperatorLog {
     }
 
     /// Writes a line for an action outside of the ledger; `detail` has its parameters.
-    ///
-    /// # Errors
-    /// The database's.
     pub async fn record(
         &self,
         actor: &Actor,
         action: &'static str,
         item: Option<ItemId>,
         detail: &serde_json::Value,
-    ) -> sqlx::Result<()> {
+    ) -> ledger::Result<()> {
         let mut connection = self.ledgers.home().pool.acquire().await?;
         actions::record(&mut connection, actor, action, item, detail).await
     }
@@ -49,7 +46,7 @@ impl OperatorLog {
         let mut all = Vec::new();
         for (_, Ledger { pool, breaker }) in self.ledgers.iter() {
             let listed = actions::list(pool, operator, before, limit);
-            all.extend(mysql::ask(breaker, listed).await.map_err(|error| failed_read(&error))?);
+            all.extend(rows::ask(breaker, listed).await.map_err(|error| failed_read(&error))?);
         }
         if self.ledgers.if_only().is_none() {
             all.sort_unstable_by_key(|action| std::cmp::Reverse(action.id));

@@ -8,7 +8,7 @@ use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use sha2::{Digest, Sha256};
 use unicode_normalization::UnicodeNormalization;
 
-use crate::domain::username;
+use shop_domain::username;
 
 /// The shortest password, in characters.
 pub const PASSWORD_LENGTH_MIN: usize = 8;

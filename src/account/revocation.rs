@@ -13,12 +13,12 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use sqlx::MySqlPool;
+use ledger::Database;
 use time::{Duration, OffsetDateTime};
 
 use super::Claims;
-use crate::domain::UserId;
-use crate::store::mysql::sessions::{self, GENERATION_DAYS, Generation};
+use ledger::rows::sessions::{self, GENERATION_DAYS, Generation};
+use shop_domain::UserId;
 
 /// Rows that one clean-up deletes.
 const FORGET_MAX: u32 = 1_000;
@@ -30,7 +30,7 @@ const GENERATIONS_AHEAD_MAX: u32 = 1_000;
 /// The signed-out tokens that this instance knows. Clones share the lists.
 #[derive(Clone)]
 pub struct Revocations {
-    pool: MySqlPool,
+    pool: Database,
     known: Arc<RwLock<Known>>,
     was_read: Arc<AtomicBool>,
 }
@@ -56,7 +56,7 @@ struct Begun {
 impl Revocations {
     /// Makes empty lists, before the first read of the ledger's tables.
     #[must_use]
-    pub fn new(pool: MySqlPool) -> Self {
+    pub fn new(pool: Database) -> Self {
         Self { pool, known: Arc::default(), was_read: Arc::default() }
     }
 
@@ -80,7 +80,7 @@ impl Revocations {
         &'a self,
         token_id: &'a str,
         expires_at: OffsetDateTime,
-    ) -> impl Future<Output = sqlx::Result<()>> + 'a {
+    ) -> impl Future<Output = ledger::Result<()>> + 'a {
         // At once, before the returned future writes to the ledger.
         self.write().tokens.insert(token_id.to_owned(), expires_at);
         sessions::revoke(&self.pool, token_id, expires_at)
@@ -95,7 +95,7 @@ impl Revocations {
     ///
     /// # Errors
     /// The database's; the lists stay as they were, or expired tokens are not removed yet.
-    pub async fn refresh(&self) -> sqlx::Result<usize> {
+    pub async fn refresh(&self) -> ledger::Result<usize> {
         let listed = sessions::list(&self.pool).await?;
         let newest = self.read().newest;
         let begun = sessions::generations_since(&self.pool, newest).await?;

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use time::OffsetDateTime;
 
 use super::{Accounts, Claims, Role, Session, SignInError, hashing, password};
-use crate::domain::{LedgerError, UserId};
-use crate::store::mysql::{self, failed_change, failed_read, sessions, users};
+use ledger::rows::{self, failed_change, failed_read, sessions, users};
+use shop_domain::{LedgerError, UserId};
 
 /// The reason why a password was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,7 +69,7 @@ impl Accounts {
         until: Option<OffsetDateTime>,
     ) -> Result<Session, LedgerError> {
         let read = sessions::generation(&self.parts.pool, user);
-        let generation = mysql::ask(&self.parts.breaker, read).await;
+        let generation = rows::ask(&self.parts.breaker, read).await;
         let generation = generation.map_err(|error| failed_read(&error))?;
         let usual = self.parts.clock.now() + self.parts.token_life;
         let until = until.map_or(usual, |until| until.min(usual));
@@ -81,7 +81,7 @@ impl Accounts {
     /// # Errors
     /// When the ledger does not answer.
     pub async fn name_of(&self, user: UserId) -> Result<Option<String>, LedgerError> {
-        let name = mysql::ask(&self.parts.breaker, users::name_of(&self.parts.pool, user)).await;
+        let name = rows::ask(&self.parts.breaker, users::name_of(&self.parts.pool, user)).await;
         name.map_err(|error| failed_read(&error))
     }
 
@@ -92,7 +92,7 @@ impl Accounts {
     /// When the ledger does not store it; then only this instance refuses the token.
     pub async fn sign_out(&self, claims: &Claims) -> Result<(), LedgerError> {
         let revoke = self.parts.revocations.revoke(&claims.token_id, claims.expires_at);
-        let revoked = mysql::change(&self.parts.breaker, revoke).await;
+        let revoked = rows::change(&self.parts.breaker, revoke).await;
         revoked.map_err(|error| failed_change(&error))
     }
 
@@ -103,7 +103,7 @@ impl Accounts {
     /// When the ledger does not answer; after [`LedgerError::OutcomeUnknown`] the sessions may have
     /// ended.
     pub async fn sign_out_everywhere(&self, user: UserId) -> Result<(), LedgerError> {
-        let ended = mysql::change(&self.parts.breaker, sessions::end_all(&self.parts.pool, user));
+        let ended = rows::change(&self.parts.breaker, sessions::end_all(&self.parts.pool, user));
         let generation = ended.await.map_err(|error| failed_change(&error))?;
         self.parts.revocations.end_earlier_than(user, generation);
         Ok(())
@@ -111,9 +111,6 @@ impl Accounts {
 
     /// Changes the password of a user, ends all sessions, and opens a new one. A wrong `current`
     /// password counts as a failed sign-in. Waits for password hashing under `address`.
-    ///
-    /// # Errors
-    /// See [`ChangePasswordError`].
     pub async fn change_password(
         &self,
         user: UserId,
@@ -130,7 +127,7 @@ impl Accounts {
             return Err(SignInError::WrongCredentials.into());
         }
         let permit = self.parts.hashing.acquire(address).await?;
-        let find = mysql::ask(&self.parts.breaker, users::find_by_id(&self.parts.pool, user));
+        let find = rows::ask(&self.parts.breaker, users::find_by_id(&self.parts.pool, user));
         let account = find.await.map_err(|error| failed_read(&error))?;
         // The password of a demo account is public, so everybody could change it.
         let account = account.filter(|account| !account.demo && !account.password_hash.is_empty());
@@ -147,7 +144,7 @@ impl Accounts {
         self.throttle.forgive(&attempt).await;
         let hash = self.parts.hashing.acquire(address).await?.hash(new).await?;
         let change = users::change_password(&self.parts.pool, user, (&old, &hash));
-        let changed = mysql::change(&self.parts.breaker, change).await;
+        let changed = rows::change(&self.parts.breaker, change).await;
         let generation = changed.map_err(|error| failed_change(&error))?;
         // Another change came first, so the present password is another one.
         let generation = generation.ok_or(SignInError::WrongCredentials)?;

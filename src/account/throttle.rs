@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use ledger::Database;
 use sha2::{Digest, Sha256};
-use sqlx::MySqlPool;
 
 use super::SignInError;
-use crate::domain::LedgerError;
-use crate::store::breaker::Breaker;
-use crate::store::mysql::failures::{self, Failures};
-use crate::store::mysql::{self, failed_change};
+use ledger::route::breaker::Breaker;
+use ledger::rows::failures::{self, Failures};
+use ledger::rows::{self, failed_change};
+use shop_domain::LedgerError;
 
 /// Failed sign-ins to one account from one address before that address has to wait.
 const ADDRESS_FAILURES_MAX: u32 = 10;
@@ -33,7 +33,7 @@ const ATTEMPTS_BETWEEN_CLEAN_UPS: u32 = 100;
 /// Counts failed sign-ins in the ledger, for all instances together. Clones share it.
 #[derive(Clone)]
 pub(super) struct SignInThrottle {
-    pool: MySqlPool,
+    pool: Database,
     breaker: Breaker,
     attempts: Arc<AtomicU32>,
 }
@@ -46,7 +46,7 @@ pub(super) struct Attempt {
 }
 
 impl SignInThrottle {
-    pub(super) fn new(pool: MySqlPool, breaker: Breaker) -> Self {
+    pub(super) fn new(pool: Database, breaker: Breaker) -> Self {
         Self { pool, breaker, attempts: Arc::default() }
     }
 
@@ -62,7 +62,7 @@ impl SignInThrottle {
         let account = BASE64.encode(Sha256::digest(username_folded));
         let from = address.to_string();
         let counting = failures::count(&self.pool, &account, &from, WINDOW_SECONDS, is_allowed);
-        let counted = mysql::change(&self.breaker, counting).await;
+        let counted = rows::change(&self.breaker, counting).await;
         let failures = counted.map_err(|error| match failed_change(&error) {
             // Only a count may have changed.
             LedgerError::OutcomeUnknown => LedgerError::Unavailable,
@@ -85,7 +85,7 @@ impl SignInThrottle {
     pub(super) async fn forgive(&self, attempt: &Attempt) {
         let from = attempt.address.to_string();
         let forgiving = failures::forgive(&self.pool, &attempt.account, &from);
-        if let Err(error) = mysql::change(&self.breaker, forgiving).await {
+        if let Err(error) = rows::change(&self.breaker, forgiving).await {
             // The count expires within a minute.
             tracing::debug!(%error, "successful sign-in still counts as a failed one");
         }

@@ -12,8 +12,8 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 use crate::config::Secret;
-use crate::domain::UserId;
-use crate::domain::item::word_enum;
+use shop_domain::UserId;
+use shop_domain::item::word_enum;
 
 /// The first part of every token: the version of its layout.
 const VERSION: &str = "sk1";
@@ -42,7 +42,6 @@ word_enum! {
 /// The claims of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    /// The user.
     pub user: UserId,
     /// The user's role.
     pub role: Role,
@@ -125,9 +124,6 @@ impl Tokens {
     }
 
     /// Reads a token; the MAC is compared in constant time.
-    ///
-    /// # Errors
-    /// See [`TokenError`].
     pub fn read(&self, token: &str, now: OffsetDateTime) -> Result<Claims, TokenError> {
         if token.len() > TOKEN_LENGTH_MAX {
             return Err(TokenError::Invalid);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::shared::Shared;
 use super::workers::Worker;
 use crate::config::Config;
-use crate::domain::ShardId;
 use crate::event::deliver::{self, Deliverer};
 use crate::event::receiver::Clients;
 use crate::event::{self, PrivateNetworks, WebhookClient};
+use shop_domain::ShardId;
 
 /// Builds the workers; none if events are switched off.
 pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, String> {

@@ -14,12 +14,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use sqlx::MySqlPool;
+use ledger::Database;
 use tokio::net::TcpListener;
 
 use crate::config::Config;
-use crate::domain::Clock;
-use crate::domain::outcome::Dependency;
 use crate::http;
 use crate::http::address::Proxies;
 use crate::http::connection_limiter::ConnectionLimiter;
@@ -30,6 +28,8 @@ use crate::order::{LedgerOrders, Orders};
 use crate::readiness::Probe;
 use locks::LockServers;
 use shared::{Shared, Writers};
+use shop_domain::Clock;
+use shop_domain::outcome::Dependency;
 use workers::Worker;
 
 /// How long a start waits for the list of signed-out tokens. If it is not read by then, the service
@@ -55,7 +55,7 @@ pub struct App {
     web: http::Web,
     workers: Vec<Worker>,
     shared: Shared,
-    lane_pools: Vec<MySqlPool>,
+    lane_pools: Vec<Database>,
     addr: SocketAddr,
     runtimes: Option<Runtimes>,
 }
@@ -151,7 +151,7 @@ impl App {
 
     /// The settings and the connection pool of each ledger, the home ledger first.
     #[must_use]
-    pub fn ledgers(&self) -> Vec<(Arc<Config>, MySqlPool)> {
+    pub fn ledgers(&self) -> Vec<(Arc<Config>, Database)> {
         let ledgers = self.shared.ledgers.iter();
         ledgers.map(|(_, ledger)| (Arc::clone(&ledger.config), ledger.pool.clone())).collect()
     }

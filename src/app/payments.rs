@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::shared::{LedgerParts, Shared};
 use crate::config::Config;
-use crate::domain::payment::Currency;
 use crate::event::{self, PrivateNetworks, Target, WebhookClient, webhook};
 use crate::order::Orders;
 use crate::payment::{Demo, Parts, Payments, Provider, Webhook};
+use shop_domain::payment::Currency;
 
 /// The shortest secret, in bytes.
 const SECRET_BYTES_MIN: usize = 24;

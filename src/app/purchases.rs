@@ -12,10 +12,10 @@ use crate::purchase::{
     self, AcceptOffer, Admission, ItemLimits, Items, Keys, Parts, Purchases, Requests, SoldOut,
     WaitingRoom,
 };
-use crate::store::Shards;
-use crate::store::memory::MemoryCounters;
-use crate::store::redis::Buckets;
-use crate::strategy::{LockSources, Strategies, StrategyContext};
+use gates::memory_store::MemoryCounters;
+use gates::redis_store::Buckets;
+use gates::{LockSources, Strategies, StrategyContext};
+use ledger::route::Shards;
 
 /// Builds the purchases, and the workers that look up keys and announce requests for them.
 pub(super) fn purchases(

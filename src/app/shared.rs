@@ -3,28 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::MySqlPool;
+use ledger::Database;
 use tokio::sync::mpsc;
 
 use crate::account::Revocations;
-use crate::arbiter::{
-    Arbiter, BatchConnections, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS, WaitingLine,
-};
 use crate::catalog::{self, Catalog};
 use crate::config::Config;
-use crate::domain::{Clock, ItemId, ShardId};
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
 use crate::live::{Changed, Hub, StreamLimits, Watch};
-use crate::metrics::Metrics;
-use crate::store::breaker::Breakers;
-use crate::store::mysql::outbox::Outbox;
-use crate::store::mysql::{self, Writer};
-use crate::store::redis::{Counters, Queue, RedisClient};
-use crate::store::{Homes, Ledger, Shards};
-use crate::strategy::redis_stream;
 use crate::trace::{self, Traces};
 use crate::waiting_list::{self, WaitingLists};
+use gates::redis_store::{Counters, Queue, RedisClient};
+use gates::redis_stream;
+use ledger::route::breaker::Breakers;
+use ledger::route::{Homes, Ledger, Shards};
+use ledger::rows::outbox::Outbox;
+use ledger::rows::{self, Writer};
+use ledger::waiting_list::WaitingLine;
+use ledger::write::{Arbiter, BatchConnections, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS};
+use shop_domain::{Clock, ItemId, ShardId};
+use shop_metrics::Metrics;
 
 /// The shared parts. Clones share them.
 #[derive(Clone)]
@@ -33,7 +32,7 @@ pub(super) struct Shared {
     pub metrics: Metrics,
     pub clock: Clock,
     /// The home ledger's pool.
-    pub pool: MySqlPool,
+    pub pool: Database,
     /// The breakers of the home ledger and all other servers.
     pub breakers: Breakers,
     pub redis: RedisClient,
@@ -59,7 +58,7 @@ pub(super) struct LedgerParts {
     /// The settings, with its URL.
     pub config: Arc<Config>,
     pub writer: Writer,
-    pub pool: MySqlPool,
+    pub pool: Database,
     pub breakers: Breakers,
     pub counters: Counters,
     pub queue: Queue,
@@ -144,7 +143,7 @@ struct Connected {
     shard: ShardId,
     config: Config,
     writer: Writer,
-    pool: MySqlPool,
+    pool: Database,
     breakers: Breakers,
     metrics: Metrics,
 }
@@ -163,8 +162,8 @@ impl Connected {
         let writer = Writer::new(config.database_url.reveal()).map_err(|why| {
             if shard == ShardId::HOME { why } else { format!("shard {shard}: {why}") }
         })?;
-        let pool = mysql::pool_to(&writer, &config, config.mysql.pool_max);
-        breakers.mysql.check_by(mysql::sign_of_life(&writer, &config));
+        let pool = rows::pool_to(&writer, &config, config.mysql.pool_max);
+        breakers.mysql.check_by(rows::sign_of_life(&writer, &config));
         if writer.has_several_hosts() {
             // At once: the checks before the start ask the writer, too.
             let follow = writer.clone().follow(metrics.clone(), lifecycle.drained());
@@ -225,7 +224,7 @@ pub(super) struct Writers {
     pub arbiter: Arbiter,
     pub group_commit: GroupCommit,
     /// The connections of the batches.
-    pub lane_pools: Vec<MySqlPool>,
+    pub lane_pools: Vec<Database>,
 }
 
 impl Writers {
@@ -237,7 +236,7 @@ impl Writers {
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);
         let connections_max = config.mysql.lane_connections_max;
-        let own_pool = mysql::pool_to(writer, &**config, connections_max);
+        let own_pool = rows::pool_to(writer, &**config, connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);
         // A batch of many items waits for the row of one no longer than it must.
         let mut impatient = Config::clone(config);
@@ -245,7 +244,7 @@ impl Writers {
         let mut lane_pools = vec![own_pool];
         let mut shared_queues = Vec::new();
         for _ in 0..config.mysql.shared_queues {
-            let pool = mysql::pool_to(writer, &impatient, SHARED_CONNECTIONS);
+            let pool = rows::pool_to(writer, &impatient, SHARED_CONNECTIONS);
             shared_queues.push(BatchConnections::new(pool.clone(), SHARED_CONNECTIONS));
             lane_pools.push(pool);
         }

@@ -23,8 +23,8 @@ use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
-use crate::shard::Overview;
 use crate::waiting_list::WaitingLists;
+use ledger::item_move::Overview;
 
 pub(super) fn web(
     config: &Config,

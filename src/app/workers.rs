@@ -8,7 +8,6 @@ use futures::future::BoxFuture;
 use super::shared::{Inboxes, LedgerParts, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
-use crate::domain::ShardId;
 use crate::job::{
     self, Audit, Expire, Job, Progress, Reconcile, RefreshRevocations, RequestRefunds, ResumeMoves,
     TendEvents, TendWaitingLists, WatchMoves,
@@ -17,11 +16,12 @@ use crate::live;
 use crate::order::{LedgerOrders, Orders};
 use crate::payment::Payments;
 use crate::purchase::Purchases;
-use crate::shard::{Limits, Mover, PAUSE_MS_MAX};
-use crate::store::mysql::{self, look};
-use crate::store::redis::queue::Reader;
-use crate::strategy::redis_stream;
 use crate::waiting_list::WaitingLists;
+use gates::redis_store::queue::Reader;
+use gates::redis_stream;
+use ledger::item_move::{Limits, Mover, PAUSE_MS_MAX};
+use ledger::rows::{self, look};
+use shop_domain::ShardId;
 
 /// Connections to each ledger of the job that ends moves: they are made when there is something to do.
 const MOVER_CONNECTIONS: u32 = 4;
@@ -131,7 +131,7 @@ fn jobs(
 /// the copying.
 fn resume_moves(config: &Config, shared: &Shared) -> ResumeMoves {
     let ledgers = shared.ledgers.iter().map(|(shard, ledger)| {
-        (shard, mysql::pool_to(&ledger.writer, &*ledger.config, MOVER_CONNECTIONS))
+        (shard, rows::pool_to(&ledger.writer, &*ledger.config, MOVER_CONNECTIONS))
     });
     let item_age_max = Duration::from_millis(config.purchase.item_age_ms_max);
     let limits = Limits::new(Duration::from_millis(PAUSE_MS_MAX), item_age_max);

@@ -3,19 +3,20 @@
 //! The home ledger gives out the ids. An item of another ledger has its id, and with it its place, before
 //! it exists: if its own transaction fails, the id stays unused.
 
+use ledger::Database;
 use serde_json::{Value, json};
-use sqlx::{MySqlConnection, MySqlPool};
+use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::edit::{check_strategy, read_back, rfc3339};
 use super::groups::{GroupForItem, GroupForItemError};
 use super::{Catalog, StockedItem, StrategyError};
-use crate::arbiter::restock::create_stock;
-use crate::domain::{
+use ledger::rows::actions::{self, Actor};
+use ledger::rows::{self, Fault, failed_change, failed_read, homes, items, limit_groups};
+use ledger::write::restock::create_stock;
+use shop_domain::{
     ArbiterMode, Home, ItemId, ItemKind, LedgerError, LimitGroupId, NewItem, Routed, ShardId,
 };
-use crate::store::mysql::actions::{self, Actor};
-use crate::store::mysql::{self, Fault, failed_change, failed_read, homes, items, limit_groups};
 
 /// Tries to find ids that no item of an older build has.
 const IDS_ATTEMPTS_MAX: u32 = 3;
@@ -42,23 +43,17 @@ pub enum CreateError {
 
 /// Creates an item and its stock in the home ledger, without an operator and without checks: for demo
 /// sales.
-///
-/// # Errors
-/// The database's.
 pub async fn create(
-    pool: &MySqlPool,
+    pool: &Database,
     new: &NewItem,
     now: OffsetDateTime,
-) -> sqlx::Result<StockedItem> {
+) -> ledger::Result<StockedItem> {
     let ledgers = Ledgers { home_pool: pool, pool, home: Home::ONLY };
     let created = ledgers.insert(std::slice::from_ref(new), (now, None), &[]).await?;
-    created.into_iter().next().ok_or(sqlx::Error::RowNotFound)
+    created.into_iter().next().ok_or(ledger::Error::RowNotFound)
 }
 
 /// Checks whether a new item may be created.
-///
-/// # Errors
-/// See [`CreateError`].
 pub fn check(new: &NewItem) -> Result<(), CreateError> {
     if new.kind == ItemKind::Shop && new.arbiter == ArbiterMode::Off {
         return Err(CreateError::ArbiterRequired);
@@ -68,9 +63,6 @@ pub fn check(new: &NewItem) -> Result<(), CreateError> {
 
 impl Catalog {
     /// Creates an item and its stock for an operator, and reads it back.
-    ///
-    /// # Errors
-    /// See [`CreateError`].
     pub async fn create(&self, new: &NewItem, actor: &Actor) -> Result<StockedItem, CreateError> {
         let created = self.create_all(std::slice::from_ref(new), actor).await?;
         created.into_iter().next().ok_or(CreateError::Ledger(LedgerError::OutcomeUnknown))
@@ -78,9 +70,6 @@ impl Catalog {
 
     /// Creates items and their stock for an operator, all or none, and reads them back. They all live in
     /// one ledger: that of their groups, the one that is asked for, or the one with the fewest items.
-    ///
-    /// # Errors
-    /// See [`CreateError`].
     pub async fn create_all(
         &self,
         all: &[NewItem],
@@ -90,9 +79,6 @@ impl Catalog {
     }
 
     /// Creates an item and its stock without an operator, for the lab.
-    ///
-    /// # Errors
-    /// See [`CreateError`].
     pub async fn create_for_lab(
         &self,
         new: &NewItem,
@@ -136,7 +122,7 @@ impl Catalog {
         let (own, at_home) = (&self.ledgers.at(shard).parts, &self.ledgers.home().parts);
         let home = Home { shard, epoch: 1, is_only: self.ledgers.homes().is_only() };
         let ledgers = Ledgers { home_pool: &at_home.pool, pool: &own.pool, home };
-        let created = mysql::change(&own.breaker, ledgers.insert(all, (now, actor), &groups)).await;
+        let created = rows::change(&own.breaker, ledgers.insert(all, (now, actor), &groups)).await;
         let created = created.map_err(|error| failed_change(&error))?;
         for stocked in &created {
             // A request for this id may have cached that there is no such item.
@@ -156,7 +142,7 @@ impl Catalog {
             items.insert(ShardId::HOME, homes::count_items(&home.pool).await?);
             Ok(items)
         };
-        let items = mysql::ask(&home.breaker, count).await.map_err(|error| failed_read(&error))?;
+        let items = rows::ask(&home.breaker, count).await.map_err(|error| failed_read(&error))?;
         let usable = self.ledgers.iter().filter(|(_, ledger)| !ledger.parts.breaker.is_open());
         let usable = usable.map(|(shard, _)| shard);
         let emptiest = usable.min_by_key(|shard| items.get(shard).copied().unwrap_or_default());
@@ -167,8 +153,8 @@ impl Catalog {
 /// The ledgers that a new item is written to.
 struct Ledgers<'a> {
     /// Gives out ids.
-    home_pool: &'a MySqlPool,
-    pool: &'a MySqlPool,
+    home_pool: &'a Database,
+    pool: &'a Database,
     home: Home,
 }
 
@@ -179,7 +165,7 @@ impl Ledgers<'_> {
         all: &[NewItem],
         (now, actor): (OffsetDateTime, Option<&Actor>),
         groups: &[GroupForItem],
-    ) -> sqlx::Result<Vec<StockedItem>> {
+    ) -> ledger::Result<Vec<StockedItem>> {
         let mut attempt = 1;
         loop {
             match self.try_insert(all, (now, actor), groups).await {
@@ -200,18 +186,18 @@ impl Ledgers<'_> {
         all: &[NewItem],
         (now, actor): (OffsetDateTime, Option<&Actor>),
         groups: &[GroupForItem],
-    ) -> sqlx::Result<Vec<StockedItem>> {
+    ) -> ledger::Result<Vec<StockedItem>> {
         let is_elsewhere = self.home.shard != ShardId::HOME;
         let mut ids = Vec::new();
         if is_elsewhere {
-            let mut transaction = mysql::begin(self.home_pool).await?;
+            let mut transaction = rows::begin(self.home_pool).await?;
             for _ in all {
                 ids.push(homes::insert(&mut transaction, self.home.shard).await?);
             }
             transaction.commit().await?;
         }
         let mut ids = ids.into_iter();
-        let mut transaction = mysql::begin(self.pool).await?;
+        let mut transaction = rows::begin(self.pool).await?;
         for group in groups {
             group.copy_to(&mut transaction).await?;
         }
@@ -239,7 +225,7 @@ async fn insert_item(
     routed: Routed,
     new: &NewItem,
     now: OffsetDateTime,
-) -> sqlx::Result<()> {
+) -> ledger::Result<()> {
     let id: ItemId = routed.item;
     items::insert(transaction, id, new, now).await?;
     create_stock(transaction, routed, new.stock).await?;

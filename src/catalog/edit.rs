@@ -1,23 +1,23 @@
 //! Editing items. An edit is one transaction that also writes the operator's log: no change without its
 //! line, and no line without its change.
 
+use ledger::Database;
 use serde_json::{Value, json};
-use sqlx::{MySqlConnection, MySqlPool};
+use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::groups::{GroupForItem, GroupForItemError};
 use super::{Catalog, Ledger, LedgerParts, StockedItem, away};
-use crate::arbiter::LineChange;
-use crate::arbiter::restock::{Restock, restock};
-use crate::domain::{
+use ledger::rows::actions::{self, Actor};
+use ledger::rows::items::{self, ItemUpdate};
+use ledger::rows::link::{TRANSACTION_MAX, within};
+use ledger::rows::{self, failed_change, failed_read, limit_groups};
+use ledger::waiting_list::LineChange;
+use ledger::write::restock::{Restock, restock};
+use shop_domain::{
     Home, ItemEdit, ItemId, ItemKind, LedgerError, LimitGroupId, Routed, SaleWindow,
 };
-use crate::store::mysql::actions::{self, Actor};
-use crate::store::mysql::items::{self, ItemUpdate};
-use crate::store::mysql::link::{TRANSACTION_MAX, within};
-use crate::store::mysql::{self, failed_change, failed_read, limit_groups};
-use crate::strategy;
 
 /// The reason why a strategy cannot be the default of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -57,8 +57,8 @@ pub enum EditError {
 }
 
 /// For `?` inside the transaction of an edit.
-impl From<sqlx::Error> for EditError {
-    fn from(error: sqlx::Error) -> Self {
+impl From<ledger::Error> for EditError {
+    fn from(error: ledger::Error) -> Self {
         Self::Ledger(failed_change(&error))
     }
 }
@@ -66,9 +66,6 @@ impl From<sqlx::Error> for EditError {
 impl Catalog {
     /// Edits an item for an operator; a restock is part of an edit. Answers also what became of the
     /// stock and of the buyers who wait, which the caller publishes.
-    ///
-    /// # Errors
-    /// See [`EditError`].
     pub async fn edit(
         &self,
         id: ItemId,
@@ -95,7 +92,7 @@ impl Catalog {
     ) -> Result<(StockedItem, LineChange), EditError> {
         let LedgerParts { pool, breaker, .. } = &ledger.parts;
         // Read first: if the ledger does not answer here, nothing has changed for certain.
-        let found = mysql::ask(breaker, items::find(pool, id)).await;
+        let found = rows::ask(breaker, items::find(pool, id)).await;
         let before = found.map_err(|error| failed_read(&error))?.ok_or(EditError::NotFound)?;
         if let Some(strategy) = &edit.strategy {
             check_strategy(strategy, before.item.kind)?;
@@ -115,13 +112,13 @@ impl Catalog {
     /// Makes the edit; answers the item after it, and what became of the stock.
     async fn edit_in_ledger(
         &self,
-        pool: &MySqlPool,
+        pool: &Database,
         routed: Routed,
         edit: &ItemEdit,
         (actor, group): (&Actor, &Option<GroupForItem>),
     ) -> Result<(StockedItem, LineChange), EditError> {
         let id = routed.item;
-        let mut transaction = mysql::begin(pool).await?;
+        let mut transaction = rows::begin(pool).await?;
         let before = items::find_for_update(&mut transaction, id).await?;
         let before = before.ok_or(EditError::NotFound)?;
         if before.home_epoch != routed.home.epoch {
@@ -186,13 +183,13 @@ impl Catalog {
 pub(super) async fn read_back(
     transaction: &mut MySqlConnection,
     Routed { item, home }: Routed,
-) -> sqlx::Result<StockedItem> {
+) -> ledger::Result<StockedItem> {
     let found = items::find(transaction, item).await?;
-    found.map(|stocked| stocked.at(home)).ok_or(sqlx::Error::RowNotFound)
+    found.map(|stocked| stocked.at(home)).ok_or(ledger::Error::RowNotFound)
 }
 
 pub(super) fn check_strategy(name: &str, kind: ItemKind) -> Result<(), StrategyError> {
-    let card = strategy::card(name).ok_or(StrategyError::Unknown)?;
+    let card = gates::card(name).ok_or(StrategyError::Unknown)?;
     if kind == ItemKind::Shop && !card.safe {
         return Err(StrategyError::Unsafe);
     }

@@ -4,9 +4,9 @@ use serde_json::json;
 use sqlx::MySqlConnection;
 
 use super::{Catalog, LedgerParts, away};
-use crate::domain::{LedgerError, LimitGroup, LimitGroupId, ShardId};
-use crate::store::mysql::actions::{self, Actor};
-use crate::store::mysql::{self, failed_change, failed_read, limit_groups};
+use ledger::rows::actions::{self, Actor};
+use ledger::rows::{self, failed_change, failed_read, limit_groups};
+use shop_domain::{LedgerError, LimitGroup, LimitGroupId, ShardId};
 
 /// The reason why a group was not created; nothing changed unless the ledger did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -26,14 +26,11 @@ impl Catalog {
     /// When the ledger does not answer.
     pub async fn limit_groups(&self) -> Result<Vec<LimitGroup>, LedgerError> {
         let LedgerParts { pool, breaker, .. } = &self.ledgers.home().parts;
-        let listed = mysql::ask(breaker, limit_groups::list(pool)).await;
+        let listed = rows::ask(breaker, limit_groups::list(pool)).await;
         listed.map_err(|error| failed_read(&error))
     }
 
     /// Creates a group for an operator.
-    ///
-    /// # Errors
-    /// See [`GroupError`].
     pub async fn create_limit_group(
         &self,
         name: &str,
@@ -45,7 +42,7 @@ impl Catalog {
         }
         let LedgerParts { pool, breaker, .. } = &self.ledgers.home().parts;
         let create = async {
-            let mut transaction = mysql::begin(pool).await?;
+            let mut transaction = rows::begin(pool).await?;
             let group =
                 limit_groups::insert(&mut transaction, name, per_buyer_limit, actor.now).await?;
             let detail =
@@ -54,15 +51,12 @@ impl Catalog {
             transaction.commit().await?;
             Ok(group)
         };
-        let created = mysql::change(breaker, create).await;
+        let created = rows::change(breaker, create).await;
         Ok(created.map_err(|error| failed_change(&error))?)
     }
 
     /// Finds a group for an item that is to live in `shard`, or in any ledger. The items of a group live
     /// in one ledger, since they share the rows of its buyers.
-    ///
-    /// # Errors
-    /// See [`GroupForItemError`].
     pub(super) async fn group_for(
         &self,
         id: LimitGroupId,
@@ -70,23 +64,23 @@ impl Catalog {
     ) -> Result<GroupForItem, GroupForItemError> {
         let LedgerParts { pool, breaker, .. } = &self.ledgers.home().parts;
         if self.ledgers.homes().is_only() {
-            let found = mysql::ask(breaker, limit_groups::exists(pool, id)).await;
+            let found = rows::ask(breaker, limit_groups::exists(pool, id)).await;
             let exists = found.map_err(|error| failed_read(&error))?;
             let group = GroupForItem { id, copied: None, shard: None };
             return if exists { Ok(group) } else { Err(GroupForItemError::NotFound) };
         }
         let lock = async {
-            let mut lock = mysql::begin(pool).await?;
+            let mut lock = rows::begin(pool).await?;
             let group = limit_groups::lock(&mut lock, id).await?;
             Ok((lock, group))
         };
-        let locked = mysql::change(breaker, lock).await;
+        let locked = rows::change(breaker, lock).await;
         let (lock, group) = locked.map_err(|error| failed_read(&error))?;
         let group = group.ok_or(GroupForItemError::NotFound)?;
         let mut there = None;
         for (at, ledger) in self.ledgers.iter() {
             let LedgerParts { pool, breaker, .. } = &ledger.parts;
-            let items = mysql::ask(breaker, limit_groups::items(pool, id)).await;
+            let items = rows::ask(breaker, limit_groups::items(pool, id)).await;
             for item in items.map_err(|error| failed_read(&error))? {
                 // Not what a move has copied, or left behind.
                 let home = self.ledgers.homes().find_again(item).await.map_err(away)?;
@@ -120,7 +114,7 @@ pub enum GroupForItemError {
 pub(super) struct GroupForItem {
     id: LimitGroupId,
     /// With several ledgers: the group, locked in the home ledger until this is dropped.
-    copied: Option<(LimitGroup, mysql::LedgerTransaction<'static>)>,
+    copied: Option<(LimitGroup, rows::LedgerTransaction<'static>)>,
     /// Where its items live, if it has any.
     shard: Option<ShardId>,
 }
@@ -135,7 +129,7 @@ impl GroupForItem {
     }
 
     /// Writes the group into an item's own ledger, where it is not yet.
-    pub(super) async fn copy_to(&self, transaction: &mut MySqlConnection) -> sqlx::Result<()> {
+    pub(super) async fn copy_to(&self, transaction: &mut MySqlConnection) -> ledger::Result<()> {
         match &self.copied {
             Some((group, _)) => limit_groups::copy(transaction, group).await,
             None => Ok(()),

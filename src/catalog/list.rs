@@ -9,11 +9,11 @@ use time::OffsetDateTime;
 use tokio::time::{Instant, timeout};
 
 use super::{AGE_MAX, Catalog, Ledger, LedgerParts, Seen, StockedItem};
-use crate::domain::ShardId;
-use crate::store::Unreachable;
-use crate::store::mysql::items::LIST_MAX;
-use crate::store::mysql::{self, Placed, items};
-use crate::store::shards::PART_OF_LIST_MAX;
+use ledger::route::Unreachable;
+use ledger::route::shards::PART_OF_LIST_MAX;
+use ledger::rows::items::LIST_MAX;
+use ledger::rows::{self, Placed, items};
+use shop_domain::ShardId;
 
 /// How long a sale stays on the shop's list after its end.
 const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
@@ -102,7 +102,7 @@ impl Catalog {
 impl Ledger {
     async fn list(&self, now: OffsetDateTime) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
         let LedgerParts { pool, breaker, .. } = &self.parts;
-        match mysql::ask(breaker, items::list_shop(pool, now - LISTED_AFTER_END)).await {
+        match rows::ask(breaker, items::list_shop(pool, now - LISTED_AFTER_END)).await {
             Ok(listed) => {
                 self.shop.learn(&listed);
                 Ok(Seen { value: listed, age: None })

@@ -15,28 +15,28 @@ mod list;
 use std::time::Duration;
 
 use futures::FutureExt;
-use sqlx::MySqlPool;
+use ledger::Database;
 use tokio::time::Instant;
 
-use crate::arbiter::WaitingLine;
-use crate::domain::{Clock, Item, ItemId, LedgerError, OrderStatus, ShardId};
-use crate::store::breaker::Breaker;
-use crate::store::cache::Cache;
-use crate::store::gathered::{GatheredReads, Rows};
-use crate::store::mysql::{self, failed_read, items, orders, stock, waiting_list};
-use crate::store::redis::Counters;
-use crate::store::shards::Shards;
-use crate::store::single_flight::SingleFlight;
+use gates::redis_store::Counters;
+use ledger::route::breaker::Breaker;
+use ledger::route::cache::Cache;
+use ledger::route::gathered::{GatheredReads, Rows};
+use ledger::route::shards::Shards;
+use ledger::route::single_flight::SingleFlight;
+use ledger::rows::{self, failed_read, items, orders, stock, waiting_list};
+use ledger::waiting_list::WaitingLine;
+use shop_domain::{Clock, Item, ItemId, LedgerError, OrderStatus, ShardId};
 
 use list::ShopList;
 
-pub use crate::store::mysql::items::StockedItem;
-pub use crate::store::mysql::orders::OrderCount;
 pub use create::{CreateError, check, create};
 pub use edit::{EditError, StrategyError};
 pub use groups::{GroupError, GroupForItemError};
+pub use ledger::rows::items::StockedItem;
+pub use ledger::rows::orders::OrderCount;
 
-pub use crate::store::Unreachable;
+pub use ledger::route::Unreachable;
 
 /// Items in the cache.
 const CACHED_MAX: usize = 20_000;
@@ -48,7 +48,6 @@ const AGE_MAX: Duration = Duration::from_secs(600);
 /// A value from the ledger or from the cache.
 #[derive(Clone, Debug)]
 pub struct Seen<T> {
-    /// The value.
     pub value: T,
     /// Its age; `None` when the ledger answered.
     pub age: Option<Duration>,
@@ -82,9 +81,8 @@ struct Cached {
 
 /// The parts of one ledger that the catalog uses.
 #[derive(Clone)]
-#[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct LedgerParts {
-    pub pool: MySqlPool,
+    pub pool: Database,
     pub breaker: Breaker,
     pub counters: Counters,
 }
@@ -111,7 +109,7 @@ impl Catalog {
     /// `clock`; restocked units go to the buyers in `line`.
     #[must_use]
     pub fn new(
-        pool: MySqlPool,
+        pool: Database,
         breaker: Breaker,
         counters: Counters,
         clock: Clock,
@@ -148,9 +146,6 @@ impl Catalog {
 
     /// Reads an item from the cache if its last read is younger than `age_max`, and from the ledger
     /// otherwise; callers at the same time share one read. A missing item is cached too.
-    ///
-    /// # Errors
-    /// As for [`Self::find`].
     pub async fn find_recent(
         &self,
         id: ItemId,
@@ -194,7 +189,7 @@ impl Catalog {
                 };
                 Ok((stocked, orders, line, epoch))
             };
-            let read = mysql::ask(breaker, read).await.map_err(|error| failed_read(&error))?;
+            let read = rows::ask(breaker, read).await.map_err(|error| failed_read(&error))?;
             let (stocked, orders, (waiting, offered), epoch) = read;
             if let Some(now) = self.ledgers.moved_since(id, home, epoch).await.map_err(away)? {
                 home = now;
@@ -212,7 +207,7 @@ impl Catalog {
 
     /// The connections to the ledger of an item that was found.
     #[must_use]
-    pub fn pool_of(&self, item: &Item) -> &MySqlPool {
+    pub fn pool_of(&self, item: &Item) -> &Database {
         &self.ledgers.at(item.home.shard).parts.pool
     }
 
@@ -264,7 +259,7 @@ async fn read_several(
     ids: &[ItemId],
 ) -> Rows<StockedItem> {
     let started = Instant::now();
-    let read = mysql::ask(breaker, items::find_several(pool, ids)).await;
+    let read = rows::ask(breaker, items::find_several(pool, ids)).await;
     let read = read.map_err(|error| {
         if !breaker.is_open() {
             tracing::warn!(%error, items = ids.len(), "items not read");

@@ -4,14 +4,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::audit::audit;
-use crate::domain::ItemId;
-use crate::domain::audit::Report;
-use crate::metrics::Metrics;
-use crate::shard::audit::misplaced;
-use crate::store::mysql;
-use crate::store::redis::{Counters, RedisClient};
-use crate::store::{Ledger, Unreachable};
-use sqlx::MySqlPool;
+use gates::redis_store::{Counters, RedisClient};
+use ledger::Database;
+use ledger::item_move::audit::misplaced;
+use ledger::route::{Ledger, Unreachable};
+use ledger::rows;
+use shop_domain::ItemId;
+use shop_domain::audit::Report;
+use shop_metrics::Metrics;
 
 use super::{Ended, shard_move};
 
@@ -28,14 +28,14 @@ pub struct Arguments {
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
     let ledgers = super::ledgers::open(&config)?;
-    let unreadable = |error: sqlx::Error| format!("the ledger could not be read: {error}");
+    let unreadable = |error: ledger::Error| format!("the ledger could not be read: {error}");
     let away = |error: Unreachable| format!("the ledger could not be read: {error}");
-    let mut items: Vec<(&MySqlPool, ItemId)> = Vec::new();
+    let mut items: Vec<(&Database, ItemId)> = Vec::new();
     match arguments.item {
         Some(item) => items.push((&ledgers.of_item(item).await.map_err(away)?.0.pool, item)),
         None => {
             for (shard, Ledger { pool, .. }) in ledgers.iter() {
-                let ids = mysql::audit::item_ids(pool).await.map_err(unreadable)?;
+                let ids = rows::audit::item_ids(pool).await.map_err(unreadable)?;
                 // A move leaves rows behind for a while.
                 let here = ledgers.homes().routed_in(shard, ids).await.map_err(away)?;
                 items.extend(here.into_iter().map(|routed| (pool, routed.item)));

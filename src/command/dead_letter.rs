@@ -5,19 +5,19 @@ use std::path::Path;
 use std::pin::pin;
 use std::process::ExitCode;
 
-use crate::arbiter::Arbiter;
-use crate::domain::{Clock, ItemId, OrderStatus, Routed, UserId};
-use crate::metrics::Metrics;
-use crate::store::Ledger;
-use crate::store::mysql::actions::{self, Actor};
-use crate::store::mysql::items;
-use crate::store::mysql::outbox::Outbox;
-use crate::store::redis::queue::{DeadLetter, Intention, Reader, Resolution};
-use crate::store::redis::{Counters, Queue, RedisClient};
-use crate::strategy::redis_stream;
 use futures::stream::{self, StreamExt};
+use gates::redis_store::queue::{DeadLetter, Intention, Reader, Resolution};
+use gates::redis_store::{Counters, Queue, RedisClient};
+use gates::redis_stream;
+use ledger::Database;
+use ledger::route::Ledger;
+use ledger::rows::actions::{self, Actor};
+use ledger::rows::items;
+use ledger::rows::outbox::Outbox;
+use ledger::write::Arbiter;
 use serde_json::json;
-use sqlx::MySqlPool;
+use shop_domain::{Clock, ItemId, OrderStatus, Routed, UserId};
+use shop_metrics::Metrics;
 
 use super::Ended;
 
@@ -95,7 +95,7 @@ struct Listed {
 
 struct Desk {
     outbox: Outbox,
-    pool: MySqlPool,
+    pool: Database,
     queue: Queue,
 }
 
@@ -220,7 +220,7 @@ fn not_there(item: ItemId, entry: &str) -> Ended {
     Ok(ExitCode::from(1))
 }
 
-fn no_ledger(error: &sqlx::Error) -> String {
+fn no_ledger(error: &ledger::Error) -> String {
     format!("the ledger does not answer: {error}")
 }
 

@@ -9,11 +9,11 @@ use std::path::Path;
 use crate::account::{Role, password};
 use crate::app::App;
 use crate::config::{Config, SECRET_LENGTH_MIN, Secret};
-use crate::domain::Username;
 use crate::http::server;
-use crate::store::mysql::engine::Engine;
-use crate::store::mysql::{self, hosts, users};
-use crate::store::redis::RedisClient;
+use gates::redis_store::RedisClient;
+use ledger::rows::engine::Engine;
+use ledger::rows::{self, hosts, users};
+use shop_domain::Username;
 use time::OffsetDateTime;
 
 use super::dev_redis::RedisShape;
@@ -116,7 +116,7 @@ async fn serve_shop(
 ) -> Ended {
     RedisClient::new(&config)?.takes_password().await?;
     super::migrate::migrate_all(&config).await?;
-    let pool = mysql::pool(&config)?;
+    let pool = rows::pool(&config)?;
     // Their passwords are known to everyone, so they work for this machine alone.
     config.demo_accounts = config.http.addr.ip().is_loopback();
     if config.demo_accounts {
@@ -153,7 +153,7 @@ async fn serve_shop(
 
 /// What the replicated ledger is, and what its failover may lose.
 async fn engine_lines(config: &Config) -> Result<Vec<String>, String> {
-    let pool = mysql::pool(config)?;
+    let pool = rows::pool(config)?;
     let engine = Engine::read(&pool).await;
     pool.close().await;
     let engine = engine.map_err(|error| format!("the ledger does not say what it is: {error}"))?;
@@ -169,7 +169,7 @@ async fn engine_lines(config: &Config) -> Result<Vec<String>, String> {
     Ok([hosts, format!("ledger: {engine}")].into_iter().chain(losses).collect())
 }
 
-async fn make_demo_accounts(pool: &sqlx::MySqlPool) -> Result<(), String> {
+async fn make_demo_accounts(pool: &ledger::Database) -> Result<(), String> {
     for (name, password, role) in DEMO_ACCOUNTS {
         let hash = password::hash(password).ok_or("a password could not be hashed")?;
         let username = Username::parse(name).ok_or("a demo account has no acceptable name")?;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crate::app::lock_server_probes;
 use crate::config::Config;
-use crate::store::mysql::{self, operators};
-use crate::store::redis::RedisClient;
+use gates::redis_store::RedisClient;
+use ledger::Database;
+use ledger::rows::{self, operators};
 use serde_json::json;
-use sqlx::MySqlPool;
 
 use super::Ended;
 use super::check::{self, Finding, State};
@@ -88,12 +88,12 @@ async fn examine(config: &Config) -> Vec<Finding> {
 }
 
 /// The settings and the connections of each ledger, the home ledger first.
-fn pools(config: &Config) -> Result<Vec<(Arc<Config>, MySqlPool)>, String> {
+fn pools(config: &Config) -> Result<Vec<(Arc<Config>, Database)>, String> {
     let ledgers = config.ledgers()?;
-    ledgers.into_iter().map(|one| mysql::pool(&one).map(|pool| (Arc::new(one), pool))).collect()
+    ledgers.into_iter().map(|one| rows::pool(&one).map(|pool| (Arc::new(one), pool))).collect()
 }
 
-async fn check_operators(pool: &MySqlPool) -> Finding {
+async fn check_operators(pool: &Database) -> Finding {
     let check = "ledger.operators";
     let remedy = "run `seckill operator create NAME`";
     match operators::list(pool).await {

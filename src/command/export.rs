@@ -8,8 +8,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::Ended;
-use crate::domain::ItemId;
 use crate::export::{Exporter, Format, Selection, Table};
+use shop_domain::ItemId;
 
 /// The arguments: the rows to export, and the file to write.
 #[derive(clap::Args)]

@@ -7,15 +7,15 @@ use time::OffsetDateTime;
 
 use super::Ended;
 use crate::account::Actor;
-use crate::arbiter::WaitingLine;
 use crate::catalog::{Catalog, LedgerParts};
-use crate::domain::{Clock, UserId};
 use crate::http::body::CSV_BYTES_MAX;
 use crate::http::route::import::read_table;
-use crate::metrics::Metrics;
-use crate::store::Ledger;
-use crate::store::mysql::outbox::Outbox;
-use crate::store::redis::{Counters, RedisClient};
+use gates::redis_store::{Counters, RedisClient};
+use ledger::route::Ledger;
+use ledger::rows::outbox::Outbox;
+use ledger::waiting_list::WaitingLine;
+use shop_domain::{Clock, UserId};
+use shop_metrics::Metrics;
 
 /// The arguments: which table, and whether it is only checked.
 #[derive(clap::Args)]

@@ -1,10 +1,10 @@
 //! The ledgers of the settings, for a command.
 
 use crate::config::Config;
-use crate::metrics::Metrics;
-use crate::store::breaker::Breakers;
-use crate::store::mysql;
-use crate::store::{Homes, Ledger, Shards};
+use ledger::route::breaker::Breakers;
+use ledger::route::{Homes, Ledger, Shards};
+use ledger::rows;
+use shop_metrics::Metrics;
 
 /// Opens every ledger; each connects when it is first used.
 ///
@@ -14,7 +14,7 @@ pub fn open(config: &Config) -> Result<Shards<Ledger>, String> {
     let metrics = Metrics::new();
     let ledger = |config: &Config| {
         let breaker = Breakers::new(&metrics).mysql;
-        mysql::pool(config).map(|pool| Ledger { pool, breaker })
+        rows::pool(config).map(|pool| Ledger { pool, breaker })
     };
     let each = config.ledgers()?.iter().map(ledger).collect::<Result<Vec<_>, _>>()?;
     let Ledger { pool, breaker } = each[0].clone();

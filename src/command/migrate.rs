@@ -4,10 +4,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use sqlx::MySqlPool;
+use ledger::Database;
 
 use crate::config::Config;
-use crate::store::mysql::{self, MIGRATIONS};
+use ledger::rows::{self, MIGRATIONS};
 
 use super::Ended;
 use super::progress::Progress;
@@ -30,7 +30,7 @@ pub async fn run(file: Option<&Path>) -> Ended {
 pub(super) async fn migrate_all(config: &Config) -> Result<usize, String> {
     let ledgers = config.ledgers()?;
     for (number, ledger) in ledgers.iter().enumerate() {
-        let pool = mysql::pool(ledger)?;
+        let pool = rows::pool(ledger)?;
         let migrated = migrate(ledger, &pool).await;
         migrated.map_err(|why| if number == 0 { why } else { format!("shard {number}: {why}") })?;
         pool.close().await;
@@ -39,13 +39,13 @@ pub(super) async fn migrate_all(config: &Config) -> Result<usize, String> {
 }
 
 /// Migrates, and shows how many migrations are done.
-pub(super) async fn migrate(config: &Config, pool: &MySqlPool) -> Result<(), String> {
+pub(super) async fn migrate(config: &Config, pool: &Database) -> Result<(), String> {
     let mut progress = Progress::new("migrating the schema", MIGRATIONS.iter().count());
-    let mut work = std::pin::pin!(mysql::migrate(config, pool));
+    let mut work = std::pin::pin!(rows::migrate(config, pool));
     loop {
         match tokio::time::timeout(COUNT_PERIOD, &mut work).await {
             Ok(ended) => return ended,
-            Err(_) => progress.show(mysql::migrations_done(pool).await),
+            Err(_) => progress.show(rows::migrations_done(pool).await),
         }
     }
 }

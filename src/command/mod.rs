@@ -36,7 +36,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Config;
-use crate::store::mysql::actions;
+use ledger::rows::actions;
 
 /// Parses the command line, runs the command, and answers the program's exit code.
 ///

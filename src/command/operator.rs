@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::account::{Role, password};
-use crate::domain::Username;
-use crate::store::mysql::operators;
-use crate::store::mysql::users::NewAccount;
-use crate::store::mysql::{self, Fault};
-use sqlx::MySqlPool;
+use ledger::Database;
+use ledger::rows::operators;
+use ledger::rows::users::NewAccount;
+use ledger::rows::{self, Fault};
+use shop_domain::Username;
 
 use super::Ended;
 
@@ -66,7 +66,7 @@ struct PasswordSource {
 /// Changes or lists the operators. Exit 1 when there is no such account, or the name is taken.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     let config = super::settings(file)?;
-    let pool = mysql::pool(&config)?;
+    let pool = rows::pool(&config)?;
     let ended = match &arguments.action {
         Action::Create { name, role, source } => create(&pool, name, *role, source).await,
         Action::Grant { name, role } => grant(&pool, name, *role).await,
@@ -78,7 +78,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     ended
 }
 
-async fn create(pool: &MySqlPool, name: &Username, role: Role, source: &PasswordSource) -> Ended {
+async fn create(pool: &Database, name: &Username, role: Role, source: &PasswordSource) -> Ended {
     let password_hash = source.read_hash(name)?;
     let new = NewAccount {
         username: name,
@@ -98,14 +98,14 @@ async fn create(pool: &MySqlPool, name: &Username, role: Role, source: &Password
     Ok(ExitCode::SUCCESS)
 }
 
-async fn grant(pool: &MySqlPool, name: &Username, role: Role) -> Ended {
+async fn grant(pool: &Database, name: &Username, role: Role) -> Ended {
     let changed = operators::set_role(pool, name, role.as_str()).await;
     let Some(user) = changed.map_err(|error| not_done(&error))? else { return no_account(name) };
     println!("{}, user id {user}, has the role {} now", name.typed(), role.as_str());
     Ok(ExitCode::SUCCESS)
 }
 
-async fn set_password(pool: &MySqlPool, name: &Username, source: &PasswordSource) -> Ended {
+async fn set_password(pool: &Database, name: &Username, source: &PasswordSource) -> Ended {
     let hash = source.read_hash(name)?;
     let changed = operators::set_password(pool, name, &hash).await;
     let Some(user) = changed.map_err(|error| not_done(&error))? else { return no_account(name) };
@@ -113,7 +113,7 @@ async fn set_password(pool: &MySqlPool, name: &Username, source: &PasswordSource
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(pool: &MySqlPool) -> Ended {
+async fn list(pool: &Database) -> Ended {
     let listed = operators::list(pool).await.map_err(|error| not_done(&error))?;
     for operator in &listed {
         println!("{}\t{}\t{}", operator.id, operator.role, operator.username);
@@ -171,7 +171,7 @@ fn no_account(name: &Username) -> Ended {
     Ok(ExitCode::from(1))
 }
 
-fn not_done(error: &sqlx::Error) -> String {
+fn not_done(error: &ledger::Error) -> String {
     match Fault::of(error) {
         Fault::ReadOnly => "the ledger is read-only: nothing has changed".to_owned(),
         _ => format!("the ledger did not do it: {error}; `seckill doctor` may know why"),

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::lifecycle::Lifecycle;
-use crate::store::redis::RedisClient;
-use sqlx::MySqlPool;
+use gates::redis_store::RedisClient;
+use ledger::Database;
 
 use super::check::{self, Finding, State, first};
 
@@ -44,7 +44,7 @@ pub type GivenUp = Arc<OnceLock<String>>;
 /// A sentence for the operator.
 pub async fn servers(
     config: &Config,
-    ledgers: Vec<(Arc<Config>, MySqlPool)>,
+    ledgers: Vec<(Arc<Config>, Database)>,
     lifecycle: &Lifecycle,
 ) -> Result<GivenUp, String> {
     let given_up = GivenUp::default();
@@ -83,7 +83,7 @@ pub async fn servers(
 /// A start that may have to wait for its servers.
 struct Start {
     config: Config,
-    ledgers: Vec<(Arc<Config>, MySqlPool)>,
+    ledgers: Vec<(Arc<Config>, Database)>,
     redis: RedisClient,
     began: Instant,
 }

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 
 use crate::catalog::{self, StockedItem};
 use crate::config::Config;
-use crate::domain::{ArbiterMode, Cents, ItemKind, NewItem, SaleWindow};
-use crate::store::mysql::{self, items};
-use sqlx::MySqlPool;
+use ledger::Database;
+use ledger::rows::{self, items};
+use shop_domain::{ArbiterMode, Cents, ItemKind, NewItem, SaleWindow};
 use time::{Duration, OffsetDateTime};
 
 use super::Ended;
@@ -23,13 +23,13 @@ pub async fn run(file: Option<&Path>) -> Ended {
 
 /// Makes the demo sales; `false` when a sale of the shop is open now.
 pub async fn seed(config: &Config) -> Result<bool, String> {
-    let pool = mysql::pool(config)?;
+    let pool = rows::pool(config)?;
     let seeded = make_sales(&pool).await;
     pool.close().await;
     seeded.map_err(|error| format!("the demo sales could not be made: {error}"))
 }
 
-async fn make_sales(pool: &MySqlPool) -> sqlx::Result<bool> {
+async fn make_sales(pool: &Database) -> ledger::Result<bool> {
     let now = OffsetDateTime::now_utc();
     let listed = items::list_shop(pool, now).await?;
     let open = |stocked: &StockedItem| {

@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::config::Config;
-use crate::domain::ShardId;
-use crate::shard::{LedgerView, Overview};
-use crate::store::mysql::{self, homes};
+use ledger::item_move::{LedgerView, Overview};
+use ledger::rows::{self, homes};
+use shop_domain::ShardId;
 
 use super::{Ended, ledgers, migrate, shard_move};
 
@@ -67,12 +67,12 @@ async fn add(config: &Config, shard: ShardId) -> Ended {
             "the settings do not name ledger {shard}: add its URL to [shards], then run this again"
         )
     })?;
-    let pool = mysql::pool(ledger)?;
+    let pool = rows::pool(ledger)?;
     migrate::migrate(ledger, &pool).await?;
-    let unread = |error: sqlx::Error| format!("ledger {shard} could not be read: {error}");
+    let unread = |error: ledger::Error| format!("ledger {shard} could not be read: {error}");
     let items = homes::count_items(&pool).await.map_err(unread)?;
     if shard != ShardId::HOME && items > 0 {
-        let home = mysql::pool(&all[0])?;
+        let home = rows::pool(&all[0])?;
         let known = homes::count(&home).await.map_err(unread)?;
         if !known.contains_key(&shard) {
             return Err(format!(

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::domain::{ItemId, LimitGroupId, ShardId};
-use crate::shard::{Limits, MoveError, Moved, Mover, PAUSE_MS_MAX, Recovered};
-use crate::store::mysql::moves::{self, ItemMove};
-use crate::store::mysql::{self, items};
-use sqlx::MySqlPool;
+use ledger::Database;
+use ledger::item_move::{Limits, MoveError, Moved, Mover, PAUSE_MS_MAX, Recovered};
+use ledger::rows::moves::{self, ItemMove};
+use ledger::rows::{self, items};
+use shop_domain::{ItemId, LimitGroupId, ShardId};
 
 use super::Ended;
 use super::progress::Progress;
@@ -120,7 +120,7 @@ pub async fn move_group(config: &Config, arguments: &Group) -> Ended {
 /// Moves an item whose sale has not begun, by the clock of its ledger.
 pub async fn place(config: &Config, &Place { item, shard }: &Place) -> Ended {
     let ledgers = ledgers(config)?;
-    let unread = |error: sqlx::Error| format!("a ledger does not answer: {error}");
+    let unread = |error: ledger::Error| format!("a ledger does not answer: {error}");
     let (at, _) = moves::home(&ledgers[&ShardId::HOME], item).await.map_err(unread)?;
     let pool = ledgers.get(&at).ok_or_else(|| {
         format!("item {item} lives in ledger {at}, which the settings do not name")
@@ -217,7 +217,7 @@ fn sentence(item: ItemId, moved: &Moved) -> String {
 
 /// Lists the moves.
 pub async fn list(config: &Config) -> Ended {
-    let pool = mysql::pool(config)?;
+    let pool = rows::pool(config)?;
     let listed = moves::list(&pool).await;
     let listed = listed.map_err(|error| format!("the home ledger does not answer: {error}"))?;
     listed.iter().for_each(print);
@@ -240,11 +240,11 @@ pub(super) fn print(of: &ItemMove) {
 }
 
 /// The ledgers of the settings, by their numbers.
-pub(super) fn ledgers(config: &Config) -> Result<BTreeMap<ShardId, MySqlPool>, String> {
+pub(super) fn ledgers(config: &Config) -> Result<BTreeMap<ShardId, Database>, String> {
     let each = config.ledgers()?;
     let numbered =
         (0..).zip(&each).filter_map(|(number, ledger)| Some((ShardId::new(number)?, ledger)));
-    numbered.map(|(shard, ledger)| Ok((shard, mysql::pool_of(ledger, POOL_MAX)?))).collect()
+    numbered.map(|(shard, ledger)| Ok((shard, rows::pool_of(ledger, POOL_MAX)?))).collect()
 }
 
 fn parse_item(text: &str) -> Result<ItemId, String> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::account::{Role, Tokens};
-use crate::domain::UserId;
+use shop_domain::UserId;
 use time::{Duration, OffsetDateTime};
 
 use super::Ended;

@@ -29,7 +29,6 @@ const GATE_SHARE_MIN: u32 = 4;
 /// All settings; sections and keys as in `defaults.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(missing_docs, reason = "defaults.toml documents every key, and it is what people read")]
 pub struct Config {
     pub secret: Secret,
     pub secret_previous: Secret,
@@ -136,7 +135,6 @@ macro_rules! sections {
         #[doc = concat!("Section of `defaults.toml`: ", stringify!($name), ".")]
         #[derive(Clone, Debug, Deserialize)]
         #[serde(deny_unknown_fields)]
-        #[expect(missing_docs, reason = "defaults.toml documents every key, and it is what people read")]
         pub struct $name { $(pub $field: $type),+ }
     )+};
 }

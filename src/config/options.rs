@@ -1,6 +1,6 @@
 //! The options of the crates below, made from the settings.
 
-use gates::store::redis::RedisOptions;
+use gates::redis_store::RedisOptions;
 use ledger::LedgerOptions;
 
 use super::Config;

@@ -7,13 +7,13 @@ use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 
 use super::Consumers;
-use crate::arbiter::{OrderWrite, StockWrite, UnguardedWrite};
-use crate::domain::trace::SpanKind;
-use crate::domain::{
+use gates::redis_store::queue::{Entry, Intention};
+use ledger::rows::items;
+use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
+use shop_domain::trace::SpanKind;
+use shop_domain::{
     ArbiterMode, Item, ItemId, Order, OrderStatus, Outcome, Purchase, Trace, Unavailable,
 };
-use crate::store::mysql::items;
-use crate::store::redis::queue::{Entry, Intention};
 
 /// Orders of a lab item without an arbiter that are written at once.
 const UNGUARDED_WRITES_MAX: usize = 8;

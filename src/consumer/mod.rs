@@ -26,19 +26,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use sqlx::MySqlPool;
+use ledger::Database;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::arbiter::{Arbiter, BATCH_MAX, GroupCommit};
-use crate::domain::{ItemId, ShardId};
 use crate::live::Hub;
-use crate::metrics::Metrics;
-use crate::store::Homes;
-use crate::store::redis::queue::Reader;
 use crate::trace::Traces;
+use gates::redis_store::queue::Reader;
+use ledger::route::Homes;
+use ledger::write::{Arbiter, BATCH_MAX, GroupCommit};
+use shop_domain::{ItemId, ShardId};
+use shop_metrics::Metrics;
 
 /// How long an item's task waits for more entries before it ends.
 const IDLE_MAX: Duration = Duration::from_millis(250);
@@ -56,7 +56,7 @@ pub struct Parts {
     /// Writes the orders of lab items without an arbiter, and the rejected orders of all items.
     pub arbiter: Arbiter,
     /// The connection pool for reading items.
-    pub pool: MySqlPool,
+    pub pool: Database,
     /// The ledger, and where items live.
     pub ledger: (ShardId, Homes),
     /// Publishes decided orders to their owners.

@@ -8,18 +8,18 @@
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
 
-use sqlx::MySqlPool;
+use ledger::Database;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::receiver::{Clients, Receiver};
 use super::webhook::Failure;
-use crate::domain::{Clock, EndpointId};
-use crate::metrics::Metrics;
-use crate::store::mysql;
-use crate::store::mysql::deliveries::{Claim, Replay, due};
-use crate::store::mysql::endpoints::Endpoint;
-use crate::store::mysql::event_log::{self, LoggedEvent};
+use ledger::rows;
+use ledger::rows::deliveries::{Claim, Replay, due};
+use ledger::rows::endpoints::Endpoint;
+use ledger::rows::event_log::{self, LoggedEvent};
+use shop_domain::{Clock, EndpointId};
+use shop_metrics::Metrics;
 
 /// The largest sum of the data of the events in one message, in bytes; a single event may be larger.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -32,9 +32,8 @@ const END_MAX: Duration = Duration::from_secs(2);
 
 /// The parts of [`Deliverer`].
 #[derive(Clone)]
-#[expect(missing_docs, reason = "each part is documented at its type or here")]
 pub struct Parts {
-    pub pool: MySqlPool,
+    pub pool: Database,
     pub clients: Clients,
     pub metrics: Metrics,
     pub clock: Clock,
@@ -143,7 +142,7 @@ impl Deliverer {
                 Service { parts: &self.parts, claim, endpoint, receiver, read, limit };
             service.run().await
         };
-        let worked: Option<sqlx::Result<()>> = stop.run_until_cancelled(work).await;
+        let worked: Option<ledger::Result<()>> = stop.run_until_cancelled(work).await;
         if let Some(Err(error)) = worked {
             tracing::warn!(%error, endpoint = %id, "event delivery interrupted; it goes on by itself");
         }
@@ -152,7 +151,7 @@ impl Deliverer {
 }
 
 impl Service<'_> {
-    async fn run(&mut self) -> sqlx::Result<()> {
+    async fn run(&mut self) -> ledger::Result<()> {
         loop {
             let new = self.deliver_new().await?;
             if new == Step::Stop {
@@ -166,7 +165,7 @@ impl Service<'_> {
     }
 
     /// Delivers the next events of the log.
-    async fn deliver_new(&mut self) -> sqlx::Result<Step> {
+    async fn deliver_new(&mut self) -> ledger::Result<Step> {
         if self.read.is_empty() {
             let first = self.endpoint.delivered + 1;
             let limit = self.parts.batch_max;
@@ -194,7 +193,7 @@ impl Service<'_> {
     }
 
     /// Delivers the next events of the oldest replay.
-    async fn deliver_replay(&mut self) -> sqlx::Result<Step> {
+    async fn deliver_replay(&mut self) -> ledger::Result<Step> {
         let Some(replay) = self.claim.replay(&self.parts.pool).await? else {
             return Ok(Step::Idle);
         };
@@ -242,7 +241,7 @@ impl Service<'_> {
         failure: &Failure,
         (first, count): (i64, usize),
         source: Source<'_>,
-    ) -> sqlx::Result<Step> {
+    ) -> ledger::Result<Step> {
         let (error, is_refusal) = match failure {
             Failure::Away(error) => (error, false),
             Failure::Refused(error) => (error, true),
@@ -269,10 +268,10 @@ impl Service<'_> {
         position: i64,
         error: &str,
         source: Source<'_>,
-    ) -> sqlx::Result<()> {
+    ) -> ledger::Result<()> {
         let endpoint = self.endpoint.id;
         tracing::error!(%endpoint, position, error, "event refused too often: it is a dead letter now");
-        let mut transaction = mysql::begin(&self.parts.pool).await?;
+        let mut transaction = rows::begin(&self.parts.pool).await?;
         self.claim.set_aside(&mut transaction, position, error).await?;
         transaction.commit().await?;
         if let Source::Replay(replay) = source {

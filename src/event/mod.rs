@@ -1,6 +1,6 @@
 //! Events for other systems: every change of an order that is durable, at least once.
 //!
-//! The transaction of a change writes the *outbox* (`store::mysql::outbox`). [`run_relay`] moves
+//! The transaction of a change writes the *outbox* (`ledger::rows::outbox`). [`run_relay`] moves
 //! the rows into the *log*, which numbers them. [`Deliverer`] sends them on to the *endpoints*:
 //! signed webhooks and Redis streams. [`Endpoints`] is what operators do with them.
 
@@ -13,23 +13,24 @@ pub mod webhook;
 use std::path::Path;
 use std::time::Duration;
 
-use sqlx::{MySqlConnection, MySqlPool};
+use ledger::Database;
+use sqlx::MySqlConnection;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{EndpointId, LedgerError};
-use crate::store::breaker::Breaker;
-use crate::store::mysql::actions::{self, Actor};
-use crate::store::mysql::{self, failed_change, failed_read};
-use crate::store::mysql::{endpoints, event_log};
-use crate::store::tls;
+use crate::tls;
+use ledger::route::breaker::Breaker;
+use ledger::rows::actions::{self, Actor};
+use ledger::rows::{self, failed_change, failed_read};
+use ledger::rows::{endpoints, event_log};
+use shop_domain::{EndpointId, LedgerError};
 
 pub use deliver::Deliverer;
 pub use target::{PrivateNetworks, Target};
 pub use webhook::WebhookClient;
 
-pub use crate::store::mysql::endpoints::{DeadLetter, Endpoint};
-pub use crate::store::mysql::event_log::LoggedEvent;
+pub use ledger::rows::endpoints::{DeadLetter, Endpoint};
+pub use ledger::rows::event_log::LoggedEvent;
 
 /// The most endpoints.
 pub const ENDPOINTS_MAX: usize = 32;
@@ -60,8 +61,8 @@ pub enum EndpointError {
 }
 
 /// For `?` inside a transaction.
-impl From<sqlx::Error> for EndpointError {
-    fn from(error: sqlx::Error) -> Self {
+impl From<ledger::Error> for EndpointError {
+    fn from(error: ledger::Error) -> Self {
         Self::Ledger(failed_change(&error))
     }
 }
@@ -80,7 +81,7 @@ pub struct NewEndpoint {
 /// The endpoints, for operators. Clones share everything.
 #[derive(Clone)]
 pub struct Endpoints {
-    pool: MySqlPool,
+    pool: Database,
     breaker: Breaker,
     enabled: bool,
 }
@@ -89,14 +90,11 @@ impl Endpoints {
     /// The endpoints of the ledger behind `pool` and its `breaker`; `enabled` is whether there are
     /// events at all.
     #[must_use]
-    pub fn new(pool: MySqlPool, breaker: Breaker, enabled: bool) -> Self {
+    pub fn new(pool: Database, breaker: Breaker, enabled: bool) -> Self {
         Self { pool, breaker, enabled }
     }
 
     /// Creates an endpoint and reads it back, with its secret.
-    ///
-    /// # Errors
-    /// See [`EndpointError`].
     pub async fn create(
         &self,
         new: &NewEndpoint,
@@ -117,7 +115,7 @@ impl Endpoints {
             false => ("webhook", webhook::new_secret()),
         };
         let create = async {
-            let mut transaction = mysql::begin(&self.pool).await?;
+            let mut transaction = rows::begin(&self.pool).await?;
             let what = (kind, new.target.as_str(), secret.as_str());
             let id = endpoints::insert(&mut transaction, what, delivered).await?;
             let detail =
@@ -125,16 +123,13 @@ impl Endpoints {
             actions::record(&mut transaction, actor, "endpoint_created", None, &detail).await?;
             let created = endpoints::find(&mut transaction, id).await?;
             transaction.commit().await?;
-            created.ok_or(sqlx::Error::RowNotFound)
+            created.ok_or(ledger::Error::RowNotFound)
         };
-        let created = mysql::change(&self.breaker, create).await;
+        let created = rows::change(&self.breaker, create).await;
         created.map_err(|error| failed_change(&error).into())
     }
 
     /// Switches an endpoint on or off.
-    ///
-    /// # Errors
-    /// See [`EndpointError`].
     pub async fn switch(
         &self,
         id: EndpointId,
@@ -149,9 +144,6 @@ impl Endpoints {
     }
 
     /// Deletes an endpoint with its dead letters.
-    ///
-    /// # Errors
-    /// See [`EndpointError`].
     pub async fn delete(&self, id: EndpointId, actor: &Actor) -> Result<(), EndpointError> {
         let detail = serde_json::json!({ "endpoint": id.get() });
         self.change(actor, ("endpoint_deleted", detail), async |transaction| {
@@ -162,9 +154,6 @@ impl Endpoints {
 
     /// Orders that the events from `first` to `last` are delivered again, as far as the log has
     /// them.
-    ///
-    /// # Errors
-    /// See [`EndpointError`].
     pub async fn replay(
         &self,
         id: EndpointId,
@@ -228,9 +217,9 @@ impl Endpoints {
 
     async fn read<T>(
         &self,
-        question: impl Future<Output = sqlx::Result<T>>,
+        question: impl Future<Output = ledger::Result<T>>,
     ) -> Result<T, LedgerError> {
-        mysql::ask(&self.breaker, question).await.map_err(|error| failed_read(&error))
+        rows::ask(&self.breaker, question).await.map_err(|error| failed_read(&error))
     }
 
     /// Makes a change and writes its line in the operators' log; `false` from `work` means that
@@ -239,10 +228,10 @@ impl Endpoints {
         &self,
         actor: &Actor,
         (action, detail): (&'static str, serde_json::Value),
-        work: impl AsyncFnOnce(&mut MySqlConnection) -> sqlx::Result<bool>,
+        work: impl AsyncFnOnce(&mut MySqlConnection) -> ledger::Result<bool>,
     ) -> Result<(), EndpointError> {
         let change = async {
-            let mut transaction = mysql::begin(&self.pool).await?;
+            let mut transaction = rows::begin(&self.pool).await?;
             if !work(&mut transaction).await? {
                 transaction.rollback().await?;
                 return Ok(false);
@@ -251,7 +240,7 @@ impl Endpoints {
             transaction.commit().await?;
             Ok(true)
         };
-        match mysql::change(&self.breaker, change).await {
+        match rows::change(&self.breaker, change).await {
             Ok(true) => Ok(()),
             Ok(false) => Err(EndpointError::NotFound),
             Err(error) => Err(error.into()),
@@ -276,8 +265,8 @@ fn check_target(new: &NewEndpoint) -> Result<(), EndpointError> {
 /// Moves rows from the outbox of a ledger into the log until `stop` fires. The log is in the home ledger;
 /// `home` is its pool if the outbox is in another one.
 pub async fn run_relay(
-    pool: MySqlPool,
-    home: Option<MySqlPool>,
+    pool: Database,
+    home: Option<Database>,
     poll: Duration,
     stop: CancellationToken,
 ) {

@@ -7,10 +7,10 @@ use time::format_description::well_known::Rfc3339;
 
 use super::target::Target;
 use super::webhook::{Failure, Kept, Message, WebhookClient};
-use crate::store::mysql::endpoints::Endpoint;
-use crate::store::mysql::event_log::LoggedEvent;
-use crate::store::redis::RedisClient;
-use crate::store::redis::event_stream::{self, StreamEntry};
+use gates::redis_store::RedisClient;
+use gates::redis_store::event_stream::{self, StreamEntry};
+use ledger::rows::endpoints::Endpoint;
+use ledger::rows::event_log::LoggedEvent;
 
 /// The clients of both kinds of receivers.
 #[derive(Clone)]

@@ -18,7 +18,6 @@ pub struct Target {
     pub tls: bool,
     /// A name, or an address without brackets.
     pub host: String,
-    /// The port.
     pub port: u16,
     /// What stands in the Host header.
     pub authority: String,

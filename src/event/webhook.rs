@@ -24,8 +24,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::target::{PrivateNetworks, Target};
-use crate::domain::trace::{SpanKind, TraceContext};
 use crate::trace::Traces;
+use shop_domain::trace::{SpanKind, TraceContext};
 
 /// The span that sends a message, for the traces of its receiver.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");

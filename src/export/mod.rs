@@ -15,13 +15,13 @@ use futures::future::BoxFuture;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use crate::domain::item::word_enum;
-use crate::domain::{ItemId, LedgerError};
-use crate::store::mysql::{self, export, failed_read, homes, stock};
-use crate::store::shards::{Ledger, Shards};
+use ledger::route::shards::{Ledger, Shards};
+use ledger::rows::{self, export, failed_read, homes, stock};
+use shop_domain::item::word_enum;
+use shop_domain::{ItemId, LedgerError};
 use writer::Writer;
 
-pub use crate::store::mysql::export::Selection;
+pub use ledger::rows::export::Selection;
 
 /// Exports that run at once in one instance: each has a connection to the ledger.
 const EXPORTS_MAX: usize = 2;
@@ -75,8 +75,8 @@ pub enum ExportError {
 }
 
 /// For `?` while rows are read.
-impl From<sqlx::Error> for ExportError {
-    fn from(error: sqlx::Error) -> Self {
+impl From<ledger::Error> for ExportError {
+    fn from(error: ledger::Error) -> Self {
         Self::Ledger(failed_read(&error))
     }
 }
@@ -133,12 +133,12 @@ impl Exporter {
         let home = self.ledgers.home();
         let moves = async || match is_only {
             true => Ok((0, 0)),
-            false => mysql::ask(&home.breaker, homes::count_moves(&home.pool)).await,
+            false => rows::ask(&home.breaker, homes::count_moves(&home.pool)).await,
         };
         let before = moves().await?;
         let mut snapshots = Vec::new();
         for (_, Ledger { pool, breaker }) in self.ledgers.iter() {
-            match mysql::ask(breaker, export::begin(pool)).await {
+            match rows::ask(breaker, export::begin(pool)).await {
                 Ok(snapshot) => snapshots.push(snapshot),
                 Err(error) => {
                     end_all(snapshots).await;
@@ -161,11 +161,11 @@ impl Exporter {
         let mut home = self.ledgers.homes().find(item).await.map_err(away)?;
         for _ in 0..LOOKS_MAX {
             let Ledger { pool, breaker } = self.ledgers.at(home.shard);
-            let mut snapshot = mysql::ask(breaker, export::begin(pool)).await?;
+            let mut snapshot = rows::ask(breaker, export::begin(pool)).await?;
             if home.is_only {
                 return Ok(snapshot);
             }
-            let moved = match mysql::ask(breaker, stock::read(&mut *snapshot, item)).await {
+            let moved = match rows::ask(breaker, stock::read(&mut *snapshot, item)).await {
                 Ok(row) => {
                     let epoch = row.map(|row| row.home_epoch);
                     self.ledgers.moved_since(item, home, epoch).await.map_err(away)

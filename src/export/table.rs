@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 
 use super::writer::{Cell, Writer};
 use super::{ExportError, Selection, Snapshot, Table};
-use crate::domain::{ItemId, Order};
-use crate::store::mysql::export::{self, FIRST, Movement, Sale};
+use ledger::rows::export::{self, FIRST, Movement, Sale};
+use shop_domain::{ItemId, Order};
 
 /// Rows that are read at once.
 const ROWS_MAX: u32 = 1_000;

@@ -16,9 +16,9 @@ use axum_extra::headers::authorization::Bearer;
 use super::Web;
 use super::problem::{Problem, ProblemType};
 use crate::account::{Claims, Role, TokenError};
-use crate::domain::trace::{Span, SpanKind, TraceContext};
-use crate::domain::{EndpointId, ItemId, OrderId, RequestKey};
 use crate::trace::Traces;
+use shop_domain::trace::{Span, SpanKind, TraceContext};
+use shop_domain::{EndpointId, ItemId, OrderId, RequestKey};
 
 /// A user with a valid token.
 #[derive(Clone, Debug)]

@@ -39,7 +39,6 @@ use utoipa_swagger_ui::SwaggerUi;
 use crate::account::{Accounts, Claims, OperatorLog, Revocations, Tokens};
 use crate::audit::Auditor;
 use crate::catalog::Catalog;
-use crate::domain::Clock;
 use crate::event::Endpoints;
 use crate::export::Exporter;
 use crate::identity::Identity;
@@ -47,21 +46,22 @@ use crate::job::JobStatus;
 use crate::lab::Lab;
 use crate::lifecycle::Lifecycle;
 use crate::live::{Hub, Watch};
-use crate::metrics::Metrics;
 use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
-use crate::shard::Overview;
 use crate::trace::Traces;
 use crate::waiting_list::WaitingLists;
 use address::Proxies;
 use body::BodyLimits;
 use cors::CorsOrigins;
 use hosts::Hosts;
+use ledger::item_move::Overview;
 use problem::ProblemType;
 use rates::Rates;
 use session_cookie::SessionCookie;
+use shop_domain::Clock;
+use shop_metrics::Metrics;
 
 /// The locks whose metrics are read.
 pub type Locks = Vec<Arc<dyn leaselock::Mutex>>;
@@ -72,7 +72,6 @@ pub type Locks = Vec<Arc<dyn leaselock::Mutex>>;
 pub struct Web(Arc<Parts>);
 
 /// The parts of [`Web`].
-#[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct Parts {
     pub purchases: Purchases,
     pub orders: Orders,

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::Web;
 use super::address::{ClientAddress, rate_limit_key};
 use super::problem::{Problem, ProblemType};
-use crate::domain::UserId;
+use shop_domain::UserId;
 
 /// Buckets in memory at once: of users, and again of addresses.
 const BUCKETS_MAX: usize = 200_000;

@@ -27,7 +27,7 @@ use super::address::Peer;
 use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 use super::runtimes::Runtimes;
 use crate::lifecycle::Lifecycle;
-use crate::metrics::Metrics;
+use shop_metrics::Metrics;
 
 /// The largest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 32 * 1024;

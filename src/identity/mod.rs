@@ -14,18 +14,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jsonwebtoken::Algorithm;
-use sqlx::MySqlPool;
+use ledger::Database;
 use time::OffsetDateTime;
 
 use crate::account::{Accounts, Role, Session};
 use crate::config;
-use crate::domain::{Clock, LedgerError, UserId};
 use crate::event::WebhookClient;
-use crate::store::breaker::Breaker;
-use crate::store::mysql::subjects::{self, Subject};
-use crate::store::mysql::{self, failed_change, failed_read};
 use keys::{Keys, Source};
+use ledger::route::breaker::Breaker;
+use ledger::rows::subjects::{self, Subject};
+use ledger::rows::{self, failed_change, failed_read};
 use provider::{Provider, Registration};
+use shop_domain::{Clock, LedgerError, UserId};
 use token::{IdentityClaims, Rules, TokenFault};
 
 pub use sign_in::{Returned, Start};
@@ -60,9 +60,8 @@ pub enum IdentityError {
 
 /// The parts of [`Identity`].
 #[derive(Clone)]
-#[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct Parts {
-    pub pool: MySqlPool,
+    pub pool: Database,
     pub breaker: Breaker,
     pub accounts: Accounts,
     pub clock: Clock,
@@ -142,9 +141,6 @@ impl Identity {
     }
 
     /// Exchanges a token of the provider for a session, which ends no later than the token.
-    ///
-    /// # Errors
-    /// See [`IdentityError`].
     pub async fn sign_in_by_token(&self, token: &str) -> Result<Session, IdentityError> {
         let claims = self.verify(token, &self.audiences).await?;
         // The token is believed for this time, so the session lasts no longer.
@@ -183,7 +179,7 @@ impl Identity {
         let Parts { pool, breaker, clock, .. } = &self.parts;
         let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
         let find = async || {
-            let found = mysql::ask(breaker, subjects::find(pool, subject)).await;
+            let found = rows::ask(breaker, subjects::find(pool, subject)).await;
             found.map_err(|error| failed_read(&error))
         };
         if let Some(user) = find().await? {
@@ -191,7 +187,7 @@ impl Identity {
         }
         let name = shown_name(claims);
         let create = subjects::create(pool, subject, &name, clock.now());
-        let created = mysql::change(breaker, create).await;
+        let created = rows::change(breaker, create).await;
         match created.map_err(|error| failed_change(&error))? {
             Some(user) => Ok(user),
             // Another request of the user was first.

@@ -95,9 +95,6 @@ impl Identity {
 
     /// Ends a sign-in: checks that this browser began it, exchanges the code, and opens a session.
     /// Answers the path to go on to as well.
-    ///
-    /// # Errors
-    /// See [`IdentityError`].
     pub async fn finish(
         &self,
         cookie: &str,

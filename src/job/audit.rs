@@ -10,17 +10,17 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use sqlx::MySqlPool;
+use ledger::Database;
 use time::OffsetDateTime;
 
 use super::Job;
 use crate::audit::audit;
-use crate::domain::{ItemId, ShardId};
-use crate::metrics::Metrics;
-use crate::store::Homes;
-use crate::store::breaker::Breaker;
-use crate::store::mysql::audit::recent_sales;
-use crate::store::mysql::{ask, within};
+use ledger::route::Homes;
+use ledger::route::breaker::Breaker;
+use ledger::rows::audit::recent_sales;
+use ledger::rows::{ask, within};
+use shop_domain::{ItemId, ShardId};
+use shop_metrics::Metrics;
 
 /// How long one run may audit; the next run goes on behind it.
 const RUN_MAX: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ const REPORTED: [&str; 8] = ["I1", "I2", "I3", "I4", "I5", "I6", "I13", "I14"];
 /// The job that audits recent sales.
 pub struct Audit {
     /// The ledger.
-    pub pool: MySqlPool,
+    pub pool: Database,
     /// The ledger's breaker.
     pub breaker: Breaker,
     /// Its number, and where items live.

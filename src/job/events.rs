@@ -5,11 +5,11 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sqlx::MySqlPool;
+use ledger::Database;
 
 use super::Job;
-use crate::metrics::Metrics;
-use crate::store::mysql::{deliveries, event_log};
+use ledger::rows::{deliveries, event_log};
+use shop_metrics::Metrics;
 
 /// The pause between two runs.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -20,7 +20,7 @@ const STATEMENTS_MAX: u32 = 50;
 
 /// The job that looks after the log of events.
 pub struct TendEvents {
-    pool: MySqlPool,
+    pool: Database,
     metrics: Metrics,
     keep_hours: u32,
     /// The endpoints that have a metric.
@@ -30,11 +30,11 @@ pub struct TendEvents {
 impl TendEvents {
     /// The job for the ledger behind `pool`, which keeps events for `keep_hours`.
     #[must_use]
-    pub fn new(pool: MySqlPool, metrics: Metrics, keep_hours: u32) -> Self {
+    pub fn new(pool: Database, metrics: Metrics, keep_hours: u32) -> Self {
         Self { pool, metrics, keep_hours, measured: Mutex::default() }
     }
 
-    async fn measure(&self) -> sqlx::Result<()> {
+    async fn measure(&self) -> ledger::Result<()> {
         let metrics = &self.metrics.events;
         metrics.set_waiting(event_log::waiting(&self.pool).await?);
         let lags = deliveries::lags(&self.pool).await?;
@@ -50,7 +50,7 @@ impl TendEvents {
         Ok(())
     }
 
-    async fn forget_old(&self) -> sqlx::Result<u64> {
+    async fn forget_old(&self) -> ledger::Result<u64> {
         let Some(last) = event_log::last_older_than(&self.pool, self.keep_hours).await? else {
             return Ok(0);
         };

@@ -7,11 +7,11 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::Job;
-use crate::domain::{Routed, ShardId};
 use crate::order::{LedgerOrders, Swept};
 use crate::purchase::Purchases;
-use crate::store::Homes;
-use crate::store::mysql::{Fault, nothing_was_sent};
+use ledger::route::Homes;
+use ledger::rows::{Fault, nothing_was_sent};
+use shop_domain::{Routed, ShardId};
 
 /// Batches of one item in one run; further orders wait for the next run.
 const BATCHES_MAX: usize = 100;
@@ -76,7 +76,7 @@ impl Expire {
 
     /// Expires the overdue orders of one item, and adds their number to `total`; `false` when an
     /// order cannot expire.
-    async fn sweep_item(&self, item: Routed, total: &mut usize) -> sqlx::Result<bool> {
+    async fn sweep_item(&self, item: Routed, total: &mut usize) -> ledger::Result<bool> {
         for _ in 0..BATCHES_MAX {
             let Swept { expired, stuck } = self.orders.expire(item, self.batch_max).await?;
             *total += expired;

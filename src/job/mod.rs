@@ -19,8 +19,8 @@ use futures::FutureExt;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::ShardId;
-use crate::metrics::Metrics;
+use shop_domain::ShardId;
+use shop_metrics::Metrics;
 
 pub use audit::{Audit, Progress};
 pub use events::TendEvents;

@@ -5,16 +5,15 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::Job;
-use crate::domain::ShardId;
-use crate::metrics::Metrics;
 use crate::payment::{Asked, Payments};
+use shop_domain::ShardId;
+use shop_metrics::Metrics;
 
 /// The pause between two runs.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// The job that asks for refunds.
 pub struct RequestRefunds {
-    /// The payments.
     pub payments: Payments,
     /// The ledger.
     pub shard: ShardId,

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Job;
-use crate::metrics::Metrics;
-use crate::shard::{Mover, Resumed, Watch};
+use ledger::item_move::{Mover, Resumed, Watch};
+use shop_metrics::Metrics;
 
 /// How often the rows that moved items have left behind are looked through.
 const KEPT_ROWS_EVERY: Duration = Duration::from_secs(60);

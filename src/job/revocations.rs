@@ -9,8 +9,8 @@ use async_trait::async_trait;
 
 use super::Job;
 use crate::account::Revocations;
-use crate::store::breaker::Breaker;
-use crate::store::mysql::ask;
+use ledger::route::breaker::Breaker;
+use ledger::rows::ask;
 
 /// The longest pause before the next try while the list was never read: until then every token is
 /// refused.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::Job;
-use crate::domain::ShardId;
 use crate::waiting_list::{Tended, WaitingLists};
+use shop_domain::ShardId;
 
 /// The pause between two measurements.
 const MEASURED_EVERY: Duration = Duration::from_secs(2);

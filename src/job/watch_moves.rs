@@ -8,21 +8,21 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use sqlx::MySqlPool;
+use ledger::Database;
 
 use super::Job;
-use crate::domain::ItemId;
-use crate::metrics::Metrics;
-use crate::store::Shards;
-use crate::store::mysql::moves::{self, ItemMove, MoveState};
-use crate::store::mysql::stock;
+use ledger::route::Shards;
+use ledger::rows::moves::{self, ItemMove, MoveState};
+use ledger::rows::stock;
+use shop_domain::ItemId;
+use shop_metrics::Metrics;
 
 /// The pause between two checks.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// The job that watches moves.
 pub struct WatchMoves {
-    pools: Shards<MySqlPool>,
+    pools: Shards<Database>,
     metrics: Metrics,
     /// Since when items have been seen closed, each time by this instance.
     closed: Mutex<BTreeMap<ItemId, Instant>>,
@@ -31,13 +31,13 @@ pub struct WatchMoves {
 impl WatchMoves {
     /// Makes the job of the home ledger.
     #[must_use]
-    pub fn new(pools: Shards<MySqlPool>, metrics: Metrics) -> Self {
+    pub fn new(pools: Shards<Database>, metrics: Metrics) -> Self {
         Self { pools, metrics, closed: Mutex::default() }
     }
 
     /// Whether no route leads to the item. The record of the move is not asked, since a mover may die
     /// between closing the item and writing that.
-    async fn is_closed(&self, item: ItemId) -> sqlx::Result<bool> {
+    async fn is_closed(&self, item: ItemId) -> ledger::Result<bool> {
         let (shard, epoch) = moves::home(self.pools.home(), item).await?;
         let row = stock::read(self.pools.at(shard), item).await?;
         Ok(row.is_none_or(|row| row.home_epoch != epoch))

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::in_time;
 use super::load_generator::{Answer, AnswerKind, key};
 use super::report::{Cell, Verdict};
-use crate::domain::audit::Report;
-use crate::domain::{ArbiterMode, OrderStatus};
-use crate::store::mysql::orders::Recorded;
-use crate::strategy::Breaks;
+use gates::Breaks;
+use ledger::rows::orders::Recorded;
+use shop_domain::audit::Report;
+use shop_domain::{ArbiterMode, OrderStatus};
 
 /// Violations of one kind that are listed; the rest is counted.
 const EXAMPLES_MAX: usize = 3;

@@ -7,7 +7,7 @@ use ledger_audit::{History, InTime, Ledger, Order, Outcome, State, judge_in_time
 
 use super::evaluate::Evidence;
 use super::load_generator::{Answer, AnswerKind, buyer, key};
-use crate::domain::ArbiterMode;
+use shop_domain::ArbiterMode;
 
 /// The rules that a lane breaks, a sentence each, with an example.
 pub fn broken(evidence: &Evidence<'_>) -> Vec<String> {

@@ -12,8 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::plan::Chosen;
-use crate::domain::{ItemId, OrderId, Outcome, Quantity, RequestKey, Trace, UserId};
 use crate::purchase::{PurchaseRequest, Purchases};
+use shop_domain::{ItemId, OrderId, Outcome, Quantity, RequestKey, Trace, UserId};
 
 /// One load: what is bought, by how many buyers, at which concurrency.
 #[derive(Clone)]

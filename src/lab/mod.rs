@@ -25,9 +25,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::catalog::Catalog;
-use crate::domain::{Clock, OrderId, UserId};
-use crate::metrics::Metrics;
 use crate::purchase::Purchases;
+use shop_domain::{Clock, OrderId, UserId};
+use shop_metrics::Metrics;
 
 pub use plan::{
     BUYERS_MAX, CELLS_MAX, CONCURRENCY_MAX, Chosen, ChosenError, Plan, QUANTITY_MAX, REQUESTS_MAX,

@@ -2,8 +2,8 @@
 //! run.
 
 use super::report::{Arbiters, Cell, CellState, Latency, Wanted};
-use crate::domain::ArbiterMode;
-use crate::strategy::{self, Breaks, Card, Options};
+use gates::{Breaks, Card, Options};
+use shop_domain::ArbiterMode;
 
 /// Units of a cell's item.
 pub const STOCK_MAX: i64 = 10_000;
@@ -31,7 +31,6 @@ pub struct Chosen {
     pub text: String,
     /// The strategy.
     pub card: &'static Card,
-    /// Its options.
     pub options: Options,
 }
 
@@ -53,7 +52,7 @@ impl Chosen {
     /// Names the unknown strategy or option.
     pub fn parse(text: &str) -> Result<Self, ChosenError> {
         let (name, query) = text.split_once('?').unwrap_or((text, ""));
-        let card = strategy::card(name).ok_or_else(|| ChosenError::Unknown(name.to_owned()))?;
+        let card = gates::card(name).ok_or_else(|| ChosenError::Unknown(name.to_owned()))?;
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let options =

@@ -11,9 +11,7 @@ use utoipa::ToSchema;
 pub struct Run {
     /// A UUIDv7.
     pub id: String,
-    /// Its state.
     pub state: RunState,
-    #[expect(missing_docs, reason = "its name says it")]
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,
     /// The end of the run, whatever ended it.
@@ -91,7 +89,6 @@ pub struct Cell {
     pub safe: bool,
     /// Its item, once that is made.
     pub item_id: Option<i64>,
-    /// Its state.
     pub state: CellState,
     /// Time from the first purchase to the last answer.
     pub elapsed_ms: u64,
@@ -207,7 +204,6 @@ fn milliseconds(micros: u64) -> f64 {
 
 /// The figures of a cell that runs.
 #[derive(Clone, Copy, Debug, Serialize)]
-#[expect(missing_docs, reason = "the fields are those of Cell")]
 pub struct Progress {
     pub index: usize,
     pub elapsed_ms: u64,

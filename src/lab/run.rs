@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::MySqlPool;
+use ledger::Database;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::evaluate::{self, Evidence, note};
@@ -12,13 +12,13 @@ use super::load_generator::{Answer, AnswerCounts, AnswerKind, LoadGenerator};
 use super::plan::Chosen;
 use super::report::{Cell, CellState, Event, Latency, Progress, RunState};
 use super::{Parts, Running};
-use crate::domain::{
+use ledger::rows::actions::Actor;
+use ledger::rows::orders::Recorded;
+use ledger::rows::{self, orders, stock};
+use shop_domain::{
     ArbiterMode, Cents, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus, Quantity,
     SaleWindow, UserId, audit,
 };
-use crate::store::mysql::actions::Actor;
-use crate::store::mysql::orders::Recorded;
-use crate::store::mysql::{self, orders, stock};
 
 /// Time between two progress events of the cell that runs.
 const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
@@ -113,10 +113,10 @@ impl Work<'_> {
         cell.state = CellState::Auditing;
         self.running.update(cell.clone());
 
-        let unread = |error: sqlx::Error| error.to_string();
+        let unread = |error: ledger::Error| error.to_string();
         let orders = self.decided_orders((item, pool), &answers).await.map_err(unread)?;
         cell.arbiter_refusals = self.parts.metrics.arbiter_refusals_of(strategy) - refused_before;
-        let facts = mysql::audit::facts(pool, item).await.map_err(unread)?;
+        let facts = rows::audit::facts(pool, item).await.map_err(unread)?;
         let facts = facts.ok_or("its item is gone")?;
         answers.sort_unstable_by_key(|answer| answer.request);
         let evidence = Evidence {
@@ -165,7 +165,7 @@ impl Work<'_> {
     }
 
     /// Runs the load generator and sends progress events.
-    async fn send_load(&self, cell: &Cell, (item, pool): (ItemId, &MySqlPool)) -> Vec<Answer> {
+    async fn send_load(&self, cell: &Cell, (item, pool): (ItemId, &Database)) -> Vec<Answer> {
         let wanted = &self.running.wanted;
         let load = LoadGenerator {
             purchases: self.parts.purchases.clone(),
@@ -214,9 +214,9 @@ impl Work<'_> {
     /// The item's orders, once all queued orders and unknown outcomes are decided.
     async fn decided_orders(
         &self,
-        (item, pool): (ItemId, &MySqlPool),
+        (item, pool): (ItemId, &Database),
         answers: &[Answer],
-    ) -> sqlx::Result<Vec<Recorded>> {
+    ) -> ledger::Result<Vec<Recorded>> {
         let queued: Vec<_> = answers
             .iter()
             .filter_map(|answer| match answer.kind {

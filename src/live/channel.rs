@@ -13,8 +13,8 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::{Changed, Hub, What};
-use crate::domain::{ItemId, OrderId, UserId};
-use crate::store::redis::RedisClient;
+use gates::redis_store::RedisClient;
+use shop_domain::{ItemId, OrderId, UserId};
 
 /// Events that go out in one message.
 const BATCH_MAX: usize = 256;

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, mpsc};
 
-use crate::domain::{ItemId, Order, OrderId, UserId};
-use crate::metrics::Metrics;
+use shop_domain::{ItemId, Order, OrderId, UserId};
+use shop_metrics::Metrics;
 
 pub use channel::{receive, send};
 pub use outcome_counts::OutcomeCounts;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use crate::domain::{ItemId, Outcome};
+use shop_domain::{ItemId, Outcome};
 
 /// Items with counts: the newest.
 const ITEMS_MAX: usize = 10_000;
@@ -60,7 +60,7 @@ impl OutcomeCounts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::{Doubt, Refusal};
+    use shop_domain::{Doubt, Refusal};
 
     #[test]
     fn outcomes_are_counted_by_item_and_the_oldest_items_are_forgotten() {

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::domain::UserId;
+use shop_domain::UserId;
 
 /// Factor on `each_address` for streams with a session: an office or a phone network is one
 /// address, and accounts cost next to nothing.

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{Catalog, Seen, StockedItem};
-use crate::domain::ItemId;
+use shop_domain::ItemId;
 
 /// How long one round waits for an item; the next round reads it again.
 const READ_MAX: Duration = Duration::from_secs(1);

@@ -3,14 +3,15 @@
 //! The statement compares `expires_at` with the database's clock, so that an instance with a wrong
 //! clock ends no hold.
 
-use sqlx::{MySqlConnection, MySqlPool};
+use ledger::Database;
+use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::transaction::{count_back, count_back_in_group, insert_movement, return_stock};
-use crate::arbiter::{LineChange, WaitingLine};
-use crate::domain::order::{MovementReason, Step, Transition};
-use crate::domain::{ItemId, Order, OrderId, OrderStatus, Routed};
-use crate::store::mysql::{self, answered, lost_commit, orders};
+use ledger::rows::{self, answered, lost_commit, orders};
+use ledger::waiting_list::{LineChange, WaitingLine};
+use shop_domain::order::{MovementReason, Step, Transition};
+use shop_domain::{ItemId, Order, OrderId, OrderStatus, Routed};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -28,12 +29,12 @@ pub(super) struct Expired {
 /// Expires overdue orders of one item in one transaction, oldest first: at most `limit`, or `only`
 /// one. Errors are rolled back.
 pub(super) async fn expire(
-    pool: &MySqlPool,
+    pool: &Database,
     routed: Routed,
     (only, limit): (Option<OrderId>, u32),
     line: &WaitingLine,
-) -> sqlx::Result<Expired> {
-    let mut transaction = mysql::begin(pool).await?;
+) -> ledger::Result<Expired> {
+    let mut transaction = rows::begin(pool).await?;
     match expire_batch(&mut transaction, routed, (only, limit), line).await {
         Ok(expired) => {
             failpoint!("expiry-applied");
@@ -53,11 +54,11 @@ pub(super) async fn expire(
 /// The orders of a batch whose COMMIT was not answered, if they are expired in the ledger. The
 /// batch is not repeated, so their events are published from here. The read waits for a COMMIT that
 /// is slow.
-async fn recover_lost_commit(pool: &MySqlPool, batch: Expired) -> Option<Expired> {
+async fn recover_lost_commit(pool: &Database, batch: Expired) -> Option<Expired> {
     let first = batch.orders.first()?;
     let look = async {
         let mut connection = lost_commit::connection(pool).await?;
-        let mut transaction = mysql::begin_on(&mut connection).await?;
+        let mut transaction = rows::begin_on(&mut connection).await?;
         let status = sqlx::query_scalar("SELECT status FROM orders WHERE id = ? FOR UPDATE")
             .bind(first.id.to_string())
             .fetch_optional(&mut *transaction)
@@ -76,7 +77,7 @@ async fn expire_batch(
     routed: Routed,
     (only, limit): (Option<OrderId>, u32),
     line: &WaitingLine,
-) -> sqlx::Result<Expired> {
+) -> ledger::Result<Expired> {
     let mut expired: Vec<(Order, MovementReason)> = Vec::new();
     for order in read_overdue(connection, routed.item, only, limit).await? {
         let Transition::GiveBack(status, reason) = order.status.step(Step::Expire) else {
@@ -122,7 +123,7 @@ async fn read_overdue(
     item: ItemId,
     only: Option<OrderId>,
     limit: u32,
-) -> sqlx::Result<Vec<Order>> {
+) -> ledger::Result<Vec<Order>> {
     let this_one = if only.is_some() { "AND id = ?" } else { "" };
     let statement = format!(
         "SELECT {} FROM orders WHERE item_id = ? AND {OVERDUE} {this_one} \
@@ -144,7 +145,7 @@ async fn set_expired(
     connection: &mut MySqlConnection,
     order: &Order,
     status: OrderStatus,
-) -> sqlx::Result<bool> {
+) -> ledger::Result<bool> {
     let done = sqlx::query("UPDATE orders SET status = ? WHERE id = ? AND status = 'pending'")
         .bind(status.as_str())
         .bind(order.id.to_string())
@@ -155,10 +156,10 @@ async fn set_expired(
 
 /// Lists the ids of at most `limit` overdue orders of an item, oldest first.
 pub(super) async fn overdue_orders(
-    pool: &MySqlPool,
+    pool: &Database,
     item: ItemId,
     limit: u32,
-) -> sqlx::Result<Vec<OrderId>> {
+) -> ledger::Result<Vec<OrderId>> {
     let statement = format!(
         "SELECT id FROM orders WHERE item_id = ? AND {OVERDUE} ORDER BY expires_at LIMIT ?"
     );
@@ -166,7 +167,7 @@ pub(super) async fn overdue_orders(
 }
 
 /// Lists the items with overdue orders.
-pub(super) async fn overdue_items(pool: &MySqlPool) -> sqlx::Result<Vec<ItemId>> {
+pub(super) async fn overdue_items(pool: &Database) -> ledger::Result<Vec<ItemId>> {
     let statement = format!(
         "SELECT id FROM items WHERE EXISTS \
          (SELECT 1 FROM orders WHERE orders.item_id = items.id AND {OVERDUE})"

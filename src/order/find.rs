@@ -1,10 +1,10 @@
 //! Finding the orders of one ledger: those that are written, and those that are queued.
 
 use super::{LedgerOrders, Listed};
-use crate::domain::{LedgerError, Order, OrderId, UserId};
-use crate::store::mysql::{self, Placed, failed_read, orders};
-use crate::store::redis::CounterError;
-use crate::store::redis::queue::QueuedOrders;
+use gates::redis_store::CounterError;
+use gates::redis_store::queue::QueuedOrders;
+use ledger::rows::{self, Placed, failed_read, orders};
+use shop_domain::{LedgerError, Order, OrderId, UserId};
 
 /// The reason why an order could not be looked up.
 #[derive(Debug, thiserror::Error)]
@@ -29,9 +29,6 @@ pub(super) struct Part {
 
 impl LedgerOrders {
     /// Finds an owner's order, in the ledger or in a queue.
-    ///
-    /// # Errors
-    /// See [`FindError`].
     pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
         // Without the ledger's answer nobody knows whether a queued order is written by now.
         if let Some(written) = self.find_in_ledger(id, owner).await? {
@@ -59,7 +56,7 @@ impl LedgerOrders {
         id: OrderId,
         owner: Option<UserId>,
     ) -> Result<Option<Placed<Order>>, LedgerError> {
-        let found = mysql::ask(&self.breaker, orders::find_placed(&self.pool, id, owner)).await;
+        let found = rows::ask(&self.breaker, orders::find_placed(&self.pool, id, owner)).await;
         found.map_err(|error| failed_read(&error))
     }
 
@@ -68,7 +65,7 @@ impl LedgerOrders {
         id: OrderId,
         owner: UserId,
     ) -> Result<Option<Order>, LedgerError> {
-        let found = mysql::ask(&self.breaker, orders::find(&self.pool, id, owner)).await;
+        let found = rows::ask(&self.breaker, orders::find(&self.pool, id, owner)).await;
         found.map_err(|error| failed_read(&error))
     }
 
@@ -85,7 +82,7 @@ impl LedgerOrders {
     ) -> Result<Listed, LedgerError> {
         let (queued, is_incomplete) = self.list_queued(owner, before).await;
         let listed = orders::list(&self.pool, owner, before, limit);
-        let listed = mysql::ask(&self.breaker, listed).await;
+        let listed = rows::ask(&self.breaker, listed).await;
         let mut orders = listed.map_err(|error| failed_read(&error))?;
         for order in queued {
             if orders.iter().all(|listed| listed.id != order.id) {
@@ -106,7 +103,7 @@ impl LedgerOrders {
     ) -> Result<Part, LedgerError> {
         let (queued, is_incomplete) = self.list_queued(owner, before).await;
         let written = orders::list_placed(&self.pool, owner, before, limit);
-        let written = mysql::ask(&self.breaker, written).await;
+        let written = rows::ask(&self.breaker, written).await;
         Ok(Part { written: written.map_err(|error| failed_read(&error))?, queued, is_incomplete })
     }
 

@@ -14,19 +14,20 @@ mod transaction;
 
 use std::time::Duration;
 
-use sqlx::MySqlPool;
+use ledger::Database;
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::arbiter::{ItemConcurrency, LineChange, WaitingLine};
-use crate::domain::order::Step;
-use crate::domain::{Home, ItemId, LedgerError, Order, OrderId, Routed, UserId};
 use crate::live::Hub;
-use crate::metrics::Metrics;
-use crate::store::breaker::Breaker;
-use crate::store::mysql::link::{LONG_READ_MAX, TRANSACTION_MAX, answered, is_silence};
-use crate::store::mysql::{self, Fault, within};
-use crate::store::redis::{Counters, Queue};
 use expiry::Expired;
+use gates::redis_store::{Counters, Queue};
+use ledger::route::breaker::Breaker;
+use ledger::rows::link::{LONG_READ_MAX, TRANSACTION_MAX, answered, is_silence};
+use ledger::rows::{self, Fault, within};
+use ledger::waiting_list::{LineChange, WaitingLine};
+use ledger::write::ItemConcurrency;
+use shop_domain::order::Step;
+use shop_domain::{Home, ItemId, LedgerError, Order, OrderId, Routed, UserId};
+use shop_metrics::Metrics;
 use transaction::Stepped;
 
 pub use find::FindError;
@@ -55,7 +56,7 @@ pub enum StepError {
     LimitReached,
     /// The ledger did not answer; the step may be tried again.
     #[error("the ledger does not answer: {0}")]
-    Unavailable(sqlx::Error),
+    Unavailable(ledger::Error),
     /// The ledger is known not to answer, so it was not asked; nothing changed.
     #[error("the ledger is away")]
     Away,
@@ -72,7 +73,7 @@ pub enum StepError {
 
 impl StepError {
     /// The reason behind an error of the database.
-    fn of(error: sqlx::Error) -> Self {
+    fn of(error: ledger::Error) -> Self {
         match Fault::of(&error) {
             Fault::Moved => Self::Moving,
             _ => Self::Unavailable(error),
@@ -83,7 +84,7 @@ impl StepError {
 /// Steps of the orders of one ledger. Clones share everything.
 #[derive(Clone)]
 pub struct LedgerOrders {
-    pool: MySqlPool,
+    pool: Database,
     breaker: Breaker,
     counters: Counters,
     queue: Queue,
@@ -107,7 +108,7 @@ impl LedgerOrders {
     /// `hub` too, and returned units to the buyers in `line`. `concurrency` is the limit of each item.
     #[must_use]
     pub fn new(
-        pool: MySqlPool,
+        pool: Database,
         breaker: Breaker,
         counters: Counters,
         queue: Queue,
@@ -123,7 +124,7 @@ impl LedgerOrders {
     ///
     /// # Errors
     /// The database's; orders that expired before stay expired.
-    pub async fn expire(&self, routed: Routed, limit: u32) -> sqlx::Result<Swept> {
+    pub async fn expire(&self, routed: Routed, limit: u32) -> ledger::Result<Swept> {
         let item = routed.item;
         let batch = expiry::expire(&self.pool, routed, (None, limit), &self.line);
         match within(LONG_READ_MAX, batch).await {
@@ -138,7 +139,7 @@ impl LedgerOrders {
 
     /// Expires each order in a transaction of its own, after a batch failed: the orders beside the
     /// one that cannot expire do not wait for it.
-    async fn expire_singly(&self, routed: Routed, limit: u32) -> sqlx::Result<Swept> {
+    async fn expire_singly(&self, routed: Routed, limit: u32) -> ledger::Result<Swept> {
         let item = routed.item;
         let mut swept = Swept { expired: 0, stuck: 0 };
         let overdue = expiry::overdue_orders(&self.pool, item, limit);
@@ -178,10 +179,7 @@ impl LedgerOrders {
     }
 
     /// Lists the items with unpaid orders whose hold has run out.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn overdue_items(&self) -> sqlx::Result<Vec<ItemId>> {
+    pub async fn overdue_items(&self) -> ledger::Result<Vec<ItemId>> {
         within(LONG_READ_MAX, expiry::overdue_items(&self.pool)).await
     }
 
@@ -224,7 +222,7 @@ impl LedgerOrders {
                 Fault::of(&error),
                 Fault::Transient | Fault::Connection | Fault::Duplicate
             );
-            let gone = mysql::nothing_was_sent(&error);
+            let gone = rows::nothing_was_sent(&error);
             if !passing || gone || attempt >= ATTEMPTS_MAX {
                 tracing::warn!(%error, order = %id, "order step failed");
                 return Err(StepError::Unavailable(error));
@@ -250,13 +248,13 @@ impl LedgerOrders {
             attempt += 1;
             let look = answered(transaction::item_and_status(&self.pool, id));
             // Like the step that follows, it is never the breaker's probe.
-            let error = match mysql::change(&self.breaker, look).await {
+            let error = match rows::change(&self.breaker, look).await {
                 Ok(found) => break found,
                 Err(error) => error,
             };
             // A connection that died unused.
             let passes = Fault::of(&error) == Fault::Connection
-                && !mysql::nothing_was_sent(&error)
+                && !rows::nothing_was_sent(&error)
                 && !is_silence(&error);
             if !passes || attempt == ATTEMPTS_MAX {
                 tracing::warn!(%error, order = %id, "order not looked at before a step");
@@ -305,10 +303,10 @@ impl LedgerOrders {
                 answer => Ok(answer),
             }
         };
-        match mysql::change(&self.breaker, work).await {
+        match rows::change(&self.breaker, work).await {
             Ok(answer) => answer,
             // An earlier try may have come through.
-            Err(error) if attempt == 1 && mysql::nothing_was_sent(&error) => Err(StepError::Away),
+            Err(error) if attempt == 1 && rows::nothing_was_sent(&error) => Err(StepError::Away),
             Err(error) if attempt == 1 && Fault::of(&error) == Fault::ReadOnly => {
                 Err(StepError::ReadOnly)
             }
@@ -319,7 +317,7 @@ impl LedgerOrders {
 
 /// Whether an error belongs to one row that the database refuses: the other orders can still
 /// expire.
-fn is_of_one_order(error: &sqlx::Error) -> bool {
+fn is_of_one_order(error: &ledger::Error) -> bool {
     matches!(Fault::of(error), Fault::CheckViolated | Fault::Duplicate | Fault::Other)
 }
 

@@ -4,16 +4,17 @@
 //! order. When the step is refused, everything is rolled back, and a second transaction writes the
 //! payment as one that has to go back. So there is no money without a row.
 
-use sqlx::{MySqlConnection, MySqlPool};
+use ledger::Database;
+use sqlx::MySqlConnection;
 
 use super::transaction::{Stepped, apply};
 use super::{ATTEMPTS_MAX, LedgerOrders, OrderRoute, StepError};
-use crate::arbiter::WaitingLine;
-use crate::domain::order::Step;
-use crate::domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
-use crate::domain::{Home, LedgerError, Order, OrderId, Routed, UserId};
-use crate::store::mysql::stock::check_home;
-use crate::store::mysql::{self, Fault, answered, failed_change, moved, orders, payments};
+use ledger::rows::stock::check_home;
+use ledger::rows::{self, Fault, answered, failed_change, moved, orders, payments};
+use ledger::waiting_list::WaitingLine;
+use shop_domain::order::Step;
+use shop_domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
+use shop_domain::{Home, LedgerError, Order, OrderId, Routed, UserId};
 
 /// What became of a payment.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl LedgerOrders {
         let mut attempt = 0;
         loop {
             let work = try_confirm(&self.pool, (received, route), refusal, &self.line);
-            match mysql::change(&self.breaker, work).await {
+            match rows::change(&self.breaker, work).await {
                 Ok(Tried::Known) => return Ok(Confirmed::Known),
                 Ok(Tried::RefundWanted(reason)) => {
                     tracing::warn!(payment = %received.id, order = %received.order, reason = reason.as_str(), "payment has to go back");
@@ -76,12 +77,12 @@ impl LedgerOrders {
 }
 
 async fn try_confirm(
-    pool: &MySqlPool,
+    pool: &Database,
     (received, route): (&ReceivedPayment, OrderRoute),
     refusal: Option<RefundReason>,
     line: &WaitingLine,
-) -> sqlx::Result<Tried> {
-    let mut transaction = mysql::begin(pool).await?;
+) -> ledger::Result<Tried> {
+    let mut transaction = rows::begin(pool).await?;
     let tried = match write(&mut transaction, (received, route), refusal, line).await {
         Ok(tried @ Tried::Refused(_)) => {
             transaction.rollback().await?;
@@ -103,7 +104,7 @@ async fn write(
     (received, route): (&ReceivedPayment, OrderRoute),
     refusal: Option<RefundReason>,
     line: &WaitingLine,
-) -> sqlx::Result<Tried> {
+) -> ledger::Result<Tried> {
     if !payments::note_message(connection, &received.message).await? {
         return Ok(Tried::Known);
     }
@@ -132,7 +133,7 @@ async fn write(
         return Ok(Tried::RefundWanted(reason));
     }
     let owner: Option<UserId> = found.map(|order| order.user_id);
-    let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
+    let owner = owner.ok_or(ledger::Error::RowNotFound)?;
     payments::insert(connection, received, (PaymentStatus::Accepted, None)).await?;
     match apply(connection, (received.order, owner), (Step::Pay, home), line).await {
         Ok(stepped) => Ok(Tried::Paid(Box::new(stepped))),
@@ -141,7 +142,7 @@ async fn write(
         Err(StepError::Unavailable(error)) => Err(error),
         Err(StepError::Moving) => Err(moved()),
         // The row is locked, and its status allows the step.
-        Err(_) => Err(sqlx::Error::RowNotFound),
+        Err(_) => Err(ledger::Error::RowNotFound),
     }
 }
 
@@ -150,7 +151,7 @@ async fn check_found(
     connection: &mut MySqlConnection,
     found: Option<&Order>,
     home: Home,
-) -> sqlx::Result<()> {
+) -> ledger::Result<()> {
     match found {
         Some(order) => check_home(connection, Routed { item: order.item_id, home }).await,
         None => Ok(()),
@@ -160,7 +161,7 @@ async fn check_found(
 async fn find_for_update(
     connection: &mut MySqlConnection,
     id: OrderId,
-) -> sqlx::Result<Option<Order>> {
+) -> ledger::Result<Option<Order>> {
     let statement = format!("SELECT {} FROM orders WHERE id = ? FOR UPDATE", orders::COLUMNS);
     let row = sqlx::query(&statement).bind(id.to_string()).fetch_optional(connection);
     answered(row).await?.as_ref().map(orders::read).transpose()

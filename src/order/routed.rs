@@ -11,15 +11,15 @@ use tokio::time::timeout;
 
 use super::find::Part;
 use super::{FindError, LedgerOrders, StepError};
-use crate::domain::order::Step;
-use crate::domain::payment::ReceivedPayment;
-use crate::domain::{
+use crate::order::Confirmed;
+use ledger::route::shards::PART_OF_LIST_MAX;
+use ledger::route::{Shards, Unreachable};
+use ledger::rows::Placed;
+use shop_domain::order::Step;
+use shop_domain::payment::ReceivedPayment;
+use shop_domain::{
     Home, ItemId, LedgerError, Order, OrderId, OrderStatus, Routed, ShardId, UserId,
 };
-use crate::order::Confirmed;
-use crate::store::mysql::Placed;
-use crate::store::shards::PART_OF_LIST_MAX;
-use crate::store::{Shards, Unreachable};
 
 /// Looks at an order whose item moves again and again.
 const LOOKS_MAX: u32 = 3;
@@ -107,9 +107,6 @@ impl Orders {
     }
 
     /// Finds an owner's order, in a ledger or in a queue.
-    ///
-    /// # Errors
-    /// See [`FindError`].
     pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
         if let Some(only) = self.ledgers.if_only() {
             return only.find(id, owner).await;
@@ -202,9 +199,6 @@ impl Orders {
     }
 
     /// The way to an order, after another one turned out to be out of date.
-    ///
-    /// # Errors
-    /// As for [`Orders::route_of`].
     pub async fn fresh_route_of(&self, order: OrderId) -> Result<OrderRoute, LedgerError> {
         self.route_by(order, Routes::Fresh).await
     }

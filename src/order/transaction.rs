@@ -2,15 +2,16 @@
 
 use std::slice;
 
-use sqlx::{MySqlConnection, MySqlPool, Row};
+use ledger::Database;
+use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::StepError;
-use crate::arbiter::{LineChange, WaitingLine};
-use crate::domain::order::{MovementReason, Step, Transition};
-use crate::domain::{Home, ItemId, Order, OrderId, OrderStatus, Routed, UserId};
-use crate::store::mysql::stock::check_home;
-use crate::store::mysql::{self, Fault, moved, orders};
+use ledger::rows::stock::check_home;
+use ledger::rows::{self, Fault, moved, orders};
+use ledger::waiting_list::{LineChange, WaitingLine};
+use shop_domain::order::{MovementReason, Step, Transition};
+use shop_domain::{Home, ItemId, Order, OrderId, OrderStatus, Routed, UserId};
 
 /// An order after a step.
 #[derive(Clone)]
@@ -34,9 +35,9 @@ impl Stepped {
 
 /// Reads an order's item and status without a lock.
 pub(super) async fn item_and_status(
-    pool: &MySqlPool,
+    pool: &Database,
     id: OrderId,
-) -> sqlx::Result<Option<(ItemId, OrderStatus)>> {
+) -> ledger::Result<Option<(ItemId, OrderStatus)>> {
     sqlx::query_as("SELECT item_id, status FROM orders WHERE id = ?")
         .bind(id.to_string())
         .fetch_optional(pool)
@@ -46,13 +47,13 @@ pub(super) async fn item_and_status(
 /// Makes one step of an owner's order. Errors are rolled back. While the COMMIT is not answered,
 /// `lost` has the change that it makes if it comes through, also for a caller that stops waiting.
 pub(super) async fn step(
-    pool: &MySqlPool,
+    pool: &Database,
     (id, owner): (OrderId, UserId),
     (step, home): (Step, Home),
     line: &WaitingLine,
     lost: &mut Option<Stepped>,
 ) -> Result<Stepped, StepError> {
-    let mut transaction = mysql::begin(pool).await.map_err(StepError::Unavailable)?;
+    let mut transaction = rows::begin(pool).await.map_err(StepError::Unavailable)?;
     let applied = async { apply(&mut transaction, (id, owner), (step, home), line).await };
     let stepped = match applied.await {
         Ok(stepped) => stepped,
@@ -172,7 +173,7 @@ async fn give_back(
     order: &Order,
     (reason, home): (MovementReason, Home),
     line: &WaitingLine,
-) -> sqlx::Result<LineChange> {
+) -> ledger::Result<LineChange> {
     count_back(connection, order).await?;
     count_back_in_group(connection, order).await?;
     insert_movement(connection, order, reason, order.quantity.signed()).await?;
@@ -184,7 +185,7 @@ async fn give_back(
 pub(super) async fn count_back(
     connection: &mut MySqlConnection,
     order: &Order,
-) -> sqlx::Result<()> {
+) -> ledger::Result<()> {
     // Lab items without an arbiter count no buyers, so the row may be missing.
     sqlx::query("UPDATE buyer_limits SET bought = bought - ? WHERE item_id = ? AND user_id = ?")
         .bind(order.quantity.signed())
@@ -199,7 +200,7 @@ pub(super) async fn count_back(
 pub(super) async fn count_back_in_group(
     connection: &mut MySqlConnection,
     order: &Order,
-) -> sqlx::Result<()> {
+) -> ledger::Result<()> {
     count_in_group(connection, order, -order.quantity.signed()).await
 }
 
@@ -207,7 +208,7 @@ async fn count_in_group(
     connection: &mut MySqlConnection,
     order: &Order,
     units: i64,
-) -> sqlx::Result<()> {
+) -> ledger::Result<()> {
     let Some(group) = order.limit_group else { return Ok(()) };
     sqlx::query("UPDATE group_limits SET bought = bought + ? WHERE group_id = ? AND user_id = ?")
         .bind(units)
@@ -224,7 +225,7 @@ pub(super) async fn return_stock(
     routed: Routed,
     units: i64,
     line: &WaitingLine,
-) -> sqlx::Result<LineChange> {
+) -> ledger::Result<LineChange> {
     let done = sqlx::query(
         "UPDATE stock SET available = available + ?, version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND home_epoch = ?",
@@ -285,7 +286,7 @@ pub(super) async fn insert_movement(
     order: &Order,
     reason: MovementReason,
     delta: i64,
-) -> sqlx::Result<()> {
+) -> ledger::Result<()> {
     sqlx::query(
         "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) \
          VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6))",

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use time::OffsetDateTime;
 
-use crate::domain::payment::{Currency, PaymentId, ReceivedPayment};
-use crate::domain::{Cents, OrderId};
 use crate::event::webhook;
+use shop_domain::payment::{Currency, PaymentId, ReceivedPayment};
+use shop_domain::{Cents, OrderId};
 
 /// How far the provider's clock may be off, and how long a message may be on its way, in seconds.
 const TOLERANCE_SECONDS: i64 = 300;
@@ -58,9 +58,6 @@ struct Body {
 
 impl Message {
     /// Checks and reads a message; `shop` is the shop's currency.
-    ///
-    /// # Errors
-    /// See [`MessageError`].
     pub fn read(
         (secret, shop): (&str, &Currency),
         headers: &Headers,

@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 
-use crate::domain::payment::{Currency, RefundReason};
-use crate::domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
 use crate::order::{Confirmed, FindError, Orders, StepError};
-use crate::store::shards::{Ledger, Shards};
+use ledger::route::shards::{Ledger, Shards};
+use shop_domain::payment::{Currency, RefundReason};
+use shop_domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
 
-pub use crate::store::mysql::payments::Payment;
+pub use ledger::rows::payments::Payment;
 pub use message::{Headers, Message, MessageError};
 pub use provider::{Demo, Provider, Webhook};
 pub use refunds::{Asked, ByHand};
@@ -87,7 +87,6 @@ pub enum Taken {
 
 /// The parts of [`Payments`].
 #[derive(Clone)]
-#[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct Parts {
     pub ledgers: Shards<Ledger>,
     pub orders: Orders,

@@ -5,10 +5,10 @@ use serde_json::json;
 use time::OffsetDateTime;
 
 use super::Payment;
-use crate::domain::Order;
-use crate::domain::payment::{Currency, RefundReason};
 use crate::event::Target;
 use crate::event::webhook::{Failure, Message, WebhookClient};
+use shop_domain::Order;
+use shop_domain::payment::{Currency, RefundReason};
 
 /// Takes the money for orders.
 #[async_trait]

@@ -9,15 +9,15 @@ use std::time::Duration;
 use sqlx::MySqlConnection;
 
 use super::{Payment, Payments, Taken};
-use crate::domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
-use crate::domain::{Cents, LedgerError, Routed, ShardId};
-use crate::metrics::Metrics;
 use crate::order::OrderRoute;
-use crate::store::Unreachable;
-use crate::store::mysql::actions::{self, Actor};
-use crate::store::mysql::stock::check_home;
-use crate::store::mysql::{self, Fault, Placed, failed_change, failed_read, payments};
-use crate::store::shards::Ledger;
+use ledger::route::Unreachable;
+use ledger::route::shards::Ledger;
+use ledger::rows::actions::{self, Actor};
+use ledger::rows::stock::check_home;
+use ledger::rows::{self, Fault, Placed, failed_change, failed_read, payments};
+use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
+use shop_domain::{Cents, LedgerError, Routed, ShardId};
+use shop_metrics::Metrics;
 
 /// Refunds that one run tells the provider.
 const REFUNDS_MAX: u32 = 50;
@@ -64,10 +64,11 @@ enum Route {
 impl Payments {
     /// Tells the provider of refunds of one ledger that are due, and forgets old messages. May run in
     /// every instance at once: the provider knows a repetition by its id.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn request_refunds(&self, shard: ShardId, metrics: &Metrics) -> sqlx::Result<Asked> {
+    pub async fn request_refunds(
+        &self,
+        shard: ShardId,
+        metrics: &Metrics,
+    ) -> ledger::Result<Asked> {
         let Ledger { pool, .. } = self.parts.ledgers.at(shard);
         let (provider, clock) = (&self.parts.provider, &self.parts.clock);
         metrics.refunds_open.set(payments::count_open_refunds(pool).await?);
@@ -79,7 +80,7 @@ impl Payments {
         for due in payments::due_refunds(pool, REFUNDS_MAX).await? {
             let route = match self.route_to(shard, &due).await {
                 Ok(route) => route,
-                Err(Unreachable) => return Err(sqlx::Error::PoolTimedOut),
+                Err(Unreachable) => return Err(ledger::Error::PoolTimedOut),
             };
             let routed = match route {
                 Route::To(routed) => Some(routed),
@@ -92,7 +93,7 @@ impl Payments {
             let payment = due.row;
             let told = provider.refund(&payment, clock.now()).await;
             let note = async {
-                let mut transaction = mysql::begin(pool).await?;
+                let mut transaction = rows::begin(pool).await?;
                 match &told {
                     Ok(()) => payments::refund_requested(&mut transaction, &payment.id).await?,
                     Err(error) => {
@@ -153,7 +154,7 @@ impl Payments {
     ) -> Result<Taken, LedgerError> {
         let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let note = async {
-            let mut transaction = mysql::begin(pool).await?;
+            let mut transaction = rows::begin(pool).await?;
             // A refund of a part may come several times, each with a message of its own.
             if !payments::note_message(&mut transaction, &received.message).await?
                 || !payments::note_refund(&mut transaction, received).await?
@@ -174,7 +175,7 @@ impl Payments {
             transaction.commit().await?;
             Ok(taken)
         };
-        mysql::change(breaker, note).await.map_err(|error| failed_change(&error))
+        rows::change(breaker, note).await.map_err(|error| failed_change(&error))
     }
 
     /// Lists payments, of one status or of all, behind the id `after`.
@@ -191,7 +192,7 @@ impl Payments {
         let homes = self.parts.ledgers.homes();
         let (mut all, mut doubtful) = (BTreeMap::new(), Vec::new());
         for (shard, Ledger { pool, breaker }) in self.parts.ledgers.iter() {
-            let listed = mysql::ask(breaker, payments::list(pool, status, after, limit)).await;
+            let listed = rows::ask(breaker, payments::list(pool, status, after, limit)).await;
             for placed in listed.map_err(|error| failed_read(&error))? {
                 if homes.holds(shard, &placed).await.map_err(away)? {
                     all.insert(placed.row.id.as_str().to_owned(), placed.row);
@@ -218,7 +219,7 @@ impl Payments {
     async fn find_again(&self, payment: &Payment) -> Result<Option<Payment>, LedgerError> {
         let route = self.parts.orders.fresh_route_of(payment.order).await?;
         let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
-        let found = mysql::ask(breaker, payments::find_placed(pool, &payment.id)).await;
+        let found = rows::ask(breaker, payments::find_placed(pool, &payment.id)).await;
         let Some(found) = found.map_err(|error| failed_read(&error))? else { return Ok(None) };
         let holds = self.parts.ledgers.homes().holds(route.home.shard, &found).await;
         match holds.map_err(|_| LedgerError::Unavailable)? {
@@ -228,9 +229,6 @@ impl Payments {
     }
 
     /// Notes that an operator has paid back by hand all of the money that has to go back.
-    ///
-    /// # Errors
-    /// The ledger's.
     pub async fn refunded_by_hand(
         &self,
         id: &PaymentId,
@@ -238,7 +236,7 @@ impl Payments {
     ) -> Result<ByHand, LedgerError> {
         let mut found = None;
         for (_, Ledger { pool, breaker }) in self.parts.ledgers.iter() {
-            let placed = mysql::ask(breaker, payments::find_placed(pool, id)).await;
+            let placed = rows::ask(breaker, payments::find_placed(pool, id)).await;
             found = placed.map_err(|error| failed_read(&error))?;
             if found.is_some() {
                 break;
@@ -263,7 +261,7 @@ impl Payments {
     ) -> Result<ByHand, LedgerError> {
         let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
         let note = async {
-            let mut transaction = mysql::begin(pool).await?;
+            let mut transaction = rows::begin(pool).await?;
             let found = payments::find_for_update(&mut transaction, id).await?;
             let noted = match found.map(|payment| (payment.status, payment)) {
                 Some((PaymentStatus::RefundWanted | PaymentStatus::RefundRequested, due)) => {
@@ -283,7 +281,7 @@ impl Payments {
             transaction.commit().await?;
             Ok(noted)
         };
-        let noted = mysql::change(breaker, note).await;
+        let noted = rows::change(breaker, note).await;
         noted.map_err(|error| failed_change(&error))
     }
 }
@@ -293,7 +291,7 @@ async fn add_refund(
     transaction: &mut MySqlConnection,
     payment: &Payment,
     refund: &ReceivedPayment,
-) -> sqlx::Result<Taken> {
+) -> ledger::Result<Taken> {
     if payment.status == PaymentStatus::Refunded && !payment.is_refund_alone() {
         return Ok(Taken::Unchanged);
     }
@@ -311,7 +309,7 @@ async fn add_refund(
 }
 
 /// Checks that the item of a payment still lives at the end of its route, where there is one.
-async fn check(transaction: &mut MySqlConnection, routed: Option<Routed>) -> sqlx::Result<()> {
+async fn check(transaction: &mut MySqlConnection, routed: Option<Routed>) -> ledger::Result<()> {
     match routed {
         Some(routed) => check_home(transaction, routed).await,
         None => Ok(()),

@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::TakeError;
 use super::message::{Headers, Message};
-use crate::domain::payment::Currency;
+use shop_domain::payment::Currency;
 
 /// The longest body that is hashed where it arrives, in bytes: that takes a few microseconds.
 const INLINE_BYTES_MAX: usize = 4 << 10;

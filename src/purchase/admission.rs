@@ -6,8 +6,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::load_shedder::{ItemLimits, LoadPermit, LoadShedder};
 use super::requests::{InHand, Requests, Waiting};
-use crate::domain::{Doubt, ItemId, Outcome, RequestKey, Unavailable, UserId};
-use crate::metrics::Metrics;
+use shop_domain::{Doubt, ItemId, Outcome, RequestKey, Unavailable, UserId};
+use shop_metrics::Metrics;
 
 /// Admits purchases to the gates. Clones share the limits.
 #[derive(Clone)]

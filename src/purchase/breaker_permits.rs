@@ -1,9 +1,9 @@
 //! Circuit-breaker permits held by one purchase, one for each server that its strategy needs.
 
-use crate::domain::outcome::Dependency;
-use crate::domain::{Doubt, Outcome, Unavailable};
-use crate::store::breaker::{BreakerPermit, Breakers};
-use crate::strategy::Card;
+use gates::Card;
+use ledger::route::breaker::{BreakerPermit, Breakers};
+use shop_domain::outcome::Dependency;
+use shop_domain::{Doubt, Outcome, Unavailable};
 
 /// The permits of one purchase.
 pub struct BreakerPermits {
@@ -63,10 +63,10 @@ impl BreakerPermits {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Refusal;
-    use crate::metrics::Metrics;
-    use crate::store::breaker::CALLS_MIN;
-    use crate::strategy::LIST;
+    use gates::LIST;
+    use ledger::route::breaker::CALLS_MIN;
+    use shop_domain::Refusal;
+    use shop_metrics::Metrics;
 
     /// The breakers that are open after many purchases with this outcome.
     fn opened_by(outcome: &Outcome) -> Vec<Dependency> {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use super::items::Found;
 use super::{PurchaseRequest, Purchases, no_ledger};
-use crate::domain::window::Phase;
-use crate::domain::{Cents, Home, Item, ItemKind, Outcome, Refusal, Unavailable};
-use crate::strategy::{Breaks, Card, Strategy};
+use gates::{Breaks, Card, Strategy};
+use shop_domain::window::Phase;
+use shop_domain::{Cents, Home, Item, ItemKind, Outcome, Refusal, Unavailable};
 
 impl Purchases {
     pub(super) async fn find(&self, request: &PurchaseRequest) -> Result<Arc<Item>, Outcome> {

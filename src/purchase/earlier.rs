@@ -12,15 +12,15 @@
 
 use super::keys::{KeyState, Looked};
 use super::{LedgerParts, MOVING, PurchaseRequest, Purchases, no_ledger};
-use crate::domain::outcome::Dependency;
-use crate::domain::{
+use gates::Card;
+use gates::redis_store::queue::QueuedRequest;
+use ledger::route::breaker::BreakerPermit;
+use ledger::route::{Shards, Unreachable};
+use shop_domain::outcome::Dependency;
+use shop_domain::{
     Doubt, Item, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Routed, Unavailable,
     UserId,
 };
-use crate::store::breaker::BreakerPermit;
-use crate::store::redis::queue::QueuedRequest;
-use crate::store::{Shards, Unreachable};
-use crate::strategy::Card;
 
 /// Looks for the key of a request whose item moves again and again.
 const LOOKS_MAX: u32 = 3;

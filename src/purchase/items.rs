@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::catalog::{Catalog, Seen, Unreachable};
-use crate::domain::{Item, ItemId};
+use shop_domain::{Item, ItemId};
 
 /// Greatest age of the number of units left, for the waiting room.
 const AVAILABLE_AGE_MAX: Duration = Duration::from_millis(250);
@@ -16,7 +16,6 @@ pub enum Found {
     Fresh(Arc<Item>),
     /// The item as it was when the ledger last answered; now it does not.
     Earlier {
-        /// The item.
         item: Arc<Item>,
         /// Whether nothing was left.
         sold_out: bool,

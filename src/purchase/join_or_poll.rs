@@ -6,9 +6,9 @@ use super::Purchases;
 use super::items::Found;
 use super::waiting_room::{Denied, QueueStatus};
 use crate::catalog::Unreachable;
-use crate::domain::outcome::Dependency;
-use crate::domain::window::Phase;
-use crate::domain::{ItemId, Refusal, Unavailable, UserId};
+use shop_domain::outcome::Dependency;
+use shop_domain::window::Phase;
+use shop_domain::{ItemId, Refusal, Unavailable, UserId};
 
 impl Purchases {
     /// Joins the queue of an item, answers the position in it, or exchanges the queue token for a

@@ -16,15 +16,16 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use sqlx::{Executor, MySqlConnection, MySqlPool};
+use ledger::Database;
+use sqlx::{Executor, MySqlConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{ItemId, Order, RequestKey, Routed, UserId};
-use crate::store::mysql::{
+use ledger::rows::{
     Destination, Fault, Writer, is_unconfirmed, orders, replication, running, stock, unconfirmed,
 };
+use shop_domain::{ItemId, Order, RequestKey, Routed, UserId};
 
 /// Questions that one statement asks.
 const TOGETHER_MAX: usize = 256;
@@ -75,7 +76,7 @@ pub struct Keys {
 
 /// Answers the questions.
 pub struct KeyReader {
-    pool: MySqlPool,
+    pool: Database,
     instance: String,
     writer: Writer,
     /// Made when it is first needed, and again after an error or at another writer.
@@ -100,7 +101,7 @@ struct Found {
 impl Keys {
     /// The two ends, in the instance that announces its own requests as `instance`.
     #[must_use]
-    pub fn new(pool: MySqlPool, writer: Writer, instance: String) -> (Self, KeyReader) {
+    pub fn new(pool: Database, writer: Writer, instance: String) -> (Self, KeyReader) {
         let (sender, questions) = mpsc::channel(WAITING_MAX);
         (
             Self { questions: sender },
@@ -164,7 +165,7 @@ impl KeyReader {
     }
 
     /// Tries a second time after an idle connection turned out to be gone, or to lead to a server that was replaced.
-    async fn look_up(&mut self, together: &[Question]) -> sqlx::Result<Found> {
+    async fn look_up(&mut self, together: &[Question]) -> ledger::Result<Found> {
         let is_idle = self.uncommitted.is_some();
         match self.look_up_once(together).await {
             Err(error)
@@ -176,7 +177,7 @@ impl KeyReader {
         }
     }
 
-    async fn look_up_once(&mut self, together: &[Question]) -> sqlx::Result<Found> {
+    async fn look_up_once(&mut self, together: &[Question]) -> ledger::Result<Found> {
         let asked: Vec<_> =
             together.iter().map(|one| (one.buyer, one.routed.item, one.key.as_str())).collect();
         // Kept only when all went well: a connection in doubt is closed.
@@ -212,7 +213,7 @@ impl KeyReader {
     }
 
     /// A connection beside the pool, since its sessions must not see what may be taken back.
-    async fn connect(&self) -> sqlx::Result<Uncommitted> {
+    async fn connect(&self) -> ledger::Result<Uncommitted> {
         let destination = Destination::of(&self.pool);
         let mut connection = self.pool.acquire().await?.detach();
         let session = "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED";
@@ -221,7 +222,7 @@ impl KeyReader {
     }
 
     /// Checks that the server still takes writes, where another one may do so instead.
-    async fn check_writer(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    async fn check_writer(&self, connection: &mut MySqlConnection) -> ledger::Result<()> {
         if !self.writer.has_several_hosts() {
             return Ok(());
         }

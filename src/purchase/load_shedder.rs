@@ -18,8 +18,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::ItemId;
-use crate::store::cache::Cache;
+use ledger::route::cache::Cache;
+use shop_domain::ItemId;
 
 /// Items whose load is known at once.
 const ITEMS_MAX: usize = 100_000;

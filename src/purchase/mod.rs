@@ -29,17 +29,17 @@ use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use tracing::Instrument;
 
-use crate::domain::outcome::Dependency;
-use crate::domain::{
+use crate::live::{Hub, OutcomeCounts};
+use gates::redis_store::Queue;
+use gates::{Card, Options, Strategies, Strategy};
+use ledger::route::breaker::Breakers;
+use ledger::route::shards::Shards;
+use shop_domain::outcome::Dependency;
+use shop_domain::{
     Cents, Clock, Doubt, Item, ItemId, Look, OrderId, Outcome, Purchase, Quantity, Refusal,
     RequestKey, Span, Trace, Unavailable, UserId,
 };
-use crate::live::{Hub, OutcomeCounts};
-use crate::metrics::Metrics;
-use crate::store::breaker::Breakers;
-use crate::store::redis::Queue;
-use crate::store::shards::Shards;
-use crate::strategy::{Card, Options, Strategies, Strategy};
+use shop_metrics::Metrics;
 
 use breaker_permits::BreakerPermits;
 
@@ -55,9 +55,7 @@ pub use waiting_room::WaitingRoom;
 /// The request of a purchase.
 #[derive(Clone, Debug)]
 pub struct PurchaseRequest {
-    /// The buyer.
     pub buyer: UserId,
-    /// The item.
     pub item: ItemId,
     /// The number of units.
     pub quantity: Quantity,
@@ -81,7 +79,6 @@ pub struct Purchases {
 
 /// The parts of the purchase path that each ledger has.
 pub struct LedgerParts {
-    /// The strategies.
     pub strategies: Strategies,
     /// The gate of units that are offered to buyers who waited.
     pub accept_offer: Arc<dyn Strategy>,

@@ -10,9 +10,9 @@ use async_trait::async_trait;
 use tokio::time::Instant;
 
 use super::{MOVING, PurchaseRequest, Purchases, hides_an_order};
-use crate::arbiter::{Arbiter, OrderWrite, StockWrite};
-use crate::domain::{Item, ItemId, Outcome, Purchase, Quantity, RequestKey, Span, Trace, UserId};
-use crate::strategy::{Breaks, Card, Options, Strategy};
+use gates::{Breaks, Card, Options, Strategy};
+use ledger::write::{Arbiter, OrderWrite, StockWrite};
+use shop_domain::{Item, ItemId, Outcome, Purchase, Quantity, RequestKey, Span, Trace, UserId};
 
 /// What orders from a waiting list have as their strategy. It is not on the list of strategies, since nobody can
 /// choose it.

@@ -11,13 +11,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sqlx::MySqlPool;
+use ledger::Database;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::{ItemId, RequestKey, UserId};
-use crate::store::mysql::running::{self, RequestOf};
+use ledger::rows::running::{self, RequestOf};
+use shop_domain::{ItemId, RequestKey, UserId};
 
 /// How long a request runs before it is announced: longer than a purchase takes while the service
 /// is well, and shorter than a client waits before it asks again.
@@ -67,14 +67,14 @@ pub struct Waiting {
 /// Announces running requests to the other instances.
 pub struct Announcer {
     requests: Requests,
-    pool: MySqlPool,
+    pool: Database,
     instance: String,
 }
 
 impl Requests {
     /// Makes an empty set, and the announcer of `instance`, whose name must be unique.
     #[must_use]
-    pub fn new(pool: MySqlPool, instance: String) -> (Self, Announcer) {
+    pub fn new(pool: Database, instance: String) -> (Self, Announcer) {
         let requests = Self::default();
         (requests.clone(), Announcer { requests, pool, instance })
     }

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::domain::ItemId;
-use crate::store::cache::Cache;
+use ledger::route::cache::Cache;
+use shop_domain::ItemId;
 
 /// Items that are remembered at once.
 const REMEMBERED_MAX: usize = 100_000;

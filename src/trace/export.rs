@@ -32,8 +32,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::config::Config;
-use crate::domain::trace::{self, Attribute, EndedSpan, TraceContext};
-use crate::metrics::Metrics;
+use shop_domain::trace::{self, Attribute, EndedSpan, TraceContext};
+use shop_metrics::Metrics;
 
 /// How often the log says that the collector takes nothing.
 const REMINDER: Duration = Duration::from_secs(60);
@@ -63,7 +63,7 @@ impl Exporter {
         let timeout = Duration::from_millis(settings.timeout_ms);
         let unusable =
             |error: &dyn fmt::Display| format!("traces.endpoint cannot be used: {error}");
-        let tls = crate::store::tls::client(&settings.ca_file)
+        let tls = crate::tls::client(&settings.ca_file)
             .map_err(|error| format!("traces.ca_file cannot be used: {error}"))?;
         let mut otlp = opentelemetry_otlp::SpanExporter::builder()
             .with_http()

@@ -20,8 +20,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::domain::trace::{EndedSpan, Span, SpanKind, SpanSink, TraceContext};
-use crate::metrics::Metrics;
+use shop_domain::trace::{EndedSpan, Span, SpanKind, SpanSink, TraceContext};
+use shop_metrics::Metrics;
 
 /// Whether this program was built with the client for a collector.
 pub const ARE_BUILT_IN: bool = cfg!(feature = "traces");

@@ -1,6 +1,6 @@
 //! The waiting list of an item: joining, looking, leaving, and ending lapsed offers and places.
 //!
-//! Who gets a unit is decided in the transaction that returns it (`arbiter/waiting_line`). The
+//! Who gets a unit is decided in the transaction that returns it (`write/waiting_line`). The
 //! purchase of an offered unit is `purchase/offers.rs`.
 
 mod tend;
@@ -8,21 +8,23 @@ mod tend;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::{MySqlConnection, MySqlPool};
+use ledger::Database;
+use sqlx::MySqlConnection;
 
-use crate::arbiter::{ItemConcurrency, LineChange, WaitingLine};
 use crate::catalog::Catalog;
-use crate::domain::window::Phase;
-use crate::domain::{
+use crate::live::Hub;
+use gates::redis_store::Counters;
+use ledger::route::breaker::Breaker;
+use ledger::route::{Shards, Unreachable};
+use ledger::rows::{self, Fault, failed_change, failed_read, stock, waiting_list};
+use ledger::waiting_list::{LineChange, WaitingLine};
+use ledger::write::ItemConcurrency;
+use shop_domain::window::Phase;
+use shop_domain::{
     ArbiterMode, Clock, Item, ItemId, LedgerError, Place, Refusal, Routed, ShardId, UserId,
     WaitingStatus,
 };
-use crate::live::Hub;
-use crate::metrics::Metrics;
-use crate::store::breaker::Breaker;
-use crate::store::mysql::{self, Fault, failed_change, failed_read, stock, waiting_list};
-use crate::store::redis::Counters;
-use crate::store::{Shards, Unreachable};
+use shop_metrics::Metrics;
 use tend::Deferred;
 
 pub use tend::Tended;
@@ -48,7 +50,6 @@ pub enum JoinError {
 /// A place, and the number of buyers in front of it.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// The place.
     pub place: Place,
     /// Buyers in front; 0 unless it is waiting.
     pub ahead: u64,
@@ -56,9 +57,8 @@ pub struct Standing {
 
 /// The parts of one ledger that the waiting lists use.
 #[derive(Clone)]
-#[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct LedgerParts {
-    pub pool: MySqlPool,
+    pub pool: Database,
     pub breaker: Breaker,
     pub counters: Counters,
     pub metrics: Metrics,
@@ -67,7 +67,6 @@ pub struct LedgerParts {
 
 /// The parts of the waiting lists.
 #[derive(Clone)]
-#[expect(missing_docs, reason = "each part is documented at its type")]
 pub struct Parts {
     pub ledgers: Shards<LedgerParts>,
     pub catalog: Catalog,
@@ -91,9 +90,6 @@ impl WaitingLists {
     }
 
     /// Puts a buyer at the end of an item's line, or answers the place that the buyer has.
-    ///
-    /// # Errors
-    /// See [`JoinError`].
     pub async fn join(&self, item: ItemId, buyer: UserId) -> Result<Standing, JoinError> {
         let found = self.parts.catalog.find_recent(item, Duration::ZERO).await;
         let away = |_: Unreachable| JoinError::Ledger(LedgerError::Unavailable);
@@ -125,7 +121,7 @@ impl WaitingLists {
                 };
                 Ok((place, epoch))
             };
-            let read = mysql::ask(&ledger.breaker, read).await;
+            let read = rows::ask(&ledger.breaker, read).await;
             let (place, epoch) = read.map_err(|error| failed_read(&error))?;
             match ledgers.moved_since(item, home, epoch).await.map_err(gone)? {
                 Some(again) => (ledger, home) = (ledgers.at(again.shard), again),
@@ -150,10 +146,7 @@ impl WaitingLists {
     }
 
     /// Measures all lines of one ledger, for the metrics.
-    ///
-    /// # Errors
-    /// The database's.
-    pub async fn measure(&self, shard: ShardId) -> sqlx::Result<()> {
+    pub async fn measure(&self, shard: ShardId) -> ledger::Result<()> {
         let LedgerParts { pool, metrics, .. } = self.parts.ledgers.at(shard);
         let lines = waiting_list::lines(pool, self.parts.clock.now()).await?;
         metrics.waiting.set(lines.waiting, lines.offered, lines.idle);
@@ -193,7 +186,7 @@ impl WaitingLists {
         }
         let ledgers = &self.parts.ledgers;
         let (LedgerParts { pool, breaker, .. }, _) = ledgers.of_item(item).await.map_err(gone)?;
-        let ahead = mysql::ask(breaker, waiting_list::ahead(pool, &place));
+        let ahead = rows::ask(breaker, waiting_list::ahead(pool, &place));
         let ahead = ahead.await.map_err(|error| failed_read(&error))?;
         Ok(Standing { place, ahead })
     }
@@ -208,7 +201,7 @@ impl WaitingLists {
         let mut attempt = 1;
         loop {
             let tried = self.transact(ledger, Routed { item, home }, work);
-            let tried = mysql::change(&ledger.breaker, tried).await;
+            let tried = rows::change(&ledger.breaker, tried).await;
             let error = match tried {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
@@ -225,7 +218,7 @@ impl WaitingLists {
             }
             let passes =
                 matches!(Fault::of(&error), Fault::Transient | Fault::Connection | Fault::Moved);
-            if !passes || mysql::nothing_was_sent(&error) || attempt == ATTEMPTS_MAX {
+            if !passes || rows::nothing_was_sent(&error) || attempt == ATTEMPTS_MAX {
                 return Err(failed_change(&error));
             }
             let bound = PAUSE_FIRST * 2_u32.pow(attempt);
@@ -240,8 +233,8 @@ impl WaitingLists {
         LedgerParts { pool, .. }: &LedgerParts,
         routed: Routed,
         work: &Work,
-    ) -> sqlx::Result<Done> {
-        let mut transaction = mysql::begin(pool).await?;
+    ) -> ledger::Result<Done> {
+        let mut transaction = rows::begin(pool).await?;
         let done = work.run(&self.parts.line, routed, &mut transaction).await;
         let done = transaction.end(done).await?;
         match &done {
@@ -281,7 +274,7 @@ impl Work {
         line: &WaitingLine,
         routed: Routed,
         transaction: &mut MySqlConnection,
-    ) -> sqlx::Result<Done> {
+    ) -> ledger::Result<Done> {
         Ok(match self {
             Self::Join(item, buyer) => {
                 Done::Joined(line.join(transaction, (item, routed.home), *buyer).await?)

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use futures::{StreamExt, stream};
 
 use super::{Done, LedgerParts, WaitingLists, Work};
-use crate::domain::{ItemId, Routed, ShardId};
-use crate::store::mysql::link::TRANSACTION_MAX;
-use crate::store::mysql::{Fault, nothing_was_sent, waiting_list, within};
+use ledger::rows::link::TRANSACTION_MAX;
+use ledger::rows::{Fault, nothing_was_sent, waiting_list, within};
+use shop_domain::{ItemId, Routed, ShardId};
 
 /// Items whose lines are tended at once: as many rows may be held at the same time without a delay for the
 /// other lines.
@@ -64,11 +64,11 @@ impl WaitingLists {
     ///
     /// # Errors
     /// The database's, when the items cannot be read or no connection can be had; what was done stays done.
-    pub async fn tend(&self, shard: ShardId) -> sqlx::Result<Tended> {
+    pub async fn tend(&self, shard: ShardId) -> ledger::Result<Tended> {
         let ledger = self.parts.ledgers.at(shard);
         let found = waiting_list::items_to_tend(&ledger.pool, self.parts.clock.now()).await?;
         let items = self.parts.ledgers.homes().routed_in(shard, found).await;
-        let items = items.map_err(|_| sqlx::Error::PoolTimedOut)?;
+        let items = items.map_err(|_| ledger::Error::PoolTimedOut)?;
         self.deferred.end();
         let (deferred, items): (Vec<_>, Vec<_>) =
             items.into_iter().partition(|routed| self.deferred.has(routed.item));
@@ -90,7 +90,7 @@ impl WaitingLists {
     }
 
     /// Tends one line, in as many transactions as one run may make.
-    async fn tend_line(&self, ledger: &LedgerParts, routed: Routed) -> sqlx::Result<Tended> {
+    async fn tend_line(&self, ledger: &LedgerParts, routed: Routed) -> ledger::Result<Tended> {
         let mut sum = Tended::default();
         for _ in 0..TRANSACTIONS_MAX {
             let begin = Instant::now();

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ledger::item_move::{Limits, Mover};
+use ledger::rows::{self, moves};
 use seckill::account::Role;
-use seckill::domain::{ItemId, ShardId};
-use seckill::shard::{Limits, Mover};
-use seckill::store::mysql::{self, moves};
 use serde_json::json;
+use shop_domain::{ItemId, ShardId};
 
 use super::driver::{DESKTOP, Page};
 use super::make_sale;
@@ -90,7 +90,7 @@ async fn an_operator_sees_the_ledgers_and_the_moves() {
     let item = ItemId::new(item).expect("positive");
     let mut ledgers = BTreeMap::new();
     for (number, config) in (0..).zip(shop.config.ledgers().expect("numbered")) {
-        let pool = mysql::pool(&config).expect("a URL");
+        let pool = rows::pool(&config).expect("a URL");
         ledgers.insert(ShardId::new(number).expect("small"), pool);
     }
     let target = ShardId::new(1).expect("small");

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use faulty_link::{Fault, Trap};
-use seckill::arbiter::{Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite};
-use seckill::domain::{ItemId, OrderId, Outcome, Purchase, RequestKey, Unavailable, UserId};
-use seckill::metrics::Metrics;
-use seckill::store::mysql as store;
+use ledger::rows as store;
+use ledger::write::{Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite};
 use serde_json::json;
+use shop_domain::{ItemId, OrderId, Outcome, Purchase, RequestKey, Unavailable, UserId};
+use shop_metrics::Metrics;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -134,7 +134,7 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "stock": 3, "per_buyer_limit": 3 })).await;
     let name = &*store::order_routine::NAME;
-    let own = include_str!("../../crates/ledger/src/store/mysql/order_routine.sql");
+    let own = include_str!("../../crates/ledger/src/rows/order_routine.sql");
     let drop = format!("DROP PROCEDURE {name}");
     let without_stock = own.replacen("available = available - p_units", "available = available", 1);
     let other_rights = own.replacen("SQL SECURITY INVOKER", "SQL SECURITY DEFINER", 1);

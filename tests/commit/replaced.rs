@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-use seckill::arbiter::{Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite};
-use seckill::domain::{ItemId, Outcome, Purchase, UserId};
-use seckill::metrics::Metrics;
+use ledger::Database;
+use ledger::write::{Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite};
 use serde_json::json;
-use sqlx::MySqlPool;
+use shop_domain::{ItemId, Outcome, Purchase, UserId};
+use shop_metrics::Metrics;
 use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions, MySqlSslMode};
 use tokio_util::task::TaskTracker;
 
@@ -22,7 +22,7 @@ struct TwoLedgers {
     old: Shop,
     new: Shop,
     item: i64,
-    pool: MySqlPool,
+    pool: Database,
     replaced_at: Arc<OnceLock<Instant>>,
     _instances: [Instance; 2],
 }
@@ -46,7 +46,8 @@ impl TwoLedgers {
                 let is_old = replaced.get().is_some_and(|at| metadata.age > at.elapsed());
                 Box::pin(async move { Ok(!is_old) })
             })
-            .connect_lazy_with(options(&old));
+            .connect_lazy_with(options(&old))
+            .into();
         Self { link, old, new, item: items[0], pool, replaced_at, _instances: instances }
     }
 

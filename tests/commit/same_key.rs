@@ -1,8 +1,8 @@
 //! COMMIT is lost, and another instance makes an order with the same key: the answer never shows one
 //! request's order to the other request.
 
+use gates::LIST;
 use reqwest::Method;
-use seckill::strategy::LIST;
 use serde_json::json;
 
 use super::{linked_shop_with, loses_commits_in_silence};

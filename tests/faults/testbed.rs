@@ -7,11 +7,11 @@ use dev_servers::{
     AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
     StartError, ZookeeperOptions, ZookeeperServer,
 };
+use ledger::rows;
 use redis::aio::MultiplexedConnection;
 use seckill::account::{Role, Tokens};
 use seckill::config::{Config, Secret};
-use seckill::domain::UserId;
-use seckill::store::mysql;
+use shop_domain::UserId;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 use time::OffsetDateTime;
@@ -101,8 +101,8 @@ impl Testbed {
     pub async fn migrate(url: &str) -> Run<()> {
         let mut config = Config::defaults();
         config.database_url = Secret::new(url);
-        let pool = mysql::pool(&config)?;
-        mysql::migrate(&config, &pool).await?;
+        let pool = rows::pool(&config)?;
+        rows::migrate(&config, &pool).await?;
         pool.close().await;
         Ok(())
     }

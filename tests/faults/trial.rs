@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gates::LIST;
 use hyper::body::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use seckill::account::Role;
-use seckill::domain::outcome::Dependency;
-use seckill::strategy::LIST;
 use serde_json::{Value, json};
+use shop_domain::outcome::Dependency;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 

@@ -3,8 +3,8 @@
 use reqwest::{Method, RequestBuilder};
 use seckill::account::{Role, Tokens};
 use seckill::config::Secret;
-use seckill::domain::UserId;
 use serde_json::json;
+use shop_domain::UserId;
 use time::{Duration, OffsetDateTime};
 
 use super::ledger::{Refused, assert_refused};

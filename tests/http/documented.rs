@@ -1,6 +1,6 @@
 //! The document as it is served, the pages, and the headers that guard them.
 
-use seckill::strategy::{Scope, Store, WaitFor};
+use gates::{Scope, Store, WaitFor};
 use serde_json::json;
 
 use super::assert_problem;

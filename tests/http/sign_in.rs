@@ -1,8 +1,8 @@
 //! Accounts: signing up, signing in, and the limits on attempts.
 
+use ledger::rows::users::{self, NewAccount};
 use seckill::account::{Role, password};
-use seckill::domain::Username;
-use seckill::store::mysql::users::{self, NewAccount};
+use shop_domain::Username;
 use time::OffsetDateTime;
 
 use super::{PASSWORD, apart_from_the_request_id, assert_problem, sign_in, sign_up};

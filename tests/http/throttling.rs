@@ -1,8 +1,8 @@
 //! Password guessing is slowed down for the guesser, never for the account's owner.
 
+use ledger::rows::failures;
 use reqwest::Method;
 use seckill::config::Config;
-use seckill::store::mysql::failures;
 use serde_json::json;
 
 use super::assert_problem;

@@ -1,9 +1,9 @@
 //! What is tried: a sale and a list of steps, generated.
 
+use gates::LIST;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
-use seckill::strategy::LIST;
 
 /// The most steps of a plan.
 const STEPS_MAX: usize = 24;

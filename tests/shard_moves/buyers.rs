@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use sqlx::{MySql, MySqlPool, Transaction};
+use ledger::Database;
+use sqlx::{MySql, Transaction};
 use uuid::Uuid;
 
 /// Tries of one change while the item is paused.
@@ -19,7 +20,7 @@ pub enum Step {
 /// The ledgers that they know.
 #[derive(Clone)]
 pub struct Buyers {
-    pub pools: [MySqlPool; 2],
+    pub pools: [Database; 2],
 }
 
 /// The result of one try under one route.
@@ -29,7 +30,7 @@ enum Tried<T> {
 }
 
 /// Where the home ledger says that an item lives.
-pub async fn route(home: &MySqlPool, item: i64) -> (u16, u64) {
+pub async fn route(home: &Database, item: i64) -> (u16, u64) {
     let found = sqlx::query_as("SELECT shard, epoch FROM item_homes WHERE item_id = ?")
         .bind(item)
         .fetch_optional(home)

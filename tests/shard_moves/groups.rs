@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use seckill::domain::ItemId;
 use serde_json::json;
+use shop_domain::ItemId;
 
 use super::{Pair, buyers, killed, shard};
 use crate::support::{Instance, assert_clean, eventually, item_body, when};
@@ -101,7 +101,7 @@ async fn one_item_of_a_broken_off_group_does_not_move_alone() {
     assert_eq!(instance.buyer(3).buy("mysql-atomic", items[0]).await.status, 201);
     let over = instance.buyer(3).buy("mysql-atomic", items[1]).await;
     assert_eq!(over.json["code"], "group_limit_reached", "{}", over.text);
-    let group = seckill::domain::LimitGroupId::new(group).expect("positive");
+    let group = shop_domain::LimitGroupId::new(group).expect("positive");
     let moved = pair.mover().move_group(group, shard(1)).await.expect("they move");
     assert_eq!(moved.len(), 2);
     assert_live_in(&pair, &instance, 1, items).await;

@@ -1,7 +1,7 @@
 //! The audit of homes (I15) finds an item that is in two ledgers, or rows that were left behind.
 
+use ledger::item_move::audit::misplaced;
 use ledger_audit::{Finding, State, homes_of, judge_homes};
-use seckill::shard::audit::misplaced;
 
 use super::{Pair, SECOND, shard};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use seckill::domain::ItemId;
+use ledger::Database;
 use seckill::failpoint::MOVE_POINTS;
-use sqlx::MySqlPool;
+use shop_domain::ItemId;
 use tokio::process::Command;
 
 use super::Pair;
@@ -36,7 +36,7 @@ pub async fn run(pair: &Pair, arguments: &[&str], point: Option<&str>) -> (i32, 
     told(&command.output().await.expect("the program runs"))
 }
 
-async fn orders(pool: &MySqlPool, item: ItemId) -> BTreeSet<String> {
+async fn orders(pool: &Database, item: ItemId) -> BTreeSet<String> {
     let orders: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
         .bind(item.get())
         .fetch_all(pool)

@@ -1,12 +1,12 @@
 //! Ledgers that were restored or replaced: an item that its ledger lost is found by the audit and comes back.
 
 use dev_servers::MysqlOptions;
+use ledger::item_move::MoveError;
+use ledger::item_move::audit::misplaced;
+use ledger::item_move::tables::ITEM_TABLES;
 use ledger_audit::{State, homes_of, judge_homes};
 use seckill::config::Secret;
-use seckill::domain::ItemId;
-use seckill::shard::MoveError;
-use seckill::shard::audit::misplaced;
-use seckill::shard::tables::ITEM_TABLES;
+use shop_domain::ItemId;
 
 use super::{Pair, SECOND, buyers, killed, shard};
 use crate::support::{Shop, own_mysql, unique};

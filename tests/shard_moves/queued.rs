@@ -1,7 +1,7 @@
 //! Queued orders of an item that moves: each one that was answered 202 is decided where the item lives.
 
-use seckill::domain::ItemId;
 use serde_json::json;
+use shop_domain::ItemId;
 
 use super::{Pair, killed};
 use crate::support::{assert_clean, eventually, when};

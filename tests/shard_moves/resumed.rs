@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use seckill::domain::ItemId;
-use seckill::shard::{Limits, MoveError, Mover};
+use ledger::item_move::{Limits, MoveError, Mover};
 use serde_json::json;
+use shop_domain::ItemId;
 use sqlx::mysql::MySqlPoolOptions;
 
 use super::{PAUSE_MAX, Pair, buyers, killed, shard};
@@ -90,7 +90,7 @@ async fn a_closed_item_sells_again_while_its_target_is_away() {
         .acquire_timeout(Duration::from_millis(200))
         .connect_lazy("mysql://seckill:x@127.0.0.1:9/seckill")
         .expect("a URL");
-    let ledgers = BTreeMap::from([(shard(0), pair.home.pool.clone()), (shard(1), away)]);
+    let ledgers = BTreeMap::from([(shard(0), pair.home.pool.clone()), (shard(1), away.into())]);
     let limits = Limits { pause_max: PAUSE_MAX, route_age_max: Duration::ZERO };
     let mover = Mover::new(ledgers, limits);
     for resumes in [true, false] {

@@ -12,9 +12,9 @@ use futures::stream;
 use ledger_audit::{State, homes_of, judge_homes};
 use reqwest::Method;
 use seckill::account::Role;
-use seckill::domain::ItemId;
 use seckill::failpoint::MOVE_POINTS;
 use serde_json::{Value, json};
+use shop_domain::ItemId;
 
 use super::{Pair, buyers, killed};
 use crate::support::{Client, Instance, assert_clean, eventually, purchase_path, rounds, when};

@@ -1,7 +1,7 @@
 //! What the instances tell of a move whose command died.
 
-use seckill::domain::ItemId;
 use serde_json::json;
+use shop_domain::ItemId;
 
 use super::{Pair, buyers, killed};
 use crate::support::{Instance, eventually, when};

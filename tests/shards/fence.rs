@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use seckill::arbiter::{
+use ledger::write::{
     Arbiter, BatchConnections, GroupCommit, OrderWrite, StockWrite, UnguardedWrite,
 };
-use seckill::domain::{Home, Item, ItemId, Outcome, Purchase, ShardId, Unavailable};
-use seckill::metrics::Metrics;
 use serde_json::json;
+use shop_domain::{Home, Item, ItemId, Outcome, Purchase, ShardId, Unavailable};
+use shop_metrics::Metrics;
 use std::sync::Arc;
 use tokio_util::task::TaskTracker;
 

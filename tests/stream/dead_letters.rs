@@ -1,8 +1,8 @@
 //! Dead letters: an entry of the queue that cannot be decided is tried again, then put aside.
 
-use seckill::domain::ItemId;
-use seckill::store::redis::queue::Reader;
+use gates::redis_store::queue::Reader;
 use serde_json::json;
+use shop_domain::ItemId;
 
 use super::{STREAM, key, queue_of, redis_of, shop};
 use crate::http::assert_clean;

@@ -1,11 +1,11 @@
 //! A server of a Redis Cluster that is away while the others work.
 
 use dev_servers::{RedisCluster, RedisClusterOptions};
+use gates::redis_store::queue::{Push, Reader};
 use redis_connection::Slot;
 use seckill::config::Secret;
-use seckill::domain::ItemId;
-use seckill::store::redis::queue::{Push, Reader};
 use serde_json::json;
+use shop_domain::ItemId;
 
 use super::{STREAM, hold_up, in_ledger, purchase, queue, queue_of, shop};
 use crate::process::program;

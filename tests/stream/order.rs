@@ -1,7 +1,7 @@
 //! A queued order: its owner sees it everywhere until the ledger decides, and the queue is bounded.
 
+use gates::redis_store::queue::Push;
 use reqwest::Method;
-use seckill::store::redis::queue::Push;
 use serde_json::json;
 
 use super::{STREAM, ends_as, hold_up, in_ledger, order, purchase, queue_of, shop};

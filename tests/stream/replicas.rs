@@ -5,8 +5,8 @@ use std::time::Duration;
 use dev_servers::{RedisCluster, RedisClusterOptions, RedisSentinels, RedisServer};
 use faulty_link::Server;
 use seckill::config::Secret;
-use seckill::domain::OrderId;
 use serde_json::json;
+use shop_domain::OrderId;
 
 use super::{STREAM, ends_as, hold_up, in_ledger, key, purchase, queue_of, shop};
 use crate::http::{assert_clean, order_id};

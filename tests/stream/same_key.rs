@@ -2,9 +2,9 @@
 
 use faulty_link::Fault;
 use futures::StreamExt;
+use gates::redis_store::queue::{Push, Reader};
 use reqwest::Method;
 use seckill::config::Secret;
-use seckill::store::redis::queue::{Push, Reader};
 use serde_json::json;
 
 use super::{

@@ -4,15 +4,16 @@
 use std::net::SocketAddr;
 
 use dev_servers::{RedisServer, Replicated};
+use gates::redis_store::{RedisClient, SharedConnection};
+use ledger::Database;
+use ledger::rows;
 use seckill::account::{Role, Tokens};
 use seckill::app::App;
 use seckill::config::{Config, Secret};
-use seckill::domain::{Clock, UserId};
 use seckill::lifecycle::{Ended, Lifecycle};
-use seckill::store::mysql;
-use seckill::store::redis::{RedisClient, SharedConnection};
 use serde_json::{Value, json};
-use sqlx::{MySql, MySqlPool, Transaction};
+use shop_domain::{Clock, UserId};
+use sqlx::{MySql, Transaction};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 
@@ -23,7 +24,7 @@ pub struct Shop {
     /// The settings of its instances.
     pub config: Config,
     /// Its ledger, beside the instances' own connections.
-    pub pool: MySqlPool,
+    pub pool: Database,
 }
 
 /// A running instance.
@@ -92,13 +93,13 @@ impl Shop {
         config.shards.urls = Secret::new(urls_of_shards(further + 1).await);
         change(&mut config);
         for ledger in config.ledgers().expect("numbered ledgers") {
-            let pool = mysql::pool(&ledger).expect("the URL is fine");
-            mysql::migrate(&ledger, &pool).await.expect("the schema is made");
+            let pool = rows::pool(&ledger).expect("the URL is fine");
+            rows::migrate(&ledger, &pool).await.expect("the schema is made");
             pool.close().await;
         }
         // The ledger that the items of its tests live in.
         let ledgers = config.ledgers().expect("numbered ledgers");
-        let pool = mysql::pool(&ledgers[further]).expect("the URL is fine");
+        let pool = rows::pool(&ledgers[further]).expect("the URL is fine");
         Self { config, pool }
     }
 
@@ -216,7 +217,7 @@ pub fn item_body(changes: Value) -> Value {
 
 /// Holds an item's stock row, so that no purchase of it can be decided, until the transaction is
 /// rolled back or dropped.
-pub async fn hold_stock_row(pool: &MySqlPool, item: i64) -> Transaction<'static, MySql> {
+pub async fn hold_stock_row(pool: &Database, item: i64) -> Transaction<'static, MySql> {
     let mut holder = pool.begin().await.expect("a transaction");
     // The sessions of the service end a transaction that idles for 20 s; a test on a busy machine may take longer.
     let patient = "SET SESSION wait_timeout = 600 /*M! , SESSION idle_transaction_timeout = 600 */";
@@ -231,7 +232,7 @@ pub async fn hold_stock_row(pool: &MySqlPool, item: i64) -> Transaction<'static,
 
 /// How many sessions of the shop's database, this one apart, are in the middle of a statement that
 /// is `LIKE` this.
-pub async fn statements_running(pool: &MySqlPool, like: &str) -> i64 {
+pub async fn statements_running(pool: &Database, like: &str) -> i64 {
     sqlx::query_scalar(
         "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
          WHERE DB = DATABASE() AND ID <> CONNECTION_ID() AND INFO LIKE ?",

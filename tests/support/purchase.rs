@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use seckill::arbiter::{Answer, BatchOrders, BatchWriter};
-use seckill::domain::{Item, ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
-use seckill::store::mysql::items;
+use ledger::rows::items;
+use ledger::write::{Answer, BatchOrders, BatchWriter};
+use shop_domain::{Item, ItemId, OrderId, Purchase, Quantity, RequestKey, UserId};
 use time::{Duration, OffsetDateTime};
 use tokio::time::Instant;
 

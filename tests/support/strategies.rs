@@ -42,7 +42,7 @@ pub(crate) use {names, test_each_strategy, tests, with_names};
 fn every_strategy_has_its_named_tests() {
     let named = with_names! { crate::support::strategies::names! };
     let named = named.map(|name| name.replace('_', "-"));
-    let mut listed: Vec<_> = seckill::strategy::LIST.iter().map(|entry| entry.card.name).collect();
+    let mut listed: Vec<_> = gates::LIST.iter().map(|entry| entry.card.name).collect();
     listed.sort_unstable();
     assert_eq!(named.as_slice(), listed, "tests/support/strategies.rs names them in this order");
 }

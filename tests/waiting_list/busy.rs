@@ -1,14 +1,15 @@
 //! An item whose row is held, and an item with a long line: what the others notice of it.
 
 use futures::future::join_all;
+use ledger::Database;
+use ledger::rows;
+use ledger::rows::outbox::Outbox;
+use ledger::waiting_list::WaitingLine;
 use reqwest::Method;
-use seckill::arbiter::WaitingLine;
-use seckill::domain::{Clock, Home, Item, ItemId, UserId};
-use seckill::metrics::Metrics;
-use seckill::store::mysql;
-use seckill::store::mysql::outbox::Outbox;
 use serde_json::{Value, json};
-use sqlx::{MySqlConnection, MySqlPool};
+use shop_domain::{Clock, Home, Item, ItemId, UserId};
+use shop_metrics::Metrics;
+use sqlx::MySqlConnection;
 
 use super::{cancel, join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
@@ -22,7 +23,7 @@ const LONG: i64 = 5_000;
 const FIRST: i64 = 100_000;
 
 /// Puts buyers into a line as if each had joined.
-async fn fill_line(pool: &MySqlPool, item: i64, buyers: i64) {
+async fn fill_line(pool: &Database, item: i64, buyers: i64) {
     sqlx::query(
         "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
          WITH RECURSIVE numbers AS (SELECT 0 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < 1000) \
@@ -38,7 +39,7 @@ async fn fill_line(pool: &MySqlPool, item: i64, buyers: i64) {
     .expect("the line is filled");
 }
 
-async fn waiting(pool: &MySqlPool, item: i64) -> i64 {
+async fn waiting(pool: &Database, item: i64) -> i64 {
     sqlx::query_scalar("SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting'")
         .bind(item)
         .fetch_one(pool)
@@ -268,7 +269,7 @@ async fn a_join_does_not_read_a_long_line_and_the_line_keeps_its_limit() {
     let (item, _) = sold_out(&instance, 1, json!({})).await;
     fill_line(&shop.pool, item, LONG).await;
     let id = ItemId::new(item).expect("positive");
-    let found = mysql::items::find(&shop.pool, id).await.expect("read").expect("there is one");
+    let found = rows::items::find(&shop.pool, id).await.expect("read").expect("there is one");
     let clock = Clock::default();
     let line = WaitingLine::new(clock, Outbox::default(), Metrics::new(), 50_000);
     let mut transaction = shop.pool.begin().await.expect("a transaction");

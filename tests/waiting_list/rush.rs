@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer};
 use futures::StreamExt;
+use ledger::Database;
 use rand::RngExt;
 use reqwest::Method;
 use seckill::account::Role;
 use seckill::config::Secret;
 use serde_json::json;
-use sqlx::MySqlPool;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep};
 
@@ -282,7 +282,7 @@ impl Rush {
                 mysql.kill().await;
                 mysql.restart().await.expect("the database starts again");
                 eventually("the database to answer", || async {
-                    let pool: &MySqlPool = &self.shop.pool;
+                    let pool: &Database = &self.shop.pool;
                     sqlx::query("SELECT 1").execute(pool).await.ok()
                 })
                 .await;

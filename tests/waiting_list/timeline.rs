@@ -1,7 +1,7 @@
 //! The history of one item's units, read from the ledger: how long a returned unit lay idle while
 //! a buyer waited, and whether more units were promised at a time than there are.
 
-use sqlx::MySqlPool;
+use ledger::Database;
 
 /// The history of an item.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ type Row = (i64, Option<i64>, Option<i64>, Option<i64>, String);
 
 /// Reads the history of an item that had no unit when the first buyer joined, and in whose line
 /// a buyer waited until `until`. Outages do not count as idle.
-pub async fn read(pool: &MySqlPool, item: i64, until: i64, outages: &[Outage]) -> Timeline {
+pub async fn read(pool: &Database, item: i64, until: i64, outages: &[Outage]) -> Timeline {
     let micros = |column: &str| format!("TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {column})");
     let statement = format!(
         "SELECT {}, {}, {}, {}, CAST(status AS CHAR) FROM waiting_list WHERE item_id = ? ORDER BY place",

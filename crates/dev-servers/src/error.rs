@@ -38,7 +38,6 @@ pub enum StartError {
     InUse {
         /// The server's name.
         server: &'static str,
-        /// Its directory.
         directory: PathBuf,
     },
     /// The directory holds something that this module did not finish writing.
@@ -49,7 +48,6 @@ pub enum StartError {
     HalfWritten {
         /// The server's name.
         server: &'static str,
-        /// Its directory.
         directory: PathBuf,
         /// What is missing.
         reason: String,
@@ -60,7 +58,6 @@ pub enum StartError {
          with SECKILL_DATA_DIR, or delete this one to begin with an empty database"
     )]
     OtherFlavour {
-        /// The directory.
         directory: PathBuf,
         /// Who wrote the data.
         made_by: String,
@@ -77,7 +74,6 @@ pub enum StartError {
     PortInUse {
         /// The server's name.
         server: &'static str,
-        /// The port.
         port: u16,
     },
     /// The server, or the making of its data directory, ended.
@@ -87,7 +83,6 @@ pub enum StartError {
         server: &'static str,
         /// How it ended.
         status: String,
-        /// Its log.
         log: PathBuf,
         /// The last lines of the log.
         tail: String,
@@ -103,7 +98,6 @@ pub enum StartError {
         seconds: u64,
         /// The last error of a connection attempt.
         answer: String,
-        /// Its log.
         log: PathBuf,
         /// The last lines of the log.
         tail: String,

@@ -76,9 +76,6 @@ impl EtcdServer {
     }
 
     /// Starts a new cluster of this many members in throw-away directories, for tests.
-    ///
-    /// # Errors
-    /// As for [`Self::start`].
     pub async fn start_cluster(members: usize) -> Result<Vec<Self>, StartError> {
         Self::start_together(vec![EtcdOptions::temporary(); members]).await
     }

@@ -52,9 +52,6 @@ impl Servers {
 
     /// Starts both servers in throw-away directories, which are removed when the servers end,
     /// even after a `kill -9` of this process. Meant for tests.
-    ///
-    /// # Errors
-    /// As for [`Servers::start`].
     pub async fn start_temporary() -> Result<Self, StartError> {
         Self::start_both(MysqlOptions::temporary(), RedisOptions::temporary()).await
     }

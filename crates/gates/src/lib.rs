@@ -1,17 +1,213 @@
 //! The gates: the strategies that decide who gets stock, and their counters in Redis and in memory.
 //!
-//! A gate may fail, lie or lose its data at any moment: the [`ledger`] takes the stock with a condition.
+//! A strategy is a *gate*: it works on a lock, a counter or the stock row, and hands what it lets through
+//! to the [`ledger`], which writes the order and takes the stock with a condition. So a gate may fail, lie
+//! or lose its data at any moment. Each strategy's file reads like a manual page: how it works, what can
+//! go wrong, when to use it.
 //!
-//! # Modules, in reading order
-//! 1. [`strategy`]: the list, and a file for each strategy, which begins with its manual page.
-//! 2. [`store`]: the counters and queues in [Redis](store::redis) and in [memory](store::memory).
+//! [`LIST`] has every strategy. To add one, write its file and add two lines below: the module and its
+//! line on the list. The page of strategies, the documents, the metrics' labels and the conformance tests
+//! read the list.
 
 #[macro_use]
 extern crate failpoint;
 
-pub mod store;
-pub mod strategy;
+pub mod kit;
+mod lock_etcd;
+mod lock_local;
+mod lock_mysql_named;
+mod lock_mysql_table;
+mod lock_redis;
+mod lock_redis_fair;
+mod lock_redis_getset;
+mod lock_redis_reentrant;
+mod lock_redis_setnx;
+mod lock_redis_setnx_expire;
+mod lock_redis_token;
+mod lock_redlock;
+mod lock_zookeeper;
+mod lock_zookeeper_spin;
+mod memory_mutex;
+mod memory_naive;
+pub mod memory_store;
+mod mysql_atomic;
+mod mysql_batch;
+mod mysql_for_update;
+mod mysql_mutex;
+mod mysql_mutex_in_tx;
+mod mysql_mutex_per_request;
+mod mysql_naive;
+mod mysql_timestamp;
+mod mysql_version;
+mod redis_bucket;
+mod redis_lua;
+mod redis_mutex;
+mod redis_naive;
+pub mod redis_store;
+pub mod redis_stream;
+mod redis_watch;
 
-use ledger::arbiter;
-use shop_domain as domain;
-use shop_metrics as metrics;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use ledger::Database;
+use tokio::time::Instant;
+
+use crate::memory_store::MemoryCounters;
+use crate::redis_store::{Buckets, Counters, Queue, RedisClient};
+use ledger::write::{Arbiter, GroupCommit};
+use shop_domain::{Outcome, Purchase};
+
+pub use kit::built::{Built, Strategies};
+pub use kit::card::{Breaks, Card};
+pub use kit::locks::{LockSources, ZookeeperLocks};
+pub use kit::options::{Options, OptionsError, Scope, Store, WaitFor};
+
+/// Every strategy, in the order in which pages show them: those to use, then those to learn from.
+pub static LIST: &[Entry] = &[
+    lock_redis::ENTRY,
+    lock_redis_token::ENTRY,
+    lock_redis_reentrant::ENTRY,
+    lock_redis_fair::ENTRY,
+    lock_redlock::ENTRY,
+    lock_mysql_table::ENTRY,
+    lock_mysql_named::ENTRY,
+    lock_etcd::ENTRY,
+    lock_zookeeper::ENTRY,
+    lock_zookeeper_spin::ENTRY,
+    mysql_atomic::ENTRY,
+    mysql_batch::ENTRY,
+    mysql_for_update::ENTRY,
+    mysql_version::ENTRY,
+    redis_lua::ENTRY,
+    redis_bucket::ENTRY,
+    redis_stream::ENTRY,
+    redis_watch::ENTRY,
+    lock_local::ENTRY,
+    lock_redis_setnx_expire::ENTRY,
+    lock_redis_setnx::ENTRY,
+    lock_redis_getset::ENTRY,
+    mysql_mutex::ENTRY,
+    redis_mutex::ENTRY,
+    memory_mutex::ENTRY,
+    mysql_mutex_in_tx::ENTRY,
+    mysql_mutex_per_request::ENTRY,
+    mysql_timestamp::ENTRY,
+    mysql_naive::ENTRY,
+    redis_naive::ENTRY,
+    memory_naive::ENTRY,
+];
+
+/// One line of the list.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Its description.
+    pub card: &'static Card,
+    /// Makes it.
+    pub build: fn(&StrategyContext) -> Result<Arc<dyn Strategy>, BuildError>,
+}
+
+/// The reason why a strategy was not made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BuildError {
+    /// Its servers are not configured: it is listed as not available.
+    NotConfigured,
+    /// A setting cannot be used, so that the service does not start.
+    Unusable(String),
+}
+
+impl From<leaselock::InvalidName> for BuildError {
+    fn from(error: leaselock::InvalidName) -> Self {
+        Self::Unusable(format!("redis.prefix cannot be used: {error}"))
+    }
+}
+
+impl From<leaselock::redis::redlock::InvalidRedlock> for BuildError {
+    fn from(error: leaselock::redis::redlock::InvalidRedlock) -> Self {
+        Self::Unusable(format!("lock.redlock_urls cannot be used: {error}"))
+    }
+}
+
+/// A way of deciding who gets stock.
+#[async_trait]
+pub trait Strategy: Send + Sync {
+    /// Decides about one purchase and has the arbiter write an accepted one. Returns by the
+    /// deadline, or soon after it.
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome;
+
+    /// Like [`Strategy::purchase`], refined by the query parameters. Others than the defaults come
+    /// only where the card says that the strategy takes options.
+    fn purchase_with<'a>(
+        &'a self,
+        purchase: Purchase,
+        _options: Options,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Outcome> {
+        self.purchase(purchase, deadline)
+    }
+
+    /// The locks that it works with, for their figures.
+    fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
+        Vec::new()
+    }
+}
+
+/// The parts of the service that strategies use.
+#[derive(Clone)]
+pub struct StrategyContext {
+    /// The arbiter for single orders.
+    pub arbiter: Arbiter,
+    /// The group commit in front of the arbiter.
+    pub group_commit: GroupCommit,
+    /// The connection pool for reading the stock.
+    pub pool: Database,
+    /// Redis, for connections lent to one caller.
+    pub redis: RedisClient,
+    /// The Redis counters.
+    pub counters: Counters,
+    /// The Redis counters that are split over several keys.
+    pub buckets: Buckets,
+    /// The queues of orders on their way to the arbiter.
+    pub queue: Queue,
+    /// The counters of this process.
+    pub memory: MemoryCounters,
+    /// The servers of the locks.
+    pub locks: LockSources,
+    /// How long locks are held without a renewal.
+    pub lease: Duration,
+}
+
+/// The card of a name on the list.
+#[must_use]
+pub fn card(name: &str) -> Option<&'static Card> {
+    LIST.iter().map(|entry| entry.card).find(|card| card.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique_and_cards_are_filled_in() {
+        let names: BTreeSet<_> = LIST.iter().map(|entry| entry.card.name).collect();
+        assert_eq!(names.len(), LIST.len());
+        for card in LIST.iter().map(|entry| entry.card) {
+            assert!(
+                card.summary.ends_with('.') && card.breaks_when.ends_with('.'),
+                "{}",
+                card.name
+            );
+            assert!(["mysql", "redis", "memory"].contains(&card.store), "{}", card.name);
+            assert_eq!(card.safe, card.breaks_with == Breaks::Never, "{}", card.name);
+            let sources = ["S0", "S1", "S2", "S3", "S4", "ours"];
+            assert!(
+                card.source.split(", ").all(|source| sources.contains(&source)),
+                "{}",
+                card.name
+            );
+        }
+    }
+}

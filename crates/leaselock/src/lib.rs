@@ -103,6 +103,8 @@
 //!
 //! To add a backend of your own, implement [`store::LeaseStore`].
 
+#![warn(missing_docs)]
+
 mod capabilities;
 mod core;
 #[cfg(feature = "redis")]

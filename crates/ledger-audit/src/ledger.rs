@@ -68,7 +68,6 @@ pub struct Group {
 /// One item in all ledgers together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ItemHome {
-    /// The item.
     pub item: i64,
     /// The ledger in which it lives, and the epoch of the route to it.
     pub home: (u16, u64),
@@ -83,7 +82,6 @@ pub struct ItemHome {
 pub struct FoundRows {
     /// The number of the ledger.
     pub shard: u16,
-    /// The rows.
     pub rows: i64,
     /// `stock.home_epoch`: a route with another epoch is out of date.
     pub home_epoch: Option<u64>,

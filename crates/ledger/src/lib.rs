@@ -1,19 +1,23 @@
 //! The ledger: every row of the shop in MySQL, and the only code that writes an order or takes stock.
 //!
 //! # Modules, in reading order
-//! 1. [`arbiter`]: the one transaction that writes an order, single or in a batch, and the waiting list.
-//! 2. [`store`]: the rows ([`store::mysql`]), and the routes between several ledgers.
-//! 3. [`shard`]: moves of an item from one ledger to another.
+//! 1. [`write`]: the one transaction that writes an order, single or in a batch.
+//! 2. [`waiting_list`]: buyers who wait for units that come back, and the offers to them.
+//! 3. [`rows`]: the connections, and the statements that neither write an order nor take stock.
+//! 4. [`route`]: the ways between several ledgers, caches, and circuit breakers.
+//! 5. [`item_move`]: moves of an item from one ledger to another.
 
 #[macro_use]
 extern crate failpoint;
 
-pub mod arbiter;
+pub mod item_move;
 mod options;
-pub mod shard;
-pub mod store;
+pub mod route;
+pub mod rows;
+pub mod waiting_list;
+pub mod write;
 
 pub use options::LedgerOptions;
-
-use shop_domain as domain;
-use shop_metrics as metrics;
+pub use rows::database::Database;
+/// An error of the database, and a result with it.
+pub use sqlx::{Error, Result};

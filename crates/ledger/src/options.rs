@@ -11,6 +11,6 @@ pub struct LedgerOptions {
     pub lock_wait_timeout_seconds: u32,
     /// How long a request waits for a connection, in milliseconds.
     pub acquire_timeout_ms: u64,
-    /// Whether [`migrate`](crate::store::mysql::migrate) makes the procedure of an order.
+    /// Whether [`migrate`](crate::rows::migrate) makes the procedure of an order.
     pub order_routine: bool,
 }

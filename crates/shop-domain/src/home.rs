@@ -59,7 +59,6 @@ impl Home {
 /// An item with the route to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Routed {
-    /// The item.
     pub item: ItemId,
     /// The route.
     pub home: Home,

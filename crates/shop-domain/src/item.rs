@@ -9,11 +9,9 @@ use super::{Cents, Home, ItemId, LimitGroupId, Routed, SaleWindow, ShardId};
 /// changes with every order).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// The id.
     pub id: ItemId,
     /// The route to it.
     pub home: Home,
-    /// The name.
     pub name: String,
     /// A few sentences about it.
     pub description: String,
@@ -50,9 +48,7 @@ pub struct Item {
 /// A group of items of which one buyer may have a number of units together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitGroup {
-    /// The id.
     pub id: LimitGroupId,
-    /// The name.
     pub name: String,
     /// The number of units of all its items together.
     pub per_buyer_limit: u32,
@@ -92,7 +88,6 @@ impl Item {
 
 /// The fields of an item that is created; the ledger adds the id and the revision.
 #[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the fields are those of Item")]
 pub struct NewItem {
     pub name: String,
     pub description: String,

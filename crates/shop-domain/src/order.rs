@@ -33,7 +33,6 @@ pub struct Order {
     pub quantity: Quantity,
     /// The price of all units at the time of the order.
     pub amount: Cents,
-    /// Its status.
     pub status: OrderStatus,
     /// The strategy that accepted it.
     pub strategy: String,

@@ -100,9 +100,7 @@ pub struct ReceivedPayment {
     pub message: String,
     /// The payment.
     pub id: PaymentId,
-    /// The order.
     pub order: OrderId,
-    /// The amount.
     pub amount: Cents,
     /// The currency, if it is not the shop's.
     pub foreign_currency: Option<Currency>,

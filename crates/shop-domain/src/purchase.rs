@@ -16,9 +16,7 @@ use super::{
 pub struct Purchase {
     /// The id that the order will have.
     pub order_id: OrderId,
-    /// The item.
     pub item: Arc<Item>,
-    /// The buyer.
     pub buyer: UserId,
     /// The number of units.
     pub quantity: Quantity,

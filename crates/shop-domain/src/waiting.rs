@@ -28,11 +28,8 @@ word_enum! {
 pub struct Place {
     /// Its number: of two places in one list, the smaller one is served first.
     pub number: i64,
-    /// The item.
     pub item: ItemId,
-    /// The buyer.
     pub buyer: UserId,
-    /// Its status.
     pub status: WaitingStatus,
     /// When the buyer joined. Times are by the database's clock.
     pub joined_at: OffsetDateTime,

@@ -14,12 +14,12 @@ use zookeeper::Zookeeper;
 
 use super::shared::Shared;
 use crate::config::Config;
-use crate::domain::outcome::Dependency;
 use crate::readiness::Probe;
-use crate::store::mysql;
-use crate::store::redis::{RedisClient, SharedConnection, connect_when_used};
-use crate::strategy::LockSources;
+use gates::LockSources;
+use gates::redis_store::{RedisClient, SharedConnection, connect_when_used};
 use leaselock::redis::subscriber::Subscriber;
+use ledger::rows;
+use shop_domain::outcome::Dependency;
 
 /// Connections of the lock table to the database.
 const LOCK_CONNECTIONS_MAX: u32 = 4;
@@ -51,7 +51,7 @@ pub(super) fn lock_sources(
         subscriber,
         prefix: prefix.as_str().into(),
         // The locks of all ledgers' items: their fences stay in order when an item moves.
-        mysql: mysql::pool_to(&shared.ledgers.home().writer, config, LOCK_CONNECTIONS_MAX),
+        mysql: rows::pool_to(&shared.ledgers.home().writer, config, LOCK_CONNECTIONS_MAX),
         redlock: servers.redlock.clone(),
         etcd: servers.etcd.as_ref().map(|etcd| etcd.locks(prefix, &tasks)).transpose()?,
         zookeeper: servers.zookeeper.as_ref().map(|zookeeper| zookeeper.locks(&tasks)),

@@ -4,7 +4,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::config::Config;
 use crate::readiness::Probe;
-use crate::strategy::ZookeeperLocks;
+use gates::ZookeeperLocks;
 
 /// The client of ZooKeeper.
 #[cfg(feature = "zookeeper")]

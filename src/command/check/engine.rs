@@ -2,9 +2,9 @@
 //! one of them takes over.
 
 use crate::config::{Config, Risk};
-use crate::store::mysql::engine::Engine;
-use crate::store::mysql::hosts;
-use sqlx::MySqlPool;
+use ledger::Database;
+use ledger::rows::engine::Engine;
+use ledger::rows::hosts;
 
 use super::{Finding, State};
 
@@ -15,7 +15,7 @@ pub const CHECK: &str = "ledger.engine";
 ///
 /// # Errors
 /// The database's, when it does not answer.
-pub async fn check(config: &Config, pool: &MySqlPool) -> sqlx::Result<Vec<Finding>> {
+pub async fn check(config: &Config, pool: &Database) -> ledger::Result<Vec<Finding>> {
     let engine = Engine::read(pool).await?;
     let mut findings = vec![Finding::ok(CHECK, engine.to_string())];
     if hosts::read(config.database_url.reveal()).is_ok_and(|all| all.len() > 1) {
@@ -36,7 +36,7 @@ fn check_losses(config: &Config, engine: &Engine) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use crate::store::mysql::replication::Replication;
+    use ledger::rows::replication::Replication;
 
     use super::super::first;
     use super::*;

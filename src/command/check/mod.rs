@@ -3,8 +3,8 @@
 //! Each check answers with what it found and, unless that is fine, with what to do about it.
 
 pub mod engine;
-pub mod ledger;
 pub mod machine;
+pub mod mysql;
 pub mod redis;
 pub mod settings;
 pub mod shards;

@@ -1,7 +1,7 @@
 //! Checks of Redis: whether it can be reached, what it is, and whether it keeps what it is told.
 
 use crate::config::{Config, Risk};
-use crate::store::redis::{Condition, DENIED, RedisClient, Topology, is_denial};
+use gates::redis_store::{Condition, DENIED, RedisClient, Topology, is_denial};
 use redis_connection::Address;
 
 use super::{Finding, State};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use sqlx::MySqlPool;
+use ledger::Database;
 
-use super::{Finding, State, ledger};
+use super::{Finding, State, mysql};
 use crate::config::Config;
-use crate::domain::ShardId;
-use crate::store::mysql::homes;
+use ledger::rows::homes;
+use shop_domain::ShardId;
 
 /// The name of the check.
 const CHECK: &str = "ledger.shards";
@@ -16,11 +16,11 @@ const LOOKED_UP_MAX: u32 = 20;
 
 /// Runs all checks of the ledgers, the home ledger first. Answers the findings about the home ledger, and
 /// those about the others: they may be away while it sells.
-pub async fn check(ledgers: &[(Arc<Config>, MySqlPool)]) -> (Vec<Finding>, Vec<Finding>) {
+pub async fn check(ledgers: &[(Arc<Config>, Database)]) -> (Vec<Finding>, Vec<Finding>) {
     let Some(((config, home), others)) = ledgers.split_first() else {
         return (Vec::new(), Vec::new());
     };
-    let mut findings = ledger::check(config, home).await;
+    let mut findings = mysql::check(config, home).await;
     if findings.iter().any(|finding| finding.state >= State::Waiting) {
         return (findings, Vec::new());
     }
@@ -31,7 +31,7 @@ pub async fn check(ledgers: &[(Arc<Config>, MySqlPool)]) -> (Vec<Finding>, Vec<F
     let mut of_others = Vec::new();
     for (index, (config, pool)) in others.iter().enumerate() {
         let number = index + 1;
-        let mut found = ledger::check(config, pool).await;
+        let mut found = mysql::check(config, pool).await;
         if found.iter().all(|finding| finding.state < State::Waiting) {
             found.push(check_items(number, home, pool).await);
         }
@@ -44,7 +44,7 @@ pub async fn check(ledgers: &[(Arc<Config>, MySqlPool)]) -> (Vec<Finding>, Vec<F
 }
 
 /// With one ledger no route is looked up, so no item may live elsewhere.
-async fn check_only(home: &MySqlPool) -> Option<Finding> {
+async fn check_only(home: &Database) -> Option<Finding> {
     match homes::find_moved(home).await {
         Ok(None) => None,
         Ok(Some(item)) => Some(Finding::bad(
@@ -63,7 +63,7 @@ async fn check_only(home: &MySqlPool) -> Option<Finding> {
 }
 
 /// Two URLs that were swapped would have a ledger be asked for the items of another one.
-async fn check_items(number: usize, home: &MySqlPool, pool: &MySqlPool) -> Finding {
+async fn check_items(number: usize, home: &Database, pool: &Database) -> Finding {
     let read = async {
         let newest = homes::newest_items(pool, LOOKED_UP_MAX).await?;
         let homes = homes::find_several(home, &newest).await?;
@@ -71,7 +71,7 @@ async fn check_items(number: usize, home: &MySqlPool, pool: &MySqlPool) -> Findi
         let here = newest
             .iter()
             .filter(|item| homes.get(item).is_some_and(|(shard, _)| lives_here(*shard)));
-        Ok::<_, sqlx::Error>((here.count(), newest.len()))
+        Ok::<_, ledger::Error>((here.count(), newest.len()))
     };
     match read.await {
         Ok((0, 1..)) => Finding::bad(

@@ -6,12 +6,12 @@ use super::{Problem, ProblemType, rfc3339};
 use crate::account::hashing::HashingError;
 use crate::account::{ChangePasswordError, SignInError, SignUpError};
 use crate::catalog::{CreateError, EditError, GroupForItemError, StrategyError};
-use crate::domain::{LedgerError, Refusal, Unavailable};
 use crate::event::EndpointError;
 use crate::export::ExportError;
 use crate::identity::IdentityError;
 use crate::order::{FindError, StepError};
 use crate::payment::{MessageError, PayError, TakeError};
+use shop_domain::{LedgerError, Refusal, Unavailable};
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
@@ -287,7 +287,7 @@ impl From<ChangePasswordError> for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::outcome::Dependency;
+    use shop_domain::outcome::Dependency;
 
     #[test]
     fn a_problem_has_the_code_of_its_outcome() {

@@ -298,7 +298,7 @@ mod tests {
 
     use super::*;
     use crate::account::password::{PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
-    use crate::domain::Username;
+    use shop_domain::Username;
 
     #[test]
     fn each_code_has_one_row_and_each_row_reads_well() {

@@ -40,7 +40,7 @@ impl From<Action> for ActionBody {
             id: action.id.to_string(),
             user_id: action.user.get(),
             action: action.action,
-            item_id: action.item.map(crate::domain::ItemId::get),
+            item_id: action.item.map(shop_domain::ItemId::get),
             detail: RawValue::from_string(action.detail).ok(),
             address: action.address,
             created_at: action.created_at,

@@ -13,15 +13,15 @@ use super::items::{ItemBody, answer};
 use super::texts;
 use crate::account::Actor;
 use crate::catalog::Catalog;
-use crate::domain::{
-    ArbiterMode, Cents, Clock, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, SaleWindow, ShardId,
-};
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
+use shop_domain::{
+    ArbiterMode, Cents, Clock, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, SaleWindow, ShardId,
+};
 
 /// The default of `per_buyer_limit`.
 const PER_BUYER_LIMIT_DEFAULT: u32 = 1;

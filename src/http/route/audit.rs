@@ -6,10 +6,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::audit::Auditor;
-use crate::domain::Refusal;
-use crate::domain::audit::Report;
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody};
+use shop_domain::Refusal;
+use shop_domain::audit::Report;
 
 /// The audit of one item.
 #[derive(Serialize, ToSchema)]

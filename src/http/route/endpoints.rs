@@ -9,12 +9,12 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::account::Actor;
-use crate::domain::Clock;
 use crate::event::{Endpoints, NewEndpoint};
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::{Admin, EndpointPath, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use shop_domain::Clock;
 
 /// Lines of one page, unless asked otherwise.
 const PAGE_DEFAULT: u32 = 50;

@@ -17,13 +17,13 @@ use super::orders::OrderBody;
 use super::waiting_list::PlaceBody;
 use crate::account::Claims;
 use crate::catalog::StockedItem;
-use crate::domain::window::Phase;
-use crate::domain::{Item, ItemState, Refusal, SaleWindow};
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, ProblemType, rfc3339};
 use crate::live::{self, TooManyStreams, Watcher, What};
+use shop_domain::window::Phase;
+use shop_domain::{Item, ItemState, Refusal, SaleWindow};
 
 /// The longest pause in a stream; then a comment is sent, which finds dead connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);

@@ -9,11 +9,11 @@ use time::OffsetDateTime;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::account::{Actor, OperatorLog};
-use crate::domain::{Clock, ItemId};
 use crate::export::{Exporter, Format, Selection, Table};
 use crate::http::address::ClientAddress;
 use crate::http::extract::{Admin, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody, ProblemType, rfc3339};
+use shop_domain::{Clock, ItemId};
 
 /// The parameters of an export.
 #[derive(Clone, Copy, Debug)]

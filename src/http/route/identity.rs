@@ -13,13 +13,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::account::Accounts;
-use crate::domain::Clock;
 use crate::http::extract::{QueryPairs, SameSite, cookie};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
 use crate::identity::sign_in::SIGN_IN_SECONDS_MAX;
 use crate::identity::{Identity, IdentityError, Returned};
+use shop_domain::Clock;
 
 /// The ways to sign in.
 #[derive(Serialize, ToSchema)]

@@ -12,12 +12,12 @@ use utoipa::ToSchema;
 use super::admin::{CreateItemBody, new_item};
 use crate::account::Actor;
 use crate::catalog::{Catalog, check};
-use crate::domain::{Clock, NewItem};
 use crate::export::formula;
 use crate::http::address::ClientAddress;
 use crate::http::body::{CsvBody, Integer};
 use crate::http::extract::{Admin, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use shop_domain::{Clock, NewItem};
 
 /// The most sales of one table.
 pub const ITEMS_MAX: usize = 500;

@@ -13,9 +13,9 @@ use utoipa::ToSchema;
 
 use super::limit_groups::LimitGroupBody;
 use crate::catalog::{Catalog, Seen, StockedItem, Unreachable};
-use crate::domain::{ArbiterMode, Clock, Item, Refusal};
 use crate::http::extract::ItemPath;
 use crate::http::problem::{Problem, ProblemBody};
+use shop_domain::{ArbiterMode, Clock, Item, Refusal};
 
 /// An item with its stock.
 #[derive(Serialize, ToSchema)]

@@ -12,7 +12,6 @@ use utoipa::ToSchema;
 
 use super::events::{self, Events};
 use crate::account::{Actor, OperatorLog};
-use crate::domain::Clock;
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
@@ -22,6 +21,7 @@ use crate::lab::{
     self, Arbiters, Busy, Chosen, ChosenError, Event, Lab, Plan, Run, RunState, Wanted,
 };
 use crate::live::Watcher;
+use shop_domain::Clock;
 
 /// A comparison to run.
 #[derive(Deserialize, ToSchema)]

@@ -10,11 +10,11 @@ use super::admin::limit;
 use super::texts;
 use crate::account::Actor;
 use crate::catalog::{Catalog, GroupError};
-use crate::domain::{Clock, LimitGroup};
 use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::Admin;
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use shop_domain::{Clock, LimitGroup};
 
 /// A group of items of which one buyer may have a number of units together.
 #[derive(Serialize, ToSchema)]

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
-use crate::strategy::Breaks;
+use gates::Breaks;
 
 /// A strategy's card.
 #[derive(Serialize, ToSchema)]

@@ -10,11 +10,10 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::catalog::{SaleFigures, StockedItem};
-use crate::domain::Refusal;
 use crate::http::Web;
 use crate::http::extract::{Admin, ItemPath};
 use crate::http::problem::{Problem, ProblemBody};
-use crate::strategy;
+use shop_domain::Refusal;
 
 /// A sale at this moment.
 #[derive(Serialize, ToSchema)]
@@ -80,7 +79,7 @@ pub async fn find(
         (status.as_str(), OrderCountBody { orders: count.orders, units: count.units })
     });
     let refused =
-        strategy::card(&item.strategy).map_or(0, |card| web.metrics.arbiter_refusals_of(card.name));
+        gates::card(&item.strategy).map_or(0, |card| web.metrics.arbiter_refusals_of(card.name));
     Ok(Json(LiveBody {
         item_id: id.get(),
         instance: web.instance.clone(),

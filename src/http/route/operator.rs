@@ -15,8 +15,8 @@ use crate::http::Locks;
 use crate::http::problem::rfc3339;
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
-use crate::metrics::{LockTime, Metrics};
 use crate::readiness::Readiness;
+use shop_metrics::{LockTime, Metrics};
 
 /// The answer of a process that runs.
 #[derive(Serialize, ToSchema)]

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::domain::{Order, OrderId};
 use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, OrderPath, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
@@ -14,6 +13,7 @@ use crate::lifecycle::Lifecycle;
 use crate::order::{Listed, Orders, StepError};
 use crate::payment::{Payable, Payments};
 use crate::purchase::Purchases;
+use shop_domain::{Order, OrderId};
 
 /// Orders of one page, unless asked otherwise.
 const PAGE_DEFAULT: u32 = 50;

@@ -9,8 +9,6 @@ use utoipa::ToSchema;
 
 use super::orders::StepBody;
 use crate::account::Actor;
-use crate::domain::Clock;
-use crate::domain::payment::{PaymentId, PaymentStatus, RefundReason};
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{OptionalJsonBody, RawJson};
@@ -19,6 +17,8 @@ use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::lifecycle::Lifecycle;
 use crate::payment::{ByHand, Headers, Payment, Payments, Taken};
+use shop_domain::Clock;
+use shop_domain::payment::{PaymentId, PaymentStatus, RefundReason};
 
 /// Payments of one page, unless asked otherwise.
 const PAGE_DEFAULT: u32 = 50;

@@ -12,12 +12,12 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{OpenApi, RefOr};
 
 use super::orders::OrderBody;
-use crate::domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity, Span};
 use crate::http::body::{Integer, OptionalJsonBody};
 use crate::http::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, RequestTrace};
 use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::{PurchaseRequest, Purchases};
-use crate::strategy::{Options, Scope, Store, WaitFor};
+use gates::{Options, Scope, Store, WaitFor};
+use shop_domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity, Span};
 
 const PATH: &str = "/api/seckill/{strategy}/{item_id}";
 

@@ -14,7 +14,6 @@ use utoipa::ToSchema;
 
 use super::users::CredentialsBody;
 use crate::account::{Accounts, Session};
-use crate::domain::Clock;
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::extract::{Buyer, SameSite};
@@ -22,6 +21,7 @@ use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
 use crate::identity::{Identity, IdentityError};
+use shop_domain::Clock;
 
 /// A session.
 #[derive(Serialize, ToSchema)]

@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use crate::http::extract::Admin;
 use crate::http::problem::{Problem, ProblemBody};
-use crate::shard::{ItemMove, LedgerView, Overview};
+use ledger::item_move::{ItemMove, LedgerView, Overview};
 
 /// A ledger.
 #[derive(Serialize, ToSchema)]

@@ -2,8 +2,8 @@
 
 use axum::http::uri::Authority;
 
-use crate::domain::{Item, username};
 use crate::http::problem::{Problem, ProblemType};
+use shop_domain::{Item, username};
 
 /// The longest address of a picture, in bytes.
 const IMAGE_URL_LENGTH_MAX: usize = 500;

@@ -6,12 +6,12 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::domain::Clock;
 use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, ItemPath};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::purchase::Purchases;
 use crate::purchase::waiting_room::{Denied, QueueStatus};
+use shop_domain::Clock;
 
 /// The queue token of a buyer, and the proof of work.
 #[derive(Deserialize, ToSchema)]

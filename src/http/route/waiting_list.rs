@@ -10,13 +10,13 @@ use utoipa::ToSchema;
 
 use super::orders::{OrderBody, StepBody, detached};
 use super::purchase::answer_traced;
-use crate::domain::{Clock, ItemId};
 use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, IdempotencyKey, ItemPath, RequestTrace};
 use crate::http::problem::{Problem, ProblemBody};
 use crate::lifecycle::Lifecycle;
 use crate::purchase::Purchases;
 use crate::waiting_list::{JoinError, Standing, WaitingLists};
+use shop_domain::{Clock, ItemId};
 
 /// A buyer's place in the waiting list of an item.
 #[derive(Serialize, ToSchema)]

@@ -18,15 +18,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use ledger::Database;
 use redis::ErrorKind;
-use sqlx::MySqlPool;
 use tokio::sync::Mutex;
 
 use super::Job;
-use crate::domain::{ArbiterMode, Home, ItemId, ShardId};
-use crate::metrics::Metrics;
-use crate::store::Homes;
-use crate::store::redis::{Buckets, Counter, CounterError, Counters};
+use gates::redis_store::{Buckets, Counter, CounterError, Counters};
+use ledger::route::Homes;
+use shop_domain::{ArbiterMode, Home, ItemId, ShardId};
+use shop_metrics::Metrics;
 use walk::{Counted, Inspection, Layout, Sales, Seen, Walk};
 
 /// Counters that are read at once.
@@ -51,7 +51,7 @@ impl Default for Bounds {
 
 /// The job that compares counters with the ledger.
 pub struct Reconcile {
-    pool: MySqlPool,
+    pool: Database,
     counters: Counters,
     buckets: Buckets,
     metrics: Metrics,
@@ -75,7 +75,7 @@ struct Done {
 impl Reconcile {
     /// Compares `counters`, and the buckets beside them, with the ledger every `period`.
     #[must_use]
-    pub fn new(pool: MySqlPool, counters: Counters, metrics: Metrics, period: Duration) -> Self {
+    pub fn new(pool: Database, counters: Counters, metrics: Metrics, period: Duration) -> Self {
         let buckets = Buckets::beside(&counters);
         let walks = Mutex::new([
             Walk::new(Layout::Whole, Sales::Open),

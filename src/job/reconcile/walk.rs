@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use sqlx::MySqlPool;
+use ledger::Database;
 
-use crate::domain::{ArbiterMode, ItemId};
-use crate::store::mysql::answered;
-use crate::store::redis::{Counter, CounterAndQueue};
+use gates::redis_store::{Counter, CounterAndQueue};
+use ledger::rows::answered;
+use shop_domain::{ArbiterMode, ItemId};
 
 /// Differences that a walk remembers until its next visit; further ones are not remembered.
 const REMEMBERED_MAX: usize = 10_000;
@@ -115,7 +115,7 @@ impl Walk {
 
     /// Takes the next page of at most `size` items, and removes the remembered differences of its
     /// range: [`Walk::remember`] stores the new ones.
-    pub async fn next_page(&mut self, pool: &MySqlPool, size: u32) -> Result<Page, sqlx::Error> {
+    pub async fn next_page(&mut self, pool: &Database, size: u32) -> Result<Page, ledger::Error> {
         let (table, condition) = (self.layout.table(), self.sales.condition());
         let statement = format!(
             "SELECT stock.item_id, available, version, arbiter, epoch, home_epoch FROM {table} \

@@ -1,10 +1,10 @@
 //! Planted faults, each of which the evaluation names.
 
 use super::*;
-use crate::domain::audit::{self, Facts};
-use crate::domain::{ItemId, OrderId};
 use crate::lab::plan::{Chosen, Plan};
 use crate::lab::report::{Arbiters, Wanted};
+use shop_domain::audit::{self, Facts};
+use shop_domain::{ItemId, OrderId};
 
 struct Case {
     answers: Vec<Answer>,

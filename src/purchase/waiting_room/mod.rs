@@ -24,10 +24,10 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use crate::domain::window::Phase;
-use crate::domain::{Item, ItemId, Refusal, Unavailable, UserId};
-use crate::store::cache::Cache;
+use ledger::route::cache::Cache;
 use queue_token::{Kind, QueueToken, TokenSigner};
+use shop_domain::window::Phase;
+use shop_domain::{Item, ItemId, Refusal, Unavailable, UserId};
 
 pub use queue_token::TOKEN_LENGTH_MAX;
 
@@ -125,9 +125,6 @@ impl WaitingRoom {
     /// Joins the queue of an item, or answers the position in it; exchanges the queue token for a
     /// ticket after its admission time. `shown` is the queue token of an earlier answer, `proof`
     /// the number that was asked for.
-    ///
-    /// # Errors
-    /// See [`Denied`].
     pub fn join_or_poll(
         &self,
         item: &Item,

@@ -9,7 +9,7 @@ use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::domain::{ItemId, UserId};
+use shop_domain::{ItemId, UserId};
 
 /// The first part: the version of the layout.
 const VERSION: &str = "wr1";

@@ -1,5 +1,5 @@
 use super::*;
-use crate::domain::{ArbiterMode, Cents, ItemKind, SaleWindow};
+use shop_domain::{ArbiterMode, Cents, ItemKind, SaleWindow};
 use time::macros::datetime;
 
 const OPENS: OffsetDateTime = datetime!(2026-11-11 11:11 UTC);
@@ -11,7 +11,7 @@ fn room_of(per_second: u32, proof_bits_max: u8) -> WaitingRoom {
 
 fn item() -> Item {
     Item {
-        home: crate::domain::Home::ONLY,
+        home: shop_domain::Home::ONLY,
         id: ItemId::new(1).expect("positive"),
         name: String::new(),
         description: String::new(),

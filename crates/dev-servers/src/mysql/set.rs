@@ -71,9 +71,6 @@ impl MysqlSet {
     }
 
     /// Starts a set in throw-away directories, for tests.
-    ///
-    /// # Errors
-    /// As for [`Self::start`].
     pub async fn start_temporary(engine: Replicated) -> Result<Self, StartError> {
         Self::start_in(engine, None, 0).await
     }

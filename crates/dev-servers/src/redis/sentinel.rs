@@ -27,7 +27,6 @@ const FAILOVER_MAX_MS: u32 = 6_000;
 pub struct RedisSentinels {
     /// The servers: first the primary of the first start.
     pub servers: Vec<RedisServer>,
-    /// The Sentinels.
     pub sentinels: Vec<RedisServer>,
     password: String,
 }

@@ -1,5 +1,5 @@
 //! Model of the batches of orders of many items, written by two instances into one ledger. It describes
-//! `crates/ledger/src/arbiter/group_commit`.
+//! `crates/ledger/src/write/group_commit`.
 //!
 //! A transaction takes its rows one by one, in one order: keys of the orders, limits of the buyers, then the
 //! stock rows; a batch enters the stock stage of its instance before its first stock row. A row that
@@ -162,7 +162,7 @@ pub enum Action {
     Cut(usize, usize),
     /// A batch of one suspect item.
     CutOwn(usize, u8),
-    /// `arbiter/mod.rs`: an order by itself.
+    /// `write/mod.rs`: an order by itself.
     WriteSingly(usize),
     /// `batch.rs`, `look.rs`: a batch enters its stage; after an objection it looks first.
     Enter(usize),

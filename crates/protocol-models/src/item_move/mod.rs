@@ -1,6 +1,6 @@
 //! Model of an item's move from one shard to another while it sells: home epoch, cached routes, buyers, a
 //! payment, and a mover that dies at any step and is replaced, gives up, or wakes up beside its successor.
-//! The model describes `crates/ledger/src/shard` and the statements by which a write names the epoch of its route.
+//! The model describes `crates/ledger/src/item_move` and the statements by which a write names the epoch of its route.
 //!
 //! The home ledger says where the item lives: a shard and an epoch. A write names the epoch of the route that
 //! led to it, and the stock row refuses another one. A transaction in one ledger is one action; no action

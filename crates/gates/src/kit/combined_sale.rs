@@ -1,0 +1,197 @@
+//! Combining: the work of many requests under one hold of an item's lock.
+//!
+//! All requests of this process that wait for an item's lock do the same under it: read the stock,
+//! check, write. So one of them takes the lock and does it for all ([`leaselock::combine`]): one
+//! read of the stock, a check for each in the order in which they came, one transaction with the
+//! lock's fence. Another process gets the lock between two such batches.
+//!
+//! Only with the arbiter on. With it off the textbook's form stays what it is: one request, one
+//! hold.
+
+use std::fmt;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::combined_requests::{self as requests, Begun, Wanted};
+use super::{ledger_view, sale_locks};
+use crate::StrategyContext;
+use leaselock::LockName;
+use leaselock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation, SubmitError};
+use ledger::route::cache::Cache;
+use ledger::write::{Answer, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence};
+use shop_domain::{ItemId, Outcome, Purchase, Refusal, Unavailable};
+
+/// Requests that may wait for one item's lock; one more is answered "overloaded".
+const QUEUED_MAX: usize = 16_384;
+/// Items whose lock is combined at once.
+const ITEMS_MAX: usize = 10_000;
+
+/// The combined work on each item. Clones share it.
+#[derive(Clone)]
+pub struct CombinedSale {
+    shared: Arc<Shared>,
+    combiners: Cache<ItemId, Combiner<Wanted, ()>>,
+    tasks: TaskTracker,
+}
+
+struct Shared {
+    context: StrategyContext,
+    mutex: Arc<dyn leaselock::Mutex>,
+    /// The counter that the fences of an item's lock come from, as the ledger names it.
+    fences: &'static str,
+}
+
+impl CombinedSale {
+    /// Under `mutex`, whose fences come from the counter that the ledger calls `fences`.
+    #[must_use]
+    pub fn new(
+        context: &StrategyContext,
+        mutex: &Arc<dyn leaselock::Mutex>,
+        fences: &'static str,
+    ) -> Self {
+        let shared = Shared { context: context.clone(), mutex: Arc::clone(mutex), fences };
+        let combiners = Cache::new(ITEMS_MAX);
+        // Its tasks end with the items that they are for; a stop waits for the purchases instead.
+        Self { shared: Arc::new(shared), combiners, tasks: TaskTracker::new() }
+    }
+
+    /// Has the purchase done under the item's lock, which is called `name`. No try of it begins after
+    /// the deadline. Once its batch has begun the answer is waited for, however long it takes: a
+    /// request that may become an order runs.
+    ///
+    /// # Errors
+    /// When there was no lock before the deadline, or the batch broke off.
+    pub async fn write(
+        &self,
+        purchase: Purchase,
+        name: LockName,
+        deadline: Instant,
+    ) -> Result<Outcome, SubmitError> {
+        let combiner =
+            self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
+        let waiting = sale_locks::lock_wait(&purchase, &name);
+        let (wanted, answered) = Wanted::new(purchase, deadline, waiting);
+        match combiner.submit(wanted, deadline).await {
+            Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn start(&self, name: LockName) -> Combiner<Wanted, ()> {
+        let options = CombineOptions {
+            lease: self.shared.context.lease,
+            batch_max: BATCH_MAX,
+            queued_max: QUEUED_MAX,
+        };
+        let shared = Arc::clone(&self.shared);
+        let mutex = Arc::clone(&shared.mutex);
+        let batches = Arc::new(shared.context.group_commit.writer());
+        let lock_name = name.clone();
+        let execute: Executor<Wanted, ()> = Arc::new(move |held, operations| {
+            let (shared, name) = (Arc::clone(&shared), lock_name.clone());
+            let batches = Arc::clone(&batches);
+            Box::pin(async move {
+                shared.work(&batches, &name, &held, operations).await;
+            })
+        });
+        Combiner::start(mutex, name, options, execute, &self.tasks)
+    }
+}
+
+impl Shared {
+    /// Read, check, write, for all of one item under one hold.
+    async fn work(
+        &self,
+        batches: &BatchWriter,
+        name: &LockName,
+        held: &HeldFor,
+        operations: Vec<Operation<Wanted, ()>>,
+    ) {
+        let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = requests::begin(operations).unzip();
+        let mut left = match left_for(batches, &purchases).await {
+            Ok(left) => left,
+            Err(outcome) => return requests::answer_all(waiting, &outcome),
+        };
+        let fits = |(purchase, _): &(Purchase, Begun)| {
+            let fits = purchase.quantity.signed() <= left;
+            left -= if fits { purchase.quantity.signed() } else { 0 };
+            fits
+        };
+        type Requests = Vec<(Purchase, Begun)>;
+        let (fitting, others): (Requests, Requests) =
+            purchases.into_iter().zip(waiting).partition(fits);
+        let has_written = !fitting.is_empty();
+        self.write(batches, name, held, fitting.into_iter().unzip()).await;
+        let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = others.into_iter().unzip();
+        // A purchase that fits may have taken nothing (a replay, a buyer at the limit), and a
+        // cancellation may have brought units back: then "sold out" would be a lie to the others.
+        let left = if has_written { left_for(batches, &purchases).await } else { Ok(left) };
+        match left {
+            Ok(left) if purchases.iter().any(|one| one.quantity.signed() <= left) => {
+                self.write(batches, name, held, (purchases, waiting)).await;
+            }
+            Ok(_) => requests::answer_all(waiting, &Outcome::Refused(Refusal::SoldOut)),
+            Err(outcome) => requests::answer_all(waiting, &outcome),
+        }
+    }
+
+    /// Writes purchases in one transaction, and answers each as soon as it is decided.
+    async fn write(
+        &self,
+        batches: &BatchWriter,
+        name: &LockName,
+        held: &HeldFor,
+        (purchases, waiting): (Vec<Purchase>, Vec<Begun>),
+    ) {
+        if purchases.is_empty() {
+            return;
+        }
+        if held.is_lost() {
+            let contended = Outcome::Unavailable(Unavailable::Contended);
+            return requests::answer_all(waiting, &contended);
+        }
+        let deadlines: Vec<_> = waiting.iter().map(|one| Some(one.deadline)).collect();
+        let mut waiting: Vec<Option<Begun>> = waiting.into_iter().map(Some).collect();
+        let (mut later_fence, mut fenced) = (None, Vec::new());
+        let mut tell = |answers: Vec<(usize, Answer)>| {
+            let mut decided = Vec::with_capacity(answers.len());
+            for (index, answer) in answers {
+                self.context.arbiter.count(purchases[index].strategy, &answer);
+                let Some(begun) = waiting[index].take() else { continue };
+                match answer {
+                    Ok(outcome) => decided.push((begun, outcome)),
+                    Err(conflict) => {
+                        if let Conflict::Fenced { accepted } = conflict {
+                            later_fence = Some(accepted);
+                        }
+                        fenced.push((begun, conflict.into()));
+                    }
+                }
+            }
+            requests::answer(decided);
+        };
+        let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
+        let fence = held.fence.map(|fence| Fence::new(self.fences, fence.get()));
+        batches.write(orders, fence, &mut tell).await;
+        // They may try again at once, and should get a higher fence then.
+        if let Some(accepted) = later_fence {
+            sale_locks::catch_up(&*self.mutex, name, accepted).await;
+        }
+        requests::answer(fenced);
+    }
+}
+
+/// Units left for purchases of one item, read now.
+async fn left_for(batches: &BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
+    let Some(first) = purchases.first() else { return Ok(0) };
+    purchases.iter().for_each(|purchase| purchase.look.is_now());
+    batches.available(first.item.routed()).await.map_err(|error| ledger_view::unavailable(&error))
+}
+
+impl fmt::Debug for CombinedSale {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("CombinedSale")
+    }
+}

@@ -1,0 +1,76 @@
+//! Optimistic writing: read, compute, write if nothing changed since, otherwise start again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::{ledger_view, redis_gate};
+use crate::StrategyContext;
+use ledger::route::cache::Cache;
+use ledger::rows::stock::StockRow;
+use ledger::write::{Answer, Conflict, OrderWrite, StockWrite};
+use shop_domain::{Item, ItemId, Outcome, Purchase, Unavailable};
+
+/// Tries of one purchase.
+const TRIES_MAX: u32 = 200;
+/// Purchases of one item that try at once in this process. Each item has its own: the tries of an
+/// item whose row is locked last as long as they may.
+const TRYING_MAX: usize = 8;
+/// Items whose purchases are counted at once.
+const ITEMS_MAX: usize = 100_000;
+/// The longest pause between two tries.
+const PAUSE_MAX: Duration = Duration::from_millis(30);
+
+/// Makes the statement that compares from the item, its stock row as it was read, and the units
+/// that will be left.
+type Comparison = fn(&Item, &StockRow, i64) -> StockWrite<'static>;
+
+/// Compare-and-set on the stock row.
+pub struct CompareAndSet {
+    context: StrategyContext,
+    trying: Cache<ItemId, Arc<Semaphore>>,
+    comparison: Comparison,
+}
+
+impl CompareAndSet {
+    /// Writes with the statement that `comparison` makes.
+    #[must_use]
+    pub fn new(context: &StrategyContext, comparison: Comparison) -> Self {
+        Self { context: context.clone(), trying: Cache::new(ITEMS_MAX), comparison }
+    }
+
+    /// Tries until the write meets the row that was read, each time in a new transaction; gives up
+    /// at the deadline.
+    pub async fn purchase(&self, purchase: &Purchase, deadline: Instant) -> Outcome {
+        let make = || Arc::new(Semaphore::new(TRYING_MAX));
+        let trying = self.trying.get_or_insert_with(purchase.item.id, make);
+        for _ in 0..TRIES_MAX {
+            let permit = tokio::time::timeout_at(deadline, trying.acquire()).await;
+            let Ok(Ok(permit)) = permit else { break };
+            let answer = match self.try_once(purchase, deadline).await {
+                Ok(answer) => answer,
+                Err(outcome) => return outcome,
+            };
+            drop(permit);
+            if answer != Err(Conflict::Stale) {
+                return answer.unwrap_or_else(Outcome::from);
+            }
+            if let Some(late) = redis_gate::pause(deadline, PAUSE_MAX).await {
+                return late;
+            }
+        }
+        Outcome::Unavailable(Unavailable::Contended)
+    }
+
+    /// # Errors
+    /// The outcome when nothing was tried.
+    async fn try_once(&self, purchase: &Purchase, deadline: Instant) -> Result<Answer, Outcome> {
+        let seen = ledger_view::read(&self.context.arbiter, purchase).await?;
+        let available = seen.available - purchase.quantity.signed();
+        let stock = (self.comparison)(&purchase.item, &seen, available);
+        let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
+        Ok(self.context.arbiter.compare_and_write(&write).await)
+    }
+}

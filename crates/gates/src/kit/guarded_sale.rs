@@ -1,0 +1,188 @@
+//! The textbook's read, check and write under a lock, whatever the lock.
+//!
+//! [`GuardedSale`] takes the locks of the scope in a fixed order (the buyer's without waiting, then
+//! the shared one), reads, checks, writes, and releases. A lock strategy is a `GuardedSale` with
+//! its kind of lock.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::combined_sale::CombinedSale;
+use super::options::{Options, Scope, Store, WaitFor};
+use super::sale_locks::{self, FenceCounters, Held, SaleLocks};
+use super::{redis_gate, textbook};
+use crate::{Strategy, StrategyContext};
+use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
+use shop_domain::outcome::Dependency;
+use shop_domain::{ArbiterMode, Outcome, Purchase, Unavailable};
+
+/// A lock strategy: one kind of lock around the same work.
+pub struct GuardedSale {
+    /// The parts of the service that strategies use.
+    pub context: StrategyContext,
+    pub locks: SaleLocks,
+    /// The scope when the request names none.
+    pub scope: Scope,
+    /// Does the work of the requests that wait for an item's lock in batches; `None`: each alone.
+    pub combined: Option<CombinedSale>,
+}
+
+#[async_trait]
+impl Strategy for GuardedSale {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        self.sell(purchase, Options::default(), deadline).await
+    }
+
+    fn purchase_with<'a>(
+        &'a self,
+        purchase: Purchase,
+        options: Options,
+        deadline: Instant,
+    ) -> BoxFuture<'a, Outcome> {
+        Box::pin(self.sell(purchase, options, deadline))
+    }
+
+    fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
+        vec![Arc::clone(&self.locks.mutex), Arc::clone(&self.locks.buyers)]
+    }
+}
+
+impl GuardedSale {
+    /// The work under one lock per item, unless the request says otherwise.
+    #[must_use]
+    pub fn per_item(
+        context: &StrategyContext,
+        mutex: Arc<dyn leaselock::Mutex>,
+        fences: Option<FenceCounters>,
+        dependency: Dependency,
+    ) -> Arc<dyn Strategy> {
+        let buyers = Arc::clone(&mutex);
+        let locks = SaleLocks { mutex, buyers, fences, dependency, lease: context.lease };
+        Arc::new(Self { context: context.clone(), locks, scope: Scope::Item, combined: None })
+    }
+
+    async fn sell(&self, purchase: Purchase, options: Options, deadline: Instant) -> Outcome {
+        let scope = options.scope.unwrap_or(self.scope);
+        if let Some(combined) = self.combined_for(&purchase, options, scope) {
+            return self.sell_combined(combined, purchase, scope, deadline).await;
+        }
+        loop {
+            match self.sell_alone(&purchase, options, scope, deadline).await {
+                Ok(Some(outcome)) | Err(outcome) => return outcome,
+                Ok(None) => {}
+            }
+            // The counter has nothing left; the ledger decides whether that is the end.
+            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
+    }
+
+    /// The combined sale, if the request's options allow that another request does its work.
+    fn combined_for(
+        &self,
+        purchase: &Purchase,
+        options: Options,
+        scope: Scope,
+    ) -> Option<&CombinedSale> {
+        let is_alike = options.store == Store::Mysql
+            && options.wait == WaitFor::Notify
+            && matches!(scope, Scope::Item | Scope::ItemUser)
+            && purchase.item.arbiter == ArbiterMode::On;
+        self.combined.as_ref().filter(|_| is_alike)
+    }
+
+    /// Joins the batch that is sold under the next hold of the item's lock.
+    async fn sell_combined(
+        &self,
+        combined: &CombinedSale,
+        purchase: Purchase,
+        scope: Scope,
+        deadline: Instant,
+    ) -> Outcome {
+        let buyer = match self.locks.try_buyer(&purchase, scope).await {
+            Ok(buyer) => buyer,
+            Err(outcome) => return outcome,
+        };
+        let name = sale_locks::item_lock(&purchase);
+        let outcome = match combined.write(purchase, name, deadline).await {
+            Ok(outcome) => outcome,
+            Err(error) => self.locks.not_submitted(error),
+        };
+        sale_locks::release(buyer).await;
+        outcome
+    }
+
+    /// Takes the locks of the scope in their fixed order, works, and releases them. `None` means
+    /// that the Redis counter has nothing left.
+    async fn sell_alone(
+        &self,
+        purchase: &Purchase,
+        options: Options,
+        scope: Scope,
+        deadline: Instant,
+    ) -> Result<Option<Outcome>, Outcome> {
+        let buyer = self.locks.try_buyer(purchase, scope).await?;
+        let wait = options.wait.until(deadline);
+        let held = self.locks.acquire_shared(purchase, scope, wait).await;
+        let outcome = match &held {
+            Ok(held) => Ok(self.work(purchase, options.store, held.as_ref(), deadline).await),
+            Err(outcome) => Err(outcome.clone()),
+        };
+        // Both are free before the buyer is answered, so that the next click finds them so.
+        let shared = held.ok().flatten().map(|held| held.guard);
+        tokio::join!(sale_locks::release(shared), sale_locks::release(buyer));
+        outcome
+    }
+
+    /// The textbook's read, check and write, under the lock.
+    async fn work(
+        &self,
+        purchase: &Purchase,
+        store: Store,
+        held: Option<&Held>,
+        deadline: Instant,
+    ) -> Option<Outcome> {
+        let context = &self.context;
+        match store {
+            Store::Mysql => Some(match textbook::read_and_compute(context, purchase).await {
+                Ok(set) => self.write(purchase, set, held, deadline).await,
+                Err(outcome) => outcome,
+            }),
+            Store::Redis => match textbook::on_counter(context, purchase).await {
+                Ok(Some(epoch)) => {
+                    let outcome = self.write(purchase, UnguardedWrite::Record, held, deadline);
+                    let outcome = outcome.await;
+                    redis_gate::give_back_if_refused(context, purchase, epoch, &outcome).await;
+                    Some(outcome)
+                }
+                Ok(None) => None,
+                Err(outcome) => Some(outcome),
+            },
+        }
+    }
+
+    async fn write(
+        &self,
+        purchase: &Purchase,
+        unguarded: UnguardedWrite<'_>,
+        held: Option<&Held>,
+        deadline: Instant,
+    ) -> Outcome {
+        if held.is_some_and(|held| held.guard.is_lost()) {
+            return Outcome::Unavailable(Unavailable::Contended);
+        }
+        let fence = held.and_then(Held::fence);
+        let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, unguarded);
+        let write = OrderWrite { purchase, fence, stock, deadline: Some(deadline) };
+        let answer = self.context.arbiter.compare_and_write(&write).await;
+        if let (Err(Conflict::Fenced { accepted }), Some(held)) = (&answer, held) {
+            sale_locks::catch_up(&*self.locks.mutex, held.guard.name(), *accepted).await;
+        }
+        answer.unwrap_or_else(Outcome::from)
+    }
+}

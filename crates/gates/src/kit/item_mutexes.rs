@@ -1,0 +1,39 @@
+//! Mutexes of this process, for the strategies that show how far they reach.
+
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use shop_domain::{Outcome, Purchase, Unavailable};
+
+/// Mutexes in all. Items are spread over them; two that share one wait for each other, which
+/// costs time and nothing else.
+const MUTEXES: usize = 64;
+
+/// A mutex for each item.
+pub struct ItemMutexes {
+    mutexes: [Mutex<()>; MUTEXES],
+}
+
+impl Default for ItemMutexes {
+    fn default() -> Self {
+        Self { mutexes: std::array::from_fn(|_| Mutex::default()) }
+    }
+}
+
+impl ItemMutexes {
+    /// Waits for the item's mutex, first come first served, until the deadline.
+    ///
+    /// # Errors
+    /// The outcome when the time ran out.
+    pub async fn lock(
+        &self,
+        purchase: &Purchase,
+        deadline: Instant,
+    ) -> Result<MutexGuard<'_, ()>, Outcome> {
+        let _span = purchase.trace.span("lock wait");
+        let number = purchase.item.id.get().unsigned_abs() % MUTEXES as u64;
+        let index = usize::try_from(number).expect("below the number of mutexes");
+        let locked = tokio::time::timeout_at(deadline, self.mutexes[index].lock()).await;
+        locked.map_err(|_| Outcome::Unavailable(Unavailable::Contended))
+    }
+}

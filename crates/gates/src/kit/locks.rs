@@ -1,0 +1,75 @@
+//! The sources of locks for the lock strategies.
+
+use std::sync::Arc;
+
+use ledger::Database;
+use tokio_util::task::TaskTracker;
+
+use crate::BuildError;
+use crate::redis_store::SharedConnection;
+use leaselock::demo::getset::ClockMs;
+use leaselock::redis::subscriber::Subscriber;
+
+/// The servers on which locks are kept. Each lock strategy makes its lock from them. Nothing
+/// connects before a lock is used.
+#[derive(Clone)]
+pub struct LockSources {
+    /// The main lock, which several strategies share: a token in Redis, with notified waiters.
+    pub token: Arc<dyn leaselock::Mutex>,
+    /// The connection to Redis.
+    pub redis: SharedConnection,
+    /// The subscription on which Redis locks are notified of a release.
+    pub subscriber: Subscriber,
+    /// The prefix of every key.
+    pub prefix: Arc<str>,
+    /// Connections to the database apart from the ledger's: a renewal must not wait behind writes
+    /// that wait for the lock.
+    pub mysql: Database,
+    /// The independent servers of Redlock; empty where they are not configured.
+    pub redlock: Vec<SharedConnection>,
+    /// `None` where etcd is not configured.
+    pub etcd: Option<Arc<dyn leaselock::Mutex>>,
+    /// `None` where ZooKeeper is not configured.
+    pub zookeeper: Option<ZookeeperLocks>,
+    /// The wall clock, for the lock that compares timestamps.
+    pub now_ms: ClockMs,
+    /// The tasks of the locks, which give back what was dropped. They end with the last guard, not
+    /// with the service.
+    pub tasks: TaskTracker,
+}
+
+/// The locks on ZooKeeper.
+#[derive(Clone)]
+pub struct ZookeeperLocks {
+    /// A queue of sequential nodes.
+    pub sequential: Arc<dyn leaselock::Mutex>,
+    /// One node for which all contenders wait.
+    pub spin: Arc<dyn leaselock::Mutex>,
+}
+
+impl LockSources {
+    /// The lock on etcd.
+    ///
+    /// # Errors
+    /// When it is not configured.
+    pub fn etcd(&self) -> Result<Arc<dyn leaselock::Mutex>, BuildError> {
+        self.etcd.clone().ok_or(BuildError::NotConfigured)
+    }
+
+    /// The locks on ZooKeeper.
+    ///
+    /// # Errors
+    /// When it is not configured.
+    pub fn zookeeper(&self) -> Result<ZookeeperLocks, BuildError> {
+        self.zookeeper.clone().ok_or(BuildError::NotConfigured)
+    }
+
+    /// The servers of Redlock.
+    ///
+    /// # Errors
+    /// When they are not configured.
+    pub fn redlock(&self) -> Result<Vec<SharedConnection>, BuildError> {
+        let is_configured = !self.redlock.is_empty();
+        is_configured.then(|| self.redlock.clone()).ok_or(BuildError::NotConfigured)
+    }
+}

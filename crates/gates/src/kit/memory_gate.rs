@@ -1,0 +1,67 @@
+//! The steps of gates that count in this process's memory.
+
+use tokio::time::Instant;
+
+use super::item_mutexes::ItemMutexes;
+use super::{ledger_view, redis_gate};
+use crate::StrategyContext;
+use crate::memory_store::MemoryCounter;
+use shop_domain::{ItemId, Outcome, Purchase, Refusal};
+
+/// One purchase: read, check and write the counter, under a mutex if there is one; then the order.
+pub async fn purchase(
+    context: &StrategyContext,
+    purchase: &Purchase,
+    deadline: Instant,
+    mutexes: Option<&ItemMutexes>,
+) -> Outcome {
+    let (item, units) = (purchase.item.id, purchase.quantity.signed());
+    loop {
+        let counter = match find(context, item).await {
+            Ok(counter) => counter,
+            Err(outcome) => return outcome,
+        };
+        let held = match mutexes {
+            Some(mutexes) => match mutexes.lock(purchase, deadline).await {
+                Ok(guard) => Some(guard),
+                Err(outcome) => return outcome,
+            },
+            None => None,
+        };
+        let taken = take(&counter, units).await;
+        drop(held);
+        if taken {
+            let write = redis_gate::record(purchase, deadline);
+            let outcome = context.arbiter.write(&write).await;
+            if !outcome.may_hold_stock() {
+                counter.give_back(units);
+            }
+            return outcome;
+        }
+        if let Some(outcome) = redis_gate::sold_out(context, purchase, deadline).await {
+            return outcome;
+        }
+        // The ledger has more: units came back, or were loaded while others were in flight. Only
+        // an item with an arbiter gets here, so counting some twice does no harm.
+        context.memory.forget(item);
+    }
+}
+
+async fn find(context: &StrategyContext, item: ItemId) -> Result<MemoryCounter, Outcome> {
+    match context.memory.find(item).await {
+        Ok(counter) => counter.ok_or(Outcome::Refused(Refusal::ItemNotFound)),
+        Err(error) => Err(ledger_view::unavailable(&error)),
+    }
+}
+
+/// Read, check, write; whether the units were there.
+async fn take(counter: &MemoryCounter, units: i64) -> bool {
+    let seen = counter.read();
+    if seen < units {
+        return false;
+    }
+    // Lets another task run here, as any step between read and write may.
+    tokio::task::yield_now().await;
+    counter.overwrite(seen - units);
+    true
+}

@@ -1,0 +1,101 @@
+//! Steps that gates which count outside the ledger share: having the order written, giving units
+//! back, and not saying "sold out" while the ledger has stock.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::ledger_view;
+use crate::StrategyContext;
+use crate::redis_store::CounterError;
+use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
+use shop_domain::outcome::Dependency;
+use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal, Unavailable};
+
+/// The longest pause before a gate that has nothing left is asked again.
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(40);
+
+/// Has the arbiter write what the gate took from the counter of `epoch`. Units that the arbiter
+/// refuses go back; those of an unknown outcome do not, until the reconciliation knows.
+pub async fn write(
+    context: &StrategyContext,
+    purchase: &Purchase,
+    epoch: u64,
+    deadline: Instant,
+) -> Outcome {
+    let outcome = context.arbiter.write(&record(purchase, deadline)).await;
+    give_back_if_refused(context, purchase, epoch, &outcome).await;
+    outcome
+}
+
+/// Has the arbiter write the order in a batch of the item. With the arbiter off the order is
+/// written by itself, and the ledger only keeps in step with the gate.
+pub async fn write_in_batch(
+    context: &StrategyContext,
+    purchase: Purchase,
+    deadline: Instant,
+) -> Outcome {
+    match purchase.item.arbiter {
+        ArbiterMode::On => context.group_commit.write(purchase, Some(deadline)).await,
+        ArbiterMode::Off => context.arbiter.write(&record(&purchase, deadline)).await,
+    }
+}
+
+/// The order of a purchase whose units a counter has already given.
+#[must_use]
+pub fn record(purchase: &Purchase, deadline: Instant) -> OrderWrite<'_> {
+    let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, UnguardedWrite::Record);
+    OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) }
+}
+
+/// Gives the purchase's units back to the counter unless they were sold or may have been.
+pub async fn give_back_if_refused(
+    context: &StrategyContext,
+    purchase: &Purchase,
+    epoch: u64,
+    outcome: &Outcome,
+) {
+    if !outcome.may_hold_stock() {
+        let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        context.counters.give_back(item, epoch, units).await;
+    }
+}
+
+/// The gate has nothing left. The counter may be behind the ledger, or hold units for purchases
+/// that will be refused: so "sold out" is said only when the ledger says so too. `None` means ask
+/// the gate again. With the arbiter off the gate's answer is final.
+pub async fn sold_out(
+    context: &StrategyContext,
+    purchase: &Purchase,
+    deadline: Instant,
+) -> Option<Outcome> {
+    if purchase.item.arbiter == ArbiterMode::Off {
+        return Some(Outcome::Refused(Refusal::SoldOut));
+    }
+    if let Err(outcome) = ledger_view::read(&context.arbiter, purchase).await {
+        return Some(outcome);
+    }
+    pause(deadline, LOOK_AGAIN_MAX).await
+}
+
+/// Waits a random part of `bound`; an outcome when the deadline has passed.
+pub async fn pause(deadline: Instant, bound: Duration) -> Option<Outcome> {
+    tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
+    let late = Instant::now() >= deadline;
+    late.then_some(Outcome::Unavailable(Unavailable::Contended))
+}
+
+/// The outcome when a counter cannot be read, before anything was written.
+#[must_use]
+pub fn unavailable(error: &CounterError) -> Outcome {
+    match error {
+        CounterError::ItemNotFound => Outcome::Refused(Refusal::ItemNotFound),
+        CounterError::Moved => Outcome::Unavailable(Unavailable::Moving),
+        CounterError::Loading => Outcome::Unavailable(Unavailable::Contended),
+        CounterError::Mysql(error) => ledger_view::unavailable(error),
+        CounterError::Redis(error) => {
+            tracing::warn!(%error, "counter not read");
+            Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis))
+        }
+    }
+}

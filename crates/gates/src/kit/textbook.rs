@@ -1,0 +1,60 @@
+//! The textbook's read, check, write: correct only while one runs at a time, which the strategies
+//! around it must ensure.
+
+use tokio::time::Instant;
+
+use super::{ledger_view, redis_gate};
+use crate::StrategyContext;
+use ledger::write::{OrderWrite, StockWrite, UnguardedWrite};
+use shop_domain::outcome::Dependency;
+use shop_domain::{Outcome, Purchase, Unavailable};
+
+/// On the stock row: SELECT, check in the program, UPDATE to the computed number with the order.
+/// Answers when the transaction is committed.
+pub async fn on_ledger(
+    context: &StrategyContext,
+    purchase: &Purchase,
+    deadline: Instant,
+) -> Outcome {
+    let set = match read_and_compute(context, purchase).await {
+        Ok(set) => set,
+        Err(outcome) => return outcome,
+    };
+    let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, set);
+    let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
+    context.arbiter.write(&write).await
+}
+
+/// SELECT, and check in the program. Answers the statement that writes the computed number.
+///
+/// # Errors
+/// The outcome that ends the purchase.
+pub async fn read_and_compute(
+    context: &StrategyContext,
+    purchase: &Purchase,
+) -> Result<UnguardedWrite<'static>, Outcome> {
+    let seen = ledger_view::read(&context.arbiter, purchase).await?;
+    Ok(UnguardedWrite::Set { available: seen.available - purchase.quantity.signed() })
+}
+
+/// On the counter in Redis: GET, check in the program, SET the computed number. Answers the epoch
+/// of the counter that the units came from, or `None` when too few are left.
+///
+/// # Errors
+/// The outcome that ends the purchase.
+pub async fn on_counter(
+    context: &StrategyContext,
+    purchase: &Purchase,
+) -> Result<Option<u64>, Outcome> {
+    let (item, units) = (purchase.item.id, purchase.quantity.signed());
+    let seen =
+        context.counters.read(item).await.map_err(|error| redis_gate::unavailable(&error))?;
+    if seen.available < units {
+        return Ok(None);
+    }
+    match context.counters.overwrite(item, seen.available - units).await {
+        Ok(()) => Ok(Some(seen.epoch)),
+        // The counter may be lower now; no order was written.
+        Err(_) => Err(Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis))),
+    }
+}

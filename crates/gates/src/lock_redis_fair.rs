@@ -1,0 +1,45 @@
+//! `lock-redis-fair`: one lock per item with a queue in Redis: processes are served in order; read,
+//! check, write.
+//!
+//! # How it works
+//! Before the item's lock stands a queue by the server's clock, with one contender per process;
+//! only its head may have the lock.
+//!
+//! # What can go wrong
+//! What can go wrong with `lock-redis-token`. Besides, a process that dies in the queue holds the
+//! others up for its liveness window, and each hand-over waits for the next one's look.
+//!
+//! # When to use it
+//! When instances of different speed must have the same share of a sale.
+
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
+use super::kit::sale_locks::FenceCounters;
+use super::{Breaks, Card, Entry};
+use leaselock::redis::fair;
+use shop_domain::outcome::Dependency;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "lock-redis-fair",
+        family: "lock",
+        store: "mysql",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One lock per item with a queue in Redis, which serves the processes in order of arrival; under the lock the stock is read, checked and written.",
+        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
+        needs: &[Dependency::Redis],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: true,
+    },
+    build: |context| {
+        let locks = &context.locks;
+        let redis = locks.redis.clone();
+        let made = fair::mutex(redis, &locks.subscriber, &locks.prefix, &locks.tasks)?;
+        let mutex = Arc::new(made);
+        let fences = Some(FenceCounters { item: "redis/fair", market: "redis/fair/market" });
+        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Redis))
+    },
+};

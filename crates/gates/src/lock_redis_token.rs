@@ -1,0 +1,42 @@
+//! `lock-redis-token`: one lock per item: SET NX PX with a random owner, compare-and-delete; read, check, write.
+//!
+//! # How it works
+//! The item's lock is one Redis key with a random owner and an expiry, set by one command; nobody
+//! but its owner deletes or prolongs it. Read, check and write happen under it. It is `lock-redis`
+//! without the buyer's lock, and works on the same keys.
+//!
+//! # What can go wrong
+//! A holder that is paused beyond its lease, or a failover that forgets the key, makes two holders.
+//! The fence keeps the late write out; with the arbiter off it is let in.
+//!
+//! # When to use it
+//! When the work under the lock is more than one statement, and two clicks of one buyer may run at
+//! once.
+
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
+use super::kit::sale_locks::FenceCounters;
+use super::{Breaks, Card, Entry};
+use shop_domain::outcome::Dependency;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "lock-redis-token",
+        family: "lock",
+        store: "mysql",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One lock per item: SET NX PX with a random owner and compare-and-delete; the release notifies the next waiting process; under the lock the stock is read, checked and written.",
+        breaks_when: "A holder is paused beyond its lease, or Redis forgets the lock. Then the arbiter compares the fences and refuses the late write of the earlier holder.",
+        needs: &[Dependency::Redis],
+        durable_before_reply: true,
+        source: "S1, S2, S4",
+        takes_options: true,
+    },
+    build: |context| {
+        let mutex = Arc::clone(&context.locks.token);
+        let fences = Some(FenceCounters { item: "redis", market: "redis/market" });
+        Ok(GuardedSale::per_item(context, mutex, fences, Dependency::Redis))
+    },
+};

@@ -1,0 +1,42 @@
+//! `lock-redlock`: one lock per item on a majority of independent Redis servers; read, check,
+//! write.
+//!
+//! # How it works
+//! The item's lock has to be granted by more than half of several Redis servers that know nothing
+//! of each other, so it outlives the death of the others. Read, check and write happen under it.
+//!
+//! # What can go wrong
+//! A server that restarts without its data helps a second holder to a majority; a holder that is
+//! paused beyond its lease writes late. Redlock has no fence, so no store can tell the late write
+//! from a good one by a number: the arbiter keeps it out, and with the arbiter off it is let in.
+//!
+//! # When to use it
+//! To compare it. Where locks must outlive a server, etcd and ZooKeeper do it with a fence.
+
+use std::sync::Arc;
+
+use super::kit::guarded_sale::GuardedSale;
+use super::{Breaks, Card, Entry};
+use leaselock::redis::redlock;
+use shop_domain::outcome::Dependency;
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "lock-redlock",
+        family: "lock",
+        store: "mysql",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One lock per item, held on a majority of independent Redis servers; under the lock the stock is read, checked and written.",
+        breaks_when: "A holder is paused beyond its lease, or a server restarts without its data; there is no fence, so only the arbiter's condition on the stock is left.",
+        needs: &[Dependency::Redlock],
+        durable_before_reply: true,
+        source: "S1, S2",
+        takes_options: true,
+    },
+    build: |context| {
+        let locks = &context.locks;
+        let mutex = Arc::new(redlock::mutex(locks.redlock()?, &locks.prefix, &locks.tasks)?);
+        Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redlock))
+    },
+};

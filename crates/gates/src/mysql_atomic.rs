@@ -1,0 +1,53 @@
+//! `mysql-atomic`: one conditional UPDATE checks and writes.
+//!
+//! # How it works
+//! There is no gate: every purchase goes straight to the transaction whose last statement is
+//! `UPDATE stock SET available = available - ? WHERE item_id = ? AND available >= ?`. The row lock
+//! orders the buyers, and each is checked against the latest committed number.
+//!
+//! # What can go wrong
+//! Nothing is oversold, whatever crashes. But the row stays locked from the UPDATE until its COMMIT
+//! is on disk, so one hot item sells at most as many orders per second as commits fit after each
+//! other, and more buyers make it slower.
+//!
+//! # When to use it
+//! For everything that is not hot. It is what all others are measured against.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::{Breaks, Card, Entry, Strategy};
+use ledger::write::{Arbiter, OrderWrite, StockWrite};
+use shop_domain::{Outcome, Purchase};
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "mysql-atomic",
+        family: "sql",
+        store: "mysql",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One conditional UPDATE takes the stock if enough is left.",
+        breaks_when: "Never oversells; all purchases of a popular item update the same row, so their commits run one after the other.",
+        needs: &[],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    },
+    build: |context| Ok(Arc::new(MysqlAtomic { arbiter: context.arbiter.clone() })),
+};
+
+struct MysqlAtomic {
+    arbiter: Arbiter,
+}
+
+#[async_trait]
+impl Strategy for MysqlAtomic {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let (stock, deadline) = (StockWrite::Guarded, Some(deadline));
+        let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
+        self.arbiter.write(&write).await
+    }
+}

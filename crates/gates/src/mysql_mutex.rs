@@ -1,0 +1,59 @@
+//! `mysql-mutex`: the stock row under a mutex of this process. Right until there are two processes.
+//!
+//! # How it works
+//! A mutex per item is held from before the SELECT until after the COMMIT, so that within this
+//! process one purchase runs at a time: read, check, UPDATE to the computed number.
+//!
+//! # What can go wrong
+//! * A second instance has a mutex of its own: the two read the same number and both sell it.
+//! * The guard must outlive the COMMIT. Here the purchase runs on a task of its own, so a buyer who
+//!   hangs up does not free it half-way.
+//! * One purchase after the other, each with four round trips and a commit: slow.
+//!
+//! # When to use it
+//! Never for stock. To see that a mutex protects a process and not a database.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::kit::item_mutexes::ItemMutexes;
+use super::kit::textbook;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use shop_domain::{Outcome, Purchase};
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "mysql-mutex",
+        family: "mutex",
+        store: "mysql",
+        safe: false,
+        breaks_with: Breaks::WithTwoInstances,
+        summary: "An in-process mutex around SELECT, check, UPDATE and COMMIT.",
+        breaks_when: "A second instance has a mutex of its own.",
+        needs: &[],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    },
+    build: |context| {
+        Ok(Arc::new(MysqlMutex { context: context.clone(), mutexes: ItemMutexes::default() }))
+    },
+};
+
+struct MysqlMutex {
+    context: StrategyContext,
+    mutexes: ItemMutexes,
+}
+
+#[async_trait]
+impl Strategy for MysqlMutex {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let _held = match self.mutexes.lock(&purchase, deadline).await {
+            Ok(guard) => guard,
+            Err(outcome) => return outcome,
+        };
+        textbook::on_ledger(&self.context, &purchase, deadline).await
+    }
+}

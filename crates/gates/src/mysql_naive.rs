@@ -1,0 +1,49 @@
+//! `mysql-naive`: read, check, write back what the program computed. A control: it must be caught.
+//!
+//! # How it works
+//! `SELECT available`, compare in the program, `UPDATE stock SET available = <computed>`. Between
+//! the two, any number of others read the same number.
+//!
+//! # What can go wrong
+//! Two buyers read 1, both sell, both write 0: one unit is sold twice, and the stock row shows
+//! nothing of it. With the arbiter on, its condition refuses the second.
+//!
+//! # When to use it
+//! Never. To see what overselling looks like, and to check that a checker notices it.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::kit::textbook;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use shop_domain::{Outcome, Purchase};
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "mysql-naive",
+        family: "naive",
+        store: "mysql",
+        safe: false,
+        breaks_with: Breaks::Alone,
+        summary: "SELECT the stock, check it in the program, UPDATE it to the computed number.",
+        breaks_when: "Two buyers read before either has written.",
+        needs: &[],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    },
+    build: |context| Ok(Arc::new(MysqlNaive { context: context.clone() })),
+};
+
+struct MysqlNaive {
+    context: StrategyContext,
+}
+
+#[async_trait]
+impl Strategy for MysqlNaive {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        textbook::on_ledger(&self.context, &purchase, deadline).await
+    }
+}

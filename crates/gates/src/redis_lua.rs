@@ -1,0 +1,144 @@
+//! `redis-lua`: one script checks window, limit and stock, and takes.
+//!
+//! # How it works
+//! One script, run by Redis without anybody in between: is the counter the load that the ledger
+//! names, has this request taken before, is the sale open by Redis' clock, does the buyer's limit
+//! allow it, are enough units left? Only then it writes: the counter down, the buyer's units up,
+//! the request remembered. All checks come first, since a script that fails half-way is not undone.
+//! What got through is written by the arbiter; what the arbiter refuses is given back.
+//!
+//! What buyers have stands beside the counter, is loaded with it from the ledger, and is given back
+//! with the units of orders that are cancelled or expire. It is this gate's own count, so it may be
+//! too low, and the arbiter decides. Before it refuses a buyer, the ledger is asked: a count that
+//! is above the ledger's in two inspections is lowered to it.
+//!
+//! A retry of the same request (same buyer, key and quantity) finds its units taken already and
+//! goes on to the arbiter, whose unique key makes it the same order. From then on neither try gives
+//! the units back: they stay with the request, which sells too few rather than too many, until the
+//! reconciliation inspects it.
+//!
+//! # What can go wrong
+//! * When Redis loses its data the counter comes back from the ledger; only the arbiter then stands
+//!   between the units in flight and a second sale. An older copy is noticed by its epoch.
+//! * A server whose clock is wrong opens and closes the sale at the wrong time, within what the
+//!   service's own clock allows.
+//! * A lost answer leaves units that no order has: the retry gets them, or the reconciliation.
+//!
+//! # When to use it
+//! For a hot item, in front of the arbiter: it refuses each buyer in one round trip.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::kit::{ledger_view, redis_gate};
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::redis_store::Take;
+use ledger::rows::buyers;
+use shop_domain::outcome::Dependency;
+use shop_domain::{ArbiterMode, Outcome, Purchase, Refusal};
+
+/// The longest pause before a gate that counts more than the ledger is asked again.
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(40);
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "redis-lua",
+        family: "script",
+        store: "redis",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One script checks the sale's window, the buyer's limit and the stock, and takes the units.",
+        breaks_when: "Redis loses the counter while purchases run.",
+        needs: &[Dependency::Redis],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    },
+    build: |context| Ok(Arc::new(RedisLua { context: context.clone() })),
+};
+
+struct RedisLua {
+    context: StrategyContext,
+}
+
+#[async_trait]
+impl Strategy for RedisLua {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let mut ledger_before = None;
+        loop {
+            let counted = {
+                let _span = purchase.trace.span("counter");
+                self.context.counters.take_once(&purchase).await
+            };
+            match counted {
+                Ok(Take::First(taken)) => {
+                    let written = redis_gate::write_in_batch(&self.context, purchase, deadline);
+                    let outcome = written.await;
+                    if !outcome.may_hold_stock() {
+                        self.context.counters.untake(&taken).await;
+                    }
+                    return outcome;
+                }
+                Ok(Take::Again) => {
+                    return redis_gate::write_in_batch(&self.context, purchase, deadline).await;
+                }
+                Ok(Take::NothingLeft) => {}
+                Ok(Take::Limit) => {
+                    let ended = self.over_limit(&purchase, deadline, &mut ledger_before).await;
+                    if let Some(outcome) = ended {
+                        return outcome;
+                    }
+                    continue;
+                }
+                Ok(Take::NotStarted) => {
+                    let starts_at = purchase.item.window.starts_at();
+                    return Outcome::Refused(Refusal::SaleNotStarted { starts_at });
+                }
+                Ok(Take::Ended) => return Outcome::Refused(Refusal::SaleEnded),
+                Err(error) => return redis_gate::unavailable(&error),
+            }
+            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
+    }
+}
+
+impl RedisLua {
+    /// The gate counts too many units for this buyer. What it counted may be on its way to the
+    /// ledger, or have died there; `None` means ask the gate again. With the arbiter off the gate's
+    /// word is final.
+    async fn over_limit(
+        &self,
+        purchase: &Purchase,
+        deadline: Instant,
+        before: &mut Option<i64>,
+    ) -> Option<Outcome> {
+        let (item, buyer, limit) =
+            (purchase.item.id, purchase.buyer, purchase.item.per_buyer_limit);
+        let refused = Some(Outcome::Refused(Refusal::LimitReached { limit }));
+        if purchase.item.arbiter == ArbiterMode::Off {
+            return refused;
+        }
+        let bought = match buyers::bought(&self.context.pool, item, buyer).await {
+            Ok(bought) => bought,
+            Err(error) => return Some(ledger_view::unavailable(&error)),
+        };
+        if let Err(outcome) = ledger_view::check_home(&self.context.arbiter, purchase).await {
+            return Some(outcome);
+        }
+        if bought + purchase.quantity.signed() > i64::from(limit) {
+            return refused;
+        }
+        if before.replace(bought) == Some(bought)
+            && let Err(error) = self.context.counters.lower_buyer_count(item, buyer, bought).await
+        {
+            return Some(redis_gate::unavailable(&error));
+        }
+        redis_gate::pause(deadline, LOOK_AGAIN_MAX).await
+    }
+}

@@ -1,0 +1,75 @@
+//! `redis-mutex`: the Redis counter under a mutex of this process. Right until there are two
+//! processes.
+//!
+//! # How it works
+//! A mutex per item makes GET, check and SET one step within this process; the order is written
+//! after that.
+//!
+//! # What can go wrong
+//! * A second instance has a mutex of its own: the two GET the same number and both sell it.
+//! * Units that are given back between a GET and its SET are lost from the counter until the
+//!   reconciliation finds them: undersold, not oversold.
+//! * When Redis loses the counter it comes back from the ledger, without what was on its way.
+//!
+//! # When to use it
+//! Never: a script makes the three steps one for every process.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::kit::item_mutexes::ItemMutexes;
+use super::kit::{redis_gate, textbook};
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use shop_domain::outcome::Dependency;
+use shop_domain::{Outcome, Purchase};
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "redis-mutex",
+        family: "mutex",
+        store: "redis",
+        safe: false,
+        breaks_with: Breaks::WithTwoInstances,
+        summary: "An in-process mutex around GET, check and SET.",
+        breaks_when: "A second instance has a mutex of its own.",
+        needs: &[Dependency::Redis],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    },
+    build: |context| {
+        Ok(Arc::new(RedisMutex { context: context.clone(), mutexes: ItemMutexes::default() }))
+    },
+};
+
+struct RedisMutex {
+    context: StrategyContext,
+    mutexes: ItemMutexes,
+}
+
+#[async_trait]
+impl Strategy for RedisMutex {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        loop {
+            let held = match self.mutexes.lock(&purchase, deadline).await {
+                Ok(guard) => guard,
+                Err(outcome) => return outcome,
+            };
+            let taken = textbook::on_counter(&self.context, &purchase).await;
+            drop(held);
+            match taken {
+                Ok(Some(epoch)) => {
+                    return redis_gate::write(&self.context, &purchase, epoch, deadline).await;
+                }
+                Ok(None) => {}
+                Err(outcome) => return outcome,
+            }
+            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
+    }
+}

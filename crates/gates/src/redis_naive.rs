@@ -1,0 +1,62 @@
+//! `redis-naive`: GET, check, SET. A control: it must be caught.
+//!
+//! # How it works
+//! Read the item's counter in Redis, compare in the program, write the computed number back, then
+//! write the order. Each command is atomic; the three together are not.
+//!
+//! # What can go wrong
+//! Two buyers read the same number and both sell it. Redis being single-threaded does not help:
+//! the other buyer's GET fits between our GET and our SET.
+//!
+//! # When to use it
+//! Never. It is the control for the Redis gates.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::time::Instant;
+
+use super::kit::{redis_gate, textbook};
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use shop_domain::outcome::Dependency;
+use shop_domain::{Outcome, Purchase};
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "redis-naive",
+        family: "naive",
+        store: "redis",
+        safe: false,
+        breaks_with: Breaks::Alone,
+        summary: "GET the counter, check it in the program, SET it to the computed number.",
+        breaks_when: "Two buyers read before either has written.",
+        needs: &[Dependency::Redis],
+        durable_before_reply: true,
+        source: "S4",
+        takes_options: false,
+    },
+    build: |context| Ok(Arc::new(RedisNaive { context: context.clone() })),
+};
+
+struct RedisNaive {
+    context: StrategyContext,
+}
+
+#[async_trait]
+impl Strategy for RedisNaive {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        loop {
+            match textbook::on_counter(&self.context, &purchase).await {
+                Ok(Some(epoch)) => {
+                    return redis_gate::write(&self.context, &purchase, epoch, deadline).await;
+                }
+                Ok(None) => {}
+                Err(outcome) => return outcome,
+            }
+            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Takes units from an item's counter in one script, once per request.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis_connection::Script;
+use time::OffsetDateTime;
+
+use super::counters::{CounterError, Counters, READ_ATTEMPTS_MAX};
+use shop_domain::{ItemId, Purchase, UserId};
+
+/// How long a take is remembered at least; twice that at most. No request runs that long. A later
+/// retry takes again, the ledger finds its order by the key, and the units go back.
+const REMEMBERED: Duration = Duration::from_secs(600);
+
+static TAKE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("counter_take_once.lua")));
+static UNTAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("counter_untake.lua")));
+
+/// The result of taking units from the counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// The units were taken, and can be given back.
+    First(Taken),
+    /// An earlier try of the same request has taken the units already.
+    Again,
+    /// Too few units are left.
+    NothingLeft,
+    /// The buyer would have more than the item's limit.
+    Limit,
+    /// The sale has not started by the server's clock.
+    NotStarted,
+    /// The sale is over by the server's clock.
+    Ended,
+}
+
+/// Units that a request took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    item: ItemId,
+    buyer: UserId,
+    epoch: u64,
+    units: i64,
+    request: String,
+}
+
+impl Counters {
+    /// Takes the purchase's units in one step, if the sale is open and the buyer's limit allows it,
+    /// loading the counter first if need be.
+    ///
+    /// # Errors
+    /// See [`CounterError`]; after an error of Redis the units may be taken, and a retry of the
+    /// same request gets them.
+    pub async fn take_once(&self, purchase: &Purchase) -> Result<Take, CounterError> {
+        let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        let (buyer, window) = (purchase.buyer, &purchase.item.window);
+        let us = |instant: OffsetDateTime| (instant.unix_timestamp_nanos() / 1_000).to_string();
+        for _ in 0..READ_ATTEMPTS_MAX {
+            let epoch = self.epoch(item).await?;
+            // The take belongs to one load of the counter and to one quantity: under another of
+            // either it is another request.
+            let request = format!("{epoch}:{units}:{buyer}:{}", purchase.key.as_str());
+            let mut call = TAKE.key(self.key(item));
+            call.key(self.takes_key(item)).key(self.takes_before_key(item));
+            call.arg(epoch).arg(units).arg(&request);
+            call.arg(u64::try_from(REMEMBERED.as_millis()).unwrap_or(u64::MAX));
+            call.arg(buyer.get()).arg(purchase.item.per_buyer_limit);
+            call.arg(us(window.starts_at())).arg(us(window.ends_at()));
+            let answer: String = call.invoke_async(&mut self.redis.shared()).await?;
+            match &*answer {
+                "taken" => {
+                    failpoint!("counter-taken");
+                    return Ok(Take::First(Taken { item, buyer, epoch, units, request }));
+                }
+                "again" => return Ok(Take::Again),
+                "nothing_left" => return Ok(Take::NothingLeft),
+                "limit" => return Ok(Take::Limit),
+                "not_started" => return Ok(Take::NotStarted),
+                "ended" => return Ok(Take::Ended),
+                // Emptied, older, or loaded again by another instance: read the ledger's epoch.
+                _ => self.forget_epoch(item),
+            }
+        }
+        Err(CounterError::Loading)
+    }
+
+    /// Gives back units that were taken and not sold, unless another try of the request uses them.
+    /// Best effort: the reconciliation finds missed units.
+    pub async fn untake(&self, taken: &Taken) {
+        let mut call = UNTAKE.key(self.key(taken.item));
+        call.key(self.takes_key(taken.item)).key(self.takes_before_key(taken.item));
+        call.arg(taken.epoch).arg(taken.units).arg(&taken.request).arg(taken.buyer.get());
+        let given: Result<u8, _> = call.invoke_async(&mut self.redis.shared()).await;
+        self.count_given_back(taken.item, taken.units, given);
+    }
+
+    fn takes_key(&self, item: ItemId) -> String {
+        format!("{}{{item:{item}}}:takes", self.redis.prefix())
+    }
+
+    fn takes_before_key(&self, item: ItemId) -> String {
+        format!("{}{{item:{item}}}:takes-before", self.redis.prefix())
+    }
+}

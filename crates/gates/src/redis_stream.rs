@@ -1,0 +1,171 @@
+//! `redis-stream`: one script takes the units and queues the order; it becomes durable behind the
+//! buyer's back.
+//!
+//! # How it works
+//! The script of `redis-lua`, and in the same step an entry in the item's stream: either both or
+//! neither. The buyer is answered 202 with an order in state `queued`, whose id is final. A
+//! consumer group (`src/consumer`) hands the orders to the arbiter and takes each out of the stream
+//! after its COMMIT. The buyer learns the result from the order's address and its events:
+//! `pending`, or `rejected` when the ledger refuses it; then its units go back to the counter.
+//!
+//! A retry of a request is answered with the order that it was queued as, for as long as it is in
+//! the queue; after that the ledger has it, and is read before an order is queued
+//! (`src/purchase/earlier.rs`). The buyer's limit counts the units in the ledger and the units in
+//! the queue, so that a 202 is seldom followed by a refusal.
+//!
+//! # What can go wrong
+//! * 202 promises what Redis keeps. Without an append-only file a crash loses every queued order;
+//!   with `appendfsync everysec` a crash of the machine, or of Redis while the disk is slow, loses
+//!   up to about two seconds of them; with `always` it loses none, but a failover to a replica may.
+//!   Nothing is oversold by it, and the audit against the clients' record shows them as lost.
+//!   `/api/strategies` shows what this Redis promises.
+//!   With `queue.replicas_min` 202 waits until that many replicas have the order. When they do not in
+//!   time, the outcome is unknown, as the order is in the queue of one server; while they are known
+//!   to be away, nothing is queued, and the answer is 503.
+//! * The consumers fall behind: the queue is bounded, and one more is refused with "try again".
+//! * A consumer dies: another one takes its orders over, a few seconds later.
+//!
+//! # When to use it
+//! When the peak is far above what the ledger takes, and buyers may wait for the result. It is the
+//! queue that smooths the peak.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use redis_connection::is_too_few_replicas;
+use tokio::time::Instant;
+
+use super::kit::{ledger_view, redis_gate};
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::redis_store::CounterError;
+use crate::redis_store::queue::{self, Push};
+use ledger::rows::{buyers, orders};
+use shop_domain::outcome::Dependency;
+use shop_domain::{
+    ArbiterMode, Doubt, OrderId, OrderStatus, Outcome, Purchase, Refusal, Unavailable,
+};
+
+/// Its name, which the consumers write into the orders.
+pub const NAME: &str = "redis-stream";
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: NAME,
+        family: "queue",
+        store: "redis",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "One script takes the units and queues the order, which a consumer makes durable.",
+        breaks_when: "Redis loses the queue: without an append-only file all queued orders are lost; with appendfsync everysec, about two seconds of them.",
+        needs: &[Dependency::Redis],
+        durable_before_reply: false,
+        source: "ours",
+        takes_options: false,
+    },
+    build: |context| Ok(Arc::new(RedisStream { context: context.clone() })),
+};
+
+struct RedisStream {
+    context: StrategyContext,
+}
+
+#[async_trait]
+impl Strategy for RedisStream {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        loop {
+            let limit = match self.limit_left(&purchase).await {
+                Ok(limit) => limit,
+                Err(outcome) => return outcome,
+            };
+            let pushed = {
+                let _span = purchase.trace.span("queue push");
+                self.context.queue.push(&purchase, limit).await
+            };
+            match pushed {
+                Ok(Push::Queued) => {
+                    return Outcome::Queued(purchase.order(OrderStatus::Queued, None));
+                }
+                // It is in one server's queue, and a failover may lose it: 202 would promise too much.
+                Ok(Push::QueuedWithTooFewReplicas) => {
+                    let order = purchase.order_id;
+                    tracing::warn!(%order, "order queued, and too few replicas have it in time");
+                    return Outcome::Unknown(Doubt::TooFewReplicas);
+                }
+                Ok(Push::Known(order, units)) => return self.known(&purchase, order, units).await,
+                Ok(Push::KnownWithTooFewReplicas(order, units)) => {
+                    return match self.known(&purchase, order, units).await {
+                        Outcome::Replayed(order) if order.status == OrderStatus::Queued => {
+                            Outcome::Unknown(Doubt::TooFewReplicas)
+                        }
+                        decided => decided,
+                    };
+                }
+                Ok(Push::LimitReached) => {
+                    // Counted before the push: of an item that has moved meanwhile, too many, perhaps.
+                    return match ledger_view::check_home(&self.context.arbiter, &purchase).await {
+                        Ok(()) => {
+                            let limit = purchase.item.per_buyer_limit;
+                            Outcome::Refused(Refusal::LimitReached { limit })
+                        }
+                        Err(outcome) => outcome,
+                    };
+                }
+                Ok(Push::Full) => return Outcome::Unavailable(Unavailable::Overloaded),
+                Ok(Push::NothingLeft) => {}
+                // It may be in the queue; a retry with the key finds out.
+                Err(CounterError::Redis(error)) if queue::is_unknown(&error) => {
+                    tracing::warn!(%error, order = %purchase.order_id, "unknown whether an order was queued");
+                    return Outcome::Unknown(Doubt::Unanswered(Dependency::Redis));
+                }
+                // Redis answers, and nothing was queued.
+                Err(CounterError::Redis(error)) if is_too_few_replicas(&error) => {
+                    tracing::warn!(%error, "order not queued: too few replicas follow");
+                    return Outcome::Unavailable(Unavailable::Faulty(Dependency::Redis));
+                }
+                Err(error) => return redis_gate::unavailable(&error),
+            }
+            let ended = redis_gate::sold_out(&self.context, &purchase, deadline).await;
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
+    }
+}
+
+impl RedisStream {
+    /// Units that the buyer may still have, by the ledger; `None` where no limit is kept.
+    async fn limit_left(&self, purchase: &Purchase) -> Result<Option<i64>, Outcome> {
+        if purchase.item.arbiter == ArbiterMode::Off {
+            return Ok(None);
+        }
+        match buyers::bought(&self.context.pool, purchase.item.id, purchase.buyer).await {
+            Ok(bought) => Ok(Some((i64::from(purchase.item.per_buyer_limit) - bought).max(0))),
+            Err(error) => Err(ledger_view::unavailable(&error)),
+        }
+    }
+
+    /// An earlier try of the request was queued as `order`.
+    async fn known(&self, purchase: &Purchase, order: OrderId, units: u32) -> Outcome {
+        if units != purchase.quantity.units() {
+            return Outcome::Refused(Refusal::KeyReused { order_id: order });
+        }
+        match self.context.queue.find_in(purchase.item.id, order).await {
+            Ok(Some(queued)) => return Outcome::Replayed(queued),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%error, "queued order not read");
+                return Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
+            }
+        }
+        let decided = orders::find(&self.context.pool, order, purchase.buyer).await;
+        if let Err(outcome) = ledger_view::check_home(&self.context.arbiter, purchase).await {
+            return outcome;
+        }
+        match decided {
+            Ok(Some(decided)) => Outcome::Replayed(decided),
+            // Redis has lost it, and not the memory of it.
+            Ok(None) => Outcome::Unknown(Doubt::BrokenOff),
+            Err(error) => ledger_view::unavailable(&error),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `redis-watch`: WATCH / MULTI / EXEC on the item's counter, with bounded retries.
+//!
+//! # How it works
+//! On a connection of its own: WATCH the counter, read it, and write the computed number in
+//! MULTI / EXEC. EXEC does nothing when anybody touched the counter since WATCH: then it starts
+//! again after a jittered pause. What got through is written by the arbiter; what the arbiter
+//! refuses is given back.
+//!
+//! # What can go wrong
+//! * On a shared connection another task's EXEC would end our WATCH: hence one connection each,
+//!   and a weak machine runs out of them.
+//! * Optimism collapses under load: of N buyers that watch one counter, one succeeds. So only a few
+//!   buyers of a process try at once, and the others wait before they watch.
+//! * When Redis loses its data the counter comes back from the ledger; only the arbiter then
+//!   stands between the units in flight and a second sale.
+//!
+//! # When to use it
+//! To see the collapse. A script does the same in one step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use redis::RedisResult;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+
+use super::kit::redis_gate;
+use super::{Breaks, Card, Entry, Strategy, StrategyContext};
+use crate::redis_store::CounterError;
+use shop_domain::outcome::Dependency;
+use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
+
+/// Tries of one purchase.
+const TRIES_MAX: u32 = 1_000;
+/// Purchases of this process that try at once.
+const TRYING_MAX: usize = 4;
+/// The longest pause between two tries.
+const PAUSE_MAX: Duration = Duration::from_millis(10);
+
+pub(super) const ENTRY: Entry = Entry {
+    card: &Card {
+        name: "redis-watch",
+        family: "watch",
+        store: "redis",
+        safe: true,
+        breaks_with: Breaks::Never,
+        summary: "WATCH the counter, compute, write it in MULTI / EXEC; losers try again.",
+        breaks_when: "Redis loses the counter; and under load most tries are wasted.",
+        needs: &[Dependency::Redis],
+        durable_before_reply: true,
+        source: "S0, S4",
+        takes_options: false,
+    },
+    build: |context| {
+        let trying = Semaphore::new(TRYING_MAX);
+        Ok(Arc::new(RedisWatch { context: context.clone(), trying }))
+    },
+};
+
+struct RedisWatch {
+    context: StrategyContext,
+    trying: Semaphore,
+}
+
+/// The result of one try at the counter.
+enum Try {
+    Taken { epoch: u64 },
+    NothingLeft,
+    Touched,
+}
+
+#[async_trait]
+impl Strategy for RedisWatch {
+    async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
+        let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        for _ in 0..TRIES_MAX {
+            let permit = tokio::time::timeout_at(deadline, self.trying.acquire()).await;
+            let Ok(Ok(permit)) = permit else { break };
+            let tried = self.take(item, units).await;
+            drop(permit);
+            let ended = match tried {
+                Ok(Try::Taken { epoch }) => {
+                    return redis_gate::write(&self.context, &purchase, epoch, deadline).await;
+                }
+                Ok(Try::NothingLeft) => {
+                    redis_gate::sold_out(&self.context, &purchase, deadline).await
+                }
+                Ok(Try::Touched) => redis_gate::pause(deadline, PAUSE_MAX).await,
+                // The counter may be lower now, but no order was written.
+                Err(error) => Some(redis_gate::unavailable(&error)),
+            };
+            if let Some(outcome) = ended {
+                return outcome;
+            }
+        }
+        Outcome::Unavailable(Unavailable::Contended)
+    }
+}
+
+impl RedisWatch {
+    async fn take(&self, item: ItemId, units: i64) -> Result<Try, CounterError> {
+        let key = self.context.counters.key(item);
+        let mut own = self.context.redis.watch(&key).await?;
+        let seen = self.context.counters.read_on(&mut own.connection, item).await?;
+        if seen.available < units {
+            redis::cmd("UNWATCH").exec_async(&mut own.connection).await?;
+            own.keep();
+            return Ok(Try::NothingLeft);
+        }
+        let mut transaction = redis::pipe();
+        transaction.atomic().hset(&key, "available", seen.available - units).ignore();
+        let done: RedisResult<Option<()>> = transaction.query_async(&mut own.connection).await;
+        let taken = done?.is_some();
+        own.keep();
+        Ok(if taken { Try::Taken { epoch: seen.epoch } } else { Try::Touched })
+    }
+}

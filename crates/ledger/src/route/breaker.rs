@@ -1,0 +1,323 @@
+//! Circuit breakers, one for each server: when most calls fail, further calls are refused at once
+//! instead of each waiting for its own timeout.
+//!
+//! *Closed*, calls go through and are counted over the last [`WINDOW_SECONDS`] seconds. When there
+//! were at least [`CALLS_MIN`] and half of them failed, it *opens*: one call a second goes through
+//! as a probe, the others are refused. After [`PROBES_GOOD`] good probes in a row it is closed
+//! again. A call whose result depends on more than the server is not counted.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::time::Instant;
+
+use shop_domain::outcome::Dependency;
+use shop_metrics::Metrics;
+
+/// The window over which calls are counted, in seconds.
+pub const WINDOW_SECONDS: u64 = 5;
+/// The least number of calls in the window that can open the breaker.
+pub const CALLS_MIN: u32 = 20;
+/// Good probes in a row that close it again.
+pub const PROBES_GOOD: u32 = 3;
+/// The time from one probe to the next.
+pub const PROBE_PERIOD: Duration = Duration::from_secs(1);
+
+/// The breakers of all dependencies. Clones share them.
+#[derive(Clone)]
+pub struct Breakers {
+    /// The breaker of the ledger.
+    pub mysql: Breaker,
+    /// The breaker of Redis, for the gates' counters and locks.
+    pub redis: Breaker,
+    /// The breaker of Redlock's servers.
+    pub redlock: Breaker,
+    /// The breaker of etcd.
+    pub etcd: Breaker,
+    /// The breaker of ZooKeeper.
+    pub zookeeper: Breaker,
+}
+
+impl Breakers {
+    /// Makes closed breakers.
+    #[must_use]
+    pub fn new(metrics: &Metrics) -> Self {
+        let breaker = |dependency| Breaker::new(dependency, metrics.clone());
+        Self {
+            mysql: breaker(Dependency::Mysql),
+            redis: breaker(Dependency::Redis),
+            redlock: breaker(Dependency::Redlock),
+            etcd: breaker(Dependency::Etcd),
+            zookeeper: breaker(Dependency::Zookeeper),
+        }
+    }
+
+    /// The breakers of another ledger and of the same other servers.
+    #[must_use]
+    pub fn of_ledger(&self, metrics: &Metrics) -> Self {
+        let mysql = Breaker::new(Dependency::Mysql, metrics.clone());
+        Self { mysql, ..self.clone() }
+    }
+
+    /// The breaker of a dependency.
+    #[must_use]
+    pub fn of(&self, dependency: Dependency) -> &Breaker {
+        match dependency {
+            Dependency::Mysql => &self.mysql,
+            Dependency::Redis => &self.redis,
+            Dependency::Redlock => &self.redlock,
+            Dependency::Etcd => &self.etcd,
+            Dependency::Zookeeper => &self.zookeeper,
+        }
+    }
+}
+
+/// Finds out whether a server answers, beside the calls; its wait is bounded.
+pub type SignOfLife = Box<dyn Fn() -> BoxFuture<'static, bool> + Send + Sync>;
+
+/// The breaker of one dependency. Clones share it.
+#[derive(Clone)]
+pub struct Breaker {
+    dependency: Dependency,
+    metrics: Metrics,
+    state: Arc<Mutex<State>>,
+    sign_of_life: Arc<OnceLock<SignOfLife>>,
+}
+
+/// The permit for one call. Report how the call ended; a dropped permit is not counted.
+pub struct BreakerPermit {
+    breaker: Breaker,
+    is_probe: bool,
+}
+
+enum State {
+    Closed([Second; WINDOW_SECONDS as usize]),
+    Open { probe_due: Instant, good: u32 },
+}
+
+/// The calls of one second.
+#[derive(Clone, Copy, Default)]
+struct Second {
+    /// The number of the second; 0 before the first call.
+    number: u64,
+    calls: u32,
+    failures: u32,
+}
+
+impl Breaker {
+    fn new(dependency: Dependency, metrics: Metrics) -> Self {
+        metrics.breaker_is_open(dependency.name(), false);
+        let state = State::Closed(Default::default());
+        Self {
+            dependency,
+            metrics,
+            state: Arc::new(Mutex::new(state)),
+            sign_of_life: Arc::default(),
+        }
+    }
+
+    /// The dependency of this breaker.
+    #[must_use]
+    pub fn dependency(&self) -> Dependency {
+        self.dependency
+    }
+
+    /// Has calls that never reached the server judged by `sign_of_life`; only the first one counts.
+    pub fn check_by(&self, sign_of_life: SignOfLife) {
+        let _ = self.sign_of_life.set(sign_of_life);
+    }
+
+    /// Whether calls are refused, other than probes.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        matches!(*self.state(), State::Open { .. })
+    }
+
+    /// Begins a call; `None` when it is refused.
+    #[must_use]
+    pub fn enter(&self) -> Option<BreakerPermit> {
+        self.enter_at(Instant::now())
+    }
+
+    /// Begins a call like [`Breaker::enter`], but never acts as the breaker's probe.
+    #[must_use]
+    pub fn enter_closed(&self) -> Option<BreakerPermit> {
+        let is_closed = matches!(*self.state(), State::Closed(_));
+        is_closed.then(|| BreakerPermit { breaker: self.clone(), is_probe: false })
+    }
+
+    fn enter_at(&self, now: Instant) -> Option<BreakerPermit> {
+        let is_probe = match &mut *self.state() {
+            State::Closed(_) => false,
+            State::Open { probe_due, .. } => {
+                if now < *probe_due {
+                    return None;
+                }
+                *probe_due = now + PROBE_PERIOD;
+                true
+            }
+        };
+        Some(BreakerPermit { breaker: self.clone(), is_probe })
+    }
+
+    fn ended(&self, is_probe: bool, well: bool) {
+        let mut state = self.state();
+        match &mut *state {
+            State::Closed(seconds) => {
+                if count(seconds, second_number(), well) {
+                    *state = State::Open { probe_due: Instant::now() + PROBE_PERIOD, good: 0 };
+                    self.changed(true);
+                }
+            }
+            // A call that began before the breaker opened is not a probe.
+            State::Open { good, .. } if is_probe => {
+                *good = if well { *good + 1 } else { 0 };
+                if *good >= PROBES_GOOD {
+                    *state = State::Closed(Default::default());
+                    self.changed(false);
+                }
+            }
+            State::Open { .. } => {}
+        }
+    }
+
+    fn changed(&self, is_open: bool) {
+        let name = self.dependency.name();
+        self.metrics.breaker_is_open(name, is_open);
+        if is_open {
+            tracing::error!(dependency = name, "circuit breaker opened: most calls failed");
+        } else {
+            tracing::info!(dependency = name, "circuit breaker closed: the server answers again");
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl BreakerPermit {
+    /// The dependency of the call.
+    #[must_use]
+    pub fn dependency(&self) -> Dependency {
+        self.breaker.dependency
+    }
+
+    /// Reports that the server answered, with a result or an error.
+    pub fn answered(self) {
+        self.breaker.ended(self.is_probe, true);
+    }
+
+    /// Reports that the server did not answer.
+    pub fn failed(self) {
+        self.breaker.ended(self.is_probe, false);
+    }
+
+    /// Reports that the call got no connection. That is a failure of the server only if the server gives
+    /// no sign of life now: else our own calls have all connections.
+    pub async fn got_no_connection(self) {
+        let answers = match self.breaker.sign_of_life.get() {
+            Some(sign_of_life) => sign_of_life().await,
+            None => false,
+        };
+        if !answers {
+            self.failed();
+        }
+    }
+}
+
+/// Seconds since the first call, from 1.
+fn second_number() -> u64 {
+    static START: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+    START.elapsed().as_secs() + 1
+}
+
+/// Counts a call in the second `now`; answers whether the breaker must open.
+fn count(seconds: &mut [Second; WINDOW_SECONDS as usize], now: u64, well: bool) -> bool {
+    let slot = &mut seconds[usize::try_from(now % WINDOW_SECONDS).unwrap_or(0)];
+    if slot.number != now {
+        *slot = Second { number: now, ..Second::default() };
+    }
+    slot.calls += 1;
+    slot.failures += u32::from(!well);
+    let recent = seconds.iter().filter(|second| second.number + WINDOW_SECONDS > now);
+    let (calls, failures) = recent.fold((0, 0), |(calls, failures), second| {
+        (calls + second.calls, failures + second.failures)
+    });
+    calls >= CALLS_MIN && failures * 2 >= calls
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn breaker() -> Breaker {
+        Breaker::new(Dependency::Redis, Metrics::new())
+    }
+
+    fn fail(breaker: &Breaker, count: u32) {
+        for _ in 0..count {
+            breaker.enter().expect("closed").failed();
+        }
+    }
+
+    #[test]
+    fn it_opens_probes_and_closes() {
+        let breaker = breaker();
+        fail(&breaker, CALLS_MIN - 1);
+        assert!(!breaker.is_open());
+        let late = breaker.enter().expect("closed");
+        fail(&breaker, 1);
+        let mut now = Instant::now();
+        assert!(breaker.is_open() && breaker.enter_at(now).is_none());
+        // What began before it opened proves nothing about now.
+        late.answered();
+        for (answered, still_open) in
+            [(true, true), (false, true), (true, true), (true, true), (true, false)]
+        {
+            now += PROBE_PERIOD;
+            assert!(breaker.enter_closed().is_none(), "a probe is due, and this is none");
+            let probe = breaker.enter_at(now).expect("a probe is due");
+            assert!(breaker.enter_at(now).is_none(), "one a second");
+            if answered {
+                probe.answered();
+            } else {
+                probe.failed();
+            }
+            assert_eq!(breaker.is_open(), still_open);
+        }
+        assert!(breaker.enter().is_some() && breaker.enter_closed().is_some());
+    }
+
+    #[test]
+    fn a_minority_of_failures_or_an_old_one_does_not_open_it() {
+        let mut seconds = Default::default();
+        let opened = (0..100).any(|call| count(&mut seconds, 1, call % 5 < 3));
+        assert!(!opened);
+        let mut seconds = Default::default();
+        assert!(!(0..CALLS_MIN - 1).any(|_| count(&mut seconds, 1, false)));
+        assert!(!count(&mut seconds, 1 + WINDOW_SECONDS, false), "those are forgotten");
+    }
+
+    #[tokio::test]
+    async fn a_call_without_a_connection_counts_only_when_the_server_gives_no_sign_of_life() {
+        for answers in [true, false] {
+            let breaker = breaker();
+            breaker.check_by(Box::new(move || Box::pin(async move { answers })));
+            for _ in 0..CALLS_MIN {
+                breaker.enter().expect("closed").got_no_connection().await;
+            }
+            assert_eq!(breaker.is_open(), !answers);
+        }
+    }
+
+    #[test]
+    fn a_call_that_says_nothing_is_not_counted() {
+        let breaker = breaker();
+        for _ in 0..2 * CALLS_MIN {
+            drop(breaker.enter().expect("closed"));
+        }
+        assert!(!breaker.is_open());
+    }
+}

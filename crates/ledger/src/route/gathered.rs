@@ -1,0 +1,142 @@
+//! Reads of items' rows: those that are asked for at the same time are read with one statement.
+//!
+//! When a sale of thousands of items opens, each of them is asked for in the same second. While one
+//! statement runs the next questions gather, up to a bound. There is no timer: a question that
+//! comes alone is asked at once. A question is never answered by a statement that was sent before
+//! it came.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::BoxFuture;
+use tokio::sync::oneshot;
+
+use super::Unreachable;
+use shop_domain::ItemId;
+
+/// Items that one statement reads.
+const TOGETHER_MAX: usize = 128;
+/// Items that wait to be read; one more is answered as if the ledger did not answer.
+const WAITING_MAX: usize = 16_384;
+
+/// The ledger's answer about one item; `None` when there is no row.
+type Answer<T> = Result<Option<T>, Unreachable>;
+/// The rows of the items that were asked for. A damaged row is the error of its item alone.
+pub type Rows<T> = Result<HashMap<ItemId, Result<T, Unreachable>>, Unreachable>;
+/// Reads several items with one statement.
+type Read<T> = Box<dyn Fn(Vec<ItemId>) -> BoxFuture<'static, Rows<T>> + Send + Sync>;
+
+/// Reads items. Clones read together.
+pub struct GatheredReads<T> {
+    parts: Arc<Parts<T>>,
+}
+
+struct Parts<T> {
+    read: Read<T>,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    waiting: HashMap<ItemId, Vec<oneshot::Sender<Answer<T>>>>,
+    /// Whether the task that reads runs.
+    is_read: bool,
+}
+
+/// The task that reads. Whatever ends it, another one begins with the next question.
+struct Reader<T> {
+    parts: Arc<Parts<T>>,
+    has_ended: bool,
+}
+
+impl<T: Clone + Send + 'static> GatheredReads<T> {
+    /// Reads with the statement of `read`.
+    #[must_use]
+    pub fn new(
+        read: impl Fn(Vec<ItemId>) -> BoxFuture<'static, Rows<T>> + Send + Sync + 'static,
+    ) -> Self {
+        let state = State { waiting: HashMap::new(), is_read: false };
+        Self { parts: Arc::new(Parts { read: Box::new(read), state: Mutex::new(state) }) }
+    }
+
+    /// Reads an item with the next statement.
+    ///
+    /// # Errors
+    /// When the ledger does not answer, or the item's row is damaged.
+    pub async fn read(&self, id: ItemId) -> Answer<T> {
+        let (answer, answered) = oneshot::channel();
+        {
+            let mut state = self.parts.state();
+            if state.waiting.len() >= WAITING_MAX && !state.waiting.contains_key(&id) {
+                return Err(Unreachable);
+            }
+            state.waiting.entry(id).or_default().push(answer);
+            if !state.is_read {
+                state.is_read = true;
+                // A task of its own: the caller who begins it may stop waiting.
+                let parts = Arc::clone(&self.parts);
+                tokio::spawn(Reader { parts, has_ended: false }.run());
+            }
+        }
+        answered.await.unwrap_or(Err(Unreachable))
+    }
+}
+
+impl<T: Clone> Reader<T> {
+    /// Reads until nothing is asked.
+    async fn run(mut self) {
+        loop {
+            let asked = self.parts.take();
+            if asked.is_empty() {
+                self.has_ended = true;
+                return;
+            }
+            let ids: Vec<ItemId> = asked.keys().copied().collect();
+            let mut read = (self.parts.read)(ids).await;
+            for (id, askers) in asked {
+                let answer = match &mut read {
+                    Ok(found) => found.remove(&id).transpose(),
+                    Err(Unreachable) => Err(Unreachable),
+                };
+                for asker in askers {
+                    // Nobody may be left who wants to know.
+                    let _ = asker.send(answer.clone());
+                }
+            }
+        }
+    }
+}
+
+impl<T> Drop for Reader<T> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            // It broke off. The callers that wait are answered: their senders are dropped.
+            let mut state = self.parts.state();
+            state.waiting.clear();
+            state.is_read = false;
+        }
+    }
+}
+
+impl<T> Parts<T> {
+    /// Takes the next questions. With none the task has ended, which is noted under the same lock:
+    /// the next question begins another one.
+    fn take(&self) -> HashMap<ItemId, Vec<oneshot::Sender<Answer<T>>>> {
+        let mut state = self.state();
+        state.is_read = !state.waiting.is_empty();
+        if state.waiting.len() <= TOGETHER_MAX {
+            return std::mem::take(&mut state.waiting);
+        }
+        let ids: Vec<ItemId> = state.waiting.keys().copied().take(TOGETHER_MAX).collect();
+        ids.iter().filter_map(|id| state.waiting.remove_entry(id)).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Clone for GatheredReads<T> {
+    fn clone(&self) -> Self {
+        Self { parts: Arc::clone(&self.parts) }
+    }
+}

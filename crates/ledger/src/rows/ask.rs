@@ -1,0 +1,72 @@
+//! Runs statements behind the ledger's breaker: refused at once while the breaker is open.
+
+use super::Fault;
+use super::link::{LONG_READ_MAX, TRANSACTION_MAX, within};
+use crate::route::breaker::{Breaker, BreakerPermit};
+use shop_domain::LedgerError;
+
+/// Runs a read of the ledger. It may be the probe of an open breaker, so `question` must not change
+/// anything.
+///
+/// # Errors
+/// The database's; [`sqlx::Error::PoolTimedOut`] when it was refused, as when no connection can be
+/// had.
+pub async fn ask<T>(
+    breaker: &Breaker,
+    question: impl Future<Output = sqlx::Result<T>>,
+) -> sqlx::Result<T> {
+    let call = breaker.enter().ok_or(sqlx::Error::PoolTimedOut)?;
+    report(call, within(LONG_READ_MAX, question).await).await
+}
+
+/// Runs a change of the ledger. It is never the probe of an open breaker: a payment must not be
+/// used to find out whether the ledger answers again.
+pub async fn change<T>(
+    breaker: &Breaker,
+    work: impl Future<Output = sqlx::Result<T>>,
+) -> sqlx::Result<T> {
+    let call = breaker.enter_closed().ok_or(sqlx::Error::PoolTimedOut)?;
+    report(call, within(TRANSACTION_MAX, work).await).await
+}
+
+/// Whether an error means that nothing was sent: no connection was available.
+#[must_use]
+pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
+}
+
+/// Logs a failed read, once, and converts the error for the caller.
+#[must_use]
+pub fn failed_read(error: &sqlx::Error) -> LedgerError {
+    tracing::warn!(%error, "ledger not read");
+    match Fault::of(error) {
+        Fault::Moved => LedgerError::Moving,
+        _ => LedgerError::Unavailable,
+    }
+}
+
+/// Logs a failed change, once, and converts the error: the change may have been made, unless
+/// nothing was sent or the server refuses writes.
+#[must_use]
+pub fn failed_change(error: &sqlx::Error) -> LedgerError {
+    tracing::warn!(%error, "ledger not changed");
+    match Fault::of(error) {
+        Fault::ReadOnly => LedgerError::ReadOnly,
+        Fault::Moved => LedgerError::Moving,
+        _ if nothing_was_sent(error) => LedgerError::Unavailable,
+        _ => LedgerError::OutcomeUnknown,
+    }
+}
+
+async fn report<T>(call: BreakerPermit, answer: sqlx::Result<T>) -> sqlx::Result<T> {
+    match &answer {
+        Ok(_) => call.answered(),
+        Err(sqlx::Error::PoolTimedOut) => call.got_no_connection().await,
+        Err(error) if Fault::of(error) == Fault::Connection => call.failed(),
+        // Any other error is an answer of the server.
+        Err(sqlx::Error::Database(_)) => call.answered(),
+        Err(error) if Fault::of(error) == Fault::Moved => call.answered(),
+        Err(_) => {}
+    }
+    answer
+}

@@ -1,0 +1,233 @@
+//! Reads the figures of the audit in one consistent snapshot.
+
+use crate::Database;
+use sqlx::{Executor, MySqlConnection};
+
+use super::transaction::begin_on;
+use shop_domain::ItemId;
+use shop_domain::audit::Facts;
+
+/// Sales that are audited while the service runs.
+const RECENT_MAX: u32 = 1_000;
+
+/// Reads the facts of one item; `None` when it does not exist. The Redis counter is not read here.
+pub async fn facts(pool: &Database, id: ItemId) -> sqlx::Result<Option<Facts>> {
+    let mut connection = pool.acquire().await?;
+    // One snapshot for all figures, or a sale in progress would seem broken.
+    connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ").await?;
+    let mut transaction = begin_on(&mut connection).await?;
+    let facts = read(&mut transaction, id).await?;
+    transaction.rollback().await?;
+    Ok(facts)
+}
+
+/// Lists the ids of all items, in order.
+pub async fn item_ids(pool: &Database) -> sqlx::Result<Vec<ItemId>> {
+    sqlx::query_scalar("SELECT id FROM items ORDER BY id").fetch_all(pool).await
+}
+
+/// A sale that is audited while the service runs.
+#[derive(Clone, Copy, Debug)]
+pub struct RecentSale {
+    /// The item.
+    pub id: ItemId,
+    /// Whether it can be bought now and has units left.
+    pub is_open_with_stock: bool,
+}
+
+/// Lists the shop's sales that have begun and have not ended more than a day ago, by id, at most
+/// [`RECENT_MAX`].
+pub async fn recent_sales(pool: &Database) -> sqlx::Result<Vec<RecentSale>> {
+    let rows: Vec<(ItemId, bool)> = sqlx::query_as(
+        "SELECT id, available > 0 AND NOT paused AND ends_at > UTC_TIMESTAMP(6) \
+         FROM items JOIN stock ON item_id = id \
+         WHERE kind = 'shop' AND starts_at <= UTC_TIMESTAMP(6) \
+         AND ends_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY id LIMIT ?",
+    )
+    .bind(RECENT_MAX)
+    .fetch_all(pool)
+    .await?;
+    let sales = rows.into_iter();
+    Ok(sales.map(|(id, is_open_with_stock)| RecentSale { id, is_open_with_stock }).collect())
+}
+
+async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {
+    let row = sqlx::query_as(
+        "SELECT total, available, offered, arbiter, per_buyer_limit FROM stock \
+         JOIN items ON items.id = item_id WHERE item_id = ?",
+    )
+    .bind(id.get())
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some((total, available, offered, arbiter, limit)) = row else { return Ok(None) };
+    let limit: u32 = limit;
+
+    let (orders, units_sold, units_held) = sqlx::query_as(
+        "SELECT COUNT(*) AS orders, \
+         CAST(COALESCE(SUM(IF(status = 'paid', quantity, 0)), 0) AS SIGNED) AS sold, \
+         CAST(COALESCE(SUM(IF(status = 'pending', quantity, 0)), 0) AS SIGNED) AS held \
+         FROM orders WHERE item_id = ?",
+    )
+    .bind(id.get())
+    .fetch_one(&mut *connection)
+    .await?;
+
+    Ok(Some(Facts {
+        item_id: id,
+        arbiter,
+        total,
+        available,
+        offered,
+        units_sold,
+        units_held,
+        orders,
+        buyers_over_limit: count(connection, BUYERS_OVER_LIMIT, &[id.get(), limit.into()]).await?,
+        buyers_miscounted: count(connection, BUYERS_MISCOUNTED, &[id.get(), id.get()]).await?,
+        movements_sum: count(connection, MOVEMENTS_SUM, &[id.get()]).await?,
+        orders_without_their_movements: count(connection, ORDERS_UNMOVED, &[id.get()]).await?,
+        movements_without_order: count(connection, MOVEMENTS_ORPHANED, &[id.get()]).await?,
+        give_backs_wrong: count(connection, GIVE_BACKS_WRONG, &[id.get()]).await?,
+        fences_fallen: count(connection, FENCES_FALLEN, &[id.get()]).await?,
+        fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get()]).await?,
+        fences_not_compared: count(connection, FENCES_NOT_COMPARED, &[id.get()]).await?,
+        offers_open: count(connection, OFFERS_OPEN, &[id.get()]).await?,
+        offers_without_their_orders: count(connection, OFFERS_UNMATCHED, &[id.get(); 2]).await?,
+        places_overtaken: count(connection, PLACES_OVERTAKEN, &[id.get()]).await?,
+        waiting_in_vain: count(connection, WAITING_IN_VAIN, &[id.get()]).await?,
+        is_grouped: count(connection, IS_GROUPED, &[id.get(); 2]).await? != 0,
+        group_buyers_over_limit: count(connection, GROUP_OVER_LIMIT, &[id.get()]).await?,
+        group_buyers_miscounted: count(connection, GROUP_MISCOUNTED, &[id.get(); 2]).await?,
+        redis_available: None,
+        redis_queued: 0,
+        redis_buckets: None,
+    }))
+}
+
+/// Runs a statement that answers one number.
+async fn count(
+    connection: &mut MySqlConnection,
+    statement: &str,
+    binds: &[i64],
+) -> sqlx::Result<i64> {
+    let mut query = sqlx::query_scalar(statement);
+    for bind in binds {
+        query = query.bind(*bind);
+    }
+    query.fetch_one(connection).await
+}
+
+const BUYERS_OVER_LIMIT: &str = "SELECT COUNT(*) FROM (SELECT user_id FROM orders \
+     WHERE item_id = ? AND status IN ('pending', 'paid') \
+     GROUP BY user_id HAVING SUM(quantity) > ?) AS buyers";
+
+/// Buyers whose count differs from their live orders, in either direction.
+const BUYERS_MISCOUNTED: &str = "SELECT COUNT(*) FROM ( \
+     SELECT user_id, SUM(units) AS difference FROM ( \
+       SELECT user_id, CAST(quantity AS SIGNED) AS units FROM orders \
+         WHERE item_id = ? AND status IN ('pending', 'paid') \
+       UNION ALL \
+       SELECT user_id, -bought FROM buyer_limits WHERE item_id = ?) AS both_sides \
+     GROUP BY user_id HAVING difference <> 0) AS buyers";
+
+const MOVEMENTS_SUM: &str =
+    "SELECT CAST(COALESCE(SUM(delta), 0) AS SIGNED) FROM stock_movements WHERE item_id = ?";
+
+/// Orders whose movements do not add up to what their state holds.
+const ORDERS_UNMOVED: &str = "SELECT COUNT(*) FROM ( \
+     SELECT orders.id, \
+       IF(MAX(status) IN ('pending', 'paid'), -CAST(MAX(quantity) AS SIGNED), 0) AS expected, \
+       COALESCE(SUM(delta), 0) AS moved, COUNT(delta) AS movements, MAX(status) AS state \
+     FROM orders LEFT JOIN stock_movements AS moves \
+       ON moves.item_id = orders.item_id AND moves.order_id = orders.id \
+     WHERE orders.item_id = ? GROUP BY orders.id \
+     HAVING moved <> expected OR (movements = 0 AND state NOT IN ('queued', 'rejected'))) AS unmoved";
+
+const MOVEMENTS_ORPHANED: &str = "SELECT COUNT(*) FROM stock_movements AS moves \
+     LEFT JOIN orders ON orders.id = moves.order_id AND orders.item_id = moves.item_id \
+     WHERE moves.item_id = ? AND orders.id IS NULL";
+
+/// Cancelled and expired orders without exactly one movement of their reason and quantity.
+const GIVE_BACKS_WRONG: &str = "SELECT COUNT(*) FROM orders \
+     LEFT JOIN stock_movements AS moves ON moves.item_id = orders.item_id \
+       AND moves.order_id = orders.id AND moves.reason = orders.status \
+     WHERE orders.item_id = ? AND status IN ('cancelled', 'expired') \
+       AND (moves.delta IS NULL OR moves.delta <> quantity)";
+
+/// Orders whose fence is below that of a write which was accepted before under the same counter.
+/// Those of one write should have one fence; if not, the highest comes first.
+const FENCES_FALLEN: &str = "SELECT COUNT(*) FROM ( \
+     SELECT fence, MAX(fence) OVER ( \
+       PARTITION BY fence_backend ORDER BY fence_sequence, fence DESC \
+       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest_before \
+     FROM orders WHERE item_id = ? AND fence_sequence > 0) AS accepted \
+     WHERE fence < highest_before";
+
+/// Orders whose fence or sequence is above that of their counter. Orders written before writes were
+/// counted do not name their counter.
+const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders \
+     LEFT JOIN fences ON fences.item_id = orders.item_id AND fences.backend = orders.fence_backend \
+     WHERE orders.item_id = ? AND CASE WHEN fence_sequence > 0 THEN \
+       orders.fence > COALESCE(fences.fence, 0) OR fence_sequence > COALESCE(accepted_writes, 0) \
+     WHEN fence_sequence = 0 THEN orders.fence > COALESCE((SELECT MAX(others.fence) \
+       FROM fences AS others WHERE others.item_id = orders.item_id), 0) END";
+
+/// Orders with a fence that were written without its comparison.
+const FENCES_NOT_COMPARED: &str = "SELECT COUNT(*) FROM orders \
+     WHERE item_id = ? AND fence IS NOT NULL AND fence_sequence IS NULL";
+
+const OFFERS_OPEN: &str =
+    "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'offered'";
+
+/// Accepted offers whose order is missing, of another buyer or shared; and orders that no offer became.
+const OFFERS_UNMATCHED: &str = "SELECT \
+     (SELECT COUNT(*) - COUNT(DISTINCT orders.id) FROM waiting_list AS places \
+       LEFT JOIN orders ON orders.id = places.order_id AND orders.item_id = places.item_id \
+         AND orders.user_id = places.user_id AND orders.strategy = 'waiting-list' \
+       WHERE places.item_id = ? AND places.status = 'accepted') + \
+     (SELECT COUNT(*) FROM orders WHERE item_id = ? AND strategy = 'waiting-list' \
+       AND NOT EXISTS (SELECT 1 FROM waiting_list AS places WHERE places.item_id = orders.item_id \
+         AND places.user_id = orders.user_id AND places.order_id = orders.id \
+         AND places.status = 'accepted'))";
+
+/// Places with an offer that was made while a place in front of them, which is served later or never,
+/// was in the line.
+const PLACES_OVERTAKEN: &str = "SELECT COUNT(*) FROM ( \
+     SELECT place, until, MIN(offered_at) OVER ( \
+       ORDER BY place ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS next_offer \
+     FROM (SELECT place, offered_at, COALESCE(offered_at, closed_at, '9999-12-31') AS until \
+       FROM waiting_list WHERE item_id = ?) AS places) AS line \
+     WHERE next_offer < until";
+
+const WAITING_IN_VAIN: &str = "SELECT COUNT(*) FROM waiting_list \
+     JOIN stock ON stock.item_id = waiting_list.item_id \
+     JOIN items ON items.id = waiting_list.item_id \
+     WHERE waiting_list.item_id = ? AND status = 'waiting' AND available > 0 AND NOT paused \
+       AND offer_seconds > 0 AND ends_at > UTC_TIMESTAMP(6)";
+
+const IS_GROUPED: &str = "SELECT EXISTS (SELECT 1 FROM items \
+     WHERE id = ? AND limit_group_id IS NOT NULL) \
+     OR EXISTS (SELECT 1 FROM limit_group_items WHERE item_id = ?)";
+
+/// Buyers with too many live units of a group that the item is or was in.
+const GROUP_OVER_LIMIT: &str = "SELECT COUNT(*) FROM ( \
+     SELECT orders.limit_group_id, user_id FROM limit_group_items AS own \
+       JOIN limit_group_items AS all_items ON all_items.group_id = own.group_id \
+       JOIN orders ON orders.item_id = all_items.item_id \
+         AND orders.limit_group_id = own.group_id AND status IN ('pending', 'paid') \
+       JOIN limit_groups ON limit_groups.id = own.group_id \
+     WHERE own.item_id = ? GROUP BY orders.limit_group_id, user_id \
+     HAVING SUM(quantity) > MAX(limit_groups.per_buyer_limit)) AS buyers";
+
+/// Buyers whose count in a group that the item is or was in differs from their live orders.
+const GROUP_MISCOUNTED: &str = "SELECT COUNT(*) FROM ( \
+     SELECT group_id, user_id, SUM(units) AS difference FROM ( \
+       SELECT orders.limit_group_id AS group_id, user_id, CAST(quantity AS SIGNED) AS units \
+         FROM limit_group_items AS own \
+         JOIN limit_group_items AS all_items ON all_items.group_id = own.group_id \
+         JOIN orders ON orders.item_id = all_items.item_id \
+           AND orders.limit_group_id = own.group_id AND status IN ('pending', 'paid') \
+         WHERE own.item_id = ? \
+       UNION ALL \
+       SELECT group_limits.group_id, user_id, -bought FROM limit_group_items AS own \
+         JOIN group_limits ON group_limits.group_id = own.group_id WHERE own.item_id = ?) AS both_sides \
+     GROUP BY group_id, user_id HAVING difference <> 0) AS buyers";

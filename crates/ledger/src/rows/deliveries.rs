@@ -1,0 +1,261 @@
+//! Deliveries to endpoints: which are due, and what came of them.
+//!
+//! One instance at a time delivers to an endpoint: it claims the row for a while, and each success
+//! prolongs the claim. All times are the database's.
+
+use std::time::Duration;
+
+use crate::Database;
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlConnection, Row};
+
+use super::endpoints::{Endpoint, find};
+use super::link::answered;
+use shop_domain::EndpointId;
+
+/// The longest error that is stored, in characters.
+const ERROR_LENGTH_MAX: usize = 300;
+
+/// The claim of one instance to one endpoint.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'a> {
+    pub endpoint: EndpointId,
+    /// The name of the instance.
+    pub instance: &'a str,
+    /// How long it lasts without a success.
+    pub lease: Duration,
+}
+
+/// A range of the log that is delivered again.
+#[derive(Clone, Copy, Debug)]
+pub struct Replay {
+    pub id: i64,
+    /// The next position to deliver.
+    pub next: i64,
+    /// The last position to deliver.
+    pub last: i64,
+}
+
+/// How far an endpoint is behind.
+#[derive(Clone, Copy, Debug)]
+pub struct Lag {
+    pub endpoint: EndpointId,
+    /// Events of the log that it has not got.
+    pub events: i64,
+    /// The age of the oldest of them in seconds; 0 if there is none.
+    pub seconds: i64,
+}
+
+impl Claim<'_> {
+    /// Takes the endpoint, and reads it; `None` when there is nothing to do for this instance.
+    pub async fn take(&self, pool: &Database) -> sqlx::Result<Option<Endpoint>> {
+        let taken = sqlx::query(
+            "UPDATE event_endpoints SET claimed_by = ?, \
+             claimed_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
+             WHERE id = ? AND enabled AND next_try_at <= UTC_TIMESTAMP(6) \
+             AND claimed_until <= UTC_TIMESTAMP(6)",
+        )
+        .bind(self.instance)
+        .bind(self.lease.as_secs())
+        .bind(self.endpoint.get())
+        .execute(pool);
+        if answered(taken).await?.rows_affected() == 0 {
+            return Ok(None);
+        }
+        let mut connection = pool.acquire().await?;
+        find(&mut connection, self.endpoint).await
+    }
+
+    /// Ends the claim.
+    ///
+    /// # Errors
+    /// The database's; then it ends with its time.
+    pub async fn end(&self, pool: &Database) -> sqlx::Result<()> {
+        let ended = sqlx::query(
+            "UPDATE event_endpoints SET claimed_by = '', claimed_until = UTC_TIMESTAMP(6) \
+             WHERE id = ? AND claimed_by = ?",
+        )
+        .bind(self.endpoint.get())
+        .bind(self.instance)
+        .execute(pool);
+        answered(ended).await?;
+        Ok(())
+    }
+
+    /// Notes that the receiver has everything up to the position `now`, where it had everything up
+    /// to `before`, and prolongs the claim. `false` when the claim is lost or the endpoint is
+    /// switched off.
+    pub async fn delivered(
+        &self,
+        pool: &Database,
+        (before, now): (i64, i64),
+    ) -> sqlx::Result<bool> {
+        let noted = sqlx::query(
+            "UPDATE event_endpoints SET delivered = ?, failures = 0, refusals = 0, \
+             last_error = NULL, delivered_at = UTC_TIMESTAMP(6), \
+             claimed_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
+             WHERE id = ? AND claimed_by = ? AND delivered = ? AND enabled",
+        )
+        .bind(now)
+        .bind(self.lease.as_secs())
+        .bind(self.endpoint.get())
+        .bind(self.instance)
+        .bind(before)
+        .execute(pool);
+        Ok(answered(noted).await?.rows_affected() == 1)
+    }
+
+    /// Notes a failed try, after which the next one has to wait for `pause`.
+    pub async fn failed(
+        &self,
+        pool: &Database,
+        (error, is_refusal): (&str, bool),
+        pause: Duration,
+    ) -> sqlx::Result<()> {
+        let noted = sqlx::query(
+            "UPDATE event_endpoints SET failures = failures + 1, refusals = refusals + ?, \
+             last_error = ?, next_try_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND \
+             WHERE id = ? AND claimed_by = ?",
+        )
+        .bind(is_refusal)
+        .bind(shortened(error))
+        .bind(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX))
+        .bind(self.endpoint.get())
+        .bind(self.instance)
+        .execute(pool);
+        answered(noted).await?;
+        Ok(())
+    }
+
+    /// Writes a dead letter, in the caller's transaction.
+    pub async fn set_aside(
+        &self,
+        transaction: &mut MySqlConnection,
+        position: i64,
+        reason: &str,
+    ) -> sqlx::Result<()> {
+        let written = sqlx::query(
+            "INSERT INTO event_dead_letters (endpoint_id, position, reason, created_at) \
+             VALUES (?, ?, ?, UTC_TIMESTAMP(6)) \
+             ON DUPLICATE KEY UPDATE reason = VALUES(reason), created_at = VALUES(created_at)",
+        )
+        .bind(self.endpoint.get())
+        .bind(position)
+        .bind(shortened(reason))
+        .execute(&mut *transaction);
+        answered(written).await?;
+        let forgiven = sqlx::query(
+            "UPDATE event_endpoints SET failures = 0, refusals = 0, \
+             delivered = GREATEST(delivered, ?), next_try_at = UTC_TIMESTAMP(6) \
+             WHERE id = ? AND claimed_by = ?",
+        )
+        .bind(position)
+        .bind(self.endpoint.get())
+        .bind(self.instance)
+        .execute(transaction);
+        if answered(forgiven).await?.rows_affected() == 1 {
+            return Ok(());
+        }
+        // Another instance has the endpoint now, and judges for itself.
+        Err(sqlx::Error::RowNotFound)
+    }
+
+    /// The oldest range that is to be delivered again.
+    pub async fn replay(&self, pool: &Database) -> sqlx::Result<Option<Replay>> {
+        let oldest = sqlx::query_as(
+            "SELECT id, next_position, last_position FROM event_replays \
+             WHERE endpoint_id = ? ORDER BY id LIMIT 1",
+        )
+        .bind(self.endpoint.get())
+        .fetch_optional(pool);
+        let oldest: Option<(i64, i64, i64)> = answered(oldest).await?;
+        Ok(oldest.map(|(id, next, last)| Replay { id, next, last }))
+    }
+
+    /// Notes that a replay was delivered up to the position `now`: the dead letters up to there
+    /// are none any more, and a replay that has come to its end is deleted.
+    ///
+    /// # Errors
+    /// The database's; then a part is delivered once more.
+    pub async fn replayed(&self, pool: &Database, replay: &Replay, now: i64) -> sqlx::Result<()> {
+        let revived = sqlx::query(
+            "DELETE FROM event_dead_letters WHERE endpoint_id = ? AND position BETWEEN ? AND ?",
+        )
+        .bind(self.endpoint.get())
+        .bind(replay.next)
+        .bind(now)
+        .execute(pool);
+        answered(revived).await?;
+        self.skip_replay(pool, replay, now).await
+    }
+
+    /// Goes on with a replay behind the position `now`.
+    pub async fn skip_replay(
+        &self,
+        pool: &Database,
+        replay: &Replay,
+        now: i64,
+    ) -> sqlx::Result<()> {
+        let noted = if now >= replay.last {
+            sqlx::query("DELETE FROM event_replays WHERE id = ?").bind(replay.id).execute(pool)
+        } else {
+            sqlx::query("UPDATE event_replays SET next_position = ? WHERE id = ?")
+                .bind(now + 1)
+                .bind(replay.id)
+                .execute(pool)
+        };
+        answered(noted).await?;
+        Ok(())
+    }
+}
+
+/// Lists the endpoints that have something to get, are not in a pause, and are not claimed.
+pub async fn due(pool: &Database) -> sqlx::Result<Vec<EndpointId>> {
+    let due = sqlx::query_scalar(
+        "SELECT id FROM event_endpoints WHERE enabled \
+         AND next_try_at <= UTC_TIMESTAMP(6) AND claimed_until <= UTC_TIMESTAMP(6) \
+         AND (delivered < (SELECT last_position FROM event_relay WHERE event_relay.id = 1) \
+          OR EXISTS (SELECT 1 FROM event_replays WHERE endpoint_id = event_endpoints.id))",
+    )
+    .fetch_all(pool);
+    answered(due).await
+}
+
+/// How far each enabled endpoint is behind.
+pub async fn lags(pool: &Database) -> sqlx::Result<Vec<Lag>> {
+    let lags = sqlx::query_as(
+        "SELECT event_endpoints.id AS id, GREATEST(last_position - delivered, 0) AS events, \
+         COALESCE(TIMESTAMPDIFF(SECOND, event_log.created_at, UTC_TIMESTAMP(6)), 0) AS seconds \
+         FROM event_endpoints JOIN event_relay ON event_relay.id = 1 \
+         LEFT JOIN event_log ON event_log.position = delivered + 1 WHERE enabled",
+    )
+    .fetch_all(pool);
+    answered(lags).await
+}
+
+/// Switches endpoints off that are behind the position `last`, and answers their number: the events
+/// up to there are about to be deleted.
+pub async fn switch_off_behind(pool: &Database, last: i64) -> sqlx::Result<u64> {
+    let switched = sqlx::query(
+        "UPDATE event_endpoints SET enabled = FALSE, \
+         last_error = 'switched off: it was further behind than events are kept' \
+         WHERE enabled AND delivered < ?",
+    )
+    .bind(last)
+    .execute(pool);
+    Ok(answered(switched).await?.rows_affected())
+}
+
+fn shortened(error: &str) -> String {
+    error.chars().take(ERROR_LENGTH_MAX).collect()
+}
+
+impl FromRow<'_, MySqlRow> for Lag {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            endpoint: row.try_get("id")?,
+            events: row.try_get("events")?,
+            seconds: row.try_get("seconds")?,
+        })
+    }
+}

@@ -1,0 +1,195 @@
+//! Endpoints: the systems that events are delivered to, and how far each of them is.
+//!
+//! All times are the database's. [`super::deliveries`] moves them on.
+
+use crate::Database;
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlConnection, Row};
+use time::OffsetDateTime;
+
+use super::columns::Text;
+use super::link::answered;
+use shop_domain::EndpointId;
+
+/// The columns that an [`Endpoint`] is read from.
+const COLUMNS: &str = "id, kind, target, secret, enabled, delivered, failures, refusals, \
+     last_error, next_try_at, delivered_at, created_at";
+
+/// An endpoint.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    pub id: EndpointId,
+    /// `webhook` or `redis-stream`.
+    pub kind: String,
+    /// The address of a webhook, or the key of a stream.
+    pub target: String,
+    /// The secret that signs webhooks.
+    pub secret: String,
+    /// Whether events are delivered.
+    pub enabled: bool,
+    /// The last position that was delivered or set aside.
+    pub delivered: i64,
+    /// Failed tries since the last success.
+    pub failures: u32,
+    /// Those of them in which the receiver refused the next event.
+    pub refusals: u32,
+    /// The last failure since the last success.
+    pub last_error: Option<String>,
+    /// The time before which no try is made.
+    pub next_try_at: OffsetDateTime,
+    /// The time of the last success.
+    pub delivered_at: Option<OffsetDateTime>,
+    /// The time at which it was created.
+    pub created_at: OffsetDateTime,
+}
+
+/// An event that was set aside.
+#[derive(Clone, Debug)]
+pub struct DeadLetter {
+    /// Its position in the log.
+    pub position: i64,
+    /// The receiver's last answer.
+    pub reason: String,
+    /// The time at which it was set aside.
+    pub created_at: OffsetDateTime,
+}
+
+/// Inserts an endpoint that begins behind the position `delivered`.
+pub async fn insert(
+    transaction: &mut MySqlConnection,
+    (kind, target, secret): (&str, &str, &str),
+    delivered: i64,
+) -> sqlx::Result<EndpointId> {
+    let inserted = sqlx::query(
+        "INSERT INTO event_endpoints \
+         (kind, target, secret, delivered, next_try_at, claimed_until, created_at) \
+         VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+    )
+    .bind(kind)
+    .bind(target)
+    .bind(secret)
+    .bind(delivered)
+    .execute(transaction);
+    let id = i64::try_from(answered(inserted).await?.last_insert_id()).ok();
+    id.and_then(EndpointId::new).ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Switches an endpoint on or off; a switch ends the pause after a failure. `false` if there is no
+/// such endpoint.
+pub async fn switch(
+    transaction: &mut MySqlConnection,
+    id: EndpointId,
+    enabled: bool,
+) -> sqlx::Result<bool> {
+    let switched = sqlx::query(
+        "UPDATE event_endpoints SET enabled = ?, failures = 0, refusals = 0, \
+         next_try_at = UTC_TIMESTAMP(6) WHERE id = ?",
+    )
+    .bind(enabled)
+    .bind(id.get())
+    .execute(transaction);
+    Ok(answered(switched).await?.rows_affected() == 1)
+}
+
+/// Deletes an endpoint with its dead letters and replays. `false` if there is no such endpoint.
+pub async fn delete(transaction: &mut MySqlConnection, id: EndpointId) -> sqlx::Result<bool> {
+    let mut deleted = 0;
+    for statement in [
+        "DELETE FROM event_dead_letters WHERE endpoint_id = ?",
+        "DELETE FROM event_replays WHERE endpoint_id = ?",
+        "DELETE FROM event_endpoints WHERE id = ?",
+    ] {
+        let delete = sqlx::query(statement).bind(id.get()).execute(&mut *transaction);
+        deleted = answered(delete).await?.rows_affected();
+    }
+    Ok(deleted == 1)
+}
+
+/// Orders that the events from `first` to `last` are delivered again.
+pub async fn insert_replay(
+    transaction: &mut MySqlConnection,
+    id: EndpointId,
+    (first, last): (i64, i64),
+) -> sqlx::Result<()> {
+    let inserted = sqlx::query(
+        "INSERT INTO event_replays (endpoint_id, next_position, last_position, created_at) \
+         VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
+    )
+    .bind(id.get())
+    .bind(first)
+    .bind(last)
+    .execute(transaction);
+    answered(inserted).await?;
+    Ok(())
+}
+
+/// Reads all endpoints, oldest first.
+pub async fn list(pool: &Database) -> sqlx::Result<Vec<Endpoint>> {
+    let statement = format!("SELECT {COLUMNS} FROM event_endpoints ORDER BY id");
+    answered(sqlx::query_as(&statement).fetch_all(pool)).await
+}
+
+/// Reads one endpoint.
+pub async fn find(
+    connection: &mut MySqlConnection,
+    id: EndpointId,
+) -> sqlx::Result<Option<Endpoint>> {
+    let statement = format!("SELECT {COLUMNS} FROM event_endpoints WHERE id = ?");
+    answered(sqlx::query_as(&statement).bind(id.get()).fetch_optional(connection)).await
+}
+
+/// Lists at most `limit` dead letters of an endpoint, in the order of the log, behind `after`.
+pub async fn dead_letters(
+    pool: &Database,
+    id: EndpointId,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<DeadLetter>> {
+    let listed = sqlx::query_as(
+        "SELECT position, reason, created_at FROM event_dead_letters \
+         WHERE endpoint_id = ? AND position > ? ORDER BY position LIMIT ?",
+    )
+    .bind(id.get())
+    .bind(after)
+    .bind(limit)
+    .fetch_all(pool);
+    answered(listed).await
+}
+
+/// Counts the dead letters of an endpoint.
+pub async fn count_dead_letters(pool: &Database, id: EndpointId) -> sqlx::Result<i64> {
+    let count = sqlx::query_scalar("SELECT COUNT(*) FROM event_dead_letters WHERE endpoint_id = ?")
+        .bind(id.get())
+        .fetch_one(pool);
+    answered(count).await
+}
+
+impl FromRow<'_, MySqlRow> for Endpoint {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        let Text(secret) = row.try_get("secret")?;
+        Ok(Self {
+            id: row.try_get("id")?,
+            kind: row.try_get("kind")?,
+            target: row.try_get("target")?,
+            secret,
+            enabled: row.try_get("enabled")?,
+            delivered: row.try_get("delivered")?,
+            failures: row.try_get("failures")?,
+            refusals: row.try_get("refusals")?,
+            last_error: row.try_get("last_error")?,
+            next_try_at: row.try_get("next_try_at")?,
+            delivered_at: row.try_get("delivered_at")?,
+            created_at: row.try_get("created_at")?,
+        })
+    }
+}
+
+impl FromRow<'_, MySqlRow> for DeadLetter {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            position: row.try_get("position")?,
+            reason: row.try_get("reason")?,
+            created_at: row.try_get("created_at")?,
+        })
+    }
+}

@@ -1,0 +1,220 @@
+//! The log of events: the rows of the outbox in their final order.
+//!
+//! A reader that follows the numbers of the outbox would miss events, since a transaction with a
+//! smaller number may commit later. So one instance at a time moves committed rows from the outbox
+//! into the log and numbers them there. Who has read the log up to a position has missed nothing.
+
+use std::collections::HashSet;
+
+use crate::Database;
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, QueryBuilder, Row};
+use time::OffsetDateTime;
+
+use super::link::{TRANSACTION_MAX, answered, within};
+use super::transaction::{begin, confirmed};
+
+/// Rows that one transaction moves.
+const MOVED_MAX: u64 = 256;
+
+/// An event of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedEvent {
+    /// Its place in the log.
+    pub position: i64,
+    /// Its id, to drop doubles by.
+    pub id: String,
+    /// Its type, such as `orders.changed`.
+    pub kind: String,
+    /// Its data, as JSON.
+    pub payload: String,
+    /// The time of the change, by the database's clock.
+    pub created_at: OffsetDateTime,
+}
+
+/// Moves at most 256 rows from the outbox into the log; answers whether there may be more. While
+/// another instance moves rows, it moves none.
+///
+/// # Errors
+/// The database's; the next call does what this one has left.
+pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
+    let waiting = sqlx::query_scalar("SELECT 1 FROM outbox LIMIT 1").fetch_optional(pool);
+    let waiting: Option<i64> = answered(waiting).await?;
+    if waiting.is_none() {
+        return Ok(false);
+    }
+    let moving = async {
+        let mut transaction = begin(pool).await?;
+        // On an engine that accepts SKIP LOCKED and locks nothing, the key of the log stops the
+        // second instance.
+        let last: Option<i64> = sqlx::query_scalar(
+            "SELECT last_position FROM event_relay WHERE id = 1 FOR UPDATE SKIP LOCKED",
+        )
+        .fetch_optional(&mut *transaction)
+        .await?;
+        let Some(last) = last else {
+            transaction.rollback().await?;
+            return Ok(0);
+        };
+        let moved = sqlx::query(
+            // The rows are numbered apart from their data, which no temporary table should hold.
+            "INSERT INTO event_log (position, outbox_seq, id, type, payload, created_at) \
+             SELECT ? + numbered.place, outbox.seq, id, type, payload, created_at FROM \
+             (SELECT seq, ROW_NUMBER() OVER (ORDER BY seq) AS place FROM outbox \
+              ORDER BY seq LIMIT ?) AS numbered JOIN outbox ON outbox.seq = numbered.seq",
+        )
+        .bind(last)
+        .bind(MOVED_MAX)
+        .execute(&mut *transaction)
+        .await?
+        .rows_affected();
+        sqlx::query(
+            "DELETE outbox FROM outbox JOIN event_log ON event_log.outbox_seq = outbox.seq \
+             WHERE event_log.position > ?",
+        )
+        .bind(last)
+        .execute(&mut *transaction)
+        .await?;
+        sqlx::query("UPDATE event_relay SET last_position = last_position + ? WHERE id = 1")
+            .bind(moved)
+            .execute(&mut *transaction)
+            .await?;
+        failpoint!("events-moved");
+        transaction.commit().await?;
+        Ok(moved)
+    };
+    // A transaction that is dropped is rolled back before its connection is used again.
+    Ok(within(TRANSACTION_MAX, moving).await? == MOVED_MAX)
+}
+
+/// A row of an outbox: number, id, type, data, time.
+type OutboxRow = (i64, String, String, String, OffsetDateTime);
+
+/// Moves at most 256 rows from the outbox of a ledger into the log of the home ledger; answers whether
+/// there may be more. They are written first and taken out afterwards, so a row that is found in the log
+/// already is only taken out.
+///
+/// # Errors
+/// The database's; the next call does what this one has left.
+pub async fn move_to_home(from: &Database, home: &Database) -> sqlx::Result<bool> {
+    let read = sqlx::query_as(
+        "SELECT seq, id, type, payload, created_at FROM outbox ORDER BY seq LIMIT ?",
+    );
+    let rows: Vec<OutboxRow> = answered(read.bind(MOVED_MAX).fetch_all(from)).await?;
+    let Some(oldest) = rows.iter().map(|(.., created_at)| *created_at).min() else {
+        return Ok(false);
+    };
+    within(TRANSACTION_MAX, append(home, &rows, oldest)).await?;
+    failpoint!("events-copied");
+    let mut taken = QueryBuilder::new("DELETE FROM outbox WHERE seq IN ");
+    taken.push_tuples(&rows, |mut tuple, (seq, ..)| {
+        tuple.push_bind(*seq);
+    });
+    confirmed(from, answered(taken.build().persistent(false).execute(from))).await?;
+    Ok(rows.len() as u64 == MOVED_MAX)
+}
+
+/// Appends rows to the log, other than those that it has.
+async fn append(home: &Database, rows: &[OutboxRow], oldest: OffsetDateTime) -> sqlx::Result<()> {
+    let mut transaction = begin(home).await?;
+    let mut position: i64 =
+        sqlx::query_scalar("SELECT last_position FROM event_relay WHERE id = 1 FOR UPDATE")
+            .fetch_one(&mut *transaction)
+            .await?;
+    let mut known = QueryBuilder::new("SELECT id FROM event_log WHERE created_at >= ");
+    known.push_bind(oldest).push(" AND id IN ");
+    known.push_tuples(rows, |mut tuple, (_, id, ..)| {
+        tuple.push_bind(id);
+    });
+    let known: HashSet<String> = known
+        .build_query_scalar()
+        .persistent(false)
+        .fetch_all(&mut *transaction)
+        .await?
+        .into_iter()
+        .collect();
+    let new: Vec<&OutboxRow> = rows.iter().filter(|(_, id, ..)| !known.contains(id)).collect();
+    if !new.is_empty() {
+        let mut insert = QueryBuilder::new(
+            "INSERT INTO event_log (position, outbox_seq, id, type, payload, created_at) ",
+        );
+        insert.push_values(&new, |mut row, (seq, id, kind, payload, created_at)| {
+            position += 1;
+            row.push_bind(position).push_bind(*seq).push_bind(id).push_bind(kind);
+            row.push_bind(payload).push_bind(*created_at);
+        });
+        insert.build().persistent(false).execute(&mut *transaction).await?;
+        sqlx::query("UPDATE event_relay SET last_position = ? WHERE id = 1")
+            .bind(position)
+            .execute(&mut *transaction)
+            .await?;
+    }
+    transaction.commit().await
+}
+
+/// The last position of the log; 0 while it was never written.
+pub async fn last_position(pool: &Database) -> sqlx::Result<i64> {
+    let last = sqlx::query_scalar("SELECT last_position FROM event_relay WHERE id = 1");
+    answered(last.fetch_one(pool)).await
+}
+
+/// Reads at most `limit` events with positions from `first` to `last`, in order.
+pub async fn read(
+    pool: &Database,
+    first: i64,
+    last: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<LoggedEvent>> {
+    let read = sqlx::query_as(
+        "SELECT position, id, type, payload, created_at FROM event_log \
+         WHERE position BETWEEN ? AND ? ORDER BY position LIMIT ?",
+    )
+    .bind(first)
+    .bind(last)
+    .bind(limit)
+    .fetch_all(pool);
+    answered(read).await
+}
+
+/// The last position that is older than `hours`; `None` while all events are younger.
+pub async fn last_older_than(pool: &Database, hours: u32) -> sqlx::Result<Option<i64>> {
+    let last = sqlx::query_scalar(
+        "SELECT position FROM event_log WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? HOUR \
+         ORDER BY created_at DESC LIMIT 1",
+    )
+    .bind(hours)
+    .fetch_optional(pool);
+    answered(last).await
+}
+
+/// Deletes at most `limit` events up to the position `last`, except dead letters.
+pub async fn forget(pool: &Database, last: i64, limit: u32) -> sqlx::Result<u64> {
+    let deleted = sqlx::query(
+        "DELETE FROM event_log WHERE position <= ? AND NOT EXISTS \
+         (SELECT 1 FROM event_dead_letters WHERE event_dead_letters.position = event_log.position) \
+         LIMIT ?",
+    )
+    .bind(last)
+    .bind(limit)
+    .execute(pool);
+    Ok(answered(deleted).await?.rows_affected())
+}
+
+/// Counts the rows of the outbox that are not in the log yet, at most 100,000.
+pub async fn waiting(pool: &Database) -> sqlx::Result<i64> {
+    let count =
+        sqlx::query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM outbox LIMIT 100000) AS waiting");
+    answered(count.fetch_one(pool)).await
+}
+
+impl FromRow<'_, MySqlRow> for LoggedEvent {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            position: row.try_get("position")?,
+            id: row.try_get("id")?,
+            kind: row.try_get("type")?,
+            payload: row.try_get("payload")?,
+            created_at: row.try_get("created_at")?,
+        })
+    }
+}

@@ -1,0 +1,330 @@
+//! Sales, orders and movements of stock, page by page, in one snapshot of the ledger, with their sums.
+
+use crate::Database;
+use sqlx::mysql::MySqlRow;
+use sqlx::{Connection as _, Executor as _, FromRow, MySql, MySqlConnection, QueryBuilder, Row};
+use time::OffsetDateTime;
+
+use super::columns::Text;
+use super::link::{LONG_READ_MAX, answered, within};
+use shop_domain::{ItemId, Order};
+
+/// How far an id may be from the time of its row: the clocks of instances differ, and a queued order
+/// has its id before it is in the ledger.
+const ID_MARGIN: time::Duration = time::Duration::DAY;
+/// An id that no order has, and that sorts before all ids.
+pub const FIRST: &str = "";
+
+/// Which rows are read.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Selection {
+    /// One item, or all.
+    pub item: Option<ItemId>,
+    /// Rows of this time and later.
+    pub from: Option<OffsetDateTime>,
+    /// Rows before this time.
+    pub until: Option<OffsetDateTime>,
+}
+
+impl Selection {
+    /// Adds conditions on `column`, the time of a row.
+    fn restrict(self, query: &mut QueryBuilder<'_, MySql>, column: &str) {
+        for (at, operator) in [(self.from, ">="), (self.until, "<")] {
+            if let Some(at) = at {
+                query.push(format!(" AND {column} {operator} ")).push_bind(at);
+            }
+        }
+    }
+
+    /// Adds conditions for orders. Ids begin with their time, so that a short time reads few rows.
+    fn restrict_orders(self, query: &mut QueryBuilder<'_, MySql>) {
+        if let Some(item) = self.item {
+            query.push(" AND item_id = ").push_bind(item.get());
+        }
+        if let Some(from) = self.from {
+            query.push(" AND id >= ").push_bind(id_of(from - ID_MARGIN));
+        }
+        if let Some(until) = self.until {
+            query.push(" AND id < ").push_bind(id_of(until + ID_MARGIN));
+        }
+        self.restrict(query, "created_at");
+    }
+}
+
+/// The first 12 digits of an id that is made at `time`, with the hyphen.
+fn id_of(time: OffsetDateTime) -> String {
+    let ms = u64::try_from(time.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
+    format!("{:08x}-{:04x}", ms >> 16, ms & 0xffff)
+}
+
+/// Begins a snapshot: a transaction that sees the ledger as it is at its first read.
+pub async fn begin(pool: &Database) -> sqlx::Result<sqlx::pool::PoolConnection<MySql>> {
+    let mut connection = pool.acquire().await?;
+    let begin = async {
+        connection
+            .execute(sqlx::raw_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"))
+            .await?;
+        let begin = sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY");
+        connection.execute(begin).await
+    };
+    answered(begin).await?;
+    Ok(connection)
+}
+
+/// Ends a snapshot.
+pub async fn end(mut connection: sqlx::pool::PoolConnection<MySql>) {
+    if answered(connection.execute(sqlx::raw_sql("ROLLBACK"))).await.is_err() {
+        // The next user of the connection must not read the past.
+        let _ = connection.detach().close_hard().await;
+    }
+}
+
+/// Reads orders behind the id `after`, by id.
+pub async fn orders(
+    connection: &mut MySqlConnection,
+    selection: Selection,
+    after: &str,
+    limit: u32,
+) -> sqlx::Result<Vec<Order>> {
+    let columns = super::orders::COLUMNS;
+    let mut query = QueryBuilder::new(format!("SELECT {columns} FROM orders WHERE id > "));
+    query.push_bind(after.to_owned());
+    selection.restrict_orders(&mut query);
+    query.push(" ORDER BY id LIMIT ").push_bind(limit);
+    within(LONG_READ_MAX, query.build_query_as().fetch_all(connection)).await
+}
+
+/// The sums of orders of one status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderSum {
+    pub status: String,
+    /// The number of orders.
+    pub count: i64,
+    /// Their units.
+    pub quantity: i64,
+    /// Their money.
+    pub amount_cents: i64,
+}
+
+impl FromRow<'_, MySqlRow> for OrderSum {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        let Text(status) = row.try_get("status")?;
+        let (count, quantity) = (row.try_get("count")?, row.try_get("quantity")?);
+        Ok(Self { status, count, quantity, amount_cents: row.try_get("amount_cents")? })
+    }
+}
+
+/// Adds up orders by status.
+pub async fn order_sums(
+    connection: &mut MySqlConnection,
+    selection: Selection,
+) -> sqlx::Result<Vec<OrderSum>> {
+    let mut query = QueryBuilder::new(
+        "SELECT status, COUNT(*) AS count, CAST(SUM(quantity) AS SIGNED) AS quantity, \
+         CAST(SUM(amount_cents) AS SIGNED) AS amount_cents FROM orders WHERE TRUE",
+    );
+    selection.restrict_orders(&mut query);
+    query.push(" GROUP BY status ORDER BY status");
+    within(LONG_READ_MAX, query.build_query_as().fetch_all(connection)).await
+}
+
+/// A movement of stock: by an order, or by a restock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Movement {
+    pub item: ItemId,
+    /// The order, or the restock.
+    pub id: String,
+    /// `sold`, `cancelled`, `expired`, `late_payment` or `restock`.
+    pub reason: String,
+    /// Units: negative when stock was taken.
+    pub delta: i64,
+    /// The time.
+    pub created_at: OffsetDateTime,
+}
+
+impl FromRow<'_, MySqlRow> for Movement {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            item: row.try_get("item_id")?,
+            id: row.try_get::<Text, _>("id")?.0,
+            reason: row.try_get::<Text, _>("reason")?.0,
+            delta: row.try_get("delta")?,
+            created_at: row.try_get("created_at")?,
+        })
+    }
+}
+
+/// Reads movements of one item behind the id `after.0` and its reason `after.1`.
+pub async fn movements(
+    connection: &mut MySqlConnection,
+    (item, selection): (ItemId, Selection),
+    after: (&str, &str),
+    limit: u32,
+) -> sqlx::Result<Vec<Movement>> {
+    let mut query = QueryBuilder::new(
+        "SELECT item_id, order_id AS id, reason, delta, created_at FROM stock_movements \
+         WHERE item_id = ",
+    );
+    query.push_bind(item.get());
+    query.push(" AND (order_id > ").push_bind(after.0.to_owned());
+    query.push(" OR (order_id = ").push_bind(after.0.to_owned());
+    query.push(" AND reason > ").push_bind(after.1.to_owned()).push("))");
+    selection.restrict(&mut query, "created_at");
+    query.push(" ORDER BY order_id, reason LIMIT ").push_bind(limit);
+    within(LONG_READ_MAX, query.build_query_as().fetch_all(connection)).await
+}
+
+/// Reads restocks of one item behind the id `after`.
+pub async fn restocks(
+    connection: &mut MySqlConnection,
+    (item, selection): (ItemId, Selection),
+    after: &str,
+    limit: u32,
+) -> sqlx::Result<Vec<Movement>> {
+    let mut query = QueryBuilder::new(
+        "SELECT item_id, id, 'restock' AS reason, delta, created_at FROM restocks WHERE item_id = ",
+    );
+    query.push_bind(item.get()).push(" AND id > ").push_bind(after.to_owned());
+    selection.restrict(&mut query, "created_at");
+    query.push(" ORDER BY id LIMIT ").push_bind(limit);
+    within(LONG_READ_MAX, query.build_query_as().fetch_all(connection)).await
+}
+
+/// The sum of movements of one reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MovementSum {
+    pub reason: String,
+    /// The number of movements.
+    pub count: i64,
+    /// The sum of their units.
+    pub delta: i64,
+}
+
+impl FromRow<'_, MySqlRow> for MovementSum {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        let Text(reason) = row.try_get("reason")?;
+        Ok(Self { reason, count: row.try_get("count")?, delta: row.try_get("delta")? })
+    }
+}
+
+/// Adds up movements and restocks by reason.
+pub async fn movement_sums(
+    connection: &mut MySqlConnection,
+    selection: Selection,
+) -> sqlx::Result<Vec<MovementSum>> {
+    let mut sums = Vec::new();
+    for (reason, table) in [("reason", "stock_movements"), ("'restock'", "restocks")] {
+        let mut query = QueryBuilder::new(format!(
+            "SELECT {reason} AS reason, COUNT(*) AS count, CAST(SUM(delta) AS SIGNED) AS delta \
+             FROM {table} WHERE TRUE"
+        ));
+        if let Some(item) = selection.item {
+            query.push(" AND item_id = ").push_bind(item.get());
+        }
+        selection.restrict(&mut query, "created_at");
+        query.push(" GROUP BY 1 ORDER BY 1");
+        let read = query.build_query_as::<MovementSum>().fetch_all(&mut *connection);
+        sums.extend(within(LONG_READ_MAX, read).await?);
+    }
+    Ok(sums)
+}
+
+/// A sale with what the audit adds up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sale {
+    pub id: ItemId,
+    pub name: String,
+    pub kind: String,
+    pub strategy: String,
+    pub price_cents: i64,
+    pub starts_at: OffsetDateTime,
+    pub ends_at: OffsetDateTime,
+    pub total: i64,
+    pub available: i64,
+    /// Orders, whatever their status.
+    pub orders: i64,
+    /// Units of unpaid orders that hold stock.
+    pub held: i64,
+    /// Units of paid orders.
+    pub sold: i64,
+    /// The money of paid orders.
+    pub paid_cents: i64,
+}
+
+impl FromRow<'_, MySqlRow> for Sale {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self {
+            id: row.try_get("id")?,
+            name: row.try_get("name")?,
+            kind: row.try_get("kind")?,
+            strategy: row.try_get("strategy")?,
+            price_cents: row.try_get("price_cents")?,
+            starts_at: row.try_get("starts_at")?,
+            ends_at: row.try_get("ends_at")?,
+            total: row.try_get("total")?,
+            available: row.try_get("available")?,
+            orders: row.try_get("orders")?,
+            held: row.try_get("held")?,
+            sold: row.try_get("sold")?,
+            paid_cents: row.try_get("paid_cents")?,
+        })
+    }
+}
+
+/// Reads sales that start in the selected time, behind the id `after`, by id.
+pub async fn sales(
+    connection: &mut MySqlConnection,
+    selection: Selection,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<Sale>> {
+    let sum = |what: &str, statuses: &str| {
+        format!(
+            "CAST(COALESCE((SELECT SUM({what}) FROM orders WHERE item_id = items.id \
+             AND status IN ({statuses})), 0) AS SIGNED)"
+        )
+    };
+    let (held, sold) = (sum("quantity", "'pending'"), sum("quantity", "'paid'"));
+    let paid = sum("amount_cents", "'paid'");
+    let mut query = QueryBuilder::new(format!(
+        "SELECT items.id, name, kind, strategy, price_cents, starts_at, ends_at, total, available, \
+         (SELECT COUNT(*) FROM orders WHERE item_id = items.id) AS orders, \
+         {held} AS held, {sold} AS sold, {paid} AS paid_cents \
+         FROM items JOIN stock ON stock.item_id = items.id WHERE items.id > "
+    ));
+    query.push_bind(after);
+    if let Some(item) = selection.item {
+        query.push(" AND items.id = ").push_bind(item.get());
+    }
+    selection.restrict(&mut query, "starts_at");
+    query.push(" ORDER BY items.id LIMIT ").push_bind(limit);
+    within(LONG_READ_MAX, query.build_query_as().fetch_all(connection)).await
+}
+
+/// Lists ids of items behind `after`, in order.
+pub async fn item_ids(
+    connection: &mut MySqlConnection,
+    selection: Selection,
+    after: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<ItemId>> {
+    if let Some(item) = selection.item {
+        return Ok(if item.get() > after { vec![item] } else { Vec::new() });
+    }
+    let ids = sqlx::query_scalar("SELECT id FROM items WHERE id > ? ORDER BY id LIMIT ?");
+    answered(ids.bind(after).bind(limit).fetch_all(connection)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn an_id_of_a_time_sorts_where_the_ids_of_that_time_are() {
+        let now = OffsetDateTime::now_utc();
+        let made = Uuid::now_v7().to_string();
+        assert!(id_of(now - time::Duration::SECOND) < made);
+        assert!(made < id_of(now + time::Duration::MINUTE));
+    }
+}

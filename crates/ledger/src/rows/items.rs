@@ -1,0 +1,245 @@
+//! Items: the statements that read, insert and update their rows. `catalog` decides which
+//! changes are allowed; the stock row belongs to `arbiter`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::Database;
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
+use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
+
+use super::link::answered;
+use shop_domain::{Home, Item, ItemId, LimitGroup, LimitGroupId, NewItem, SaleWindow};
+
+/// An item with its stock at the moment of reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StockedItem {
+    pub item: Arc<Item>,
+    /// Units at the start and by restocks.
+    pub total: i64,
+    /// Units left.
+    pub available: i64,
+    /// The epoch of its row: that of a route that is not out of date.
+    pub home_epoch: u64,
+}
+
+impl StockedItem {
+    /// The item at the end of this route.
+    #[must_use]
+    pub fn at(mut self, home: Home) -> Self {
+        if self.item.home != home {
+            Arc::make_mut(&mut self.item).home = home;
+        }
+        self
+    }
+}
+
+/// The columns of an item that an edit may change.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemUpdate<'a> {
+    pub window: SaleWindow,
+    pub paused: bool,
+    pub waiting_room: bool,
+    pub offer_seconds: u32,
+    pub limit_group: Option<LimitGroupId>,
+    pub strategy: &'a str,
+}
+
+const COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
+     per_buyer_limit, hold_seconds, strategy, kind, arbiter, paused, waiting_room, \
+     offer_seconds, limit_group_id, \
+     (SELECT limit_groups.name FROM limit_groups WHERE limit_groups.id = limit_group_id) AS group_name, \
+     (SELECT limit_groups.per_buyer_limit FROM limit_groups \
+      WHERE limit_groups.id = limit_group_id) AS group_limit, \
+     EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
+     revision, total, available, home_epoch";
+
+/// The most items that one list answers.
+pub const LIST_MAX: u32 = 200;
+
+/// Reads one item by its id.
+pub async fn find(
+    executor: impl MySqlExecutor<'_>,
+    id: ItemId,
+) -> sqlx::Result<Option<StockedItem>> {
+    let statement =
+        format!("SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ?");
+    answered(sqlx::query_as(&statement).bind(id.get()).fetch_optional(executor)).await
+}
+
+/// Whether the sale of an item has not begun yet, by the clock of its ledger; `None` when there is no such
+/// item.
+pub async fn is_upcoming(
+    executor: impl MySqlExecutor<'_>,
+    id: ItemId,
+) -> sqlx::Result<Option<bool>> {
+    let statement = "SELECT starts_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?";
+    answered(sqlx::query_scalar(statement).bind(id.get()).fetch_optional(executor)).await
+}
+
+/// The result of reading several items.
+#[derive(Debug, Default)]
+pub struct ItemsRead {
+    /// The items that exist. A damaged row is the error of its item alone.
+    pub found: HashMap<ItemId, sqlx::Result<StockedItem>>,
+    /// The time by the database's clock; `None` when no item exists.
+    pub ledger_now: Option<OffsetDateTime>,
+}
+
+/// Reads several items with one statement, and the time by the database's clock.
+pub async fn find_several(
+    executor: impl MySqlExecutor<'_>,
+    ids: &[ItemId],
+) -> sqlx::Result<ItemsRead> {
+    let Some(last) = ids.last() else { return Ok(ItemsRead::default()) };
+    // A few fixed lengths, so that each statement is prepared once; an id that comes twice is
+    // harmless.
+    let length = ids.len().next_power_of_two();
+    let places = vec!["?"; length].join(", ");
+    let statement = format!(
+        "SELECT {COLUMNS}, UTC_TIMESTAMP(6) AS ledger_now FROM items \
+         JOIN stock ON item_id = items.id WHERE items.id IN ({places})"
+    );
+    let mut query = sqlx::query(&statement);
+    for id in ids.iter().chain(std::iter::repeat(last)).take(length) {
+        query = query.bind(id.get());
+    }
+    let mut read = ItemsRead::default();
+    for row in answered(query.fetch_all(executor)).await? {
+        read.ledger_now = Some(row.try_get("ledger_now")?);
+        read.found.insert(row.try_get("id")?, StockedItem::from_row(&row));
+    }
+    Ok(read)
+}
+
+/// Reads one item and locks its row and its stock's until the transaction ends.
+pub async fn find_for_update(
+    transaction: &mut MySqlConnection,
+    id: ItemId,
+) -> sqlx::Result<Option<StockedItem>> {
+    let statement = format!(
+        "SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ? FOR UPDATE"
+    );
+    sqlx::query_as(&statement).bind(id.get()).fetch_optional(transaction).await
+}
+
+/// Reads the sales of the shop that ended after `since`, soonest end first, at most [`LIST_MAX`].
+pub async fn list_shop(pool: &Database, since: OffsetDateTime) -> sqlx::Result<Vec<StockedItem>> {
+    let statement = format!(
+        "SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id \
+         WHERE kind = 'shop' AND ends_at > ? ORDER BY ends_at, items.id LIMIT {LIST_MAX}"
+    );
+    answered(sqlx::query_as(&statement).bind(since).fetch_all(pool)).await
+}
+
+/// Inserts an item without its stock.
+pub async fn insert(
+    transaction: &mut MySqlConnection,
+    id: ItemId,
+    new: &NewItem,
+    now: OffsetDateTime,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO items (id, name, description, image_url, price_cents, starts_at, ends_at, \
+         per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
+         limit_group_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(id.get())
+    .bind(&new.name)
+    .bind(&new.description)
+    .bind(&new.image_url)
+    .bind(new.price.cents())
+    .bind(datetime(new.window.starts_at()))
+    .bind(datetime(new.window.ends_at()))
+    .bind(new.per_buyer_limit)
+    .bind(new.hold_seconds)
+    .bind(&new.strategy)
+    .bind(new.kind.as_str())
+    .bind(new.arbiter.as_str())
+    .bind(new.waiting_room)
+    .bind(new.offer_seconds)
+    .bind(new.limit_group.map(LimitGroupId::get))
+    .bind(now)
+    .execute(transaction)
+    .await?;
+    Ok(())
+}
+
+/// Updates the columns of an edit, and increments the revision.
+pub async fn update(
+    transaction: &mut MySqlConnection,
+    id: ItemId,
+    update: &ItemUpdate<'_>,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
+         offer_seconds = ?, limit_group_id = ?, strategy = ?, revision = revision + 1 WHERE id = ?",
+    )
+    .bind(datetime(update.window.starts_at()))
+    .bind(datetime(update.window.ends_at()))
+    .bind(update.paused)
+    .bind(update.waiting_room)
+    .bind(update.offer_seconds)
+    .bind(update.limit_group.map(LimitGroupId::get))
+    .bind(update.strategy)
+    .bind(id.get())
+    .execute(transaction)
+    .await?;
+    Ok(())
+}
+
+/// Converts a schedule's time to a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which
+/// MariaDB takes for NULL after January 2038.
+fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
+    let instant = instant.to_offset(UtcOffset::UTC);
+    PrimitiveDateTime::new(instant.date(), instant.time())
+}
+
+impl FromRow<'_, MySqlRow> for StockedItem {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        let window = SaleWindow::new(row.try_get("starts_at")?, row.try_get("ends_at")?);
+        let item = Item {
+            id: row.try_get("id")?,
+            home: Home::ONLY,
+            name: row.try_get("name")?,
+            description: row.try_get("description")?,
+            image_url: row.try_get("image_url")?,
+            price: row.try_get("price_cents")?,
+            window: window.ok_or_else(|| out_of_range("starts_at"))?,
+            per_buyer_limit: row.try_get("per_buyer_limit")?,
+            hold_seconds: row.try_get("hold_seconds")?,
+            strategy: row.try_get("strategy")?,
+            kind: row.try_get("kind")?,
+            arbiter: row.try_get("arbiter")?,
+            paused: row.try_get("paused")?,
+            waiting_room: row.try_get("waiting_room")?,
+            offer_seconds: row.try_get("offer_seconds")?,
+            limit_group: limit_group(row)?,
+            has_queue: row.try_get::<i64, _>("has_queue")? != 0,
+            revision: row.try_get("revision")?,
+        };
+        let (total, available) = (row.try_get("total")?, row.try_get("available")?);
+        let home_epoch = row.try_get("home_epoch")?;
+        Ok(Self { item: Arc::new(item), total, available, home_epoch })
+    }
+}
+
+/// The group of an item, if it is in one that exists.
+fn limit_group(row: &MySqlRow) -> sqlx::Result<Option<LimitGroup>> {
+    let id: Option<LimitGroupId> = row.try_get("limit_group_id")?;
+    let name: Option<String> = row.try_get("group_name")?;
+    let limit: Option<u32> = row.try_get("group_limit")?;
+    Ok(match (id, name, limit) {
+        (Some(id), Some(name), Some(per_buyer_limit)) => {
+            Some(LimitGroup { id, name, per_buyer_limit })
+        }
+        _ => None,
+    })
+}
+
+/// Makes the error for a column whose value is out of its range: a damaged row, not a missing one.
+pub(super) fn out_of_range(column: &str) -> sqlx::Error {
+    let source = "the value is out of its range".into();
+    sqlx::Error::ColumnDecode { index: column.to_owned(), source }
+}

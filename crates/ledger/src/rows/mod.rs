@@ -1,0 +1,321 @@
+//! MySQL: the ledger's connection pool, all reads, and the writes of everything except orders and
+//! stock.
+
+pub mod actions;
+pub mod ask;
+pub mod audit;
+pub mod buyers;
+mod choice;
+mod columns;
+pub mod database;
+pub mod deliveries;
+mod destination;
+pub mod endpoints;
+pub mod engine;
+pub mod error;
+pub mod event_log;
+pub mod export;
+pub mod failures;
+pub mod homes;
+pub mod hosts;
+pub mod items;
+pub mod kept_rows;
+pub mod limit_groups;
+pub mod link;
+pub mod look;
+pub mod lost_commit;
+pub mod migrations;
+pub mod moves;
+pub mod operators;
+pub mod order_routine;
+pub mod orders;
+pub mod outbox;
+pub mod payments;
+pub mod placed;
+pub mod replication;
+pub mod running;
+pub mod schema;
+pub mod sessions;
+pub mod stock;
+pub mod subjects;
+mod transaction;
+pub mod users;
+pub mod waiting_list;
+pub mod writer;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Database;
+use sqlx::mysql::{MySqlConnectOptions, MySqlPoolOptions};
+use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection};
+use tokio_util::sync::CancellationToken;
+
+use crate::LedgerOptions;
+use crate::route::breaker::SignOfLife;
+use link::{ANSWER_MAX, Link, SIGN_OF_LIFE_MAX};
+pub use migrations::MIGRATIONS;
+use schema::{SchemaState, schema_state};
+use shop_metrics::Metrics;
+
+pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
+pub use destination::Destination;
+pub use error::{Fault, is_unconfirmed, moved, unconfirmed};
+pub use link::{answered, within};
+pub use placed::Placed;
+pub use transaction::{LedgerTransaction, begin, begin_on, confirmed};
+pub use writer::Writer;
+
+/// How long an unused connection stays open.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Seconds without a statement after which the server ends a session, and with it the row locks of
+/// a session whose link died silently. Longer than a pool keeps a connection unused, which may be
+/// twice [`IDLE_TIMEOUT`].
+const SESSION_IDLE_SECONDS: u32 = 150;
+/// Seconds without a statement after which MariaDB ends a session within a transaction.
+const TRANSACTION_IDLE_SECONDS: u32 = 20;
+
+/// Makes a pool for a command or a test, which follows the writer by itself; connects when first
+/// used.
+///
+/// # Errors
+/// A sentence when the URL cannot be read.
+pub fn pool(options: impl Into<LedgerOptions>) -> Result<Database, String> {
+    let options = options.into();
+    let connections_max = options.pool_connections_max;
+    pool_of(options, connections_max)
+}
+
+/// Makes a pool like [`pool`] with another number of connections.
+///
+/// # Errors
+/// A sentence when the URL cannot be read.
+pub fn pool_of(
+    options: impl Into<LedgerOptions>,
+    connections_max: u32,
+) -> Result<Database, String> {
+    let options = options.into();
+    let writer = Writer::new(&options.url)?;
+    let pool = pool_to(&writer, options, connections_max);
+    if writer.has_several_hosts() {
+        // Until the pool is closed.
+        tokio::spawn(writer.follow(Metrics::new(), CancellationToken::new()));
+    }
+    Ok(pool)
+}
+
+/// Makes a pool of connections to the writer; connects when first used.
+///
+/// Sessions run at READ COMMITTED (no gap locks on the hot path, and a conditional UPDATE by
+/// primary key checks the latest version) with a short lock wait. A connection that was used a
+/// moment ago is not pinged before use: a dead one fails before anything was written, and the
+/// caller tries again. The bounds of the waits are in `link.rs`.
+#[must_use]
+pub fn pool_to(
+    writer: &Writer,
+    options: impl Into<LedgerOptions>,
+    connections_max: u32,
+) -> Database {
+    let options = options.into();
+    let lock_wait_seconds = options.lock_wait_timeout_seconds;
+    let session = format!(
+        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
+         SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}, \
+         SESSION wait_timeout = {SESSION_IDLE_SECONDS} \
+         /*M! , SESSION idle_transaction_timeout = {TRANSACTION_IDLE_SECONDS} */"
+    );
+    let acquire_timeout = Duration::from_millis(options.acquire_timeout_ms);
+    let found = writer.found();
+    let pool: Database = Link::new(writer.found(), acquire_timeout)
+        .look_after(MySqlPoolOptions::new())
+        .max_connections(connections_max)
+        .acquire_timeout(acquire_timeout)
+        .idle_timeout(IDLE_TIMEOUT)
+        .test_before_acquire(false)
+        .after_connect(move |connection, _| {
+            let (session, found) = (session.clone(), Arc::clone(&found));
+            Box::pin(async move {
+                let identity = found.confirm(connection).await?;
+                found.set_up(connection, &session).await?;
+                // The writer may have changed meanwhile.
+                found.confirm_again(&identity)
+            })
+        })
+        .connect_lazy_with(writer.connect_options())
+        .into();
+    writer.lead(&pool);
+    pool
+}
+
+/// The sign of life of the writer: a connection of its own, which is made when first asked for. So it says
+/// something of the server also while all connections of the other pools are in use.
+#[must_use]
+pub fn sign_of_life(writer: &Writer, options: impl Into<LedgerOptions>) -> SignOfLife {
+    let options = options.into();
+    // The caller has waited for a connection already.
+    let limit = SIGN_OF_LIFE_MAX.min(Duration::from_millis(options.acquire_timeout_ms));
+    let pool = pool_to(writer, options, 1);
+    Box::new(move || {
+        let pool = pool.clone();
+        Box::pin(async move { within(limit, pool.acquire()).await.is_ok() })
+    })
+}
+
+/// How long a start waits for another instance that migrates the schema, in seconds.
+const MIGRATION_WAIT_SECONDS: u32 = 120;
+
+/// Creates the database of the URL if it is missing and brings its schema up to date. May run in
+/// several instances at once: one does it, and the others wait for it. The lock is not sqlx's,
+/// which waits without end: MariaDB refuses that with NULL instead of an error.
+///
+/// # Errors
+/// A sentence for the operator.
+pub async fn migrate(options: impl Into<LedgerOptions>, pool: &Database) -> Result<(), String> {
+    let ledger = options.into();
+    let hosts = hosts::read(&ledger.url)?;
+    for host in &hosts {
+        if let Some(database) = host.get_database() {
+            create_database(host, database).await?;
+        }
+    }
+    if hosts.len() > 1 {
+        // From now on the pool's options lead to the writer.
+        drop(pool.acquire().await.map_err(|error| migration_failed(&error))?);
+    }
+    // A slow migration would be logged with its whole text.
+    let options = (*pool.connect_options()).clone().disable_statement_logging();
+    let mut connection = options.connect().await.map_err(|error| migration_failed(&error))?;
+    let locked = sqlx::query_scalar(
+        "SELECT GET_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)), ?)",
+    )
+    .bind(MIGRATION_WAIT_SECONDS)
+    .fetch_one(&mut connection);
+    let limit = Duration::from_secs(MIGRATION_WAIT_SECONDS.into()) + ANSWER_MAX;
+    let locked: Option<i64> =
+        within(limit, locked).await.map_err(|error| migration_failed(&error))?;
+    match locked {
+        Some(1) => {}
+        Some(_) => {
+            return Err(migration_failed(&format!(
+                "another start has been at it for {MIGRATION_WAIT_SECONDS} s; try again when it has ended"
+            )));
+        }
+        None => return Err(migration_failed(&"the server refuses GET_LOCK")),
+    }
+    // The lock ends with its connection.
+    let migrated = migrate_on(&mut connection, &ledger, pool).await;
+    let _ = answered(connection.close()).await;
+    migrated
+}
+
+/// Runs the migrations on one connection, which holds their lock.
+async fn migrate_on(
+    connection: &mut MySqlConnection,
+    options: &LedgerOptions,
+    pool: &Database,
+) -> Result<(), String> {
+    let level = sqlx::query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
+    let migrated = match answered(level.execute(&mut *connection)).await {
+        Ok(_) => MIGRATIONS.run(&mut *connection).await,
+        Err(error) => Err(error.into()),
+    };
+    migrated.map_err(|error| migration_failed(&error))?;
+    users::fill_skeletons(pool)
+        .await
+        .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))?;
+    if options.order_routine
+        && let Err(error) = order_routine::install(connection).await
+    {
+        tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");
+    }
+    Ok(())
+}
+
+fn migration_failed(error: &dyn std::fmt::Display) -> String {
+    /// The words of a server whose disk is full: a table or a file cannot grow.
+    const FULL: [&str; 4] = ["is full", "errno: 28 ", "errno: 135 ", "No space left"];
+    let text = format!("the schema cannot be brought up to date: {error}");
+    match FULL.iter().any(|words| text.contains(words)) {
+        true => format!("{text}; free some space on the disk of the database"),
+        false => text,
+    }
+}
+
+/// The number of migrations that the database has; 0 if it does not say.
+pub async fn migrations_done(pool: &Database) -> usize {
+    let count = sqlx::query_scalar("SELECT COUNT(*) FROM _sqlx_migrations WHERE success");
+    let done: sqlx::Result<i64> = answered(count.fetch_one(pool)).await;
+    done.ok().and_then(|done| usize::try_from(done).ok()).unwrap_or(0)
+}
+
+/// The condition of the ledger: whether its schema is current and it takes writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    /// The schema, compared with this program.
+    pub schema: SchemaState,
+    /// Whether it takes writes from this account.
+    pub writable: bool,
+}
+
+/// Asks for the schema, and whether the server takes writes.
+///
+/// # Errors
+/// The database's, when it does not answer.
+pub async fn condition(pool: &Database) -> sqlx::Result<Condition> {
+    let schema = schema_state(pool).await?;
+    Ok(Condition { schema, writable: is_writable(pool).await? })
+}
+
+/// Asks whether the ledger takes writes.
+///
+/// # Errors
+/// The database's, when it does not answer.
+pub async fn is_writable(pool: &Database) -> sqlx::Result<bool> {
+    // A read-only server refuses this statement although it matches no row. Its variables are not
+    // enough: some accounts may write all the same.
+    let tried = sqlx::query("DELETE FROM revoked_sessions WHERE FALSE").execute(pool);
+    match answered(tried).await {
+        Err(error) if Fault::of(&error) == Fault::Connection => Err(error),
+        tried => Ok(!tried.is_err_and(|error| Fault::of(&error) == Fault::ReadOnly)),
+    }
+}
+
+/// The durability of a commit by the server's settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Durability {
+    /// `innodb_flush_log_at_trx_commit`; 1 is durable.
+    pub flush_at_commit: u8,
+    /// Whether there is a binary log that is not written to the disk with each commit.
+    pub binlog_unsynced: bool,
+}
+
+/// Reads the server's settings for the durability of a commit.
+pub async fn durability(pool: &Database) -> sqlx::Result<Durability> {
+    let asked = sqlx::query_as(
+        "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@log_bin AS SIGNED), \
+         CAST(@@sync_binlog AS SIGNED)",
+    )
+    .fetch_one(pool);
+    let (flush, log_bin, sync): (i64, i64, i64) = answered(asked).await?;
+    let flush_at_commit = u8::try_from(flush).unwrap_or(u8::MAX);
+    Ok(Durability { flush_at_commit, binlog_unsynced: log_bin != 0 && sync != 1 })
+}
+
+async fn create_database(options: &MySqlConnectOptions, database: &str) -> Result<(), String> {
+    let plain = database.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if !plain {
+        return Err(format!("the database name {database:?} must be letters, digits and _"));
+    }
+    // An account that may not create databases is fine as long as the database is there; so is a
+    // replica, which gets it from the writer.
+    let Ok(mut connection) = options.clone().database("").connect().await else {
+        return Ok(());
+    };
+    let statement = format!("CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET utf8mb4");
+    let created = connection.execute(sqlx::raw_sql(&statement)).await;
+    if let Err(error) = created {
+        tracing::debug!(%error, "database not created; it may exist already");
+    }
+    let _ = connection.close().await;
+    Ok(())
+}

@@ -1,0 +1,209 @@
+//! Reads orders; only `arbiter` and `order` write them.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
+
+use super::columns::Text;
+use super::link::{LONG_READ_MAX, answered, within};
+use super::placed::Placed;
+use super::running::request_of;
+use shop_domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
+
+/// The columns that [`read`] needs.
+pub const COLUMNS: &str = "id, item_id, user_id, quantity, amount_cents, status, strategy, fence, \
+     limit_group_id, created_at, expires_at, paid_at";
+
+/// The further column of a [`Placed`] order.
+const HOME_EPOCH: &str =
+    "(SELECT home_epoch FROM stock WHERE stock.item_id = orders.item_id) AS home_epoch";
+
+/// Finds an owner's order; another user's order is not found.
+pub async fn find(
+    executor: impl MySqlExecutor<'_>,
+    id: OrderId,
+    owner: UserId,
+) -> sqlx::Result<Option<Order>> {
+    let statement = format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND user_id = ?");
+    let found =
+        sqlx::query_as(&statement).bind(id.to_string()).bind(owner.get()).fetch_optional(executor);
+    answered(found).await
+}
+
+/// Finds an order of `owner`, or of any, with the epoch of its item.
+pub async fn find_placed(
+    executor: impl MySqlExecutor<'_>,
+    id: OrderId,
+    owner: Option<UserId>,
+) -> sqlx::Result<Option<Placed<Order>>> {
+    let of_owner = if owner.is_some() { "AND user_id = ?" } else { "" };
+    let statement = format!("SELECT {COLUMNS}, {HOME_EPOCH} FROM orders WHERE id = ? {of_owner}");
+    let mut query = sqlx::query_as(&statement).bind(id.to_string());
+    if let Some(owner) = owner {
+        query = query.bind(owner.get());
+    }
+    answered(query.fetch_optional(executor)).await
+}
+
+/// Finds the order of a request.
+pub async fn find_by_key(
+    executor: impl MySqlExecutor<'_>,
+    buyer: UserId,
+    item: ItemId,
+    key: &RequestKey,
+) -> sqlx::Result<Option<Order>> {
+    let statement = format!(
+        "SELECT {COLUMNS} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ?"
+    );
+    let found = sqlx::query_as(&statement)
+        .bind(buyer.get())
+        .bind(item.get())
+        .bind(key.as_str())
+        .fetch_optional(executor);
+    answered(found).await
+}
+
+/// A request: buyer, item and key.
+pub type RequestOf = (UserId, ItemId, String);
+
+/// Finds the orders of many requests at a time.
+pub async fn find_by_keys(
+    connection: &mut MySqlConnection,
+    requests: &[(UserId, ItemId, &str)],
+) -> sqlx::Result<HashMap<RequestOf, Order>> {
+    let columns = format!("{COLUMNS}, request_key");
+    let mut found = HashMap::new();
+    for row in with_keys(connection, &columns, requests).await? {
+        let (Text(key), order) = (row.try_get("request_key")?, read(&row)?);
+        found.insert((order.user_id, order.item_id, key), order);
+    }
+    Ok(found)
+}
+
+/// Finds the given requests that have written an order visible to the connection's session.
+pub async fn written(
+    connection: &mut MySqlConnection,
+    requests: &[(UserId, ItemId, &str)],
+) -> sqlx::Result<HashSet<RequestOf>> {
+    let rows = with_keys(connection, "user_id, item_id, request_key", requests).await?;
+    rows.iter().map(|row| FromRow::from_row(row).map(request_of)).collect()
+}
+
+async fn with_keys(
+    connection: &mut MySqlConnection,
+    columns: &str,
+    requests: &[(UserId, ItemId, &str)],
+) -> sqlx::Result<Vec<MySqlRow>> {
+    let Some(last) = requests.last() else { return Ok(Vec::new()) };
+    // A few fixed lengths, so that each statement is prepared once; a repeated request in the list
+    // is harmless.
+    let tuples = requests.len().next_power_of_two();
+    let padded = requests.iter().chain(std::iter::repeat(last)).take(tuples);
+    let mut select = QueryBuilder::new(format!(
+        "SELECT {columns} FROM orders WHERE (user_id, item_id, request_key) IN"
+    ));
+    select.push_tuples(padded, |mut row, (buyer, item, key)| {
+        row.push_bind(buyer.get()).push_bind(item.get()).push_bind(*key);
+    });
+    answered(select.build().fetch_all(connection)).await
+}
+
+/// Lists an owner's orders, newest first, at most `limit`, older than `before` if it is given.
+pub async fn list(
+    executor: impl MySqlExecutor<'_>,
+    owner: UserId,
+    before: Option<OrderId>,
+    limit: u32,
+) -> sqlx::Result<Vec<Order>> {
+    list_with(executor, COLUMNS, (owner, before, limit)).await
+}
+
+/// Lists orders like [`list`], each with the epoch of its item.
+pub async fn list_placed(
+    executor: impl MySqlExecutor<'_>,
+    owner: UserId,
+    before: Option<OrderId>,
+    limit: u32,
+) -> sqlx::Result<Vec<Placed<Order>>> {
+    list_with(executor, &format!("{COLUMNS}, {HOME_EPOCH}"), (owner, before, limit)).await
+}
+
+async fn list_with<T>(
+    executor: impl MySqlExecutor<'_>,
+    columns: &str,
+    (owner, before, limit): (UserId, Option<OrderId>, u32),
+) -> sqlx::Result<Vec<T>>
+where
+    T: for<'r> FromRow<'r, MySqlRow> + Send + Unpin,
+{
+    // Ids are in time order, so they serve as the cursor; `~` sorts after every id.
+    let statement = format!(
+        "SELECT {columns} FROM orders WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
+    );
+    let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
+    let listed =
+        sqlx::query_as(&statement).bind(owner.get()).bind(before).bind(limit).fetch_all(executor);
+    answered(listed).await
+}
+
+/// The columns of an order that an evaluation needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The order.
+    pub id: OrderId,
+    /// The key of the request that made it.
+    pub request_key: String,
+    pub status: OrderStatus,
+}
+
+/// Reads all orders of an item, in no order.
+pub async fn of_item(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+) -> sqlx::Result<Vec<Recorded>> {
+    let orders = sqlx::query_as("SELECT id, request_key, status FROM orders WHERE item_id = ?")
+        .bind(item.get())
+        .fetch_all(executor);
+    within(LONG_READ_MAX, orders).await
+}
+
+impl FromRow<'_, MySqlRow> for Recorded {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        let Text(request_key) = row.try_get("request_key")?;
+        Ok(Self { id: row.try_get("id")?, request_key, status: row.try_get("status")? })
+    }
+}
+
+/// The orders of one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderCount {
+    /// The number of orders.
+    pub orders: i64,
+    /// The sum of their units.
+    pub units: i64,
+}
+
+/// Counts an item's orders by status; a status without orders is left out.
+pub async fn count_by_status(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+) -> sqlx::Result<Vec<(OrderStatus, OrderCount)>> {
+    let rows = sqlx::query_as(
+        "SELECT status, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units \
+         FROM orders WHERE item_id = ? GROUP BY status",
+    )
+    .bind(item.get())
+    .fetch_all(executor);
+    let rows = within(LONG_READ_MAX, rows).await?;
+    let count = |(status, orders, units)| (status, OrderCount { orders, units });
+    Ok(rows.into_iter().map(count).collect())
+}
+
+/// Reads an order from a row with [`COLUMNS`]; other columns are ignored.
+///
+/// # Errors
+/// When a value is out of its range: a damaged row.
+pub fn read(row: &MySqlRow) -> sqlx::Result<Order> {
+    Order::from_row(row)
+}

@@ -1,0 +1,191 @@
+//! The transactional outbox: each transaction that changes orders writes one row with the changes,
+//! so that an event exists exactly if its change is durable.
+//!
+//! The row has the columns that Debezium's outbox event router reads. All changes of a ledger have
+//! one key (`aggregateid`), since the order of one row among the others matters: an order is sold
+//! in a row with 255 others, and paid in a row of its own. [`super::event_log`] takes the rows out
+//! again.
+
+use serde::Serialize;
+use sqlx::MySqlConnection;
+
+use super::link::answered;
+use shop_domain::{Order, OrderId, OrderStatus, Purchase};
+
+/// Writes events into the outbox, or nothing where events are switched off.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outbox {
+    enabled: bool,
+}
+
+/// The type of the rows about orders.
+const ORDERS_CHANGED: &str = "orders.changed";
+
+/// A row of the outbox that is not written yet.
+#[derive(Debug)]
+pub struct NewEvent {
+    pub id: OrderId,
+    /// Its type.
+    pub kind: &'static str,
+    /// The changes, as JSON.
+    pub payload: String,
+}
+
+/// The changed orders of a transaction, as JSON.
+#[derive(Serialize)]
+struct Payload {
+    orders: Vec<Change>,
+}
+
+/// An order after its change. Each byte is written twice for each order, so there are few: the time of
+/// the change is that of the event.
+#[derive(Serialize)]
+struct Change {
+    id: String,
+    item_id: i64,
+    user_id: i64,
+    quantity: u32,
+    amount_cents: i64,
+    status: &'static str,
+}
+
+/// An offer to a buyer who waits, after its change.
+#[derive(Clone, Debug, Serialize)]
+pub struct OfferChange {
+    pub place: i64,
+    pub item_id: i64,
+    pub user_id: i64,
+    pub status: &'static str,
+}
+
+/// The changed offers of a transaction, as JSON.
+#[derive(Serialize)]
+struct OffersPayload {
+    offers: Vec<OfferChange>,
+}
+
+impl Outbox {
+    /// An outbox that is written if `enabled`.
+    #[must_use]
+    pub fn new(enabled: bool) -> Self {
+        Self { enabled }
+    }
+
+    /// Whether rows are written.
+    #[must_use]
+    pub fn is_enabled(self) -> bool {
+        self.enabled
+    }
+
+    /// Writes one row for the orders that the transaction inserts with `status`.
+    ///
+    /// # Errors
+    /// The database's; the caller rolls back.
+    pub async fn inserted(
+        self,
+        transaction: &mut MySqlConnection,
+        purchases: &[&Purchase],
+        status: OrderStatus,
+    ) -> sqlx::Result<()> {
+        match self.event_of(purchases, status)? {
+            Some(event) => insert(transaction, event).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The row for the orders that a transaction inserts with `status`, for a caller that writes it;
+    /// `None` where events are switched off.
+    ///
+    /// # Errors
+    /// Never, unless a number cannot be written as JSON.
+    pub fn event_of(
+        self,
+        purchases: &[&Purchase],
+        status: OrderStatus,
+    ) -> sqlx::Result<Option<NewEvent>> {
+        if !self.enabled || purchases.is_empty() {
+            return Ok(None);
+        }
+        let orders = purchases.iter().map(|purchase| Change::inserted(purchase, status));
+        NewEvent::of(ORDERS_CHANGED, &Payload { orders: orders.collect() }).map(Some)
+    }
+
+    /// Writes one row for the orders that the transaction changes; `orders` are as they are after
+    /// the change.
+    ///
+    /// # Errors
+    /// The database's; the caller rolls back.
+    pub async fn changed(
+        self,
+        transaction: &mut MySqlConnection,
+        orders: &[Order],
+    ) -> sqlx::Result<()> {
+        if !self.enabled || orders.is_empty() {
+            return Ok(());
+        }
+        let orders = orders.iter().map(Change::of).collect();
+        insert(transaction, NewEvent::of(ORDERS_CHANGED, &Payload { orders })?).await
+    }
+}
+
+impl Outbox {
+    /// Writes one row for the offers that the transaction changes.
+    ///
+    /// # Errors
+    /// The database's; the caller rolls back.
+    pub async fn offers(
+        self,
+        transaction: &mut MySqlConnection,
+        offers: Vec<OfferChange>,
+    ) -> sqlx::Result<()> {
+        if !self.enabled || offers.is_empty() {
+            return Ok(());
+        }
+        insert(transaction, NewEvent::of("offers.changed", &OffersPayload { offers })?).await
+    }
+}
+
+impl Change {
+    fn inserted(purchase: &Purchase, status: OrderStatus) -> Self {
+        Self {
+            id: purchase.order_id.to_string(),
+            item_id: purchase.item.id.get(),
+            user_id: purchase.buyer.get(),
+            quantity: purchase.quantity.units(),
+            amount_cents: purchase.amount.cents(),
+            status: status.as_str(),
+        }
+    }
+
+    fn of(order: &Order) -> Self {
+        Self {
+            id: order.id.to_string(),
+            item_id: order.item_id.get(),
+            user_id: order.user_id.get(),
+            quantity: order.quantity.units(),
+            amount_cents: order.amount.cents(),
+            status: order.status.as_str(),
+        }
+    }
+}
+
+impl NewEvent {
+    fn of(kind: &'static str, payload: &impl Serialize) -> sqlx::Result<Self> {
+        let payload =
+            serde_json::to_string(payload).map_err(|error| sqlx::Error::Encode(Box::new(error)))?;
+        Ok(Self { id: OrderId::generate(), kind, payload })
+    }
+}
+
+async fn insert(transaction: &mut MySqlConnection, event: NewEvent) -> sqlx::Result<()> {
+    let inserted = sqlx::query(
+        "INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at) \
+         VALUES (?, 'orders', 'ledger', ?, ?, UTC_TIMESTAMP(6))",
+    )
+    .bind(event.id.to_string())
+    .bind(event.kind)
+    .bind(event.payload)
+    .execute(transaction);
+    answered(inserted).await?;
+    Ok(())
+}

@@ -1,0 +1,304 @@
+//! Payments that a provider has received, and refunds that it owes.
+
+use std::time::Duration;
+
+use crate::Database;
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlConnection, Row};
+use time::OffsetDateTime;
+
+use super::columns::Text;
+use super::link::answered;
+use super::placed::Placed;
+use shop_domain::payment::{Currency, PaymentId, PaymentStatus, ReceivedPayment, RefundReason};
+use shop_domain::{Cents, OrderId};
+
+const COLUMNS: &str = "id, order_id, amount_cents, currency, refunded_cents, status, reason, \
+     failures, last_error, created_at, changed_at";
+/// The further columns of a [`Placed`] payment: its order's item. A payment for an order that does not exist
+/// is of no item.
+const PLACE: &str = "(SELECT item_id FROM orders WHERE orders.id = payments.order_id) AS item_id, \
+     (SELECT home_epoch FROM orders JOIN stock ON stock.item_id = orders.item_id \
+      WHERE orders.id = payments.order_id) AS home_epoch";
+/// The longest error that is stored, in characters.
+const ERROR_LENGTH_MAX: usize = 300;
+
+/// A payment.
+#[derive(Clone, Debug)]
+pub struct Payment {
+    /// The provider's id.
+    pub id: PaymentId,
+    /// The order; it may not exist.
+    pub order: OrderId,
+    /// The money that came; 0 while only a refund of it was told.
+    pub amount: Cents,
+    /// Its currency, if it is not the shop's.
+    pub foreign_currency: Option<Currency>,
+    /// The money of it that went back.
+    pub refunded: Cents,
+    /// What became of it.
+    pub status: PaymentStatus,
+    /// Why it has to go back.
+    pub reason: Option<RefundReason>,
+    /// Failed tries to tell the provider.
+    pub failures: u32,
+    /// The last of these failures.
+    pub last_error: Option<String>,
+    /// The time at which it was first heard of.
+    pub created_at: OffsetDateTime,
+    /// The time of its last change.
+    pub changed_at: OffsetDateTime,
+}
+
+impl Payment {
+    /// Whether only a refund of it was told, and the payment itself was not.
+    #[must_use]
+    pub fn is_refund_alone(&self) -> bool {
+        self.status == PaymentStatus::Refunded && self.amount.cents() == 0
+    }
+
+    /// The money that has not gone back, in cents.
+    #[must_use]
+    pub fn left_cents(&self) -> i64 {
+        (self.amount.cents() - self.refunded.cents()).max(0)
+    }
+}
+
+/// Notes a message of the provider; `false` when it was noted before.
+pub async fn note_message(connection: &mut MySqlConnection, id: &str) -> sqlx::Result<bool> {
+    let noted = sqlx::query(
+        "INSERT IGNORE INTO payment_messages (id, received_at) VALUES (?, UTC_TIMESTAMP(6))",
+    )
+    .bind(id)
+    .execute(connection);
+    Ok(answered(noted).await?.rows_affected() == 1)
+}
+
+/// Notes a refund by its message; `false` when it was noted before. Unlike the list of messages, this
+/// moves with the item.
+pub async fn note_refund(
+    connection: &mut MySqlConnection,
+    refund: &ReceivedPayment,
+) -> sqlx::Result<bool> {
+    let noted = sqlx::query(
+        "INSERT IGNORE INTO payment_refunds (payment_id, message_id, amount_cents, created_at) \
+         VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
+    )
+    .bind(refund.id.as_str())
+    .bind(&refund.message)
+    .bind(refund.amount.cents())
+    .execute(connection);
+    Ok(answered(noted).await?.rows_affected() == 1)
+}
+
+/// Deletes at most `limit` messages that are older than `days`.
+pub async fn forget_messages(pool: &Database, days: u32, limit: u32) -> sqlx::Result<u64> {
+    let deleted = sqlx::query(
+        "DELETE FROM payment_messages WHERE received_at < UTC_TIMESTAMP(6) - INTERVAL ? DAY LIMIT ?",
+    )
+    .bind(days)
+    .bind(limit)
+    .execute(pool);
+    Ok(answered(deleted).await?.rows_affected())
+}
+
+/// Finds and locks a payment.
+pub async fn find_for_update(
+    connection: &mut MySqlConnection,
+    id: &PaymentId,
+) -> sqlx::Result<Option<Payment>> {
+    let statement = format!("SELECT {COLUMNS} FROM payments WHERE id = ? FOR UPDATE");
+    answered(sqlx::query_as(&statement).bind(id.as_str()).fetch_optional(connection)).await
+}
+
+/// Finds a payment, with the epoch of its item.
+pub async fn find_placed(pool: &Database, id: &PaymentId) -> sqlx::Result<Option<Placed<Payment>>> {
+    let statement = format!("SELECT {COLUMNS}, {PLACE} FROM payments WHERE id = ?");
+    answered(sqlx::query_as(&statement).bind(id.as_str()).fetch_optional(pool)).await
+}
+
+/// Inserts a payment.
+pub async fn insert(
+    connection: &mut MySqlConnection,
+    received: &ReceivedPayment,
+    (status, reason): (PaymentStatus, Option<RefundReason>),
+) -> sqlx::Result<()> {
+    let inserted = sqlx::query(
+        "INSERT INTO payments \
+         (id, order_id, amount_cents, currency, status, reason, next_try_at, created_at, changed_at) \
+         VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+    )
+    .bind(received.id.as_str())
+    .bind(received.order.to_string())
+    .bind(received.amount.cents())
+    .bind(received.foreign_currency.as_ref().map(Currency::as_str))
+    .bind(status.as_str())
+    .bind(reason.map(RefundReason::as_str))
+    .execute(connection);
+    answered(inserted).await?;
+    Ok(())
+}
+
+/// Inserts a payment of which only a refund was told.
+pub async fn insert_refund_alone(
+    connection: &mut MySqlConnection,
+    refund: &ReceivedPayment,
+) -> sqlx::Result<()> {
+    let inserted = sqlx::query(
+        "INSERT INTO payments (id, order_id, amount_cents, currency, refunded_cents, status, \
+         next_try_at, created_at, changed_at) \
+         VALUES (?, ?, 0, ?, ?, 'refunded', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+    )
+    .bind(refund.id.as_str())
+    .bind(refund.order.to_string())
+    .bind(refund.foreign_currency.as_ref().map(Currency::as_str))
+    .bind(refund.amount.cents())
+    .execute(connection);
+    answered(inserted).await?;
+    Ok(())
+}
+
+/// Completes a payment of which only a refund was told: it pays nothing. Returns the reason why the rest
+/// has to go back, if there is a rest.
+pub async fn complete(
+    connection: &mut MySqlConnection,
+    known: &Payment,
+    received: &ReceivedPayment,
+) -> sqlx::Result<Option<RefundReason>> {
+    let (refunded, reason) = if known.foreign_currency != received.foreign_currency {
+        // Amounts in two currencies cannot be compared.
+        (0, Some(RefundReason::WrongCurrency))
+    } else if known.refunded < received.amount {
+        (known.refunded.cents(), Some(RefundReason::WrongAmount))
+    } else {
+        (known.refunded.cents(), None)
+    };
+    let status = reason.map_or(PaymentStatus::Refunded, |_| PaymentStatus::RefundWanted);
+    let set = sqlx::query(
+        "UPDATE payments SET amount_cents = ?, currency = ?, refunded_cents = ?, status = ?, \
+         reason = ?, next_try_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6) WHERE id = ?",
+    )
+    .bind(received.amount.cents())
+    .bind(received.foreign_currency.as_ref().map(Currency::as_str))
+    .bind(refunded)
+    .bind(status.as_str())
+    .bind(reason.map(RefundReason::as_str))
+    .bind(known.id.as_str())
+    .execute(connection);
+    answered(set).await?;
+    Ok(reason)
+}
+
+/// Adds money that went back to a payment, and returns whether all of it did. Then it is `refunded`.
+pub async fn add_refund(
+    connection: &mut MySqlConnection,
+    payment: &Payment,
+    amount: Cents,
+) -> sqlx::Result<bool> {
+    let refunded = payment.refunded.cents().saturating_add(amount.cents()).min(Cents::MAX);
+    let is_whole = refunded >= payment.amount.cents();
+    let status = if is_whole { PaymentStatus::Refunded } else { payment.status };
+    let set = sqlx::query(
+        "UPDATE payments SET refunded_cents = ?, status = ?, last_error = NULL, \
+         changed_at = UTC_TIMESTAMP(6) WHERE id = ?",
+    )
+    .bind(refunded)
+    .bind(status.as_str())
+    .bind(payment.id.as_str())
+    .execute(connection);
+    answered(set).await?;
+    Ok(is_whole)
+}
+
+/// Lists at most `limit` refunds that the provider is to be told of now.
+pub async fn due_refunds(pool: &Database, limit: u32) -> sqlx::Result<Vec<Placed<Payment>>> {
+    let statement = format!(
+        "SELECT {COLUMNS}, {PLACE} FROM payments WHERE status = 'refund_wanted' \
+         AND next_try_at <= UTC_TIMESTAMP(6) ORDER BY next_try_at LIMIT ?"
+    );
+    answered(sqlx::query_as(&statement).bind(limit).fetch_all(pool)).await
+}
+
+/// Notes that the provider was told of a refund.
+pub async fn refund_requested(
+    connection: &mut MySqlConnection,
+    id: &PaymentId,
+) -> sqlx::Result<()> {
+    let noted = sqlx::query(
+        "UPDATE payments SET status = 'refund_requested', last_error = NULL, \
+         changed_at = UTC_TIMESTAMP(6) WHERE id = ? AND status = 'refund_wanted'",
+    )
+    .bind(id.as_str())
+    .execute(connection);
+    answered(noted).await?;
+    Ok(())
+}
+
+/// Notes that the provider could not be told of a refund; the next try is after `pause`.
+pub async fn refund_failed(
+    connection: &mut MySqlConnection,
+    id: &PaymentId,
+    error: &str,
+    pause: Duration,
+) -> sqlx::Result<()> {
+    let error: String = error.chars().take(ERROR_LENGTH_MAX).collect();
+    let noted = sqlx::query(
+        "UPDATE payments SET failures = failures + 1, last_error = ?, \
+         next_try_at = UTC_TIMESTAMP(6) + INTERVAL ? SECOND WHERE id = ?",
+    )
+    .bind(error)
+    .bind(pause.as_secs())
+    .bind(id.as_str())
+    .execute(connection);
+    answered(noted).await?;
+    Ok(())
+}
+
+/// Counts the payments that have to go back and are not known to have done so.
+pub async fn count_open_refunds(pool: &Database) -> sqlx::Result<i64> {
+    let count = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM payments WHERE status IN ('refund_wanted', 'refund_requested')",
+    );
+    answered(count.fetch_one(pool)).await
+}
+
+/// Lists at most `limit` payments: of one status or of all, in the order of their ids, behind `after`.
+pub async fn list(
+    pool: &Database,
+    status: Option<PaymentStatus>,
+    after: &str,
+    limit: u32,
+) -> sqlx::Result<Vec<Placed<Payment>>> {
+    let of_status = if status.is_some() { "AND status = ?" } else { "" };
+    let statement = format!(
+        "SELECT {COLUMNS}, {PLACE} FROM payments WHERE id > ? {of_status} ORDER BY id LIMIT ?"
+    );
+    let mut query = sqlx::query_as(&statement).bind(after);
+    if let Some(status) = status {
+        query = query.bind(status.as_str());
+    }
+    answered(query.bind(limit).fetch_all(pool)).await
+}
+
+impl FromRow<'_, MySqlRow> for Payment {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        let Text(id) = row.try_get("id")?;
+        let out_of_range = || sqlx::Error::Decode("the value is out of its range".into());
+        let status: String = row.try_get("status")?;
+        let reason: Option<String> = row.try_get("reason")?;
+        let currency: Option<String> = row.try_get("currency")?;
+        Ok(Self {
+            id: PaymentId::parse(&id).ok_or_else(out_of_range)?,
+            order: row.try_get("order_id")?,
+            amount: row.try_get("amount_cents")?,
+            foreign_currency: currency.as_deref().and_then(Currency::parse),
+            refunded: row.try_get("refunded_cents")?,
+            status: PaymentStatus::parse(&status).ok_or_else(out_of_range)?,
+            reason: reason.as_deref().and_then(RefundReason::parse),
+            failures: row.try_get("failures")?,
+            last_error: row.try_get("last_error")?,
+            created_at: row.try_get("created_at")?,
+            changed_at: row.try_get("changed_at")?,
+        })
+    }
+}

@@ -1,0 +1,128 @@
+//! Tokens that were signed out before they expired: one by one, and all those of a user.
+
+use crate::Database;
+use sqlx::MySqlConnection;
+use time::OffsetDateTime;
+
+use super::columns::Text;
+use super::link::answered;
+use super::transaction::{begin, confirmed};
+use shop_domain::UserId;
+
+/// Inserts a revoked token; a second insert changes nothing.
+pub async fn revoke(
+    pool: &Database,
+    token_id: &str,
+    expires_at: OffsetDateTime,
+) -> sqlx::Result<()> {
+    let written = sqlx::query(
+        "INSERT INTO revoked_sessions (token_id, revoked_at, expires_at) \
+         VALUES (?, UTC_TIMESTAMP(6), ?) ON DUPLICATE KEY UPDATE expires_at = expires_at",
+    )
+    .bind(token_id)
+    .bind(expires_at)
+    .execute(pool);
+    confirmed(pool, answered(written)).await?;
+    Ok(())
+}
+
+/// Reads the tokens that were revoked and have not expired yet.
+pub async fn list(pool: &Database) -> sqlx::Result<Vec<(String, OffsetDateTime)>> {
+    let rows = sqlx::query_as(
+        "SELECT token_id, expires_at FROM revoked_sessions WHERE expires_at > UTC_TIMESTAMP(6)",
+    )
+    .fetch_all(pool);
+    let rows: Vec<(Text, OffsetDateTime)> = answered(rows).await?;
+    Ok(rows.into_iter().map(|(Text(token_id), expires_at)| (token_id, expires_at)).collect())
+}
+
+/// Deletes at most `limit` tokens that have expired.
+pub async fn forget_expired(pool: &Database, limit: u32) -> sqlx::Result<u64> {
+    let done =
+        sqlx::query("DELETE FROM revoked_sessions WHERE expires_at <= UTC_TIMESTAMP(6) LIMIT ?")
+            .bind(limit)
+            .execute(pool);
+    let done = answered(done).await?;
+    Ok(done.rows_affected())
+}
+
+/// How long a generation is listed, in days: longer than any token is valid, see `config`.
+pub const GENERATION_DAYS: u32 = 31;
+/// How far a later read goes back before the newest generation that was seen, in minutes: a
+/// transaction may commit after one that began later.
+const GENERATION_OVERLAP_MINUTES: u32 = 10;
+
+/// A generation of a user's sessions, which ended all earlier sessions.
+#[derive(Clone, Copy, Debug)]
+pub struct Generation {
+    pub user: UserId,
+    /// The number of the generation; 0 is the first, which has no row.
+    pub generation: u32,
+    /// Its beginning, by the database's clock.
+    pub began_at: OffsetDateTime,
+}
+
+/// Begins a new generation of a user's sessions in a transaction, and answers its number. The user
+/// needs no account: a token is enough to have sessions.
+///
+/// # Errors
+/// The database's; the caller rolls back.
+pub async fn begin_generation(
+    transaction: &mut MySqlConnection,
+    user: UserId,
+) -> sqlx::Result<u32> {
+    sqlx::query(
+        "INSERT INTO session_generations (user_id, generation, ended_at) \
+         VALUES (?, 1, UTC_TIMESTAMP(6)) \
+         ON DUPLICATE KEY UPDATE generation = generation + 1, ended_at = UTC_TIMESTAMP(6)",
+    )
+    .bind(user.get())
+    .execute(&mut *transaction)
+    .await?;
+    sqlx::query_scalar("SELECT generation FROM session_generations WHERE user_id = ?")
+        .bind(user.get())
+        .fetch_one(transaction)
+        .await
+}
+
+/// Ends all sessions of a user, and answers the generation that begins.
+///
+/// # Errors
+/// The database's; after an error of the COMMIT the sessions may have ended.
+pub async fn end_all(pool: &Database, user: UserId) -> sqlx::Result<u32> {
+    let mut transaction = begin(pool).await?;
+    let generation = answered(begin_generation(&mut transaction, user)).await;
+    transaction.end(generation).await
+}
+
+/// The present generation of a user's sessions.
+pub async fn generation(pool: &Database, user: UserId) -> sqlx::Result<u32> {
+    let found = sqlx::query_scalar("SELECT generation FROM session_generations WHERE user_id = ?")
+        .bind(user.get())
+        .fetch_optional(pool);
+    Ok(answered(found).await?.unwrap_or(0))
+}
+
+/// Reads the generations that began after `newest`, with some that began shortly before; without
+/// `newest`, all that may have ended a token that has not expired.
+pub async fn generations_since(
+    pool: &Database,
+    newest: Option<OffsetDateTime>,
+) -> sqlx::Result<Vec<Generation>> {
+    let after = match newest {
+        Some(_) => format!("? - INTERVAL {GENERATION_OVERLAP_MINUTES} MINUTE"),
+        None => format!("UTC_TIMESTAMP(6) - INTERVAL {GENERATION_DAYS} DAY"),
+    };
+    let statement = format!(
+        "SELECT user_id, generation, ended_at FROM session_generations WHERE ended_at > {after}"
+    );
+    let mut query = sqlx::query_as(&statement);
+    if let Some(newest) = newest {
+        query = query.bind(newest);
+    }
+    let rows: Vec<(UserId, u32, OffsetDateTime)> = answered(query.fetch_all(pool)).await?;
+    let generations = rows.into_iter();
+    Ok(generations
+        .map(|(user, generation, began_at)| Generation { user, generation, began_at })
+        .collect())
+}

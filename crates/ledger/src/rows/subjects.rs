@@ -1,0 +1,92 @@
+//! Users whom an identity provider knows: which of its subjects is which user.
+
+use crate::Database;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use sha2::{Digest, Sha256};
+use sqlx::MySqlConnection;
+use time::OffsetDateTime;
+
+use super::Fault;
+use super::items::out_of_range;
+use super::link::answered;
+use super::transaction::begin;
+use shop_domain::UserId;
+
+/// What the folded name of such a user begins with: no name that a person types has a colon.
+const FOLDED_PREFIX: &str = "oidc:";
+
+/// A user as an identity provider names it.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// The provider.
+    pub issuer: &'a str,
+    /// Its name for the user.
+    pub subject: &'a str,
+}
+
+impl Subject<'_> {
+    fn hash(&self) -> [u8; 32] {
+        let hash = Sha256::new().chain_update(self.issuer).chain_update([0]);
+        hash.chain_update(self.subject).finalize().into()
+    }
+}
+
+/// Finds the user of a subject.
+pub async fn find(pool: &Database, subject: Subject<'_>) -> sqlx::Result<Option<UserId>> {
+    let found = sqlx::query_scalar("SELECT user_id FROM subjects WHERE subject_hash = ?")
+        .bind(subject.hash().to_vec())
+        .fetch_optional(pool);
+    answered(found).await
+}
+
+/// Creates the user of a subject, whose name is `name` on pages; `None` when another request was
+/// first.
+///
+/// # Errors
+/// The database's; after an error of the COMMIT the user may exist.
+pub async fn create(
+    pool: &Database,
+    subject: Subject<'_>,
+    name: &str,
+    now: OffsetDateTime,
+) -> sqlx::Result<Option<UserId>> {
+    let mut transaction = begin(pool).await?;
+    let user = answered(insert(&mut transaction, subject, name, now)).await;
+    match transaction.end(user).await {
+        Err(error) if Fault::of(&error) == Fault::Duplicate => Ok(None),
+        user => user.map(Some),
+    }
+}
+
+async fn insert(
+    transaction: &mut MySqlConnection,
+    subject: Subject<'_>,
+    name: &str,
+    now: OffsetDateTime,
+) -> sqlx::Result<UserId> {
+    let hash = subject.hash();
+    let inserted = sqlx::query(
+        "INSERT INTO users (username, username_folded, password_hash, role, demo, created_at) \
+         VALUES (?, ?, '', 'buyer', FALSE, ?)",
+    )
+    .bind(name)
+    .bind(format!("{FOLDED_PREFIX}{}", BASE64.encode(hash)))
+    .bind(now)
+    .execute(&mut *transaction)
+    .await?;
+    let id = i64::try_from(inserted.last_insert_id()).ok().and_then(UserId::new);
+    let id = id.ok_or_else(|| out_of_range("id"))?;
+    sqlx::query(
+        "INSERT INTO subjects (subject_hash, user_id, issuer, subject, created_at) \
+         VALUES (?, ?, ?, ?, ?)",
+    )
+    .bind(hash.to_vec())
+    .bind(id.get())
+    .bind(subject.issuer)
+    .bind(subject.subject)
+    .bind(now)
+    .execute(transaction)
+    .await?;
+    Ok(id)
+}

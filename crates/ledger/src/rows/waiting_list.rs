@@ -1,0 +1,149 @@
+//! Reads waiting lists; only the arbiter writes them.
+
+use crate::Database;
+use sqlx::MySqlExecutor;
+use time::OffsetDateTime;
+
+use super::link::{LONG_READ_MAX, answered, within};
+use shop_domain::{ItemId, Place, UserId};
+
+const COLUMNS: &str =
+    "place, item_id, user_id, status, joined_at, offered_at, offer_expires_at, order_id";
+
+/// Items with something to do that one read answers.
+const ITEMS_MAX: u32 = 1_000;
+
+/// Finds a buyer's place in a list, if it is waiting or offered.
+pub async fn live(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+    buyer: UserId,
+) -> sqlx::Result<Option<Place>> {
+    let statement = format!(
+        "SELECT {COLUMNS} FROM waiting_list WHERE item_id = ? AND user_id = ? AND live = 1"
+    );
+    let found = sqlx::query_as(&statement).bind(item.get()).bind(buyer.get());
+    answered(found.fetch_optional(executor)).await
+}
+
+/// Finds the last place of a buyer in a list, whatever became of it.
+pub async fn last(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+    buyer: UserId,
+) -> sqlx::Result<Option<Place>> {
+    let statement = format!(
+        "SELECT {COLUMNS} FROM waiting_list WHERE item_id = ? AND user_id = ? \
+         ORDER BY place DESC LIMIT 1"
+    );
+    let found = sqlx::query_as(&statement).bind(item.get()).bind(buyer.get());
+    answered(found.fetch_optional(executor)).await
+}
+
+/// Counts the buyers in front of a place.
+pub async fn ahead(executor: impl MySqlExecutor<'_>, place: &Place) -> sqlx::Result<u64> {
+    let counted = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting' AND place < ?",
+    )
+    .bind(place.item.get())
+    .bind(place.number);
+    let ahead: i64 = answered(counted.fetch_one(executor)).await?;
+    Ok(ahead.unsigned_abs())
+}
+
+/// Counts the buyers who wait for an item, and finds the last place.
+pub async fn length(executor: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Result<(u64, i64)> {
+    let counted = sqlx::query_as(
+        "SELECT COUNT(*), COALESCE(MAX(place), 0) FROM waiting_list \
+         WHERE item_id = ? AND status = 'waiting'",
+    );
+    let (waiting, last): (i64, i64) =
+        answered(counted.bind(item.get()).fetch_one(executor)).await?;
+    Ok((waiting.unsigned_abs(), last))
+}
+
+/// Counts the buyers who wait for an item, at most `most`.
+pub async fn length_up_to(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+    most: u64,
+) -> sqlx::Result<u64> {
+    let counted = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM (SELECT place FROM waiting_list \
+         WHERE item_id = ? AND status = 'waiting' LIMIT ?) AS line",
+    )
+    .bind(item.get())
+    .bind(most);
+    let waiting: i64 = answered(counted.fetch_one(executor)).await?;
+    Ok(waiting.unsigned_abs())
+}
+
+/// Counts the buyers who wait behind a place.
+pub async fn joined_after(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+    place: i64,
+) -> sqlx::Result<u64> {
+    let counted = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting' AND place > ?",
+    )
+    .bind(item.get())
+    .bind(place);
+    let joined: i64 = answered(counted.fetch_one(executor)).await?;
+    Ok(joined.unsigned_abs())
+}
+
+/// Lists the items whose lines have something to end or to offer at `now`.
+pub async fn items_to_tend(pool: &Database, now: OffsetDateTime) -> sqlx::Result<Vec<ItemId>> {
+    let over = "(items.paused OR items.offer_seconds = 0 OR items.ends_at <= ?)";
+    let statement = format!(
+        "SELECT item_id FROM waiting_list \
+         WHERE status = 'offered' AND offer_expires_at <= UTC_TIMESTAMP(6) \
+         UNION SELECT line.item_id FROM \
+           (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'waiting') AS line \
+           JOIN stock ON stock.item_id = line.item_id JOIN items ON items.id = line.item_id \
+           WHERE available > 0 OR {over} \
+         UNION SELECT line.item_id FROM \
+           (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'offered') AS line \
+           JOIN items ON items.id = line.item_id WHERE {over} \
+         LIMIT {ITEMS_MAX}"
+    );
+    let found = sqlx::query_scalar(&statement).bind(now).bind(now).fetch_all(pool);
+    within(LONG_READ_MAX, found).await
+}
+
+/// Figures of all waiting lists.
+#[derive(Clone, Copy, Debug)]
+pub struct Lines {
+    /// Buyers who wait.
+    pub waiting: i64,
+    /// Open offers.
+    pub offered: i64,
+    /// Units that are available at `now` although a buyer waits for them.
+    pub idle: i64,
+}
+
+/// Reads the figures of all waiting lists.
+pub async fn lines(pool: &Database, now: OffsetDateTime) -> sqlx::Result<Lines> {
+    let read = sqlx::query_as(
+        "SELECT (SELECT COUNT(*) FROM waiting_list WHERE status = 'waiting') AS waiting, \
+         (SELECT COUNT(*) FROM waiting_list WHERE status = 'offered') AS offered, \
+         (SELECT CAST(COALESCE(SUM(GREATEST(available, 0)), 0) AS SIGNED) FROM \
+           (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'waiting') AS line \
+           JOIN stock ON stock.item_id = line.item_id JOIN items ON items.id = line.item_id \
+           WHERE NOT items.paused AND items.offer_seconds > 0 AND items.ends_at > ?) AS idle",
+    )
+    .bind(now);
+    let (waiting, offered, idle) = within(LONG_READ_MAX, read.fetch_one(pool)).await?;
+    Ok(Lines { waiting, offered, idle })
+}
+
+/// Buyers who wait for an item, and its open offers.
+pub async fn counts(executor: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Result<(i64, i64)> {
+    let counted = sqlx::query_as(
+        "SELECT CAST(COALESCE(SUM(status = 'waiting'), 0) AS SIGNED), \
+         CAST(COALESCE(SUM(status = 'offered'), 0) AS SIGNED) FROM waiting_list \
+         WHERE item_id = ? AND status IN ('waiting', 'offered')",
+    );
+    answered(counted.bind(item.get()).fetch_one(executor)).await
+}

@@ -1,0 +1,317 @@
+//! The waiting list of an item: who gets a unit that comes back.
+//!
+//! Every transaction that makes units of an item available ends with [`WaitingLine::hand_out`]: a
+//! returned unit goes to the first buyer in the line within the transaction that returns it. So no
+//! purchase ever sees it as available, and no instance has to be alive for it to be offered. An
+//! offered unit moves from `stock.available` to `stock.offered`.
+//!
+//! The lock of the item's stock row orders everything: joining takes it shared, and all else
+//! exclusively. So a returned unit never passes a buyer whose joining was answered, and rows that
+//! are read under the lock do not change. The conditions of the statements say it once more: on an
+//! engine that locks nothing, the second of two transactions that offer one place breaks off.
+
+mod length;
+mod sql;
+
+use std::sync::Arc;
+
+use sqlx::MySqlConnection;
+use time::OffsetDateTime;
+
+use crate::rows::outbox::{OfferChange, Outbox};
+use crate::rows::{Fault, buyers, waiting_list};
+use shop_domain::{Clock, Home, Item, ItemId, Place, Refusal, Routed, UserId, WaitingStatus};
+use shop_metrics::Metrics;
+use sql::{
+    Row, close, first_in_line, lapsed, lock_stock, move_to_available, move_to_offered, offer,
+    open_offers,
+};
+
+use length::{Length, Lengths};
+pub(crate) use sql::accept;
+
+/// Places that one statement changes.
+const TOGETHER_MAX: usize = 256;
+/// Places of buyers who wait that one transaction ends, from the back of the line: the stock row, for which
+/// all others of the item wait, is held for a few hundredths of a second.
+pub const ENDED_MAX: u32 = 1_000;
+
+/// The line in front of units that come back. Clones share everything.
+#[derive(Clone)]
+pub struct WaitingLine {
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    clock: Clock,
+    outbox: Outbox,
+    metrics: Metrics,
+    line_max: u64,
+    lengths: Lengths,
+}
+
+/// What a transaction did to the line of one item. It is true once the transaction is committed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineChange {
+    /// Units that became available (negative: offered units that were available before).
+    pub to_stock: i64,
+    /// The version of the stock afterwards; `None` if the stock row was not written.
+    pub stock_version: Option<u64>,
+    /// The places that changed, with their new status.
+    pub changed: Vec<(UserId, WaitingStatus)>,
+}
+
+impl WaitingLine {
+    /// A line of at most `line_max` buyers for each item. A sale is over by `clock`; offers end by
+    /// the database's. Changes of offers are written into `outbox`.
+    #[must_use]
+    pub fn new(clock: Clock, outbox: Outbox, metrics: Metrics, line_max: u64) -> Self {
+        let lengths = Lengths::new();
+        Self { parts: Arc::new(Parts { clock, outbox, metrics, line_max, lengths }) }
+    }
+
+    /// Where the transactions around it write their events.
+    #[must_use]
+    pub fn outbox(&self) -> Outbox {
+        self.parts.outbox
+    }
+
+    /// Counts the changes of a transaction that was committed.
+    pub fn count(&self, change: &LineChange) {
+        for (_, status) in &change.changed {
+            self.parts.metrics.waiting.changed(status.as_str());
+        }
+    }
+
+    /// Puts a buyer at the end of the line, or answers the place that the buyer has. A refusal
+    /// changed nothing. Beside a new place in a long line stands how many are in front of it.
+    ///
+    /// # Errors
+    /// The database's; the caller rolls back.
+    pub async fn join(
+        &self,
+        transaction: &mut MySqlConnection,
+        (item, home): (&Item, Home),
+        buyer: UserId,
+    ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
+        let routed = Routed { item: item.id, home };
+        let available = sql::lock_stock_shared(transaction, routed).await?;
+        let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
+        if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
+            return Ok(Ok((place, None)));
+        }
+        // Under the lock: a pause that came before is seen.
+        if let Err(refusal) = self.check_sale(transaction, item.id).await? {
+            return Ok(Err(refusal));
+        }
+        if available > 0 {
+            return Ok(Err(Refusal::UnitsLeft));
+        }
+        if let Some(refusal) = at_limit(transaction, item, buyer).await? {
+            return Ok(Err(refusal));
+        }
+        let length = self.parts.lengths.read(transaction, routed).await?;
+        if length.most() >= self.parts.line_max {
+            return Ok(Err(Refusal::WaitingListFull));
+        }
+        match sql::insert(transaction, item.id, buyer).await {
+            // Another request of the buyer was quicker.
+            Err(error) if Fault::of(&error) == Fault::Duplicate => {}
+            inserted => inserted?,
+        }
+        let place = waiting_list::live(transaction, item.id, buyer).await?;
+        let ahead = match length {
+            Length::Exact(_) => None,
+            Length::AtMost(buyers) => Some(buyers),
+        };
+        Ok(Ok((place.ok_or(sqlx::Error::RowNotFound)?, ahead)))
+    }
+
+    /// Offers the item's available units to the first buyers in the line. Locks the stock row.
+    ///
+    /// # Errors
+    /// The database's; the caller rolls back.
+    pub async fn hand_out(
+        &self,
+        transaction: &mut MySqlConnection,
+        routed: Routed,
+    ) -> sqlx::Result<LineChange> {
+        let item = routed.item;
+        let mut left = lock_stock(transaction, routed).await?;
+        let mut change = LineChange::default();
+        let mut offered = 0;
+        while left > 0 {
+            let together =
+                usize::try_from(left).map_or(TOGETHER_MAX, |left| left.min(TOGETHER_MAX));
+            let first = first_in_line(transaction, item, together).await?;
+            if first.is_empty() || (offered == 0 && !self.is_open(transaction, item).await?) {
+                break;
+            }
+            offer(transaction, item, &first).await?;
+            left -= i64::try_from(first.len()).unwrap_or(i64::MAX);
+            offered += i64::try_from(first.len()).unwrap_or(i64::MAX);
+            let status = WaitingStatus::Offered;
+            change.changed.extend(first.iter().map(|row| (row.user_id, status)));
+            self.tell(transaction, item, &first, status).await?;
+        }
+        if offered > 0 {
+            change.to_stock = -offered;
+            change.stock_version = Some(move_to_offered(transaction, routed, offered).await?);
+        }
+        Ok(change)
+    }
+
+    /// Takes a buyer out of the line; the unit of an open offer goes to the next one. Answers
+    /// `None` when the buyer has no place.
+    ///
+    /// # Errors
+    /// The database's; the caller rolls back.
+    pub async fn leave(
+        &self,
+        transaction: &mut MySqlConnection,
+        routed: Routed,
+        buyer: UserId,
+    ) -> sqlx::Result<Option<LineChange>> {
+        let item = routed.item;
+        lock_stock(transaction, routed).await?;
+        let Some(place) = waiting_list::live(&mut *transaction, item, buyer).await? else {
+            return Ok(None);
+        };
+        let rows = [Row { place: place.number, user_id: buyer }];
+        if place.status == WaitingStatus::Offered {
+            return self.take_back(transaction, routed, &rows, WaitingStatus::Left).await.map(Some);
+        }
+        close(transaction, item, &rows, WaitingStatus::Left).await?;
+        let changed = vec![(buyer, WaitingStatus::Left)];
+        Ok(Some(LineChange { changed, ..LineChange::default() }))
+    }
+
+    /// Ends what is over: offers that were not accepted in time, and everything when the sale is
+    /// paused or has ended. Then offers whatever is available. Answers also whether more is to do.
+    ///
+    /// # Errors
+    /// The database's; the caller rolls back.
+    pub async fn tend(
+        &self,
+        transaction: &mut MySqlConnection,
+        routed: Routed,
+    ) -> sqlx::Result<(LineChange, bool)> {
+        let item = routed.item;
+        lock_stock(transaction, routed).await?;
+        if !self.is_open(transaction, item).await? {
+            return self.end(transaction, routed).await;
+        }
+        let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
+        let more = lapsed.len() == TOGETHER_MAX;
+        Ok((self.take_back(transaction, routed, &lapsed, WaitingStatus::Lapsed).await?, more))
+    }
+
+    /// Ends the line of an item whose sale is not open, and its open offers: as much as one transaction may.
+    /// Answers also whether more is to do. A sale that opens again before all is done keeps the front of
+    /// its line.
+    async fn end(
+        &self,
+        transaction: &mut MySqlConnection,
+        routed: Routed,
+    ) -> sqlx::Result<(LineChange, bool)> {
+        // The buyers who wait are told by the state of the sale, which all pages watch.
+        let waiting = sql::end_waiting(transaction, routed.item, ENDED_MAX).await?;
+        let open = open_offers(transaction, routed.item, TOGETHER_MAX).await?;
+        let more = waiting == u64::from(ENDED_MAX) || open.len() == TOGETHER_MAX;
+        Ok((self.take_back(transaction, routed, &open, WaitingStatus::Ended).await?, more))
+    }
+
+    /// Closes open offers, makes their units available, and hands them out.
+    async fn take_back(
+        &self,
+        transaction: &mut MySqlConnection,
+        routed: Routed,
+        offers: &[Row],
+        status: WaitingStatus,
+    ) -> sqlx::Result<LineChange> {
+        if offers.is_empty() {
+            return self.hand_out(transaction, routed).await;
+        }
+        close(transaction, routed.item, offers, status).await?;
+        self.tell(transaction, routed.item, offers, status).await?;
+        let units = i64::try_from(offers.len()).unwrap_or(i64::MAX);
+        let version = move_to_available(transaction, routed, units).await?;
+        let handed = self.hand_out(transaction, routed).await?;
+        let mut changed: Vec<_> = offers.iter().map(|row| (row.user_id, status)).collect();
+        changed.extend(handed.changed);
+        Ok(LineChange {
+            to_stock: units + handed.to_stock,
+            stock_version: handed.stock_version.or(Some(version)),
+            changed,
+        })
+    }
+
+    /// Whether units of the item may be offered now.
+    async fn is_open(&self, transaction: &mut MySqlConnection, item: ItemId) -> sqlx::Result<bool> {
+        Ok(self.check_sale(transaction, item).await?.is_ok())
+    }
+
+    async fn check_sale(
+        &self,
+        transaction: &mut MySqlConnection,
+        item: ItemId,
+    ) -> sqlx::Result<Result<(), Refusal>> {
+        // Without a lock: the row of an item is locked before its stock row.
+        let sale: Option<(OffsetDateTime, bool, u32)> =
+            sqlx::query_as("SELECT ends_at, paused, offer_seconds FROM items WHERE id = ?")
+                .bind(item.get())
+                .fetch_optional(transaction)
+                .await?;
+        let now = self.parts.clock.now();
+        Ok(match sale {
+            None => Err(Refusal::ItemNotFound),
+            Some((_, _, 0)) => Err(Refusal::NoWaitingList),
+            Some((ends_at, ..)) if ends_at <= now => Err(Refusal::SaleEnded),
+            Some((_, true, _)) => Err(Refusal::SalePaused),
+            Some(_) => Ok(()),
+        })
+    }
+
+    async fn tell(
+        &self,
+        transaction: &mut MySqlConnection,
+        item: ItemId,
+        rows: &[Row],
+        status: WaitingStatus,
+    ) -> sqlx::Result<()> {
+        let changes = rows.iter().map(|row| OfferChange {
+            place: row.place,
+            item_id: item.get(),
+            user_id: row.user_id.get(),
+            status: status.as_str(),
+        });
+        self.parts.outbox.offers(transaction, changes.collect()).await
+    }
+}
+
+impl LineChange {
+    /// Takes note that `units` had been made available in the same transaction, which raised the
+    /// stock to `version`.
+    #[must_use]
+    pub fn after_return(self, units: i64, version: u64) -> Self {
+        let stock_version = self.stock_version.or(Some(version));
+        Self { to_stock: units + self.to_stock, stock_version, ..self }
+    }
+}
+
+/// The refusal of a buyer who may have no further unit. The ledger decides when an offer is accepted; this
+/// only keeps buyers out of the line who could not accept.
+async fn at_limit(
+    transaction: &mut MySqlConnection,
+    item: &Item,
+    buyer: UserId,
+) -> sqlx::Result<Option<Refusal>> {
+    let limit = item.per_buyer_limit;
+    if buyers::bought(&mut *transaction, item.id, buyer).await? >= limit.into() {
+        return Ok(Some(Refusal::LimitReached { limit }));
+    }
+    let Some(group) = &item.limit_group else { return Ok(None) };
+    let limit = group.per_buyer_limit;
+    let bought = buyers::bought_of_group(transaction, group.id, buyer).await?;
+    Ok((bought >= limit.into()).then_some(Refusal::GroupLimitReached { limit }))
+}

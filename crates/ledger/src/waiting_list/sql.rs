@@ -1,0 +1,279 @@
+//! The statements of the waiting line. All but the shared lock run under the lock of the item's stock row.
+
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlConnection, QueryBuilder, Row as _};
+
+use crate::rows::moved;
+use crate::rows::outbox::{OfferChange, Outbox};
+use shop_domain::{ItemId, Purchase, Routed, UserId, WaitingStatus};
+
+/// A place that is about to change.
+pub(super) struct Row {
+    pub place: i64,
+    pub user_id: UserId,
+}
+
+impl FromRow<'_, MySqlRow> for Row {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        Ok(Self { place: row.try_get("place")?, user_id: row.try_get("user_id")? })
+    }
+}
+
+/// Buys the unit that is offered to a buyer; `false` when there is no open offer, and the transaction must be
+/// rolled back. The stock row first, as everywhere.
+pub(crate) async fn accept(
+    transaction: &mut MySqlConnection,
+    purchase: &Purchase,
+    outbox: Outbox,
+) -> sqlx::Result<bool> {
+    let (item, buyer) = (purchase.item.id.get(), purchase.buyer.get());
+    let epoch = purchase.item.home.epoch;
+    let taken = sqlx::query(
+        "UPDATE stock SET offered = offered - 1, version = version + 1 \
+         WHERE item_id = ? AND offered >= 1 AND home_epoch = ?",
+    )
+    .bind(item)
+    .bind(epoch)
+    .execute(&mut *transaction)
+    .await?;
+    if taken.rows_affected() == 0 {
+        return Ok(false);
+    }
+    // The lock of the stock row keeps the place as it is read.
+    let place: Option<i64> = sqlx::query_scalar(
+        "SELECT place FROM waiting_list WHERE item_id = ? AND user_id = ? AND live = 1 \
+         AND status = 'offered' AND offer_expires_at > UTC_TIMESTAMP(6)",
+    )
+    .bind(item)
+    .bind(buyer)
+    .fetch_optional(&mut *transaction)
+    .await?;
+    let Some(place) = place else { return Ok(false) };
+    let accepted = sqlx::query(
+        "UPDATE waiting_list SET status = 'accepted', live = NULL, closed_at = UTC_TIMESTAMP(6), \
+         order_id = ? WHERE item_id = ? AND place = ? AND status = 'offered'",
+    )
+    .bind(purchase.order_id.to_string())
+    .bind(item)
+    .bind(place)
+    .execute(&mut *transaction)
+    .await?;
+    let status = WaitingStatus::Accepted.as_str();
+    let change = OfferChange { place, item_id: item, user_id: buyer, status };
+    outbox.offers(transaction, vec![change]).await?;
+    Ok(accepted.rows_affected() == 1)
+}
+
+/// Locks the stock row until the transaction ends, and answers the units that are available.
+///
+/// # Errors
+/// The database's, and [`moved`] when the item has moved: whatever follows under the lock would be lost.
+pub(super) async fn lock_stock(
+    transaction: &mut MySqlConnection,
+    Routed { item, home }: Routed,
+) -> sqlx::Result<i64> {
+    let available: Option<i64> = sqlx::query_scalar(
+        "SELECT available FROM stock WHERE item_id = ? AND home_epoch = ? FOR UPDATE",
+    )
+    .bind(item.get())
+    .bind(home.epoch)
+    .fetch_optional(transaction)
+    .await?;
+    match available {
+        None if !home.is_only => Err(moved()),
+        available => Ok(available.unwrap_or_default()),
+    }
+}
+
+/// The first buyers of the line, at most `count`.
+pub(super) async fn first_in_line(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    count: usize,
+) -> sqlx::Result<Vec<Row>> {
+    sqlx::query_as(
+        "SELECT place, user_id FROM waiting_list WHERE item_id = ? AND status = 'waiting' \
+         ORDER BY place LIMIT ?",
+    )
+    .bind(item.get())
+    .bind(count as u64)
+    .fetch_all(transaction)
+    .await
+}
+
+/// Makes the places offers that end after the item's time.
+pub(super) async fn offer(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    rows: &[Row],
+) -> sqlx::Result<()> {
+    let mut update = QueryBuilder::new(
+        "UPDATE waiting_list SET status = 'offered', offered_at = UTC_TIMESTAMP(6), \
+         offer_expires_at = UTC_TIMESTAMP(6) + INTERVAL \
+         (SELECT offer_seconds FROM items WHERE id = ",
+    );
+    update.push_bind(item.get()).push(") SECOND WHERE status = 'waiting'");
+    all_of(update, transaction, item, rows).await
+}
+
+/// Closes places that are live.
+pub(super) async fn close(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    rows: &[Row],
+    status: WaitingStatus,
+) -> sqlx::Result<()> {
+    let mut update = QueryBuilder::new("UPDATE waiting_list SET status = ");
+    update.push_bind(status.as_str());
+    update.push(", live = NULL, closed_at = UTC_TIMESTAMP(6) WHERE live = 1");
+    all_of(update, transaction, item, rows).await
+}
+
+/// Runs an update of all `rows` of an item; an error unless each was changed. Items that came from
+/// different ledgers may have places of the same number.
+async fn all_of(
+    mut update: QueryBuilder<'_, sqlx::MySql>,
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    rows: &[Row],
+) -> sqlx::Result<()> {
+    update.push(" AND item_id = ").push_bind(item.get()).push(" AND place IN ");
+    update.push_tuples(rows, |mut tuple, row| {
+        tuple.push_bind(row.place);
+    });
+    let done = update.build().persistent(false).execute(transaction).await?;
+    let is_whole = done.rows_affected() == rows.len() as u64;
+    is_whole.then_some(()).ok_or(sqlx::Error::RowNotFound)
+}
+
+/// Takes units for offers, and answers the new version of the stock.
+pub(super) async fn move_to_offered(
+    transaction: &mut MySqlConnection,
+    Routed { item, home }: Routed,
+    units: i64,
+) -> sqlx::Result<u64> {
+    let moved = sqlx::query(
+        "UPDATE stock SET available = available - ?, offered = offered + ?, \
+         version = LAST_INSERT_ID(version + 1) \
+         WHERE item_id = ? AND available >= ? AND home_epoch = ?",
+    )
+    .bind(units)
+    .bind(units)
+    .bind(item.get())
+    .bind(units)
+    .bind(home.epoch)
+    .execute(transaction)
+    .await?;
+    if moved.rows_affected() == 1 {
+        Ok(moved.last_insert_id())
+    } else {
+        Err(sqlx::Error::RowNotFound)
+    }
+}
+
+/// Gives units of closed offers back, and answers the new version of the stock.
+pub(super) async fn move_to_available(
+    transaction: &mut MySqlConnection,
+    Routed { item, home }: Routed,
+    units: i64,
+) -> sqlx::Result<u64> {
+    let moved = sqlx::query(
+        "UPDATE stock SET available = available + ?, offered = offered - ?, \
+         version = LAST_INSERT_ID(version + 1) \
+         WHERE item_id = ? AND offered >= ? AND home_epoch = ?",
+    )
+    .bind(units)
+    .bind(units)
+    .bind(item.get())
+    .bind(units)
+    .bind(home.epoch)
+    .execute(transaction)
+    .await?;
+    if moved.rows_affected() == 1 {
+        Ok(moved.last_insert_id())
+    } else {
+        Err(sqlx::Error::RowNotFound)
+    }
+}
+
+/// Locks the stock row against everything but other buyers who join, and answers the units that are
+/// available; `None` when there is no such item.
+pub(super) async fn lock_stock_shared(
+    transaction: &mut MySqlConnection,
+    Routed { item, home }: Routed,
+) -> sqlx::Result<Option<i64>> {
+    let available = sqlx::query_scalar(
+        "SELECT available FROM stock WHERE item_id = ? AND home_epoch = ? LOCK IN SHARE MODE",
+    )
+    .bind(item.get())
+    .bind(home.epoch)
+    .fetch_optional(transaction)
+    .await?;
+    if available.is_none() && !home.is_only { Err(moved()) } else { Ok(available) }
+}
+
+/// Inserts a place at the end of the line.
+pub(super) async fn insert(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    buyer: UserId,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
+         VALUES (?, ?, 'waiting', 1, UTC_TIMESTAMP(6))",
+    )
+    .bind(item.get())
+    .bind(buyer.get())
+    .execute(transaction)
+    .await?;
+    Ok(())
+}
+
+/// Ends at most `count` places that wait, from the back of the line, and answers their number.
+pub(super) async fn end_waiting(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    count: u32,
+) -> sqlx::Result<u64> {
+    let ended = sqlx::query(
+        "UPDATE waiting_list SET status = 'ended', live = NULL, closed_at = UTC_TIMESTAMP(6) \
+         WHERE item_id = ? AND status = 'waiting' ORDER BY place DESC LIMIT ?",
+    )
+    .bind(item.get())
+    .bind(count)
+    .execute(transaction)
+    .await?;
+    Ok(ended.rows_affected())
+}
+
+/// The open offers of an item, at most `count`.
+pub(super) async fn open_offers(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    count: usize,
+) -> sqlx::Result<Vec<Row>> {
+    sqlx::query_as(
+        "SELECT place, user_id FROM waiting_list WHERE item_id = ? AND status = 'offered' \
+         ORDER BY place LIMIT ?",
+    )
+    .bind(item.get())
+    .bind(count as u64)
+    .fetch_all(transaction)
+    .await
+}
+
+/// The open offers of an item that were not accepted in time, at most `count`.
+pub(super) async fn lapsed(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    count: usize,
+) -> sqlx::Result<Vec<Row>> {
+    sqlx::query_as(
+        "SELECT place, user_id FROM waiting_list WHERE item_id = ? AND status = 'offered' \
+         AND offer_expires_at <= UTC_TIMESTAMP(6) ORDER BY place LIMIT ?",
+    )
+    .bind(item.get())
+    .bind(count as u64)
+    .fetch_all(transaction)
+    .await
+}

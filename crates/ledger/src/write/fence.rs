@@ -1,0 +1,86 @@
+//! Fences: the fencing tokens of an item's lock, compared with each write so that a late holder is
+//! refused.
+
+use sqlx::{MySqlConnection, Row};
+
+use shop_domain::Purchase;
+
+/// The longest name of a counter, as the ledger's column has it.
+const BACKEND_LENGTH_MAX: usize = 32;
+
+/// A fencing token with the name of its counter: tokens of different backends cannot be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fence {
+    /// Names the counter.
+    pub backend: &'static str,
+    pub token: u64,
+}
+
+impl Fence {
+    /// Makes a fence of the counter that the ledger calls `backend`.
+    #[must_use]
+    pub fn new(backend: &'static str, token: u64) -> Self {
+        assert!(backend.len() <= BACKEND_LENGTH_MAX, "the fence counter's name does not fit");
+        Self { backend, token }
+    }
+}
+
+/// The result of comparing a write's fence with the accepted one.
+pub(super) enum Raised {
+    /// Accepted: no earlier write has a higher fence. The orders keep the number of the write, by
+    /// which the audit knows the order of the writes.
+    Accepted {
+        /// The number of this write among those under the same counter, from 1 on.
+        sequence: u64,
+    },
+    /// A later holder has written.
+    Late {
+        /// The highest fence that was accepted.
+        accepted: u64,
+    },
+}
+
+/// Raises the accepted fence and counts the write, unless a later fence was accepted before.
+pub(super) async fn raise_fence(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+    fence: Fence,
+) -> sqlx::Result<Raised> {
+    assert!(
+        !fence.backend.is_empty() && fence.backend.len() <= BACKEND_LENGTH_MAX,
+        "a fence names its counter"
+    );
+    let item = purchase.item.id.get();
+    // LAST_INSERT_ID(n) answers n with the statement, which spares a SELECT.
+    let raised = sqlx::query(
+        "UPDATE fences SET fence = ?, accepted_writes = LAST_INSERT_ID(accepted_writes + 1) \
+         WHERE item_id = ? AND backend = ? AND fence <= ?",
+    )
+    .bind(fence.token)
+    .bind(item)
+    .bind(fence.backend)
+    .bind(fence.token)
+    .execute(&mut *connection)
+    .await?;
+    if raised.rows_affected() == 1 {
+        return Ok(Raised::Accepted { sequence: raised.last_insert_id() });
+    }
+    // The row is missing (the item's first write under this backend) or holds a later token.
+    let first = sqlx::query(
+        "INSERT IGNORE INTO fences (item_id, backend, fence, accepted_writes) VALUES (?, ?, ?, 1)",
+    )
+    .bind(item)
+    .bind(fence.backend)
+    .bind(fence.token)
+    .execute(&mut *connection)
+    .await?;
+    if first.rows_affected() == 1 {
+        return Ok(Raised::Accepted { sequence: 1 });
+    }
+    let row = sqlx::query("SELECT fence FROM fences WHERE item_id = ? AND backend = ?")
+        .bind(item)
+        .bind(fence.backend)
+        .fetch_one(&mut *connection)
+        .await?;
+    Ok(Raised::Late { accepted: row.try_get("fence")? })
+}

@@ -1,0 +1,318 @@
+//! A batch: the orders of many buyers in one transaction.
+//!
+//! A batch is written *optimistically* first: the unique key, the CHECK on the buyer's limit and
+//! `available >= ?` hold for it as for a single order, so it breaks no rule. When one of them
+//! objects, the batch is rolled back, and this batch and the next ones are *pre-checked*: duplicates
+//! of a key, buyers over their limit and orders for which nothing is left are answered singly, and
+//! the rest is written together. An order that would fit without the rest is checked again once the
+//! rest is written or refused. After a batch without such orders, batches are optimistic again.
+//!
+//! A batch is only ever an optimisation: whatever stays undecided is written one by one. A batch of
+//! many items leaves it to batches of one item each, after two tries.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use sqlx::MySqlConnection;
+
+use super::batch_orders::{Batch, BatchOrders, Tell};
+use super::connections::BatchConnections;
+use super::look::{Written, choose, find_written, items_of, locked_by_others};
+use super::pipeline::{BatchPipeline, PipelineSlot};
+use super::sql::{Broken, Filled, commit};
+use crate::rows::link::TRANSACTION_MAX;
+use crate::rows::{Fault, within};
+use crate::write::{
+    ATTEMPTS_MAX, Arbiter, BATCH_MAX, Conflict, Fence, LOST_COMMIT_READS_MAX, OrderWrite,
+    StockWrite, UNANSWERED, in_time, pause,
+};
+use shop_domain::outcome::Dependency;
+use shop_domain::{Outcome, Purchase, Routed, Unavailable};
+
+/// How long after its first deadline a batch may begin to take the stock: it was begun in time, and
+/// the batch before it ended a moment too late. Less than the margin of a gate's deadline.
+const TURN_LATE_MAX: Duration = Duration::from_millis(200);
+/// Tries of a batch of many items.
+const SHARED_ATTEMPTS_MAX: u32 = 2;
+
+/// The outcome of an order whose time was over before it was written.
+pub(super) const UNWRITTEN: Outcome = Outcome::Unavailable(Unavailable::Contended);
+
+/// Writes batches: for a queue, or for the holder of an item's lock.
+pub struct BatchWriter {
+    arbiter: Arbiter,
+    connections: BatchConnections,
+    /// Shared by the writers of one queue.
+    pipeline: BatchPipeline,
+}
+
+impl BatchWriter {
+    /// A writer over `connections`. Its refusals are not counted, see [`Arbiter::count`].
+    pub(super) fn new(
+        arbiter: Arbiter,
+        connections: BatchConnections,
+        pipeline: BatchPipeline,
+    ) -> Self {
+        Self { arbiter, connections, pipeline }
+    }
+
+    /// Units left of an item a moment ago.
+    pub async fn available(&self, routed: Routed) -> sqlx::Result<i64> {
+        let row = self.connections.stock(&self.arbiter.kept, routed).await?;
+        Ok(row.map_or(0, |row| row.available))
+    }
+
+    /// Writes the orders of one item, under the fence of the item's lock if there is one. Orders
+    /// that are left over are written singly. No try of an order begins after its deadline. Refusals
+    /// are not counted.
+    pub async fn write(&self, orders: BatchOrders<'_>, fence: Option<Fence>, tell: Tell<'_>) {
+        let slot = self.pipeline.enter().await;
+        self.write_at(slot, orders, fence, tell).await;
+    }
+
+    /// Like [`BatchWriter::write`], for a caller that has entered the pipeline already.
+    pub(super) async fn write_at(
+        &self,
+        mut slot: PipelineSlot,
+        orders: BatchOrders<'_>,
+        fence: Option<Fence>,
+        tell: Tell<'_>,
+    ) {
+        let purchases = orders.purchases;
+        let is_one_item = purchases.iter().all(|one| one.item.id == purchases[0].item.id);
+        assert!(
+            is_one_item,
+            "a batch with a fence, or whose rest is written singly, is of one item"
+        );
+        let mut batch = Batch::new(orders, fence, tell, false);
+        // A single order keeps the pipeline to itself until it is written.
+        let _exclusive = if purchases.len() > 1 {
+            self.write_together(slot, &mut batch).await;
+            batch.tell_decided();
+            None
+        } else {
+            slot.exclusive().await;
+            Some(slot)
+        };
+        // Those that have to be told first are written first: each waits for rows of the item.
+        for (index, deadline) in batch.undecided() {
+            let (purchase, stock) = (&purchases[index], StockWrite::Guarded);
+            let write = OrderWrite { purchase, fence, stock, deadline };
+            batch.answers[index] = Some(self.arbiter.write_uncounted(&write).await);
+            batch.tell_decided();
+        }
+    }
+
+    /// Writes the orders of many items. Those that it does not tell are not written: each belongs into
+    /// a batch of its item alone.
+    pub(super) async fn write_shared(
+        &self,
+        slot: PipelineSlot,
+        orders: BatchOrders<'_>,
+        tell: Tell<'_>,
+    ) {
+        let mut batch = Batch::new(orders, None, tell, true);
+        self.write_together(slot, &mut batch).await;
+        batch.tell_decided();
+    }
+
+    /// Writes what can be written together; what stays undecided is to be written in another way.
+    async fn write_together(&self, slot: PipelineSlot, batch: &mut Batch<'_>) {
+        assert!(batch.purchases.len() <= BATCH_MAX, "a batch is cut before it is written");
+        let mut used = match self.connections.get(&self.arbiter.kept).await {
+            Ok(used) => used,
+            Err(error) => {
+                tracing::debug!(%error, "no connection for a batch");
+                if batch.is_shared {
+                    // The pool has tried for as long as it may.
+                    let no_ledger = Unavailable::Dependency(Dependency::Mysql);
+                    batch.answer_rest(&Ok(Outcome::Unavailable(no_ledger)));
+                }
+                return;
+            }
+        };
+        let mut is_usable = self.write_on(slot, &mut used.kept.connection, batch).await;
+        if used.kept.destination.has_changed() {
+            // A server that was replaced meanwhile has answered: the ledger may not have it.
+            batch.doubt_answers();
+            is_usable = false;
+        }
+        if is_usable {
+            used.keep();
+            return;
+        }
+        // Its transaction ends with the connection; then the ledger tells what became of a COMMIT.
+        drop(used);
+        self.recover_lost_commit(batch).await;
+    }
+
+    /// Asks the ledger about the orders of a COMMIT that was not answered, all with one statement. It
+    /// waits for a transaction that still holds their rows, so a COMMIT that is only slow is not
+    /// mistaken for one that failed. Orders that were not written are undecided again.
+    async fn recover_lost_commit(&self, batch: &mut Batch<'_>) {
+        let is_unknown =
+            |index: &usize| matches!(batch.answers[*index], Some(Ok(Outcome::Unknown(_))));
+        let asked: Vec<usize> = (0..batch.purchases.len()).filter(is_unknown).collect();
+        let purchases: Vec<&Purchase> =
+            asked.iter().map(|&index| &batch.purchases[index]).collect();
+        if purchases.is_empty() {
+            return;
+        }
+        for attempt in 1..=LOST_COMMIT_READS_MAX {
+            match find_written(&self.arbiter.pool, &purchases).await {
+                Ok(Written { mut orders, moved }) => {
+                    for index in asked {
+                        let purchase = &batch.purchases[index];
+                        let order = orders.remove(&purchase.order_id);
+                        // The item may have moved with its order: that one stays unknown.
+                        if order.is_some() || !moved.contains(&purchase.item.id) {
+                            batch.answers[index] = order.map(|order| Ok(Outcome::Sold(order)));
+                        }
+                    }
+                    return;
+                }
+                Err(error) => {
+                    tracing::warn!(%error, orders = asked.len(), "result of a batch's lost COMMIT not known yet");
+                }
+            }
+            pause(attempt + 2).await;
+        }
+    }
+
+    /// `false` when the connection is not to be used again. Orders that may have been written are
+    /// `Unknown` then.
+    async fn write_on(
+        &self,
+        mut slot: PipelineSlot,
+        connection: &mut MySqlConnection,
+        batch: &mut Batch<'_>,
+    ) -> bool {
+        let attempts_max = if batch.is_shared { SHARED_ATTEMPTS_MAX } else { ATTEMPTS_MAX };
+        let mut candidates = first_of_their_key(batch.purchases);
+        let mut is_pre_checked = self.pipeline.is_pre_checked();
+        let mut failed = 0;
+        loop {
+            batch.give_up_late();
+            let undecided = candidates.iter().filter(|index| batch.answers[**index].is_none());
+            let undecided: Vec<usize> = undecided.copied().collect();
+            if undecided.is_empty() {
+                return true;
+            }
+            let deadline = batch.deadline();
+            let chosen = if is_pre_checked {
+                if in_time(deadline, slot.exclusive()).await.is_none() {
+                    continue;
+                }
+                let chosen = choose(connection, batch.purchases, &candidates, &mut batch.answers);
+                match within(TRANSACTION_MAX, chosen).await {
+                    Ok(chosen) => {
+                        self.pipeline.set_pre_checked(chosen.len() < candidates.len());
+                        chosen
+                    }
+                    Err(error) => {
+                        tracing::debug!(%error, "batch not pre-checked");
+                        return Fault::of(&error) != Fault::Connection;
+                    }
+                }
+            } else {
+                undecided
+            };
+            if chosen.is_empty() {
+                return true;
+            }
+            let picked: Vec<&Purchase> =
+                chosen.iter().map(|&index| &batch.purchases[index]).collect();
+            let mut objected = false;
+            let outbox = self.arbiter.outbox;
+            let transaction = batch.span.common().span("transaction");
+            let turn_max = deadline.map(|deadline| deadline + TURN_LATE_MAX);
+            let at = (&mut slot, turn_max, &transaction);
+            let committed = commit(connection, &picked, (batch.fence, outbox), at).await;
+            drop(transaction);
+            match committed {
+                Ok(Filled::Whole) => {
+                    batch.sold(&chosen);
+                    // Those that were passed over are checked again, unless the others of many items
+                    // would wait. Each round decides at least one order, so there are no more rounds
+                    // than orders, and mostly two.
+                    let is_over = candidates.iter().all(|&index| batch.answers[index].is_some());
+                    if is_over || batch.is_shared {
+                        return true;
+                    }
+                    continue;
+                }
+                Ok(Filled::Fenced { accepted }) => {
+                    batch.answer_rest(&Err(Conflict::Fenced { accepted }));
+                    return true;
+                }
+                // Those whose time is over are answered, and the others tried again.
+                Ok(Filled::Late) => {
+                    if slot.is_overtaken() {
+                        return true;
+                    }
+                    slot.leave();
+                    slot.enter_again().await;
+                    continue;
+                }
+                // Too few are left for all, or for all that there were a moment ago.
+                Ok(Filled::TooFew) => objected = true,
+                Err(Broken::Before(error)) => {
+                    self.arbiter.suspect(&error);
+                    tracing::debug!(%error, "batch rolled back");
+                    match Fault::of(&error) {
+                        Fault::Duplicate | Fault::CheckViolated => objected = true,
+                        Fault::Transient if batch.is_shared => {
+                            let items = items_of(picked.iter().copied());
+                            let Ok(locked) = locked_by_others(connection, &items).await else {
+                                return false;
+                            };
+                            candidates
+                                .retain(|&index| !locked.contains(&batch.purchases[index].item.id));
+                        }
+                        Fault::Transient => {}
+                        Fault::Connection => return false,
+                        // A server that refuses writes may have a successor.
+                        Fault::ReadOnly => {
+                            if batch.is_shared {
+                                batch.answer_rest(&Ok(Outcome::Unavailable(Unavailable::ReadOnly)));
+                            }
+                            return false;
+                        }
+                        Fault::Moved | Fault::Other => return true,
+                    }
+                }
+                Err(Broken::AtCommit(error)) => {
+                    tracing::warn!(%error, orders = picked.len(), "COMMIT of a batch not answered");
+                    self.arbiter.metrics.arbiter_commits_lost.inc();
+                    for &index in &chosen {
+                        batch.answers[index] = Some(Ok(UNANSWERED));
+                    }
+                    return false;
+                }
+            }
+            if objected {
+                is_pre_checked = true;
+                self.pipeline.set_pre_checked(true);
+            }
+            failed += 1;
+            if failed == attempts_max || slot.is_overtaken() {
+                return true;
+            }
+            self.arbiter.metrics.arbiter_retries.inc();
+            // What it wrote is rolled back, so the one behind it may pass meanwhile.
+            slot.leave();
+            pause(failed).await;
+            slot.enter_again().await;
+        }
+    }
+}
+
+/// The second of two with one key waits for the first, and then finds it.
+fn first_of_their_key(purchases: &[Purchase]) -> Vec<usize> {
+    let mut seen = HashSet::with_capacity(purchases.len());
+    let is_first = |index: &usize| {
+        let purchase = &purchases[*index];
+        seen.insert((purchase.buyer, purchase.item.id, purchase.key.as_str()))
+    };
+    (0..purchases.len()).filter(is_first).collect()
+}

@@ -1,0 +1,124 @@
+//! The orders of one batch: until when each may be tried, which are decided, and who knows it already.
+//!
+//! A buyer is told as soon as the order is decided, whatever becomes of the others of the batch. No
+//! try of an order begins after its deadline: then nothing of it is written, and that is its answer.
+
+use tokio::time::Instant;
+
+use super::batch::UNWRITTEN;
+use crate::write::{Answer, Fence, UNANSWERED, WRITTEN_AS, is_late};
+use shop_domain::trace::SharedSpan;
+use shop_domain::{Outcome, Purchase};
+
+/// The orders that a batch is to write.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchOrders<'a> {
+    /// The orders.
+    pub purchases: &'a [Purchase],
+    /// The instant of each after which it is not tried any more; `None` where no buyer waits.
+    pub deadlines: &'a [Option<Instant>],
+}
+
+/// Takes answers, each with the place of its order in the batch. Each order is answered once.
+pub type Tell<'a> = &'a mut (dyn FnMut(Vec<(usize, Answer)>) + Send);
+
+/// One batch under way.
+pub(super) struct Batch<'a> {
+    pub(super) purchases: &'a [Purchase],
+    deadlines: &'a [Option<Instant>],
+    pub(super) fence: Option<Fence>,
+    pub(super) answers: Vec<Option<Answer>>,
+    /// Whether the answer of an order is told, and therefore final.
+    is_told: Vec<bool>,
+    tell: Tell<'a>,
+    /// Whether its orders are of many items, so that what objects is left to the items' own batches.
+    pub(super) is_shared: bool,
+    pub(super) span: SharedSpan,
+}
+
+impl<'a> Batch<'a> {
+    pub(super) fn new(
+        BatchOrders { purchases, deadlines }: BatchOrders<'a>,
+        fence: Option<Fence>,
+        tell: Tell<'a>,
+        is_shared: bool,
+    ) -> Self {
+        assert_eq!(purchases.len(), deadlines.len(), "each order of a batch has one deadline");
+        let traces = purchases.iter().map(|purchase| &purchase.trace);
+        let mut span = SharedSpan::begin("batch", traces);
+        span.set("orders", purchases.len());
+        let (answers, is_told) = (vec![None; purchases.len()], vec![false; purchases.len()]);
+        Self { purchases, deadlines, fence, answers, is_told, tell, is_shared, span }
+    }
+
+    /// Answers orders that are written.
+    pub(super) fn sold(&mut self, written: &[usize]) {
+        let token = self.fence.map(|fence| fence.token);
+        for &index in written {
+            let order = self.purchases[index].order(WRITTEN_AS, token);
+            self.answers[index] = Some(Ok(Outcome::Sold(order)));
+        }
+    }
+
+    /// Answers all orders that are undecided.
+    pub(super) fn answer_rest(&mut self, answer: &Answer) {
+        for undecided in self.answers.iter_mut().filter(|answer| answer.is_none()) {
+            *undecided = Some(answer.clone());
+        }
+    }
+
+    /// Makes the answers unknown that a server has given which is not the ledger's any more.
+    pub(super) fn doubt_answers(&mut self) {
+        let given = self.answers.iter_mut().zip(&self.is_told).filter(|(_, is_told)| !**is_told);
+        given.filter(|(answer, _)| answer.is_some()).for_each(|(answer, _)| {
+            *answer = Some(Ok(UNANSWERED));
+        });
+    }
+
+    /// Answers the undecided orders whose time is over, and tells them at once. To be called between
+    /// two tries: nothing of an undecided order is written then.
+    pub(super) fn give_up_late(&mut self) {
+        let is_over =
+            |index: &usize| self.answers[*index].is_none() && is_late(self.deadlines[*index]);
+        let late: Vec<usize> = (0..self.purchases.len()).filter(is_over).collect();
+        for &index in &late {
+            self.answers[index] = Some(Ok(UNWRITTEN));
+        }
+        self.tell_of(late);
+    }
+
+    /// The earliest deadline of an undecided order.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let orders = self.deadlines.iter().zip(&self.answers);
+        orders.filter(|(_, answer)| answer.is_none()).filter_map(|(deadline, _)| *deadline).min()
+    }
+
+    /// Tells all answers that are not told yet.
+    pub(super) fn tell_decided(&mut self) {
+        let is_new = |index: &usize| self.answers[*index].is_some() && !self.is_told[*index];
+        let decided = (0..self.purchases.len()).filter(is_new).collect();
+        self.tell_of(decided);
+    }
+
+    /// The orders that are undecided; the first one has the earliest deadline.
+    pub(super) fn undecided(&self) -> Vec<(usize, Option<Instant>)> {
+        let is_undecided = |(index, _): &(usize, Option<Instant>)| self.answers[*index].is_none();
+        let orders = self.deadlines.iter().copied().enumerate();
+        let mut undecided: Vec<_> = orders.filter(is_undecided).collect();
+        undecided.sort_by_key(|(_, deadline)| (deadline.is_none(), *deadline));
+        undecided
+    }
+
+    fn tell_of(&mut self, decided: Vec<usize>) {
+        if decided.is_empty() {
+            return;
+        }
+        let told = decided.into_iter().filter_map(|index| {
+            self.is_told[index] = true;
+            // What is left says that the order is decided, and is read no more.
+            Some((index, self.answers[index].replace(Ok(UNWRITTEN))?))
+        });
+        let told = told.collect();
+        (self.tell)(told);
+    }
+}

@@ -1,0 +1,258 @@
+//! The look at a batch's orders before they are written: which are decided already, and which go
+//! through together. Also the reads after a failure: which items' rows others hold, and which
+//! orders a lost COMMIT has written.
+
+use std::collections::{BTreeSet, HashMap};
+
+use crate::Database;
+use sqlx::{MySqlConnection, QueryBuilder, Row};
+
+use super::sql::powers_of_two;
+use crate::rows::{answered, begin_on, lost_commit, orders, stock};
+use crate::write::{Answer, is_guarded, replay};
+use shop_domain::{
+    ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, Unavailable, UserId,
+};
+
+/// Finds the orders that should go through together, and answers those that are decided already.
+///
+/// A refusal follows from committed rows alone. An order that would fit without the chosen ones
+/// stays undecided: they may still fail, and then it is chosen next. So does an order of an item
+/// that does not exist.
+pub(super) async fn choose(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+    candidates: &[usize],
+    answers: &mut [Option<Answer>],
+) -> sqlx::Result<Vec<usize>> {
+    let undecided: Vec<usize> =
+        (0..purchases.len()).filter(|&index| answers[index].is_none()).collect();
+    answer_finished(connection, purchases, answers).await?;
+    let bought = bought_so_far(connection, purchases).await?;
+    let grouped = bought_in_groups(connection, purchases).await?;
+    purchases.iter().for_each(|purchase| purchase.look.is_now());
+    let available = available(connection, &items_of(purchases)).await?;
+    for index in undecided {
+        // Read after the orders: what a move has left behind answers nothing.
+        let item = &purchases[index].item;
+        let is_here = match available.get(&item.id) {
+            Some((_, epoch)) => *epoch == item.home.epoch,
+            None => item.home.is_only,
+        };
+        if !is_here {
+            answers[index] = Some(Ok(Outcome::Unavailable(Unavailable::Moving)));
+        }
+    }
+    // What the chosen ones would take, of each stock and of each buyer's limit.
+    let mut taken: HashMap<ItemId, i64> = HashMap::new();
+    let mut taken_by: HashMap<(ItemId, UserId), i64> = HashMap::new();
+    let mut taken_in: HashMap<(LimitGroupId, UserId), i64> = HashMap::new();
+    let mut chosen = Vec::with_capacity(candidates.len());
+    for &index in candidates {
+        let purchase = &purchases[index];
+        let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        let Some(&(available, _)) = available.get(&item) else { continue };
+        if answers[index].is_some() {
+            continue;
+        }
+        let limit = purchase.item.per_buyer_limit;
+        let written = bought.get(&(item, purchase.buyer)).copied().unwrap_or_default();
+        let taken = taken.entry(item).or_default();
+        let taken_by = taken_by.entry((item, purchase.buyer)).or_default();
+        let over_limit = |counted: i64| is_guarded(purchase) && counted + units > i64::from(limit);
+        let group = purchase.counted_group().map(|group| ((group.id, purchase.buyer), group));
+        let over_group = |counted: i64| {
+            let limit = group.map(|(_, group)| i64::from(group.per_buyer_limit));
+            limit.is_some_and(|limit| counted + units > limit)
+        };
+        let of = |counts: &HashMap<_, i64>| {
+            group.and_then(|(key, _)| counts.get(&key).copied()).unwrap_or_default()
+        };
+        let (written_in, chosen_in) = (of(&grouped), of(&taken_in));
+        if over_limit(written) {
+            answers[index] = Some(Ok(Outcome::Refused(Refusal::LimitReached { limit })));
+        } else if over_group(written_in) {
+            let limit = group.map_or(0, |(_, group)| group.per_buyer_limit);
+            answers[index] = Some(Ok(Outcome::Refused(Refusal::GroupLimitReached { limit })));
+        } else if units > available {
+            answers[index] = Some(Ok(Outcome::Refused(Refusal::SoldOut)));
+        } else if !over_limit(written + *taken_by)
+            && !over_group(written_in + chosen_in)
+            && *taken + units <= available
+        {
+            *taken_by += units;
+            if let Some((key, _)) = group {
+                *taken_in.entry(key).or_default() += units;
+            }
+            *taken += units;
+            assert!(*taken <= available, "the chosen orders take at most the units that are left");
+            chosen.push(index);
+        }
+    }
+    Ok(chosen)
+}
+
+/// The items of some purchases, in the order of their ids.
+pub(super) fn items_of<'a>(purchases: impl IntoIterator<Item = &'a Purchase>) -> Vec<ItemId> {
+    let items: BTreeSet<ItemId> = purchases.into_iter().map(|one| one.item.id).collect();
+    items.into_iter().collect()
+}
+
+/// Answers the keys that are orders already. Keys that were made here cannot be.
+async fn answer_finished(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+    answers: &mut [Option<Answer>],
+) -> sqlx::Result<()> {
+    let asked: Vec<_> = purchases.iter().filter(|p| p.key.is_from_caller()).map(request).collect();
+    let found = orders::find_by_keys(connection, &asked).await?;
+    for (purchase, answer) in purchases.iter().zip(answers).filter(|(_, answer)| answer.is_none()) {
+        let key = purchase.key.as_str().to_owned();
+        let order = found.get(&(purchase.buyer, purchase.item.id, key));
+        *answer = order.map(|order| Ok(replay(purchase, order.clone())));
+    }
+    Ok(())
+}
+
+fn request(purchase: &Purchase) -> (UserId, ItemId, &str) {
+    (purchase.buyer, purchase.item.id, purchase.key.as_str())
+}
+
+/// Units that the batch's buyers have already, of items that count them.
+async fn bought_so_far(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+) -> sqlx::Result<HashMap<(ItemId, UserId), i64>> {
+    let mut bought = HashMap::new();
+    let guarded: Vec<&Purchase> = purchases.iter().filter(|one| is_guarded(one)).collect();
+    for chunk in powers_of_two(&guarded) {
+        let mut select = QueryBuilder::new(
+            "SELECT item_id, user_id, bought FROM buyer_limits WHERE (item_id, user_id) IN",
+        );
+        select.push_tuples(chunk, |mut row, purchase| {
+            row.push_bind(purchase.item.id.get()).push_bind(purchase.buyer.get());
+        });
+        for row in select.build().fetch_all(&mut *connection).await? {
+            let buyer = (row.try_get("item_id")?, row.try_get("user_id")?);
+            bought.insert(buyer, i64::from(row.try_get::<i32, _>("bought")?));
+        }
+    }
+    Ok(bought)
+}
+
+/// Units that the batch's buyers have already, of all items of each group.
+async fn bought_in_groups(
+    connection: &mut MySqlConnection,
+    purchases: &[Purchase],
+) -> sqlx::Result<HashMap<(LimitGroupId, UserId), i64>> {
+    let mut bought = HashMap::new();
+    let key = |one: &Purchase| one.counted_group().map(|group| (group.id, one.buyer));
+    let counted: Vec<_> = purchases.iter().filter_map(key).collect();
+    for chunk in powers_of_two(&counted) {
+        let mut select = QueryBuilder::new(
+            "SELECT group_id, user_id, bought FROM group_limits WHERE (group_id, user_id) IN",
+        );
+        select.push_tuples(chunk, |mut row, (group, buyer)| {
+            row.push_bind(group.get()).push_bind(buyer.get());
+        });
+        for row in select.build().fetch_all(&mut *connection).await? {
+            let buyer = (row.try_get("group_id")?, row.try_get("user_id")?);
+            bought.insert(buyer, i64::from(row.try_get::<i32, _>("bought")?));
+        }
+    }
+    Ok(bought)
+}
+
+/// Units left of each item that exists, and the epoch of its row.
+async fn available(
+    connection: &mut MySqlConnection,
+    items: &[ItemId],
+) -> sqlx::Result<HashMap<ItemId, (i64, u64)>> {
+    let rows = select_stock(connection, "item_id, available, home_epoch", items, "").await?;
+    let read = |row: &sqlx::mysql::MySqlRow| {
+        let left = (row.try_get("available")?, row.try_get("home_epoch")?);
+        Ok((row.try_get("item_id")?, left))
+    };
+    rows.iter().map(read).collect()
+}
+
+/// Finds the items whose stock rows other transactions have locked. The connection has no transaction,
+/// so the locks that it gets go at once. Engines that ignore SKIP LOCKED find none.
+pub(super) async fn locked_by_others(
+    connection: &mut MySqlConnection,
+    items: &[ItemId],
+) -> sqlx::Result<BTreeSet<ItemId>> {
+    let rows = select_stock(connection, "item_id", items, "FOR UPDATE SKIP LOCKED").await?;
+    let mut locked: BTreeSet<ItemId> = items.iter().copied().collect();
+    for row in rows {
+        locked.remove(&row.try_get("item_id")?);
+    }
+    Ok(locked)
+}
+
+async fn select_stock(
+    connection: &mut MySqlConnection,
+    columns: &str,
+    items: &[ItemId],
+    locking: &str,
+) -> sqlx::Result<Vec<sqlx::mysql::MySqlRow>> {
+    let Some(last) = items.last() else { return Ok(Vec::new()) };
+    // A few fixed lengths, so that each statement is prepared once. A scan of a small table would
+    // lock rows of others.
+    let length = items.len().next_power_of_two();
+    let places = vec!["?"; length].join(", ");
+    let statement = format!(
+        "SELECT {columns} FROM stock FORCE INDEX (PRIMARY) WHERE item_id IN ({places}) {locking}"
+    );
+    let mut query = sqlx::query(&statement);
+    for item in items.iter().chain(std::iter::repeat(last)).take(length) {
+        query = query.bind(item.get());
+    }
+    answered(query.fetch_all(connection)).await
+}
+
+/// The orders of a batch whose COMMIT was not answered.
+pub(super) struct Written {
+    /// Those that are written.
+    pub orders: HashMap<OrderId, Order>,
+    /// Items that do not live here any more: their orders may be written elsewhere.
+    pub moved: BTreeSet<ItemId>,
+}
+
+/// Finds the orders of a batch whose COMMIT was not answered, waiting for a transaction that still
+/// holds their rows: with one statement for all.
+pub(super) async fn find_written(
+    pool: &Database,
+    purchases: &[&Purchase],
+) -> sqlx::Result<Written> {
+    let none = Written { orders: HashMap::new(), moved: BTreeSet::new() };
+    let Some(last) = purchases.last() else { return Ok(none) };
+    let length = purchases.len().next_power_of_two();
+    let places = vec!["?"; length].join(", ");
+    let columns = orders::COLUMNS;
+    let statement = format!(
+        "SELECT {columns} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) FOR UPDATE"
+    );
+    let mut query = sqlx::query(&statement);
+    for purchase in purchases.iter().chain(std::iter::repeat(last)).take(length) {
+        query = query.bind(purchase.order_id.to_string());
+    }
+    let movable = purchases.iter().copied().filter(|one| !one.item.home.is_only);
+    let movable = items_of(movable);
+    let look = async {
+        let mut connection = lost_commit::connection(pool).await?;
+        let mut transaction = begin_on(&mut connection).await?;
+        let rows = query.fetch_all(&mut *transaction).await?;
+        // Nothing was written, and the locks were all that was wanted.
+        let _ = transaction.rollback().await;
+        Ok((rows, stock::epochs(&mut *connection, &movable).await?))
+    };
+    let (rows, epochs) = answered(look).await?;
+    let has_moved = |one: &&&Purchase| {
+        let home = one.item.home;
+        !home.is_only && epochs.get(&one.item.id) != Some(&home.epoch)
+    };
+    let moved = purchases.iter().filter(has_moved).map(|one| one.item.id).collect();
+    let order = |row| orders::read(row).map(|order| (order.id, order));
+    Ok(Written { orders: rows.iter().map(order).collect::<sqlx::Result<_>>()?, moved })
+}

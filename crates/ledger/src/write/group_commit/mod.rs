@@ -1,0 +1,222 @@
+//! Group commit: the orders of many buyers, of one hot item or of many items, in one transaction.
+//!
+//! Every ledger has one *shared* queue (or a few, by the item's id), whose batches have a fair share
+//! of each item that waits. An item that objects, or whose row another transaction holds, is *suspect* for a
+//! while: its orders have a queue of their own, so that it costs the others nothing.
+//!
+//! `fair_queue.rs` divides a batch among the items, `queue.rs` gathers orders and cuts batches,
+//! `pipeline.rs` lets one batch write its rows while the one before is committed, `suspicion.rs`
+//! says which items are apart, `batch.rs` decides what is written together, `look.rs` finds the
+//! orders that are not, and `sql.rs` holds the transaction.
+
+mod batch;
+mod batch_orders;
+mod connections;
+mod fair_queue;
+mod look;
+mod pipeline;
+mod queue;
+mod sql;
+mod suspicion;
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
+
+use super::{Answer, Arbiter, OrderWrite, StockWrite, in_time};
+use crate::route::cache::Cache;
+use pipeline::{BatchPipeline, OVERTAKEN_MAX};
+use queue::{Asker, BatchQueue, Waiting, claim};
+use shop_domain::{Doubt, ItemId, Outcome, Purchase, Unavailable};
+use suspicion::Suspicion;
+
+pub use batch::BatchWriter;
+pub use batch_orders::{BatchOrders, Tell};
+pub use connections::BatchConnections;
+pub use queue::BATCH_MAX;
+
+/// Connections that a shared queue needs: two batches are under way, and others may be overtaken.
+pub const SHARED_CONNECTIONS: u32 = 2 + OVERTAKEN_MAX;
+/// Items that have a queue of their own at once.
+const ITEMS_MAX: usize = 100_000;
+
+/// The queues of this process. Clones share them.
+#[derive(Clone)]
+pub struct GroupCommit {
+    parts: Arc<Parts>,
+}
+
+struct Parts {
+    arbiter: Arbiter,
+    /// Those of the items' own queues.
+    connections: BatchConnections,
+    tasks: TaskTracker,
+    shared: Vec<Arc<BatchQueue>>,
+    own: Cache<ItemId, Arc<BatchQueue>>,
+}
+
+impl GroupCommit {
+    /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that
+    /// run on `tasks`. Each item has a queue of its own.
+    #[must_use]
+    pub fn new(arbiter: Arbiter, connections: BatchConnections, tasks: TaskTracker) -> Self {
+        Self::with_shared_queues(arbiter, connections, tasks, Vec::new())
+    }
+
+    /// Group commit like [`GroupCommit::new`], where the items share queues: one over each of the
+    /// last connections, [`SHARED_CONNECTIONS`] each, whose sessions wait for a row no longer than
+    /// a second.
+    #[must_use]
+    pub fn with_shared_queues(
+        arbiter: Arbiter,
+        connections: BatchConnections,
+        tasks: TaskTracker,
+        shared: Vec<BatchConnections>,
+    ) -> Self {
+        let shared = shared.into_iter().map(|one| Arc::new(BatchQueue::shared(one))).collect();
+        let own = Cache::new(ITEMS_MAX);
+        Self { parts: Arc::new(Parts { arbiter, connections, tasks, shared, own }) }
+    }
+
+    /// A writer over the connections of group commit, for a caller that forms batches of one item
+    /// itself.
+    #[must_use]
+    pub fn writer(&self) -> BatchWriter {
+        self.writer_of(self.parts.connections.clone(), BatchPipeline::default())
+    }
+
+    /// Like [`Arbiter::write`], guarded and without a fence, in a batch: for purchases that a gate
+    /// accepted. Once a batch has the order, its answer is waited for beyond the deadline.
+    pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
+        let strategy = purchase.strategy;
+        let answer = self.write_uncounted(purchase, deadline).await;
+        self.parts.arbiter.count(strategy, &answer);
+        answer.unwrap_or_else(Outcome::from)
+    }
+
+    /// Like [`GroupCommit::write`], where the batch is the gate, so that its refusals do not count
+    /// as the arbiter's.
+    pub async fn decide(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
+        self.write_uncounted(purchase, deadline).await.unwrap_or_else(Outcome::from)
+    }
+
+    async fn write_uncounted(&self, purchase: Purchase, deadline: Option<Instant>) -> Answer {
+        let queue = self.queue_of(purchase.item.id);
+        if let Some(_direct) = queue.direct() {
+            let stock = StockWrite::Guarded;
+            let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
+            // Boxed: it is rarely awaited, and would make every purchase's future larger.
+            return Box::pin(self.parts.arbiter.write_uncounted(&write)).await;
+        }
+        let (asker, mut answered, claimed) = Asker::new(deadline);
+        if queue.push(self, Waiting::new(purchase, asker)).is_err() {
+            return Ok(Outcome::Unavailable(Unavailable::Overloaded));
+        }
+        let answer = match in_time(deadline, &mut answered).await {
+            Some(Ok(answer)) => return answer,
+            // Too late, and no batch has it.
+            _ if claim(&claimed) => return Ok(Outcome::Unavailable(Unavailable::Contended)),
+            Some(broken) => broken,
+            None => answered.await,
+        };
+        // A writer that broke off between its COMMIT and the answer: only the ledger knows.
+        answer.unwrap_or(Ok(Outcome::Unknown(Doubt::BrokenOff)))
+    }
+
+    /// The queue that an order of the item belongs to.
+    fn queue_of(&self, item: ItemId) -> Arc<BatchQueue> {
+        let queues = self.parts.shared.len() as u64;
+        let shared = item.get().unsigned_abs().checked_rem(queues);
+        let shared = shared.and_then(|index| self.parts.shared.get(usize::try_from(index).ok()?));
+        match shared {
+            Some(shared) if !self.is_suspect(item) => Arc::clone(shared),
+            _ => self.own_queue(item),
+        }
+    }
+
+    fn own_queue(&self, item: ItemId) -> Arc<BatchQueue> {
+        let Parts { arbiter, connections, own, .. } = &*self.parts;
+        let make = || {
+            let suspicion = Suspicion::new(arbiter.metrics.batch_suspects.clone());
+            Arc::new(BatchQueue::of_item(item, suspicion, connections.clone()))
+        };
+        own.get_or_insert_with(item, make)
+    }
+
+    /// Queues an order in its item's own queue.
+    fn write_apart(&self, waiting: Waiting) {
+        let queue = self.own_queue(waiting.purchase.item.id);
+        if let Err(waiting) = queue.push(self, waiting) {
+            waiting.asker.answer(Ok(Outcome::Unavailable(Unavailable::Overloaded)));
+        }
+    }
+
+    /// Changes the suspicion of an item, and sees to it that it expires.
+    fn suspect(&self, item: ItemId, change: impl Fn(&Suspicion)) {
+        let queue = self.own_queue(item);
+        let Some(suspicion) = queue.suspicion() else { return };
+        change(suspicion);
+        if suspicion.needs_watch() {
+            // Not one of the tasks that a stop waits for.
+            tokio::spawn(expire(Arc::downgrade(&queue)));
+        }
+    }
+
+    fn is_suspect(&self, item: ItemId) -> bool {
+        let own = self.has_suspects().then(|| self.parts.own.get(item)).flatten();
+        own.is_some_and(|own| own.suspicion().is_some_and(Suspicion::is_raised))
+    }
+
+    fn has_suspects(&self) -> bool {
+        self.suspects() > 0
+    }
+
+    fn suspects(&self) -> i64 {
+        self.parts.arbiter.metrics.batch_suspects.get()
+    }
+
+    fn shares_queues(&self) -> bool {
+        !self.parts.shared.is_empty()
+    }
+
+    fn tasks(&self) -> &TaskTracker {
+        &self.parts.tasks
+    }
+
+    fn writer_of(&self, connections: BatchConnections, pipeline: BatchPipeline) -> BatchWriter {
+        BatchWriter::new(self.parts.arbiter.clone(), connections, pipeline)
+    }
+
+    /// Counts a batch with its numbers of orders and items.
+    fn observe(&self, orders: usize, items: usize) {
+        let metrics = &self.parts.arbiter.metrics;
+        metrics.batch_size.observe(size(orders));
+        metrics.batch_items.observe(size(items));
+    }
+}
+
+impl fmt::Debug for GroupCommit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.parts.shared;
+        write!(formatter, "GroupCommit({} shared queues)", shared.len())
+    }
+}
+
+/// Ends the suspicion of an item when it is over. Nobody may ask about the item any more, and the
+/// number of suspects has to be right.
+async fn expire(queue: Weak<BatchQueue>) {
+    loop {
+        let queue = queue.upgrade();
+        let suspicion = queue.as_ref().and_then(|queue| queue.suspicion());
+        let Some(next) = suspicion.and_then(|one| one.expire(Instant::now())) else { return };
+        drop(queue);
+        tokio::time::sleep_until(next).await;
+    }
+}
+
+/// At most [`BATCH_MAX`], so the conversion is exact.
+fn size(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::MAX, f64::from)
+}

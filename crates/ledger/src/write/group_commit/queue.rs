@@ -1,0 +1,355 @@
+//! The queues: the orders that wait for a batch, and the task that cuts and writes their batches.
+//!
+//! A queue has no timer. Its next batch is made of the orders that came while the last one wrote
+//! its rows, up to a bound, and it writes its own rows while that one is committed (`pipeline.rs`):
+//! under load hundreds of orders share one commit. The batches are written by tasks of their own,
+//! so an order in them is finished whether or not its buyer still waits. An idle queue has no task
+//! and no connection.
+//!
+//! A *shared* queue is for many items; an item has a queue of its own while it is suspect.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{Instant, timeout};
+
+use super::GroupCommit;
+use super::batch::UNWRITTEN;
+use super::batch_orders::{BatchOrders, Tell};
+use super::connections::BatchConnections;
+use super::fair_queue::{Cut, FairQueue};
+use super::look::items_of;
+use super::pipeline::{BatchPipeline, PipelineSlot};
+use super::suspicion::{SUSPECTS_MAX, Suspicion};
+use crate::write::{Answer, Answers, is_late};
+use shop_domain::{ItemId, Outcome, Purchase, Span};
+
+/// Orders of one batch.
+pub const BATCH_MAX: usize = 256;
+/// How long a queue waits for an order before its task ends.
+const IDLE_MAX: Duration = Duration::from_millis(250);
+/// Orders that are written by themselves at once, beside an idle shared queue.
+const DIRECT_MAX: usize = 2;
+
+/// One order in a queue.
+pub(super) struct Waiting {
+    pub(super) purchase: Purchase,
+    pub(super) asker: Asker,
+    /// Ends when a batch takes the order.
+    waiting: Span,
+}
+
+impl Waiting {
+    /// An order that begins to wait.
+    pub(super) fn new(purchase: Purchase, asker: Asker) -> Self {
+        let waiting = purchase.trace.span("batch wait");
+        Self { purchase, asker, waiting }
+    }
+
+    /// The order and its asker, when it waits no more.
+    fn taken(self) -> (Purchase, Asker) {
+        drop(self.waiting);
+        (self.purchase, self.asker)
+    }
+}
+
+/// The side that waits for the answer to an order.
+pub(super) struct Asker {
+    answer: oneshot::Sender<Answer>,
+    /// The runtime on which it waits.
+    runtime: Handle,
+    /// The instant after which no try of the order may begin.
+    deadline: Option<Instant>,
+    /// Set by the task that takes it into a batch, or by the buyer's side that takes it back.
+    claimed: Arc<AtomicBool>,
+}
+
+impl Asker {
+    /// The two ends: the one that is answered, and the one that gets the answer. Whoever sets the
+    /// third has the order: a batch, or the buyer's side that takes it back. To be called on the
+    /// runtime of the task that waits.
+    pub(super) fn new(
+        deadline: Option<Instant>,
+    ) -> (Self, oneshot::Receiver<Answer>, Arc<AtomicBool>) {
+        let (answer, answered) = oneshot::channel();
+        let claimed = Arc::new(AtomicBool::new(false));
+        let own = Arc::clone(&claimed);
+        let runtime = Handle::current();
+        (Self { answer, runtime, deadline, claimed }, answered, own)
+    }
+
+    /// Takes the order into a batch, unless it was taken back or its time is over.
+    fn begins(&self) -> bool {
+        !is_late(self.deadline) && claim(&self.claimed)
+    }
+
+    /// Lets the buyer's side take back an order that a batch has left over, until the next batch
+    /// takes it; `None` when its time is over.
+    fn left_over(self) -> Option<Self> {
+        self.claimed.store(false, Ordering::Release);
+        // Only now: a buyer's side that finds its time over from here on takes the order back, and one
+        // that found it over before still waits for this answer.
+        if is_late(self.deadline) {
+            self.give_up();
+            return None;
+        }
+        Some(self)
+    }
+
+    /// Answers an order for which no batch began in time. The buyer's side may know it already.
+    fn give_up(self) {
+        self.answer(Ok(UNWRITTEN));
+    }
+
+    /// Answers an order that no batch has written.
+    pub(super) fn answer(self, answer: Answer) {
+        send((self.answer, answer));
+    }
+}
+
+/// Sends an answer. The receiver may be dropped: a retry with the key reads the result from the ledger.
+fn send((to, answer): (oneshot::Sender<Answer>, Answer)) {
+    let _ = to.send(answer);
+}
+
+/// Claims an order; `false` when it was claimed before.
+pub(super) fn claim(claimed: &AtomicBool) -> bool {
+    !claimed.swap(true, Ordering::AcqRel)
+}
+
+/// The orders of one queue, and the tasks and writers at work on them.
+struct State {
+    waiting: FairQueue<Waiting>,
+    /// Whether the task that cuts batches runs.
+    is_served: bool,
+    /// Batches that are being written.
+    batches: usize,
+    /// Orders that are being written by themselves.
+    directs: usize,
+}
+
+/// A queue.
+pub(super) struct BatchQueue {
+    /// `None` for a shared queue.
+    item: Option<(ItemId, Suspicion)>,
+    connections: BatchConnections,
+    pipeline: BatchPipeline,
+    state: Mutex<State>,
+    arrived: Notify,
+}
+
+/// The right to write an order by itself, beside an idle queue.
+pub(super) struct Direct(Arc<BatchQueue>);
+
+impl Drop for Direct {
+    fn drop(&mut self) {
+        self.0.state().directs -= 1;
+    }
+}
+
+impl BatchQueue {
+    /// A queue for many items, written on `connections`.
+    pub(super) fn shared(connections: BatchConnections) -> Self {
+        Self::new(None, connections, BatchPipeline::with_overtaking())
+    }
+
+    /// A queue for one item, written on `connections`.
+    pub(super) fn of_item(
+        item: ItemId,
+        suspicion: Suspicion,
+        connections: BatchConnections,
+    ) -> Self {
+        Self::new(Some((item, suspicion)), connections, BatchPipeline::default())
+    }
+
+    fn new(
+        item: Option<(ItemId, Suspicion)>,
+        connections: BatchConnections,
+        pipeline: BatchPipeline,
+    ) -> Self {
+        let state = State { waiting: FairQueue::new(), is_served: false, batches: 0, directs: 0 };
+        Self { item, connections, pipeline, state: Mutex::new(state), arrived: Notify::new() }
+    }
+
+    /// The suspicion of the item that this queue belongs to.
+    pub(super) fn suspicion(&self) -> Option<&Suspicion> {
+        self.item.as_ref().map(|(_, suspicion)| suspicion)
+    }
+
+    /// Lets an order be written by itself: when the queue is for many items, nobody waits in it, no
+    /// batch is being written, and hardly an order by itself either.
+    pub(super) fn direct(self: &Arc<Self>) -> Option<Direct> {
+        let mut state = self.state();
+        let is_idle = state.batches == 0 && state.waiting.is_empty();
+        let free = self.item.is_none() && is_idle && state.directs < DIRECT_MAX;
+        free.then(|| {
+            state.directs += 1;
+            Direct(Arc::clone(self))
+        })
+    }
+
+    /// Queues an order.
+    ///
+    /// # Errors
+    /// The order, when the queue is full.
+    pub(super) fn push(self: &Arc<Self>, group: &GroupCommit, one: Waiting) -> Result<(), Waiting> {
+        let (item, mut state) = (one.purchase.item.id, self.state());
+        state.waiting.push(item, one)?;
+        if !state.is_served {
+            state.is_served = true;
+            group.tasks().spawn(Arc::clone(self).serve(group.clone()));
+        }
+        drop(state);
+        self.arrived.notify_one();
+        Ok(())
+    }
+
+    /// Cuts batches and has them written, until no order has come for a while.
+    async fn serve(self: Arc<Self>, group: GroupCommit) {
+        while self.has_order().await {
+            // Orders that come while the slot is awaited are in this batch.
+            let slot = self.pipeline.enter().await;
+            let batch = self.cut(&group);
+            if batch.is_empty() {
+                continue;
+            }
+            self.state().batches += 1;
+            let (queue, group) = (Arc::clone(&self), group.clone());
+            group.clone().tasks().spawn(queue.write(group, slot, batch));
+        }
+    }
+
+    /// Waits for an order, for a while; `false` when the task is to end.
+    async fn has_order(&self) -> bool {
+        loop {
+            if !self.state().waiting.is_empty() {
+                return true;
+            }
+            let has_come = timeout(IDLE_MAX, self.arrived.notified()).await.is_ok();
+            let mut state = self.state();
+            if !has_come && state.waiting.is_empty() {
+                state.is_served = false;
+                return false;
+            }
+        }
+    }
+
+    /// Cuts the next batch, without orders of suspect items: these go to the queues of their items.
+    fn cut(&self, group: &GroupCommit) -> Vec<Waiting> {
+        let mut suspects = Vec::new();
+        let Cut { batch, dropped } = {
+            let mut state = self.state();
+            if self.item.is_none() && group.has_suspects() {
+                let is_suspect = |item: &ItemId| group.is_suspect(*item);
+                let items: Vec<ItemId> = state.waiting.items().filter(is_suspect).collect();
+                suspects.extend(items.into_iter().flat_map(|item| state.waiting.remove(item)));
+            }
+            state.waiting.cut(BATCH_MAX, |one| one.asker.begins())
+        };
+        dropped.into_iter().for_each(|one| one.asker.give_up());
+        suspects.into_iter().for_each(|one| group.write_apart(one));
+        batch
+    }
+
+    /// Writes a batch and answers its orders, each as soon as it is decided.
+    async fn write(
+        self: Arc<Self>,
+        group: GroupCommit,
+        mut slot: PipelineSlot,
+        batch: Vec<Waiting>,
+    ) {
+        let begun = Instant::now();
+        let (purchases, askers): (Vec<Purchase>, Vec<Asker>) =
+            batch.into_iter().map(Waiting::taken).unzip();
+        let deadlines: Vec<Option<Instant>> = askers.iter().map(|asker| asker.deadline).collect();
+        let items = items_of(&purchases);
+        group.observe(purchases.len(), items.len());
+        if self.item.is_none() {
+            let group = group.clone();
+            slot.when_overtaken(move || {
+                let now = Instant::now();
+                items
+                    .iter()
+                    .for_each(|item| group.suspect(*item, |one| one.raise_until_clean(now)));
+            });
+        }
+        let mut askers: Vec<Option<Asker>> = askers.into_iter().map(Some).collect();
+        let mut has_objected = false;
+        let mut tell = |answers: Vec<(usize, Answer)>| {
+            // First this: whoever comes next must know which items to leave alone.
+            has_objected |= self.note_objections(&group, &purchases, &answers);
+            let mut sent = Answers::of_batch(send);
+            for (index, answer) in answers {
+                if let Some(asker) = askers[index].take() {
+                    sent.add(asker.runtime, (asker.answer, answer));
+                }
+            }
+            sent.finish();
+        };
+        let orders = BatchOrders { purchases: &purchases, deadlines: &deadlines };
+        // A panic fails its own batch, whose results are then read from the ledger, not the queue.
+        let written = AssertUnwindSafe(self.written(&group, slot, orders, &mut tell));
+        let written = written.catch_unwind().await;
+        self.state().batches -= 1;
+        if written.is_err() {
+            return;
+        }
+        if let Some((item, _)) = self.item.as_ref().filter(|_| group.shares_queues()) {
+            group.suspect(*item, |one| one.batch_ended(begun, Instant::now(), has_objected));
+        }
+        let rest = purchases.into_iter().zip(askers);
+        for (purchase, asker) in rest.filter_map(|(one, asker)| Some((one, asker?))) {
+            let now = Instant::now();
+            group.suspect(purchase.item.id, |one| one.raise_until_clean(now));
+            if let Some(asker) = asker.left_over() {
+                group.write_apart(Waiting::new(purchase, asker));
+            }
+        }
+    }
+
+    async fn written(
+        &self,
+        group: &GroupCommit,
+        slot: PipelineSlot,
+        orders: BatchOrders<'_>,
+        tell: Tell<'_>,
+    ) {
+        let writer = group.writer_of(self.connections.clone(), self.pipeline.clone());
+        match self.item {
+            None => writer.write_shared(slot, orders, tell).await,
+            Some(_) => writer.write_at(slot, orders, None, tell).await,
+        }
+    }
+
+    /// Raises the suspicion of items whose orders are refused: their next ones would have the next
+    /// shared batch rolled back. Returns whether any answer is other than "sold".
+    fn note_objections(
+        &self,
+        group: &GroupCommit,
+        purchases: &[Purchase],
+        answers: &[(usize, Answer)],
+    ) -> bool {
+        let has_objected =
+            answers.iter().any(|(_, answer)| !matches!(answer, Ok(Outcome::Sold(_))));
+        let is_refused =
+            |answer: &Answer| matches!(answer, Ok(Outcome::Refused(_) | Outcome::Replayed(_)));
+        if self.item.is_none() {
+            let refused = answers.iter().filter(|(_, answer)| is_refused(answer));
+            for item in items_of(refused.map(|(index, _)| &purchases[*index])) {
+                if group.suspects() < SUSPECTS_MAX {
+                    group.suspect(item, |one| one.raise(Instant::now()));
+                }
+            }
+        }
+        has_objected
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

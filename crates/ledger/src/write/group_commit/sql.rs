@@ -1,0 +1,347 @@
+//! The one transaction of a batch.
+//!
+//! Its locks are taken in one order, in every instance: the keys of the orders, then the buyers'
+//! limits by item, then those by group of items, then the stock rows, each sorted. So two batches that have items in common wait for each
+//! other and do not deadlock.
+
+use std::collections::BTreeMap;
+
+use sqlx::MySqlConnection;
+use tokio::time::Instant;
+
+use super::pipeline::PipelineSlot;
+use crate::rows::outbox::Outbox;
+use crate::rows::{Fault, answered, begin_on};
+use crate::write::fence::{Fence, Raised, raise_fence};
+use crate::write::transaction::insert_orders;
+use crate::write::{WRITTEN_AS, in_time, is_guarded, is_late};
+use shop_domain::order::MovementReason;
+use shop_domain::{ItemId, LimitGroupId, Purchase, Span, UserId};
+
+/// Stock rows that one statement changes; a batch with more items has two. The statement compares
+/// each row with half of the list on average, so twice the rows cost four times as much.
+const STOCK_ROWS_MAX: usize = 128;
+
+/// The failure of a batch's transaction.
+pub(super) enum Broken {
+    /// Rolled back; nothing changed.
+    Before(sqlx::Error),
+    /// COMMIT was sent and not answered.
+    AtCommit(sqlx::Error),
+}
+
+impl From<sqlx::Error> for Broken {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Before(error)
+    }
+}
+
+/// The result of the statements before COMMIT.
+pub(super) enum Filled {
+    /// All orders are written.
+    Whole,
+    /// The stock of an item did not suffice for its orders.
+    TooFew,
+    /// The batch before did not end in time.
+    Late,
+    /// A later holder of the item's lock has written.
+    Fenced {
+        /// The highest fence that was accepted.
+        accepted: u64,
+    },
+}
+
+/// The transaction. Anything but `Whole` was rolled back. It does not begin to wait for the stock's
+/// rows after `turn_max`.
+pub(super) async fn commit(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+    (fence, outbox): (Option<Fence>, Outbox),
+    (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
+) -> Result<Filled, Broken> {
+    let mut transaction = begin_on(connection).await?;
+    match fill(&mut transaction, purchases, (fence, outbox), (slot, turn_max, span)).await {
+        Ok(Filled::Whole) => {
+            let committed = {
+                let _span = span.span("COMMIT");
+                transaction.commit().await
+            };
+            match committed {
+                Ok(()) => {
+                    failpoint!("batch-committed");
+                    Ok(Filled::Whole)
+                }
+                Err(error) if Fault::of(&error) == Fault::Transient => Err(Broken::Before(error)),
+                Err(error) => Err(Broken::AtCommit(error)),
+            }
+        }
+        Ok(refused) => {
+            transaction.rollback().await?;
+            Ok(refused)
+        }
+        Err(error) => {
+            transaction.roll_back_after(&error).await;
+            Err(Broken::Before(error))
+        }
+    }
+}
+
+/// All statements before COMMIT: the rows, and once the batch before has ended, the stock.
+async fn fill(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+    (fence, outbox): (Option<Fence>, Outbox),
+    (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
+) -> sqlx::Result<Filled> {
+    let rows = span.span("rows");
+    let late = slot.run(write_rows(connection, purchases, (fence, outbox))).await?;
+    if let Some(accepted) = late {
+        return Ok(Filled::Fenced { accepted });
+    }
+    drop(rows);
+    let turn = span.span("wait for the batch before");
+    let has_turn = in_time(turn_max, slot.enter_stock_stage()).await.is_some();
+    drop(turn);
+    if !has_turn || is_late(turn_max) {
+        return Ok(Filled::Late);
+    }
+    assert!(slot.is_in_stock_stage(), "a batch takes the stock after the batch before it");
+    let _stock = span.span("stock");
+    let whole = slot.run(take_stock(connection, purchases)).await?;
+    failpoint!("batch-stock-taken");
+    Ok(if whole { Filled::Whole } else { Filled::TooFew })
+}
+
+/// Writes all rows but the stock's: fence, orders, limits, movements, events. `Some` with the accepted fence
+/// means that a later holder of the item's lock has written.
+async fn write_rows(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+    (fence, outbox): (Option<Fence>, Outbox),
+) -> sqlx::Result<Option<u64>> {
+    let sequence = match fence.filter(|_| is_guarded(purchases[0])) {
+        Some(fence) => match answered(raise_fence(connection, purchases[0], fence)).await? {
+            Raised::Accepted { sequence } => Some(sequence),
+            Raised::Late { accepted } => return Ok(Some(accepted)),
+        },
+        None => None,
+    };
+    let mut sorted = purchases.to_vec();
+    sorted.sort_unstable_by_key(|one| (one.buyer, one.item.id, one.key.as_str()));
+    for chunk in powers_of_two(&sorted) {
+        answered(insert_orders(connection, chunk, fence, sequence)).await?;
+    }
+    failpoint!("batch-orders-inserted");
+    answered(count_buyers(connection, purchases)).await?;
+    answered(count_in_groups(connection, purchases)).await?;
+    failpoint!("batch-buyers-counted");
+    for chunk in powers_of_two(&sorted) {
+        answered(insert_movements(connection, chunk)).await?;
+    }
+    outbox.inserted(connection, purchases, WRITTEN_AS).await?;
+    failpoint!("batch-movements-inserted");
+    Ok(None)
+}
+
+/// One row for each buyer of each item that counts its buyers, sorted.
+async fn count_buyers(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+) -> sqlx::Result<()> {
+    let mut counted: BTreeMap<(ItemId, UserId), (i64, u32)> = BTreeMap::new();
+    for purchase in purchases.iter().filter(|purchase| is_guarded(purchase)) {
+        let buyer = counted.entry((purchase.item.id, purchase.buyer)).or_default();
+        buyer.0 += purchase.quantity.signed();
+        buyer.1 = purchase.item.per_buyer_limit;
+    }
+    let counted: Vec<_> = counted.into_iter().collect();
+    for chunk in powers_of_two(&counted) {
+        let placeholders = vec!["(?, ?, ?, ?)"; chunk.len()].join(", ");
+        let statement = format!(
+            "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES {placeholders} \
+             ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), allowed = VALUES(allowed)"
+        );
+        let mut query = sqlx::query(&statement);
+        for ((item, user), (units, limit)) in chunk {
+            query = query.bind(item.get()).bind(user.get()).bind(units).bind(limit);
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// One row for each buyer of each group of items that share a limit, sorted.
+async fn count_in_groups(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+) -> sqlx::Result<()> {
+    let mut counted: BTreeMap<(LimitGroupId, UserId), (i64, u32)> = BTreeMap::new();
+    for purchase in purchases {
+        let Some(group) = purchase.counted_group() else { continue };
+        let buyer = counted.entry((group.id, purchase.buyer)).or_default();
+        buyer.0 += purchase.quantity.signed();
+        buyer.1 = group.per_buyer_limit;
+    }
+    let counted: Vec<_> = counted.into_iter().collect();
+    for chunk in powers_of_two(&counted) {
+        let placeholders = vec!["(?, ?, ?, ?)"; chunk.len()].join(", ");
+        let statement = format!(
+            "INSERT INTO group_limits (group_id, user_id, bought, allowed) VALUES {placeholders} \
+             ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), allowed = VALUES(allowed)"
+        );
+        let mut query = sqlx::query(&statement);
+        for ((group, user), (units, limit)) in chunk {
+            query = query.bind(group.get()).bind(user.get()).bind(units).bind(limit);
+        }
+        query.execute(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+async fn insert_movements(
+    connection: &mut MySqlConnection,
+    chunk: &[&Purchase],
+) -> sqlx::Result<()> {
+    let sold = MovementReason::Sold.as_str();
+    let placeholders = vec![format!("(?, ?, '{sold}', ?, ?)"); chunk.len()].join(", ");
+    let statement = format!(
+        "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) VALUES {placeholders}"
+    );
+    let mut query = sqlx::query(&statement);
+    for purchase in chunk {
+        query = query
+            .bind(purchase.item.id.get())
+            .bind(purchase.order_id.to_string())
+            .bind(-purchase.quantity.signed())
+            .bind(purchase.created_at);
+    }
+    query.execute(connection).await?;
+    Ok(())
+}
+
+/// The units that a batch takes of one item, and the epoch of the route to it.
+#[derive(Clone, Copy)]
+struct Taken {
+    units: i64,
+    epoch: u64,
+}
+
+/// Takes the units of each item from its stock row; `false` when an item has too few or has moved, and
+/// the transaction must be rolled back.
+async fn take_stock(
+    connection: &mut MySqlConnection,
+    purchases: &[&Purchase],
+) -> sqlx::Result<bool> {
+    let mut taken: BTreeMap<ItemId, Taken> = BTreeMap::new();
+    for purchase in purchases {
+        let epoch = purchase.item.home.epoch;
+        let one = taken.entry(purchase.item.id).or_insert(Taken { units: 0, epoch });
+        one.units += purchase.quantity.signed();
+        // Of two routes one is out of date: then the batch is checked before it is written.
+        one.epoch = one.epoch.min(epoch);
+    }
+    let enough = taken.values().all(|one| one.units > 0);
+    assert!(enough, "a batch takes at least one unit of each item");
+    let taken: Vec<(ItemId, Taken)> = taken.into_iter().collect();
+    for chunk in taken.chunks(STOCK_ROWS_MAX) {
+        if answered(take(connection, chunk)).await? < chunk.len() as u64 {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Takes units of several items, in the order of their ids, and answers how many had enough.
+async fn take(connection: &mut MySqlConnection, taken: &[(ItemId, Taken)]) -> sqlx::Result<u64> {
+    let epochs = Epochs::of(taken);
+    let statement = take_statement(taken.len(), epochs);
+    let mut query = sqlx::query(&statement);
+    if let [(item, one)] = taken {
+        query = query.bind(one.units).bind(item.get()).bind(one.units);
+    } else {
+        // Repeated to a power of two: a row is found once, however often it is named.
+        for (item, one) in repeated(taken) {
+            query = query.bind(item.get()).bind(one.units);
+        }
+        for (item, _) in repeated(taken) {
+            query = query.bind(item.get());
+        }
+        for (item, one) in repeated(taken) {
+            query = query.bind(item.get()).bind(one.units);
+        }
+    }
+    query = match epochs {
+        Epochs::Same(epoch) => query.bind(epoch),
+        Epochs::Differ => {
+            repeated(taken).fold(query, |query, (item, one)| query.bind(item.get()).bind(one.epoch))
+        }
+    };
+    Ok(query.execute(connection).await?.rows_affected())
+}
+
+/// The items, and the last one again until there are a power of two of them.
+fn repeated(taken: &[(ItemId, Taken)]) -> impl Iterator<Item = &(ItemId, Taken)> {
+    let length = taken.len().next_power_of_two();
+    taken.iter().chain(taken.last().into_iter().cycle()).take(length)
+}
+
+/// The epochs of the routes to the items of a statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Epochs {
+    /// All are the same, as long as none of the items has ever moved.
+    Same(u64),
+    /// The statement names each.
+    Differ,
+}
+
+impl Epochs {
+    fn of(taken: &[(ItemId, Taken)]) -> Self {
+        let first = taken.first().map_or(0, |(_, one)| one.epoch);
+        let is_same = taken.iter().all(|(_, one)| one.epoch == first);
+        if is_same { Self::Same(first) } else { Self::Differ }
+    }
+}
+
+/// The statement that takes the stock of a number of items: one range over the primary key, also
+/// where the batch has so large a part of all items that the optimizer would choose a scan.
+fn take_statement(items: usize, epochs: Epochs) -> String {
+    if items == 1 {
+        return "UPDATE stock SET available = available - ?, version = version + 1 \
+                WHERE item_id = ? AND available >= ? AND home_epoch = ?"
+            .to_owned();
+    }
+    let length = items.next_power_of_two();
+    let by_item = format!("CASE item_id{} END", " WHEN ? THEN ?".repeat(length));
+    let places = vec!["?"; length].join(", ");
+    let epoch = if epochs == Epochs::Differ { &*by_item } else { "?" };
+    format!(
+        "UPDATE stock FORCE INDEX (PRIMARY) SET available = available - {by_item}, version = version + 1 \
+         WHERE item_id IN ({places}) AND available >= {by_item} AND home_epoch = {epoch}"
+    )
+}
+
+/// Cuts a batch into pieces whose lengths are powers of two, largest first: a handful of statement
+/// shapes, so that each is prepared once and used for ever.
+pub(super) fn powers_of_two<T>(mut rest: &[T]) -> impl Iterator<Item = &[T]> {
+    std::iter::from_fn(move || {
+        let length = 1 << rest.len().checked_ilog2()?;
+        let (piece, tail) = rest.split_at(length);
+        rest = tail;
+        Some(piece)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_powers_of_two_and_miss_nothing() {
+        for length in 0..600 {
+            let all: Vec<usize> = (0..length).collect();
+            let pieces: Vec<&[usize]> = powers_of_two(&all).collect();
+            assert!(pieces.iter().all(|piece| piece.len().is_power_of_two()));
+            assert_eq!(pieces.concat(), all);
+        }
+    }
+}

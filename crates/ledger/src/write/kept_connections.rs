@@ -1,0 +1,126 @@
+//! Connections that are kept from one order, or one batch, to the next.
+//!
+//! A connection that returns to the pool is rolled back first, and one that leaves it may be pinged.
+//! Both are round trips for nothing after a transaction that has ended well a moment ago. So such a
+//! connection is kept for the next order, whichever item that is for. One that was not used for a
+//! second goes the pool's way: it may have died meanwhile, and the server closes it when it has idled
+//! for long.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::Database;
+use sqlx::MySql;
+use sqlx::pool::PoolConnection;
+
+use crate::rows::link::is_silence;
+use crate::rows::stock::{self, StockRow};
+use crate::rows::{Destination, Fault};
+use shop_domain::Routed;
+
+/// A connection that was unused for longer goes back to the pool.
+const UNUSED_MAX: Duration = Duration::from_secs(1);
+
+/// The kept connections of a pool. Clones share them.
+#[derive(Clone, Debug)]
+pub(super) struct KeptConnections {
+    pool: Database,
+    /// The last one is the last that was used.
+    unused: Arc<Mutex<Vec<Kept>>>,
+    kept_max: usize,
+}
+
+/// A connection with the server that it leads to.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) connection: PoolConnection<MySql>,
+    pub(super) destination: Destination,
+    used_at: Instant,
+}
+
+impl KeptConnections {
+    /// Keeps at most `kept_max` connections of `pool`, none at first.
+    pub(super) fn new(pool: Database, kept_max: u32) -> Self {
+        Self { pool, unused: Arc::default(), kept_max: kept_max as usize }
+    }
+
+    /// The connection that was used last, or one of the pool.
+    ///
+    /// # Errors
+    /// The database's, when the pool has none.
+    pub(super) async fn get(&self) -> sqlx::Result<Kept> {
+        match self.last_used() {
+            Some(kept) => Ok(kept),
+            None => self.of_pool().await,
+        }
+    }
+
+    async fn of_pool(&self) -> sqlx::Result<Kept> {
+        let destination = Destination::of(&self.pool);
+        let connection = self.pool.acquire().await?;
+        Ok(Kept { connection, destination, used_at: Instant::now() })
+    }
+
+    fn last_used(&self) -> Option<Kept> {
+        let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = unused.pop()?;
+        if kept.used_at.elapsed() < UNUSED_MAX && !kept.destination.has_changed() {
+            return Some(kept);
+        }
+        drop(unused);
+        // The others were unused for longer.
+        drop(kept);
+        self.release_unused();
+        None
+    }
+
+    /// Gives the unused connections back to the pool, which pings or closes them.
+    fn release_unused(&self) {
+        let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
+        let released = std::mem::take(&mut *unused);
+        // Dropped outside the lock.
+        drop(unused);
+        drop(released);
+    }
+
+    /// Reads the stock row of an item without a lock, on `kept`, and keeps the connection. When the
+    /// server has closed it, the row is read once more, on one of the pool: nothing was written, and a
+    /// connection that was closed while nobody used it is no failure of the ledger.
+    ///
+    /// # Errors
+    /// The database's, and [`moved`](crate::rows::moved).
+    pub(super) async fn read_stock(
+        &self,
+        mut kept: Kept,
+        routed: Routed,
+    ) -> sqlx::Result<Option<StockRow>> {
+        let mut read = stock::read_routed(&mut *kept.connection, routed).await;
+        if let Err(error) = &read
+            && Fault::of(error) == Fault::Connection
+            && !is_silence(error)
+        {
+            tracing::debug!(%error, "stock read again on another connection");
+            // First this: nobody waits for a second connection while it holds one. The unused ones
+            // were closed too, or share the link.
+            drop(kept);
+            self.release_unused();
+            kept = self.of_pool().await?;
+            read = stock::read_routed(&mut *kept.connection, routed).await;
+        }
+        let row = read?;
+        self.keep(kept);
+        Ok(row)
+    }
+
+    /// Keeps a connection whose transaction has ended. Dropping it instead returns it to the pool.
+    pub(super) fn keep(&self, mut kept: Kept) {
+        if kept.destination.has_changed() {
+            return;
+        }
+        kept.used_at = Instant::now();
+        let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
+        if unused.len() < self.kept_max {
+            unused.push(kept);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The second line of defence, and the only place that writes an order or takes stock.
+//!
+//! Whatever a gate decided, an order exists only when one InnoDB transaction has inserted it,
+//! counted it against the buyer's limit, written the movement and taken the stock with a
+//! condition (`transaction.rs`, `stock.rs`). Gates may lie, vanish or restart: nothing is oversold.
+//!
+//! For lab items the arbiter can be off. Then the order is written with the stock statement of the
+//! strategy's textbook form (`unguarded.rs`), and the gate has to carry correctness alone.
+//!
+//! One try of the transaction ends in one of four ways ([`Attempt`]): it is *done*; it was rolled
+//! back for a passing reason and the whole transaction is tried *again*, a bounded number of times;
+//! the connection died after *COMMIT* was sent, and the ledger is asked what became of it
+//! (`doubt.rs`); or it died after the *call* of the whole order was sent (`one_call.rs`).
+//! Such a call may still run when the ledger has been asked. So the order is tried again under the same
+//! key, which lets one of the two count; if the second try sells nothing, the outcome is unknown.
+
+mod after_error;
+mod answers;
+mod budget;
+pub mod checks;
+mod doubt;
+mod fence;
+mod form;
+mod group_commit;
+mod item_concurrency;
+mod kept_connections;
+mod literal;
+mod one_call;
+mod reject;
+pub mod restock;
+mod stock;
+mod transaction;
+mod unguarded;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::Database;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
+
+use crate::rows::outbox::Outbox;
+use crate::rows::stock::StockRow;
+use crate::rows::{Fault, Writer};
+use shop_domain::outcome::Dependency;
+use shop_domain::{ArbiterMode, Doubt, OrderStatus, Outcome, Purchase, Routed, Unavailable};
+use shop_metrics::Metrics;
+
+use after_error::after_error;
+pub use after_error::replay;
+pub use answers::Answers;
+use budget::RetryBudget;
+use form::Forms;
+use kept_connections::{Kept, KeptConnections};
+
+pub use fence::Fence;
+pub use group_commit::{
+    BATCH_MAX, BatchConnections, BatchOrders, BatchWriter, GroupCommit, SHARED_CONNECTIONS, Tell,
+};
+pub use item_concurrency::ItemConcurrency;
+pub use stock::StockWrite;
+pub use unguarded::UnguardedWrite;
+
+/// Tries of a whole transaction.
+pub const ATTEMPTS_MAX: u32 = 4;
+/// Reads of the ledger about a COMMIT whose answer was lost.
+pub const LOST_COMMIT_READS_MAX: u32 = 5;
+/// The arbiter keeps at most the pool's connections divided by this, so that the others find some.
+const KEPT_SHARE: u32 = 2;
+/// The longest pause before the second try; it doubles from try to try, and is jittered.
+const PAUSE_FIRST: Duration = Duration::from_millis(4);
+
+/// An order to be written, as a gate hands it over.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderWrite<'a> {
+    /// The purchase that the gate accepted.
+    pub purchase: &'a Purchase,
+    /// The fence of the item's lock, if the gate holds one.
+    pub fence: Option<Fence>,
+    /// The statement that takes the stock.
+    pub stock: StockWrite<'a>,
+    /// No transaction is begun after this instant, while one that is under way is finished; `None`
+    /// where no buyer waits for the answer. It leaves enough time for a transaction that waits for
+    /// a row to end before the buyer stops waiting.
+    pub deadline: Option<Instant>,
+}
+
+/// The reason why nothing was written: another write came first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflict {
+    /// The stock row is not as the gate has read it. Only writes that compare can meet this.
+    Stale,
+    /// A later holder of the item's lock has written. Only writes with a fence can meet this.
+    Fenced {
+        /// The highest fence that was accepted.
+        accepted: u64,
+    },
+}
+
+impl From<Conflict> for Outcome {
+    /// The outcome for a gate that gives up after a conflict.
+    fn from(_: Conflict) -> Self {
+        Self::Unavailable(Unavailable::Contended)
+    }
+}
+
+/// The result of a write: an outcome other than `Queued`, or a conflict that the gate may act on.
+pub type Answer = Result<Outcome, Conflict>;
+
+/// The ledger has not answered a COMMIT and cannot be asked about it.
+const UNANSWERED: Outcome = Outcome::Unknown(Doubt::Unanswered(Dependency::Mysql));
+
+/// The arbiter. Clones share the pool and the counters.
+#[derive(Clone, Debug)]
+pub struct Arbiter {
+    pool: Database,
+    /// Asked to look again when a server refuses a write or is lost.
+    writer: Option<Writer>,
+    metrics: Metrics,
+    budget: Arc<RetryBudget>,
+    concurrency: ItemConcurrency,
+    kept: KeptConnections,
+    forms: Forms,
+    outbox: Outbox,
+}
+
+/// The result of one try of the transaction.
+enum Attempt {
+    Done(Answer),
+    /// Rolled back for a passing reason.
+    Again(Fault),
+    /// COMMIT was sent and not answered.
+    CommitLost,
+    /// The call of the procedure was sent and not answered. It may begin even later.
+    CallLost,
+}
+
+impl Arbiter {
+    /// An arbiter over the ledger's pool.
+    #[must_use]
+    pub fn new(pool: Database, metrics: Metrics) -> Self {
+        let concurrency = ItemConcurrency::new(pool.connections_max());
+        let budget = Arc::new(RetryBudget::new());
+        let kept_max = pool.connections_max() / KEPT_SHARE;
+        let kept = KeptConnections::new(pool.clone(), kept_max);
+        let (forms, outbox) = (Forms::default(), Outbox::default());
+        Self { pool, writer: None, metrics, budget, concurrency, kept, forms, outbox }
+    }
+
+    /// An arbiter that tells `writer` when the server behind the pool refuses writes or is lost.
+    #[must_use]
+    pub fn telling(self, writer: Writer) -> Self {
+        Self { writer: Some(writer), ..self }
+    }
+
+    /// An arbiter whose limit for each item is shared with the other transactions of the pool.
+    #[must_use]
+    pub fn sharing(self, concurrency: ItemConcurrency) -> Self {
+        Self { concurrency, ..self }
+    }
+
+    /// Whether an order may be one call of the ledger's procedure; without this, it may.
+    #[must_use]
+    pub fn with_calls(mut self, is_called: bool) -> Self {
+        self.forms.is_called = is_called;
+        self
+    }
+
+    /// Has the hosts of the ledger asked soon, after an error that another host may not give.
+    fn suspect(&self, error: &sqlx::Error) {
+        if let (Some(writer), Fault::ReadOnly | Fault::Connection) =
+            (&self.writer, Fault::of(error))
+        {
+            writer.suspect();
+        }
+    }
+
+    /// Writes events of its orders into `outbox`; without this it writes none.
+    #[must_use]
+    pub fn with_outbox(self, outbox: Outbox) -> Self {
+        Self { outbox, ..self }
+    }
+
+    /// Reads the stock row of an item without a lock, on a connection that the next order is written on.
+    /// `None` when there is no such item.
+    ///
+    /// # Errors
+    /// The database's, and [`moved`](crate::rows::moved).
+    pub async fn stock(&self, routed: Routed) -> sqlx::Result<Option<StockRow>> {
+        self.kept.read_stock(self.kept.get().await?, routed).await
+    }
+
+    /// Writes the order and takes the stock, or says why not. Never leaves half an order. A
+    /// conflict is answered `contended`.
+    pub async fn write(&self, write: &OrderWrite<'_>) -> Outcome {
+        self.compare_and_write(write).await.unwrap_or_else(Outcome::from)
+    }
+
+    /// Writes the order like [`Arbiter::write`], for a gate that compares or holds a lock.
+    ///
+    /// # Errors
+    /// The conflict, when another write came first; nothing changed.
+    pub async fn compare_and_write(&self, write: &OrderWrite<'_>) -> Answer {
+        let answer = self.write_uncounted(write).await;
+        self.count(write.purchase.strategy, &answer);
+        answer
+    }
+
+    /// Tries the transaction until it is decided; the caller counts a refusal.
+    async fn write_uncounted(&self, write: &OrderWrite<'_>) -> Answer {
+        let mut fault = Fault::Transient;
+        // Whether an earlier call of this order was not answered.
+        let mut may_run = false;
+        self.budget.write();
+        for attempt in 0..ATTEMPTS_MAX {
+            if attempt > 0 {
+                if !self.budget.retry() {
+                    self.metrics.arbiter_retries_unaffordable.inc();
+                    break;
+                }
+                self.metrics.arbiter_retries.inc();
+                pause(attempt).await;
+            }
+            if is_late(write.deadline) {
+                break;
+            }
+            let (permit, mut kept) = match self.connect(write).await {
+                Ok(connected) => connected,
+                Err(_) if may_run => break,
+                Err(why) => return Ok(Outcome::Unavailable(why)),
+            };
+            // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
+            let mut has_ended = false;
+            let is_galera = self.writer.as_ref().is_some_and(Writer::is_galera);
+            let connection = &mut kept.connection;
+            let tried = self.forms.try_once(connection, write, self.outbox, is_galera);
+            let mut tried = match tried.await {
+                Ok(tried) => {
+                    has_ended = matches!(tried, Attempt::Done(_));
+                    tried
+                }
+                // Boxed: it is rarely awaited, and would make every purchase's future larger.
+                Err(error) => {
+                    self.suspect(&error);
+                    Box::pin(after_error(&mut kept.connection, write.purchase, &error)).await
+                }
+            };
+            if matches!(tried, Attempt::Done(_)) && kept.destination.has_changed() {
+                // A server that was replaced meanwhile has answered: the ledger may not have it.
+                tried = Attempt::CommitLost;
+            }
+            if has_ended {
+                self.kept.keep(kept);
+            } else {
+                drop(kept);
+            }
+            drop(permit);
+            let is_call = matches!(tried, Attempt::CallLost);
+            match tried {
+                Attempt::Done(answer) if may_run => {
+                    return self.doubt(write.purchase, answer).await;
+                }
+                Attempt::Done(answer) => return answer,
+                Attempt::CommitLost | Attempt::CallLost => {
+                    may_run |= is_call;
+                    match Box::pin(self.recover_lost_commit(write.purchase)).await {
+                        Some(Some(order)) => return Ok(replay(write.purchase, order)),
+                        Some(None) => fault = Fault::Connection,
+                        None => return Ok(UNANSWERED),
+                    }
+                }
+                Attempt::Again(why) => fault = why,
+            }
+        }
+        if may_run {
+            return Ok(UNANSWERED);
+        }
+        Ok(Outcome::Unavailable(match fault {
+            Fault::Transient => Unavailable::Contended,
+            _ => Unavailable::Dependency(Dependency::Mysql),
+        }))
+    }
+
+    /// Waits for a connection. What waits for rows of one item waits first, without a connection.
+    async fn connect(
+        &self,
+        write: &OrderWrite<'_>,
+    ) -> Result<(OwnedSemaphorePermit, Kept), Unavailable> {
+        let _span = write.purchase.trace.span("connection wait");
+        let permit =
+            in_time(write.deadline, self.concurrency.acquire(write.purchase.item.id)).await;
+        let permit = permit.flatten().ok_or(Unavailable::Contended)?;
+        match in_time(write.deadline, self.kept.get()).await {
+            Some(Ok(kept)) => Ok((permit, kept)),
+            None => Err(Unavailable::Contended),
+            // The pool has tried for as long as it may; trying again would only keep the buyer
+            // waiting.
+            Some(Err(_)) => Err(Unavailable::Dependency(Dependency::Mysql)),
+        }
+    }
+
+    /// Counts a refusal: a gate that lets too much through is visible even when nothing went wrong.
+    pub fn count(&self, strategy: &'static str, answer: &Answer) {
+        let why = match answer {
+            Ok(Outcome::Refused(refusal)) => refusal.code(),
+            Err(Conflict::Stale) => "stale",
+            Err(Conflict::Fenced { .. }) => "fenced",
+            Ok(_) => return,
+        };
+        self.metrics.arbiter_refused(strategy, why);
+    }
+}
+
+/// The state in which the arbiter writes an order.
+const WRITTEN_AS: OrderStatus = OrderStatus::Pending;
+
+fn is_guarded(purchase: &Purchase) -> bool {
+    purchase.item.arbiter == ArbiterMode::On
+}
+
+/// Whether it is too late to begin a transaction.
+fn is_late(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+/// Waits until the deadline; `None` when it comes first.
+async fn in_time<T>(deadline: Option<Instant>, wait: impl Future<Output = T>) -> Option<T> {
+    match deadline {
+        Some(deadline) => tokio::time::timeout_at(deadline, wait).await.ok(),
+        None => Some(wait.await),
+    }
+}
+
+/// Full jitter over a doubling bound.
+async fn pause(attempt: u32) {
+    let bound = PAUSE_FIRST * 2_u32.pow(attempt.min(8));
+    tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
+}

@@ -1,0 +1,69 @@
+//! Rejected orders: queued, then refused, and stored without moving stock, so that the buyer finds
+//! the order's result under its id.
+
+use crate::Database;
+
+use super::Arbiter;
+use crate::rows::link::TRANSACTION_MAX;
+use crate::rows::outbox::Outbox;
+use crate::rows::stock::check_home;
+use crate::rows::{Fault, begin, confirmed, orders, within};
+use shop_domain::{Order, OrderStatus, Purchase};
+
+impl Arbiter {
+    /// Stores a refused purchase as a rejected order, or answers the order that is stored already.
+    /// A second call changes nothing.
+    ///
+    /// # Errors
+    /// The database's; call again to get the result.
+    pub async fn reject(&self, purchase: &Purchase) -> sqlx::Result<Order> {
+        // The request's key may belong to another order meanwhile. Then this one, whose id the
+        // buyer knows too, gets its own id as its key.
+        let own_key = purchase.order_id.to_string();
+        for key in [purchase.key.as_str(), &own_key] {
+            match within(TRANSACTION_MAX, insert(&self.pool, purchase, key, self.outbox)).await {
+                Ok(()) => {
+                    failpoint!("reject-inserted");
+                    return Ok(purchase.order(OrderStatus::Rejected, None));
+                }
+                Err(error) if Fault::of(&error) == Fault::Duplicate => {}
+                Err(error) => return Err(error),
+            }
+            let find = orders::find(&self.pool, purchase.order_id, purchase.buyer);
+            let found = confirmed(&self.pool, find).await?;
+            if let Some(order) = found {
+                return Ok(order);
+            }
+        }
+        Err(sqlx::Error::RowNotFound)
+    }
+}
+
+async fn insert(
+    pool: &Database,
+    purchase: &Purchase,
+    key: &str,
+    outbox: Outbox,
+) -> sqlx::Result<()> {
+    // After an error the transaction is dropped, which rolls it back.
+    let mut transaction = begin(pool).await?;
+    sqlx::query(
+        "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+         request_key, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(purchase.order_id.to_string())
+    .bind(purchase.item.id.get())
+    .bind(purchase.buyer.get())
+    .bind(purchase.quantity.units())
+    .bind(purchase.amount.cents())
+    .bind(OrderStatus::Rejected.as_str())
+    .bind(purchase.strategy)
+    .bind(key)
+    .bind(purchase.created_at)
+    .bind(purchase.expires_at)
+    .execute(&mut *transaction)
+    .await?;
+    outbox.inserted(&mut transaction, &[purchase], OrderStatus::Rejected).await?;
+    check_home(&mut transaction, purchase.item.routed()).await?;
+    transaction.commit().await
+}

@@ -1,0 +1,77 @@
+//! An item's stock outside of its orders: the row that is created with the item, and restocks in
+//! either direction. Both run in the caller's transaction.
+
+use sqlx::MySqlConnection;
+use time::OffsetDateTime;
+
+use shop_domain::{Item, OrderId, Routed, UserId};
+
+/// Units that an operator adds to a sale or takes out of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Restock {
+    /// The item, and the route to it.
+    pub routed: Routed,
+    /// Units to add; below zero, units to take out.
+    pub units: i64,
+    pub operator: UserId,
+    /// The time of the restock.
+    pub now: OffsetDateTime,
+}
+
+/// Creates the stock row of a new item with `units` left, at the end of the route to it.
+pub async fn create_stock(
+    transaction: &mut MySqlConnection,
+    Routed { item, home }: Routed,
+    units: i64,
+) -> sqlx::Result<()> {
+    sqlx::query("INSERT INTO stock (item_id, total, available, home_epoch) VALUES (?, ?, ?, ?)")
+        .bind(item.get())
+        .bind(units)
+        .bind(units)
+        .bind(home.epoch)
+        .execute(transaction)
+        .await?;
+    Ok(())
+}
+
+/// Changes `total` and `available` together, and writes the restock down. Answers the version of
+/// the stock that this made; `None` when fewer units are left than are to be taken out, or the
+/// total would be above [`Item::STOCK_MAX`]: then nothing was written.
+pub async fn restock(
+    transaction: &mut MySqlConnection,
+    restock: &Restock,
+) -> sqlx::Result<Option<u64>> {
+    let Restock { routed: Routed { item, home }, units, operator, now } = *restock;
+    if !(-Item::STOCK_MAX..=Item::STOCK_MAX).contains(&units) {
+        return Ok(None);
+    }
+    let done = sqlx::query(
+        "UPDATE stock SET total = total + ?, available = available + ?, \
+         version = LAST_INSERT_ID(version + 1) \
+         WHERE item_id = ? AND home_epoch = ? AND available + ? >= 0 AND total + ? BETWEEN 0 AND ?",
+    )
+    .bind(units)
+    .bind(units)
+    .bind(item.get())
+    .bind(home.epoch)
+    .bind(units)
+    .bind(units)
+    .bind(Item::STOCK_MAX)
+    .execute(&mut *transaction)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Ok(None);
+    }
+    let version = done.last_insert_id();
+    sqlx::query(
+        "INSERT INTO restocks (id, item_id, delta, user_id, created_at) VALUES (?, ?, ?, ?, ?)",
+    )
+    .bind(OrderId::generate().to_string())
+    .bind(item.get())
+    .bind(units)
+    .bind(operator.get())
+    .bind(now)
+    .execute(transaction)
+    .await?;
+    Ok(Some(version))
+}

@@ -1,0 +1,171 @@
+//! The statement that takes the stock: the condition that no purchase gets past. It names the epoch of the
+//! route that led to the item, so that nothing is sold where the item does not live any more.
+
+use sqlx::mysql::MySqlRow;
+use sqlx::{MySqlConnection, Row};
+use time::OffsetDateTime;
+
+use super::unguarded::{self, UnguardedWrite};
+use super::{Answer, Conflict};
+use crate::rows::outbox::Outbox;
+use crate::waiting_list;
+use shop_domain::{ArbiterMode, Home, Item, Outcome, Purchase, Refusal, Unavailable};
+
+/// The statement that takes the stock of an order.
+#[derive(Clone, Copy, Debug)]
+pub enum StockWrite<'a> {
+    /// `UPDATE ... SET available = available - ? WHERE ... AND available >= ?`.
+    Guarded,
+    /// `SELECT ... FOR UPDATE` and a check in the program, then the statement of `Guarded`.
+    GuardedAfterLock,
+    /// The statement of `Guarded`, and only if the row still has this version.
+    GuardedByVersion(u64),
+    /// The statement of `Guarded`, and only if the row's last change still is of this second.
+    GuardedByTimestamp(OffsetDateTime),
+    /// Takes the unit that is offered to the buyer from the waiting list.
+    Offered,
+    /// A textbook's statement, for a lab item whose arbiter is off.
+    Unguarded(UnguardedWrite<'a>),
+}
+
+impl<'a> StockWrite<'a> {
+    /// Chooses by the item: `unguarded` where the arbiter is off, and otherwise `guarded`.
+    #[must_use]
+    pub fn of(item: &Item, guarded: Self, unguarded: UnguardedWrite<'a>) -> Self {
+        assert!(!matches!(guarded, Self::Unguarded(_)), "the guarded statement has no condition");
+        match item.arbiter {
+            ArbiterMode::On => guarded,
+            ArbiterMode::Off => Self::Unguarded(unguarded),
+        }
+    }
+
+    /// Whether the units are taken by one statement that checks all conditions itself.
+    pub(super) fn fits_a_call(self) -> bool {
+        !matches!(self, Self::Offered | Self::Unguarded(_))
+    }
+
+    /// Whether the statement compares the row with what the gate has read.
+    pub(super) fn is_compared(self) -> bool {
+        matches!(self, Self::GuardedByVersion(_) | Self::GuardedByTimestamp(_))
+    }
+}
+
+/// Takes the units of a purchase from the stock row. `Some` ends the purchase, and the transaction
+/// must be rolled back.
+pub(super) async fn take(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+    stock: StockWrite<'_>,
+    outbox: Outbox,
+) -> sqlx::Result<Option<Answer>> {
+    let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
+    let epoch = purchase.item.home.epoch;
+    assert!(units > 0, "a purchase takes at least one unit");
+    let guarded = "UPDATE stock SET available = available - ?, version = version + 1 \
+         WHERE item_id = ? AND available >= ? AND home_epoch = ?";
+    let update = |statement| sqlx::query(statement).bind(units).bind(item).bind(units).bind(epoch);
+    let update = match stock {
+        StockWrite::Unguarded(write) => {
+            let is_off = purchase.item.arbiter == ArbiterMode::Off;
+            assert!(is_off, "an item with an arbiter is sold without a condition");
+            return unguarded::write(connection, purchase, write).await;
+        }
+        StockWrite::Guarded => update(guarded),
+        StockWrite::Offered => {
+            if units == 1 && waiting_list::accept(connection, purchase, outbox).await? {
+                return Ok(None);
+            }
+            let why = why_refused(connection, purchase, stock).await?;
+            let has_moved = matches!(why, Ok(Outcome::Unavailable(_)));
+            let no_offer = Ok(Outcome::Refused(Refusal::NoOffer));
+            return Ok(Some(if has_moved { why } else { no_offer }));
+        }
+        StockWrite::GuardedAfterLock => {
+            if let Err(outcome) = lock_row(connection, purchase).await? {
+                return Ok(Some(Ok(outcome)));
+            }
+            update(guarded)
+        }
+        StockWrite::GuardedByVersion(version) => {
+            let statement = "UPDATE stock SET available = available - ?, version = version + 1 \
+                 WHERE item_id = ? AND available >= ? AND home_epoch = ? AND version = ?";
+            update(statement).bind(version)
+        }
+        StockWrite::GuardedByTimestamp(changed_at) => {
+            let statement = "UPDATE stock SET available = available - ?, version = version + 1 \
+                 WHERE item_id = ? AND available >= ? AND home_epoch = ? AND changed_at = ?";
+            update(statement).bind(changed_at)
+        }
+    };
+    if update.execute(&mut *connection).await?.rows_affected() == 1 {
+        return Ok(None);
+    }
+    why_refused(connection, purchase, stock).await.map(Some)
+}
+
+/// The answer for a purchase whose guarded statement has changed no row. Reads how many units are
+/// left to tell why.
+pub(super) async fn why_refused(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+    stock: StockWrite<'_>,
+) -> sqlx::Result<Answer> {
+    purchase.look.is_now();
+    let row = sqlx::query("SELECT available, home_epoch FROM stock WHERE item_id = ?")
+        .bind(purchase.item.id.get())
+        .fetch_optional(connection)
+        .await?;
+    Ok(match left_of(row, purchase)? {
+        Err(outcome) => Ok(outcome),
+        Ok(left) if left >= purchase.quantity.signed() && stock.is_compared() => {
+            Err(Conflict::Stale)
+        }
+        Ok(_) => Ok(Outcome::Refused(Refusal::SoldOut)),
+    })
+}
+
+/// Locks the stock row until the transaction ends. Answers the units left under the lock, or the
+/// outcome when they are too few.
+pub(super) async fn lock_row(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+) -> sqlx::Result<Result<i64, Outcome>> {
+    let row = sqlx::query("SELECT available, home_epoch FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(purchase.item.id.get())
+        .fetch_optional(connection)
+        .await?;
+    // The lock has kept the row as it is now.
+    purchase.look.is_now();
+    enough_of(row, purchase)
+}
+
+/// The units left by a row with `available` and `home_epoch`, or the outcome when they are too few for a
+/// purchase.
+pub(super) fn enough_of(
+    row: Option<MySqlRow>,
+    purchase: &Purchase,
+) -> sqlx::Result<Result<i64, Outcome>> {
+    Ok(left_of(row, purchase)?.and_then(|left| match left >= purchase.quantity.signed() {
+        true => Ok(left),
+        false => Err(Outcome::Refused(Refusal::SoldOut)),
+    }))
+}
+
+/// The units left by a row with `available` and `home_epoch`, or the outcome when the item does not live
+/// where the purchase looks for it.
+fn left_of(row: Option<MySqlRow>, purchase: &Purchase) -> sqlx::Result<Result<i64, Outcome>> {
+    let home = purchase.item.home;
+    let Some(row) = row else { return Ok(Err(not_here(home))) };
+    if row.try_get::<u64, _>("home_epoch")? != home.epoch {
+        return Ok(Err(Outcome::Unavailable(Unavailable::Moving)));
+    }
+    Ok(Ok(row.try_get("available")?))
+}
+
+/// The outcome when there is no stock row at the end of a route.
+pub(super) fn not_here(home: Home) -> Outcome {
+    match home.is_only {
+        true => Outcome::Refused(Refusal::ItemNotFound),
+        false => Outcome::Unavailable(Unavailable::Moving),
+    }
+}

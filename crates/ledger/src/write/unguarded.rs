@@ -1,0 +1,119 @@
+//! The stock statements of the textbooks, for lab items whose arbiter is off.
+//!
+//! Nothing here checks that enough is left unless the textbook's own statement does: the gate has
+//! to carry correctness alone, and a broken gate shows up as oversold units.
+
+use sqlx::mysql::MySqlArguments;
+use sqlx::query::Query;
+use sqlx::{MySql, MySqlConnection};
+use time::OffsetDateTime;
+use tokio::sync::Notify;
+
+use super::stock::{lock_row, not_here};
+use super::{Answer, Conflict};
+use shop_domain::{Purchase, Routed};
+
+/// The stock statement of a textbook.
+#[derive(Clone, Copy, Debug)]
+pub enum UnguardedWrite<'a> {
+    /// Writes back the number that the program computed.
+    Set {
+        /// The units that the program read, minus the quantity.
+        available: i64,
+    },
+    /// Writes the number like `Set`, but as the first statement of the transaction: the order and
+    /// its COMMIT follow.
+    SetFirst {
+        /// The units that the program read, minus the quantity.
+        available: i64,
+        /// Notified as soon as the stock is written, before the order is.
+        written: &'a Notify,
+    },
+    /// Writes back the number if the row still has the version that was read.
+    CompareVersion {
+        /// The units that the program read, minus the quantity.
+        available: i64,
+        /// The version that the program read.
+        version: u64,
+    },
+    /// Writes back the number if the row still has the timestamp that was read.
+    CompareTimestamp {
+        /// The units that the program read, minus the quantity.
+        available: i64,
+        /// The second of the last change that the program read.
+        changed_at: OffsetDateTime,
+    },
+    /// Locks the row, reads it under the lock, checks in the program, writes the computed number.
+    LockRow,
+    /// The gate's own counter has decided: only keeps the ledger in step.
+    Record,
+}
+
+/// Writes the stock. `Some` ends the purchase, and the transaction must be rolled back.
+pub(super) async fn write(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+    write: UnguardedWrite<'_>,
+) -> sqlx::Result<Option<Answer>> {
+    let (item, units) = (purchase.item.routed(), purchase.quantity.signed());
+    let Routed { item: id, home } = item;
+    let not_found = Ok(not_here(home));
+    let (query, otherwise) = match write {
+        UnguardedWrite::Set { available } | UnguardedWrite::SetFirst { available, .. } => {
+            (set(item, available), not_found)
+        }
+        UnguardedWrite::LockRow => match lock_row(connection, purchase).await? {
+            Ok(available) => (set(item, available - units), not_found),
+            Err(outcome) => return Ok(Some(Ok(outcome))),
+        },
+        UnguardedWrite::CompareVersion { available, version } => (
+            sqlx::query(
+                "UPDATE stock SET available = ?, version = version + 1 \
+                 WHERE item_id = ? AND home_epoch = ? AND version = ?",
+            )
+            .bind(available)
+            .bind(id.get())
+            .bind(home.epoch)
+            .bind(version),
+            Err(Conflict::Stale),
+        ),
+        UnguardedWrite::CompareTimestamp { available, changed_at } => (
+            sqlx::query(
+                "UPDATE stock SET available = ?, version = version + 1 \
+                 WHERE item_id = ? AND home_epoch = ? AND changed_at = ?",
+            )
+            .bind(available)
+            .bind(id.get())
+            .bind(home.epoch)
+            .bind(changed_at),
+            Err(Conflict::Stale),
+        ),
+        UnguardedWrite::Record => (
+            sqlx::query(
+                "UPDATE stock SET available = available - ?, version = version + 1 \
+                 WHERE item_id = ? AND home_epoch = ?",
+            )
+            .bind(units)
+            .bind(id.get())
+            .bind(home.epoch),
+            not_found,
+        ),
+    };
+    let done = query.execute(connection).await?;
+    if done.rows_affected() != 1 {
+        return Ok(Some(otherwise));
+    }
+    if let UnguardedWrite::SetFirst { written, .. } = write {
+        written.notify_one();
+    }
+    Ok(None)
+}
+
+fn set(item: Routed, available: i64) -> Query<'static, MySql, MySqlArguments> {
+    sqlx::query(
+        "UPDATE stock SET available = ?, version = version + 1 WHERE item_id = ? AND home_epoch = ?",
+    )
+    .bind(available)
+    .bind(item.item.get())
+    .bind(item.home.epoch)
+}
