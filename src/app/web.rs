@@ -17,7 +17,7 @@ use crate::http::cors::CorsOrigins;
 use crate::http::hosts::Hosts;
 use crate::http::rates::{Rate, Rates};
 use crate::http::session_cookie::SessionCookie;
-use crate::http::{Parts, Web};
+use crate::http::{AppState, Web};
 use crate::lab::{self, Lab};
 use crate::order::Orders;
 use crate::payment::Payments;
@@ -36,7 +36,7 @@ pub(super) fn web(
     let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
     let tokens = Tokens::new(&config.secret, &config.secret_previous);
     let accounts = accounts(config, shared, tokens.clone());
-    Ok(Web::new(Parts {
+    Ok(Web::new(AppState {
         identity: super::identity::identity(config, shared, &accounts)?,
         exporter: Exporter::new(shared.ledgers.map(LedgerParts::ledger)),
         cors: CorsOrigins::parse(&config.http.cors_origins)?,
@@ -66,7 +66,7 @@ pub(super) fn web(
         watch: shared.watch.clone(),
         tokens,
         revocations: shared.revocations.clone(),
-        rates: rates(config),
+        rates: Arc::new(rates(config)),
         proxies,
         hosts: Hosts::new(&config.http.hosts, addr),
         job_status: shared.job_status.clone(),

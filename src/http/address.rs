@@ -6,7 +6,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
@@ -24,16 +24,12 @@ pub struct Peer(pub IpAddr);
 #[derive(Clone, Copy, Debug)]
 pub struct ClientAddress(pub IpAddr);
 
-impl<S> FromRequestParts<S> for ClientAddress
-where
-    S: Send + Sync,
-    Web: FromRef<S>,
-{
+impl FromRequestParts<Web> for ClientAddress {
     type Rejection = std::convert::Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Self::Rejection> {
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Self::Rejection> {
         let peer = parts.extensions.get::<Peer>().map_or(Ipv6Addr::UNSPECIFIED.into(), |it| it.0);
-        Ok(Self(Web::from_ref(state).proxies.client(peer, &parts.headers)))
+        Ok(Self(web.proxies.client(peer, &parts.headers)))
     }
 }
 

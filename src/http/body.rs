@@ -13,6 +13,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer};
 use serde_json::value::RawValue;
 
+use super::Web;
 use super::problem::{Problem, ProblemType};
 
 /// The deepest nesting of JSON that is parsed.
@@ -34,10 +35,8 @@ pub struct BodyLimits {
 /// A JSON body of type `T`, which must deny unknown fields.
 pub struct JsonBody<T>(pub T);
 
-impl<T, S> FromRequest<S> for JsonBody<T>
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequest<S> for JsonBody<T>
 where
-    T: DeserializeOwned + Send,
-    S: Send + Sync,
     BodyLimits: FromRef<S>,
 {
     type Rejection = Problem;
@@ -51,30 +50,22 @@ where
 /// The bytes of a JSON body, for a signature that is made over them.
 pub struct RawJson(pub Bytes);
 
-impl<S> FromRequest<S> for RawJson
-where
-    S: Send + Sync,
-    BodyLimits: FromRef<S>,
-{
+impl FromRequest<Web> for RawJson {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        read(request, BodyLimits::from_ref(state)).await.map(Self)
+    async fn from_request(request: Request, web: &Web) -> Result<Self, Problem> {
+        read(request, web.body_limits).await.map(Self)
     }
 }
 
 /// The bytes of a table in CSV, with a limit of its own.
 pub struct CsvBody(pub Bytes);
 
-impl<S> FromRequest<S> for CsvBody
-where
-    S: Send + Sync,
-    BodyLimits: FromRef<S>,
-{
+impl FromRequest<Web> for CsvBody {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let limits = BodyLimits { bytes_max: CSV_BYTES_MAX, ..BodyLimits::from_ref(state) };
+    async fn from_request(request: Request, web: &Web) -> Result<Self, Problem> {
+        let limits = BodyLimits { bytes_max: CSV_BYTES_MAX, ..web.body_limits };
         read_as("text/csv", request, limits).await.map(Self)
     }
 }
@@ -84,10 +75,8 @@ where
 /// The body itself shows whether there is one: HTTP/2 needs no header that announces it.
 pub struct OptionalJsonBody<T>(pub T);
 
-impl<T, S> FromRequest<S> for OptionalJsonBody<T>
+impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequest<S> for OptionalJsonBody<T>
 where
-    T: DeserializeOwned + Send,
-    S: Send + Sync,
     BodyLimits: FromRef<S>,
 {
     type Rejection = Problem;

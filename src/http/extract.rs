@@ -1,9 +1,10 @@
 //! Extractors: who sends a request, for which item or order, with which parameters.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 
 use axum::extract::rejection::PathRejection;
-use axum::extract::{FromRef, FromRequestParts, OptionalFromRequestParts, Path};
+use axum::extract::{FromRequestParts, OptionalFromRequestParts, Path};
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
@@ -12,32 +13,33 @@ use axum_extra::TypedHeader;
 use axum_extra::extract::CookieJar;
 use axum_extra::headers::Authorization;
 use axum_extra::headers::authorization::Bearer;
+use utoipa::IntoParams;
 
 use super::Web;
+use super::address::ClientAddress;
 use super::problem::{Problem, ProblemType};
-use crate::account::{Claims, Role, TokenError};
+use crate::account::{Actor, Claims, Role, TokenError};
 use crate::trace::Traces;
 use shop_domain::trace::{Span, SpanKind, TraceContext};
-use shop_domain::{EndpointId, ItemId, OrderId, RequestKey};
+use shop_domain::{Clock, EndpointId, ItemId, OrderId, RequestKey};
 
 /// A user with a valid token.
 #[derive(Clone, Debug)]
 pub struct Buyer(pub Claims);
 
 /// Somebody with a valid token and a role that may run sales: operator or admin.
-#[derive(Clone, Debug)]
-pub struct Admin(pub Claims);
+#[derive(Clone)]
+pub struct Operator {
+    pub claims: Claims,
+    pub address: IpAddr,
+    clock: Clock,
+}
 
-impl<S> FromRequestParts<S> for Buyer
-where
-    S: Send + Sync,
-    Web: FromRef<S>,
-{
+impl FromRequestParts<Web> for Buyer {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let web = Web::from_ref(state);
-        let token = token_of(parts, &web).await?.ok_or(ProblemType::Unauthenticated)?;
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
+        let token = token_of(parts, web).await?.ok_or(ProblemType::Unauthenticated)?;
         let claims = web.tokens.read(&token, web.clock.now()).map_err(|error| match error {
             TokenError::Invalid => ProblemType::InvalidToken,
             TokenError::Expired => ProblemType::TokenExpired,
@@ -56,35 +58,33 @@ where
     }
 }
 
-impl<S> OptionalFromRequestParts<S> for Buyer
-where
-    S: Send + Sync,
-    Web: FromRef<S>,
-{
+impl OptionalFromRequestParts<Web> for Buyer {
     type Rejection = Infallible;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        state: &S,
-    ) -> Result<Option<Self>, Self::Rejection> {
-        Ok(<Self as FromRequestParts<S>>::from_request_parts(parts, state).await.ok())
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Option<Self>, Infallible> {
+        Ok(<Self as FromRequestParts<Web>>::from_request_parts(parts, web).await.ok())
     }
 }
 
-impl<S> FromRequestParts<S> for Admin
-where
-    S: Send + Sync,
-    Web: FromRef<S>,
-{
+impl FromRequestParts<Web> for Operator {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let Buyer(claims) =
-            <Buyer as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
+        let buyer = <Buyer as FromRequestParts<Web>>::from_request_parts(parts, web).await;
+        let Buyer(claims) = buyer?;
         if claims.role == Role::Buyer {
             return Err(ProblemType::Forbidden.into());
         }
-        Ok(Self(claims))
+        let Ok(ClientAddress(address)) = ClientAddress::from_request_parts(parts, web).await;
+        Ok(Self { claims, address, clock: web.clock.clone() })
+    }
+}
+
+impl Operator {
+    /// Who does something now, for the log of the operators' actions.
+    #[must_use]
+    pub fn actor(&self) -> Actor {
+        Actor { user: self.claims.user, address: Some(self.address), now: self.clock.now() }
     }
 }
 
@@ -119,19 +119,14 @@ impl RequestTrace {
     }
 }
 
-impl<S> FromRequestParts<S> for RequestTrace
-where
-    S: Send + Sync,
-    Web: FromRef<S>,
-{
+impl FromRequestParts<Web> for RequestTrace {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Infallible> {
-        let traces = Web::from_ref(state).traces.clone();
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Infallible> {
         let mut values = parts.headers.get_all("traceparent").iter();
         let only = values.next().filter(|_| values.next().is_none());
         let parent = only.and_then(|value| TraceContext::parse(value.to_str().ok()?));
-        Ok(Self { traces, parent })
+        Ok(Self { traces: web.traces.clone(), parent })
     }
 }
 
@@ -140,16 +135,12 @@ where
 #[derive(Clone, Copy, Debug)]
 pub struct SameSite;
 
-impl<S> FromRequestParts<S> for SameSite
-where
-    S: Send + Sync,
-    Web: FromRef<S>,
-{
+impl FromRequestParts<Web> for SameSite {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
         // Browsers do not store a cookie of the answer for pages of another site.
-        if Web::from_ref(state).cors.contain(&parts.headers) {
+        if web.cors.contain(&parts.headers) {
             return Ok(Self);
         }
         refuse_other_sites(&parts.uri, &parts.headers).map(|()| Self)
@@ -192,12 +183,12 @@ pub fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
     CookieJar::from_headers(headers).get(name).map(|cookie| cookie.value().to_owned())
 }
 
-/// An id in the path, by the parameter's name.
-macro_rules! path_id {
-    ($(#[$doc:meta])* $name:ident, $id:ty) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name(pub $id);
+/// Declares the ids in paths, and how the document describes them.
+macro_rules! path_ids {
+    ($($name:ident($id:ty, $($param:tt)*);)*) => {$(
+        #[derive(Clone, Copy, Debug, IntoParams)]
+        #[into_params(names("id"), parameter_in = Path)]
+        pub struct $name(#[param($($param)*)] pub $id);
 
         impl<S: Send + Sync> FromRequestParts<S> for $name {
             type Rejection = Problem;
@@ -208,22 +199,13 @@ macro_rules! path_id {
                 path.ok().and_then(|Path(text)| <$id>::parse(&text)).map(Self).ok_or_else(|| ProblemType::InvalidPathParameter.into())
             }
         }
-    };
+    )*};
 }
 
-path_id! {
-    /// The item in the path.
-    ItemPath, ItemId
-}
-
-path_id! {
-    /// The order in the path.
-    OrderPath, OrderId
-}
-
-path_id! {
-    /// The endpoint in the path.
-    EndpointPath, EndpointId
+path_ids! {
+    ItemPath(ItemId, value_type = i64, minimum = 1);
+    OrderPath(OrderId, value_type = uuid::Uuid);
+    EndpointPath(EndpointId, value_type = i64, minimum = 1);
 }
 
 /// The parameters of the query, in order; the handler checks their names.

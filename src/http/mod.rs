@@ -8,10 +8,12 @@ pub mod address;
 pub mod body;
 pub mod connection_limiter;
 pub mod cors;
+mod document;
 pub mod extract;
 pub mod hosts;
 mod layers;
 pub mod pages;
+mod paging;
 pub mod problem;
 pub mod rates;
 pub mod route;
@@ -30,8 +32,7 @@ use axum::routing::any;
 use tower::Service;
 use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
-use utoipa::OpenApi;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
@@ -66,59 +67,14 @@ use shop_metrics::Metrics;
 /// The locks whose metrics are read.
 pub type Locks = Vec<Arc<dyn leaselock::Mutex>>;
 
-/// The state of all handlers. Clones share it. A handler takes the parts that it needs, as
-/// `State<Part>`.
-#[derive(Clone)]
-pub struct Web(Arc<Parts>);
+/// Declares the state of all handlers. A handler takes the parts that it needs, as `State<Part>`.
+macro_rules! app_state {
+    ($($(#[$doc:meta])* $field:ident: $part:ty,)*) => {
+        /// What the handlers work with.
+        pub struct AppState {
+            $($(#[$doc])* pub $field: $part,)*
+        }
 
-/// The parts of [`Web`].
-pub struct Parts {
-    pub purchases: Purchases,
-    pub orders: Orders,
-    pub payments: Payments,
-    pub waiting_lists: WaitingLists,
-    pub catalog: Catalog,
-    pub accounts: Accounts,
-    /// `None`: there is no identity provider.
-    pub identity: Option<Arc<Identity>>,
-    pub exporter: Exporter,
-    pub operator_log: OperatorLog,
-    pub overview: Overview,
-    pub endpoints: Endpoints,
-    pub auditor: Auditor,
-    pub readiness: Arc<Readiness>,
-    pub hub: Hub,
-    pub lab: Lab,
-    pub watch: Watch,
-    pub tokens: Tokens,
-    pub revocations: Revocations,
-    pub rates: Rates,
-    pub proxies: Proxies,
-    pub hosts: Hosts,
-    pub cors: CorsOrigins,
-    pub job_status: JobStatus,
-    pub locks: Locks,
-    pub metrics: Metrics,
-    pub clock: Clock,
-    pub lifecycle: Lifecycle,
-    pub body_limits: BodyLimits,
-    pub session_cookie: SessionCookie,
-    pub traces: Traces,
-    pub static_dir: PathBuf,
-    pub instance: String,
-}
-
-impl std::ops::Deref for Web {
-    type Target = Parts;
-
-    fn deref(&self) -> &Parts {
-        &self.0
-    }
-}
-
-/// Lets handlers take one part of the state as `State<Part>`.
-macro_rules! take_parts {
-    ($($field:ident: $part:ty),* $(,)?) => {
         $(impl FromRef<Web> for $part {
             fn from_ref(web: &Web) -> Self {
                 web.$field.clone()
@@ -127,13 +83,14 @@ macro_rules! take_parts {
     };
 }
 
-take_parts! {
+app_state! {
     purchases: Purchases,
     orders: Orders,
     payments: Payments,
     waiting_lists: WaitingLists,
     catalog: Catalog,
     accounts: Accounts,
+    /// `None`: there is no identity provider.
     identity: Option<Arc<Identity>>,
     exporter: Exporter,
     operator_log: OperatorLog,
@@ -141,7 +98,15 @@ take_parts! {
     endpoints: Endpoints,
     auditor: Auditor,
     readiness: Arc<Readiness>,
+    hub: Hub,
     lab: Lab,
+    watch: Watch,
+    tokens: Tokens,
+    revocations: Revocations,
+    rates: Arc<Rates>,
+    proxies: Proxies,
+    hosts: Hosts,
+    cors: CorsOrigins,
     job_status: JobStatus,
     locks: Locks,
     metrics: Metrics,
@@ -149,13 +114,28 @@ take_parts! {
     lifecycle: Lifecycle,
     body_limits: BodyLimits,
     session_cookie: SessionCookie,
+    traces: Traces,
+    static_dir: PathBuf,
+    instance: String,
+}
+
+/// The state of all handlers. Clones share it.
+#[derive(Clone)]
+pub struct Web(Arc<AppState>);
+
+impl std::ops::Deref for Web {
+    type Target = AppState;
+
+    fn deref(&self) -> &AppState {
+        &self.0
+    }
 }
 
 impl Web {
-    /// Wraps the parts.
+    /// Shares the state.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
-        Self(Arc::new(parts))
+    pub fn new(state: AppState) -> Self {
+        Self(Arc::new(state))
     }
 
     /// Whether a session is live: its token has not expired and was not signed out.
@@ -165,46 +145,14 @@ impl Web {
     }
 }
 
-#[derive(OpenApi)]
-#[openapi(info(title = "Seckill"), components(schemas(problem::ProblemBody)))]
-struct Document;
-
 /// The routes of the API with their OpenAPI document.
 fn api() -> OpenApiRouter<Web> {
-    let mut document = Document::openapi();
-    let description = format!("{}\n{}", include_str!("description.md"), ProblemType::table());
-    document.info.description = Some(description);
-    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
-    let components = document.components.get_or_insert_default();
-    components.add_security_scheme("bearer", bearer);
-    let mut router = routes(document);
-    name_operations(router.get_openapi_mut());
-    route::purchase::document_options(router.get_openapi_mut());
+    let mut router = routes(document::begin());
+    document::complete(router.get_openapi_mut());
     router
 }
 
-/// Gives each operation an id of its own, made of its method and path, as OpenAPI asks for:
-/// generators of clients make names of these ids.
-fn name_operations(document: &mut utoipa::openapi::OpenApi) {
-    for (path, item) in &mut document.paths.paths {
-        let words = path.trim_start_matches("/api").split(|c: char| !c.is_ascii_alphanumeric());
-        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
-        let operations = [
-            ("get", &mut item.get),
-            ("put", &mut item.put),
-            ("post", &mut item.post),
-            ("patch", &mut item.patch),
-            ("delete", &mut item.delete),
-        ];
-        for (method, operation) in operations {
-            if let Some(operation) = operation {
-                operation.operation_id = Some(format!("{method}_{}", words.join("_")));
-            }
-        }
-    }
-}
-
-fn routes(document: utoipa::openapi::OpenApi) -> OpenApiRouter<Web> {
+fn routes(document: OpenApi) -> OpenApiRouter<Web> {
     OpenApiRouter::with_openapi(document)
         .routes(routes!(route::purchase::purchase))
         .routes(routes!(route::items::list))
@@ -258,7 +206,7 @@ fn routes(document: utoipa::openapi::OpenApi) -> OpenApiRouter<Web> {
 
 /// The document that `GET /api/openapi.json` answers.
 #[must_use]
-pub fn openapi() -> utoipa::openapi::OpenApi {
+pub fn openapi() -> OpenApi {
     api().into_openapi()
 }
 

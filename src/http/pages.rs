@@ -37,7 +37,7 @@ const NOT_FOUND: &str = "404.html";
 struct Files;
 
 /// A file inside the program, ready to be sent.
-struct Page {
+struct PageFile {
     kind: HeaderValue,
     tag: ETag,
     plain: Bytes,
@@ -46,9 +46,9 @@ struct Page {
 }
 
 /// The pages inside the program, by their path.
-static PAGES: LazyLock<HashMap<String, Page>> = LazyLock::new(|| {
+static PAGES: LazyLock<HashMap<String, PageFile>> = LazyLock::new(|| {
     let named = Files::iter().filter_map(|name| Files::get(&name).map(|file| (name, file)));
-    named.filter_map(|(name, file)| Some((name.into_owned(), Page::new(file)?))).collect()
+    named.filter_map(|(name, file)| Some((name.into_owned(), PageFile::new(file)?))).collect()
 });
 
 /// The routes of the pages: of those in `static_dir`, or, where it is empty, of those inside the program.
@@ -74,7 +74,7 @@ async fn embedded(uri: Uri, headers: HeaderMap) -> Response {
     response
 }
 
-impl Page {
+impl PageFile {
     /// Compresses a file; `None` when its media type is no header, which no file of ours has.
     fn new(file: EmbeddedFile) -> Option<Self> {
         let kind = HeaderValue::from_str(file.metadata.mimetype()).ok()?;

@@ -10,7 +10,7 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use axum::extract::{FromRef, FromRequestParts};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue};
 use tokio::time::Instant;
@@ -105,16 +105,11 @@ fn limited(who: &str, rate: Rate, wait_ns: u64) -> Problem {
 /// Extractor that counts a request for its client's address, before the body is read.
 pub struct AddressRateLimit;
 
-impl<S> FromRequestParts<S> for AddressRateLimit
-where
-    S: Send + Sync,
-    Web: FromRef<S>,
-{
+impl FromRequestParts<Web> for AddressRateLimit {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
-        let Ok(ClientAddress(address)) = ClientAddress::from_request_parts(parts, state).await;
-        let web = Web::from_ref(state);
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
+        let Ok(ClientAddress(address)) = ClientAddress::from_request_parts(parts, web).await;
         web.rates.address(address).inspect_err(|_| web.metrics.rate_limited("address"))?;
         Ok(Self)
     }

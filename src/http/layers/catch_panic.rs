@@ -21,21 +21,21 @@ pub(super) struct CatchPanic;
 
 /// A service behind [`CatchPanic`].
 #[derive(Clone)]
-pub(super) struct Caught<S> {
+pub(super) struct PanicGuard<S> {
     inner: S,
 }
 
 impl<S> Layer<S> for CatchPanic {
-    type Service = Caught<S>;
+    type Service = PanicGuard<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Caught { inner }
+        PanicGuard { inner }
     }
 }
 
 type Answer = Result<Response, Infallible>;
 
-impl<S> Service<Request> for Caught<S>
+impl<S> Service<Request> for PanicGuard<S>
 where
     S: Service<Request, Response = Response, Error = Infallible>,
 {

@@ -27,20 +27,20 @@ pub(super) struct Observe<R> {
 
 /// A service behind [`Observe`].
 #[derive(Clone)]
-pub(super) struct Observed<R, S> {
+pub(super) struct ObservedService<R, S> {
     read: R,
     inner: S,
 }
 
 impl<R: Clone, S> Layer<S> for Observe<R> {
-    type Service = Observed<R, S>;
+    type Service = ObservedService<R, S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Observed { read: self.read.clone(), inner }
+        ObservedService { read: self.read.clone(), inner }
     }
 }
 
-impl<R, C, S> Service<Request> for Observed<R, S>
+impl<R, C, S> Service<Request> for ObservedService<R, S>
 where
     R: Fn(&Request) -> C,
     C: FnOnce(Response) -> Response,

@@ -25,20 +25,20 @@ pub(super) struct Refuse<R> {
 
 /// A service behind [`Refuse`].
 #[derive(Clone)]
-pub(super) struct Guarded<R, S> {
+pub(super) struct RefusingService<R, S> {
     check: R,
     inner: S,
 }
 
 impl<R: Clone, S> Layer<S> for Refuse<R> {
-    type Service = Guarded<R, S>;
+    type Service = RefusingService<R, S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        Guarded { check: self.check.clone(), inner }
+        RefusingService { check: self.check.clone(), inner }
     }
 }
 
-impl<R, S> Service<Request> for Guarded<R, S>
+impl<R, S> Service<Request> for RefusingService<R, S>
 where
     R: Fn(&Request) -> Option<Response>,
     S: Service<Request, Response = Response, Error = Infallible>,

@@ -45,7 +45,7 @@ pub struct ProblemBody<'a> {
     /// The type of problem; `/docs` lists all types.
     #[schema(example = "/problems/sold_out")]
     #[schema(value_type = String)]
-    r#type: TypeOf,
+    r#type: ProblemUri,
     /// The type of problem in words.
     title: &'static str,
     /// The status code of the answer.
@@ -69,9 +69,9 @@ pub struct ProblemBody<'a> {
 }
 
 /// A code as a relative URI.
-struct TypeOf(&'static str);
+struct ProblemUri(&'static str);
 
-impl Serialize for TypeOf {
+impl Serialize for ProblemUri {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&format_args!("/problems/{}", self.0))
     }
@@ -160,7 +160,7 @@ impl Problem {
 
     fn written(&self, request_id: &str) -> Vec<u8> {
         let body = ProblemBody {
-            r#type: TypeOf(self.code),
+            r#type: ProblemUri(self.code),
             title: self.title,
             status: self.status.as_u16(),
             detail: &self.detail,

@@ -7,10 +7,11 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::orders::page;
 use crate::account::{Action, OperatorLog, Role};
-use crate::http::extract::{Admin, QueryPairs};
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::document::TryAgain;
+use crate::http::extract::{Operator, QueryPairs};
+use crate::http::paging::Page;
+use crate::http::problem::Problem;
 
 /// An action of an operator.
 #[derive(Serialize, ToSchema)]
@@ -58,32 +59,21 @@ pub struct ActionsBody {
 }
 
 /// List the actions of operators: one's own, or with the role admin those of all.
-#[utoipa::path(
-    get,
-    path = "/api/admin/actions",
-    tag = "operator",
-    params(
-        ("limit" = Option<u32>, Query, description = "Actions of a page", minimum = 1, maximum = 200),
-        ("before" = Option<uuid::Uuid>, Query, description = "The `next` of the page before"),
-    ),
-    responses(
-        (status = 200, description = "A page, newest first", body = ActionsBody),
-        (status = "4XX", description = "Not an operator, or a bad parameter", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/admin/actions", tag = "operator", params(
+    ("limit" = Option<u32>, Query, description = "Actions of a page", minimum = 1, maximum = 200),
+    ("before" = Option<uuid::Uuid>, Query, description = "The `next` of the page before"),
+), responses(
+    (status = 200, description = "A page, newest first", body = ActionsBody),
+    (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
+))]
 pub async fn list(
     State(operator_log): State<OperatorLog>,
-    Admin(claims): Admin,
+    Operator { claims, .. }: Operator,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<ActionsBody>, Problem> {
-    let (limit, before) = page(&pairs)?;
+    let page = Page::read(&pairs)?;
     let operator = (claims.role != Role::Admin).then_some(claims.user);
-    // One more than asked for tells whether there is a next page.
-    let mut actions = operator_log.list(operator, before, limit + 1).await?;
-    let more = actions.len() > limit as usize;
-    actions.truncate(limit as usize);
-    let next = actions.last().filter(|_| more).map(|action| action.id.to_string());
+    let listed = operator_log.list(operator, page.cursor, page.rows()).await?;
+    let (actions, next) = page.cut(listed, |action| action.id.to_string());
     Ok(Json(ActionsBody { actions: actions.into_iter().map(ActionBody::from).collect(), next }))
 }

@@ -11,16 +11,15 @@ use utoipa::ToSchema;
 
 use super::items::{ItemBody, answer};
 use super::texts;
-use crate::account::Actor;
 use crate::catalog::Catalog;
-use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
-use crate::http::extract::{Admin, ItemPath};
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::document::TryAgain;
+use crate::http::extract::{ItemPath, Operator};
+use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
 use shop_domain::{
-    ArbiterMode, Cents, Clock, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, SaleWindow, ShardId,
+    ArbiterMode, Cents, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, SaleWindow, ShardId,
 };
 
 /// The default of `per_buyer_limit`.
@@ -124,58 +123,36 @@ pub struct EditItemBody {
 }
 
 /// Create a sale.
-#[utoipa::path(
-    post,
-    path = "/api/admin/items",
-    tag = "operator",
-    request_body = CreateItemBody,
+#[utoipa::path(post, path = "/api/admin/items", tag = "operator", request_body = CreateItemBody,
     responses(
         (status = 201, description = "The item", body = ItemBody),
-        (status = "4XX", description = "Not an operator, or an invalid field", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+        (status = "4XX", description = "Not an operator, or an invalid field"), TryAgain,
+    ))]
 pub async fn create(
     State(catalog): State<Catalog>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     JsonBody(body): JsonBody<CreateItemBody>,
 ) -> Result<Response, Problem> {
-    let new = new_item(body)?;
-    let now = clock.now();
-    let actor = Actor { user: claims.user, address: Some(address), now };
-    let created = catalog.create(&new, &actor).await?;
-    tracing::info!(item = %created.item.id, operator = %claims.user, "item created");
-    Ok((StatusCode::CREATED, answer(&created, now)).into_response())
+    let actor = operator.actor();
+    let created = catalog.create(&new_item(body)?, &actor).await?;
+    tracing::info!(item = %created.item.id, operator = %actor.user, "item created");
+    Ok((StatusCode::CREATED, answer(&created, actor.now)).into_response())
 }
 
 /// Reschedule, pause, restock, or change the strategy of a sale.
-#[utoipa::path(
-    patch,
-    path = "/api/admin/items/{id}",
-    tag = "operator",
-    params(
-        ("id" = i64, Path, minimum = 1),
-        ("If-Match" = Option<String>, Header, description = "The item's ETag; the edit is refused if the item was edited since"),
-    ),
-    request_body = EditItemBody,
-    responses(
-        (status = 200, description = "The item", body = ItemBody),
-        (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Read the item before you try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
-#[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
+#[utoipa::path(patch, path = "/api/admin/items/{id}", tag = "operator", params(
+    ItemPath,
+    ("If-Match" = Option<String>, Header, description = "The item's ETag; the edit is refused if the item was edited since"),
+), request_body = EditItemBody, responses(
+    (status = 200, description = "The item", body = ItemBody),
+    (status = "4XX", description = "Nothing changed"),
+    (status = "5XX", description = "Read the item before you try again"),
+))]
 pub async fn edit(
     State(catalog): State<Catalog>,
     State(purchases): State<Purchases>,
     State(lists): State<WaitingLists>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     ItemPath(id): ItemPath,
     headers: HeaderMap,
     JsonBody(body): JsonBody<EditItemBody>,
@@ -196,13 +173,12 @@ pub async fn edit(
         stock_delta: Some(stock_delta),
         revision_seen: revision_seen(&headers)?,
     };
-    let now = clock.now();
-    let actor = Actor { user: claims.user, address: Some(address), now };
+    let actor = operator.actor();
     let (edited, change) = catalog.edit(id, &edit, &actor).await?;
     lists.publish(id, &change).await;
     purchases.item_changed(id);
-    tracing::info!(item = %id, operator = %claims.user, "item edited");
-    Ok(answer(&edited, now))
+    tracing::info!(item = %id, operator = %actor.user, "item edited");
+    Ok(answer(&edited, actor.now))
 }
 
 pub(super) fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {

@@ -6,8 +6,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::audit::Auditor;
-use crate::http::extract::{Admin, ItemPath};
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::extract::{ItemPath, Operator};
+use crate::http::problem::Problem;
 use shop_domain::Refusal;
 use shop_domain::audit::Report;
 
@@ -75,21 +75,15 @@ impl From<Report> for AuditBody {
 }
 
 /// Audit a sale from the ledger.
-#[utoipa::path(
-    get,
-    path = "/api/admin/items/{id}/audit",
-    tag = "operator",
-    params(("id" = i64, Path, minimum = 1)),
+#[utoipa::path(get, path = "/api/admin/items/{id}/audit", tag = "operator", params(ItemPath),
     responses(
         (status = 200, description = "The invariants, each with its figures", body = AuditBody),
-        (status = "4XX", description = "Not an operator, or no such item", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "The ledger cannot be read; try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+        (status = "4XX", description = "Not an operator, or no such item"),
+        (status = "5XX", description = "The ledger cannot be read; try again"),
+    ))]
 pub async fn find(
     State(auditor): State<Auditor>,
-    Admin(_operator): Admin,
+    _: Operator,
     ItemPath(id): ItemPath,
 ) -> Result<Json<AuditBody>, Problem> {
     let report = auditor.audit(id).await?.ok_or(Refusal::ItemNotFound)?;

@@ -8,18 +8,12 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::account::Actor;
 use crate::event::{Endpoints, NewEndpoint};
-use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
-use crate::http::extract::{Admin, EndpointPath, QueryPairs};
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
-use shop_domain::Clock;
-
-/// Lines of one page, unless asked otherwise.
-const PAGE_DEFAULT: u32 = 50;
-/// The most lines of one page.
-const PAGE_MAX: u32 = 200;
+use crate::http::document::TryAgain;
+use crate::http::extract::{EndpointPath, Operator, QueryPairs};
+use crate::http::paging::Page;
+use crate::http::problem::{Problem, ProblemType};
 
 /// An endpoint.
 #[derive(Serialize, ToSchema)]
@@ -151,20 +145,13 @@ pub struct EventsBody {
 }
 
 /// List the endpoints of events.
-#[utoipa::path(
-    get,
-    path = "/api/admin/endpoints",
-    tag = "operator",
-    responses(
-        (status = 200, description = "The endpoints", body = EndpointsBody),
-        (status = "4XX", description = "Not an operator", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/admin/endpoints", tag = "operator", responses(
+    (status = 200, description = "The endpoints", body = EndpointsBody),
+    (status = "4XX", description = "Not an operator"), TryAgain,
+))]
 pub async fn list(
     State(endpoints): State<Endpoints>,
-    _: Admin,
+    _: Operator,
 ) -> Result<Json<EndpointsBody>, Problem> {
     let (listed, last) = endpoints.list().await?;
     let endpoints = listed.into_iter().map(|(endpoint, dead_letters)| EndpointBody {
@@ -185,23 +172,15 @@ pub async fn list(
 }
 
 /// Create an endpoint of events.
-#[utoipa::path(
-    post,
-    path = "/api/admin/endpoints",
-    tag = "operator",
-    request_body = CreateEndpointBody,
-    responses(
-        (status = 201, description = "The endpoint with its secret", body = CreatedEndpointBody),
-        (status = "4XX", description = "Not an operator, or an invalid field", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "List the endpoints before you try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(post, path = "/api/admin/endpoints", tag = "operator",
+    request_body = CreateEndpointBody, responses(
+    (status = 201, description = "The endpoint with its secret", body = CreatedEndpointBody),
+    (status = "4XX", description = "Not an operator, or an invalid field"),
+    (status = "5XX", description = "List the endpoints before you try again"),
+))]
 pub async fn create(
     State(endpoints): State<Endpoints>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     JsonBody(body): JsonBody<CreateEndpointBody>,
 ) -> Result<(StatusCode, Json<CreatedEndpointBody>), Problem> {
     let is_stream = match body.kind.as_deref() {
@@ -214,84 +193,52 @@ pub async fn create(
     };
     let from_start = body.from_start.unwrap_or(false);
     let new = NewEndpoint { is_stream, target: body.target, from_start };
-    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
-    let created = endpoints.create(&new, &actor).await?;
-    tracing::info!(endpoint = %created.id, operator = %claims.user, "event endpoint created");
+    let created = endpoints.create(&new, &operator.actor()).await?;
+    tracing::info!(endpoint = %created.id, operator = %operator.claims.user, "event endpoint created");
     let secret = Some(created.secret).filter(|secret| !secret.is_empty());
     Ok((StatusCode::CREATED, Json(CreatedEndpointBody { id: created.id.get(), secret })))
 }
 
 /// Switch an endpoint on or off.
-#[utoipa::path(
-    patch,
-    path = "/api/admin/endpoints/{id}",
-    tag = "operator",
-    params(("id" = i64, Path, minimum = 1)),
-    request_body = SwitchEndpointBody,
-    responses(
-        (status = 204, description = "Switched"),
-        (status = "4XX", description = "Not an operator, or no such endpoint", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(patch, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath),
+    request_body = SwitchEndpointBody, responses(
+    (status = 204, description = "Switched"),
+    (status = "4XX", description = "Not an operator, or no such endpoint"), TryAgain,
+))]
 pub async fn switch(
     State(endpoints): State<Endpoints>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     EndpointPath(id): EndpointPath,
     JsonBody(body): JsonBody<SwitchEndpointBody>,
 ) -> Result<StatusCode, Problem> {
-    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
-    endpoints.switch(id, body.enabled, &actor).await?;
+    endpoints.switch(id, body.enabled, &operator.actor()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Delete an endpoint with its dead letters.
-#[utoipa::path(
-    delete,
-    path = "/api/admin/endpoints/{id}",
-    tag = "operator",
-    params(("id" = i64, Path, minimum = 1)),
+#[utoipa::path(delete, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath),
     responses(
         (status = 204, description = "Deleted"),
-        (status = "4XX", description = "Not an operator, or no such endpoint", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+        (status = "4XX", description = "Not an operator, or no such endpoint"), TryAgain,
+    ))]
 pub async fn delete(
     State(endpoints): State<Endpoints>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     EndpointPath(id): EndpointPath,
 ) -> Result<StatusCode, Problem> {
-    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
-    endpoints.delete(id, &actor).await?;
+    endpoints.delete(id, &operator.actor()).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Deliver a range of the log again.
-#[utoipa::path(
-    post,
-    path = "/api/admin/endpoints/{id}/replays",
-    tag = "operator",
-    params(("id" = i64, Path, minimum = 1)),
-    request_body = ReplayBody,
-    responses(
-        (status = 202, description = "The events will be delivered again"),
-        (status = "4XX", description = "Not an operator, no such endpoint, or no such range", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(post, path = "/api/admin/endpoints/{id}/replays", tag = "operator",
+    params(EndpointPath), request_body = ReplayBody, responses(
+    (status = 202, description = "The events will be delivered again"),
+    (status = "4XX", description = "Not an operator, no such endpoint, or no such range"), TryAgain,
+))]
 pub async fn replay(
     State(endpoints): State<Endpoints>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     EndpointPath(id): EndpointPath,
     JsonBody(body): JsonBody<ReplayBody>,
 ) -> Result<StatusCode, Problem> {
@@ -299,101 +246,59 @@ pub async fn replay(
     let out_of_range = || ProblemType::OutOfRange.detail("Send a position from 1.");
     let first = body.first.or(None, position, out_of_range)?;
     let last = body.last.or(Some(i64::MAX), position, out_of_range)?;
-    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
-    endpoints.replay(id, (first, last), &actor).await?;
+    endpoints.replay(id, (first, last), &operator.actor()).await?;
     Ok(StatusCode::ACCEPTED)
 }
 
 /// List the dead letters of an endpoint.
-#[utoipa::path(
-    get,
-    path = "/api/admin/endpoints/{id}/dead-letters",
-    tag = "operator",
-    params(
-        ("id" = i64, Path, minimum = 1),
-        ("limit" = Option<u32>, Query, description = "Lines of a page", minimum = 1, maximum = 200),
-        ("after" = Option<i64>, Query, description = "The `next` of the page before"),
-    ),
-    responses(
-        (status = 200, description = "A page, in the order of the log", body = DeadLettersBody),
-        (status = "4XX", description = "Not an operator, or a bad parameter", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/admin/endpoints/{id}/dead-letters", tag = "operator", params(
+    EndpointPath,
+    ("limit" = Option<u32>, Query, description = "Lines of a page", minimum = 1, maximum = 200),
+    ("after" = Option<i64>, Query, description = "The `next` of the page before"),
+), responses(
+    (status = 200, description = "A page, in the order of the log", body = DeadLettersBody),
+    (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
+))]
 pub async fn dead_letters(
     State(endpoints): State<Endpoints>,
-    _: Admin,
+    _: Operator,
     EndpointPath(id): EndpointPath,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<DeadLettersBody>, Problem> {
-    let (limit, after) = page(&pairs)?;
-    let listed = endpoints.dead_letters(id, after, limit + 1).await?;
-    let letter = |letter: crate::event::DeadLetter| DeadLetterBody {
+    let page = Page::read(&pairs)?;
+    let after = page.cursor.unwrap_or(0);
+    let (letters, next) =
+        page.cut(endpoints.dead_letters(id, after, page.rows()).await?, |letter| letter.position);
+    let dead_letters = letters.into_iter().map(|letter| DeadLetterBody {
         position: letter.position,
         reason: letter.reason,
         created_at: letter.created_at,
-    };
-    let more = listed.len() > limit as usize;
-    let dead_letters: Vec<_> = listed.into_iter().take(limit as usize).map(letter).collect();
-    let next = dead_letters.last().filter(|_| more).map(|letter| letter.position);
-    Ok(Json(DeadLettersBody { dead_letters, next }))
+    });
+    Ok(Json(DeadLettersBody { dead_letters: dead_letters.collect(), next }))
 }
 
 /// Read the log of events.
-#[utoipa::path(
-    get,
-    path = "/api/admin/events",
-    tag = "operator",
-    params(
-        ("limit" = Option<u32>, Query, description = "Events of a page", minimum = 1, maximum = 200),
-        ("after" = Option<i64>, Query, description = "The `next` of the page before"),
-    ),
-    responses(
-        (status = 200, description = "A page, in the order of the log", body = EventsBody),
-        (status = "4XX", description = "Not an operator, or a bad parameter", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/admin/events", tag = "operator", params(
+    ("limit" = Option<u32>, Query, description = "Events of a page", minimum = 1, maximum = 200),
+    ("after" = Option<i64>, Query, description = "The `next` of the page before"),
+), responses(
+    (status = 200, description = "A page, in the order of the log", body = EventsBody),
+    (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
+))]
 pub async fn log(
     State(endpoints): State<Endpoints>,
-    _: Admin,
+    _: Operator,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<EventsBody>, Problem> {
-    let (limit, after) = page(&pairs)?;
-    let listed = endpoints.log(after, limit + 1).await?;
-    let more = listed.len() > limit as usize;
-    let event = |event: crate::event::LoggedEvent| EventBody {
+    let page = Page::read(&pairs)?;
+    let listed = endpoints.log(page.cursor.unwrap_or(0), page.rows()).await?;
+    let (events, next) = page.cut(listed, |event| event.position);
+    let events = events.into_iter().map(|event| EventBody {
         id: event.id,
         position: event.position,
         r#type: event.kind,
         timestamp: event.created_at,
         data: RawValue::from_string(event.payload).ok(),
-    };
-    let events: Vec<_> = listed.into_iter().take(limit as usize).map(event).collect();
-    let next = events.last().filter(|_| more).map(|event| event.position);
-    Ok(Json(EventsBody { events, next }))
-}
-
-/// Limit and cursor of a page.
-fn page(pairs: &[(String, String)]) -> Result<(u32, i64), Problem> {
-    let invalid = |detail: String| ProblemType::InvalidQueryParameter.detail(detail);
-    let (mut limit, mut after) = (None, None);
-    for (name, value) in pairs {
-        match name.as_str() {
-            "limit" if limit.is_none() => {
-                let number = value.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
-                let detail = || invalid(format!("Send a limit of 1 to {PAGE_MAX}."));
-                limit = Some(number.ok_or_else(detail)?);
-            }
-            "after" if after.is_none() => {
-                let position = value.parse().ok().filter(|position: &i64| *position >= 0);
-                let detail = || invalid("Send as after a position of the log.".to_owned());
-                after = Some(position.ok_or_else(detail)?);
-            }
-            _ => return Err(invalid("Send limit and after, each at most once.".to_owned())),
-        }
-    }
-    Ok((limit.unwrap_or(PAGE_DEFAULT), after.unwrap_or(0)))
+    });
+    Ok(Json(EventsBody { events: events.collect(), next }))
 }

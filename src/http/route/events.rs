@@ -20,7 +20,7 @@ use crate::catalog::StockedItem;
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::extract::{Buyer, ItemPath};
-use crate::http::problem::{Problem, ProblemBody, ProblemType, rfc3339};
+use crate::http::problem::{Problem, ProblemType, rfc3339};
 use crate::live::{self, TooManyStreams, Watcher, What};
 use shop_domain::window::Phase;
 use shop_domain::{Item, ItemState, Refusal, SaleWindow};
@@ -38,17 +38,11 @@ pub(super) type Events = Sse<axum::response::sse::KeepAliveStream<EventStream>>;
 type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
 
 /// Watch the stock and the state of an item: an event now, and one at each change.
-#[utoipa::path(
-    get,
-    path = "/api/items/{id}/events",
-    tag = "everyone",
-    params(("id" = i64, Path, minimum = 1)),
-    responses(
-        (status = 200, description = "Events `stock` and `state`", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "No such item, or too many streams of one user or address", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-)]
+#[utoipa::path(get, path = "/api/items/{id}/events", tag = "everyone", params(ItemPath), responses(
+    (status = 200, description = "Events `stock` and `state`", content_type = "text/event-stream", body = String),
+    (status = "4XX", description = "No such item, or too many streams of one user or address"),
+    (status = "5XX", description = "Too many streams"),
+))]
 pub async fn stock(
     State(web): State<Web>,
     buyer: Option<Buyer>,
@@ -65,10 +59,10 @@ pub async fn stock(
     // The stock is public, so the stream does not end with the session.
     Ok(events(web, stream, None, move |web, out| async move {
         let mut seen = first;
-        let mut sent: Option<Sent> = None;
+        let mut sent: Option<Figures> = None;
         loop {
             let now = web.clock.now();
-            let figures = Sent::of(&seen, now);
+            let figures = Figures::of(&seen, now);
             let stock_changed = sent.as_ref().is_none_or(|sent| sent.stock != figures.stock);
             let state_changed = sent.as_ref().is_none_or(|sent| sent.sale != figures.sale);
             if stock_changed && out.send(stock_event(&seen, now)).await.is_err() {
@@ -91,17 +85,11 @@ pub async fn stock(
 }
 
 /// Watch your orders and your places in waiting lists: an event at each change.
-#[utoipa::path(
-    get,
-    path = "/api/orders/events",
-    tag = "buyer",
-    responses(
-        (status = 200, description = "Events `order`, each with the order after the change, and `waiting`, each with the place after the change", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "Not signed in, or too many streams of one user", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/orders/events", tag = "buyer", responses(
+    (status = 200, description = "Events `order`, each with the order after the change, and `waiting`, each with the place after the change", content_type = "text/event-stream", body = String),
+    (status = "4XX", description = "Not signed in, or too many streams of one user"),
+    (status = "5XX", description = "Too many streams"),
+))]
 pub async fn orders(
     State(web): State<Web>,
     Buyer(claims): Buyer,
@@ -197,12 +185,12 @@ async fn session_over(web: Web, claims: Option<Claims>) {
 }
 
 /// The figures of the last events of a stream: a new event is sent when they change.
-struct Sent {
+struct Figures {
     stock: (i64, i64),
     sale: (ItemState, bool, SaleWindow),
 }
 
-impl Sent {
+impl Figures {
     fn of(seen: &StockedItem, now: time::OffsetDateTime) -> Self {
         let state = seen.item.state(seen.available, now);
         Self {

@@ -8,59 +8,48 @@ use serde_json::json;
 use time::OffsetDateTime;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::account::{Actor, OperatorLog};
+use crate::account::OperatorLog;
 use crate::export::{Exporter, Format, Selection, Table};
-use crate::http::address::ClientAddress;
-use crate::http::extract::{Admin, QueryPairs};
-use crate::http::problem::{Problem, ProblemBody, ProblemType, rfc3339};
-use shop_domain::{Clock, ItemId};
+use crate::http::document::TryAgain;
+use crate::http::extract::{Operator, QueryPairs};
+use crate::http::problem::{Problem, ProblemType, rfc3339};
+use shop_domain::ItemId;
 
 /// The parameters of an export.
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct ExportQuery {
     table: Table,
     format: Format,
     selection: Selection,
 }
 
 /// Export sales, orders or movements of stock, with their sums at the end.
-#[utoipa::path(
-    get,
-    path = "/api/admin/export",
-    tag = "operator",
-    params(
-        ("table" = Option<String>, Query, description = "`sales`, `orders` (if it is left out) or `movements`"),
-        ("format" = Option<String>, Query, description = "`csv` (if it is left out) or `jsonl`"),
-        ("item" = Option<i64>, Query, minimum = 1, description = "One item"),
-        ("from" = Option<String>, Query, description = "Rows of this time and later: sales by their start"),
-        ("until" = Option<String>, Query, description = "Rows before this time"),
-    ),
-    responses(
-        (status = 200, description = "The file. Its last line is the total; without it the file is not complete", body = String, content_type = "text/csv"),
-        (status = "4XX", description = "Not an operator, or a wrong parameter", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/admin/export", tag = "operator", params(
+    ("table" = Option<String>, Query, description = "`sales`, `orders` (if it is left out) or `movements`"),
+    ("format" = Option<String>, Query, description = "`csv` (if it is left out) or `jsonl`"),
+    ("item" = Option<i64>, Query, minimum = 1, description = "One item"),
+    ("from" = Option<String>, Query, description = "Rows of this time and later: sales by their start"),
+    ("until" = Option<String>, Query, description = "Rows before this time"),
+), responses(
+    (status = 200, description = "The file. Its last line is the total; without it the file is not complete", body = String, content_type = "text/csv"),
+    (status = "4XX", description = "Not an operator, or a wrong parameter"), TryAgain,
+))]
 pub async fn export(
     State(exporter): State<Exporter>,
     State(log): State<OperatorLog>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Response, Problem> {
-    let Wanted { table, format, selection } = wanted(&pairs)?;
+    let ExportQuery { table, format, selection } = query(&pairs)?;
     let pages = exporter.start(table, format, selection).await?;
-    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
     let detail = json!({
         "table": table.as_str(),
         "format": format.as_str(),
         "from": selection.from.map(rfc3339),
         "until": selection.until.map(rfc3339),
     });
-    if let Err(error) = log.record(&actor, "exported", selection.item, &detail).await {
-        tracing::error!(%error, operator = %claims.user, "export not recorded, so it is not sent");
+    if let Err(error) = log.record(&operator.actor(), "exported", selection.item, &detail).await {
+        tracing::error!(%error, operator = %operator.claims.user, "export not recorded, so it is not sent");
         return Err(Problem::dependency("mysql"));
     }
     let (kind, ending) = match format {
@@ -72,9 +61,9 @@ pub async fn export(
     Ok((head, Body::from_stream(ReceiverStream::new(pages))).into_response())
 }
 
-fn wanted(pairs: &[(String, String)]) -> Result<Wanted, Problem> {
-    let mut wanted =
-        Wanted { table: Table::Orders, format: Format::Csv, selection: Selection::default() };
+fn query(pairs: &[(String, String)]) -> Result<ExportQuery, Problem> {
+    let mut query =
+        ExportQuery { table: Table::Orders, format: Format::Csv, selection: Selection::default() };
     let wrong = |detail: &'static str| ProblemType::InvalidQueryParameter.detail(detail);
     let mut seen = Vec::new();
     for (name, value) in pairs {
@@ -85,24 +74,24 @@ fn wanted(pairs: &[(String, String)]) -> Result<Wanted, Problem> {
         match name.as_str() {
             "table" => {
                 let table = Table::parse(value);
-                wanted.table =
+                query.table =
                     table.ok_or_else(|| wrong("Send table as sales, orders or movements."))?;
             }
             "format" => {
                 let format = Format::parse(value);
-                wanted.format = format.ok_or_else(|| wrong("Send format as csv or jsonl."))?;
+                query.format = format.ok_or_else(|| wrong("Send format as csv or jsonl."))?;
             }
             "item" => {
                 let item = ItemId::parse(value);
-                wanted.selection.item =
+                query.selection.item =
                     Some(item.ok_or_else(|| wrong("Send item as a whole number from 1."))?);
             }
-            "from" => wanted.selection.from = Some(instant(value)?),
-            "until" => wanted.selection.until = Some(instant(value)?),
+            "from" => query.selection.from = Some(instant(value)?),
+            "until" => query.selection.until = Some(instant(value)?),
             _ => return Err(ProblemType::InvalidQueryParameter.into()),
         }
     }
-    Ok(wanted)
+    Ok(query)
 }
 
 fn instant(text: &str) -> Result<OffsetDateTime, Problem> {

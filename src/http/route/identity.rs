@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 
 use crate::account::Accounts;
 use crate::http::extract::{QueryPairs, SameSite, cookie};
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::problem::{Problem, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
 use crate::identity::sign_in::SIGN_IN_SECONDS_MAX;
@@ -40,12 +40,8 @@ pub struct ProviderBody {
 }
 
 /// List the ways to sign in.
-#[utoipa::path(
-    get,
-    path = "/api/session/methods",
-    tag = "everyone",
-    responses((status = 200, description = "The ways to sign in", body = MethodsBody)),
-)]
+#[utoipa::path(get, path = "/api/session/methods", tag = "everyone",
+    responses((status = 200, description = "The ways to sign in", body = MethodsBody)))]
 pub async fn methods(
     State(accounts): State<Accounts>,
     State(identity): State<Option<Arc<Identity>>>,
@@ -57,17 +53,13 @@ pub async fn methods(
 }
 
 /// Start a sign-in by the identity provider; for browsers.
-#[utoipa::path(
-    get,
-    path = "/api/session/provider",
-    tag = "everyone",
+#[utoipa::path(get, path = "/api/session/provider", tag = "everyone",
     params(("return" = Option<String>, Query, description = "The path of this site to go to afterwards")),
     responses(
         (status = 303, description = "The page of the provider"),
-        (status = "4XX", description = "There is no provider, or a page of another site asks", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "The provider does not answer", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-)]
+        (status = "4XX", description = "There is no provider, or a page of another site asks"),
+        (status = "5XX", description = "The provider does not answer"),
+    ))]
 pub async fn start(
     State(identity): State<Option<Arc<Identity>>>,
     State(session_cookie): State<SessionCookie>,
@@ -94,19 +86,12 @@ pub async fn start(
 }
 
 /// End a sign-in by the identity provider, which sends the browser here.
-#[utoipa::path(
-    get,
-    path = "/api/session/callback",
-    tag = "everyone",
-    params(
-        ("code" = Option<String>, Query, description = "The provider's code"),
-        ("state" = Option<String>, Query, description = "The state of the start"),
-        ("error" = Option<String>, Query, description = "Why the provider refuses"),
-    ),
-    responses(
-        (status = 303, description = "A page of ours, with a session if the sign-in succeeded"),
-    ),
-)]
+#[utoipa::path(get, path = "/api/session/callback", tag = "everyone", params(
+    ("code" = Option<String>, Query, description = "The provider's code"),
+    ("state" = Option<String>, Query, description = "The state of the start"),
+    ("error" = Option<String>, Query, description = "Why the provider refuses"),
+),
+    responses((status = 303, description = "A page of ours, with a session if the sign-in succeeded")))]
 pub async fn finish(
     State(identity): State<Option<Arc<Identity>>>,
     State(clock): State<Clock>,

@@ -10,14 +10,12 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::admin::{CreateItemBody, new_item};
-use crate::account::Actor;
 use crate::catalog::{Catalog, check};
 use crate::export::formula;
-use crate::http::address::ClientAddress;
 use crate::http::body::{CsvBody, Integer};
-use crate::http::extract::{Admin, QueryPairs};
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
-use shop_domain::{Clock, NewItem};
+use crate::http::extract::{Operator, QueryPairs};
+use crate::http::problem::{Problem, ProblemType};
+use shop_domain::NewItem;
 
 /// The most sales of one table.
 pub const ITEMS_MAX: usize = 500;
@@ -94,25 +92,18 @@ pub struct ImportBody {
 }
 
 /// Create sales from a table, all or none; with `dry_run`, only check the table.
-#[utoipa::path(
-    post,
-    path = "/api/admin/import",
-    tag = "operator",
+#[utoipa::path(post, path = "/api/admin/import", tag = "operator",
     params(("dry_run" = Option<bool>, Query, description = "Check the table, and create nothing")),
     request_body(content = String, content_type = "text/csv", description = "A line of column names, which are the fields of a new sale, and one line for each sale"),
     responses(
         (status = 200, description = "The result of a check", body = ImportBody),
         (status = 201, description = "The new items", body = ImportBody),
-        (status = "4XX", description = "Not an operator, or faults in the table", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "List the sales before you try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+        (status = "4XX", description = "Not an operator, or faults in the table"),
+        (status = "5XX", description = "List the sales before you try again"),
+    ))]
 pub async fn import(
     State(catalog): State<Catalog>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     QueryPairs(pairs): QueryPairs,
     CsvBody(table): CsvBody,
 ) -> Result<Response, Problem> {
@@ -132,9 +123,8 @@ pub async fn import(
         let faults = serde_json::to_value(faults).unwrap_or_default();
         return Err(ProblemType::InvalidTable.detail(detail).member("faults", faults));
     }
-    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
-    let created = catalog.create_all(&new, &actor).await?;
-    tracing::info!(items = created.len(), operator = %claims.user, "items imported");
+    let created = catalog.create_all(&new, &operator.actor()).await?;
+    tracing::info!(items = created.len(), operator = %operator.claims.user, "items imported");
     let items = created.iter().map(|stocked| stocked.item.id.get()).collect();
     let body = ImportBody { dry_run, sales: new.len(), items, faults };
     Ok((StatusCode::CREATED, Json(body)).into_response())

@@ -12,9 +12,10 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::limit_groups::LimitGroupBody;
-use crate::catalog::{Catalog, Seen, StockedItem, Unreachable};
+use crate::catalog::{Catalog, Seen, StockedItem};
+use crate::http::document::TryAgain;
 use crate::http::extract::ItemPath;
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::problem::Problem;
 use shop_domain::{ArbiterMode, Clock, Item, Refusal};
 
 /// An item with its stock.
@@ -106,15 +107,10 @@ pub struct ItemsBody {
 }
 
 /// List the sales of the shop.
-#[utoipa::path(
-    get,
-    path = "/api/items",
-    tag = "everyone",
-    responses(
-        (status = 200, description = "The sales, soonest end first", body = ItemsBody),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-)]
+#[utoipa::path(get, path = "/api/items", tag = "everyone", responses(
+    (status = 200, description = "The sales, soonest end first", body = ItemsBody),
+    TryAgain,
+))]
 pub async fn list(
     State(catalog): State<Catalog>,
     State(clock): State<Clock>,
@@ -128,17 +124,10 @@ pub async fn list(
 }
 
 /// Find an item.
-#[utoipa::path(
-    get,
-    path = "/api/items/{id}",
-    tag = "everyone",
-    params(("id" = i64, Path, minimum = 1)),
-    responses(
-        (status = 200, description = "The item", body = ItemBody),
-        (status = "4XX", description = "No such item", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-)]
+#[utoipa::path(get, path = "/api/items/{id}", tag = "everyone", params(ItemPath), responses(
+    (status = 200, description = "The item", body = ItemBody),
+    (status = "4XX", description = "No such item"), TryAgain,
+))]
 pub async fn find(
     State(catalog): State<Catalog>,
     State(clock): State<Clock>,
@@ -158,12 +147,6 @@ pub async fn find(
 fn with_age(body: impl IntoResponse, age: Option<Duration>) -> Response {
     let age = age.map(|age| [(AGE, age.as_secs().to_string())]);
     (age, body).into_response()
-}
-
-impl From<Unreachable> for Problem {
-    fn from(_: Unreachable) -> Self {
-        Self::dependency("mysql")
-    }
 }
 
 /// An item with its entity tag.

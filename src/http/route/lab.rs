@@ -13,15 +13,13 @@ use utoipa::ToSchema;
 use super::events::{self, Events};
 use crate::account::{Actor, OperatorLog};
 use crate::http::Web;
-use crate::http::address::ClientAddress;
 use crate::http::body::{Integer, JsonBody};
-use crate::http::extract::Admin;
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::extract::Operator;
+use crate::http::problem::{Problem, ProblemType};
 use crate::lab::{
     self, Arbiters, Busy, Chosen, ChosenError, Event, Lab, Plan, Run, RunState, Wanted,
 };
 use crate::live::Watcher;
-use shop_domain::Clock;
 
 /// A comparison to run.
 #[derive(Deserialize, ToSchema)]
@@ -71,93 +69,62 @@ pub struct RunsBody {
 }
 
 /// Compare strategies.
-#[utoipa::path(
-    post,
-    path = "/api/lab/runs",
-    tag = "lab",
-    request_body = CreateRunBody,
-    responses(
-        (status = 202, description = "The run, which continues in the background", body = Run),
-        (status = "4XX", description = "Not an operator, an invalid field, or another run in progress", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(post, path = "/api/lab/runs", tag = "lab", request_body = CreateRunBody, responses(
+    (status = 202, description = "The run, which continues in the background", body = Run),
+    (status = "4XX", description = "Not an operator, an invalid field, or another run in progress"),
+))]
 pub async fn create(
     State(lab): State<Lab>,
     State(log): State<OperatorLog>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     JsonBody(body): JsonBody<CreateRunBody>,
 ) -> Result<Response, Problem> {
     let plan = plan(body)?;
-    let run = lab.start(&plan, claims.user).map_err(|Busy| ProblemType::LabBusy)?;
-    tracing::info!(run = run.id, operator = %claims.user, "lab run started");
-    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
-    record(&log, &actor, "lab_run_started", &run.id).await;
+    let run = lab.start(&plan, operator.claims.user).map_err(|Busy| ProblemType::LabBusy)?;
+    tracing::info!(run = run.id, operator = %operator.claims.user, "lab run started");
+    record(&log, &operator.actor(), "lab_run_started", &run.id).await;
     let location = [("location", format!("/api/lab/runs/{}", run.id))];
     Ok((StatusCode::ACCEPTED, location, Json(run)).into_response())
 }
 
 /// List the last runs.
-#[utoipa::path(
-    get,
-    path = "/api/lab/runs",
-    tag = "lab",
-    responses(
-        (status = 200, description = "The last 20, newest first", body = RunsBody),
-        (status = "4XX", description = "Not an operator", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
-pub async fn list(State(lab): State<Lab>, Admin(_operator): Admin) -> Json<RunsBody> {
+#[utoipa::path(get, path = "/api/lab/runs", tag = "lab", responses(
+    (status = 200, description = "The last 20, newest first", body = RunsBody),
+    (status = "4XX", description = "Not an operator"),
+))]
+pub async fn list(State(lab): State<Lab>, _: Operator) -> Json<RunsBody> {
     Json(RunsBody { runs: lab.list() })
 }
 
 /// Find a run.
-#[utoipa::path(
-    get,
-    path = "/api/lab/runs/{id}",
-    tag = "lab",
-    params(("id" = String, Path)),
+#[utoipa::path(get, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)),
     responses(
         (status = 200, description = "The present state of the run", body = Run),
-        (status = "4XX", description = "Not an operator, or no such run", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+        (status = "4XX", description = "Not an operator, or no such run"),
+    ))]
 pub async fn find(
     State(lab): State<Lab>,
-    Admin(_operator): Admin,
+    _: Operator,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
     Ok(Json(lab.find(&id).ok_or(ProblemType::RunNotFound)?))
 }
 
 /// End a run. One that has ended stays as it is.
-#[utoipa::path(
-    delete,
-    path = "/api/lab/runs/{id}",
-    tag = "lab",
-    params(("id" = String, Path)),
+#[utoipa::path(delete, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)),
     responses(
         (status = 200, description = "The run, which ends in a moment", body = Run),
-        (status = "4XX", description = "Not an operator, or no such run", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+        (status = "4XX", description = "Not an operator, or no such run"),
+    ))]
 pub async fn cancel(
     State(lab): State<Lab>,
     State(log): State<OperatorLog>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
     let run = lab.cancel(&id).ok_or(ProblemType::RunNotFound)?;
-    tracing::info!(run = run.id, operator = %claims.user, "lab run cancelled");
-    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
-    record(&log, &actor, "lab_run_ended", &run.id).await;
+    tracing::info!(run = run.id, operator = %operator.claims.user, "lab run cancelled");
+    record(&log, &operator.actor(), "lab_run_ended", &run.id).await;
     Ok(Json(run))
 }
 
@@ -170,22 +137,15 @@ async fn record(log: &OperatorLog, actor: &Actor, action: &'static str, run: &st
 }
 
 /// The events of a run: `run` first, then `progress` and `lane`, and `done` at the end.
-#[utoipa::path(
-    get,
-    path = "/api/lab/runs/{id}/events",
-    tag = "lab",
-    params(("id" = String, Path)),
+#[utoipa::path(get, path = "/api/lab/runs/{id}/events", tag = "lab", params(("id" = String, Path)),
     responses(
         (status = 200, description = "Events `run`, `progress`, `lane` and `done`", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "Not an operator, no such run, or too many streams of one user", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Too many streams", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+        (status = "4XX", description = "Not an operator, no such run, or too many streams of one user"),
+        (status = "5XX", description = "Too many streams"),
+    ))]
 pub async fn events(
     State(web): State<Web>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    Operator { claims, address, .. }: Operator,
     Path(id): Path<String>,
 ) -> Result<Events, Problem> {
     let (first, mut changes) = web.lab.watch(&id).ok_or(ProblemType::RunNotFound)?;

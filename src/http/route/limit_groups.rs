@@ -8,13 +8,12 @@ use utoipa::ToSchema;
 
 use super::admin::limit;
 use super::texts;
-use crate::account::Actor;
-use crate::catalog::{Catalog, GroupError};
-use crate::http::address::ClientAddress;
+use crate::catalog::Catalog;
 use crate::http::body::{Integer, JsonBody};
-use crate::http::extract::Admin;
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
-use shop_domain::{Clock, LimitGroup};
+use crate::http::document::TryAgain;
+use crate::http::extract::Operator;
+use crate::http::problem::Problem;
+use shop_domain::LimitGroup;
 
 /// A group of items of which one buyer may have a number of units together.
 #[derive(Serialize, ToSchema)]
@@ -50,57 +49,32 @@ pub struct CreateLimitGroupBody {
 }
 
 /// List the groups of items that share a limit.
-#[utoipa::path(
-    get,
-    path = "/api/admin/limit-groups",
-    tag = "operator",
-    responses(
-        (status = 200, description = "The groups, oldest first", body = LimitGroupsBody),
-        (status = "4XX", description = "Not an operator", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/admin/limit-groups", tag = "operator", responses(
+    (status = 200, description = "The groups, oldest first", body = LimitGroupsBody),
+    (status = "4XX", description = "Not an operator"), TryAgain,
+))]
 pub async fn list(
     State(catalog): State<Catalog>,
-    Admin(_operator): Admin,
+    _: Operator,
 ) -> Result<Json<LimitGroupsBody>, Problem> {
     let groups = catalog.limit_groups().await?;
     Ok(Json(LimitGroupsBody { groups: groups.iter().map(LimitGroupBody::from).collect() }))
 }
 
 /// Create a group of items that share a limit. `limit_group_id` of an item puts the item into it.
-#[utoipa::path(
-    post,
-    path = "/api/admin/limit-groups",
-    tag = "operator",
-    request_body = CreateLimitGroupBody,
-    responses(
-        (status = 201, description = "The group", body = LimitGroupBody),
-        (status = "4XX", description = "Not an operator, or an invalid field", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Read the list before you try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(post, path = "/api/admin/limit-groups", tag = "operator",
+    request_body = CreateLimitGroupBody, responses(
+    (status = 201, description = "The group", body = LimitGroupBody),
+    (status = "4XX", description = "Not an operator, or an invalid field"),
+    (status = "5XX", description = "Read the list before you try again"),
+))]
 pub async fn create(
     State(catalog): State<Catalog>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     JsonBody(body): JsonBody<CreateLimitGroupBody>,
 ) -> Result<(StatusCode, Json<LimitGroupBody>), Problem> {
     let name = texts::name(&body.name)?;
     let per_buyer_limit = limit(body.per_buyer_limit, None)?;
-    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
-    let created = catalog.create_limit_group(&name, per_buyer_limit, &actor).await?;
+    let created = catalog.create_limit_group(&name, per_buyer_limit, &operator.actor()).await?;
     Ok((StatusCode::CREATED, Json((&created).into())))
-}
-
-impl From<GroupError> for Problem {
-    fn from(error: GroupError) -> Self {
-        match error {
-            GroupError::TooMany => ProblemType::TooManyLimitGroups.into(),
-            GroupError::Ledger(error) => error.into(),
-        }
-    }
 }

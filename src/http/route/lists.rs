@@ -41,12 +41,8 @@ pub struct StrategyBody {
 }
 
 /// List the strategies.
-#[utoipa::path(
-    get,
-    path = "/api/strategies",
-    tag = "everyone",
-    responses((status = 200, description = "Every strategy, in order", body = Vec<StrategyBody>)),
-)]
+#[utoipa::path(get, path = "/api/strategies", tag = "everyone",
+    responses((status = 200, description = "Every strategy, in order", body = Vec<StrategyBody>)))]
 pub async fn strategies(
     State(readiness): State<Arc<Readiness>>,
     State(purchases): State<Purchases>,
@@ -75,12 +71,8 @@ pub async fn strategies(
 }
 
 /// List the kinds of locks with their capabilities.
-#[utoipa::path(
-    get,
-    path = "/api/locks",
-    tag = "everyone",
-    responses((status = 200, description = "The capabilities of each kind on each backend", body = Vec<serde_json::Value>)),
-)]
+#[utoipa::path(get, path = "/api/locks", tag = "everyone",
+    responses((status = 200, description = "The capabilities of each kind on each backend", body = Vec<serde_json::Value>)))]
 pub async fn locks() -> Json<&'static [&'static leaselock::Capabilities]> {
     Json(leaselock::KINDS)
 }

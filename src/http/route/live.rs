@@ -11,8 +11,9 @@ use utoipa::ToSchema;
 
 use crate::catalog::{SaleFigures, StockedItem};
 use crate::http::Web;
-use crate::http::extract::{Admin, ItemPath};
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::document::TryAgain;
+use crate::http::extract::{ItemPath, Operator};
+use crate::http::problem::Problem;
 use shop_domain::Refusal;
 
 /// A sale at this moment.
@@ -55,21 +56,14 @@ pub struct OrderCountBody {
 }
 
 /// Show the figures of a running sale.
-#[utoipa::path(
-    get,
-    path = "/api/admin/items/{id}/live",
-    tag = "operator",
-    params(("id" = i64, Path, minimum = 1)),
+#[utoipa::path(get, path = "/api/admin/items/{id}/live", tag = "operator", params(ItemPath),
     responses(
         (status = 200, description = "Stock, orders, outcomes and drift", body = LiveBody),
-        (status = "4XX", description = "Not an operator, or no such item", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+        (status = "4XX", description = "Not an operator, or no such item"), TryAgain,
+    ))]
 pub async fn find(
     State(web): State<Web>,
-    Admin(_operator): Admin,
+    _: Operator,
     ItemPath(id): ItemPath,
 ) -> Result<Json<LiveBody>, Problem> {
     let figures = web.catalog.figures(id).await?.ok_or(Refusal::ItemNotFound)?;

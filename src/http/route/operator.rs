@@ -51,26 +51,17 @@ pub struct JobBody {
 }
 
 /// Check liveness.
-#[utoipa::path(
-    get,
-    path = "/healthz",
-    tag = "operator",
-    responses((status = 200, description = "The process runs", body = AliveBody)),
-)]
+#[utoipa::path(get, path = "/healthz", tag = "operator",
+    responses((status = 200, description = "The process runs", body = AliveBody)))]
 pub async fn alive() -> Json<AliveBody> {
     Json(AliveBody { status: "alive" })
 }
 
 /// Check readiness.
-#[utoipa::path(
-    get,
-    path = "/readyz",
-    tag = "operator",
-    responses(
-        (status = 200, description = "The instance takes requests", body = ReadyBody),
-        (status = 503, description = "Stopping, or the schema does not fit", body = ReadyBody),
-    ),
-)]
+#[utoipa::path(get, path = "/readyz", tag = "operator", responses(
+    (status = 200, description = "The instance takes requests", body = ReadyBody),
+    (status = 503, description = "Stopping, or the schema does not fit", body = ReadyBody),
+))]
 pub async fn ready(
     State(readiness): State<Arc<Readiness>>,
     State(job_status): State<JobStatus>,
@@ -95,12 +86,8 @@ pub async fn ready(
 }
 
 /// Read the metrics.
-#[utoipa::path(
-    get,
-    path = "/metrics",
-    tag = "operator",
-    responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")),
-)]
+#[utoipa::path(get, path = "/metrics", tag = "operator",
+    responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")))]
 pub async fn metrics(State(locks): State<Locks>, State(metrics): State<Metrics>) -> Response {
     for lock in &locks {
         let (kind, stats) = (lock.capabilities(), lock.stats().snapshot());

@@ -7,18 +7,15 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::http::body::OptionalJsonBody;
+use crate::http::document::TryAgain;
 use crate::http::extract::{Buyer, OrderPath, QueryPairs};
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::paging::Page;
+use crate::http::problem::{Problem, ProblemType};
 use crate::lifecycle::Lifecycle;
 use crate::order::{Listed, Orders, StepError};
 use crate::payment::{Payable, Payments};
 use crate::purchase::Purchases;
-use shop_domain::{Order, OrderId};
-
-/// Orders of one page, unless asked otherwise.
-const PAGE_DEFAULT: u32 = 50;
-/// The most orders of one page.
-const PAGE_MAX: u32 = 200;
+use shop_domain::Order;
 
 /// An order as its owner sees it.
 #[derive(Serialize, ToSchema)]
@@ -90,74 +87,31 @@ pub struct OrdersBody {
 pub struct StepBody {}
 
 /// List your orders.
-#[utoipa::path(
-    get,
-    path = "/api/orders",
-    tag = "buyer",
-    params(
-        ("limit" = Option<u32>, Query, description = "Orders of a page", minimum = 1, maximum = 200),
-        ("before" = Option<uuid::Uuid>, Query, description = "The `next` of the page before"),
-    ),
-    responses(
-        (status = 200, description = "A page, newest first", body = OrdersBody),
-        (status = "4XX", description = "Not signed in, or a bad parameter", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/orders", tag = "buyer", params(
+    ("limit" = Option<u32>, Query, description = "Orders of a page", minimum = 1, maximum = 200),
+    ("before" = Option<uuid::Uuid>, Query, description = "The `next` of the page before"),
+), responses(
+    (status = 200, description = "A page, newest first", body = OrdersBody),
+    (status = "4XX", description = "Not signed in, or a bad parameter"), TryAgain,
+))]
 pub async fn list(
     State(orders): State<Orders>,
     Buyer(claims): Buyer,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<OrdersBody>, Problem> {
-    let (limit, before) = page(&pairs)?;
-    // One more order than the page has shows whether there is a next page.
-    let Listed { mut orders, is_incomplete } = orders.list(claims.user, before, limit + 1).await?;
-    let more = orders.len() > limit as usize;
-    orders.truncate(limit as usize);
-    let next = orders.last().filter(|_| more).map(|order| order.id.to_string());
+    let page = Page::read(&pairs)?;
+    let listed = orders.list(claims.user, page.cursor, page.rows()).await?;
+    let Listed { orders, is_incomplete } = listed;
+    let (orders, next) = page.cut(orders, |order| order.id.to_string());
     let orders = orders.into_iter().map(OrderBody::from).collect();
     Ok(Json(OrdersBody { orders, next, is_incomplete }))
 }
 
-/// Limit and cursor of a page.
-///
-/// # Errors
-/// 400 for any other parameter.
-pub fn page(pairs: &[(String, String)]) -> Result<(u32, Option<OrderId>), Problem> {
-    let invalid = |detail: String| ProblemType::InvalidQueryParameter.detail(detail);
-    let (mut limit, mut before) = (None, None);
-    for (name, value) in pairs {
-        match name.as_str() {
-            "limit" if limit.is_none() => {
-                let number = value.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
-                let detail = || invalid(format!("Send a limit of 1 to {PAGE_MAX}."));
-                limit = Some(number.ok_or_else(detail)?);
-            }
-            "before" if before.is_none() => {
-                let id = OrderId::parse(value);
-                let detail = || invalid("Send as before the next of the last page.".to_owned());
-                before = Some(id.ok_or_else(detail)?);
-            }
-            _ => return Err(invalid("Send limit and before, each at most once.".to_owned())),
-        }
-    }
-    Ok((limit.unwrap_or(PAGE_DEFAULT), before))
-}
-
 /// Find an order.
-#[utoipa::path(
-    get,
-    path = "/api/orders/{id}",
-    tag = "buyer",
-    params(("id" = uuid::Uuid, Path)),
-    responses(
-        (status = 200, description = "The order", body = OrderBody),
-        (status = "4XX", description = "Not signed in, or no such order of yours", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/orders/{id}", tag = "buyer", params(OrderPath), responses(
+    (status = 200, description = "The order", body = OrderBody),
+    (status = "4XX", description = "Not signed in, or no such order of yours"), TryAgain,
+))]
 pub async fn find(
     State(orders): State<Orders>,
     State(payments): State<Payments>,
@@ -171,19 +125,12 @@ pub async fn find(
 
 /// Pay an order, or get the address of the page to pay it on. After the end of its hold this still
 /// works while stock is left.
-#[utoipa::path(
-    post,
-    path = "/api/orders/{id}/payment",
-    tag = "buyer",
-    params(("id" = uuid::Uuid, Path)),
-    request_body(content = Option<StepBody>, description = "May be left out"),
-    responses(
-        (status = 200, description = "The paid order, or the unpaid one with `checkout_url`; a repeated payment has no further effect", body = OrderBody),
-        (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Send the request again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(post, path = "/api/orders/{id}/payment", tag = "buyer", params(OrderPath),
+    request_body(content = Option<StepBody>, description = "May be left out"), responses(
+    (status = 200, description = "The paid order, or the unpaid one with `checkout_url`; a repeated payment has no further effect", body = OrderBody),
+    (status = "4XX", description = "Nothing changed"),
+    (status = "5XX", description = "Send the request again"),
+))]
 pub async fn pay(
     State(payments): State<Payments>,
     State(lifecycle): State<Lifecycle>,
@@ -197,19 +144,12 @@ pub async fn pay(
 }
 
 /// Cancel an unpaid order; its units go back.
-#[utoipa::path(
-    post,
-    path = "/api/orders/{id}/cancellation",
-    tag = "buyer",
-    params(("id" = uuid::Uuid, Path)),
-    request_body(content = Option<StepBody>, description = "May be left out"),
-    responses(
-        (status = 200, description = "The cancelled order; a repeated cancellation has no further effect", body = OrderBody),
-        (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Send the request again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(post, path = "/api/orders/{id}/cancellation", tag = "buyer", params(OrderPath),
+    request_body(content = Option<StepBody>, description = "May be left out"), responses(
+    (status = 200, description = "The cancelled order; a repeated cancellation has no further effect", body = OrderBody),
+    (status = "4XX", description = "Nothing changed"),
+    (status = "5XX", description = "Send the request again"),
+))]
 pub async fn cancel(
     State(orders): State<Orders>,
     State(purchases): State<Purchases>,

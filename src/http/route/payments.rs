@@ -8,22 +8,17 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::orders::StepBody;
-use crate::account::Actor;
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{OptionalJsonBody, RawJson};
-use crate::http::extract::{Admin, QueryPairs};
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::document::TryAgain;
+use crate::http::extract::{Operator, QueryPairs};
+use crate::http::paging::Page;
+use crate::http::problem::{Problem, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::lifecycle::Lifecycle;
 use crate::payment::{ByHand, Headers, Payment, Payments, Taken};
-use shop_domain::Clock;
 use shop_domain::payment::{PaymentId, PaymentStatus, RefundReason};
-
-/// Payments of one page, unless asked otherwise.
-const PAGE_DEFAULT: u32 = 50;
-/// The most payments of one page.
-const PAGE_MAX: u32 = 200;
 
 /// A message of the payment provider; further fields are left alone.
 #[derive(Serialize, ToSchema)]
@@ -104,22 +99,15 @@ impl From<Payment> for PaymentBody {
 }
 
 /// Take a message of the payment provider, signed as Standard Webhooks says.
-#[utoipa::path(
-    post,
-    path = "/api/payments/messages",
-    tag = "payment provider",
-    params(
-        ("webhook-id" = String, Header, description = "The id of the message; a repetition has the same"),
-        ("webhook-timestamp" = String, Header, description = "Seconds since 1970, at most 300 away from now"),
-        ("webhook-signature" = String, Header, description = "`v1,` and the HMAC-SHA256 of id, time stamp and body in base64; at most five, with a space between them"),
-    ),
-    request_body = ProviderMessageBody,
-    responses(
-        (status = 200, description = "Taken; a repetition has no further effect", body = TakenBody),
-        (status = "4XX", description = "Not taken", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Send it again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-)]
+#[utoipa::path(post, path = "/api/payments/messages", tag = "payment provider", params(
+    ("webhook-id" = String, Header, description = "The id of the message; a repetition has the same"),
+    ("webhook-timestamp" = String, Header, description = "Seconds since 1970, at most 300 away from now"),
+    ("webhook-signature" = String, Header, description = "`v1,` and the HMAC-SHA256 of id, time stamp and body in base64; at most five, with a space between them"),
+), request_body = ProviderMessageBody, responses(
+    (status = 200, description = "Taken; a repetition has no further effect", body = TakenBody),
+    (status = "4XX", description = "Not taken"),
+    (status = "5XX", description = "Send it again"),
+))]
 pub async fn take(
     State(payments): State<Payments>,
     State(lifecycle): State<Lifecycle>,
@@ -159,91 +147,51 @@ pub async fn take(
 }
 
 /// List payments.
-#[utoipa::path(
-    get,
-    path = "/api/admin/payments",
-    tag = "operator",
-    params(
-        ("status" = Option<String>, Query, description = "Only payments with this status"),
-        ("limit" = Option<u32>, Query, description = "Payments of a page", minimum = 1, maximum = 200),
-        ("after" = Option<String>, Query, description = "The `next` of the page before"),
-    ),
-    responses(
-        (status = 200, description = "A page", body = PaymentsBody),
-        (status = "4XX", description = "Not an operator, or a bad parameter", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/admin/payments", tag = "operator", params(
+    ("status" = Option<String>, Query, description = "Only payments with this status"),
+    ("limit" = Option<u32>, Query, description = "Payments of a page", minimum = 1, maximum = 200),
+    ("after" = Option<String>, Query, description = "The `next` of the page before"),
+), responses(
+    (status = 200, description = "A page", body = PaymentsBody),
+    (status = "4XX", description = "Not an operator, or a bad parameter"), TryAgain,
+))]
 pub async fn list(
     State(payments): State<Payments>,
-    _: Admin,
+    _: Operator,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<PaymentsBody>, Problem> {
-    let (status, limit, after) = page(&pairs)?;
-    let listed = payments.list(status, &after, limit + 1).await?;
-    let more = listed.len() > limit as usize;
-    let payments: Vec<PaymentBody> =
-        listed.into_iter().take(limit as usize).map(PaymentBody::from).collect();
-    let next = payments.last().filter(|_| more).map(|payment| payment.id.clone());
-    Ok(Json(PaymentsBody { payments, next }))
+    let (statuses, pairs): (Vec<_>, Vec<_>) =
+        pairs.into_iter().partition(|(name, _)| name == "status");
+    let wrong = || ProblemType::InvalidQueryParameter.detail("Send one status that /docs names.");
+    let status = match statuses.as_slice() {
+        [] => None,
+        [(_, status)] => Some(PaymentStatus::parse(status).ok_or_else(wrong)?),
+        _ => return Err(wrong()),
+    };
+    let page = Page::<PaymentId>::read(&pairs)?;
+    let after = page.cursor.as_ref().map_or("", PaymentId::as_str);
+    let listed = payments.list(status, after, page.rows()).await?;
+    let (payments, next) = page.cut(listed, |payment| payment.id.to_string());
+    Ok(Json(PaymentsBody { payments: payments.into_iter().map(PaymentBody::from).collect(), next }))
 }
 
 /// Note that the money of a payment, which had to go back, went back by hand.
-#[utoipa::path(
-    post,
-    path = "/api/admin/payments/{id}/refund",
-    tag = "operator",
+#[utoipa::path(post, path = "/api/admin/payments/{id}/refund", tag = "operator",
     params(("id" = String, Path, description = "The provider's id of the payment")),
-    request_body(content = Option<StepBody>, description = "May be left out"),
-    responses(
-        (status = 204, description = "Noted"),
-        (status = "4XX", description = "Not an operator, no such payment that is not refunded, or the money has paid an order", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+    request_body(content = Option<StepBody>, description = "May be left out"), responses(
+    (status = 204, description = "Noted"),
+    (status = "4XX", description = "Not an operator, no such payment that is not refunded, or the money has paid an order"), TryAgain,
+))]
 pub async fn refund(
     State(payments): State<Payments>,
-    State(clock): State<Clock>,
-    Admin(claims): Admin,
-    ClientAddress(address): ClientAddress,
+    operator: Operator,
     Path(id): Path<String>,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<StatusCode, Problem> {
     let id = PaymentId::parse(&id).ok_or(ProblemType::PaymentNotFound)?;
-    let actor = Actor { user: claims.user, address: Some(address), now: clock.now() };
-    match payments.refunded_by_hand(&id, &actor).await? {
+    match payments.refunded_by_hand(&id, &operator.actor()).await? {
         ByHand::Noted => Ok(StatusCode::NO_CONTENT),
         ByHand::HasPaid => Err(ProblemType::PaymentAccepted.into()),
         ByHand::NotFound => Err(ProblemType::PaymentNotFound.into()),
     }
-}
-
-/// Status, limit and cursor of a page.
-fn page(pairs: &[(String, String)]) -> Result<(Option<PaymentStatus>, u32, String), Problem> {
-    let invalid = |detail: String| ProblemType::InvalidQueryParameter.detail(detail);
-    let (mut status, mut limit, mut after) = (None, None, None);
-    for (name, value) in pairs {
-        match name.as_str() {
-            "status" if status.is_none() => {
-                let detail = || invalid("Send as status one that /docs names.".to_owned());
-                status = Some(PaymentStatus::parse(value).ok_or_else(detail)?);
-            }
-            "limit" if limit.is_none() => {
-                let number = value.parse().ok().filter(|limit| (1..=PAGE_MAX).contains(limit));
-                let detail = || invalid(format!("Send a limit of 1 to {PAGE_MAX}."));
-                limit = Some(number.ok_or_else(detail)?);
-            }
-            "after" if after.is_none() => {
-                let detail = || invalid("Send as after the next of the last page.".to_owned());
-                after = Some(PaymentId::parse(value).ok_or_else(detail)?.to_string());
-            }
-            _ => {
-                let detail = "Send status, limit and after, each at most once.";
-                return Err(invalid(detail.to_owned()));
-            }
-        }
-    }
-    Ok((status, limit.unwrap_or(PAGE_DEFAULT), after.unwrap_or_default()))
 }

@@ -38,29 +38,21 @@ pub struct PurchaseBody {
 }
 
 /// Buy units of an item.
-#[utoipa::path(
-    post,
-    path = PATH,
-    tag = "buyer",
-    params(
-        ("strategy" = String, Path, description = "A name of /api/strategies, or default"),
-        ("item_id" = i64, Path, description = "The item", minimum = 1),
-        ("store" = Option<String>, Query, description = "Lock strategies: the counter that the lock guards; `mysql` if it is left out"),
-        ("scope" = Option<String>, Query, description = "Lock strategies on lab items: what is locked"),
-        ("wait" = Option<String>, Query, description = "Lock strategies on lab items: how a request waits for the lock; `notify` if it is left out"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
-        ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context); a traced purchase is answered with `traceresponse`"),
-        ("Purchase-Ticket" = Option<String>, Header, description = "For items with a waiting room: the ticket of `POST /api/items/{id}/ticket`"),
-    ),
-    request_body(content = Option<PurchaseBody>, description = "May be left out"),
-    responses(
-        (status = 201, description = "Sold; the order is durable", body = OrderBody),
-        (status = 202, description = "Accepted; the order becomes durable soon", body = OrderBody),
-        (status = "4XX", description = "Nothing changed; or, with outcome unknown, an earlier request with the key is still running: send it again later", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, send the request again with the same key", body = crate::http::problem::ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(post, path = PATH, tag = "buyer", params(
+    ("strategy" = String, Path, description = "A name of /api/strategies, or default"),
+    ("item_id" = i64, Path, description = "The item", minimum = 1),
+    ("store" = Option<String>, Query, description = "Lock strategies: the counter that the lock guards; `mysql` if it is left out"),
+    ("scope" = Option<String>, Query, description = "Lock strategies on lab items: what is locked"),
+    ("wait" = Option<String>, Query, description = "Lock strategies on lab items: how a request waits for the lock; `notify` if it is left out"),
+    ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
+    ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context); a traced purchase is answered with `traceresponse`"),
+    ("Purchase-Ticket" = Option<String>, Header, description = "For items with a waiting room: the ticket of `POST /api/items/{id}/ticket`"),
+), request_body(content = Option<PurchaseBody>, description = "May be left out"), responses(
+    (status = 201, description = "Sold; the order is durable", body = OrderBody),
+    (status = 202, description = "Accepted; the order becomes durable soon", body = OrderBody),
+    (status = "4XX", description = "Nothing changed; or, with outcome unknown, an earlier request with the key is still running: send it again later"),
+    (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, send the request again with the same key"),
+))]
 pub async fn purchase(
     State(purchases): State<Purchases>,
     request_trace: RequestTrace,

@@ -16,8 +16,9 @@ use super::users::CredentialsBody;
 use crate::account::{Accounts, Session};
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
+use crate::http::document::TryAgain;
 use crate::http::extract::{Buyer, SameSite};
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::problem::{Problem, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
 use crate::identity::{Identity, IdentityError};
@@ -74,17 +75,10 @@ fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D:
 }
 
 /// Sign in, with a password or with a token of the identity provider.
-#[utoipa::path(
-    post,
-    path = "/api/session",
-    tag = "everyone",
-    request_body = SignInBody,
-    responses(
-        (status = 200, description = "A token, also as an HttpOnly cookie", body = SessionBody),
-        (status = "4XX", description = "Wrong name or password, or too many attempts", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-)]
+#[utoipa::path(post, path = "/api/session", tag = "everyone", request_body = SignInBody, responses(
+    (status = 200, description = "A token, also as an HttpOnly cookie", body = SessionBody),
+    (status = "4XX", description = "Wrong name or password, or too many attempts"), TryAgain,
+))]
 #[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn create(
     State(accounts): State<Accounts>,
@@ -130,17 +124,10 @@ pub struct WhoBody {
 }
 
 /// Say whose session it is.
-#[utoipa::path(
-    get,
-    path = "/api/session",
-    tag = "buyer",
-    responses(
-        (status = 200, description = "The user", body = WhoBody),
-        (status = "4XX", description = "Not signed in", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/session", tag = "buyer", responses(
+    (status = 200, description = "The user", body = WhoBody),
+    (status = "4XX", description = "Not signed in"), TryAgain,
+))]
 pub async fn find(
     State(accounts): State<Accounts>,
     Buyer(claims): Buyer,
@@ -160,17 +147,10 @@ fn answer(session: Session, clock: &Clock, cookie: SessionCookie) -> Response {
 }
 
 /// Sign out: the token becomes invalid, on other instances after two seconds at most.
-#[utoipa::path(
-    delete,
-    path = "/api/session",
-    tag = "buyer",
-    responses(
-        (status = 204, description = "Signed out"),
-        (status = "4XX", description = "Not signed in", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(delete, path = "/api/session", tag = "buyer", responses(
+    (status = 204, description = "Signed out"),
+    (status = "4XX", description = "Not signed in"), TryAgain,
+))]
 pub async fn end(
     State(accounts): State<Accounts>,
     State(cookie): State<SessionCookie>,
@@ -183,17 +163,10 @@ pub async fn end(
 
 /// Sign out everywhere: all tokens of the user become invalid, on other instances after two seconds
 /// at most.
-#[utoipa::path(
-    delete,
-    path = "/api/sessions",
-    tag = "buyer",
-    responses(
-        (status = 204, description = "Signed out everywhere"),
-        (status = "4XX", description = "Not signed in", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(delete, path = "/api/sessions", tag = "buyer", responses(
+    (status = 204, description = "Signed out everywhere"),
+    (status = "4XX", description = "Not signed in"), TryAgain,
+))]
 pub async fn end_all(
     State(accounts): State<Accounts>,
     State(cookie): State<SessionCookie>,
@@ -217,18 +190,11 @@ pub struct PasswordBody {
 }
 
 /// Change the password: all sessions of the user end, and a new one begins.
-#[utoipa::path(
-    put,
-    path = "/api/session/password",
-    tag = "buyer",
-    request_body = PasswordBody,
+#[utoipa::path(put, path = "/api/session/password", tag = "buyer", request_body = PasswordBody,
     responses(
         (status = 200, description = "A new token, also as an HttpOnly cookie", body = SessionBody),
-        (status = "4XX", description = "Wrong or unacceptable password, or too many attempts", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+        (status = "4XX", description = "Wrong or unacceptable password, or too many attempts"), TryAgain,
+    ))]
 pub async fn change_password(
     State(accounts): State<Accounts>,
     State(clock): State<Clock>,

@@ -6,8 +6,9 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::http::extract::Admin;
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::document::TryAgain;
+use crate::http::extract::Operator;
+use crate::http::problem::Problem;
 use ledger::item_move::{ItemMove, LedgerView, Overview};
 
 /// A ledger.
@@ -72,20 +73,13 @@ pub struct ShardsBody {
 }
 
 /// List the ledgers with their items and their state, and the moves of items between them.
-#[utoipa::path(
-    get,
-    path = "/api/admin/shards",
-    tag = "operator",
-    responses(
-        (status = 200, description = "The ledgers and the moves", body = ShardsBody),
-        (status = "4XX", description = "Not an operator", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/admin/shards", tag = "operator", responses(
+    (status = 200, description = "The ledgers and the moves", body = ShardsBody),
+    (status = "4XX", description = "Not an operator"), TryAgain,
+))]
 pub async fn list(
     State(overview): State<Overview>,
-    Admin(_operator): Admin,
+    _: Operator,
 ) -> Result<Json<ShardsBody>, Problem> {
     let view = overview.read().await?;
     let shards = view.ledgers.into_iter().map(ShardBody::from).collect();

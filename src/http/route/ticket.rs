@@ -7,10 +7,11 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::http::body::OptionalJsonBody;
+use crate::http::document::TryAgain;
 use crate::http::extract::{Buyer, ItemPath};
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::http::problem::Problem;
 use crate::purchase::Purchases;
-use crate::purchase::waiting_room::{Denied, QueueStatus};
+use crate::purchase::waiting_room::QueueStatus;
 use shop_domain::Clock;
 
 /// The queue token of a buyer, and the proof of work.
@@ -51,19 +52,11 @@ pub struct StandingBody {
 
 /// Join or poll the queue of an item. The first call takes a place, and later calls answer its
 /// position; at the front of the queue, when the sale is open, the answer is a ticket.
-#[utoipa::path(
-    post,
-    path = "/api/items/{id}/ticket",
-    tag = "buyer",
-    params(("id" = i64, Path, minimum = 1)),
-    request_body(content = Option<LineBody>, description = "May be left out"),
-    responses(
-        (status = 200, description = "The place in the queue, or the ticket", body = StandingBody),
-        (status = "4XX", description = "No waiting room, no proof of work, or the place of another buyer", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(post, path = "/api/items/{id}/ticket", tag = "buyer", params(ItemPath),
+    request_body(content = Option<LineBody>, description = "May be left out"), responses(
+    (status = 200, description = "The place in the queue, or the ticket", body = StandingBody),
+    (status = "4XX", description = "No waiting room, no proof of work, or the place of another buyer"), TryAgain,
+))]
 pub async fn create(
     State(purchases): State<Purchases>,
     State(clock): State<Clock>,
@@ -93,18 +86,4 @@ pub async fn create(
             expires_at: Some(expires_at),
         },
     }))
-}
-
-impl From<Denied> for Problem {
-    fn from(denied: Denied) -> Self {
-        match denied {
-            Denied::Refused(refusal) => refusal.into(),
-            Denied::Unavailable(why) => why.into(),
-            Denied::NoProof { bits } => ProblemType::ChallengeFailed
-                .detail(format!(
-                    "Send a proof for which SHA-256 of place:proof begins with {bits} zero bits."
-                ))
-                .member("proof_bits", bits),
-        }
-    }
 }

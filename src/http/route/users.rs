@@ -9,8 +9,9 @@ use utoipa::ToSchema;
 use crate::account::Accounts;
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
+use crate::http::document::TryAgain;
 use crate::http::extract::SameSite;
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::problem::Problem;
 use crate::http::rates::AddressRateLimit;
 
 /// A user name and a password.
@@ -32,17 +33,11 @@ pub struct UserBody {
 }
 
 /// Sign up.
-#[utoipa::path(
-    post,
-    path = "/api/users",
-    tag = "everyone",
-    request_body = CredentialsBody,
+#[utoipa::path(post, path = "/api/users", tag = "everyone", request_body = CredentialsBody,
     responses(
         (status = 201, description = "The new account", body = UserBody),
-        (status = "4XX", description = "The user name is taken, or the user name or the password is invalid", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-)]
+        (status = "4XX", description = "The user name is taken, or the user name or the password is invalid"), TryAgain,
+    ))]
 pub async fn create(
     State(accounts): State<Accounts>,
     _: AddressRateLimit,

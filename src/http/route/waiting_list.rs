@@ -11,11 +11,12 @@ use utoipa::ToSchema;
 use super::orders::{OrderBody, StepBody, detached};
 use super::purchase::answer_traced;
 use crate::http::body::OptionalJsonBody;
+use crate::http::document::TryAgain;
 use crate::http::extract::{Buyer, IdempotencyKey, ItemPath, RequestTrace};
-use crate::http::problem::{Problem, ProblemBody};
+use crate::http::problem::Problem;
 use crate::lifecycle::Lifecycle;
 use crate::purchase::Purchases;
-use crate::waiting_list::{JoinError, Standing, WaitingLists};
+use crate::waiting_list::{Standing, WaitingLists};
 use shop_domain::{Clock, ItemId};
 
 /// A buyer's place in the waiting list of an item.
@@ -63,19 +64,12 @@ impl PlaceBody {
 
 /// Wait for a unit of a sold-out item. Who joined first is offered the next unit that comes back. A
 /// repetition answers the place that you have.
-#[utoipa::path(
-    post,
-    path = "/api/items/{id}/waiting",
-    tag = "buyer",
-    params(("id" = i64, Path, minimum = 1)),
-    request_body(content = Option<StepBody>, description = "May be left out"),
-    responses(
-        (status = 200, description = "Your place", body = PlaceBody),
-        (status = "4XX", description = "Nobody can wait, or you have reached the limit", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Send the request again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(post, path = "/api/items/{id}/waiting", tag = "buyer", params(ItemPath),
+    request_body(content = Option<StepBody>, description = "May be left out"), responses(
+    (status = 200, description = "Your place", body = PlaceBody),
+    (status = "4XX", description = "Nobody can wait, or you have reached the limit"),
+    (status = "5XX", description = "Send the request again"),
+))]
 pub async fn join(
     State(lists): State<WaitingLists>,
     State(clock): State<Clock>,
@@ -91,18 +85,10 @@ pub async fn join(
 
 /// Find your place in the waiting list of an item. Changes are sent as events `waiting` of
 /// `GET /api/orders/events`.
-#[utoipa::path(
-    get,
-    path = "/api/items/{id}/waiting",
-    tag = "buyer",
-    params(("id" = i64, Path, minimum = 1)),
-    responses(
-        (status = 200, description = "Your place, or what became of it", body = PlaceBody),
-        (status = "4XX", description = "Not signed in", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Try again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(get, path = "/api/items/{id}/waiting", tag = "buyer", params(ItemPath), responses(
+    (status = 200, description = "Your place, or what became of it", body = PlaceBody),
+    (status = "4XX", description = "Not signed in"), TryAgain,
+))]
 pub async fn find(
     State(lists): State<WaitingLists>,
     State(clock): State<Clock>,
@@ -114,18 +100,11 @@ pub async fn find(
 }
 
 /// Leave the waiting list of an item, or decline its offer. A repetition has no further effect.
-#[utoipa::path(
-    delete,
-    path = "/api/items/{id}/waiting",
-    tag = "buyer",
-    params(("id" = i64, Path, minimum = 1)),
-    responses(
-        (status = 204, description = "You do not wait"),
-        (status = "4XX", description = "Not signed in", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Send the request again", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(delete, path = "/api/items/{id}/waiting", tag = "buyer", params(ItemPath), responses(
+    (status = 204, description = "You do not wait"),
+    (status = "4XX", description = "Not signed in"),
+    (status = "5XX", description = "Send the request again"),
+))]
 pub async fn leave(
     State(lists): State<WaitingLists>,
     State(purchases): State<Purchases>,
@@ -141,22 +120,14 @@ pub async fn leave(
 
 /// Buy the unit that is offered to you. The rules are those of any purchase, the strategy is
 /// `waiting-list`.
-#[utoipa::path(
-    post,
-    path = "/api/items/{id}/waiting/purchase",
-    tag = "buyer",
-    params(
-        ("id" = i64, Path, minimum = 1),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
-    ),
-    request_body(content = Option<StepBody>, description = "May be left out"),
-    responses(
-        (status = 201, description = "Sold; the order is durable", body = OrderBody),
-        (status = "4XX", description = "Nothing changed", body = ProblemBody, content_type = "application/problem+json"),
-        (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, send the request again with the same key", body = ProblemBody, content_type = "application/problem+json"),
-    ),
-    security(("bearer" = [])),
-)]
+#[utoipa::path(post, path = "/api/items/{id}/waiting/purchase", tag = "buyer", params(
+    ItemPath,
+    ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
+), request_body(content = Option<StepBody>, description = "May be left out"), responses(
+    (status = 201, description = "Sold; the order is durable", body = OrderBody),
+    (status = "4XX", description = "Nothing changed"),
+    (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, send the request again with the same key"),
+))]
 pub async fn accept(
     State(purchases): State<Purchases>,
     request_trace: RequestTrace,
@@ -168,13 +139,4 @@ pub async fn accept(
     let span = request_trace.begin("POST /api/items/{id}/waiting/purchase");
     let outcome = purchases.accept_offer(claims.user, id, key, span.trace()).await;
     answer_traced(span, id, outcome)
-}
-
-impl From<JoinError> for Problem {
-    fn from(error: JoinError) -> Self {
-        match error {
-            JoinError::Refused(refusal) => refusal.into(),
-            JoinError::Ledger(error) => error.into(),
-        }
-    }
 }

@@ -1,0 +1,83 @@
+//! The description of the API: what the attributes of the routes say, and what holds for all of them.
+
+use std::collections::BTreeMap;
+
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::response::{Response, ResponseBuilder};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{Content, OpenApi, Ref, RefOr};
+use utoipa::{IntoResponses, OpenApi as _};
+
+use super::problem::{ProblemBody, ProblemType};
+use super::route::purchase;
+
+/// The media type of every failure.
+const PROBLEM: &str = "application/problem+json";
+/// The tags of operations that nobody signs in for.
+const TAGS_OF_STRANGERS: [&str; 2] = ["everyone", "payment provider"];
+
+#[derive(utoipa::OpenApi)]
+#[openapi(info(title = "Seckill"), components(schemas(ProblemBody)))]
+struct Document;
+
+/// A failure of the service that the next try may not meet.
+pub struct TryAgain;
+
+impl IntoResponses for TryAgain {
+    fn responses() -> BTreeMap<String, RefOr<Response>> {
+        let response = ResponseBuilder::new().description("Try again").build();
+        BTreeMap::from([("5XX".to_owned(), response.into())])
+    }
+}
+
+/// The document without operations: the title, the description and the way to sign in.
+pub(super) fn begin() -> OpenApi {
+    let mut document = Document::openapi();
+    let description = format!("{}\n{}", include_str!("description.md"), ProblemType::table());
+    document.info.description = Some(description);
+    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    document.components.get_or_insert_default().add_security_scheme("bearer", bearer);
+    document
+}
+
+/// Adds to each operation its id, who may call it, and the form of its failures.
+pub(super) fn complete(document: &mut OpenApi) {
+    for (path, item) in &mut document.paths.paths {
+        let words = path.trim_start_matches("/api").split(|c: char| !c.is_ascii_alphanumeric());
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        let operations = [
+            ("get", &mut item.get),
+            ("put", &mut item.put),
+            ("post", &mut item.post),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ];
+        for (method, operation) in operations {
+            let Some(operation) = operation else { continue };
+            // Generators of clients make names of these ids.
+            operation.operation_id = Some(format!("{method}_{}", words.join("_")));
+            if path.starts_with("/api/") && !is_for_strangers(operation) {
+                let bearer = SecurityRequirement::new("bearer", <[&str; 0]>::default());
+                operation.security = Some(vec![bearer]);
+            }
+            describe_failures(operation);
+        }
+    }
+    purchase::document_options(document);
+}
+
+fn is_for_strangers(operation: &Operation) -> bool {
+    let tags = operation.tags.as_deref().unwrap_or_default();
+    tags.iter().any(|tag| TAGS_OF_STRANGERS.contains(&tag.as_str()))
+}
+
+fn describe_failures(operation: &mut Operation) {
+    for (status, response) in &mut operation.responses.responses {
+        if let RefOr::T(response) = response
+            && status.ends_with("XX")
+        {
+            let body = Content::new(Some(Ref::from_schema_name("ProblemBody")));
+            response.content.insert(PROBLEM.to_owned(), body.into());
+        }
+    }
+}
