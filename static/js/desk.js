@@ -3,13 +3,8 @@
  */
 import { get } from './api.js';
 import { byId, el, setText } from './dom.js';
-import { currentSession, onSessionChange, signInAddress } from './session.js';
+import { currentSession, isOperator, onSessionChange, signInAddress } from './session.js';
 import { text } from './strings.js';
-
-/** Whether an operator is signed in, as far as this page knows; the server has the last word. */
-export function isOperator() {
-  return ['operator', 'admin'].includes(currentSession()?.role);
-}
 
 /**
  * Show the notice at the door to whoever is no operator, and keep it right.
@@ -63,6 +58,12 @@ export function download(name, kind, content) {
   link.remove();
   // The browser has to have begun with it.
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+/** Say how it went, in a line under a form. @param {Element} line @param {string} sentence @param {'good'|'bad'} [tone] */
+export function showResult(line, sentence, tone = 'good') {
+  line.dataset.tone = tone;
+  setText(line, sentence);
 }
 
 /** What went wrong, in words, for a line under a form. @param {any} error an `ApiError` */

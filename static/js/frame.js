@@ -5,7 +5,7 @@ import { remove } from './api.js';
 import { distrust, everySecond } from './clock.js';
 import { byId, el, setText } from './dom.js';
 import { clockFace } from './format.js';
-import { currentSession, forgetSession, onSessionChange, signInAddress } from './session.js';
+import { currentSession, forgetSession, isOperator, onSessionChange, signInAddress } from './session.js';
 import { chooseLanguage, language, LANGUAGES, languageTag, text } from './strings.js';
 
 /**
@@ -37,9 +37,9 @@ function drawFoot() {
 }
 
 /** The operator's pages, for operators. */
-function drawOperatorLinks(session) {
+function drawOperatorLinks() {
   for (const link of document.querySelectorAll('.operator-link')) link.remove();
-  if (!['operator', 'admin'].includes(session?.role)) return;
+  if (!isOperator()) return;
   const links = ['console', 'lab'].map((name) => {
     const here = location.pathname === `/${name}.html`;
     const words = { class: 'top-link operator-link', href: `/${name}.html`, text: text(`nav.${name}`) };
@@ -51,7 +51,7 @@ function drawOperatorLinks(session) {
 function drawAccount() {
   const session = currentSession();
   const place = byId('account');
-  drawOperatorLinks(session);
+  drawOperatorLinks();
   byId('account-link').hidden = session === null;
   if (session === null) {
     const here = location.pathname.startsWith('/signin');

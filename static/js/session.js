@@ -20,6 +20,11 @@ export function currentSession() {
   return Date.parse(session.expires_at) > Date.now() ? session : null;
 }
 
+/** Whether an operator is signed in, as far as the page knows; the server has the last word. */
+export function isOperator() {
+  return ['operator', 'admin'].includes(currentSession()?.role);
+}
+
 /** Remember who signed in. @param {Session} session */
 export function rememberSession({ username, user_id, role, expires_at }) {
   writeEntry(ENTRY, { username, user_id, role, expires_at });

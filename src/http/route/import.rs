@@ -25,44 +25,25 @@ const FAULTS_MAX: usize = 1_000;
 const COLUMNS_MAX: usize = 2 * COLUMNS.len();
 /// The longest name of a column that an answer repeats, in bytes.
 const COLUMN_BYTES_MAX: usize = 64;
-/// The columns of a table: the fields of a new sale.
-const COLUMNS: [&str; 16] = [
-    "name",
-    "description",
-    "image_url",
-    "price_cents",
-    "stock",
-    "starts_at",
-    "ends_at",
-    "per_buyer_limit",
-    "hold_seconds",
-    "strategy",
-    "kind",
-    "arbiter",
-    "waiting_room",
-    "offer_seconds",
-    "limit_group_id",
-    "shard",
-];
-/// The columns that a table must have.
-const REQUIRED: [&str; 5] = ["name", "price_cents", "stock", "starts_at", "ends_at"];
-/// Columns, each with those that it depends on.
-const GROUPS: [&[&str]; 15] = [
-    &["name"],
-    &["description"],
-    &["image_url"],
-    &["price_cents"],
-    &["stock"],
-    &["starts_at", "ends_at"],
-    &["per_buyer_limit"],
-    &["hold_seconds"],
-    &["kind"],
-    &["strategy", "kind"],
-    &["arbiter", "kind"],
-    &["waiting_room"],
-    &["offer_seconds"],
-    &["limit_group_id"],
-    &["shard"],
+/// The columns of a table, which are the fields of a new sale: the name, whether a table must have it, and
+/// the columns that it is checked with.
+const COLUMNS: [(&str, bool, &[&str]); 16] = [
+    ("name", true, &[]),
+    ("description", false, &[]),
+    ("image_url", false, &[]),
+    ("price_cents", true, &[]),
+    ("stock", true, &[]),
+    ("starts_at", true, &["ends_at"]),
+    ("ends_at", true, &["starts_at"]),
+    ("per_buyer_limit", false, &[]),
+    ("hold_seconds", false, &[]),
+    ("kind", false, &[]),
+    ("strategy", false, &["kind"]),
+    ("arbiter", false, &["kind"]),
+    ("waiting_room", false, &[]),
+    ("offer_seconds", false, &[]),
+    ("limit_group_id", false, &[]),
+    ("shard", false, &[]),
 ];
 
 /// A fault in a table.
@@ -177,16 +158,18 @@ fn read_lines(table: &[u8], faults: &mut Faults) -> Vec<NewItem> {
         }
     };
     for (at, name) in names.iter().enumerate() {
-        if !COLUMNS.contains(&name.as_str()) {
-            let known = COLUMNS.join(", ");
+        if !COLUMNS.iter().any(|(column, ..)| column == name) {
+            let known = COLUMNS.map(|(column, ..)| column).join(", ");
             let detail = format!("No such column; the columns are {known}.");
             faults.push(fault(1, Some(name), &wrong(detail)));
         } else if names[..at].contains(name) {
             faults.push(fault(1, Some(name), &wrong("The column comes twice.".to_owned())));
         }
     }
-    for name in REQUIRED.iter().filter(|name| !names.iter().any(|it| it == *name)) {
-        faults.push(fault(1, Some(name), &wrong("The table needs this column.".to_owned())));
+    for (name, is_required, _) in COLUMNS {
+        if is_required && !names.iter().any(|it| it == name) {
+            faults.push(fault(1, Some(name), &wrong("The table needs this column.".to_owned())));
+        }
     }
     let mut new = Vec::new();
     if !faults.0.is_empty() {
@@ -232,31 +215,32 @@ fn read_line<'a>(
     line: u64,
     field: &impl Fn(&str) -> Option<Cow<'a, str>>,
 ) -> Result<NewItem, Vec<FaultBody>> {
-    let whole = item(field).and_then(new_item);
-    let checked = whole.and_then(|new| match check(&new) {
-        Ok(()) => Ok(new),
-        Err(error) => Err(error.into()),
-    });
-    let Err(first) = checked else { return checked.map_err(|_| Vec::new()) };
-    // Each group of columns by itself, in a sale that is right otherwise.
-    let mut faults = Vec::new();
-    for group in GROUPS {
-        let is_known =
-            |fault: &FaultBody| group.iter().any(|it| fault.column.as_deref() == Some(it));
-        if faults.iter().any(is_known) {
+    let first = match read_sale(field) {
+        Ok(new) => return Ok(new),
+        Err(problem) => problem,
+    };
+    // Each column with those that it depends on, in a sale that is right otherwise.
+    let mut faults: Vec<FaultBody> = Vec::new();
+    for (column, _, others) in COLUMNS {
+        let is_checked = |name: &str| name == column || others.contains(&name);
+        if faults.iter().any(|fault| fault.column.as_deref().is_some_and(is_checked)) {
             continue;
         }
-        let only = |name: &str| if group.contains(&name) { field(name) } else { sample(name) };
-        let read = item(&only).and_then(new_item);
-        let read = read.and_then(|new| check(&new).map_err(Problem::from));
-        if let Err(problem) = read {
-            faults.push(fault(line, Some(group[0]), &problem));
+        let only = |name: &str| if is_checked(name) { field(name) } else { sample(name) };
+        if let Err(problem) = read_sale(&only) {
+            faults.push(fault(line, Some(column), &problem));
         }
     }
     if faults.is_empty() {
         faults.push(fault(line, None, &first));
     }
     Err(faults)
+}
+
+fn read_sale<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<NewItem, Problem> {
+    let new = new_item(item(field)?)?;
+    check(&new)?;
+    Ok(new)
 }
 
 /// A value that is right, for the columns that are required.

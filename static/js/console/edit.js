@@ -4,8 +4,7 @@
  */
 import { get, patch } from '../api.js';
 import { announce, byId, el, setText } from '../dom.js';
-import { fieldInstant, fieldTime, reason } from '../desk.js';
-import { download } from '../desk.js';
+import { download, fieldInstant, fieldTime, reason, showResult } from '../desk.js';
 import { text } from '../strings.js';
 import { showGroup } from './groups.js';
 import { strategyHint } from './strategies.js';
@@ -75,12 +74,10 @@ async function edit(change, resultId) {
   setText(byId(resultId), '');
   try {
     const edited = await patch(`/api/admin/items/${item.id}`, change);
-    setText(byId(resultId), text('edit.done'));
-    byId(resultId).dataset.tone = 'good';
+    showResult(byId(resultId), text('edit.done'));
     onEdited(edited);
   } catch (error) {
-    setText(byId(resultId), reason(error));
-    byId(resultId).dataset.tone = 'bad';
+    showResult(byId(resultId), reason(error), 'bad');
   }
 }
 
@@ -97,8 +94,7 @@ async function audit() {
     return;
   }
   const verdict = text(lastAudit.clean ? 'audit.clean' : 'audit.broken');
-  setText(byId('audit-verdict'), verdict);
-  byId('audit-verdict').dataset.tone = lastAudit.clean ? 'good' : 'bad';
+  showResult(byId('audit-verdict'), verdict, lastAudit.clean ? 'good' : 'bad');
   const rows = lastAudit.findings.map(({ invariant, claim, holds, detail }) => {
     const word = holds === null ? 'notJudged' : holds ? 'holds' : 'isBroken';
     const state = { notJudged: 'ended', holds: 'paid', isBroken: 'unsafe' }[word];

@@ -2,7 +2,7 @@
  * Files: exports as downloads, and new sales from a table, which is checked first.
  */
 import { get, postText } from '../api.js';
-import { fieldInstant, reason } from '../desk.js';
+import { fieldInstant, reason, showResult } from '../desk.js';
 import { byId, el, setText } from '../dom.js';
 import { text } from '../strings.js';
 
@@ -101,7 +101,5 @@ function showFaults(faults) {
 }
 
 function say(sentence, tone = 'good') {
-  const line = byId('import-result');
-  line.dataset.tone = tone;
-  setText(line, sentence);
+  showResult(byId('import-result'), sentence, tone);
 }

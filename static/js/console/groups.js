@@ -2,7 +2,7 @@
  * Groups of items that share a limit: the choices of both forms, and the form for a new group.
  */
 import { get, post } from '../api.js';
-import { reason } from '../desk.js';
+import { reason, showResult } from '../desk.js';
 import { byId, el, setText } from '../dom.js';
 import { count } from '../format.js';
 import { text } from '../strings.js';
@@ -18,14 +18,11 @@ export async function startGroups() {
     try {
       const body = { name: byId('group-name').value, per_buyer_limit: Math.trunc(Number(byId('group-limit').value)) };
       groups.push(await post('/api/admin/limit-groups', body));
-      result.dataset.tone = 'good';
-      setText(result, text('group.created', { name: body.name }));
+      showResult(result, text('group.created', { name: body.name }));
       byId('group-name').value = '';
       draw();
     } catch (error) {
-      if (error.status === undefined) throw error;
-      result.dataset.tone = 'bad';
-      setText(result, reason(error));
+      showResult(result, reason(error), 'bad');
     }
   });
   ({ groups } = await get('/api/admin/limit-groups'));

@@ -3,6 +3,7 @@
  */
 import { put, remove } from '../api.js';
 import { byId, setText } from '../dom.js';
+import { setError, startFields } from '../form.js';
 import { startFrame } from '../frame.js';
 import { currentSession, forgetSession, rememberSession, signInAddress } from '../session.js';
 import { explain, text } from '../strings.js';
@@ -22,10 +23,9 @@ if (session === null) {
   byId('username').value = session.username;
   setText(byId('signed-in'), text('nav.signedInAs', { name: session.username }));
   byId('form').addEventListener('submit', submit);
-  byId('reveal').addEventListener('click', reveal);
   byId('everywhere').addEventListener('click', signOutEverywhere);
   byId('keep').addEventListener('click', () => ask(false));
-  for (const id of ['current', 'new']) byId(id).addEventListener('input', () => setError(id, ''));
+  startFields(['current', 'new'], ['current', 'new']);
 }
 
 async function submit(event) {
@@ -94,19 +94,4 @@ function setBusy(now) {
   byId('submit').setAttribute('aria-disabled', String(busy));
   byId('everywhere').setAttribute('aria-disabled', String(busy));
   setText(byId('submit'), text(busy ? 'sign.busy' : 'account.submit'));
-}
-
-/** Say what is wrong beside the field, and put the cursor there. */
-function setError(id, sentence, focus = false) {
-  setText(byId(`${id}-error`), sentence);
-  if (id === 'form') return;
-  byId(id).setAttribute('aria-invalid', String(sentence !== ''));
-  if (focus) byId(id).focus();
-}
-
-function reveal() {
-  const shown = byId('new').type === 'text';
-  for (const id of ['current', 'new']) byId(id).type = shown ? 'password' : 'text';
-  byId('reveal').setAttribute('aria-pressed', String(!shown));
-  setText(byId('reveal'), text(shown ? 'sign.show' : 'sign.hide'));
 }

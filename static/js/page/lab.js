@@ -2,7 +2,7 @@
  * The lab: choose, run, watch each strategy sell its stock, read the verdicts, take them along.
  */
 import { get, post, remove } from '../api.js';
-import { fetchStrategies, isOperator, keepDoor, reason } from '../desk.js';
+import { fetchStrategies, keepDoor, reason } from '../desk.js';
 import { announce, byId, el, setText } from '../dom.js';
 import { count, dateTime } from '../format.js';
 import { startFrame } from '../frame.js';
@@ -12,7 +12,7 @@ import { createLane, verdictText } from '../lab/lane.js';
 import { exportReport } from '../lab/report.js';
 import { resultsTable } from '../lab/results.js';
 import { follow } from '../live.js';
-import { signInAddress } from '../session.js';
+import { isOperator, signInAddress } from '../session.js';
 import { text } from '../strings.js';
 
 const POLL_MS = 1_000;

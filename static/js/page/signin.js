@@ -4,6 +4,7 @@
  */
 import { get, post } from '../api.js';
 import { byId, setText } from '../dom.js';
+import { setError, startFields } from '../form.js';
 import { startFrame } from '../frame.js';
 import { currentSession, rememberSession, safeReturnAddress } from '../session.js';
 import { explain, text } from '../strings.js';
@@ -21,8 +22,7 @@ byId('mode-in').addEventListener('change', () => setMode('in'));
 byId('mode-up').addEventListener('change', () => setMode('up'));
 byId(`mode-${mode}`).checked = true;
 byId('form').addEventListener('submit', submit);
-byId('reveal').addEventListener('click', reveal);
-for (const id of ['username', 'password']) byId(id).addEventListener('input', () => setError(id, ''));
+startFields(['username', 'password'], ['password']);
 setMode(mode);
 showProblem(query.get('problem'));
 showMethods();
@@ -150,20 +150,4 @@ function showRefusal(error) {
     `${title}. ${error.code === 'too_many_attempts' || error.code === 'rate_limited' ? text('code.too_many_attempts.text') : error.detail || detail}`,
     true,
   );
-}
-
-/** Say what is wrong beside the field, and put the cursor there. */
-function setError(id, sentence, focus = false) {
-  setText(byId(`${id}-error`), sentence);
-  if (id === 'form') return;
-  byId(id).setAttribute('aria-invalid', String(sentence !== ''));
-  if (focus) byId(id).focus();
-}
-
-function reveal() {
-  const field = byId('password');
-  const shown = field.type === 'text';
-  field.type = shown ? 'password' : 'text';
-  byId('reveal').setAttribute('aria-pressed', String(!shown));
-  setText(byId('reveal'), text(shown ? 'sign.show' : 'sign.hide'));
 }
