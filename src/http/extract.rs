@@ -155,9 +155,8 @@ pub fn refuse_cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Res
     if method.is_safe() { Ok(()) } else { refuse_other_sites(uri, headers) }
 }
 
-/// Refuses a request that a page of another site asked for. Our own name is in `Host`, or, in
-/// HTTP/2, in the address of the request (`:authority`). The origin `null` of a page without a name
-/// is not ours.
+/// Refuses a request that a page of another site asked for. Compares `Origin` with `Host` (HTTP/2:
+/// `:authority`); `Origin: null` never matches.
 fn refuse_other_sites(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
     let our_name = match headers.get(HOST) {
         Some(host) => host.to_str().ok(),

@@ -1,8 +1,9 @@
 //! HTTP: the only folder that knows axum, status codes and problem details.
 //!
 //! `server` accepts connections; `layers` has the middleware around every request; `extract`,
-//! `body` and `session_cookie` parse requests; `pages` has the shop's files; `address`, `hosts`, `connection_limiter` and `rates`
-//! limit one client; `route` has one file a resource; `problem` has the one table of failures.
+//! `body`, `paging` and `session_cookie` parse requests; `pages` has the shop's files; `address`, `hosts`,
+//! `connection_limiter` and `rates` limit one client; `route` has one file a resource; `problem` has the one
+//! table of failures; `document` describes all of it.
 
 pub mod address;
 pub mod body;

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::account::Session;
+use shop_domain::Clock;
+
 /// The session cookie of this service.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionCookie {
@@ -33,6 +36,13 @@ impl SessionCookie {
     #[must_use]
     pub fn set(self, token: &str, life: Duration) -> String {
         self.write(self.name(), token, life)
+    }
+
+    /// The value of `Set-Cookie` that stores the token of `session` until it expires.
+    #[must_use]
+    pub fn of_session(self, session: &Session, clock: &Clock) -> String {
+        let life = (session.expires_at - clock.now()).try_into().unwrap_or_default();
+        self.set(&session.token, life)
     }
 
     fn write(self, name: &str, value: &str, life: Duration) -> String {

@@ -123,11 +123,10 @@ pub struct EditItemBody {
 }
 
 /// Create a sale.
-#[utoipa::path(post, path = "/api/admin/items", tag = "operator", request_body = CreateItemBody,
-    responses(
-        (status = 201, description = "The item", body = ItemBody),
-        (status = "4XX", description = "Not an operator, or an invalid field"), TryAgain,
-    ))]
+#[utoipa::path(post, path = "/api/admin/items", tag = "operator", request_body = CreateItemBody, responses(
+    (status = 201, description = "The item", body = ItemBody),
+    (status = "4XX", description = "Not an operator, or an invalid field"), TryAgain,
+))]
 pub async fn create(
     State(catalog): State<Catalog>,
     operator: Operator,

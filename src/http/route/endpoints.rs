@@ -216,11 +216,10 @@ pub async fn switch(
 }
 
 /// Delete an endpoint with its dead letters.
-#[utoipa::path(delete, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath),
-    responses(
-        (status = 204, description = "Deleted"),
-        (status = "4XX", description = "Not an operator, or no such endpoint"), TryAgain,
-    ))]
+#[utoipa::path(delete, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath), responses(
+    (status = 204, description = "Deleted"),
+    (status = "4XX", description = "Not an operator, or no such endpoint"), TryAgain,
+))]
 pub async fn delete(
     State(endpoints): State<Endpoints>,
     operator: Operator,

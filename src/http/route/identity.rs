@@ -120,8 +120,7 @@ pub async fn finish(
     let forget = session_cookie.set_sign_in("", Duration::ZERO);
     match finished {
         Ok((session, path)) => {
-            let life = (session.expires_at - clock.now()).try_into().unwrap_or_default();
-            let set = session_cookie.set(&session.token, life);
+            let set = session_cookie.of_session(&session, &clock);
             let cookies = AppendHeaders([(SET_COOKIE, forget), (SET_COOKIE, set)]);
             (cookies, Redirect::to(&address(&[("done", "1"), ("return", &path)]))).into_response()
         }

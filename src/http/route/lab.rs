@@ -97,11 +97,10 @@ pub async fn list(State(lab): State<Lab>, _: Operator) -> Json<RunsBody> {
 }
 
 /// Find a run.
-#[utoipa::path(get, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)),
-    responses(
-        (status = 200, description = "The present state of the run", body = Run),
-        (status = "4XX", description = "Not an operator, or no such run"),
-    ))]
+#[utoipa::path(get, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)), responses(
+    (status = 200, description = "The present state of the run", body = Run),
+    (status = "4XX", description = "Not an operator, or no such run"),
+))]
 pub async fn find(
     State(lab): State<Lab>,
     _: Operator,
@@ -111,11 +110,10 @@ pub async fn find(
 }
 
 /// End a run. One that has ended stays as it is.
-#[utoipa::path(delete, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)),
-    responses(
-        (status = 200, description = "The run, which ends in a moment", body = Run),
-        (status = "4XX", description = "Not an operator, or no such run"),
-    ))]
+#[utoipa::path(delete, path = "/api/lab/runs/{id}", tag = "lab", params(("id" = String, Path)), responses(
+    (status = 200, description = "The run, which ends in a moment", body = Run),
+    (status = "4XX", description = "Not an operator, or no such run"),
+))]
 pub async fn cancel(
     State(lab): State<Lab>,
     State(log): State<OperatorLog>,
@@ -137,12 +135,11 @@ async fn record(log: &OperatorLog, actor: &Actor, action: &'static str, run: &st
 }
 
 /// The events of a run: `run` first, then `progress` and `lane`, and `done` at the end.
-#[utoipa::path(get, path = "/api/lab/runs/{id}/events", tag = "lab", params(("id" = String, Path)),
-    responses(
-        (status = 200, description = "Events `run`, `progress`, `lane` and `done`", content_type = "text/event-stream", body = String),
-        (status = "4XX", description = "Not an operator, no such run, or too many streams of one user"),
-        (status = "5XX", description = "Too many streams"),
-    ))]
+#[utoipa::path(get, path = "/api/lab/runs/{id}/events", tag = "lab", params(("id" = String, Path)), responses(
+    (status = 200, description = "Events `run`, `progress`, `lane` and `done`", content_type = "text/event-stream", body = String),
+    (status = "4XX", description = "Not an operator, no such run, or too many streams of one user"),
+    (status = "5XX", description = "Too many streams"),
+))]
 pub async fn events(
     State(web): State<Web>,
     Operator { claims, address, .. }: Operator,

@@ -56,11 +56,10 @@ pub struct OrderCountBody {
 }
 
 /// Show the figures of a running sale.
-#[utoipa::path(get, path = "/api/admin/items/{id}/live", tag = "operator", params(ItemPath),
-    responses(
-        (status = 200, description = "Stock, orders, outcomes and drift", body = LiveBody),
-        (status = "4XX", description = "Not an operator, or no such item"), TryAgain,
-    ))]
+#[utoipa::path(get, path = "/api/admin/items/{id}/live", tag = "operator", params(ItemPath), responses(
+    (status = 200, description = "Stock, orders, outcomes and drift", body = LiveBody),
+    (status = "4XX", description = "Not an operator, or no such item"), TryAgain,
+))]
 pub async fn find(
     State(web): State<Web>,
     _: Operator,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::orders::StepBody;
+use super::orders::{StepBody, detached};
 use crate::http::Web;
 use crate::http::address::ClientAddress;
 use crate::http::body::{OptionalJsonBody, RawJson};
@@ -127,7 +127,7 @@ pub async fn take(
         signatures: text("webhook-signature"),
     };
     // On a task of its own, so that it finishes even when the provider hangs up.
-    let task = lifecycle.purchases().spawn(async move {
+    let taken = detached(&lifecycle, async move {
         let taken = payments.take(headers, body).await;
         // The provider may send as many messages as it likes: those that were forged are limited.
         if !taken.as_ref().is_err_and(|error| error.counts()) {
@@ -135,8 +135,7 @@ pub async fn take(
         }
         taken
     });
-    let taken = task.await.map_err(|_| ProblemType::Internal.problem().outcome_unknown())?;
-    let (result, reason) = match taken? {
+    let (result, reason) = match taken.await? {
         Taken::Paid => ("paid", None),
         Taken::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),
         Taken::Refunded => ("refunded", None),

@@ -139,9 +139,8 @@ pub async fn find(
 
 /// The answer with a new session, and its cookie.
 fn answer(session: Session, clock: &Clock, cookie: SessionCookie) -> Response {
+    let cookie = cookie.of_session(&session, clock);
     let Session { token, user, role, expires_at } = session;
-    let life = (expires_at - clock.now()).try_into().unwrap_or_default();
-    let cookie = cookie.set(&token, life);
     let body = SessionBody { token, user_id: user.get(), role: role.as_str(), expires_at };
     ([(SET_COOKIE, cookie)], Json(body)).into_response()
 }
@@ -157,8 +156,7 @@ pub async fn end(
     Buyer(claims): Buyer,
 ) -> Result<Response, Problem> {
     accounts.sign_out(&claims).await?;
-    let cookie = cookie.set("", Duration::ZERO);
-    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
+    Ok(forget(cookie))
 }
 
 /// Sign out everywhere: all tokens of the user become invalid, on other instances after two seconds
@@ -173,8 +171,12 @@ pub async fn end_all(
     Buyer(claims): Buyer,
 ) -> Result<Response, Problem> {
     accounts.sign_out_everywhere(claims.user).await?;
-    let cookie = cookie.set("", Duration::ZERO);
-    Ok((StatusCode::NO_CONTENT, [(SET_COOKIE, cookie)]).into_response())
+    Ok(forget(cookie))
+}
+
+/// The answer after which the browser has no session any more.
+fn forget(cookie: SessionCookie) -> Response {
+    (StatusCode::NO_CONTENT, [(SET_COOKIE, cookie.set("", Duration::ZERO))]).into_response()
 }
 
 /// The present password and the one that replaces it.
@@ -190,11 +192,10 @@ pub struct PasswordBody {
 }
 
 /// Change the password: all sessions of the user end, and a new one begins.
-#[utoipa::path(put, path = "/api/session/password", tag = "buyer", request_body = PasswordBody,
-    responses(
-        (status = 200, description = "A new token, also as an HttpOnly cookie", body = SessionBody),
-        (status = "4XX", description = "Wrong or unacceptable password, or too many attempts"), TryAgain,
-    ))]
+#[utoipa::path(put, path = "/api/session/password", tag = "buyer", request_body = PasswordBody, responses(
+    (status = 200, description = "A new token, also as an HttpOnly cookie", body = SessionBody),
+    (status = "4XX", description = "Wrong or unacceptable password, or too many attempts"), TryAgain,
+))]
 pub async fn change_password(
     State(accounts): State<Accounts>,
     State(clock): State<Clock>,

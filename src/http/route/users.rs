@@ -33,11 +33,10 @@ pub struct UserBody {
 }
 
 /// Sign up.
-#[utoipa::path(post, path = "/api/users", tag = "everyone", request_body = CredentialsBody,
-    responses(
-        (status = 201, description = "The new account", body = UserBody),
-        (status = "4XX", description = "The user name is taken, or the user name or the password is invalid"), TryAgain,
-    ))]
+#[utoipa::path(post, path = "/api/users", tag = "everyone", request_body = CredentialsBody, responses(
+    (status = 201, description = "The new account", body = UserBody),
+    (status = "4XX", description = "The user name is taken, or the user name or the password is invalid"), TryAgain,
+))]
 pub async fn create(
     State(accounts): State<Accounts>,
     _: AddressRateLimit,
