@@ -158,6 +158,7 @@ fn every_variable_that_is_named_exists() {
         "tests/fuzz/dice.rs",
         "tests/many_pages.rs",
         "tests/overload.rs",
+        "tests/reference.rs",
         "tests/stopping.rs",
         "tests/support/mod.rs",
         "tests/waiting_list/rush.rs",
