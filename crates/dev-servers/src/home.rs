@@ -89,6 +89,13 @@ impl Home {
         self.directory.join(name)
     }
 
+    /// The folder of the server's data, made when it is missing.
+    pub(super) fn data(&self) -> Result<PathBuf, StartError> {
+        let data = self.path("data");
+        fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
+        Ok(data)
+    }
+
     /// The open, locked log that the server writes to.
     pub(super) fn log(&self) -> &File {
         &self.log

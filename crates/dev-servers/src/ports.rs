@@ -9,6 +9,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::error::StartError;
 
+/// How often a start is tried when another process takes a port between our look and the server's
+/// bind.
+pub(crate) const PORT_ATTEMPTS_MAX: u32 = 3;
 /// How many ports of the system are looked at for one that is new to this process.
 const OFFERS_MAX: usize = 1_000;
 
@@ -43,6 +46,22 @@ pub(super) fn lost_the_race(error: &StartError) -> bool {
     matches!(error, StartError::Ended { tail, .. } if tail.to_lowercase().contains("address already in use"))
 }
 
+/// Starts servers, and starts them again while another process takes one of their ports.
+///
+/// # Errors
+/// That of the last start.
+pub(super) async fn start_again<T, F: Future<Output = Result<T, StartError>>>(
+    start: impl Fn() -> F,
+) -> Result<T, StartError> {
+    for _ in 1..PORT_ATTEMPTS_MAX {
+        match start().await {
+            Err(error) if lost_the_race(&error) => {}
+            started => return started,
+        }
+    }
+    start().await
+}
+
 /// A path as it stands in a URL: everything but letters, digits and `-._~/` as `%XX`.
 pub(super) fn url_path(path: &Path) -> String {
     let mut text = String::new();
@@ -65,8 +84,9 @@ fn is_free(port: u16) -> bool {
 ///
 /// # Errors
 /// Fewer ports are free.
-pub(super) fn several_free(count: usize) -> std::io::Result<Vec<u16>> {
-    (0..count).map(|_| free()).collect()
+pub(super) fn several_free(server: &str, count: usize) -> Result<Vec<u16>, StartError> {
+    let free: std::io::Result<_> = (0..count).map(|_| free()).collect();
+    free.map_err(StartError::io("find free ports for", Path::new(server)))
 }
 
 /// A free port that this process has not been given before: the system may offer a port again as
@@ -92,7 +112,7 @@ mod tests {
 
     #[test]
     fn no_port_is_given_twice() {
-        let ports = several_free(2_000).unwrap();
+        let ports = several_free("tests", 2_000).unwrap();
         assert_eq!(ports.iter().collect::<HashSet<_>>().len(), ports.len());
     }
 }

@@ -9,8 +9,8 @@ use sqlx::Row;
 use sqlx::mysql::MySqlConnection;
 
 use super::flavour::OPTION_FILE;
+use super::members::{Members, Shared};
 use super::operator::{OPERATOR, failed, run, until};
-use super::set::{Members, Shared};
 use super::{MysqlOptions, MysqlServer};
 use crate::error::StartError;
 

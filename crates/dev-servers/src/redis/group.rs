@@ -1,5 +1,6 @@
 //! What the servers of a group share: a folder, a password, and ports that stay the same.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -28,8 +29,7 @@ impl Group {
         if let Some((password, ports)) = remembered {
             return Ok(Self { folder, password, ports });
         }
-        let free = ports::several_free(ports)
-            .map_err(StartError::io("find free ports for", Path::new(SERVER)))?;
+        let free = ports::several_free(SERVER, ports)?;
         let group =
             Self { folder, password: format!("{:032x}", rand::random::<u128>()), ports: free };
         if let Some(folder) = &group.folder {
@@ -96,8 +96,7 @@ pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// An error of a command that sets a group up.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-pub(super) fn failed(error: redis::RedisError) -> StartError {
+pub(super) fn failed(error: impl Display) -> StartError {
     let source = std::io::Error::other(error.to_string());
     StartError::Io { action: "set up", path: PathBuf::from(SERVER), source }
 }

@@ -19,20 +19,15 @@ use tokio_util::task::TaskTracker;
 use super::client::Client;
 use super::queue::{Contender, Keys};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Primitive, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex, Primitive};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::Semaphore,
     kind: "semaphore",
-    backend: "etcd",
     summary: "the first contenders of a queue by create revision hold, as many as there are permits, each with a lease",
     breaks_when: "A holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
-    fair_between_processes: true,
-    fencing: Fencing::Rising,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FAIR_MUTEX
 };
 
 /// Makes the semaphore: at most `permits_max` hold a name at the same time, at least one. The other

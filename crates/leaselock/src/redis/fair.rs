@@ -22,23 +22,20 @@ use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
 
+use super::script::Scripts;
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::token_store::{Scripts, TokenStore};
-use super::{Connection, Keys, WAITER_ALIVE};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
+use super::token_store::TokenStore;
+use super::{Connection, WAITER_ALIVE};
+use crate::{Capabilities, InvalidName, LeasedMutex};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "fair",
-    backend: "redis",
     summary: "a queue by the server's clock in front of an owner token, renewed, with a fence",
-    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
     fair_between_processes: true,
-    fencing: Fencing::Rising,
-    waiting: Waiting::Notified,
     hands_over: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FENCED_MUTEX
 };
 
 /// How long a contender keeps its position after its last attempt: what a dead one costs the others.
@@ -54,8 +51,7 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let server = Server::new(connection, keys, Some(subscriber));
+    let server = Server::of_kind(connection, Some(subscriber), key_prefix, CAPABILITIES.kind)?;
     let store = TokenStore { server, fair: true, scripts: Scripts::of_token() };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

@@ -38,23 +38,19 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
+use super::script::Scripts;
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::token_store::{Scripts, TokenStore};
+use super::token_store::TokenStore;
 use super::{Connection, Keys};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex, Waiting};
 
 /// The properties of this kind.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "token",
-    backend: "redis",
     summary: "SET NX PX with a random owner token, compare-and-delete, renewed, with a fence",
-    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is \
-                  paused beyond its lease",
-    fencing: Fencing::Rising,
-    waiting: Waiting::Notified,
     hands_over: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FENCED_MUTEX
 };
 
 /// The capabilities without a [`Subscriber`].

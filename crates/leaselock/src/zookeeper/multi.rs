@@ -17,20 +17,15 @@ use tokio_util::task::TaskTracker;
 
 use super::fixed::Fixed;
 use super::{Base, Ensemble};
-use crate::{Capabilities, Fencing, LeasedMutex, MultiMutex, Primitive, Waiting};
+use crate::{Capabilities, LeasedMutex, MultiMutex, Primitive};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::MultiLock,
     kind: "multi",
-    backend: "zookeeper",
     summary: "an ephemeral node per name, all made in one transaction or none",
-    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
     fair_in_process: false,
-    fencing: Fencing::RisingWhileKept,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FENCED_MUTEX
 };
 
 /// Makes the lock. Connects when first used.

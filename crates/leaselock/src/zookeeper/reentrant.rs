@@ -22,20 +22,14 @@ use super::queue::Queue;
 use super::sequential::Exclusive;
 use super::{Base, Ensemble};
 use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
-use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, Waiting};
+use crate::{Capabilities, Fence, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "reentrant",
-    backend: "zookeeper",
     summary: "an ephemeral sequential node per owner, with a count of its holds",
-    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
     reentrant: true,
-    fair_between_processes: true,
-    fencing: Fencing::RisingWhileKept,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FAIR_MUTEX
 };
 
 /// Makes the lock. Connects when first used.

@@ -17,20 +17,14 @@ use tokio_util::task::TaskTracker;
 
 use super::queue::{Obstacle, Queue, Rule};
 use super::{Base, Ensemble};
-use crate::{Capabilities, Fencing, LeasedMutex, Primitive, Waiting};
+use crate::{Capabilities, LeasedMutex, Primitive};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::Semaphore,
     kind: "semaphore",
-    backend: "zookeeper",
     summary: "an ephemeral sequential node per contender; the first ones hold, as many as there are permits",
-    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
-    fair_between_processes: true,
-    fencing: Fencing::RisingWhileKept,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FAIR_MUTEX
 };
 
 /// Makes the lock. Connects when first used.

@@ -16,18 +16,13 @@ use tokio_util::task::TaskTracker;
 
 use super::fixed::Fixed;
 use super::{Base, Ensemble};
-use crate::{Capabilities, Fencing, LeasedMutex, Waiting};
+use crate::{Capabilities, LeasedMutex};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "spin",
-    backend: "zookeeper",
     summary: "one ephemeral node that all who wait watch",
-    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
-    fencing: Fencing::RisingWhileKept,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FENCED_MUTEX
 };
 
 /// Makes the lock. Connects when first used.

@@ -7,8 +7,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::trap::{Act, Direction, Sprung};
-use crate::{Fault, Orders, Shared, find, lock};
+use super::trap::{Act, Direction, Sprung};
+use super::{Fault, Orders, Shared, find, lock};
 
 /// The largest piece that is read, and so searched for a pattern, at once.
 const PIECE_BYTES_MAX: usize = 64 * 1024;

@@ -1,4 +1,41 @@
-#![doc = include_str!("../README.md")]
+//! For tests of several clients at once: a `Recorder` notes each operation with the times of its call and of its answer,
+//! and then checks whether the history is *linearizable*. It is, if the operations have an order in which each of them
+//! happens at one moment between its call and its answer, and in which a specification holds.
+//!
+//! ```rust
+//! use std::time::Instant;
+//!
+//! use dev_servers::linearizability::{Recorder, Specification};
+//!
+//! /// A flag that one caller may set once.
+//! struct Flag;
+//!
+//! impl Specification for Flag {
+//!     type State = bool;
+//!     type Operation = &'static str;
+//!
+//!     fn init() -> bool {
+//!         false
+//!     }
+//!
+//!     fn apply(operation: &&'static str, is_set: &bool) -> (bool, bool) {
+//!         match *operation {
+//!             "set" => (!is_set, true),
+//!             _refused => (*is_set, *is_set),
+//!         }
+//!     }
+//! }
+//!
+//! let (history, called) = (Recorder::default(), Instant::now());
+//! history.done("set", called);
+//! history.done("refused", called);
+//! assert!(history.is_linearizable::<Flag>());
+//!
+//! history.done("set", Instant::now()); // a second caller was told that it has set the flag
+//! assert!(!history.is_linearizable::<Flag>());
+//! ```
+//!
+//! The locks of `leaselock` and the stock of the service are tested with it.
 //!
 //! The checker is that of the crate `todc-utils`: Wing and Gong's search with Lowe's memory of states
 //! that were tried.

@@ -1,6 +1,6 @@
 //! A fault for one message among many.
 
-use crate::Fault;
+use super::Fault;
 
 /// A pattern to wait for in what passes over a link, and what to do with the piece that has it.
 ///
@@ -131,7 +131,7 @@ impl Trap {
     }
 
     pub(crate) fn matches(&self, direction: Direction, piece: &[u8]) -> bool {
-        let has = |pattern: &Vec<u8>| crate::find(piece, pattern).is_some();
+        let has = |pattern: &Vec<u8>| super::find(piece, pattern).is_some();
         self.direction == direction && self.patterns.iter().any(has)
     }
 }
