@@ -50,11 +50,11 @@ pub use todc_utils::specifications::Specification;
 
 /// Operations with the times of their calls and answers. Clones share them.
 #[derive(Clone, Debug)]
-pub struct Recorder<T>(Arc<Mutex<Vec<Recorded<T>>>>);
+pub struct Recorder<T>(Arc<Mutex<Vec<TimedOperation<T>>>>);
 
 /// An operation and its times.
 #[derive(Clone, Debug)]
-struct Recorded<T> {
+struct TimedOperation<T> {
     operation: T,
     called: Instant,
     answered: Instant,
@@ -75,7 +75,7 @@ impl<T: Clone> Recorder<T> {
     /// Adds an operation that happened between two moments.
     pub fn add(&self, operation: T, called: impl Into<Instant>, answered: impl Into<Instant>) {
         let (called, answered) = (called.into(), answered.into());
-        self.operations().push(Recorded { operation, called, answered });
+        self.operations().push(TimedOperation { operation, called, answered });
     }
 
     /// Number of operations that `which` applies to.
@@ -94,7 +94,7 @@ impl<T: Clone> Recorder<T> {
         // At one moment calls come before answers: the two may have overlapped.
         let mut events = Vec::with_capacity(operations.len() * 2);
         for (process, recorded) in operations.into_iter().enumerate() {
-            let Recorded { operation, called, answered } = recorded;
+            let TimedOperation { operation, called, answered } = recorded;
             events.push(((called, false), process, Action::Call(operation.clone())));
             events.push(((answered, true), process, Action::Response(operation)));
         }
@@ -103,7 +103,7 @@ impl<T: Clone> Recorder<T> {
         WGLChecker::<S>::is_linearizable(History::from_actions(actions.collect()))
     }
 
-    fn operations(&self) -> MutexGuard<'_, Vec<Recorded<T>>> {
+    fn operations(&self) -> MutexGuard<'_, Vec<TimedOperation<T>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -29,7 +29,7 @@ pub trait Recipe: Debug + Send + Sync {
     /// The port on 127.0.0.1 that clients connect to.
     fn port(&self) -> u16;
 
-    /// Takes this port for clients, writes the configuration, and answers program and arguments.
+    /// Takes this port for clients, writes the configuration, and returns program and arguments.
     ///
     /// # Errors
     /// A file cannot be written, or a program is missing.

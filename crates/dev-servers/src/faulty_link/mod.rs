@@ -52,7 +52,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 pub use fault::Fault;
 pub use trap::Trap;
-use trap::{Direction, Sprung};
+use trap::{Direction, TrapEffect};
 
 /// A TCP proxy on a loopback port in front of one server. It ends when dropped.
 #[derive(Debug)]
@@ -296,7 +296,7 @@ impl Shared {
     }
 
     /// What is to be done with a piece if the trap springs.
-    fn springs(&self, direction: Direction, piece: &[u8]) -> Option<Sprung> {
+    fn springs(&self, direction: Direction, piece: &[u8]) -> Option<TrapEffect> {
         let mut sprung = None;
         self.orders.send_if_modified(|orders| {
             let Some(trap) = &orders.trap else { return false };
@@ -308,7 +308,7 @@ impl Shared {
             if number.is_none_or(|number| !number.is_multiple_of(trap.every.unwrap_or(1))) {
                 return false;
             }
-            sprung = Some(Sprung { act: trap.act, then: trap.then, order: orders.number });
+            sprung = Some(TrapEffect { act: trap.act, then: trap.then, order: orders.number });
             let gone = trap.every.is_none();
             if gone {
                 orders.trap = None;

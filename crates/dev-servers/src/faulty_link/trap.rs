@@ -36,7 +36,7 @@ pub(crate) enum Act {
 }
 
 /// What is to be done since a trap has sprung.
-pub(crate) struct Sprung {
+pub(crate) struct TrapEffect {
     pub(crate) act: Act,
     pub(crate) then: Fault,
     /// The number of the order that set the trap.

@@ -1,12 +1,12 @@
 //! The servers of a set, and what they share.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use sqlx::mysql::MySqlConnection;
 
 use super::{MysqlOptions, MysqlServer, operator};
 use crate::error::StartError;
+use crate::home::new_password;
 use crate::ports;
 
 /// The file with the ports on which the members speak to each other.
@@ -64,16 +64,9 @@ impl Shared {
         program: PathBuf,
         ports: usize,
     ) -> Result<Self, StartError> {
-        let password = format!("{:032x}", rand::random::<u128>());
-        let remembered = directory.and_then(|directory| read_ports(directory, ports));
-        let ports = match remembered {
-            Some(remembered) => remembered,
-            None => {
-                let free = ports::several_free("mysql", ports)?;
-                write_ports(directory, &free)?;
-                free
-            }
-        };
+        let file = directory.map(|directory| directory.join(PORTS));
+        let (_, ports) = ports::remembered("mysql", file, Vec::new(), ports)?;
+        let password = new_password();
         Ok(Self { program, directory: directory.map(Path::to_path_buf), password, ports })
     }
 
@@ -99,18 +92,4 @@ impl Shared {
         options.password = Some(self.password.clone());
         options
     }
-}
-
-fn read_ports(directory: &Path, count: usize) -> Option<Vec<u16>> {
-    let text = fs::read_to_string(directory.join(PORTS)).ok()?;
-    let ports: Vec<u16> = text.lines().map_while(|line| line.parse().ok()).collect();
-    (ports.len() == count).then_some(ports)
-}
-
-fn write_ports(directory: Option<&Path>, ports: &[u16]) -> Result<(), StartError> {
-    let Some(directory) = directory else { return Ok(()) };
-    fs::create_dir_all(directory).map_err(StartError::io("make", directory))?;
-    let text: String = ports.iter().map(|port| format!("{port}\n")).collect();
-    let path = directory.join(PORTS);
-    fs::write(&path, text).map_err(StartError::io("write", &path))
 }

@@ -66,7 +66,7 @@ pub(super) async fn start(shared: Shared, primary: usize) -> Result<Members, Sta
     Ok(members)
 }
 
-/// Makes the replica the primary, and answers its index: it applies everything that it has received,
+/// Makes the replica the primary, and returns its index: it applies everything that it has received,
 /// then takes writes. The old primary must be gone or demoted before.
 ///
 /// # Errors

@@ -16,7 +16,7 @@ use super::backoff::{Backoff, WaitStrategy};
 use super::deadline::{Deadline, Moment};
 use super::hand_over::fences_for;
 use super::leased::Core;
-use super::queue::{QueueHead, Woken};
+use super::queue::{QueueHead, WakeReason};
 use super::release::ReleaseJob;
 use super::stats::count;
 use super::store::{BackendError, Grant, Subscription, Token, ask};
@@ -31,7 +31,7 @@ pub(crate) struct Request {
     pub(crate) token: Token,
     pub(crate) lease: Duration,
     pub(crate) asked_at: Instant,
-    /// The head of this process's queue; `None` where callers of one process do not wait for each other.
+    /// The head of this client's queue; `None` where its callers do not wait for each other.
     pub(crate) head: Option<QueueHead>,
     waits: bool,
     strategy: WaitStrategy,
@@ -46,7 +46,7 @@ enum Reply {
     NoAnswer(BackendError),
 }
 
-/// Waits in the queue, then asks the backend. A caller may go away at any moment: see [`Asking`].
+/// Waits in the queue, then asks the backend. A caller may go away at any moment: see [`PendingAcquire`].
 pub(crate) async fn acquire(
     core: &Arc<Core>,
     name: LockName,
@@ -57,14 +57,14 @@ pub(crate) async fn acquire(
     let (head, contended) = match options.wait {
         Wait::Contend { .. } => (None, false),
         wait => match enter_queue(core, &name, options.lease, wait).await? {
-            (Woken::Head(head), contended) => (Some(head), contended),
-            (Woken::Guard(guard), _) => {
+            (WakeReason::Head(head), contended) => (Some(head), contended),
+            (WakeReason::Guard(guard), _) => {
                 assert_eq!(guard.name(), &name, "a waiter gets the name that it asked for");
                 assert!(!guard.over, "a guard that was handed over is live");
                 core.stats.wait.add(asked_at.elapsed());
                 return Ok(guard);
             }
-            (Woken::Unavailable(why), _) => return Err(AcquireError::Unavailable(why)),
+            (WakeReason::Unavailable(why), _) => return Err(AcquireError::Unavailable(why)),
         },
     };
     let waits = options.wait != Wait::Never;
@@ -79,7 +79,7 @@ pub(crate) async fn acquire(
         contended,
         head,
     };
-    let asking = Asking::start(core, request);
+    let asking = PendingAcquire::start(core, request);
     match options.wait.deadline() {
         None => asking.await,
         Some(deadline) => timeout_at(deadline, asking).await.unwrap_or(Err(AcquireError::TimedOut)),
@@ -93,9 +93,9 @@ async fn enter_queue(
     name: &LockName,
     lease: Duration,
     wait: Wait,
-) -> Result<(Woken, bool), AcquireError> {
+) -> Result<(WakeReason, bool), AcquireError> {
     if let Some(head) = core.queues.try_enter(name) {
-        return Ok((Woken::Head(head), false));
+        return Ok((WakeReason::Head(head), false));
     }
     count(&core.stats.contended);
     let deadline = wait.deadline().ok_or(AcquireError::Busy)?;
@@ -123,7 +123,7 @@ pub(crate) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
         contended: false,
         head: None,
     };
-    let mut inner = Asking::start(core, request).await?;
+    let mut inner = PendingAcquire::start(core, request).await?;
     // The backend knows the first fence of the block only.
     inner.fence = outer.fence;
     Ok(inner)
@@ -133,9 +133,9 @@ pub(crate) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
 ///
 /// While the caller waits, its own task polls it, which saves two wake-ups for each acquire. When the
 /// caller goes away, a task of our own polls it to its end, because only this future knows what was
-/// sent. A caller that neither polls nor drops it blocks the name in its own process, as a guard
-/// would, and in other processes for one lease at most, since nothing renews its grant.
-struct Asking {
+/// sent. A caller that neither polls nor drops it blocks the name in its own client, as a guard
+/// would, and in other clients for one lease at most, since nothing renews its grant.
+struct PendingAcquire {
     /// `None` once it has finished.
     left: Option<BoxFuture<'static, Result<Guard, AcquireError>>>,
     /// Dropping it signals the future that its caller has gone.
@@ -145,7 +145,7 @@ struct Asking {
     runtime: Handle,
 }
 
-impl Asking {
+impl PendingAcquire {
     fn start(core: &Arc<Core>, request: Request) -> Self {
         let (caller, gone) = oneshot::channel();
         Self {
@@ -157,7 +157,7 @@ impl Asking {
     }
 }
 
-impl Future for Asking {
+impl Future for PendingAcquire {
     type Output = Result<Guard, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -171,7 +171,7 @@ impl Future for Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for PendingAcquire {
     fn drop(&mut self) {
         self.caller = None;
         if let Some(left) = self.left.take() {

@@ -75,7 +75,7 @@ impl Guard {
         enter_again(self).await
     }
 
-    /// Releases the name, or hands it over to the next waiter of this process. The outcome says
+    /// Releases the name, or hands it over to the next waiter of this client. The outcome says
     /// whether the hold had lasted until then.
     ///
     /// Without an answer from the backend it asks again until the lease is over: use a time-out where
@@ -99,7 +99,7 @@ impl Guard {
     }
 
     /// Ends the hold in this process. Stops its renewal first, so that none can follow the release.
-    fn end(&self) -> Ended {
+    fn end(&self) -> FinalState {
         let ended = self.hold.end();
         self.hold.scheduler.forget(&self.hold, ended.due);
         if ended.was_live {
@@ -222,7 +222,7 @@ pub(crate) struct HoldState {
     pub(crate) deadline: Deadline,
     /// When the scheduler handles this hold next: its key in the schedule.
     pub(crate) due: Instant,
-    /// Kept while holding, so that no waiter of this process asks the backend meanwhile.
+    /// Kept while holding, so that no waiter of this client asks the backend meanwhile.
     pub(crate) head: Option<QueueHead>,
     /// The lost signal of the guard that has the hold now.
     pub(crate) lost: CancellationToken,
@@ -232,7 +232,7 @@ pub(crate) struct HoldState {
     pub(crate) hand_overs: u32,
     /// Whether its owner has re-entered, so that no single guard can hand it over.
     pub(crate) entered_again: bool,
-    /// The subscription that says whether another process waits.
+    /// The subscription that says whether another client waits.
     pub(crate) notifications: Option<Subscription>,
 }
 
@@ -249,7 +249,7 @@ pub(crate) enum Phase {
 }
 
 /// The state of a hold at the moment when its guard ended it.
-struct Ended {
+struct FinalState {
     /// Whether another token has the name, so that there is nothing to release.
     was_foreign: bool,
     deadline: Instant,
@@ -259,10 +259,10 @@ struct Ended {
 }
 
 impl Hold {
-    fn end(&self) -> Ended {
+    fn end(&self) -> FinalState {
         let mut state = self.locked();
         let before = std::mem::replace(&mut state.phase, Phase::Ended);
-        Ended {
+        FinalState {
             was_foreign: before == Phase::LostToOthers,
             deadline: state.deadline.instant,
             due: state.due,
@@ -282,7 +282,7 @@ impl Hold {
         }
     }
 
-    /// Fires `lost` and wakes the next waiter, unless the hold is over already. Answers whether it
+    /// Fires `lost` and wakes the next waiter, unless the hold is over already. Returns whether it
     /// did.
     pub(crate) fn lose(&self, how: Phase) -> bool {
         let (head, lost) = {

@@ -76,7 +76,7 @@ impl<C: Connection> GetsetStore<C> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One try of the textbook's loop; answers the value that was written if it was won.
+    /// One try of the textbook's loop; returns the value that was written if it was won.
     async fn try_once(&self, key: &str, lease: Duration) -> RedisResult<Option<u64>> {
         let mut redis = self.connection.clone();
         let now_ms = (self.now_ms)();

@@ -1,6 +1,6 @@
 //! `setnx` on `redis`: the first lock in every textbook. Shown for its fault: it never expires.
 //!
-//! **How it works.** `SETNX key owner`: the process that set the key holds the name. Release
+//! **How it works.** `SETNX key owner`: the contender that set the key holds the name. Release
 //! compares the owner and deletes the key, by a script.
 //!
 //! **What can go wrong.** A holder that dies leaves its key behind, and everybody waits until an

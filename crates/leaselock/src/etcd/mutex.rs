@@ -1,6 +1,6 @@
 //! `mutex` on `etcd`: a queue by create revision; the first contender holds, each watches the one ahead.
 //!
-//! **How it works.** Each process has one contender per name. It writes a key with a lease of its
+//! **How it works.** Each client has one contender per name. It writes a key with a lease of its
 //! own. The key with the lowest create revision has the lock. The fence is this revision plus a
 //! number that etcd stores, the *floor*. The others stay in the queue and watch the key just ahead,
 //! so that a release wakes one of them. Each attempt decides only by the state that the store

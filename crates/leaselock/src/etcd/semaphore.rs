@@ -8,10 +8,10 @@
 //! **What can go wrong.** It fails as `mutex` does. A holder that is paused beyond its
 //! lease, or a lease that is revoked too early, can lead to one holder more than there are permits.
 //! Fences rise in the order of the grants, and several of them are good at the same time, so a
-//! store that accepts only the highest one refuses rightful holders. If processes use different
-//! numbers of permits, each process applies its own number.
+//! store that accepts only the highest one refuses rightful holders. If clients use different
+//! numbers of permits, each client applies its own number.
 //!
-//! **When to use it.** Use it to limit how many callers do something at once, in all processes
+//! **When to use it.** Use it to limit how many callers do something at once, in all programs
 //! together.
 
 use tokio_util::task::TaskTracker;

@@ -5,7 +5,7 @@
 //! waiter that finds a higher number subscribes; the step to zero notifies all waiters at once.
 //!
 //! **What can go wrong.** Lost data or a failover look like zero, so waiters go on too early. A
-//! process that counts down and loses the answer does not know whether it counted; counting again
+//! program that counts down and loses the answer does not know whether it counted; counting again
 //! may count twice. A number that never reaches zero is forgotten a day after its last change.
 //!
 //! **When to use it.** Use it to wait for the workers of one job, where going on too early is

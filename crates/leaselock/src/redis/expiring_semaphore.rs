@@ -4,7 +4,7 @@
 //! *server's* clock. One script removes the holders whose lease has ended, and adds the contender
 //! if fewer than `permits_max` are left. A guard renews its own lease and nobody else's. A refused
 //! contender enters a queue; a release gives each free permit to the next one and notifies its
-//! process. The permit of a dead holder is found by the next attempt of a waiting contender.
+//! client. The permit of a dead holder is found by the next attempt of a waiting contender.
 //!
 //! **What can go wrong.** A holder that is paused beyond its lease does not know that its permit
 //! went to another one until it checks; a Redis that loses its data forgets all holders. Both lead
@@ -35,7 +35,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     ..super::MUTEX
 };
 
-/// Makes the semaphore: at most `permits_max` hold a name at the same time. All processes have to use
+/// Makes the semaphore: at most `permits_max` hold a name at the same time. All clients have to use
 /// the same number. The other arguments are those of [`token::notified`](super::token::notified).
 ///
 /// # Errors

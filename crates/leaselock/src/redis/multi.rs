@@ -12,7 +12,7 @@
 //! contender wants only one name, the name is handed on to it as by `token`.
 //!
 //! **What can go wrong.** It fails as `token` does. A contender for several names has to
-//! find all of them free, so it may starve behind many contenders for single names. A process that
+//! find all of them free, so it may starve behind many contenders for single names. A program that
 //! dies between two slots leaves the first ones to expire with their leases. If one key of a slot
 //! is lost, the guard counts as lost for all names of that slot.
 //!

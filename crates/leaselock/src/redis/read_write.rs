@@ -9,12 +9,12 @@
 //! does not count.
 //!
 //! **How it waits.** When a holder releases or a contender gives up, the same script grants the
-//! name to the next contenders and notifies their processes. The next contenders are all readers
+//! name to the next contenders and notifies their clients. The next contenders are all readers
 //! that go before the next writer, or else the writer that has waited longest.
 //!
 //! **What can go wrong.** It fails as `token` does. A dead reader keeps writers out until
-//! its own lease ends, and no other reader prolongs that. A process has only one reader in the
-//! queue at a time. So while writers queue, only one waiting reader of a process is granted between
+//! its own lease ends, and no other reader prolongs that. A client has only one reader in the
+//! queue at a time. So while writers queue, only one waiting reader of a client is granted between
 //! two writers.
 //!
 //! **When to use it.** Use it when reading takes long and happens much more often than writing; for

@@ -5,7 +5,7 @@
 //! *entry*. The guard proves the ownership. Other libraries use the thread as the proof, but a task
 //! is not bound to a thread. Each entry is a field of its own and not a share in a count, so a
 //! command that is repeated after a lost answer makes no further entry. Each entry is renewed and
-//! released by itself; the last release deletes the hash, or hands the lock on to the process that
+//! released by itself; the last release deletes the hash, or hands the lock on to the client that
 //! has waited longest, as `token` does.
 //!
 //! **What can go wrong.** It fails as `token` does: a failover, lost data, a jump of the

@@ -4,13 +4,13 @@
 //! than `permits_max` members. Textbooks and Redisson keep a number instead; with a set, a command
 //! that is repeated takes no second permit, and nobody can give back a permit that it does not
 //! have. A refused contender enters a queue; a release gives the permit to the first one and
-//! notifies its process.
+//! notifies its client.
 //!
 //! **What can go wrong.** Nothing expires: a dead holder keeps its permit for ever, and when all
 //! holders are dead everybody waits until an operator deletes the key. A Redis that loses its data
 //! forgets all holders, so there may be up to twice as many holders as allowed.
 //!
-//! **When to use it.** Never where processes can die: take `expiring-semaphore`. It is here to show
+//! **When to use it.** Never where programs can die: take `expiring-semaphore`. It is here to show
 //! the leak.
 
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
     ..super::MUTEX
 };
 
-/// Makes the semaphore: at most `permits_max` hold a name at the same time. All processes have to use
+/// Makes the semaphore: at most `permits_max` hold a name at the same time. All clients have to use
 /// the same number. The other arguments are those of [`token::notified`](super::token::notified).
 ///
 /// # Errors

@@ -13,7 +13,7 @@ use crate::{Fence, InvalidName, LockName};
 
 static RAISE_FENCE: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("raise_fence.lua")]));
 
-/// A connection for commands, the keys of one kind, and the subscription of this process, if it has
+/// A connection for commands, the keys of one kind, and the subscription of this client, if it has
 /// one.
 pub(super) struct Server<C> {
     pub(super) connection: C,

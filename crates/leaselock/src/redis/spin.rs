@@ -1,7 +1,7 @@
 //! `spin` on `redis`: an owner token, whose contenders poll and are never notified.
 //!
 //! **How it works.** The hold is that of `token`: a key with a random owner and its fence, set and
-//! compared by scripts. The one contender of a process pauses for 1 ms after a refusal, then for
+//! compared by scripts. The one contender of a client pauses for 1 ms after a refusal, then for
 //! twice as long each time, up to 128 ms, with jitter.
 //!
 //! **What can go wrong.** It fails as `token` does. A release is noticed up to 128 ms late,

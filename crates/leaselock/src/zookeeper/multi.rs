@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::fixed::Fixed;
+use super::fixed::FixedNodes;
 use super::{Base, Ensemble};
 use crate::{Capabilities, LeasedMutex, MultiMutex, Primitive};
 
@@ -32,6 +32,6 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 #[must_use]
 pub fn mutex(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> MultiMutex {
     let base = Base::new(ensemble, CAPABILITIES.kind);
-    let mutex = LeasedMutex::start(Fixed::start(base, tasks), &CAPABILITIES, tasks);
+    let mutex = LeasedMutex::start(FixedNodes::start(base, tasks), &CAPABILITIES, tasks);
     MultiMutex::all_at_once(mutex)
 }

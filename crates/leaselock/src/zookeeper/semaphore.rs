@@ -4,12 +4,12 @@
 //! of its own than there are permits. A holder's node ends with its session, so a dead holder leaks
 //! no permit.
 //!
-//! **What can go wrong.** Every release wakes one contender of each process that waits: any of the
-//! nodes ahead of it may be the one that went. If processes use different numbers of permits, each
-//! process applies its own number. Otherwise it fails as `sequential` does.
+//! **What can go wrong.** Every release wakes one contender of each client that waits: any of the
+//! nodes ahead of it may be the one that went. If clients use different numbers of permits, each
+//! client applies its own number. Otherwise it fails as `sequential` does.
 //!
 //! **When to use it.** Use it to limit how many callers work on something at the same time, across
-//! processes.
+//! programs.
 
 use std::sync::Arc;
 

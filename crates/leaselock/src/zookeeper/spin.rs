@@ -3,7 +3,7 @@
 //! **How it works.** A node that exists cannot be created again, so only one contender succeeds.
 //! The others watch that node and try again when it goes.
 //!
-//! **What can go wrong.** A thundering herd: every release wakes every process that waits, all but
+//! **What can go wrong.** A thundering herd: every release wakes every client that waits, all but
 //! one of them for nothing. There is no order among them, so one may starve. Otherwise the same
 //! failures as of `sequential`.
 //!
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::fixed::Fixed;
+use super::fixed::FixedNodes;
 use super::{Base, Ensemble};
 use crate::{Capabilities, LeasedMutex};
 
@@ -29,5 +29,5 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 #[must_use]
 pub fn mutex(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> LeasedMutex {
     let base = Base::new(ensemble, CAPABILITIES.kind);
-    LeasedMutex::start(Fixed::start(base, tasks), &CAPABILITIES, tasks)
+    LeasedMutex::start(FixedNodes::start(base, tasks), &CAPABILITIES, tasks)
 }

@@ -1,4 +1,4 @@
-//! Reads the ledger of one item with SQL of this crate's own.
+//! Reads ledgers with SQL of this crate's own.
 
 mod homes;
 mod hosts;
