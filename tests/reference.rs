@@ -59,6 +59,9 @@ which lock to take and what every guard does.
 * *A waiter* is notified of a release, or polls.
 * *Handed over*: a holder passes the lock on to a caller that waits for the same lock object, without the server.
 * *Ends with its lease*: the hold of a dead program ends by itself.
+* *Survives a server's death*: no hold is forgotten when one server dies. Otherwise the new server may not know a hold,
+  so there may be two holders: a fence refuses the late writes of the earlier one (readers have none), the number of a
+  counter may go back, and waiters of a latch may go on too early. `local` has no server, and ends with its program.
 
 | lock | on | is a | fence | lost signal in time | order | a waiter | handed over | ends with its lease | survives a server's death |
 |---|---|---|---|---|---|---|---|---|---|
@@ -125,45 +128,14 @@ fn primitive(primitive: Primitive) -> &'static str {
 
 fn lock_section(kind: &Capabilities) -> String {
     let Capabilities { kind: name, backend, summary, breaks_when, .. } = kind;
-    let (file, failover) = (lock_file(kind), failover(kind));
+    let file = lock_file(kind);
     let file = file.display();
     format!(
         "## `{name}` on {backend}\n\n\
          * *How it works:* {summary}.\n\
          * *Breaks when:* {breaks_when}.\n\
-         * *On a failover:* {failover}\n\
          * *Manual page:* [{file}](../{file})\n\n"
     )
-}
-
-/// What the death of a server does to a kind. A counter and a latch have no holder, and readers on
-/// Redis have no fence.
-fn failover(kind: &Capabilities) -> &'static str {
-    use Primitive::{CountdownLatch, ReadWrite, SharedCounter};
-    if !kind.between_processes {
-        return "There is no server to fail: it ends with its program.";
-    }
-    match (kind.survives_failover, kind.primitive, kind.fencing) {
-        (true, SharedCounter | CountdownLatch, _) => {
-            "When one server dies, no confirmed change is lost."
-        }
-        (true, _, _) => "When one server dies, no hold is forgotten.",
-        (false, SharedCounter, _) => {
-            "The new server may not know the last changes, so the number may go back."
-        }
-        (false, CountdownLatch, _) => {
-            "The new server may not know the number, so waiters may go on too early."
-        }
-        (false, _, Fencing::None) => {
-            "The new server may not know a hold, so there may be two holders, and no fence tells the later one from the earlier one."
-        }
-        (false, ReadWrite, _) => {
-            "The new server may not know a hold, so a writer may hold beside readers or beside another writer. Writes of the earlier writer are refused by their fence; readers have no fence."
-        }
-        (false, _, _) => {
-            "The new server may not know a hold, so there may be two holders. Writes of the earlier one are refused by their fence."
-        }
-    }
 }
 
 /// The file of a kind. What is on the list twice stands in one.
