@@ -104,29 +104,35 @@ async fn enter_queue(
     Ok((called, true))
 }
 
-/// Acquires one more hold for an owner that has the name, past the queue, in which it would wait for
-/// itself.
-pub(crate) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
-    let Guard { core, hold, .. } = outer;
-    if !core.capabilities.reentrant {
-        let why = "this kind of lock is not re-entrant";
-        return Err(AcquireError::InvalidOptions(why.to_owned()));
+impl Guard {
+    /// Re-enters: acquires the name once more for the owner of this guard. The name is free when all
+    /// guards of the owner are released, in any order. Never waits: past the queue, in which the owner
+    /// would wait for itself.
+    ///
+    /// # Errors
+    /// `InvalidOptions` where the kind is not re-entrant, `Busy` when this hold is over.
+    pub async fn enter_again(&self) -> Result<Self, AcquireError> {
+        let Self { core, hold, .. } = self;
+        if !core.capabilities.reentrant {
+            let why = "this kind of lock is not re-entrant";
+            return Err(AcquireError::InvalidOptions(why.to_owned()));
+        }
+        hold.locked().entered_again = true;
+        let request = Request {
+            name: hold.name.clone(),
+            token: hold.token.again(),
+            lease: hold.lease,
+            waits: false,
+            strategy: WaitStrategy::Backoff,
+            asked_at: Instant::now(),
+            contended: false,
+            head: None,
+        };
+        let mut inner = PendingAcquire::start(core, request).await?;
+        // The backend knows the first fence of the block only.
+        inner.fence = self.fence;
+        Ok(inner)
     }
-    hold.locked().entered_again = true;
-    let request = Request {
-        name: hold.name.clone(),
-        token: hold.token.again(),
-        lease: hold.lease,
-        waits: false,
-        strategy: WaitStrategy::Backoff,
-        asked_at: Instant::now(),
-        contended: false,
-        head: None,
-    };
-    let mut inner = PendingAcquire::start(core, request).await?;
-    // The backend knows the first fence of the block only.
-    inner.fence = outer.fence;
-    Ok(inner)
 }
 
 /// A future that asks the backend on behalf of a caller.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::acquire::enter_again;
 use super::deadline::Deadline;
 use super::leased::Core;
 use super::queue::QueueHead;
@@ -15,7 +14,7 @@ use super::release::ReleaseJob;
 use super::renewal::Scheduler;
 use super::stats::{Stats, count};
 use super::store::{Grant, LeaseStore, Subscription, Token};
-use crate::{AcquireError, LockName};
+use crate::LockName;
 
 /// Proof of a hold. Its owner is the only holder of the name until [`Guard::deadline`], which every
 /// renewal moves on.
@@ -64,15 +63,6 @@ impl Guard {
     /// may not know of the pause: there only the fence protects the data.
     pub fn is_lost(&self) -> bool {
         self.lost.is_cancelled() || self.hold.is_over_by_the_clock()
-    }
-
-    /// Re-enters: acquires the name once more for the owner of this guard. The name is free when all
-    /// guards of the owner are released, in any order. Never waits.
-    ///
-    /// # Errors
-    /// `InvalidOptions` where the kind is not re-entrant, `Busy` when this hold is over.
-    pub async fn enter_again(&self) -> Result<Self, AcquireError> {
-        enter_again(self).await
     }
 
     /// Releases the name, or hands it over to the next waiter of this client. The outcome says
