@@ -6,7 +6,7 @@ mod replaced;
 mod same_key;
 mod unknown;
 
-use faulty_link::Trap;
+use dev_servers::faulty_link::Trap;
 use seckill::config::{Config, Secret};
 use serde_json::json;
 

@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dev_servers::faulty_link::Trap;
 use dev_servers::{MysqlOptions, MysqlServer};
-use faulty_link::Trap;
 use futures::future::join_all;
 use seckill::account::Role;
 use seckill::config::Secret;

@@ -1,6 +1,6 @@
 //! The ledger is away after COMMIT: the outcome is unknown, and the key tells it later.
 
-use faulty_link::Fault;
+use dev_servers::faulty_link::Fault;
 use serde_json::json;
 
 use super::{linked_shop, linked_shop_with, loses_answer};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use dev_servers::faulty_link::Server;
 use dev_servers::{RedisCluster, RedisClusterOptions, RedisSentinels, RedisServer};
-use faulty_link::Server;
 use seckill::config::Secret;
 use serde_json::json;
 use shop_domain::OrderId;

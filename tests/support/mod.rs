@@ -20,7 +20,7 @@ use futures::future::join_all;
 use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
-pub use faulty_link::FaultyLink;
+pub use dev_servers::faulty_link::FaultyLink;
 pub use files::files_below;
 pub use instance::{Instance, Shop, hold_stock_row, item_body, redis_of, statements_running};
 pub use purchase::{purchase, purchase_of, until_in_flight, write_batch};

@@ -1,7 +1,5 @@
 //! Private etcd servers: one, or the members of a cluster.
 
-use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,7 +13,7 @@ use super::error::StartError;
 use super::home::Home;
 use super::ports;
 use super::program;
-use super::server::{NotReady, PORT_ATTEMPTS_MAX, Prepared, Recipe, Server};
+use super::server::{NotReady, Prepared, Recipe, Server};
 
 const SERVER: &str = "etcd";
 
@@ -61,8 +59,7 @@ impl EtcdOptions {
     /// `SECKILL_ETCD` if that is set.
     #[must_use]
     pub fn temporary() -> Self {
-        let program = env::var_os("SECKILL_ETCD").filter(|value| !value.is_empty());
-        Self { program: program.map(PathBuf::from), ..Self::default() }
+        Self { program: program::named("SECKILL_ETCD"), ..Self::default() }
     }
 }
 
@@ -82,15 +79,7 @@ impl EtcdServer {
 
     /// Starts members that know each other, again with other ports when one of them was taken.
     async fn start_together(options: Vec<EtcdOptions>) -> Result<Vec<Self>, StartError> {
-        let mut attempt = 1;
-        loop {
-            match Self::start_members(options.clone()).await {
-                Err(error) if attempt < PORT_ATTEMPTS_MAX && ports::lost_the_race(&error) => {
-                    attempt += 1;
-                }
-                started => return started,
-            }
-        }
+        ports::start_again(|| Self::start_members(options.clone())).await
     }
 
     async fn start_members(options: Vec<EtcdOptions>) -> Result<Vec<Self>, StartError> {
@@ -151,8 +140,7 @@ impl Recipe for Etcd {
 
     fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         self.port = port;
-        let data = home.path("data");
-        fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
+        let data = home.data()?;
         let peer = format!("http://127.0.0.1:{}", self.peer_port);
         let flags = [
             ("name", self.member.clone()),
@@ -197,18 +185,10 @@ fn find(asked: Option<&Path>) -> Result<PathBuf, StartError> {
     if let Some(path) = asked {
         return path.canonicalize().map_err(StartError::io("find the etcd server", path));
     }
+    let unpacked = || program::unpacked("etcd").filter(|path| path.is_file());
     program::find("etcd").or_else(unpacked).ok_or(StartError::ProgramMissing {
         server: "etcd server",
         package: "etcd-server",
         variable: "SECKILL_ETCD",
     })
-}
-
-/// Debian's package starts a system service, so `scripts/install-packages` takes the program alone
-/// out of it and keeps it here.
-fn unpacked() -> Option<PathBuf> {
-    let cache = env::var_os("XDG_CACHE_HOME").filter(|value| !value.is_empty());
-    let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
-    let path = cache.map(PathBuf::from).or_else(home)?.join("seckill/etcd");
-    path.is_file().then_some(path)
 }

@@ -89,6 +89,13 @@ impl Home {
         self.directory.join(name)
     }
 
+    /// The folder of the server's data, made when it is missing.
+    pub(super) fn data(&self) -> Result<PathBuf, StartError> {
+        let data = self.path("data");
+        fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
+        Ok(data)
+    }
+
     /// The open, locked log that the server writes to.
     pub(super) fn log(&self) -> &File {
         &self.log
@@ -111,20 +118,7 @@ impl Home {
 
     /// Writes a file that only we can read, whole or not at all.
     pub(super) fn write(&self, name: &str, text: &str) -> Result<(), StartError> {
-        let path = self.path(name);
-        let draft = self.path(&format!("{name}.new"));
-        let write = || -> io::Result<()> {
-            let mut file = OpenOptions::new()
-                .create(true)
-                .write(true)
-                .truncate(true)
-                .mode(0o600)
-                .open(&draft)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()?;
-            fs::rename(&draft, &path)
-        };
-        write().map_err(StartError::io("write", &path))
+        write_private(&self.path(name), text)
     }
 
     /// The server's password: the one written here before, else a new random one.
@@ -133,7 +127,7 @@ impl Home {
             Some(text) if is_password(&text) => Ok(text),
             Some(_) => Err(self.half_written("the file `password` is damaged")),
             None => {
-                let password = format!("{:032x}", rand::random::<u128>());
+                let password = new_password();
                 self.write("password", &password)?;
                 Ok(password)
             }
@@ -201,7 +195,7 @@ impl Home {
     }
 }
 
-fn make_private(directory: &Path) -> Result<(), StartError> {
+pub(super) fn make_private(directory: &Path) -> Result<(), StartError> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -232,6 +226,24 @@ async fn lock(server: &'static str, directory: &Path, log: &File) -> Result<(), 
         }
         sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Writes a file that only we can read, whole or not at all.
+pub(super) fn write_private(path: &Path, text: &str) -> Result<(), StartError> {
+    let draft = path.with_added_extension("new");
+    let write = || -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options.create(true).write(true).truncate(true).mode(0o600).open(&draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&draft, path)
+    };
+    write().map_err(StartError::io("write", path))
+}
+
+/// Makes a password.
+pub(super) fn new_password() -> String {
+    format!("{:032x}", rand::random::<u128>())
 }
 
 /// Passwords go into URLs, SQL and a configuration file unquoted, so only ours are taken.

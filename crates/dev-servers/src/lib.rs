@@ -2,8 +2,10 @@
 
 mod error;
 mod etcd;
+pub mod faulty_link;
 mod guardian;
 mod home;
+pub mod linearizability;
 mod mysql;
 mod ports;
 mod program;

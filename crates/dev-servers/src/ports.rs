@@ -4,11 +4,15 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::error::StartError;
+use super::home::{make_private, write_private};
 
+/// How often a start is tried when another process takes a port between our look and the server's
+/// bind.
+pub(crate) const PORT_ATTEMPTS_MAX: u32 = 3;
 /// How many ports of the system are looked at for one that is new to this process.
 const OFFERS_MAX: usize = 1_000;
 
@@ -43,6 +47,22 @@ pub(super) fn lost_the_race(error: &StartError) -> bool {
     matches!(error, StartError::Ended { tail, .. } if tail.to_lowercase().contains("address already in use"))
 }
 
+/// Starts servers, and starts them again while another process takes one of their ports.
+///
+/// # Errors
+/// That of the last start.
+pub(super) async fn start_again<T, F: Future<Output = Result<T, StartError>>>(
+    start: impl Fn() -> F,
+) -> Result<T, StartError> {
+    for _ in 1..PORT_ATTEMPTS_MAX {
+        match start().await {
+            Err(error) if lost_the_race(&error) => {}
+            started => return started,
+        }
+    }
+    start().await
+}
+
 /// A path as it stands in a URL: everything but letters, digits and `-._~/` as `%XX`.
 pub(super) fn url_path(path: &Path) -> String {
     let mut text = String::new();
@@ -65,8 +85,38 @@ fn is_free(port: u16) -> bool {
 ///
 /// # Errors
 /// Fewer ports are free.
-pub(super) fn several_free(count: usize) -> std::io::Result<Vec<u16>> {
-    (0..count).map(|_| free()).collect()
+pub(super) fn several_free(server: &str, count: usize) -> Result<Vec<u16>, StartError> {
+    let free: std::io::Result<_> = (0..count).map(|_| free()).collect();
+    free.map_err(StartError::io("find free ports for", Path::new(server)))
+}
+
+/// What the members of a set remember in a file of the set's folder: the lines `head` and `count`
+/// ports. Those of an earlier start, else these lines and new ports.
+///
+/// # Errors
+/// The folder cannot be written, or fewer ports are free.
+pub(super) fn remembered(
+    server: &str,
+    file: Option<PathBuf>,
+    head: Vec<String>,
+    count: usize,
+) -> Result<(Vec<String>, Vec<u16>), StartError> {
+    let read = |file: &PathBuf| {
+        let mut lines: Vec<_> = fs::read_to_string(file).ok()?.lines().map(str::to_owned).collect();
+        let ports = lines.split_off(head.len().min(lines.len()));
+        let ports = ports.iter().map(|port| port.parse().ok()).collect::<Option<Vec<u16>>>()?;
+        (ports.len() == count).then_some((lines, ports))
+    };
+    if let Some(found) = file.as_ref().and_then(read) {
+        return Ok(found);
+    }
+    let ports = several_free(server, count)?;
+    if let Some(file) = file {
+        make_private(file.parent().unwrap_or(Path::new("/")))?;
+        let lines = head.iter().cloned().chain(ports.iter().map(u16::to_string));
+        write_private(&file, &lines.map(|line| line + "\n").collect::<String>())?;
+    }
+    Ok((head, ports))
 }
 
 /// A free port that this process has not been given before: the system may offer a port again as
@@ -92,7 +142,7 @@ mod tests {
 
     #[test]
     fn no_port_is_given_twice() {
-        let ports = several_free(2_000).unwrap();
+        let ports = several_free("tests", 2_000).unwrap();
         assert_eq!(ports.iter().collect::<HashSet<_>>().len(), ports.len());
     }
 }

@@ -21,6 +21,17 @@ pub(super) fn find(name: &str) -> Option<PathBuf> {
         .find(|candidate| is_executable(candidate))
 }
 
+/// The program, or another path, that an environment variable names.
+pub(super) fn named(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// Where the project's scripts put programs whose packages would start a system service.
+pub(super) fn unpacked(name: &str) -> Option<PathBuf> {
+    let cache = named("XDG_CACHE_HOME").or_else(|| Some(named("HOME")?.join(".cache")))?;
+    Some(cache.join("seckill").join(name))
+}
+
 /// The first line that `program --version` prints.
 ///
 /// # Errors

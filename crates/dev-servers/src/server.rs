@@ -16,9 +16,6 @@ use crate::temporary::TemporaryDirectory;
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// The pause before a starting server is asked again.
 const READY_POLL: Duration = Duration::from_millis(25);
-/// How often a start is tried when another process takes a port between our look and the server's
-/// bind.
-pub(crate) const PORT_ATTEMPTS_MAX: u32 = 3;
 
 /// What is particular to one program. A new kind of server is one file with a recipe, the options
 /// of a start, and the addresses that its clients need.
@@ -32,7 +29,7 @@ pub trait Recipe: Debug + Send + Sync {
     /// The port on 127.0.0.1 that clients connect to.
     fn port(&self) -> u16;
 
-    /// Takes this port for clients, writes the configuration, and answers program and arguments.
+    /// Takes this port for clients, writes the configuration, and returns program and arguments.
     ///
     /// # Errors
     /// A file cannot be written, or a program is missing.
@@ -148,7 +145,7 @@ impl<R: Recipe> Server<R> {
                 Ok(guardian) => return Ok(prepared.running(guardian, command)),
                 Err(error)
                     if asked_port.is_some()
-                        || attempt == PORT_ATTEMPTS_MAX
+                        || attempt == ports::PORT_ATTEMPTS_MAX
                         || !ports::lost_the_race(&error) =>
                 {
                     return Err(error);

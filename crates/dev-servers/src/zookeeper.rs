@@ -15,7 +15,7 @@ use super::error::StartError;
 use super::home::Home;
 use super::ports;
 use super::program;
-use super::server::{NotReady, PORT_ATTEMPTS_MAX, Prepared, Recipe, Server};
+use super::server::{NotReady, Prepared, Recipe, Server};
 
 const SERVER: &str = "ZooKeeper";
 
@@ -130,20 +130,11 @@ impl ZookeeperEnsemble {
     /// # Errors
     /// As for [`ZookeeperServer::start`]; the other members are stopped again.
     pub async fn start_temporary(size: usize) -> Result<Self, StartError> {
-        let mut attempt = 1;
-        loop {
-            match Self::try_start(size).await {
-                Err(error) if attempt < PORT_ATTEMPTS_MAX && ports::lost_the_race(&error) => {
-                    attempt += 1;
-                }
-                started => return started,
-            }
-        }
+        ports::start_again(|| Self::try_start(size)).await
     }
 
     async fn try_start(size: usize) -> Result<Self, StartError> {
-        let free = ports::several_free(3 * size)
-            .map_err(StartError::io("find free ports for", Path::new(SERVER)))?;
+        let free = ports::several_free(SERVER, 3 * size)?;
         let peers: Vec<(u16, u16)> = free[size..].chunks(2).map(|two| (two[0], two[1])).collect();
         let starts = (0..size).map(|index| {
             let (member, port) = ((index, peers.clone()), free[index]);
@@ -194,8 +185,7 @@ impl Recipe for Zookeeper {
 
     fn command(&mut self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         self.port = port;
-        let data = home.path("data");
-        fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
+        let data = home.data()?;
         let mut lines = vec![
             format!("tickTime={TICK_MS}"),
             format!("maxSessionTimeout={SESSION_MS_MAX}"),

@@ -18,7 +18,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let client = redis::Client::open(url.ok_or("give the URL of a Redis server")?)?;
     let connection = redis::aio::ConnectionManager::new(client.clone()).await?;
     let tasks = TaskTracker::new();
-    // With a subscriber, a release notifies the next process; without one, processes poll.
+    // With a subscriber, a release notifies the next client; without one, clients poll.
     let subscriber = Subscriber::start(client, "example:", &tasks)?;
     let mutex = token::notified(connection, &subscriber, "example:", &tasks)?;
 
@@ -30,7 +30,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("round {round}: process {} holds, fence {:?}", std::process::id(), guard.fence());
         tokio::select! {
             () = sleep(Duration::from_millis(500)) => {}
-            // Stop working at once: another process may hold the name soon.
+            // Stop working at once: another client may hold the name soon.
             () = guard.lost().cancelled_owned() => println!("the lock was lost"),
         }
         println!("round {round}: {:?}", guard.release().await);

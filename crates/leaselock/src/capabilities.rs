@@ -91,9 +91,9 @@ pub struct Capabilities {
     pub breaks_when: &'static str,
     /// Whether the owner may acquire the name again while it holds it.
     pub reentrant: bool,
-    /// Whether callers of one process are served first come, first served.
+    /// Whether callers of one client are served first come, first served.
     pub fair_in_process: bool,
-    /// Whether callers of different processes are served first come, first served.
+    /// Whether callers of different clients are served first come, first served.
     pub fair_between_processes: bool,
     /// Whether a guard renews its lease by itself.
     pub renewed: bool,
@@ -101,13 +101,13 @@ pub struct Capabilities {
     pub lost_signal: bool,
     /// How far its fences can be trusted.
     pub fencing: Fencing,
-    /// How a waiting process learns that the name has become free.
+    /// How a waiting client learns that the name has become free.
     pub waiting: Waiting,
-    /// Whether waiters of one process pass the lock on without asking the backend.
+    /// Whether waiters of one client pass the lock on without asking the backend.
     pub hands_over: bool,
-    /// Whether the hold of a dead process ends by itself, at the latest with its lease.
+    /// Whether the hold of a dead program ends by itself, at the latest with its lease.
     pub expires: bool,
-    /// Whether it excludes other processes, too.
+    /// Whether it excludes other programs, too.
     pub between_processes: bool,
     /// Whether a hold survives the death of one server without a second holder.
     pub survives_failover: bool,
@@ -115,7 +115,7 @@ pub struct Capabilities {
 
 /// What cards begin with: a card fills in the texts, which are empty here, and says how it differs.
 impl Capabilities {
-    /// A mutex between processes, with a lease that its guard renews, and without a fence. Processes
+    /// A mutex between programs, with a lease that its guard renews, and without a fence. Clients
     /// poll, and there is no order among them.
     pub const LEASED_MUTEX: Self = Self {
         primitive: Primitive::Mutex,
@@ -136,7 +136,7 @@ impl Capabilities {
         survives_failover: false,
     };
 
-    /// A number that processes share and no process holds: no order, no lease, no fence.
+    /// A number that clients share and no client holds: no order, no lease, no fence.
     pub const NUMBER: Self = Self {
         primitive: Primitive::SharedCounter,
         fair_in_process: false,
@@ -184,12 +184,12 @@ pub enum Fencing {
     None,
 }
 
-/// How a process learns that a name has become free.
+/// How a client learns that a name has become free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case")]
 pub enum Waiting {
-    /// One contender per process asks again, with growing and jittered pauses.
+    /// One contender per client asks again, with growing and jittered pauses.
     Polls,
     /// The release notifies the next contender.
     Notified,

@@ -1,8 +1,9 @@
 //! Distributed locks with leases on Redis, MySQL, etcd and ZooKeeper; many kinds also have fences.
 //!
 //! The server of a lock is called its *backend*. A [`Mutex`] has many *names*. Of all callers in
-//! all processes that use the same backend, at most one holds a name at a time. A granted name
-//! is called a *hold*. The caller gets a [`Guard`], the object that stands for the hold.
+//! all programs that use the same backend, at most one holds a name at a time. A granted name
+//! is called a *hold*. The caller gets a [`Guard`], the object that stands for the hold. The callers
+//! that share one lock object are a *client*; most programs make one lock object and so are one client.
 //!
 //! ```no_run
 //! # #[cfg(feature = "redis")]
@@ -61,13 +62,13 @@
 //! `UPDATE report SET body = ?, fence = ? WHERE id = ? AND fence <= ?`. The idea and the name are
 //! Martin Kleppmann's ("How to do distributed locking", 2016).
 //!
-//! **Hand-over.** If many callers of one process want the same name, each of them normally costs
+//! **Hand-over.** If many callers of one client want the same name, each of them normally costs
 //! two round trips to the backend: one acquire and one release. Some kinds avoid this
 //! ([`Capabilities::hands_over`]: `redis::token` made with `notified`, `redis::reentrant`,
 //! `redis::fair`, and `local`): a holder that releases gives its hold to the next waiter of its own
-//! process, and the backend is not asked. The waiter gets a guard of its own, with a higher fence.
+//! client, and the backend is not asked. The waiter gets a guard of its own, with a higher fence.
 //! This technique is known as lock cohorting. The number of hand-overs is limited, so that other
-//! processes get the name as well: see [`HAND_OVERS_MAX`] and [`HAND_OVERS_CONTENDED_MAX`].
+//! clients get the name as well: see [`HAND_OVERS_MAX`] and [`HAND_OVERS_CONTENDED_MAX`].
 //!
 //! # Promises of every kind
 //! The textbook locks in `demo` break some of these promises on purpose.
@@ -213,14 +214,14 @@ impl AcquireOptions {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wait {
-    /// Do not wait: if another caller holds the name or waits for it, answer
+    /// Do not wait: if another caller holds the name or waits for it, return
     /// [`AcquireError::Busy`].
     Never,
-    /// Wait in the queue of this process until this instant, then answer
+    /// Wait in the queue of this client until this instant, then return
     /// [`AcquireError::TimedOut`].
     Until(Instant),
-    /// Wait until an instant without the queue of this process: each caller asks the backend by
-    /// itself. Such a caller costs the backend as much as all [`Wait::Until`] callers of a process
+    /// Wait until an instant without the queue of this client: each caller asks the backend by
+    /// itself. Such a caller costs the backend as much as all [`Wait::Until`] callers of a client
     /// together. So use this only for experiments with ways of waiting, and limit the number of
     /// callers.
     Contend {
@@ -258,7 +259,7 @@ pub enum AcquireError {
     /// The name did not become free before the deadline.
     #[error("the lock did not become free in time")]
     TimedOut,
-    /// [`WAITERS_MAX`] callers in this process are waiting for names of this lock already.
+    /// [`WAITERS_MAX`] callers of this client are waiting for names already.
     #[error("too many callers are waiting for locks")]
     TooManyWaiters,
     /// The backend did not answer or answered with an error, several times in a row.

@@ -1,5 +1,7 @@
 //! What an audit found.
 
+use std::fmt::Arguments;
+
 use serde::Serialize;
 
 /// Examples kept of each kind of fault.
@@ -15,11 +17,11 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Counts one fault. `example` is called only while examples are still kept.
-    pub(crate) fn add(&mut self, example: impl FnOnce() -> String) {
+    /// Counts one fault. `example` becomes a text only while examples are still kept.
+    pub(crate) fn add(&mut self, example: Arguments<'_>) {
         self.count += 1;
         if self.examples.len() < EXAMPLES_MAX {
-            self.examples.push(example());
+            self.examples.push(example.to_string());
         }
     }
 

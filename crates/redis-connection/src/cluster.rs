@@ -17,7 +17,7 @@ use crate::address;
 use crate::node::Node;
 use crate::open_slots::OpenSlots;
 use crate::slot::{SLOTS, Slot};
-use crate::view::{Preferred, View};
+use crate::view::{PreferredHosts, View};
 
 /// How long a node may take to tell what it knows.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
@@ -163,7 +163,7 @@ impl Cluster {
             let [nodes, slots] = <[_; 2]>::try_from(answers).ok()?;
             let text: String = from_redis_value(nodes.extract_error().ok()?).ok()?;
             let own_host = address::host_of(node.info().addr())?;
-            Some(View::read(&text, &Preferred::read(&slots), own_host, by_name))
+            Some(View::read(&text, &PreferredHosts::read(&slots), own_host, by_name))
         };
         let mut asked: FuturesUnordered<_> = nodes.into_iter().map(ask).collect();
         let mut views = Vec::new();

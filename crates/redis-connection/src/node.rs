@@ -55,7 +55,7 @@ struct Attempt {
 }
 
 /// A command that waits for its answer.
-struct Waiting<'a> {
+struct PendingCommand<'a> {
     node: &'a Node,
     attempt: &'a Attempt,
     since: Instant,
@@ -151,7 +151,7 @@ impl Node {
         let connected = connected.inspect_err(|_| self.replace(&attempt));
         let mut connection = connected.map_err(Failure::NotConnected)?;
         let since = Instant::now();
-        let mut waiting = Waiting { node: self, attempt: &attempt, since, ended: false };
+        let mut waiting = PendingCommand { node: self, attempt: &attempt, since, ended: false };
         let answer = send(&mut connection).await;
         waiting.ended = true;
         match &answer {
@@ -220,7 +220,7 @@ impl Attempt {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for PendingCommand<'_> {
     fn drop(&mut self) {
         if !self.ended && self.since.elapsed() >= GIVEN_UP_AFTER {
             self.node.not_answered(self.attempt);

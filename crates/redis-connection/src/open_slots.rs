@@ -18,10 +18,10 @@ const REFUSALS_APART_MAX: Duration = Duration::from_secs(2);
 
 /// The slots that refused a command lately.
 #[derive(Default)]
-pub(crate) struct OpenSlots(Mutex<HashMap<Slot, Refused>>);
+pub(crate) struct OpenSlots(Mutex<HashMap<Slot, RefusalTimes>>);
 
 #[derive(Clone, Copy)]
-struct Refused {
+struct RefusalTimes {
     first: Instant,
     last: Instant,
 }
@@ -35,7 +35,7 @@ impl OpenSlots {
     fn stays_open_at(&self, slot: Slot, now: Instant) -> bool {
         let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         refused.retain(|_, refused| now < refused.last + REFUSALS_APART_MAX);
-        let refused = refused.entry(slot).or_insert(Refused { first: now, last: now });
+        let refused = refused.entry(slot).or_insert(RefusalTimes { first: now, last: now });
         refused.last = now;
         now - refused.first > OPEN_MAX
     }

@@ -33,13 +33,17 @@ const TOO_FEW: &str = "NOREPLICAS";
 #[derive(Clone)]
 pub struct ReplicatedWriter {
     connection: SharedConnection,
-    wanted: Wanted,
+    wanted: ReplicaGoal,
     queues: Arc<Mutex<BTreeMap<Box<str>, mpsc::Sender<Write>>>>,
 }
 
+/// The former name of [`ReplicatedWrite`].
+#[deprecated(note = "it is called ReplicatedWrite")]
+pub type Written<T> = ReplicatedWrite<T>;
+
 /// A write that ran.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Written<T> {
+pub struct ReplicatedWrite<T> {
     /// The server's answer.
     pub answer: T,
     /// Whether as many replicas as were asked for have received it in time.
@@ -47,7 +51,7 @@ pub struct Written<T> {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Wanted {
+struct ReplicaGoal {
     replicas_min: u32,
     wait_max: Duration,
 }
@@ -61,7 +65,7 @@ struct Write {
 }
 
 /// A write, and how many replicas have it.
-struct Tracked<'a> {
+struct TrackedWrite<'a> {
     writer: &'a ReplicatedWriter,
     command: &'a Cmd,
     replicas: AtomicU32,
@@ -71,7 +75,7 @@ impl ReplicatedWriter {
     /// Waits for `replicas_min` replicas of the server of each write, for at most `wait_max`.
     #[must_use]
     pub fn new(connection: SharedConnection, replicas_min: u32, wait_max: Duration) -> Self {
-        let wanted = Wanted { replicas_min, wait_max };
+        let wanted = ReplicaGoal { replicas_min, wait_max };
         Self { connection, wanted, queues: Arc::default() }
     }
 
@@ -79,11 +83,11 @@ impl ReplicatedWriter {
     ///
     /// # Errors
     /// The server's or the connection's; NOREPLICAS when it was not sent since replicas are missing.
-    pub async fn send(&self, command: &Cmd) -> RedisResult<Written<Value>> {
-        let tracked = Tracked { writer: self, command, replicas: AtomicU32::new(0) };
+    pub async fn send(&self, command: &Cmd) -> RedisResult<ReplicatedWrite<Value>> {
+        let tracked = TrackedWrite { writer: self, command, replicas: AtomicU32::new(0) };
         let answer = self.connection.exchange(&tracked, command).await?.extract_error()?;
         let replicas = tracked.replicas.load(Ordering::Relaxed);
-        Ok(Written { answer, is_replicated: replicas >= self.wanted.replicas_min })
+        Ok(ReplicatedWrite { answer, is_replicated: replicas >= self.wanted.replicas_min })
     }
 
     /// The queue to the server, which a task empties.
@@ -104,7 +108,7 @@ impl ReplicatedWriter {
     }
 }
 
-impl Exchange for Tracked<'_> {
+impl Exchange for TrackedWrite<'_> {
     async fn send(&self, node: &Node, asked_first: bool) -> Result<Value, Failure> {
         let (done, answered) = oneshot::channel();
         let mut write = Write { command: self.command.clone(), asked_first, done };
@@ -125,7 +129,7 @@ impl Exchange for Tracked<'_> {
 }
 
 /// Sends the writes of one server until there was none for [`IDLE_MAX`].
-async fn serve(node: Node, wanted: Wanted, mut writes: mpsc::Receiver<Write>) {
+async fn serve(node: Node, wanted: ReplicaGoal, mut writes: mpsc::Receiver<Write>) {
     let mut batch = Vec::new();
     // Whether the replicas were missed and have not been seen since.
     let mut is_short = false;
@@ -167,7 +171,7 @@ async fn serve(node: Node, wanted: Wanted, mut writes: mpsc::Receiver<Write>) {
 }
 
 /// Sends writes with a WAIT behind them, and answers them; whether replicas were missed.
-async fn send_all(node: &Node, wanted: Wanted, batch: &mut Vec<Write>) -> bool {
+async fn send_all(node: &Node, wanted: ReplicaGoal, batch: &mut Vec<Write>) -> bool {
     let mut pipeline = redis::pipe();
     for write in &mut *batch {
         if write.asked_first {
@@ -208,21 +212,21 @@ async fn send_all(node: &Node, wanted: Wanted, batch: &mut Vec<Write>) -> bool {
 }
 
 /// How many replicas have received what was written on this connection.
-async fn replicas(node: &Node, wanted: Wanted) -> Result<u32, Failure> {
+async fn replicas(node: &Node, wanted: ReplicaGoal) -> Result<u32, Failure> {
     match node.command(&wait(wanted)).await? {
         Value::Int(count) => Ok(u32::try_from(count).unwrap_or(0)),
         _ => Ok(0),
     }
 }
 
-fn wait(wanted: Wanted) -> Cmd {
+fn wait(wanted: ReplicaGoal) -> Cmd {
     let mut command = redis::cmd("WAIT");
     // 0 would wait for ever.
     command.arg(wanted.replicas_min).arg(wanted.wait_max.as_millis().max(1).to_string());
     command
 }
 
-fn too_few(count: u32, wanted: Wanted) -> RedisError {
+fn too_few(count: u32, wanted: ReplicaGoal) -> RedisError {
     let detail = format!("{count} of {} replicas have the last write", wanted.replicas_min);
     redis::make_extension_error(TOO_FEW.to_owned(), Some(detail))
 }

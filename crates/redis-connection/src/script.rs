@@ -5,7 +5,7 @@ use redis::{
     Cmd, FromRedisValue, RedisError, RedisResult, ServerErrorKind, ToRedisArgs, from_redis_value,
 };
 
-use crate::replicated::{ReplicatedWriter, Written};
+use crate::replicated::{ReplicatedWrite, ReplicatedWriter};
 
 /// The size of most calls, for their buffer, in bytes.
 const CALL_BYTES: usize = 512;
@@ -106,15 +106,15 @@ impl Call<'_> {
     pub async fn invoke_replicated<T: FromRedisValue>(
         &self,
         writer: &ReplicatedWriter,
-    ) -> RedisResult<Written<T>> {
+    ) -> RedisResult<ReplicatedWrite<T>> {
         let written = match writer.send(&self.by_digest()).await {
             Err(error) if is_unknown_script(&error) => {
                 writer.send(&self.command("EVAL", &self.script.code)).await?
             }
             written => written?,
         };
-        let Written { answer, is_replicated } = written;
-        Ok(Written { answer: from_redis_value(answer)?, is_replicated })
+        let ReplicatedWrite { answer, is_replicated } = written;
+        Ok(ReplicatedWrite { answer: from_redis_value(answer)?, is_replicated })
     }
 
     fn by_digest(&self) -> Cmd {

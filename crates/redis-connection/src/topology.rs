@@ -25,9 +25,9 @@ pub struct Topology {
 }
 
 /// The primaries of a connection, and their changes.
-pub struct Primaries(Watched);
+pub struct Primaries(Watch);
 
-enum Watched {
+enum Watch {
     Single(Node),
     Sentinel(watch::Receiver<Option<Node>>),
     Cluster(watch::Receiver<Arc<SlotMap>>),
@@ -103,9 +103,9 @@ impl SharedConnection {
     #[must_use]
     pub fn watch_primaries(&self) -> Primaries {
         Primaries(match self.servers() {
-            Servers::Single(node) => Watched::Single(node.clone()),
-            Servers::Sentinel(sentinels) => Watched::Sentinel(sentinels.changes()),
-            Servers::Cluster(cluster) => Watched::Cluster(cluster.changes()),
+            Servers::Single(node) => Watch::Single(node.clone()),
+            Servers::Sentinel(sentinels) => Watch::Sentinel(sentinels.changes()),
+            Servers::Cluster(cluster) => Watch::Cluster(cluster.changes()),
         })
     }
 }
@@ -115,18 +115,18 @@ impl Primaries {
     #[must_use]
     pub fn now(&mut self) -> Vec<Node> {
         match &mut self.0 {
-            Watched::Single(node) => vec![node.clone()],
-            Watched::Sentinel(primary) => primary.borrow_and_update().iter().cloned().collect(),
-            Watched::Cluster(map) => map.borrow_and_update().primaries.clone(),
+            Watch::Single(node) => vec![node.clone()],
+            Watch::Sentinel(primary) => primary.borrow_and_update().iter().cloned().collect(),
+            Watch::Cluster(map) => map.borrow_and_update().primaries.clone(),
         }
     }
 
     /// Waits until they are read again; for ever where they do not change.
     pub async fn changed(&mut self) {
         let changed = match &mut self.0 {
-            Watched::Single(_) => return std::future::pending().await,
-            Watched::Sentinel(primary) => primary.changed().await,
-            Watched::Cluster(map) => map.changed().await,
+            Watch::Single(_) => return std::future::pending().await,
+            Watch::Sentinel(primary) => primary.changed().await,
+            Watch::Cluster(map) => map.changed().await,
         };
         if changed.is_err() {
             std::future::pending::<()>().await;

@@ -39,7 +39,12 @@ pub(crate) struct Replica {
 impl View {
     /// Reads the answers of a node at `own_host`, which stands for a host that the node does not
     /// know or does not tell. `by_name` prefers host names to all others: certificates have names.
-    pub(crate) fn read(text: &str, preferred: &Preferred, own_host: &str, by_name: bool) -> Self {
+    pub(crate) fn read(
+        text: &str,
+        preferred: &PreferredHosts,
+        own_host: &str,
+        by_name: bool,
+    ) -> Self {
         let mut view = Self::default();
         for line in text.lines() {
             let mut words = line.split(' ');
@@ -78,12 +83,12 @@ impl View {
 
 /// The preferred endpoints of the nodes that have slots, by the nodes' ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Preferred {
+pub(crate) struct PreferredHosts {
     /// `None` where clients shall use the host by which they know the node that answered.
     hosts: HashMap<String, Option<String>>,
 }
 
-impl Preferred {
+impl PreferredHosts {
     /// Reads the answer to `CLUSTER SLOTS`: ranges of first and last slot and their nodes, each with
     /// its preferred endpoint, port and id. What cannot be read is left out: the address counts then.
     pub(crate) fn read(answer: &Value) -> Self {
@@ -143,7 +148,7 @@ ff :0@0 master,noaddr - 0 1 0 disconnected
 
     #[test]
     fn owners_and_replicas_are_read() {
-        let none = Preferred::default();
+        let none = PreferredHosts::default();
         let view = View::read(ANSWER, &none, "own.example", false);
         let [first, second] = &*view.primaries else { panic!("{view:?}") };
         assert_eq!((&*first.host, first.port, first.epoch), ("127.0.0.1", 7001, 3));
@@ -163,7 +168,7 @@ ff :0@0 master,noaddr - 0 1 0 disconnected
                  *3\r\n$1\r\n?\r\n:7003\r\n$2\r\ncc\r\n\
                  *3\r\n:5461\r\n:16383\r\n*3\r\n$6\r\n10.0.0\r\n:7002\r\n$2\r\nbb\r\n"
             );
-            Preferred::read(&redis::parse_redis_value(text.as_bytes()).expect("an answer"))
+            PreferredHosts::read(&redis::parse_redis_value(text.as_bytes()).expect("an answer"))
         };
         let hosts = |first: &str, by_name| {
             let view = View::read(ANSWER, &slots(first), "own.example", by_name);

@@ -6,13 +6,8 @@ use std::str::FromStr;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 
-use super::DATABASE;
-use super::flavour::Flavour;
+use super::flavour::{DATABASE, Flavour, USER};
 use crate::ports;
-
-/// The only account that may log in. It owns every database whose name begins with [`DATABASE`],
-/// and may look at all processes.
-pub(super) const USER: &str = "seckill";
 
 /// How to log in.
 #[derive(Debug)]

@@ -3,11 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::access::USER;
-use super::{DATABASE, MysqlOptions};
 use crate::error::StartError;
 use crate::home::Home;
 use crate::program;
+
+/// The database that every private server has, empty at first.
+pub const DATABASE: &str = "seckill";
+
+/// The only account that may log in. It owns every database whose name begins with [`DATABASE`],
+/// and may look at all processes.
+pub(super) const USER: &str = "seckill";
 
 /// MariaDB's scripts that make an empty server, in their order; all but the help texts. `*` is
 /// `mariadb` since version 11 and was `mysql` before.
@@ -82,7 +87,7 @@ pub(super) fn find_only(wanted: Flavour) -> Result<PathBuf, StartError> {
         Flavour::Mariadb => ("mariadbd", "run `scripts/install-packages run`"),
         Flavour::Mysql => ("mysqld", "run `scripts/mysql-sid`"),
     };
-    let places = [MysqlOptions::temporary().program, program::find(name), Some(FETCHED.into())];
+    let places = [program::named("SECKILL_MYSQLD"), program::find(name), Some(FETCHED.into())];
     let mut programs = places.into_iter().flatten().filter(|program| program.exists());
     let found = programs.find_map(|program| {
         let (program, flavour, _) = find(Some(&program)).ok()?;

@@ -5,15 +5,15 @@
 //! ring buffer. If that is not enough, or the node is new, it gets all data: the server runs a script
 //! for that, which `scripts/galera-program` fetches together with Galera's library.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::flavour::OPTION_FILE;
+use super::members::{Members, Shared};
 use super::operator::{failed, until};
-use super::set::{Members, Shared};
 use super::{MysqlOptions, MysqlServer, Origin};
 use crate::error::StartError;
+use crate::program;
 
 /// The number of nodes.
 const COUNT: usize = 3;
@@ -66,23 +66,11 @@ pub(super) async fn until_synced(members: &Members, index: usize) -> Result<(), 
     .await
 }
 
-/// Waits until the first node in the URL that is not `but` takes writes, and answers its index. Its
-/// commits wait until the nodes have left a silent one behind.
-///
-/// # Errors
-/// None does.
-pub(super) async fn until_writer(members: &Members, but: usize) -> Result<usize, StartError> {
-    until("wait for another node", async || {
-        let mut seen = Vec::new();
-        for index in (0..COUNT).filter(|index| *index != but) {
-            match state(members, index).await {
-                Ok(state) if state.is_synced() && state.writes => return Ok(index),
-                state => seen.push(format!("{state:?}")),
-            }
-        }
-        Err(seen.join("; "))
-    })
-    .await
+/// Whether a node takes writes; the error says its state. Its commits wait until the nodes have left a
+/// silent one behind.
+pub(super) async fn takes_writes(members: &Members, index: usize) -> Result<(), String> {
+    let state = state(members, index).await?;
+    if state.is_synced() && state.writes { Ok(()) } else { Err(format!("{state:?}")) }
 }
 
 /// What a node says of itself.
@@ -193,9 +181,7 @@ fn most_advanced(shared: &Shared, writer: usize) -> Result<usize, StartError> {
 /// The folder with Galera's library and the scripts that send data: that of `SECKILL_GALERA`, else
 /// the one that `scripts/galera-program` fills.
 pub(super) fn programs() -> Result<PathBuf, StartError> {
-    let of = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let cache = || of("XDG_CACHE_HOME").or_else(|| Some(of("HOME")?.join(".cache")));
-    let folder = of("SECKILL_GALERA").or_else(|| Some(cache()?.join("seckill/galera")));
+    let folder = program::named("SECKILL_GALERA").or_else(|| program::unpacked("galera"));
     folder.filter(|folder| folder.join(LIBRARY).is_file()).ok_or(StartError::ProgramMissing {
         server: "Galera library",
         package: "galera-4",

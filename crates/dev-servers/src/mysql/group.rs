@@ -6,8 +6,8 @@
 
 use sqlx::mysql::MySqlConnection;
 
+use super::members::{Members, Shared};
 use super::operator::{OPERATOR, failed, run, until};
-use super::set::{Members, Shared};
 use super::{MysqlOptions, MysqlServer};
 use crate::error::StartError;
 
@@ -53,24 +53,6 @@ pub(super) async fn join(members: &Members, index: usize) -> Result<(), StartErr
     .await
 }
 
-/// Waits until a member that is not `but` is the primary and takes writes, and answers its index.
-///
-/// # Errors
-/// None is elected.
-pub(super) async fn until_primary(members: &Members, but: usize) -> Result<usize, StartError> {
-    until("wait for another primary", async || {
-        let mut seen = Vec::new();
-        for index in (0..COUNT).filter(|index| *index != but) {
-            match takes_writes(members, index).await {
-                Ok(true) => return Ok(index),
-                answer => seen.push(format!("{answer:?}")),
-            }
-        }
-        Err(seen.join("; "))
-    })
-    .await
-}
-
 /// Makes another member the primary, while the present one runs.
 ///
 /// # Errors
@@ -90,11 +72,7 @@ async fn begin(members: &Members, index: usize) -> Result<(), StartError> {
         recovery(members)
     );
     run(&mut member, "begin the group", &statements).await?;
-    until("wait for the first member", async || match takes_writes(members, index).await {
-        Ok(true) => Ok(()),
-        answer => Err(format!("{answer:?}")),
-    })
-    .await
+    until("wait for the first member", async || takes_writes(members, index).await).await
 }
 
 /// The statement that tells a member how to log in where it gets what it lacks.
@@ -112,8 +90,15 @@ async fn state_of_self(member: &mut MySqlConnection) -> sqlx::Result<String> {
     Ok(sqlx::query_scalar(asked).fetch_optional(member).await?.unwrap_or_default())
 }
 
-/// Whether a member is the primary, and its group has let it write.
-async fn takes_writes(members: &Members, index: usize) -> Result<bool, StartError> {
+/// Whether a member is the primary, and its group has let it write; the error says why not.
+pub(super) async fn takes_writes(members: &Members, index: usize) -> Result<(), String> {
+    match is_primary(members, index).await {
+        Ok(true) => Ok(()),
+        answer => Err(format!("{answer:?}")),
+    }
+}
+
+async fn is_primary(members: &Members, index: usize) -> Result<bool, StartError> {
     let asked = "SELECT MEMBER_STATE = 'ONLINE' AND MEMBER_ROLE = 'PRIMARY' \
          AND NOT @@GLOBAL.super_read_only AND NOT @@GLOBAL.read_only \
          FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid";
@@ -168,7 +153,7 @@ fn options(shared: &Shared, index: usize) -> MysqlOptions {
 /// The shop's account sees whether the group has a majority.
 fn shop_may_look() -> [String; 2] {
     ["localhost", "127.0.0.1"].map(|host| {
-        let user = super::access::USER;
+        let user = super::flavour::USER;
         format!("GRANT SELECT ON performance_schema.replication_group_members TO '{user}'@'{host}'")
     })
 }

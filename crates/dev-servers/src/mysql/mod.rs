@@ -4,25 +4,24 @@ mod access;
 mod flavour;
 mod galera;
 mod group;
+mod members;
 mod operator;
 mod semisync;
 pub(crate) mod set;
 
-use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use self::access::{Access, is_denial};
+pub use self::flavour::DATABASE;
 use self::flavour::Flavour;
 use super::error::StartError;
 use super::guardian::Guardian;
 use super::home::Home;
+use super::program;
 use super::server::{NotReady, Prepared, Recipe, Server};
-
-/// The database that every private server has, empty at first.
-pub const DATABASE: &str = "seckill";
 
 /// Written before the data directory is made, removed when it is complete.
 const INITIALISING: &str = "initialising";
@@ -98,8 +97,7 @@ impl MysqlOptions {
     /// `SECKILL_MYSQLD` if that is set.
     #[must_use]
     pub fn temporary() -> Self {
-        let program = env::var_os("SECKILL_MYSQLD").filter(|value| !value.is_empty());
-        Self { program: program.map(PathBuf::from), ..Self::default() }
+        Self { program: program::named("SECKILL_MYSQLD"), ..Self::default() }
     }
 }
 

@@ -9,8 +9,8 @@ use sqlx::Row;
 use sqlx::mysql::MySqlConnection;
 
 use super::flavour::OPTION_FILE;
+use super::members::{Members, Shared};
 use super::operator::{OPERATOR, failed, run, until};
-use super::set::{Members, Shared};
 use super::{MysqlOptions, MysqlServer};
 use crate::error::StartError;
 
@@ -66,7 +66,7 @@ pub(super) async fn start(shared: Shared, primary: usize) -> Result<Members, Sta
     Ok(members)
 }
 
-/// Makes the replica the primary, and answers its index: it applies everything that it has received,
+/// Makes the replica the primary, and returns its index: it applies everything that it has received,
 /// then takes writes. The old primary must be gone or demoted before.
 ///
 /// # Errors

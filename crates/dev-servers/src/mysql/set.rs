@@ -10,15 +10,12 @@ use futures::future::{join_all, select_all};
 use sqlx::mysql::MySqlConnection;
 
 use super::flavour::{self, Flavour};
-use super::{DATABASE, MysqlOptions, MysqlServer, galera, group, operator, semisync};
+use super::members::{Members, Shared};
+use super::{DATABASE, MysqlServer, galera, group, operator, semisync};
 use crate::error::StartError;
-use crate::ports;
 
 /// The file with the number of the writer, from 1, beside the members' folders.
 const WRITER: &str = "primary";
-/// The file with the ports on which the members speak to each other.
-const PORTS: &str = "ports";
-
 /// A way to replicate the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replicated {
@@ -36,25 +33,6 @@ pub struct MysqlSet {
     engine: Replicated,
     members: Members,
     writer: usize,
-}
-
-/// The servers of a set.
-#[derive(Debug)]
-pub(super) struct Members {
-    pub(super) servers: Vec<MysqlServer>,
-    pub(super) shared: Shared,
-}
-
-/// Where a set keeps its data, and what its members share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    program: PathBuf,
-    /// `None` for throw-away servers.
-    directory: Option<PathBuf>,
-    /// Of the operator's account, and of the shop's.
-    pub(super) password: String,
-    /// The ports on which the members speak to each other.
-    pub(super) ports: Vec<u16>,
 }
 
 impl MysqlSet {
@@ -80,7 +58,7 @@ impl MysqlSet {
         directory: Option<&Path>,
         writer: usize,
     ) -> Result<Self, StartError> {
-        let shared = Shared::open(directory, engine)?;
+        let shared = Shared::open(directory, engine.program()?, engine.ports())?;
         let (members, writer) = match engine {
             Replicated::SemiSync => (semisync::start(shared, writer).await?, writer),
             Replicated::Group => group::start(shared).await?,
@@ -139,10 +117,13 @@ impl MysqlSet {
     /// # Errors
     /// No other member becomes the writer.
     pub async fn take_over(&mut self) -> Result<(), StartError> {
+        let (members, writer) = (&self.members, self.writer);
+        let of_group = async |index| group::takes_writes(members, index).await;
+        let of_galera = async |index| galera::takes_writes(members, index).await;
         self.writer = match self.engine {
-            Replicated::SemiSync => semisync::promote(&self.members, self.writer).await?,
-            Replicated::Group => group::until_primary(&self.members, self.writer).await?,
-            Replicated::Galera => galera::until_writer(&self.members, self.writer).await?,
+            Replicated::SemiSync => semisync::promote(members, writer).await?,
+            Replicated::Group => members.until_another(writer, of_group).await?,
+            Replicated::Galera => members.until_another(writer, of_galera).await?,
         };
         self.remember()
     }
@@ -218,7 +199,7 @@ impl MysqlSet {
     }
 
     fn remember(&self) -> Result<(), StartError> {
-        let Some(directory) = &self.members.shared.directory else { return Ok(()) };
+        let Some(directory) = self.members.shared.directory() else { return Ok(()) };
         let path = directory.join(WRITER);
         fs::write(&path, format!("{}\n", self.writer + 1)).map_err(StartError::io("write", &path))
     }
@@ -253,62 +234,4 @@ impl Replicated {
             Self::Galera => galera::PORTS,
         }
     }
-}
-
-impl Members {
-    pub(super) async fn operator(&self, index: usize) -> Result<MySqlConnection, StartError> {
-        operator::connect(self.servers[index].port(), &self.shared.password).await
-    }
-}
-
-impl Shared {
-    /// Takes the ports of an earlier start on this folder, or chooses new ones.
-    fn open(directory: Option<&Path>, engine: Replicated) -> Result<Self, StartError> {
-        let (program, ports) = (engine.program()?, engine.ports());
-        let password = format!("{:032x}", rand::random::<u128>());
-        let remembered = directory.and_then(|directory| read_ports(directory, ports));
-        let ports = match remembered {
-            Some(remembered) => remembered,
-            None => {
-                let free = ports::several_free(ports);
-                let free =
-                    free.map_err(StartError::io("find free ports for", Path::new("mysql")))?;
-                write_ports(directory, &free)?;
-                free
-            }
-        };
-        Ok(Self { program, directory: directory.map(Path::to_path_buf), password, ports })
-    }
-
-    /// The folder of a member, if it is kept.
-    pub(super) fn folder(&self, index: usize) -> Option<PathBuf> {
-        self.directory.as_ref().map(|path| path.join(format!("member-{}", index + 1)))
-    }
-
-    /// The options of a member, with the operator's account.
-    pub(super) fn options(&self, index: usize) -> MysqlOptions {
-        let mut options = match self.folder(index) {
-            Some(folder) => MysqlOptions::new(folder),
-            None => MysqlOptions::temporary(),
-        };
-        options.program = Some(self.program.clone());
-        options.extra_arguments.push(format!("--server-id={}", index + 1));
-        options.extra_statements = operator::account(&self.password);
-        options.password = Some(self.password.clone());
-        options
-    }
-}
-
-fn read_ports(directory: &Path, count: usize) -> Option<Vec<u16>> {
-    let text = fs::read_to_string(directory.join(PORTS)).ok()?;
-    let ports: Vec<u16> = text.lines().map_while(|line| line.parse().ok()).collect();
-    (ports.len() == count).then_some(ports)
-}
-
-fn write_ports(directory: Option<&Path>, ports: &[u16]) -> Result<(), StartError> {
-    let Some(directory) = directory else { return Ok(()) };
-    fs::create_dir_all(directory).map_err(StartError::io("make", directory))?;
-    let text: String = ports.iter().map(|port| format!("{port}\n")).collect();
-    let path = directory.join(PORTS);
-    fs::write(&path, text).map_err(StartError::io("write", &path))
 }

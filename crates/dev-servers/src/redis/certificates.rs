@@ -63,7 +63,7 @@ impl Certificates {
         Ok(Self { root, client, client_key, server, server_key, clients_prove_themselves })
     }
 
-    /// Writes the server's files into its directory; answers the lines of its configuration.
+    /// Writes the server's files into its directory; returns the lines of its configuration.
     pub(super) fn configuration(&self, home: &Home, port: u16) -> Result<Vec<String>, StartError> {
         home.write("root.crt", &self.root)?;
         home.write("server.crt", &self.server)?;

@@ -9,7 +9,6 @@ use super::group::{Group, failed, field, until_ready};
 use super::{Part, RedisOptions, RedisServer};
 use crate::error::StartError;
 use crate::ports;
-use crate::server::PORT_ATTEMPTS_MAX;
 
 const GROUP: &str = "Redis Cluster";
 /// How often a node is asked for what it hears by gossip, and the pause between two questions.
@@ -61,15 +60,7 @@ impl RedisCluster {
     /// # Errors
     /// The error of the first node that did not start.
     pub async fn start(options: RedisClusterOptions) -> Result<Self, StartError> {
-        let mut attempt = 1;
-        loop {
-            match Self::try_start(options.clone()).await {
-                Err(error) if attempt < PORT_ATTEMPTS_MAX && ports::lost_the_race(&error) => {
-                    attempt += 1;
-                }
-                started => return started,
-            }
-        }
+        ports::start_again(|| Self::try_start(options.clone())).await
     }
 
     async fn try_start(options: RedisClusterOptions) -> Result<Self, StartError> {
@@ -119,7 +110,7 @@ impl RedisCluster {
             (first..=last).contains(&slot).then_some(*port)
         });
         let index = self.nodes.iter().position(|node| Some(i64::from(node.port())) == port);
-        index.ok_or_else(|| failed(redis::RedisError::from(std::io::Error::other("no owner"))))
+        index.ok_or_else(|| failed("no owner"))
     }
 
     async fn slots(&self, asked: usize) -> redis::RedisResult<Vec<(u16, u16, Vec<redis::Value>)>> {
@@ -192,7 +183,7 @@ impl RedisCluster {
                 // A replica refuses it; a node that is away hears of it later.
                 let _ = set(other, ["NODE", &target]).await;
             }
-            Ok(())
+            Ok::<(), redis::RedisError>(())
         };
         moving.await.map_err(failed)
     }
@@ -209,7 +200,7 @@ impl RedisCluster {
                 return taken.map(|()| heir);
             }
         }
-        Err(failed(redis::RedisError::from(std::io::Error::other("no planned failover succeeds"))))
+        Err(failed("no planned failover succeeds"))
     }
 
     /// A replica of a primary.
@@ -237,7 +228,7 @@ impl RedisCluster {
             }
             tokio::time::sleep(GOSSIP_POLL).await;
         }
-        found.ok_or_else(|| failed(redis::RedisError::from(std::io::Error::other("no replica"))))
+        found.ok_or_else(|| failed("no replica"))
     }
 
     /// Waits until a node takes writes.

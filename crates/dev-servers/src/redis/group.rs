@@ -1,12 +1,14 @@
 //! What the servers of a group share: a folder, a password, and ports that stay the same.
 
-use std::path::{Path, PathBuf};
+use std::fmt::Display;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 use super::{Part, RedisOptions, SERVER};
 use crate::error::StartError;
+use crate::home::new_password;
 use crate::ports;
 
 /// How long a group may take until all its members work together.
@@ -24,18 +26,9 @@ pub(super) struct Group {
 impl Group {
     /// Takes the password and the ports of an earlier start on this folder, or chooses new ones.
     pub(super) fn open(folder: Option<PathBuf>, ports: usize) -> Result<Self, StartError> {
-        let remembered = folder.as_deref().and_then(|folder| read(folder, ports));
-        if let Some((password, ports)) = remembered {
-            return Ok(Self { folder, password, ports });
-        }
-        let free = ports::several_free(ports)
-            .map_err(StartError::io("find free ports for", Path::new(SERVER)))?;
-        let group =
-            Self { folder, password: format!("{:032x}", rand::random::<u128>()), ports: free };
-        if let Some(folder) = &group.folder {
-            group.write(folder).map_err(StartError::io("write", folder))?;
-        }
-        Ok(group)
+        let file = folder.as_ref().map(|folder| folder.join("group"));
+        let (mut head, ports) = ports::remembered(SERVER, file, vec![new_password()], ports)?;
+        Ok(Self { folder, password: head.remove(0), ports })
     }
 
     /// The options of a member.
@@ -48,29 +41,6 @@ impl Group {
             ..RedisOptions::temporary()
         }
     }
-
-    fn write(&self, folder: &Path) -> std::io::Result<()> {
-        use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-        let words = self.ports.iter().map(u16::to_string);
-        let text = std::iter::once(self.password.clone()).chain(words).collect::<Vec<_>>();
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options
-            .create(true)
-            .write(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(folder.join("group"))?;
-        std::io::Write::write_all(&mut file, text.join("\n").as_bytes())
-    }
-}
-
-fn read(folder: &Path, ports: usize) -> Option<(String, Vec<u16>)> {
-    let text = std::fs::read_to_string(folder.join("group")).ok()?;
-    let mut words = text.lines();
-    let password = words.next()?.to_owned();
-    let remembered: Vec<u16> = words.map_while(|word| word.parse().ok()).collect();
-    (remembered.len() == ports).then_some((password, remembered))
 }
 
 /// Waits until `ready` reports that nothing is missing; the error names the missing part.
@@ -96,8 +66,7 @@ pub(super) fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// An error of a command that sets a group up.
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-pub(super) fn failed(error: redis::RedisError) -> StartError {
+pub(super) fn failed(error: impl Display) -> StartError {
     let source = std::io::Error::other(error.to_string());
     StartError::Io { action: "set up", path: PathBuf::from(SERVER), source }
 }

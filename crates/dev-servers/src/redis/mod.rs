@@ -7,7 +7,6 @@ mod sentinel;
 #[cfg(test)]
 mod tests;
 
-use std::env;
 use std::fs;
 use std::io;
 use std::os::unix::fs::symlink;
@@ -104,9 +103,8 @@ impl RedisOptions {
     /// `SECKILL_REDIS_SERVER` or `VALKEY_SERVER` if one is set.
     #[must_use]
     pub fn temporary() -> Self {
-        let named = |variable| env::var_os(variable).filter(|value| !value.is_empty());
-        let program = named("SECKILL_REDIS_SERVER").or_else(|| named("VALKEY_SERVER"));
-        Self { program: program.map(PathBuf::from), ..Self::default() }
+        let named = program::named("SECKILL_REDIS_SERVER");
+        Self { program: named.or_else(|| program::named("VALKEY_SERVER")), ..Self::default() }
     }
 }
 
@@ -163,8 +161,7 @@ async fn prepare(options: RedisOptions) -> Result<Prepared<Redis>, StartError> {
     let (home, mut temporary) = Home::open_or_make(SERVER, options.data_dir).await?;
     let program = named_server(&home, &binary)?;
     let version = program::version(SERVER, &program)?;
-    let data = home.path("data");
-    fs::create_dir_all(&data).map_err(StartError::io("make", &data))?;
+    home.data()?;
     let (socket, short) = home.socket("redis.sock")?;
     temporary.extend(short);
     let recipe = Redis {

@@ -8,7 +8,6 @@ use super::group::{Group, field, until_ready};
 use super::{Part, RedisOptions, RedisServer};
 use crate::error::StartError;
 use crate::ports;
-use crate::server::PORT_ATTEMPTS_MAX;
 
 const GROUP: &str = "Redis with Sentinels";
 /// The name of the primary.
@@ -38,15 +37,7 @@ impl RedisSentinels {
     /// # Errors
     /// The error of the first server that did not start.
     pub async fn start(data_dir: Option<PathBuf>) -> Result<Self, StartError> {
-        let mut attempt = 1;
-        loop {
-            match Self::try_start(data_dir.clone()).await {
-                Err(error) if attempt < PORT_ATTEMPTS_MAX && ports::lost_the_race(&error) => {
-                    attempt += 1;
-                }
-                started => return started,
-            }
-        }
+        ports::start_again(|| Self::try_start(data_dir.clone())).await
     }
 
     async fn try_start(data_dir: Option<PathBuf>) -> Result<Self, StartError> {

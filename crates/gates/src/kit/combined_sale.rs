@@ -18,7 +18,7 @@ use super::combined_requests::{self as requests, Begun, Wanted};
 use super::{ledger_view, sale_locks};
 use crate::StrategyContext;
 use leaselock::LockName;
-use leaselock::combine::{CombineOptions, Combiner, Executor, HeldFor, Operation, SubmitError};
+use leaselock::combine::{BatchHold, CombineOptions, Combiner, Executor, Operation, SubmitError};
 use ledger::route::cache::Cache;
 use ledger::write::{Answer, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal, Unavailable};
@@ -106,7 +106,7 @@ impl Shared {
         &self,
         batches: &BatchWriter,
         name: &LockName,
-        held: &HeldFor,
+        held: &BatchHold,
         operations: Vec<Operation<Wanted, ()>>,
     ) {
         let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = requests::begin(operations).unzip();
@@ -142,7 +142,7 @@ impl Shared {
         &self,
         batches: &BatchWriter,
         name: &LockName,
-        held: &HeldFor,
+        held: &BatchHold,
         (purchases, waiting): (Vec<Purchase>, Vec<Begun>),
     ) {
         if purchases.is_empty() {

@@ -16,7 +16,7 @@ use super::backoff::{Backoff, WaitStrategy};
 use super::deadline::{Deadline, Moment};
 use super::hand_over::fences_for;
 use super::leased::Core;
-use super::queue::{QueueHead, Woken};
+use super::queue::{QueueHead, WakeReason};
 use super::release::ReleaseJob;
 use super::stats::count;
 use super::store::{BackendError, Grant, Subscription, Token, ask};
@@ -31,7 +31,7 @@ pub(crate) struct Request {
     pub(crate) token: Token,
     pub(crate) lease: Duration,
     pub(crate) asked_at: Instant,
-    /// The head of this process's queue; `None` where callers of one process do not wait for each other.
+    /// The head of this client's queue; `None` where its callers do not wait for each other.
     pub(crate) head: Option<QueueHead>,
     waits: bool,
     strategy: WaitStrategy,
@@ -46,7 +46,7 @@ enum Reply {
     NoAnswer(BackendError),
 }
 
-/// Waits in the queue, then asks the backend. A caller may go away at any moment: see [`Asking`].
+/// Waits in the queue, then asks the backend. A caller may go away at any moment: see [`PendingAcquire`].
 pub(crate) async fn acquire(
     core: &Arc<Core>,
     name: LockName,
@@ -57,14 +57,14 @@ pub(crate) async fn acquire(
     let (head, contended) = match options.wait {
         Wait::Contend { .. } => (None, false),
         wait => match enter_queue(core, &name, options.lease, wait).await? {
-            (Woken::Head(head), contended) => (Some(head), contended),
-            (Woken::Guard(guard), _) => {
+            (WakeReason::Head(head), contended) => (Some(head), contended),
+            (WakeReason::Guard(guard), _) => {
                 assert_eq!(guard.name(), &name, "a waiter gets the name that it asked for");
                 assert!(!guard.over, "a guard that was handed over is live");
                 core.stats.wait.add(asked_at.elapsed());
                 return Ok(guard);
             }
-            (Woken::Unavailable(why), _) => return Err(AcquireError::Unavailable(why)),
+            (WakeReason::Unavailable(why), _) => return Err(AcquireError::Unavailable(why)),
         },
     };
     let waits = options.wait != Wait::Never;
@@ -79,7 +79,7 @@ pub(crate) async fn acquire(
         contended,
         head,
     };
-    let asking = Asking::start(core, request);
+    let asking = PendingAcquire::start(core, request);
     match options.wait.deadline() {
         None => asking.await,
         Some(deadline) => timeout_at(deadline, asking).await.unwrap_or(Err(AcquireError::TimedOut)),
@@ -93,9 +93,9 @@ async fn enter_queue(
     name: &LockName,
     lease: Duration,
     wait: Wait,
-) -> Result<(Woken, bool), AcquireError> {
+) -> Result<(WakeReason, bool), AcquireError> {
     if let Some(head) = core.queues.try_enter(name) {
-        return Ok((Woken::Head(head), false));
+        return Ok((WakeReason::Head(head), false));
     }
     count(&core.stats.contended);
     let deadline = wait.deadline().ok_or(AcquireError::Busy)?;
@@ -104,38 +104,44 @@ async fn enter_queue(
     Ok((called, true))
 }
 
-/// Acquires one more hold for an owner that has the name, past the queue, in which it would wait for
-/// itself.
-pub(crate) async fn enter_again(outer: &Guard) -> Result<Guard, AcquireError> {
-    let Guard { core, hold, .. } = outer;
-    if !core.capabilities.reentrant {
-        let why = "this kind of lock is not re-entrant";
-        return Err(AcquireError::InvalidOptions(why.to_owned()));
+impl Guard {
+    /// Re-enters: acquires the name once more for the owner of this guard. The name is free when all
+    /// guards of the owner are released, in any order. Never waits: past the queue, in which the owner
+    /// would wait for itself.
+    ///
+    /// # Errors
+    /// `InvalidOptions` where the kind is not re-entrant, `Busy` when this hold is over.
+    pub async fn enter_again(&self) -> Result<Self, AcquireError> {
+        let Self { core, hold, .. } = self;
+        if !core.capabilities.reentrant {
+            let why = "this kind of lock is not re-entrant";
+            return Err(AcquireError::InvalidOptions(why.to_owned()));
+        }
+        hold.locked().entered_again = true;
+        let request = Request {
+            name: hold.name.clone(),
+            token: hold.token.again(),
+            lease: hold.lease,
+            waits: false,
+            strategy: WaitStrategy::Backoff,
+            asked_at: Instant::now(),
+            contended: false,
+            head: None,
+        };
+        let mut inner = PendingAcquire::start(core, request).await?;
+        // The backend knows the first fence of the block only.
+        inner.fence = self.fence;
+        Ok(inner)
     }
-    hold.locked().entered_again = true;
-    let request = Request {
-        name: hold.name.clone(),
-        token: hold.token.again(),
-        lease: hold.lease,
-        waits: false,
-        strategy: WaitStrategy::Backoff,
-        asked_at: Instant::now(),
-        contended: false,
-        head: None,
-    };
-    let mut inner = Asking::start(core, request).await?;
-    // The backend knows the first fence of the block only.
-    inner.fence = outer.fence;
-    Ok(inner)
 }
 
 /// A future that asks the backend on behalf of a caller.
 ///
 /// While the caller waits, its own task polls it, which saves two wake-ups for each acquire. When the
 /// caller goes away, a task of our own polls it to its end, because only this future knows what was
-/// sent. A caller that neither polls nor drops it blocks the name in its own process, as a guard
-/// would, and in other processes for one lease at most, since nothing renews its grant.
-struct Asking {
+/// sent. A caller that neither polls nor drops it blocks the name in its own client, as a guard
+/// would, and in other clients for one lease at most, since nothing renews its grant.
+struct PendingAcquire {
     /// `None` once it has finished.
     left: Option<BoxFuture<'static, Result<Guard, AcquireError>>>,
     /// Dropping it signals the future that its caller has gone.
@@ -145,7 +151,7 @@ struct Asking {
     runtime: Handle,
 }
 
-impl Asking {
+impl PendingAcquire {
     fn start(core: &Arc<Core>, request: Request) -> Self {
         let (caller, gone) = oneshot::channel();
         Self {
@@ -157,7 +163,7 @@ impl Asking {
     }
 }
 
-impl Future for Asking {
+impl Future for PendingAcquire {
     type Output = Result<Guard, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -171,7 +177,7 @@ impl Future for Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for PendingAcquire {
     fn drop(&mut self) {
         self.caller = None;
         if let Some(left) = self.left.take() {

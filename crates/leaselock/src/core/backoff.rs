@@ -99,7 +99,7 @@ impl Backoff {
     }
 }
 
-/// Exponential backoff with jitter, so that several processes do not fall into step.
+/// Exponential backoff with jitter, so that several clients do not fall into step.
 struct Steps(Duration);
 
 impl Steps {

@@ -10,7 +10,7 @@
 //! done: [`SubmitError::Unknown`]. An executor that runs operations one by one should run them with
 //! [`each`], so that a panic in one spoils only its own.
 //!
-//! **When to use it.** When many callers of one process change the same thing, and many changes at
+//! **When to use it.** When many callers of one client change the same thing, and many changes at
 //! once cost hardly more than one. A `batch_max` of 1 switches it off: each operation has a hold of
 //! its own.
 
@@ -43,11 +43,15 @@ pub struct CombineOptions {
 /// Runs a batch. It answers each operation by [`Operation::answer`]; when it has ended, operations
 /// without an answer are answered with [`SubmitError::Unknown`].
 pub type Executor<I, O> =
-    Arc<dyn Fn(HeldFor, Vec<Operation<I, O>>) -> BoxFuture<'static, ()> + Send + Sync>;
+    Arc<dyn Fn(BatchHold, Vec<Operation<I, O>>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// The former name of [`BatchHold`].
+#[deprecated(note = "it is called BatchHold")]
+pub type HeldFor = BatchHold;
 
 /// The hold under which a batch runs.
 #[derive(Clone)]
-pub struct HeldFor {
+pub struct BatchHold {
     /// As [`Guard::fence`].
     pub fence: Option<Fence>,
     /// As [`Guard::lost`].
@@ -55,7 +59,7 @@ pub struct HeldFor {
     hold: Arc<Hold>,
 }
 
-impl HeldFor {
+impl BatchHold {
     fn of(guard: &Guard) -> Self {
         Self { fence: guard.fence(), lost: guard.lost(), hold: Arc::clone(&guard.hold) }
     }
@@ -68,10 +72,10 @@ impl HeldFor {
     }
 }
 
-impl fmt::Debug for HeldFor {
+impl fmt::Debug for BatchHold {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("HeldFor")
+            .debug_struct("BatchHold")
             .field("fence", &self.fence)
             .field("is_lost", &self.is_lost())
             .finish_non_exhaustive()
@@ -117,7 +121,7 @@ pub enum SubmitError {
 
 /// Combines the operations for one name. Clones share one queue.
 pub struct Combiner<I, O> {
-    queue: mpsc::Sender<Queued<I, O>>,
+    queue: mpsc::Sender<QueueEntry<I, O>>,
 }
 
 impl<I, O> Clone for Combiner<I, O> {
@@ -126,7 +130,7 @@ impl<I, O> Clone for Combiner<I, O> {
     }
 }
 
-struct Queued<I, O> {
+struct QueueEntry<I, O> {
     operation: Operation<I, O>,
     state: Arc<AtomicU8>,
     until: Instant,
@@ -166,7 +170,7 @@ impl<I: Send + 'static, O: Send + 'static> Combiner<I, O> {
         Self { queue }
     }
 
-    /// Runs `input` under the lock and answers its result, by `until` at the latest. Dropping the
+    /// Runs `input` under the lock and returns its result, by `until` at the latest. Dropping the
     /// future withdraws the operation unless it has begun.
     ///
     /// # Errors
@@ -176,7 +180,7 @@ impl<I: Send + 'static, O: Send + 'static> Combiner<I, O> {
         let state = Arc::new(AtomicU8::new(WAITS));
         let withdraw = Withdraw(Arc::clone(&state));
         let operation = Operation { input: Some(input), reply };
-        let queued = Queued { operation, state, until };
+        let queued = QueueEntry { operation, state, until };
         self.queue.try_send(queued).map_err(|_| SubmitError::QueueFull)?;
         match timeout_at(until, answer).await {
             Ok(Ok(answer)) => answer,
@@ -198,7 +202,7 @@ async fn run<I: Send + 'static, O: Send + 'static>(
     name: LockName,
     options: CombineOptions,
     execute: Executor<I, O>,
-    mut queued: mpsc::Receiver<Queued<I, O>>,
+    mut queued: mpsc::Receiver<QueueEntry<I, O>>,
 ) {
     while let Some(first) = queued.recv().await {
         if first.state.load(Ordering::Acquire) == WITHDRAWN {
@@ -228,7 +232,7 @@ async fn run<I: Send + 'static, O: Send + 'static>(
     }
 }
 
-fn begin<I, O>(batch: &mut Vec<Operation<I, O>>, queued: Queued<I, O>) {
+fn begin<I, O>(batch: &mut Vec<Operation<I, O>>, queued: QueueEntry<I, O>) {
     if claim(&queued.state, BEGUN) {
         batch.push(queued.operation);
     }
@@ -238,7 +242,7 @@ async fn run_batch<I, O>(guard: &Guard, execute: &Executor<I, O>, batch: Vec<Ope
     if batch.is_empty() {
         return;
     }
-    let held = HeldFor::of(guard);
+    let held = BatchHold::of(guard);
     // A caller without an answer gets `Unknown` when its operation is dropped.
     let ran = AssertUnwindSafe(async { execute(held, batch).await }).catch_unwind().await;
     if ran.is_err() {
@@ -247,7 +251,7 @@ async fn run_batch<I, O>(guard: &Guard, execute: &Executor<I, O>, batch: Vec<Ope
 }
 
 /// An executor that runs one operation after the other. A panic in one does not affect the others.
-pub fn each<I, O, F>(run: impl Fn(HeldFor, I) -> F + Send + Sync + 'static) -> Executor<I, O>
+pub fn each<I, O, F>(run: impl Fn(BatchHold, I) -> F + Send + Sync + 'static) -> Executor<I, O>
 where
     I: Send + 'static,
     O: Send + 'static,

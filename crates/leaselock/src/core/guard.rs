@@ -7,7 +7,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::acquire::enter_again;
 use super::deadline::Deadline;
 use super::leased::Core;
 use super::queue::QueueHead;
@@ -15,7 +14,7 @@ use super::release::ReleaseJob;
 use super::renewal::Scheduler;
 use super::stats::{Stats, count};
 use super::store::{Grant, LeaseStore, Subscription, Token};
-use crate::{AcquireError, LockName};
+use crate::LockName;
 
 /// Proof of a hold. Its owner is the only holder of the name until [`Guard::deadline`], which every
 /// renewal moves on.
@@ -66,16 +65,7 @@ impl Guard {
         self.lost.is_cancelled() || self.hold.is_over_by_the_clock()
     }
 
-    /// Re-enters: acquires the name once more for the owner of this guard. The name is free when all
-    /// guards of the owner are released, in any order. Never waits.
-    ///
-    /// # Errors
-    /// `InvalidOptions` where the kind is not re-entrant, `Busy` when this hold is over.
-    pub async fn enter_again(&self) -> Result<Self, AcquireError> {
-        enter_again(self).await
-    }
-
-    /// Releases the name, or hands it over to the next waiter of this process. The outcome says
+    /// Releases the name, or hands it over to the next waiter of this client. The outcome says
     /// whether the hold had lasted until then.
     ///
     /// Without an answer from the backend it asks again until the lease is over: use a time-out where
@@ -99,7 +89,7 @@ impl Guard {
     }
 
     /// Ends the hold in this process. Stops its renewal first, so that none can follow the release.
-    fn end(&self) -> Ended {
+    fn end(&self) -> FinalState {
         let ended = self.hold.end();
         self.hold.scheduler.forget(&self.hold, ended.due);
         if ended.was_live {
@@ -222,7 +212,7 @@ pub(crate) struct HoldState {
     pub(crate) deadline: Deadline,
     /// When the scheduler handles this hold next: its key in the schedule.
     pub(crate) due: Instant,
-    /// Kept while holding, so that no waiter of this process asks the backend meanwhile.
+    /// Kept while holding, so that no waiter of this client asks the backend meanwhile.
     pub(crate) head: Option<QueueHead>,
     /// The lost signal of the guard that has the hold now.
     pub(crate) lost: CancellationToken,
@@ -232,7 +222,7 @@ pub(crate) struct HoldState {
     pub(crate) hand_overs: u32,
     /// Whether its owner has re-entered, so that no single guard can hand it over.
     pub(crate) entered_again: bool,
-    /// The subscription that says whether another process waits.
+    /// The subscription that says whether another client waits.
     pub(crate) notifications: Option<Subscription>,
 }
 
@@ -249,7 +239,7 @@ pub(crate) enum Phase {
 }
 
 /// The state of a hold at the moment when its guard ended it.
-struct Ended {
+struct FinalState {
     /// Whether another token has the name, so that there is nothing to release.
     was_foreign: bool,
     deadline: Instant,
@@ -259,10 +249,10 @@ struct Ended {
 }
 
 impl Hold {
-    fn end(&self) -> Ended {
+    fn end(&self) -> FinalState {
         let mut state = self.locked();
         let before = std::mem::replace(&mut state.phase, Phase::Ended);
-        Ended {
+        FinalState {
             was_foreign: before == Phase::LostToOthers,
             deadline: state.deadline.instant,
             due: state.due,
@@ -282,7 +272,7 @@ impl Hold {
         }
     }
 
-    /// Fires `lost` and wakes the next waiter, unless the hold is over already. Answers whether it
+    /// Fires `lost` and wakes the next waiter, unless the hold is over already. Returns whether it
     /// did.
     pub(crate) fn lose(&self, how: Phase) -> bool {
         let (head, lost) = {

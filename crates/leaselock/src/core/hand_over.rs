@@ -1,6 +1,6 @@
-//! Hand-over: a released hold goes to the next waiter of the same process, without asking the backend.
+//! Hand-over: a released hold goes to the next waiter of the same client, without asking the backend.
 //!
-//! A hand-over costs no round trip, so the callers of one process pass a lock on as fast as a local
+//! A hand-over costs no round trip, so the callers of one client pass a lock on as fast as a local
 //! mutex. Each holder has a guard of its own, with its own lost signal and its own fence out of the
 //! block that came with the grant. The hold itself, its token and its renewal go on. The technique
 //! is lock cohorting (Dice, Marathe, Shavit: "Lock Cohorting", 2012).
@@ -8,8 +8,8 @@
 //! The hand-overs of a hold stop, and the name goes back to the backend,
 //! * after [`HAND_OVERS_MAX`] hand-overs, or when the fences of the block are used up;
 //! * when less than half of the lease is left: renewals fail, so the hold may be lost soon;
-//! * when another process waits: after [`HAND_OVERS_CONTENDED_MAX`] hand-overs, or at once where the
-//!   kind is fair between processes;
+//! * when another client waits: after [`HAND_OVERS_CONTENDED_MAX`] hand-overs, or at once where the
+//!   kind is fair between clients;
 //! * when the next waiter asks for a lease of a different length than the hold has.
 
 use std::sync::Arc;
@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::guard::{Fence, Guard, HoldState, Phase};
 use super::leased::Core;
-use super::queue::Woken;
+use super::queue::WakeReason;
 use super::stats::count;
 
 /// The most hand-overs of one hold before the backend is asked again.
 pub const HAND_OVERS_MAX: u32 = 256;
 
-/// The most hand-overs of one hold while another process is known to wait.
+/// The most hand-overs of one hold while another client is known to wait.
 pub const HAND_OVERS_CONTENDED_MAX: u32 = 8;
 
 /// How many fences are asked for per caller that waits already: more will come meanwhile.
@@ -78,7 +78,7 @@ impl Guard {
             state.hand_overs += 1;
             drop(state);
             let held_for = now - self.since;
-            match call.send(Woken::Guard(next)) {
+            match call.send(WakeReason::Guard(next)) {
                 Ok(()) => {
                     self.over = true;
                     let stats = &self.core.stats;
@@ -90,7 +90,7 @@ impl Guard {
                 }
                 // It has just gone away: as if it had never been asked.
                 Err(returned) => {
-                    if let Woken::Guard(mut unused) = returned {
+                    if let WakeReason::Guard(mut unused) = returned {
                         unused.over = true;
                     }
                     state = self.hold.locked();

@@ -13,10 +13,10 @@ pub trait CountdownLatch: Send + Sync + 'static {
     fn capabilities(&self) -> &'static Capabilities;
 
     /// Sets the number to `count`. While an earlier number is not down to zero, this changes nothing
-    /// and answers `false`. Setting zero is allowed and changes nothing.
+    /// and returns `false`. Setting zero is allowed and changes nothing.
     async fn set(&self, name: &LockName, count: u64) -> Result<bool, CommandError>;
 
-    /// Counts down by one and answers the rest. At zero it stays at zero.
+    /// Counts down by one and returns the rest. At zero it stays at zero.
     async fn count_down(&self, name: &LockName) -> Result<u64, CommandError>;
 
     /// The present number.

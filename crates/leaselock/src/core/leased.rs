@@ -141,7 +141,7 @@ impl Core {
         let Request { name, token, lease, head, .. } = request;
         assert!(grant.fences > 0, "a grant has at least one fence, or none at all");
         assert!(grant.fence.is_none_or(|fence| fence <= Fence::MAX), "{:?}", grant.fence);
-        // Where several can hold a name, the next caller of this process may ask at once.
+        // Where several can hold a name, the next caller of this client may ask at once.
         let head = head.filter(|_| !self.store.shared());
         let now = Instant::now();
         count(&self.stats.acquired);

@@ -23,12 +23,12 @@ pub const NAMES_MAX: usize = 64;
 #[derive(Clone, Debug)]
 pub struct MultiMutex {
     mutex: LeasedMutex,
-    together: Together,
+    together: GroupRule,
 }
 
 /// Which names the backend grants in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Together {
+enum GroupRule {
     /// Each name alone.
     None,
     /// Names with one hash tag: they live in one slot.
@@ -41,21 +41,21 @@ impl MultiMutex {
     /// A lock that acquires the names one by one, for a backend that grants one name at a time.
     #[must_use]
     pub fn one_by_one(mutex: LeasedMutex) -> Self {
-        Self { mutex, together: Together::None }
+        Self { mutex, together: GroupRule::None }
     }
 
     /// A lock that acquires all names with one hash tag in one step. The store behind `mutex` gets
     /// groups of names: see [`LockName::parts`].
     #[must_use]
     pub fn by_hash_tag(mutex: LeasedMutex) -> Self {
-        Self { mutex, together: Together::SameHashTag }
+        Self { mutex, together: GroupRule::SameHashTag }
     }
 
     /// A lock that acquires all names in one step. The store behind `mutex` gets one group: see
     /// [`LockName::parts`].
     #[must_use]
     pub fn all_at_once(mutex: LeasedMutex) -> Self {
-        Self { mutex, together: Together::All }
+        Self { mutex, together: GroupRule::All }
     }
 
     /// What this kind promises, as data.
@@ -90,9 +90,9 @@ impl MultiMutex {
         let mut groups: BTreeMap<&str, Vec<LockName>> = BTreeMap::new();
         for name in names {
             let group = match self.together {
-                Together::None => name.as_str(),
-                Together::All => "",
-                Together::SameHashTag => name.hash_tag().unwrap_or(name.as_str()),
+                GroupRule::None => name.as_str(),
+                GroupRule::All => "",
+                GroupRule::SameHashTag => name.hash_tag().unwrap_or(name.as_str()),
             };
             groups.entry(group).or_default().push(name.clone());
         }

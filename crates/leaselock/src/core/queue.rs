@@ -1,6 +1,6 @@
-//! The queue of waiters inside the process: one queue per name, first come, first served.
+//! The queue of waiters of one client: one queue per name, first come, first served.
 //!
-//! The caller that has the [`QueueHead`] of a name is the only one of this process that may ask the
+//! The caller that has the [`QueueHead`] of a name is the only one of its client that may ask the
 //! backend for it, and keeps it for as long as it holds the lock. All others wait here and send
 //! nothing, so ten thousand waiters cost the backend no more than one.
 
@@ -15,7 +15,7 @@ use super::stats::Stats;
 use super::store::BackendError;
 use crate::{AcquireError, Guard, LockName};
 
-/// How many callers of one process may wait, all names of one lock together.
+/// How many callers of one client may wait, all names together.
 pub const WAITERS_MAX: u64 = 20_000;
 
 /// The queues of all names of one lock.
@@ -38,11 +38,11 @@ type Queue = BTreeMap<u64, Waiter>;
 struct Waiter {
     /// The lease that it asks for.
     lease: Duration,
-    wake: oneshot::Sender<Woken>,
+    wake: oneshot::Sender<WakeReason>,
 }
 
 /// Why a waiter is woken.
-pub(crate) enum Woken {
+pub(crate) enum WakeReason {
     /// The waiter is at the head now and may ask the backend.
     Head(QueueHead),
     /// The waiter has the lock: the holder before it handed the lock over.
@@ -79,13 +79,13 @@ impl WaitQueues {
         self: &Arc<Self>,
         name: &LockName,
         lease: Duration,
-    ) -> Result<Woken, AcquireError> {
+    ) -> Result<WakeReason, AcquireError> {
         let mut position = match self.join(name, lease)? {
-            Entry::Head(head) => return Ok(Woken::Head(head)),
+            Entry::Head(head) => return Ok(WakeReason::Head(head)),
             Entry::Waiting(position) => position,
         };
         match (&mut position.woken).await {
-            Ok(Woken::Unavailable(why)) => Err(AcquireError::Unavailable(why)),
+            Ok(WakeReason::Unavailable(why)) => Err(AcquireError::Unavailable(why)),
             Ok(woken) => Ok(woken),
             // A queue is only ever dropped when nobody waits in it.
             Err(_) => unreachable!("a waiter stays in the queue until it is woken or leaves"),
@@ -121,7 +121,7 @@ impl WaitQueues {
     }
 
     /// Takes the next waiter out of the queue, or ends the queue if there is none.
-    fn next_waiter(&self, name: &LockName) -> Option<oneshot::Sender<Woken>> {
+    fn next_waiter(&self, name: &LockName) -> Option<oneshot::Sender<WakeReason>> {
         let mut state = self.locked();
         let Some((_, Waiter { wake, .. })) = state.by_name.get_mut(name)?.pop_first() else {
             state.by_name.remove(name);
@@ -144,7 +144,7 @@ impl WaitQueues {
 
 impl QueueHead {
     /// Takes the next waiter out of the queue if it asks for this lease. The head stays here.
-    pub(crate) fn pop_waiter(&self, lease: Duration) -> Option<oneshot::Sender<Woken>> {
+    pub(crate) fn pop_waiter(&self, lease: Duration) -> Option<oneshot::Sender<WakeReason>> {
         let queues = self.queues.as_ref()?;
         let mut state = queues.locked();
         let first = state.by_name.get_mut(&self.name)?.first_entry()?;
@@ -167,7 +167,7 @@ impl QueueHead {
         for Waiter { wake, .. } in waiters.into_values() {
             queues.stats.waiting_now.fetch_sub(1, Ordering::Relaxed);
             // A waiter that has left meanwhile needs no answer.
-            let _ = wake.send(Woken::Unavailable(why.clone()));
+            let _ = wake.send(WakeReason::Unavailable(why.clone()));
         }
     }
 }
@@ -180,8 +180,8 @@ impl Drop for QueueHead {
         // The head itself travels through the channel: if the receiver goes away after the send,
         // the head is dropped with it and wakes the next waiter. No wake-up can be lost.
         while let Some(wake) = queues.next_waiter(&self.name) {
-            match wake.send(Woken::Head(queues.head(&self.name))) {
-                Err(Woken::Head(mut returned)) => returned.queues = None,
+            match wake.send(WakeReason::Head(queues.head(&self.name))) {
+                Err(WakeReason::Head(mut returned)) => returned.queues = None,
                 _ => return,
             }
         }
@@ -199,7 +199,7 @@ struct QueuePosition {
     queues: Arc<WaitQueues>,
     name: LockName,
     ticket: u64,
-    woken: oneshot::Receiver<Woken>,
+    woken: oneshot::Receiver<WakeReason>,
 }
 
 impl Drop for QueuePosition {

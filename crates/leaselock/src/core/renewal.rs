@@ -102,7 +102,7 @@ pub(crate) struct Renewals {
 
 #[derive(Default)]
 struct Schedule {
-    holds: BTreeMap<(Instant, u64), (Arc<Hold>, Look)>,
+    holds: BTreeMap<(Instant, u64), (Arc<Hold>, Purpose)>,
     /// When the scheduler wakes up by itself. It is not moved when a hold ends: one needless wake-up
     /// in a third of a lease is cheaper than a wake-up by every short hold.
     alarm: Option<Instant>,
@@ -128,7 +128,7 @@ impl Drop for End {
 
 /// Why a hold is in the schedule.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Look {
+enum Purpose {
     /// Its renewal is due.
     Renew,
     /// Its renewal was sent; until the answer comes, only its deadline counts.
@@ -136,7 +136,7 @@ enum Look {
 }
 
 /// A renewal that was sent at `at`, and was due at `due`.
-struct Sent {
+struct SentRenewal {
     hold: Arc<Hold>,
     due: Instant,
     at: Moment,
@@ -151,7 +151,7 @@ impl Renewals {
     /// Schedules `hold` at its `due` instant. It is lost at once if the runtime is ending.
     pub(crate) fn watch(&self, hold: &Arc<Hold>) {
         let state = hold.locked();
-        let is_watched = self.insert(hold, state.due, Look::Renew);
+        let is_watched = self.insert(hold, state.due, Purpose::Renew);
         drop(state);
         if !is_watched {
             hold.lose_by_time();
@@ -170,7 +170,7 @@ impl Renewals {
         loop {
             let looked_at = self.take_due().into_iter().filter_map(|(due, hold)| {
                 let at = self.look_at(&hold)?;
-                Some(Sent { hold, due, at })
+                Some(SentRenewal { hold, due, at })
             });
             for batch in batches(looked_at) {
                 renewing.push(renew(batch));
@@ -196,7 +196,7 @@ impl Renewals {
         let mut taken = Vec::new();
         while let Some(first) = schedule.holds.first_entry() {
             let (due, look) = (first.key().0, first.get().1);
-            let soon = look == Look::Renew && !taken.is_empty() && due <= now + RENEWED_EARLY;
+            let soon = look == Purpose::Renew && !taken.is_empty() && due <= now + RENEWED_EARLY;
             if due > now && !soon {
                 break;
             }
@@ -223,7 +223,7 @@ impl Renewals {
             }
             if !state.deadline.has_passed() {
                 state.due = state.deadline.instant;
-                self.insert(hold, state.due, Look::Deadline);
+                self.insert(hold, state.due, Purpose::Deadline);
                 return Some(now);
             }
         }
@@ -231,7 +231,7 @@ impl Renewals {
         None
     }
 
-    fn take_answer(&self, sent: &Sent, answer: Answer) {
+    fn take_answer(&self, sent: &SentRenewal, answer: Answer) {
         let (hold, stats) = (&sent.hold, &sent.hold.stats);
         match answer {
             Answer::Renewed => {
@@ -259,11 +259,11 @@ impl Renewals {
         };
         self.forget(hold, state.due);
         state.due = next.min(state.deadline.instant);
-        self.insert(hold, state.due, Look::Renew);
+        self.insert(hold, state.due, Purpose::Renew);
     }
 
     /// Whether it was inserted: an ended schedule takes nothing.
-    fn insert(&self, hold: &Arc<Hold>, due: Instant, look: Look) -> bool {
+    fn insert(&self, hold: &Arc<Hold>, due: Instant, look: Purpose) -> bool {
         let mut schedule = self.locked();
         if schedule.ended {
             return false;
@@ -289,11 +289,11 @@ enum Answer {
 }
 
 /// Groups renewals that fit into one command.
-fn batches(sent: impl Iterator<Item = Sent>) -> Vec<Vec<Sent>> {
-    let mut batches: Vec<Vec<Sent>> = Vec::new();
+fn batches(sent: impl Iterator<Item = SentRenewal>) -> Vec<Vec<SentRenewal>> {
+    let mut batches: Vec<Vec<SentRenewal>> = Vec::new();
     for one in sent {
         let store = &one.hold.store;
-        let fits = |batch: &&mut Vec<Sent>| {
+        let fits = |batch: &&mut Vec<SentRenewal>| {
             let same = batch.first().is_some_and(|first| Arc::ptr_eq(&first.hold.store, store));
             same && store.renews_together() && batch.len() < RENEWED_TOGETHER_MAX
         };
@@ -306,16 +306,16 @@ fn batches(sent: impl Iterator<Item = Sent>) -> Vec<Vec<Sent>> {
 }
 
 /// Sends one group of renewals, of at least one hold.
-fn renew(batch: Vec<Sent>) -> BoxFuture<'static, Vec<(Sent, Answer)>> {
+fn renew(batch: Vec<SentRenewal>) -> BoxFuture<'static, Vec<(SentRenewal, Answer)>> {
     Box::pin(async move {
-        let Some(Sent { hold: first, .. }) = batch.first() else { return Vec::new() };
+        let Some(SentRenewal { hold: first, .. }) = batch.first() else { return Vec::new() };
         count(&first.stats.renewal_batches);
         let (store, mut lease) = (Arc::clone(&first.store), first.lease);
         let answers = if batch.len() == 1 {
             let renewed = store.renew(&first.name, &first.token, lease);
             ask(lease, renewed).await.map(|renewed| vec![Some(renewed)])
         } else {
-            let renewal = |sent: &Sent| {
+            let renewal = |sent: &SentRenewal| {
                 let Hold { name, token, lease, .. } = &*sent.hold;
                 Renewal { name: name.clone(), token: token.clone(), lease: *lease }
             };

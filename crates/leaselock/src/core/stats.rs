@@ -59,9 +59,9 @@ counters! {
     timed_out,
     /// Acquires answered with `Unavailable`.
     unavailable,
-    /// Guards that another guard of this process handed over, without asking the backend.
+    /// Guards that another guard of this client handed over, without asking the backend.
     handed_over,
-    /// Guards that the release of another process granted, by a notification.
+    /// Guards that the release of another client granted, by a notification.
     handed_over_by_others,
     /// Guards whose `lost` signal fired.
     lost,
@@ -81,7 +81,7 @@ counters! {
     released_by_drop,
     /// Dropped guards that were left to expire because the queue of releases was full or closed.
     left_to_expire,
-    /// Callers of this process that wait in a queue right now, without the one at its head.
+    /// Callers of this client that wait in a queue right now, without the one at its head.
     waiting_now,
 }
 

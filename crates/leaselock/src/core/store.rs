@@ -2,7 +2,7 @@
 //! of [`LeaseStore`] (`acquire`, `renew`, `release`), and `raise_fence` if the kind has fences. Then
 //! make a lock of it with [`LeasedMutex::start`](crate::LeasedMutex::start).
 //!
-//! The library does the rest: the queue of waiters in the process, time-outs, repeated commands,
+//! The library does the rest: the queue of waiters in a client, time-outs, repeated commands,
 //! renewal, the lost signal, the release of dropped guards, and hand-over.
 //!
 //! ```
@@ -103,11 +103,11 @@ const DEADLINE_MARGIN: Duration = Duration::from_millis(10);
 /// The operations of a backend on a name.
 ///
 /// Each operation is atomic at the backend, and harmless when it is sent again because its answer
-/// did not come. Answer [`BackendError`] when the command may or may not have run. Set no time-outs:
+/// did not come. Return [`BackendError`] when the command may or may not have run. Set no time-outs:
 /// the caller does, by dropping the future.
 #[async_trait]
 pub trait LeaseStore: Send + Sync + 'static {
-    /// Grants the name to `token` for `lease`, with a new fence where the kind has fences. Answers
+    /// Grants the name to `token` for `lease`, with a new fence where the kind has fences. Returns
     /// `None` while another token holds the name. If `token` holds it already, the lease starts
     /// anew and the answer has the fence of the first grant.
     async fn acquire(
@@ -117,11 +117,11 @@ pub trait LeaseStore: Send + Sync + 'static {
         lease: Duration,
     ) -> StoreResult<Option<Grant>>;
 
-    /// Starts the lease anew if `token` holds the name; otherwise changes nothing and answers
+    /// Starts the lease anew if `token` holds the name; otherwise changes nothing and returns
     /// `false`.
     async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool>;
 
-    /// Frees the name if `token` holds it; otherwise changes nothing and answers `false`.
+    /// Frees the name if `token` holds it; otherwise changes nothing and returns `false`.
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool>;
 
     /// Whether [`renew_together`](Self::renew_together) is supported.
@@ -129,13 +129,13 @@ pub trait LeaseStore: Send + Sync + 'static {
         false
     }
 
-    /// Sends several renewals in one command, each as by [`renew`](Self::renew), and answers in
+    /// Sends several renewals in one command, each as by [`renew`](Self::renew), and returns in
     /// their order: `None` for a renewal whose result is unknown. Called only where [`renews_together`](Self::renews_together) says so.
     async fn renew_together(&self, _renewals: &[Renewal]) -> StoreResult<Vec<Option<bool>>> {
         Err(BackendError::new("this kind renews one hold at a time"))
     }
 
-    /// Makes the next fence of `name` higher than `at_least`. A kind without fences answers an
+    /// Makes the next fence of `name` higher than `at_least`. A kind without fences returns an
     /// error.
     async fn raise_fence(&self, _name: &LockName, _at_least: Fence) -> StoreResult<()> {
         Err(BackendError::new("this kind has no fences"))
@@ -159,7 +159,7 @@ pub trait LeaseStore: Send + Sync + 'static {
         WaitStrategy::Notified
     }
 
-    /// Whether several tokens can hold a name at the same time. Then callers of one process wait for
+    /// Whether several tokens can hold a name at the same time. Then callers of one client wait for
     /// each other only while one of them asks, not while it holds.
     fn shared(&self) -> bool {
         false
@@ -198,7 +198,7 @@ pub trait Notifications: Send {
         None
     }
 
-    /// Whether another process waits for the name that is held, or may wait because the
+    /// Whether another client waits for the name that is held, or may wait because the
     /// subscription is broken.
     fn others_wait(&self) -> bool {
         false
@@ -216,7 +216,7 @@ pub struct Grant {
     /// How many consecutive fences, from the first one on, belong to this hold. The hold can be
     /// handed over once for each further fence.
     pub fences: u32,
-    /// Whether another process waits for the name.
+    /// Whether another client waits for the name.
     pub others_wait: bool,
 }
 

@@ -28,18 +28,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::redis::{Connection, Keys, backend_error, run};
 use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "getset",
-    backend: "redis",
     summary: "SETNX with a time as value, GETSET once it has passed",
     breaks_when: "Clocks disagree, a loser covers the winner's time, or the work takes longer than the lease",
     renewed: false,
-    fencing: Fencing::None,
-    waiting: Waiting::Polls,
-    ..Capabilities::LEASED_MUTEX
+    ..crate::redis::MUTEX
 };
 
 /// The wall clock that expiries are computed with, in milliseconds since 1970.
@@ -79,7 +76,7 @@ impl<C: Connection> GetsetStore<C> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One try of the textbook's loop; answers the value that was written if it was won.
+    /// One try of the textbook's loop; returns the value that was written if it was won.
     async fn try_once(&self, key: &str, lease: Duration) -> RedisResult<Option<u64>> {
         let mut redis = self.connection.clone();
         let now_ms = (self.now_ms)();

@@ -1,6 +1,6 @@
 //! `setnx` on `redis`: the first lock in every textbook. Shown for its fault: it never expires.
 //!
-//! **How it works.** `SETNX key owner`: the process that set the key holds the name. Release
+//! **How it works.** `SETNX key owner`: the contender that set the key holds the name. Release
 //! compares the owner and deletes the key, by a script.
 //!
 //! **What can go wrong.** A holder that dies leaves its key behind, and everybody waits until an
@@ -18,20 +18,17 @@ use tokio_util::task::TaskTracker;
 use crate::redis::owned_key::OwnedKey;
 use crate::redis::{Connection, backend_error};
 use crate::store::{Grant, LeaseStore, StoreResult, Token};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "setnx",
-    backend: "redis",
     summary: "SETNX with an owner and without an expiry, compare-and-delete",
     breaks_when: "Its holder dies: nobody can ever hold the name again",
     renewed: false,
     lost_signal: false,
-    fencing: Fencing::None,
-    waiting: Waiting::Polls,
     expires: false,
-    ..Capabilities::LEASED_MUTEX
+    ..crate::redis::MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::mutex`](crate::redis::token::mutex).

@@ -21,17 +21,14 @@ use tokio_util::task::TaskTracker;
 use crate::redis::owned_key::OwnedKey;
 use crate::redis::{Connection, backend_error};
 use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Token};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "setnx-expire",
-    backend: "redis",
     summary: "SETNX, then PEXPIRE as a second command, whose lack waiters repair",
     breaks_when: "A winner dies between its two commands: the name is blocked until a waiter repairs it; or Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    fencing: Fencing::None,
-    waiting: Waiting::Polls,
-    ..Capabilities::LEASED_MUTEX
+    ..crate::redis::MUTEX
 };
 
 /// Whether contenders set the expiry that a dead winner did not set.

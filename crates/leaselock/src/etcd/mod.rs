@@ -37,3 +37,16 @@ mod store;
 #[cfg(feature = "etcd-tls")]
 pub use client::Certificates;
 pub use client::{Client, InvalidEndpoint};
+
+use crate::{Capabilities, Fencing, Waiting};
+
+/// The beginning of the cards: a queue, first come, first served, with fences.
+const FAIR_MUTEX: Capabilities = Capabilities {
+    backend: "etcd",
+    breaks_when: "The holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
+    fair_between_processes: true,
+    fencing: Fencing::Rising,
+    waiting: Waiting::Notified,
+    survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
+};

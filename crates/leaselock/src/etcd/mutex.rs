@@ -1,6 +1,6 @@
 //! `mutex` on `etcd`: a queue by create revision; the first contender holds, each watches the one ahead.
 //!
-//! **How it works.** Each process has one contender per name. It writes a key with a lease of its
+//! **How it works.** Each client has one contender per name. It writes a key with a lease of its
 //! own. The key with the lowest create revision has the lock. The fence is this revision plus a
 //! number that etcd stores, the *floor*. The others stay in the queue and watch the key just ahead,
 //! so that a release wakes one of them. Each attempt decides only by the state that the store
@@ -21,19 +21,13 @@ use tokio_util::task::TaskTracker;
 use super::client::Client;
 use super::queue::{Contender, Keys};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "mutex",
-    backend: "etcd",
     summary: "a queue by create revision with a lease per contender; each watches the one ahead",
-    breaks_when: "The holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
-    fair_between_processes: true,
-    fencing: Fencing::Rising,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FAIR_MUTEX
 };
 
 /// Makes the lock. All keys begin with `key_prefix`; the tasks of the lock run on `tasks`.

@@ -16,20 +16,14 @@ use tokio_util::task::TaskTracker;
 use super::client::Client;
 use super::queue::{Contender, Keys, Role};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Primitive, ReadWrite, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex, Primitive, ReadWrite};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::ReadWrite,
     kind: "read-write",
-    backend: "etcd",
     summary: "one queue by create revision; readers hold together, a writer alone",
-    breaks_when: "The holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
-    fair_between_processes: true,
-    fencing: Fencing::Rising,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FAIR_MUTEX
 };
 
 /// Makes both sides; arguments as for [`mutex::mutex`](super::mutex::mutex).

@@ -8,10 +8,10 @@
 //! **What can go wrong.** It fails as `mutex` does. A holder that is paused beyond its
 //! lease, or a lease that is revoked too early, can lead to one holder more than there are permits.
 //! Fences rise in the order of the grants, and several of them are good at the same time, so a
-//! store that accepts only the highest one refuses rightful holders. If processes use different
-//! numbers of permits, each process applies its own number.
+//! store that accepts only the highest one refuses rightful holders. If clients use different
+//! numbers of permits, each client applies its own number.
 //!
-//! **When to use it.** Use it to limit how many callers do something at once, in all processes
+//! **When to use it.** Use it to limit how many callers do something at once, in all programs
 //! together.
 
 use tokio_util::task::TaskTracker;
@@ -19,20 +19,15 @@ use tokio_util::task::TaskTracker;
 use super::client::Client;
 use super::queue::{Contender, Keys};
 use super::store::{Ahead, QueueStore, Rule};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Primitive, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex, Primitive};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::Semaphore,
     kind: "semaphore",
-    backend: "etcd",
     summary: "the first contenders of a queue by create revision hold, as many as there are permits, each with a lease",
     breaks_when: "A holder is paused beyond its lease, or an etcd without the mend of its issue 15247 changes its leader",
-    fair_between_processes: true,
-    fencing: Fencing::Rising,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FAIR_MUTEX
 };
 
 /// Makes the semaphore: at most `permits_max` hold a name at the same time, at least one. The other

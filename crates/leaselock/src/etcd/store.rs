@@ -82,7 +82,7 @@ impl<R: Rule> QueueStore<R> {
             None => {
                 let now_us = now_us();
                 let made = self.put_floor(member, 0, now_us).await?;
-                // Another process was faster: the next attempt sees its floor.
+                // Another client was faster: the next attempt sees its floor.
                 if !made {
                     return Err(BackendError::new("etcd: the floor of the fences was just made"));
                 }
@@ -97,7 +97,7 @@ impl<R: Rule> QueueStore<R> {
     }
 
     /// Writes the floor if its last change is still that of revision `seen` (0: there was none).
-    /// Answers whether it did.
+    /// Returns whether it did.
     async fn put_floor(&self, member: &mut Member<'_>, seen: i64, floor: u64) -> StoreResult<bool> {
         let (key, value) = (self.keys.floor.clone(), floor.to_string().into_bytes());
         let put = PutRequest { key: key.clone(), value, lease: 0 };
@@ -230,7 +230,7 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
         let create = WatchCreateRequest { key, range_end, start_revision, filters: vec![0] };
         let answers = member.watch(create).await.map_err(backend_error)?;
         let left = ahead.contenders.iter().map(|contender| contender.key.clone()).collect();
-        let watching = Watching { answers, left, until_left: ahead.until_left };
+        let watching = AheadWatch { answers, left, until_left: ahead.until_left };
         Ok(Some(Box::new(watching)))
     }
 
@@ -244,14 +244,14 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
 }
 
 /// Waits until only `until_left` of the contenders ahead are left.
-struct Watching {
+struct AheadWatch {
     answers: Streaming<WatchResponse>,
     left: HashSet<Vec<u8>>,
     until_left: usize,
 }
 
 #[async_trait]
-impl Notifications for Watching {
+impl Notifications for AheadWatch {
     /// Notifies once: after that the queue has to be read again.
     async fn next(&mut self) -> bool {
         let waited = self.left.len() > self.until_left;

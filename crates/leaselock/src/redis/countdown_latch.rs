@@ -5,7 +5,7 @@
 //! waiter that finds a higher number subscribes; the step to zero notifies all waiters at once.
 //!
 //! **What can go wrong.** Lost data or a failover look like zero, so waiters go on too early. A
-//! process that counts down and loses the answer does not know whether it counted; counting again
+//! program that counts down and loses the answer does not know whether it counted; counting again
 //! may count twice. A number that never reaches zero is forgotten a day after its last change.
 //!
 //! **When to use it.** Use it to wait for the workers of one job, where going on too early is
@@ -18,9 +18,10 @@ use ::redis_connection::Script;
 use async_trait::async_trait;
 use tokio::time::{Instant, timeout_at};
 
+use super::script::{CLOCK, script};
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::{Connection, Keys, command_error, run_command, script};
+use super::{Connection, command_error, run_command};
 use crate::core::backoff::{Backoff, WaitStrategy};
 use crate::core::command::bounded;
 use crate::store::{BackendError, Token, ask};
@@ -69,12 +70,11 @@ impl<C: Connection> RedisLatch<C> {
         subscriber: &Subscriber,
         key_prefix: &str,
     ) -> Result<Self, InvalidName> {
-        let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
         Ok(Self {
-            server: Server::new(connection, keys, Some(subscriber)),
+            server: Server::of_kind(connection, Some(subscriber), key_prefix, CAPABILITIES.kind)?,
             set: Script::new(include_str!("latch_set.lua")),
             count_down: Script::new(include_str!("latch_count_down.lua")),
-            look: script(&[include_str!("clock.lua"), include_str!("latch_look.lua")]),
+            look: script(&[CLOCK, include_str!("latch_look.lua")]),
         })
     }
 

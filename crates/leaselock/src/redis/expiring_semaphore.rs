@@ -4,7 +4,7 @@
 //! *server's* clock. One script removes the holders whose lease has ended, and adds the contender
 //! if fewer than `permits_max` are left. A guard renews its own lease and nobody else's. A refused
 //! contender enters a queue; a release gives each free permit to the next one and notifies its
-//! process. The permit of a dead holder is found by the next attempt of a waiting contender.
+//! client. The permit of a dead holder is found by the next attempt of a waiting contender.
 //!
 //! **What can go wrong.** A holder that is paused beyond its lease does not know that its permit
 //! went to another one until it checks; a Redis that loses its data forgets all holders. Both lead
@@ -18,25 +18,24 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
+use super::Connection;
 use super::permit_store::PermitStore;
+use super::script::{CLOCK, HOLDS, Scripts, WAITERS, script};
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::{Connection, Keys, script};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Primitive, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex, Primitive, Waiting};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::Semaphore,
     kind: "expiring-semaphore",
-    backend: "redis",
     summary: "a sorted set of holders by the end of their leases, of limited size, renewed",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or a holder is paused beyond its lease",
-    fencing: Fencing::None,
     waiting: Waiting::Notified,
-    ..Capabilities::LEASED_MUTEX
+    ..super::MUTEX
 };
 
-/// Makes the semaphore: at most `permits_max` hold a name at the same time. All processes have to use
+/// Makes the semaphore: at most `permits_max` hold a name at the same time. All clients have to use
 /// the same number. The other arguments are those of [`token::notified`](super::token::notified).
 ///
 /// # Errors
@@ -48,16 +47,12 @@ pub fn mutex<C: Connection>(
     permits_max: u32,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    const CLOCK: &str = include_str!("clock.lua");
-    const WAITERS: &str = include_str!("waiters.lua");
-    const HOLDS: &str = include_str!("expiring_holds.lua");
-    let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let store = PermitStore {
-        server: Server::new(connection, keys, Some(subscriber)),
-        permits_max,
+    let server = Server::of_kind(connection, Some(subscriber), key_prefix, CAPABILITIES.kind)?;
+    let scripts = Scripts {
         acquire: script(&[CLOCK, WAITERS, HOLDS, include_str!("expiring_semaphore_acquire.lua")]),
         renew: script(&[CLOCK, HOLDS, include_str!("expiring_renew.lua")]),
         release: script(&[CLOCK, WAITERS, HOLDS, include_str!("expiring_semaphore_release.lua")]),
     };
+    let store = PermitStore { server, permits_max, scripts };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

@@ -46,6 +46,8 @@ pub(crate) use keys::Keys;
 pub(crate) use script::{backend_error, run};
 use script::{command_error, run_command, script};
 
+use crate::{Capabilities, Fencing, Waiting};
+
 /// A connection that can be cloned and used by many tasks at once, such as
 /// redis-rs's [`ConnectionManager`](::redis::aio::ConnectionManager).
 ///
@@ -55,6 +57,17 @@ use script::{command_error, run_command, script};
 pub trait Connection: ConnectionLike + Clone + Send + Sync + 'static {}
 
 impl<C: ConnectionLike + Clone + Send + Sync + 'static> Connection for C {}
+
+/// The beginning of the cards of mutexes on Redis: no fence, and waiters poll.
+pub(crate) const MUTEX: Capabilities = Capabilities {
+    backend: "redis",
+    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
+    ..Capabilities::LEASED_MUTEX
+};
+
+/// The beginning of the cards of kinds with fences, whose waiters are notified.
+const FENCED_MUTEX: Capabilities =
+    Capabilities { fencing: Fencing::Rising, waiting: Waiting::Notified, ..MUTEX };
 
 /// How long a fence counter is kept without an acquire. Afterwards it starts again from the clock,
 /// which has passed it by then; so nothing is lost, and an unused name leaves no key behind.

@@ -12,7 +12,7 @@
 //! contender wants only one name, the name is handed on to it as by `token`.
 //!
 //! **What can go wrong.** It fails as `token` does. A contender for several names has to
-//! find all of them free, so it may starve behind many contenders for single names. A process that
+//! find all of them free, so it may starve behind many contenders for single names. A program that
 //! dies between two slots leaves the first ones to expire with their leases. If one key of a slot
 //! is lost, the guard counts as lost for all names of that slot.
 //!
@@ -22,30 +22,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis_connection::Script;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
+use super::script::{CLOCK, HAND_ON, MINT, Scripts, WAITERS, script};
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::{Connection, Keys, script};
+use super::{Connection, Keys};
 use crate::core::backoff::WaitStrategy;
 use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
-use crate::{
-    Capabilities, Fence, Fencing, InvalidName, LeasedMutex, LockName, MultiMutex, Primitive,
-    Waiting,
-};
+use crate::{Capabilities, Fence, InvalidName, LeasedMutex, LockName, MultiMutex, Primitive};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::MultiLock,
     kind: "multi",
-    backend: "redis",
     summary: "all names of a slot in one script, slots in a fixed order, on the keys of `token`",
-    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    fencing: Fencing::Rising,
-    waiting: Waiting::Notified,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FENCED_MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::notified`](super::token::notified).
@@ -67,27 +60,20 @@ pub fn mutex<C: Connection>(
 pub(super) struct GroupStore<C> {
     server: Server<C>,
     strategy: WaitStrategy,
-    acquire: Script,
-    renew: Script,
-    release: Script,
+    scripts: Scripts,
 }
 
 impl<C: Connection> GroupStore<C> {
     /// A store whose contenders wait by `strategy`.
     pub(super) fn new(server: Server<C>, strategy: WaitStrategy) -> Self {
-        let with_heads = |code| {
-            let (clock, mint) = (include_str!("clock.lua"), include_str!("mint_fence.lua"));
-            let (waiters, hand_on) =
-                (include_str!("waiters.lua"), include_str!("token_hand_on.lua"));
-            script(&[clock, mint, waiters, hand_on, include_str!("multi_names.lua"), code])
+        let with_names =
+            |code| script(&[CLOCK, MINT, WAITERS, HAND_ON, include_str!("multi_names.lua"), code]);
+        let scripts = Scripts {
+            acquire: with_names(include_str!("multi_acquire.lua")),
+            renew: with_names(include_str!("multi_renew.lua")),
+            release: with_names(include_str!("multi_release.lua")),
         };
-        Self {
-            server,
-            strategy,
-            acquire: with_heads(include_str!("multi_acquire.lua")),
-            renew: with_heads(include_str!("multi_renew.lua")),
-            release: with_heads(include_str!("multi_release.lua")),
-        }
+        Self { server, strategy, scripts }
     }
 
     /// Three keys for each name, as `token` has.
@@ -109,16 +95,16 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
         let attempt = token.attempt().to_string();
         let arguments = [token.as_str(), &lease_ms, channel, &attempt];
         let fence: Option<u64> =
-            self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
+            self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;
         Ok(fence.map(Grant::fenced))
     }
 
     async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
-        self.server.renew(&self.renew, &self.keys(name), token, lease).await
+        self.server.renew(&self.scripts.renew, &self.keys(name), token, lease).await
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
-        self.server.run(&self.release, &self.keys(name), &[token.as_str()]).await
+        self.server.run(&self.scripts.release, &self.keys(name), &[token.as_str()]).await
     }
 
     async fn raise_fence(&self, name: &LockName, at_least: Fence) -> StoreResult<()> {

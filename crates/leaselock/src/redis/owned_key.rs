@@ -6,7 +6,7 @@ use ::redis::AsyncCommands;
 use ::redis_connection::Script;
 
 use super::server::Server;
-use super::{Connection, Keys, backend_error};
+use super::{Connection, backend_error};
 use crate::store::{Renewal, StoreResult, Token};
 use crate::{InvalidName, LockName};
 
@@ -20,7 +20,7 @@ pub(crate) struct OwnedKey<C> {
 impl<C: Connection> OwnedKey<C> {
     pub(crate) fn new(connection: C, key_prefix: &str, kind: &str) -> Result<Self, InvalidName> {
         Ok(Self {
-            server: Server::new(connection, Keys::of_kind(key_prefix, kind)?, None),
+            server: Server::of_kind(connection, None, key_prefix, kind)?,
             renew: Script::new(include_str!("value_renew.lua")),
             release: Script::new(include_str!("value_release.lua")),
         })

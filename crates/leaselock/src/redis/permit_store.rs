@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use ::redis_connection::Script;
 use async_trait::async_trait;
 
 use super::Connection;
+use super::script::Scripts;
 use super::server::Server;
 use crate::LockName;
 use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
@@ -14,9 +14,7 @@ use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
 pub(super) struct PermitStore<C> {
     pub(super) server: Server<C>,
     pub(super) permits_max: u32,
-    pub(super) acquire: Script,
-    pub(super) renew: Script,
-    pub(super) release: Script,
+    pub(super) scripts: Scripts,
 }
 
 impl<C: Connection> PermitStore<C> {
@@ -37,18 +35,19 @@ impl<C: Connection> LeaseStore for PermitStore<C> {
         let (channel, attempt) =
             (&*self.server.channel_if_waiting(name, token), token.attempt().to_string());
         let arguments = [token.as_str(), &permits, &lease_ms, channel, &attempt];
-        let granted: bool = self.server.run(&self.acquire, &self.keys(name), &arguments).await?;
+        let granted: bool =
+            self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;
         Ok(granted.then_some(Grant::UNFENCED))
     }
 
     async fn renew(&self, name: &LockName, token: &Token, lease: Duration) -> StoreResult<bool> {
         let [holders, _] = self.keys(name);
-        self.server.renew(&self.renew, &[holders], token, lease).await
+        self.server.renew(&self.scripts.renew, &[holders], token, lease).await
     }
 
     async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
         let arguments = [token.as_str(), &self.permits_max.to_string()];
-        self.server.run(&self.release, &self.keys(name), &arguments).await
+        self.server.run(&self.scripts.release, &self.keys(name), &arguments).await
     }
 
     async fn watch(&self, name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {

@@ -21,17 +21,13 @@ use tokio_util::task::TaskTracker;
 use super::owned_key::OwnedKey;
 use super::{Connection, backend_error};
 use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Token};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, LockName, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "plain",
-    backend: "redis",
     summary: "SET NX PX and compare-and-delete, renewed; no fence and no queue",
-    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
-    fencing: Fencing::None,
-    waiting: Waiting::Polls,
-    ..Capabilities::LEASED_MUTEX
+    ..super::MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::mutex`](super::token::mutex).

@@ -9,12 +9,12 @@
 //! does not count.
 //!
 //! **How it waits.** When a holder releases or a contender gives up, the same script grants the
-//! name to the next contenders and notifies their processes. The next contenders are all readers
+//! name to the next contenders and notifies their clients. The next contenders are all readers
 //! that go before the next writer, or else the writer that has waited longest.
 //!
 //! **What can go wrong.** It fails as `token` does. A dead reader keeps writers out until
-//! its own lease ends, and no other reader prolongs that. A process has only one reader in the
-//! queue at a time. So while writers queue, only one waiting reader of a process is granted between
+//! its own lease ends, and no other reader prolongs that. A client has only one reader in the
+//! queue at a time. So while writers queue, only one waiting reader of a client is granted between
 //! two writers.
 //!
 //! **When to use it.** Use it when reading takes long and happens much more often than writing; for
@@ -23,29 +23,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::redis_connection::Script;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use super::script::flag;
+use super::script::{CLOCK, HOLDS, MINT, Scripts, WAITERS, flag, script};
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::{Connection, Keys, WAITER_ALIVE, script};
+use super::{Connection, WAITER_ALIVE};
 use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
-use crate::{
-    Capabilities, Fence, Fencing, InvalidName, LeasedMutex, LockName, Primitive, ReadWrite, Waiting,
-};
+use crate::{Capabilities, Fence, InvalidName, LeasedMutex, LockName, Primitive, ReadWrite};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::ReadWrite,
     kind: "read-write",
-    backend: "redis",
     summary: "an owner token for the writer, a sorted set of leases for the readers, taking turns, renewed, with a fence for the writer",
     breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or a holder is paused beyond its lease",
-    fencing: Fencing::Rising,
-    waiting: Waiting::Notified,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FENCED_MUTEX
 };
 
 /// How long a contender counts after its last attempt: what a dead one costs the other side.
@@ -63,8 +57,8 @@ pub fn read_write<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<ReadWrite, InvalidName> {
     let half = |side: Side| {
-        let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-        let server = Server::new(connection.clone(), keys, Some(subscriber));
+        let (connection, kind) = (connection.clone(), CAPABILITIES.kind);
+        let server = Server::of_kind(connection, Some(subscriber), key_prefix, kind)?;
         let store = HalfStore { server, side, scripts: side.scripts() };
         Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
     };
@@ -83,20 +77,10 @@ struct HalfStore<C> {
     scripts: Scripts,
 }
 
-struct Scripts {
-    acquire: Script,
-    renew: Script,
-    release: Script,
-}
-
 impl Side {
     fn scripts(self) -> Scripts {
-        const CLOCK: &str = include_str!("clock.lua");
-        const HOLDS: &str = include_str!("expiring_holds.lua");
-        let with_queue = |code| {
-            let (mint, waiters) = (include_str!("mint_fence.lua"), include_str!("waiters.lua"));
-            script(&[CLOCK, mint, waiters, HOLDS, include_str!("read_write_queue.lua"), code])
-        };
+        let queue = include_str!("read_write_queue.lua");
+        let with_queue = |code| script(&[CLOCK, MINT, WAITERS, HOLDS, queue, code]);
         match self {
             Self::Read => Scripts {
                 acquire: with_queue(include_str!("read_acquire.lua")),

@@ -33,18 +33,15 @@ use tokio_util::task::TaskTracker;
 use super::independence::Independence;
 use super::{Connection, Keys, run};
 use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
-use crate::{Capabilities, Fencing, InvalidName, LEASE_MAX, LeasedMutex, LockName, Waiting};
+use crate::{Capabilities, InvalidName, LEASE_MAX, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "redlock",
-    backend: "redis",
     summary: "a random owner token on a majority of independent servers, renewed, without a fence",
     breaks_when: "A server restarts without its data or its clock jumps ahead, or the holder is paused beyond its lease",
-    fencing: Fencing::None,
-    waiting: Waiting::Polls,
     survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::MUTEX
 };
 
 /// The fewest servers that survive the death of one.

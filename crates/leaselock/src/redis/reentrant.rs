@@ -5,7 +5,7 @@
 //! *entry*. The guard proves the ownership. Other libraries use the thread as the proof, but a task
 //! is not bound to a thread. Each entry is a field of its own and not a share in a count, so a
 //! command that is repeated after a lost answer makes no further entry. Each entry is renewed and
-//! released by itself; the last release deletes the hash, or hands the lock on to the process that
+//! released by itself; the last release deletes the hash, or hands the lock on to the client that
 //! has waited longest, as `token` does.
 //!
 //! **What can go wrong.** It fails as `token` does: a failover, lost data, a jump of the
@@ -19,23 +19,20 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
+use super::Connection;
+use super::script::Scripts;
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::token_store::{Scripts, TokenStore};
-use super::{Connection, Keys};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
+use super::token_store::TokenStore;
+use crate::{Capabilities, InvalidName, LeasedMutex};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "reentrant",
-    backend: "redis",
     summary: "a hash of owner and entries, changed by scripts, renewed, with a fence",
-    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
     reentrant: true,
-    fencing: Fencing::Rising,
-    waiting: Waiting::Notified,
     hands_over: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FENCED_MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::notified`](super::token::notified).
@@ -48,8 +45,7 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let server = Server::new(connection, keys, Some(subscriber));
+    let server = Server::of_kind(connection, Some(subscriber), key_prefix, CAPABILITIES.kind)?;
     let store = TokenStore { server, fair: false, scripts: Scripts::of_reentrant() };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

@@ -7,6 +7,21 @@ use super::{Connection, FENCE_KEPT, WAITER_ALIVE};
 use crate::CommandError;
 use crate::store::{BackendError, Grant, StoreResult, Token};
 
+/// Parts that several scripts have: the server's clock, a new fence, the queue of waiters, the grant to
+/// the first of them, and the holds that expire.
+pub(super) const CLOCK: &str = include_str!("clock.lua");
+pub(super) const MINT: &str = include_str!("mint_fence.lua");
+pub(super) const WAITERS: &str = include_str!("waiters.lua");
+pub(super) const HAND_ON: &str = include_str!("token_hand_on.lua");
+pub(super) const HOLDS: &str = include_str!("expiring_holds.lua");
+
+/// The scripts of a kind.
+pub(super) struct Scripts {
+    pub(super) acquire: Script,
+    pub(super) renew: Script,
+    pub(super) release: Script,
+}
+
 /// Joins the parts of a script. Each part may use the parts before it, and the constants that are
 /// defined here.
 pub(super) fn script(parts: &[&str]) -> Script {

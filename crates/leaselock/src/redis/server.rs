@@ -9,11 +9,11 @@ use ::redis_connection::{Script, is_unknown_script};
 use super::subscriber::Subscriber;
 use super::{Connection, Keys, backend_error, run, script};
 use crate::store::{BackendError, Renewal, StoreResult, Subscription, Token};
-use crate::{Fence, LockName};
+use crate::{Fence, InvalidName, LockName};
 
 static RAISE_FENCE: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("raise_fence.lua")]));
 
-/// A connection for commands, the keys of one kind, and the subscription of this process, if it has
+/// A connection for commands, the keys of one kind, and the subscription of this client, if it has
 /// one.
 pub(super) struct Server<C> {
     pub(super) connection: C,
@@ -24,6 +24,16 @@ pub(super) struct Server<C> {
 impl<C: Connection> Server<C> {
     pub(super) fn new(connection: C, keys: Keys, subscriber: Option<&Subscriber>) -> Self {
         Self { connection, keys, subscriber: subscriber.cloned() }
+    }
+
+    /// Makes it for the keys of one kind below a prefix.
+    pub(super) fn of_kind(
+        connection: C,
+        subscriber: Option<&Subscriber>,
+        key_prefix: &str,
+        kind: &str,
+    ) -> Result<Self, InvalidName> {
+        Ok(Self::new(connection, Keys::of_kind(key_prefix, kind)?, subscriber))
     }
 
     /// Runs a script.

@@ -1,7 +1,7 @@
 //! `spin` on `redis`: an owner token, whose contenders poll and are never notified.
 //!
 //! **How it works.** The hold is that of `token`: a key with a random owner and its fence, set and
-//! compared by scripts. The one contender of a process pauses for 1 ms after a refusal, then for
+//! compared by scripts. The one contender of a client pauses for 1 ms after a refusal, then for
 //! twice as long each time, up to 128 ms, with jitter.
 //!
 //! **What can go wrong.** It fails as `token` does. A release is noticed up to 128 ms late,
@@ -14,21 +14,18 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
+use super::Connection;
 use super::multi::GroupStore;
 use super::server::Server;
-use super::{Connection, Keys};
 use crate::core::backoff::WaitStrategy;
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
+use crate::{Capabilities, Fencing, InvalidName, LeasedMutex};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "spin",
-    backend: "redis",
     summary: "an owner token, compare-and-delete, renewed, with a fence; waiters pause 1 ms to 128 ms",
-    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is paused beyond its lease",
     fencing: Fencing::Rising,
-    waiting: Waiting::Polls,
-    ..Capabilities::LEASED_MUTEX
+    ..super::MUTEX
 };
 
 /// Makes the lock, with the arguments of [`token::mutex`](super::token::mutex).
@@ -40,7 +37,7 @@ pub fn mutex<C: Connection>(
     key_prefix: &str,
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
-    let keys = Keys::of_kind(key_prefix, CAPABILITIES.kind)?;
-    let store = GroupStore::new(Server::new(connection, keys, None), WaitStrategy::Spin);
+    let server = Server::of_kind(connection, None, key_prefix, CAPABILITIES.kind)?;
+    let store = GroupStore::new(server, WaitStrategy::Spin);
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

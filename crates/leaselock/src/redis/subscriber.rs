@@ -1,8 +1,8 @@
-//! The connections on which a process receives notifications, shared by all its locks: one to each
+//! The connections on which a program receives notifications, shared by all its locks: one to each
 //! primary.
 //!
-//! **How it works.** Each process has a channel of its own at each server. A refused contender leaves its token and
-//! this channel in the queue of the name. A release grants the lock to the first contender in the
+//! **How it works.** Each program has a channel of its own at each server. A refused contender
+//! leaves its token and this channel in the queue of the name. A release grants the lock to the first contender in the
 //! queue and publishes a message on its channel only. The token says which task it is for.
 //!
 //! | message | to | meaning |
@@ -10,7 +10,7 @@
 //! | `token fence fences others attempt` | a contender | the lock is granted, with these fences |
 //! | `token granted attempt` | a contender | a permit is granted, where there are no fences |
 //! | `token look` | a contender for several names | one of them is free: ask again |
-//! | `token wanted` | a holder | another process begins to wait |
+//! | `token wanted` | a holder | another client begins to wait |
 //!
 //! The last number of a grant is that of the attempt by which the contender entered the queue. A
 //! contender that stood still may receive a grant whose lease is over, after a later attempt was
@@ -25,7 +25,7 @@
 //! would count as gone and receive its grant nevertheless, while the script grants the lock to the next
 //! one: two holders. So a script asks for the listeners of its own server *before* it grants
 //! (`PUBSUB NUMSUB`), and there is one connection to each primary, with a channel of its own: its name
-//! is that of the process and of the server. A contender names the channel of the server that has the
+//! is that of the program and of the server. A contender names the channel of the server that has the
 //! slot of its name. After a slot has moved it is skipped until it has asked again.
 
 use std::collections::{HashMap, HashSet};
@@ -55,7 +55,7 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the link is looked after, and how long the answer may take.
 const PING_PERIOD: Duration = Duration::from_secs(5);
 
-/// Receives the notifications for the locks of one process. Clones share one connection, which is
+/// Receives the notifications for the locks of one program. Clones share one connection, which is
 /// made when a lock first waits, and ends with the last clone and the last lock that has one.
 #[derive(Clone)]
 pub struct Subscriber {
@@ -82,11 +82,11 @@ struct Shared {
 struct State {
     /// The names of the servers to which there is a connection.
     connected: HashSet<Box<str>>,
-    listeners: HashMap<Arc<str>, Placed>,
+    listeners: HashMap<Arc<str>, ServerListener>,
 }
 
 /// A subscription, and the name of the server at whose channel it is told.
-struct Placed {
+struct ServerListener {
     server: Box<str>,
     listener: Arc<Listener>,
 }
@@ -95,13 +95,13 @@ struct Placed {
 #[derive(Default)]
 struct Listener {
     notified: Notify,
-    granted: Mutex<Option<Granted>>,
+    granted: Mutex<Option<NumberedGrant>>,
     wanted: AtomicBool,
     cut_off: AtomicBool,
 }
 
 /// A grant and the number of its attempt: 0 where the message has none.
-struct Granted {
+struct NumberedGrant {
     grant: Grant,
     attempt: u32,
 }
@@ -146,11 +146,12 @@ impl Subscriber {
             return None;
         };
         let listener = Arc::new(Listener::default());
-        let placed = Placed { server: server.name().into(), listener: Arc::clone(&listener) };
+        let placed =
+            ServerListener { server: server.name().into(), listener: Arc::clone(&listener) };
         state.listeners.insert(Arc::clone(token.shared()), placed);
         drop(state);
         let (shared, token) = (Arc::clone(&self.shared), Arc::clone(token.shared()));
-        Some(Box::new(Listening { shared, token, listener }))
+        Some(Box::new(TokenSubscription { shared, token, listener }))
     }
 
     /// Subscribes `token` as soon as there is a connection.
@@ -209,7 +210,7 @@ impl Shared {
             state.connected.remove(server);
             state.listeners.extract_if(|_, placed| &*placed.server == server).collect()
         };
-        for (_, Placed { listener, .. }) in listeners {
+        for (_, ServerListener { listener, .. }) in listeners {
             listener.cut_off.store(true, Ordering::Release);
             listener.notified.notify_one();
         }
@@ -226,7 +227,7 @@ impl Shared {
         match (words.next(), words.next(), words.next()) {
             (Some("wanted"), ..) => listener.wanted.store(true, Ordering::Release),
             (Some("granted"), attempt, _) => {
-                let granted = Granted { grant: Grant::UNFENCED, attempt: number(attempt) };
+                let granted = NumberedGrant { grant: Grant::UNFENCED, attempt: number(attempt) };
                 *listener.granted() = Some(granted);
                 listener.notified.notify_one();
             }
@@ -235,7 +236,8 @@ impl Shared {
                 let (fence, fences) = (fence.parse(), fences.parse());
                 if let (Ok(fence), Ok(fences)) = (fence, fences) {
                     let grant = Grant::block(fence, fences, others != "0");
-                    *listener.granted() = Some(Granted { grant, attempt: number(words.next()) });
+                    *listener.granted() =
+                        Some(NumberedGrant { grant, attempt: number(words.next()) });
                 }
                 listener.notified.notify_one();
             }
@@ -245,20 +247,20 @@ impl Shared {
 }
 
 impl Listener {
-    fn granted(&self) -> MutexGuard<'_, Option<Granted>> {
+    fn granted(&self) -> MutexGuard<'_, Option<NumberedGrant>> {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A subscription, until it is dropped.
-struct Listening {
+struct TokenSubscription {
     shared: Arc<Shared>,
     token: Arc<str>,
     listener: Arc<Listener>,
 }
 
 #[async_trait]
-impl Notifications for Listening {
+impl Notifications for TokenSubscription {
     async fn next(&mut self) -> bool {
         self.listener.notified.notified().await;
         !self.listener.cut_off.load(Ordering::Acquire)
@@ -275,16 +277,16 @@ impl Notifications for Listening {
     }
 }
 
-impl Drop for Listening {
+impl Drop for TokenSubscription {
     fn drop(&mut self) {
         self.shared.locked().listeners.remove(&self.token);
     }
 }
 
 /// Ends all subscriptions when the connections end with their task.
-struct CutOff<'a>(&'a Shared);
+struct EndOfConnections<'a>(&'a Shared);
 
-impl Drop for CutOff<'_> {
+impl Drop for EndOfConnections<'_> {
     fn drop(&mut self) {
         let servers: Vec<_> = self.0.locked().connected.iter().cloned().collect();
         servers.iter().for_each(|server| self.0.cut_off(server));
@@ -293,7 +295,7 @@ impl Drop for CutOff<'_> {
 
 /// Keeps a connection to each primary, from the first subscription on.
 async fn run(shared: Arc<Shared>) {
-    let _cut_off = CutOff(&shared);
+    let _cut_off = EndOfConnections(&shared);
     shared.wanted.notified().await;
     let mut primaries = shared.servers.watch_primaries();
     let mut followed: HashMap<Box<str>, CancellationToken> = HashMap::new();

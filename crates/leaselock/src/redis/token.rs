@@ -2,7 +2,7 @@
 //!
 //! **How it works.** Acquire is one Redis script. If the key is absent, the script creates a fence.
 //! It then stores the value `token:fence` in the key, with an expiry. A holder that may hand its
-//! hold over inside its process has to learn that other processes wait. For such a holder the value
+//! hold over inside its client has to learn that other clients wait. For such a holder the value
 //! also contains its notification channel. The key may already contain the caller's token, because
 //! a release granted the lock to this caller or because an earlier answer was lost. Then the script
 //! repeats that grant and restarts its lease. Release and renewal compare the token first, so no
@@ -11,12 +11,12 @@
 //!
 //! **How it waits.** A [`Subscriber`] is a Redis connection that receives notifications. With a
 //! subscriber, a contender that is refused enters a queue in Redis, in order of arrival. The
-//! release script grants the lock directly to the first waiting *process* and notifies this
-//! process. (The hand-over inside one process is something else, and does not use Redis.) A process
+//! release script grants the lock directly to the first waiting *client* and notifies this
+//! client. (The hand-over inside one client is something else, and does not use Redis.) A client
 //! that has ended receives no notification, so the script skips it. If the script grants the lock
-//! to a process that hangs, the others wait until this lease ends. The lock can be free while
+//! to a client that hangs, the others wait until this lease ends. The lock can be free while
 //! others are queued, for example when its lease has expired without a release. Then a new
-//! contender that finds it free takes it. Without a subscriber each process polls.
+//! contender that finds it free takes it. Without a subscriber each client polls.
 //!
 //! **What the fence is.** `max(last + 1, the server's clock in microseconds)`. A plain counter
 //! would start again from 1 after the server lost its data. Then every store that checks fences
@@ -38,31 +38,27 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
+use super::script::Scripts;
 use super::server::Server;
 use super::subscriber::Subscriber;
-use super::token_store::{Scripts, TokenStore};
+use super::token_store::TokenStore;
 use super::{Connection, Keys};
-use crate::{Capabilities, Fencing, InvalidName, LeasedMutex, Waiting};
+use crate::{Capabilities, InvalidName, LeasedMutex, Waiting};
 
 /// The properties of this kind.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "token",
-    backend: "redis",
     summary: "SET NX PX with a random owner token, compare-and-delete, renewed, with a fence",
-    breaks_when: "Redis fails over or loses its data, its clock jumps ahead, or the holder is \
-                  paused beyond its lease",
-    fencing: Fencing::Rising,
-    waiting: Waiting::Notified,
     hands_over: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FENCED_MUTEX
 };
 
 /// The capabilities without a [`Subscriber`].
 static POLLING: Capabilities =
     Capabilities { waiting: Waiting::Polls, hands_over: false, ..CAPABILITIES };
 
-/// Makes a lock without a subscriber: waiting processes poll, and a holder does not hand its hold
-/// over inside its process. [`notified`] makes a lock with notifications and hand-over.
+/// Makes a lock without a subscriber: waiting clients poll, and a holder does not hand its hold
+/// over inside its client. [`notified`] makes a lock with notifications and hand-over.
 ///
 /// All keys of the lock begin with `key_prefix`: at most 200 visible ASCII characters without
 /// braces, or empty. The background tasks of the lock run on `tasks`, and end after the lock and
@@ -80,8 +76,8 @@ pub fn mutex<C: Connection>(
 }
 
 /// Makes a lock whose contenders are notified by `subscriber`; the other arguments are those of
-/// [`mutex`]. Every process that uses the same names should have a subscriber. A process without a
-/// subscriber polls; it cannot hold a name that another process holds.
+/// [`mutex`]. Every client that uses the same names should have a subscriber. A client without a
+/// subscriber polls; it cannot hold a name that another client holds.
 ///
 /// # Errors
 /// When the prefix is not valid.

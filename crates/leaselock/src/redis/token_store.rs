@@ -5,9 +5,9 @@ use std::time::Duration;
 use ::redis_connection::Script;
 use async_trait::async_trait;
 
-use super::script::{flag, grant};
+use super::Connection;
+use super::script::{CLOCK, HAND_ON, MINT, Scripts, WAITERS, flag, grant, script};
 use super::server::Server;
-use super::{Connection, script};
 use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Subscription, Token};
 use crate::{Fence, LockName};
 
@@ -19,29 +19,18 @@ pub(super) struct TokenStore<C> {
     pub(super) scripts: Scripts,
 }
 
-/// The scripts of one kind. All kinds use one set of keys and arguments.
-pub(super) struct Scripts {
-    acquire: Script,
-    renew: Script,
-    release: Script,
-}
-
-const CLOCK: &str = include_str!("clock.lua");
-const MINT: &str = include_str!("mint_fence.lua");
-const WAITERS: &str = include_str!("waiters.lua");
-
+/// The scripts of the kinds, with one set of keys and arguments.
 impl Scripts {
     /// The owner's token in the key.
     pub(super) fn of_token() -> Self {
         let free = include_str!("token_acquire_free.lua");
         let alone = include_str!("token_release_alone.lua");
-        let hand_on = include_str!("token_hand_on.lua");
         let [acquire, release] =
             [include_str!("token_acquire.lua"), include_str!("token_release.lua")];
         Self {
             acquire: script(&[CLOCK, free, MINT, WAITERS, acquire]),
             renew: Script::new(include_str!("token_renew.lua")),
-            release: script(&[alone, CLOCK, MINT, WAITERS, hand_on, release]),
+            release: script(&[alone, CLOCK, MINT, WAITERS, HAND_ON, release]),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The contenders of this process: one per token, with a hold or a queue position at the servers.
+//! The contenders of this client: one per token, with a hold or a queue position at the servers.
 //!
 //! A session keeps every node of a living process. So a node that was not renewed in time, whose
 //! contender was refused and never came back, or that could not be deleted, is deleted from here when
@@ -80,7 +80,7 @@ struct State {
 
 /// Something that can delete what a token has.
 #[async_trait]
-pub(super) trait Leaves: Send + Sync + 'static {
+pub(super) trait Nodes: Send + Sync + 'static {
     /// Deletes it; `false` when there was nothing of ours.
     async fn leave(&self, contender: &Contender, token: &str) -> StoreResult<bool>;
 
@@ -89,7 +89,7 @@ pub(super) trait Leaves: Send + Sync + 'static {
 
 impl Contenders {
     /// Makes a store around its contenders, and starts the task that deletes what they left.
-    pub(super) fn serve<S: Leaves>(
+    pub(super) fn serve<S: Nodes>(
         tasks: &TaskTracker,
         make: impl FnOnce(Arc<Self>) -> S,
     ) -> Arc<S> {
@@ -133,7 +133,7 @@ impl Contenders {
         before
     }
 
-    /// Changes the token's contender, if there still is one; answers whether there is.
+    /// Changes the token's contender, if there still is one; returns whether there is.
     pub(super) fn update(&self, token: &str, change: impl FnOnce(&mut Contender)) -> bool {
         let mut state = self.locked();
         let Some(contender) = state.by_token.get_mut(token) else { return false };
@@ -206,7 +206,7 @@ impl Drop for Contenders {
 }
 
 /// Deletes what the token has; `false` when there was nothing of ours.
-pub(super) async fn give_up(store: &impl Leaves, token: &str) -> StoreResult<bool> {
+pub(super) async fn give_up(store: &impl Nodes, token: &str) -> StoreResult<bool> {
     let Some(contender) = store.contenders().get(token) else { return Ok(false) };
     let left = store.leave(&contender, token).await?;
     store.contenders().remove(token);
@@ -214,7 +214,7 @@ pub(super) async fn give_up(store: &impl Leaves, token: &str) -> StoreResult<boo
 }
 
 /// Deletes what is over. Does not keep the store alive, and is ended with it.
-async fn sweep<S: Leaves>(store: Weak<S>, earlier: Arc<Notify>) {
+async fn sweep<S: Nodes>(store: Weak<S>, earlier: Arc<Notify>) {
     loop {
         let Some(alive) = store.upgrade() else { return };
         for (token, contender) in alive.contenders().take_over() {
@@ -234,14 +234,14 @@ async fn sweep<S: Leaves>(store: Weak<S>, earlier: Arc<Notify>) {
 }
 
 /// Notifies when the nodes ahead of a token's node have changed.
-pub(super) struct Listening {
+pub(super) struct TokenSubscription {
     contenders: Arc<Contenders>,
     token: String,
     /// What is watched, and the watch.
     armed: Option<(Ahead, BoxFuture<'static, ()>)>,
 }
 
-impl Listening {
+impl TokenSubscription {
     pub(super) fn to(contenders: &Arc<Contenders>, token: &Token) -> Subscription {
         let (contenders, token) = (Arc::clone(contenders), token.as_str().to_owned());
         Box::new(Self { contenders, token, armed: None })
@@ -249,7 +249,7 @@ impl Listening {
 }
 
 #[async_trait]
-impl Notifications for Listening {
+impl Notifications for TokenSubscription {
     async fn next(&mut self) -> bool {
         let Some(contender) = self.contenders.get(&self.token) else { return false };
         let Some(ahead) = contender.ahead else { return false };

@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error, MultiReadResult};
 
 use super::contenders::{
-    Ahead, Contender, Contenders, Leaves, Listening, Node, QUEUED_MAX, give_up,
+    Ahead, Contender, Contenders, Node, Nodes, QUEUED_MAX, TokenSubscription, give_up,
 };
 use super::fence::{fence, floor_of, raise};
 use super::{Base, EPHEMERAL, backend_error, session_is_over};
@@ -22,13 +22,13 @@ use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Subscription, T
 use crate::{Fence, LockName};
 
 /// The store of these kinds.
-pub(super) struct Fixed {
+pub(super) struct FixedNodes {
     base: Base,
     contenders: Arc<Contenders>,
 }
 
 /// The state of the names at one moment: the transactions that made the nodes.
-struct Seen {
+struct NodeState {
     floor: u64,
     /// Our own node.
     own: Option<i64>,
@@ -36,14 +36,14 @@ struct Seen {
     at_names: Vec<Option<i64>>,
 }
 
-impl Seen {
+impl NodeState {
     /// The transaction that made them, if all are ours.
     fn made_by(&self) -> Option<i64> {
         self.own.filter(|own| self.at_names.iter().all(|made_by| *made_by == Some(*own)))
     }
 }
 
-impl Fixed {
+impl FixedNodes {
     pub(super) fn start(base: Base, tasks: &TaskTracker) -> Arc<Self> {
         Contenders::serve(tasks, |contenders| Self { base, contenders })
     }
@@ -92,7 +92,7 @@ impl Fixed {
 
     /// Tries to make all nodes and reads the outcome, in one round trip. Nodes that an earlier attempt
     /// made, whose answer was lost, count as made.
-    async fn make(&self, client: &Client, paths: &[String]) -> StoreResult<Seen> {
+    async fn make(&self, client: &Client, paths: &[String]) -> StoreResult<NodeState> {
         loop {
             let mut writer = client.new_multi_writer();
             for path in paths {
@@ -115,7 +115,7 @@ impl Fixed {
         &self,
         client: &'c Client,
         paths: &[String],
-    ) -> impl Future<Output = StoreResult<Seen>> + Send + use<'c> {
+    ) -> impl Future<Output = StoreResult<NodeState>> + Send + use<'c> {
         let mut reader = client.new_multi_reader();
         let added = reader
             .add_get_data(&self.base.path)
@@ -132,7 +132,7 @@ impl Fixed {
                 _ => Err(BackendError::new("a node could not be read")),
             };
             let at_names = at_names.iter().map(made_by).collect::<Result<_, _>>()?;
-            Ok(Seen { floor: floor_of(base)?, own: made_by(own)?, at_names })
+            Ok(NodeState { floor: floor_of(base)?, own: made_by(own)?, at_names })
         }
     }
 
@@ -166,7 +166,7 @@ impl Fixed {
 }
 
 #[async_trait]
-impl Leaves for Fixed {
+impl Nodes for FixedNodes {
     /// Reads first: a name that an operator freed may be somebody else's by now.
     async fn leave(&self, contender: &Contender, _token: &str) -> StoreResult<bool> {
         if contender.node.is_none() && !contender.unsure {
@@ -205,7 +205,7 @@ impl Leaves for Fixed {
 }
 
 #[async_trait]
-impl LeaseStore for Fixed {
+impl LeaseStore for FixedNodes {
     async fn acquire(
         &self,
         name: &LockName,
@@ -228,6 +228,6 @@ impl LeaseStore for Fixed {
     }
 
     async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
-        Ok(Some(Listening::to(&self.contenders, token)))
+        Ok(Some(TokenSubscription::to(&self.contenders, token)))
     }
 }

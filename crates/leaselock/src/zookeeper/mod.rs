@@ -39,7 +39,20 @@ use zookeeper_client::{Acls, Client, CreateMode, CreateOptions, Error};
 pub use session::Ensemble;
 
 use crate::store::{BackendError, StoreResult};
-use crate::{InvalidName, LockName};
+use crate::{Capabilities, Fencing, InvalidName, LockName, Waiting};
+
+/// The beginning of the cards of kinds that hold by a node: a fence, and waiters watch other nodes.
+const FENCED_MUTEX: Capabilities = Capabilities {
+    backend: "zookeeper",
+    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
+    fencing: Fencing::RisingWhileKept,
+    waiting: Waiting::Notified,
+    survives_failover: true,
+    ..Capabilities::LEASED_MUTEX
+};
+
+/// The beginning of the cards of kinds with a queue: first come, first served.
+const FAIR_MUTEX: Capabilities = Capabilities { fair_between_processes: true, ..FENCED_MUTEX };
 
 /// Everybody who can reach the servers may change the nodes: protect the network.
 const EPHEMERAL: CreateOptions<'static> = CreateMode::Ephemeral.with_acls(Acls::anyone_all());

@@ -15,28 +15,23 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::fixed::Fixed;
+use super::fixed::FixedNodes;
 use super::{Base, Ensemble};
-use crate::{Capabilities, Fencing, LeasedMutex, MultiMutex, Primitive, Waiting};
+use crate::{Capabilities, LeasedMutex, MultiMutex, Primitive};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::MultiLock,
     kind: "multi",
-    backend: "zookeeper",
     summary: "an ephemeral node per name, all made in one transaction or none",
-    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
     fair_in_process: false,
-    fencing: Fencing::RisingWhileKept,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FENCED_MUTEX
 };
 
 /// Makes the lock. Connects when first used.
 #[must_use]
 pub fn mutex(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> MultiMutex {
     let base = Base::new(ensemble, CAPABILITIES.kind);
-    let mutex = LeasedMutex::start(Fixed::start(base, tasks), &CAPABILITIES, tasks);
+    let mutex = LeasedMutex::start(FixedNodes::start(base, tasks), &CAPABILITIES, tasks);
     MultiMutex::all_at_once(mutex)
 }

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 use zookeeper_client::{Client, Error, MultiReadResult};
 
 use super::contenders::{
-    Ahead, Contender, Contenders, Leaves, Listening, Node, QUEUED_MAX, give_up,
+    Ahead, Contender, Contenders, Node, Nodes, QUEUED_MAX, TokenSubscription, give_up,
 };
 use super::fence::{fence, floor_of, raise};
 use super::{Base, SEQUENTIAL, backend_error, session_is_over};
@@ -53,7 +53,7 @@ pub(super) struct Queue<R> {
 }
 
 /// The state of a name at one moment.
-struct Seen {
+struct QueueState {
     floor: u64,
     names: Vec<String>,
 }
@@ -133,7 +133,7 @@ impl<R: Rule> Queue<R> {
         client: &Client,
         directory: &str,
         stem: &str,
-    ) -> StoreResult<(Node, StoreResult<Seen>)> {
+    ) -> StoreResult<(Node, StoreResult<QueueState>)> {
         let prefix = format!("{directory}/{stem}");
         for _ in 0..MAKES_MAX {
             // Both are sent now, in this order.
@@ -161,7 +161,7 @@ impl<R: Rule> Queue<R> {
         &self,
         client: &'c Client,
         directory: &str,
-    ) -> impl Future<Output = StoreResult<Seen>> + Send + use<'c, R> {
+    ) -> impl Future<Output = StoreResult<QueueState>> + Send + use<'c, R> {
         let mut reader = client.new_multi_reader();
         let added =
             reader.add_get_data(&self.base.path).and_then(|()| reader.add_get_children(directory));
@@ -169,7 +169,7 @@ impl<R: Rule> Queue<R> {
         async move {
             match reading.map_err(backend_error)?.await.map_err(backend_error)?.as_slice() {
                 [base, MultiReadResult::Children { children }] => {
-                    Ok(Seen { floor: floor_of(base)?, names: children.clone() })
+                    Ok(QueueState { floor: floor_of(base)?, names: children.clone() })
                 }
                 [_, MultiReadResult::Error { err }] => Err(backend_error(err.clone())),
                 _ => Err(BackendError::new("the server answered something else")),
@@ -255,7 +255,7 @@ fn mark_of(name: &str) -> char {
 }
 
 #[async_trait]
-impl<R: Rule> Leaves for Queue<R> {
+impl<R: Rule> Nodes for Queue<R> {
     async fn leave(&self, contender: &Contender, token: &str) -> StoreResult<bool> {
         let client = &contender.client;
         let paths = match (&contender.node, &*contender.paths) {
@@ -310,7 +310,7 @@ impl<R: Rule> LeaseStore for Queue<R> {
     }
 
     async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
-        Ok(Some(Listening::to(&self.contenders, token)))
+        Ok(Some(TokenSubscription::to(&self.contenders, token)))
     }
 
     fn shared(&self) -> bool {

@@ -18,20 +18,14 @@ use tokio_util::task::TaskTracker;
 use super::queue::{Obstacle, Queue, Rule};
 use super::sequential::Exclusive;
 use super::{Base, Ensemble};
-use crate::{Capabilities, Fencing, LeasedMutex, Primitive, ReadWrite, Waiting};
+use crate::{Capabilities, LeasedMutex, Primitive, ReadWrite};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::ReadWrite,
     kind: "read-write",
-    backend: "zookeeper",
     summary: "one queue of readers and writers: a reader waits for writers, a writer for everybody",
-    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
-    fair_between_processes: true,
-    fencing: Fencing::RisingWhileKept,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FAIR_MUTEX
 };
 
 /// Makes the lock. Connects when first used.

@@ -1,7 +1,7 @@
 //! `reentrant` on `zookeeper`: `sequential`, whose owner may enter again.
 //!
-//! **How it works.** The first hold of an owner is that of `sequential`. This process counts the
-//! owner's further holds by their tokens. These tokens never leave the process. Each further hold
+//! **How it works.** The first hold of an owner is that of `sequential`. The client counts the
+//! owner's further holds by their tokens. These tokens never leave the client. Each further hold
 //! is granted after the ensemble has confirmed that the owner's node still exists. The node is
 //! deleted with the last hold.
 //!
@@ -16,26 +16,20 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use super::contenders::{Leaves, Listening, give_up};
+use super::contenders::{Nodes, TokenSubscription, give_up};
 use super::fence::raise;
 use super::queue::Queue;
 use super::sequential::Exclusive;
 use super::{Base, Ensemble};
 use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
-use crate::{Capabilities, Fence, Fencing, LeasedMutex, LockName, Waiting};
+use crate::{Capabilities, Fence, LeasedMutex, LockName};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "reentrant",
-    backend: "zookeeper",
     summary: "an ephemeral sequential node per owner, with a count of its holds",
-    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
     reentrant: true,
-    fair_between_processes: true,
-    fencing: Fencing::RisingWhileKept,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FAIR_MUTEX
 };
 
 /// Makes the lock. Connects when first used.
@@ -136,7 +130,7 @@ impl LeaseStore for Reentrant {
     }
 
     async fn watch(&self, _name: &LockName, token: &Token) -> StoreResult<Option<Subscription>> {
-        Ok(Some(Listening::to(self.queue.contenders(), token)))
+        Ok(Some(TokenSubscription::to(self.queue.contenders(), token)))
     }
 
     fn queues(&self) -> bool {

@@ -4,12 +4,12 @@
 //! of its own than there are permits. A holder's node ends with its session, so a dead holder leaks
 //! no permit.
 //!
-//! **What can go wrong.** Every release wakes one contender of each process that waits: any of the
-//! nodes ahead of it may be the one that went. If processes use different numbers of permits, each
-//! process applies its own number. Otherwise it fails as `sequential` does.
+//! **What can go wrong.** Every release wakes one contender of each client that waits: any of the
+//! nodes ahead of it may be the one that went. If clients use different numbers of permits, each
+//! client applies its own number. Otherwise it fails as `sequential` does.
 //!
 //! **When to use it.** Use it to limit how many callers work on something at the same time, across
-//! processes.
+//! programs.
 
 use std::sync::Arc;
 
@@ -17,20 +17,14 @@ use tokio_util::task::TaskTracker;
 
 use super::queue::{Obstacle, Queue, Rule};
 use super::{Base, Ensemble};
-use crate::{Capabilities, Fencing, LeasedMutex, Primitive, Waiting};
+use crate::{Capabilities, LeasedMutex, Primitive};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     primitive: Primitive::Semaphore,
     kind: "semaphore",
-    backend: "zookeeper",
     summary: "an ephemeral sequential node per contender; the first ones hold, as many as there are permits",
-    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
-    fair_between_processes: true,
-    fencing: Fencing::RisingWhileKept,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FAIR_MUTEX
 };
 
 /// Makes the lock. Connects when first used.

@@ -18,19 +18,13 @@ use tokio_util::task::TaskTracker;
 
 use super::queue::{Obstacle, Queue, Rule};
 use super::{Base, Ensemble};
-use crate::{Capabilities, Fencing, LeasedMutex, Waiting};
+use crate::{Capabilities, LeasedMutex};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "sequential",
-    backend: "zookeeper",
     summary: "an ephemeral sequential node per contender, each watching the one before it",
-    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
-    fair_between_processes: true,
-    fencing: Fencing::RisingWhileKept,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FAIR_MUTEX
 };
 
 /// Makes the lock. Connects when first used.

@@ -3,7 +3,7 @@
 //! **How it works.** A node that exists cannot be created again, so only one contender succeeds.
 //! The others watch that node and try again when it goes.
 //!
-//! **What can go wrong.** A thundering herd: every release wakes every process that waits, all but
+//! **What can go wrong.** A thundering herd: every release wakes every client that waits, all but
 //! one of them for nothing. There is no order among them, so one may starve. Otherwise the same
 //! failures as of `sequential`.
 //!
@@ -14,25 +14,20 @@ use std::sync::Arc;
 
 use tokio_util::task::TaskTracker;
 
-use super::fixed::Fixed;
+use super::fixed::FixedNodes;
 use super::{Base, Ensemble};
-use crate::{Capabilities, Fencing, LeasedMutex, Waiting};
+use crate::{Capabilities, LeasedMutex};
 
 /// What this kind can and cannot do.
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "spin",
-    backend: "zookeeper",
     summary: "one ephemeral node that all who wait watch",
-    breaks_when: "The holder is paused beyond its lease, or most of the ensemble loses its data",
-    fencing: Fencing::RisingWhileKept,
-    waiting: Waiting::Notified,
-    survives_failover: true,
-    ..Capabilities::LEASED_MUTEX
+    ..super::FENCED_MUTEX
 };
 
 /// Makes the lock. Connects when first used.
 #[must_use]
 pub fn mutex(ensemble: &Arc<Ensemble>, tasks: &TaskTracker) -> LeasedMutex {
     let base = Base::new(ensemble, CAPABILITIES.kind);
-    LeasedMutex::start(Fixed::start(base, tasks), &CAPABILITIES, tasks)
+    LeasedMutex::start(FixedNodes::start(base, tasks), &CAPABILITIES, tasks)
 }

@@ -1,30 +1,20 @@
-//! Reads the ledger of one item with SQL of this crate's own.
-//!
-//! It uses only the columns that outside tools may rely on: `items(id)`,
-//! `stock(item_id, total, available)`, `orders(id, item_id, user_id, quantity, status,
-//! request_key, fence, fence_backend, fence_sequence)`, `stock_movements(item_id, delta, reason)`,
-//! `restocks(id, item_id, delta)`; and for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
-//! `orders(limit_group_id)`, `limit_groups` and `limit_group_items`.
+//! Reads ledgers with SQL of this crate's own.
 
 mod homes;
 mod hosts;
-mod many;
+mod rows;
 
 pub use homes::homes_of;
 pub use hosts::writer_of;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use sqlx::Row;
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use tokio::time::{sleep, timeout};
 
-use crate::{
-    Answer, CannotJudge, Fence, Group, Ledger, Line, Movements, Order, Outcome, Place, Restock,
-    Stock,
-};
+use crate::{Answer, CannotJudge, Ledger, Outcome};
 
 /// Connecting and each reading must end within this.
 const SQL_SECONDS_MAX: u64 = 60;
@@ -39,11 +29,12 @@ pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 /// Reads ledgers from MySQL or MariaDB over one connection, which it replaces after a failure. Of
 /// several hosts it reads the one that takes writes.
 ///
-/// It uses these columns alone: `items(id)`, `stock(item_id, total, available)`, `orders(id, item_id,
-/// user_id, quantity, status, request_key, fence, fence_backend, fence_sequence)`,
-/// `stock_movements(item_id, delta, reason)` and `restocks(id, item_id, delta)`; and for buyers who wait and limits that items share
-/// `stock(offered)`, `waiting_list`, `orders(limit_group_id)`, `limit_groups` and `limit_group_items`. Each reading is one consistent snapshot and ends within
-/// 60 s.
+/// It uses only the columns that outside tools may rely on: `items(id)`, `stock(item_id, total,
+/// available)`, `orders(id, item_id, user_id, quantity, status, request_key, fence, fence_backend,
+/// fence_sequence)`, `stock_movements(item_id, delta, reason)` and `restocks(id, item_id, delta)`; and
+/// for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
+/// `orders(limit_group_id)`, `limit_groups` and `limit_group_items`. Each reading is one consistent
+/// snapshot and ends within 60 s.
 pub struct Reader {
     hosts: Vec<MySqlConnectOptions>,
     connection: Option<MySqlConnection>,
@@ -88,22 +79,39 @@ impl Reader {
     }
 
     /// The ledger of one item, as it is now.
-    pub async fn ledger(&mut self, item_id: i64) -> Result<Ledger, CannotJudge> {
+    pub async fn ledger(&mut self, item: i64) -> Result<Ledger, CannotJudge> {
+        let mut found = self.snapshot(item, item, true).await?;
+        Ok(found.remove(&item).unwrap_or_default())
+    }
+
+    /// The ledgers of several items in one snapshot, in the order of `items`, without the limits that
+    /// items share. Everything between the lowest and the highest id is read, so the ids should lie
+    /// close together.
+    pub async fn ledgers(&mut self, items: &[i64]) -> Result<Vec<Ledger>, CannotJudge> {
+        let (Some(first), Some(last)) = (items.iter().min(), items.iter().max()) else {
+            return Ok(Vec::new());
+        };
+        let mut found = self.snapshot(*first, *last, false).await?;
+        Ok(items.iter().map(|item| found.remove(item).unwrap_or_default()).collect())
+    }
+
+    /// The ledgers of the items from `first` to `last` in one snapshot.
+    async fn snapshot(
+        &mut self,
+        first: i64,
+        last: i64,
+        with_groups: bool,
+    ) -> Result<HashMap<i64, Ledger>, CannotJudge> {
         let connection = self.connected().await?;
-        let reading =
-            timeout(Duration::from_secs(SQL_SECONDS_MAX), snapshot(connection, item_id)).await;
-        match reading {
-            Ok(Ok(ledger)) => Ok(ledger),
-            Ok(Err(error)) => {
-                // The server may have been killed meanwhile: the next reading connects anew.
-                self.connection = None;
-                Err(unreadable(&error))
-            }
-            Err(_) => {
-                self.connection = None;
-                Err(CannotJudge(format!("reading the ledger took more than {SQL_SECONDS_MAX} s")))
-            }
-        }
+        let reading = rows::snapshot(connection, first, last, with_groups);
+        let failure = match timeout(Duration::from_secs(SQL_SECONDS_MAX), reading).await {
+            Ok(Ok(ledgers)) => return Ok(ledgers),
+            Ok(Err(error)) => unreadable(&error),
+            Err(_) => CannotJudge(format!("reading the ledger took more than {SQL_SECONDS_MAX} s")),
+        };
+        // The server may have been killed meanwhile: the next reading connects anew.
+        self.connection = None;
+        Err(failure)
     }
 
     /// The ledger of one item once no purchase is under way: no order is queued, every order that was
@@ -163,167 +171,6 @@ impl Reader {
 fn is_settled(ledger: &Ledger, queued: &HashSet<&str>) -> bool {
     let present = ledger.orders.iter().filter(|order| queued.contains(order.id.as_str())).count();
     present == queued.len() && ledger.orders.iter().all(|order| order.status != "queued")
-}
-
-/// All readings from here to the end of the transaction are of one moment.
-async fn begin_snapshot(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
-    sqlx::raw_sql("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        .execute(&mut *connection)
-        .await?;
-    sqlx::raw_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-        .execute(connection)
-        .await
-        .map(|_| ())
-}
-
-async fn snapshot(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, sqlx::Error> {
-    begin_snapshot(connection).await?;
-    let ledger = read(connection, item_id).await;
-    sqlx::raw_sql("ROLLBACK").execute(connection).await?;
-    ledger
-}
-
-async fn read(connection: &mut MySqlConnection, item_id: i64) -> Result<Ledger, sqlx::Error> {
-    let items: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM items WHERE id = ?")
-        .bind(item_id)
-        .fetch_one(&mut *connection)
-        .await?;
-    let stock = sqlx::query(
-        "SELECT CAST(total AS SIGNED) AS total, CAST(available AS SIGNED) AS available, \
-         CAST(offered AS SIGNED) AS offered FROM stock WHERE item_id = ?",
-    )
-    .bind(item_id)
-    .fetch_optional(&mut *connection)
-    .await?;
-    let mut line = Line::default();
-    if let Some(row) = &stock {
-        line.offered = row.try_get("offered")?;
-    }
-    let stock = stock.map(|row| self::stock(&row)).transpose()?;
-    let statement =
-        format!("SELECT {PLACE_COLUMNS} FROM waiting_list WHERE item_id = ? ORDER BY place");
-    for row in sqlx::query(&statement).bind(item_id).fetch_all(&mut *connection).await? {
-        line.places.push(place(&row)?);
-    }
-    let group = group(connection, item_id).await?;
-    let statement =
-        format!("SELECT {ORDER_COLUMNS} FROM orders WHERE item_id = ? ORDER BY orders.id");
-    let orders = sqlx::query(&statement)
-        .bind(item_id)
-        .fetch_all(&mut *connection)
-        .await?
-        .into_iter()
-        .map(|row| order(&row))
-        .collect::<Result<_, sqlx::Error>>()?;
-    let movements = sqlx::query(
-        "SELECT CAST(reason AS CHAR) AS reason, COUNT(*) AS movements, CAST(SUM(delta) AS SIGNED) AS units \
-         FROM stock_movements WHERE item_id = ? GROUP BY reason ORDER BY reason",
-    )
-    .bind(item_id)
-    .fetch_all(&mut *connection)
-    .await?
-    .into_iter()
-    .map(|row| movements(&row))
-    .collect::<Result<_, sqlx::Error>>()?;
-    let statement = format!("SELECT {RESTOCK_COLUMNS} FROM restocks WHERE item_id = ? ORDER BY id");
-    let restocks = sqlx::query(&statement)
-        .bind(item_id)
-        .fetch_all(connection)
-        .await?
-        .into_iter()
-        .map(|row| restock(&row))
-        .collect::<Result<_, sqlx::Error>>()?;
-    Ok(Ledger { item_exists: items > 0, stock, orders, movements, line, group, restocks })
-}
-
-/// The limit that the item shares now, and the buyers who are above it.
-async fn group(
-    connection: &mut MySqlConnection,
-    item_id: i64,
-) -> Result<Option<Group>, sqlx::Error> {
-    let found: Option<(i64, i64)> = sqlx::query_as(
-        "SELECT CAST(limit_groups.id AS SIGNED), CAST(limit_groups.per_buyer_limit AS SIGNED) \
-         FROM items JOIN limit_groups ON limit_groups.id = limit_group_id WHERE items.id = ?",
-    )
-    .bind(item_id)
-    .fetch_optional(&mut *connection)
-    .await?;
-    let Some((id, limit)) = found else { return Ok(None) };
-    let over = sqlx::query_as(
-        "SELECT CAST(user_id AS SIGNED), CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
-         WHERE item_id IN (SELECT item_id FROM limit_group_items WHERE group_id = ?) \
-           AND limit_group_id = ? AND status IN ('pending', 'paid') \
-         GROUP BY user_id HAVING units > ? ORDER BY user_id",
-    )
-    .bind(id)
-    .bind(id)
-    .bind(limit)
-    .fetch_all(connection)
-    .await?;
-    Ok(Some(Group { limit, over }))
-}
-
-/// What [`place`] reads.
-const PLACE_COLUMNS: &str = "CAST(place AS SIGNED) AS place, CAST(user_id AS SIGNED) AS buyer, \
-     CAST(status AS CHAR) AS status, \
-     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', joined_at) AS joined, \
-     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', offered_at) AS offered, \
-     TIMESTAMPDIFF(MICROSECOND, '1970-01-01', closed_at) AS closed, \
-     CAST(order_id AS CHAR) AS order_id";
-
-/// A row with the [`PLACE_COLUMNS`].
-fn place(row: &MySqlRow) -> Result<Place, sqlx::Error> {
-    Ok(Place {
-        number: row.try_get("place")?,
-        buyer: row.try_get("buyer")?,
-        status: row.try_get("status")?,
-        joined_at: row.try_get("joined")?,
-        offered_at: row.try_get("offered")?,
-        closed_at: row.try_get("closed")?,
-        order_id: row.try_get("order_id")?,
-    })
-}
-
-/// A row with `total` and `available`.
-fn stock(row: &MySqlRow) -> Result<Stock, sqlx::Error> {
-    Ok(Stock { total: row.try_get("total")?, available: row.try_get("available")? })
-}
-
-/// What [`order`] reads.
-const ORDER_COLUMNS: &str = "CAST(id AS CHAR) AS id, CAST(user_id AS SIGNED) AS buyer, \
-     CAST(quantity AS SIGNED) AS quantity, CAST(status AS CHAR) AS status, \
-     CAST(request_key AS CHAR) AS request_key, CAST(fence AS UNSIGNED) AS fence, \
-     CAST(fence_backend AS CHAR) AS fence_backend, CAST(fence_sequence AS UNSIGNED) AS fence_sequence";
-
-/// A row with the [`ORDER_COLUMNS`].
-fn order(row: &MySqlRow) -> Result<Order, sqlx::Error> {
-    let (backend, sequence) = (row.try_get("fence_backend")?, row.try_get("fence_sequence")?);
-    let number: Option<u64> = row.try_get("fence")?;
-    Ok(Order {
-        id: row.try_get("id")?,
-        buyer: row.try_get("buyer")?,
-        quantity: row.try_get("quantity")?,
-        status: row.try_get("status")?,
-        key: row.try_get("request_key")?,
-        fence: number.map(|number| Fence { number, backend, sequence }),
-    })
-}
-
-/// What [`restock`] reads.
-const RESTOCK_COLUMNS: &str = "CAST(id AS CHAR) AS id, CAST(delta AS SIGNED) AS units";
-
-/// A row with the [`RESTOCK_COLUMNS`].
-fn restock(row: &MySqlRow) -> Result<Restock, sqlx::Error> {
-    Ok(Restock { id: row.try_get("id")?, units: row.try_get("units")? })
-}
-
-/// A row with `reason`, `movements` and `units`.
-fn movements(row: &MySqlRow) -> Result<Movements, sqlx::Error> {
-    Ok(Movements {
-        reason: row.try_get("reason")?,
-        count: row.try_get("movements")?,
-        units: row.try_get("units")?,
-    })
 }
 
 /// Why nothing can be judged.

@@ -47,9 +47,11 @@ pub fn attribute(purchases: &[Purchase<'_>], index: &Index<'_>) -> Attribution {
         if let Some(purchase) = by_its_key {
             if purchase.is_refused() {
                 let code = purchase.answers.last().map_or("", |last| last.code.as_str());
-                despite_refusal.add(|| {
-                    format!("{}: answered {code}, but order {} exists", purchase.name(), order.id)
-                });
+                despite_refusal.add(format_args!(
+                    "{}: answered {code}, but order {} exists",
+                    purchase.name(),
+                    order.id
+                ));
             }
             continue;
         }
@@ -59,18 +61,17 @@ pub fn attribute(purchases: &[Purchase<'_>], index: &Index<'_>) -> Attribution {
             continue;
         }
         if refused_buyers.contains(&order.buyer) {
-            despite_refusal.add(|| {
-                format!("buyer {} was refused, but order {} exists", order.buyer, order.id)
-            });
+            despite_refusal.add(format_args!(
+                "buyer {} was refused, but order {} exists",
+                order.buyer, order.id
+            ));
         }
-        phantom.add(|| {
-            format!(
-                "order {} of buyer {}, key {}: no request asked for it",
-                order.id,
-                order.buyer,
-                order.key_shown()
-            )
-        });
+        phantom.add(format_args!(
+            "order {} of buyer {}, key {}: no request asked for it",
+            order.id,
+            order.buyer,
+            order.key_shown()
+        ));
     }
     resolve_unknown(purchases, index, &mut unknown);
     Attribution { phantom, despite_refusal, unknown }

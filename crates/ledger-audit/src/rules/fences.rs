@@ -18,9 +18,10 @@ pub fn judge(evidence: &Evidence<'_>) -> Finding {
     for order in &evidence.after.orders {
         let Some(fence) = &order.fence else { continue };
         match fence.sequence {
-            None => faults.add(|| {
-                format!("order {} has the fence {}, which nothing compared", order.id, fence.number)
-            }),
+            None => faults.add(format_args!(
+                "order {} has the fence {}, which nothing compared",
+                order.id, fence.number
+            )),
             Some(0) => earlier += 1,
             Some(sequence) => {
                 let backend = fence.backend.as_deref().unwrap_or_default();
@@ -36,12 +37,10 @@ pub fn judge(evidence: &Evidence<'_>) -> Finding {
         let mut highest = 0;
         for (sequence, fence, order) in writes {
             if fence < highest {
-                faults.add(|| {
-                    format!(
+                faults.add(format_args!(
                         "order {}: write {sequence} under {backend} has the fence {fence}, after {highest}",
                         order.id
-                    )
-                });
+                    ));
             }
             highest = highest.max(fence);
         }

@@ -9,7 +9,7 @@ pub fn judge(items: &[ItemHome]) -> Finding {
     let mut faults = Faults::default();
     for item in items {
         for fault in faults_of(item) {
-            faults.add(|| format!("item {}: {fault}", item.item));
+            faults.add(format_args!("item {}: {fault}", item.item));
         }
     }
     let moving = items.iter().filter(|item| item.moving.is_some()).count();

@@ -62,26 +62,22 @@ fn balance(evidence: &Evidence<'_>, stock: Stock, units_live: i64) -> Finding {
     let units_paid = units(evidence.after, |order| order.status == "paid");
     let mut faults = Faults::default();
     if stock.total != evidence.stock {
-        faults.add(|| {
-            format!(
-                "{} units were put on sale, the ledger's total is {}",
-                evidence.stock, stock.total
-            )
-        });
+        faults.add(format_args!(
+            "{} units were put on sale, the ledger's total is {}",
+            evidence.stock, stock.total
+        ));
     }
     let offered = evidence.after.line.offered;
     let accounted = stock.available + offered + units_live;
     if accounted != evidence.stock {
-        faults.add(|| {
-            format!(
-                "available {} + offered {offered} + live orders {units_live} = {accounted}, not {}",
-                stock.available, evidence.stock
-            )
-        });
+        faults.add(format_args!(
+            "available {} + offered {offered} + live orders {units_live} = {accounted}, not {}",
+            stock.available, evidence.stock
+        ));
     }
     for (units, what) in [(stock.available, "available"), (offered, "offered")] {
         if units < 0 {
-            faults.add(|| format!("{what} is {units}"));
+            faults.add(format_args!("{what} is {units}"));
         }
     }
     Finding::judged(
@@ -109,9 +105,10 @@ fn over_limit(evidence: &Evidence<'_>) -> Faults {
     above.sort_unstable();
     let mut faults = Faults::default();
     for (buyer, units) in above {
-        faults.add(|| {
-            format!("buyer {buyer} has {units} units, the limit is {}", evidence.per_buyer_limit)
-        });
+        faults.add(format_args!(
+            "buyer {buyer} has {units} units, the limit is {}",
+            evidence.per_buyer_limit
+        ));
     }
     faults
 }
@@ -132,9 +129,9 @@ fn movements_sum(ledger: &Ledger, stock: Stock) -> Finding {
     let expected = stock.available + ledger.line.offered - stock.total;
     let mut faults = Faults::default();
     if sum != expected {
-        faults.add(|| {
-            format!("the movements add up to {sum}, available + offered - total is {expected}")
-        });
+        faults.add(format_args!(
+            "the movements add up to {sum}, available + offered - total is {expected}"
+        ));
     }
     Finding::judged(
         "I3",
@@ -150,25 +147,21 @@ fn orders_and_movements(ledger: &Ledger) -> Finding {
     let (sold_count, sold_units) = movements_of(ledger, "sold");
     let mut faults = Faults::default();
     if -sold_units != units_ordered {
-        faults.add(|| {
-            format!(
-                "{orders} orders took {units_ordered} units, their movements say {}",
-                -sold_units
-            )
-        });
+        faults.add(format_args!(
+            "{orders} orders took {units_ordered} units, their movements say {}",
+            -sold_units
+        ));
     }
     // One movement may stand for a batch of orders, but never the other way round.
     if usize::try_from(sold_count).unwrap_or(usize::MAX) > orders {
-        faults.add(|| format!("{sold_count} movements of sold stock for {orders} orders"));
+        faults.add(format_args!("{sold_count} movements of sold stock for {orders} orders"));
     }
     for movements in &ledger.movements {
         if !matches!(movements.reason.as_str(), "sold" | "cancelled" | "expired" | "late_payment") {
-            faults.add(|| {
-                format!(
-                    "{} movements have the unknown reason {}",
-                    movements.count, movements.reason
-                )
-            });
+            faults.add(format_args!(
+                "{} movements have the unknown reason {}",
+                movements.count, movements.reason
+            ));
         }
     }
     Finding::judged(
@@ -187,15 +180,16 @@ fn give_backs(ledger: &Ledger) -> Finding {
     let units_expired = units(ledger, |order| order.status == "expired");
     let mut faults = Faults::default();
     if cancelled != units_cancelled {
-        faults.add(|| {
-            format!("cancelled orders hold {units_cancelled} units, {cancelled} were given back")
-        });
+        faults.add(format_args!(
+            "cancelled orders hold {units_cancelled} units, {cancelled} were given back"
+        ));
     }
     // A late payment takes what its expiry had given back.
     if expired + late != units_expired {
-        faults.add(|| {
-            format!("expired orders hold {units_expired} units, {} were given back", expired + late)
-        });
+        faults.add(format_args!(
+            "expired orders hold {units_expired} units, {} were given back",
+            expired + late
+        ));
     }
     Finding::judged(
         "I5",

@@ -74,34 +74,36 @@ fn accepted_in_ledger(
             continue;
         };
         let Some(id) = answer.order_id.as_deref() else {
-            lost.add(|| format!("{}: accepted without an order id", purchase.name()));
+            lost.add(format_args!("{}: accepted without an order id", purchase.name()));
             continue;
         };
         let Some(order) = index.by_id.get(id) else {
-            lost.add(|| format!("{}: order {id} is not in the ledger", purchase.name()));
+            lost.add(format_args!("{}: order {id} is not in the ledger", purchase.name()));
             continue;
         };
         if order.status == "rejected" && answer.status != 202 {
-            lost.add(|| format!("{}: order {id} was sold and is now rejected", purchase.name()));
+            lost.add(format_args!("{}: order {id} was sold and is now rejected", purchase.name()));
         } else if order.status == "queued" {
-            altered.add(|| format!("{}: order {id} is still queued", purchase.name()));
+            altered.add(format_args!("{}: order {id} is still queued", purchase.name()));
         } else if order.buyer != purchase.buyer {
-            altered.add(|| {
-                format!("{}: order {id} belongs to buyer {}", purchase.name(), order.buyer)
-            });
+            altered.add(format_args!(
+                "{}: order {id} belongs to buyer {}",
+                purchase.name(),
+                order.buyer
+            ));
         } else if order.quantity != evidence.quantity || order.quantity != answer.units(evidence) {
-            altered.add(|| {
-                format!(
-                    "{}: order {id} has quantity {}, asked were {}",
-                    purchase.name(),
-                    order.quantity,
-                    evidence.quantity
-                )
-            });
+            altered.add(format_args!(
+                "{}: order {id} has quantity {}, asked were {}",
+                purchase.name(),
+                order.quantity,
+                evidence.quantity
+            ));
         } else if purchase.key.is_some() && order.key.as_deref() != purchase.key {
-            altered.add(|| {
-                format!("{}: order {id} carries the key {}", purchase.name(), order.key_shown())
-            });
+            altered.add(format_args!(
+                "{}: order {id} carries the key {}",
+                purchase.name(),
+                order.key_shown()
+            ));
         }
     }
     (lost, altered)
@@ -113,22 +115,26 @@ fn duplicates(purchases: &[Purchase<'_>], index: &Index<'_>) -> Faults {
     let mut keys: Vec<_> = index.by_key.iter().filter(|(_, orders)| orders.len() > 1).collect();
     keys.sort_unstable_by_key(|(key, _)| **key);
     for ((buyer, key), orders) in keys {
-        faults.add(|| format!("buyer {buyer}, key {key}: {} orders", orders.len()));
+        faults.add(format_args!("buyer {buyer}, key {key}: {} orders", orders.len()));
     }
     let mut owner: HashMap<&str, &Purchase<'_>> = HashMap::new();
     for purchase in purchases {
         let ids: HashSet<&str> =
             purchase.answers.iter().filter_map(|answer| answer.order_id.as_deref()).collect();
         if ids.len() > 1 {
-            faults.add(|| {
-                format!("{}: answered with {} different orders", purchase.name(), ids.len())
-            });
+            faults.add(format_args!(
+                "{}: answered with {} different orders",
+                purchase.name(),
+                ids.len()
+            ));
         }
         for id in ids {
             if let Some(other) = owner.insert(id, purchase) {
-                faults.add(|| {
-                    format!("order {id} was given to {} and to {}", other.name(), purchase.name())
-                });
+                faults.add(format_args!(
+                    "order {id} was given to {} and to {}",
+                    other.name(),
+                    purchase.name()
+                ));
             }
         }
     }

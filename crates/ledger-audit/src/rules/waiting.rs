@@ -24,12 +24,12 @@ pub fn faults_of_line(ledger: &Ledger) -> Faults {
     let mut faults = Faults::default();
     let open = line.places.iter().filter(|place| place.status == "offered").count();
     if i64::try_from(open).ok() != Some(line.offered) {
-        faults.add(|| format!("{} units are offered, {open} offers are open", line.offered));
+        faults.add(format_args!("{} units are offered, {open} offers are open", line.offered));
     }
     let mut live = HashSet::new();
     for place in line.places.iter().filter(|place| is_live(place)) {
         if !live.insert(place.buyer) {
-            faults.add(|| format!("buyer {} is in the line twice", place.buyer));
+            faults.add(format_args!("buyer {} is in the line twice", place.buyer));
         }
     }
     overtaken(&line.places, &mut faults);
@@ -45,7 +45,7 @@ pub fn group(evidence: &Evidence<'_>) -> Finding {
     };
     let mut faults = Faults::default();
     for (buyer, units) in &group.over {
-        faults.add(|| format!("buyer {buyer} has {units} units, the limit is {}", group.limit));
+        faults.add(format_args!("buyer {buyer} has {units} units, the limit is {}", group.limit));
     }
     let detail = format!("{} buyers above {}", group.over.len(), group.limit);
     Finding::judged("I14", CLAIM, detail, faults)
@@ -63,9 +63,10 @@ fn overtaken(places: &[Place], faults: &mut Faults) {
     for place in sorted {
         let left_line = place.offered_at.or(place.closed_at).unwrap_or(i64::MAX);
         if let Some(behind) = first_behind.filter(|behind| behind.offered_at < Some(left_line)) {
-            faults.add(|| {
-                format!("place {} was served before place {}", behind.number, place.number)
-            });
+            faults.add(format_args!(
+                "place {} was served before place {}",
+                behind.number, place.number
+            ));
         }
         let earliest = first_behind.and_then(|behind| behind.offered_at).unwrap_or(i64::MAX);
         if place.offered_at.is_some_and(|at| at < earliest) {
@@ -83,13 +84,13 @@ fn unmatched(places: &[Place], orders: &[Order], faults: &mut Faults) {
         let id = place.order_id.as_deref().unwrap_or("(none)");
         match orders.get(id) {
             Some(order) if order.buyer != place.buyer || order.quantity != 1 => {
-                faults.add(|| format!("place {}: order {id} is another one", place.number));
+                faults.add(format_args!("place {}: order {id} is another one", place.number));
             }
             Some(_) if !used.insert(id) => {
-                faults.add(|| format!("order {id} was offered twice"));
+                faults.add(format_args!("order {id} was offered twice"));
             }
             Some(_) => {}
-            None => faults.add(|| format!("place {}: no order {id}", place.number)),
+            None => faults.add(format_args!("place {}: no order {id}", place.number)),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use redis::{ErrorKind, FromRedisValue, RedisError};
-use redis_connection::{Call, Script, Written, is_too_few_replicas};
+use redis_connection::{Call, ReplicatedWrite, Script, is_too_few_replicas};
 
 use super::{Intention, Queue, field_of};
 use crate::redis_store::counters::{CounterError, READ_ATTEMPTS_MAX};
@@ -67,7 +67,8 @@ impl Queue {
             call.arg(purchase.buyer.get()).arg(&request).arg(limit.unwrap_or(-1));
             call.arg(self.backlog_max).arg(remembered_ms());
             call.arg(Intention::of(purchase).write()).arg(u8::from(self.replicated.is_some()));
-            let Written { answer, is_replicated } = self.run::<(String, String)>(&call).await?;
+            let ReplicatedWrite { answer, is_replicated } =
+                self.run::<(String, String)>(&call).await?;
             match answer.0.as_str() {
                 "queued" => {
                     failpoint!("queued");
@@ -118,7 +119,7 @@ impl Queue {
             None => true,
             Some(writer) => match call.invoke_replicated::<u8>(writer).await {
                 // A new primary has lost it, or the ledger has decided.
-                Ok(Written { answer: 0, .. }) => return Ok(None),
+                Ok(ReplicatedWrite { answer: 0, .. }) => return Ok(None),
                 Ok(written) => written.is_replicated,
                 Err(error) if is_too_few_replicas(&error) => false,
                 Err(error) => return Err(error),
@@ -128,12 +129,15 @@ impl Queue {
     }
 
     /// Runs a script, and waits for replicas where they are asked for.
-    async fn run<T: FromRedisValue>(&self, call: &Call<'_>) -> Result<Written<T>, RedisError> {
+    async fn run<T: FromRedisValue>(
+        &self,
+        call: &Call<'_>,
+    ) -> Result<ReplicatedWrite<T>, RedisError> {
         match &self.replicated {
             Some(writer) => call.invoke_replicated(writer).await,
             None => {
                 let answer = call.invoke_async(&mut self.redis.shared()).await?;
-                Ok(Written { answer, is_replicated: true })
+                Ok(ReplicatedWrite { answer, is_replicated: true })
             }
         }
     }

@@ -76,15 +76,13 @@ fn steps(sights: &[Sight<'_>]) -> Finding {
         for status in STATUSES.into_iter().filter(|from| !may_follow(from, sight.status)) {
             let earlier = first.get(&(sight.id, status));
             if let Some(at) = earlier.filter(|at| **at < sight.sent_at_us) {
-                faults.add(|| {
-                    format!(
-                        "order {} was seen {status} at {}, and {} by a request that was sent at {}",
-                        sight.id,
-                        seconds(*at),
-                        sight.status,
-                        seconds(sight.sent_at_us)
-                    )
-                });
+                faults.add(format_args!(
+                    "order {} was seen {status} at {}, and {} by a request that was sent at {}",
+                    sight.id,
+                    seconds(*at),
+                    sight.status,
+                    seconds(sight.sent_at_us)
+                ));
             }
         }
     }
@@ -117,14 +115,12 @@ fn lists(evidence: &Evidence<'_>, history: &History) -> Finding {
                 && *at_us < list.sent_at_us
                 && !list.orders.iter().any(|listed| listed == id)
             {
-                faults.add(|| {
-                    format!(
+                faults.add(format_args!(
                         "buyer {}: order {id} was shown at {}, and is not in the list that was asked for at {}",
                         list.buyer,
                         seconds(*at_us),
                         seconds(list.sent_at_us)
-                    )
-                });
+                    ));
             }
         }
     }
@@ -163,15 +159,13 @@ fn replays(evidence: &Evidence<'_>) -> Finding {
     for (key, id, answer) in keyed() {
         let (named, at_us) = first[&key];
         if named != id && at_us < answer.sent_at_us() {
-            faults.add(|| {
-                format!(
+            faults.add(format_args!(
                     "buyer {}, key {}: order {named} at {}, order {id} by a request that was sent at {}",
                     key.0,
                     key.1,
                     seconds(at_us),
                     seconds(answer.sent_at_us())
-                )
-            });
+                ));
         }
     }
     Finding::judged("I19", CLAIMS[2], format!("{accepted} accepted answers"), faults)

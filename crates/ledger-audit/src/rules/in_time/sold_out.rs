@@ -77,7 +77,7 @@ fn false_ones(
         let from_us = answer.sent_at_us().saturating_sub(age_us);
         if low_until.as_ref().is_none_or(|(until_us, _)| *until_us < from_us) {
             let change = low_until.as_ref().and_then(|(_, change)| change.as_ref());
-            faults.add(|| in_words(answer, left, change, in_time));
+            faults.add(format_args!("{}", in_words(answer, left, change, in_time)));
         }
     }
     faults

@@ -7,8 +7,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-use crate::trap::{Act, Direction, Sprung};
-use crate::{Fault, Orders, Shared, find, lock};
+use super::trap::{Act, Direction, TrapEffect};
+use super::{Fault, Orders, Shared, find, lock};
 
 /// The largest piece that is read, and so searched for a pattern, at once.
 const PIECE_BYTES_MAX: usize = 64 * 1024;
@@ -89,7 +89,7 @@ async fn refusal(orders: &mut watch::Receiver<Orders>) {
     let _ = orders.wait_for(|orders| orders.fault == Fault::Refuse).await;
 }
 
-/// Waits until the connection of this number is silenced; answers whether it is so for ever.
+/// Waits until the connection of this number is silenced; returns whether it is so for ever.
 async fn silence(orders: &mut watch::Receiver<Orders>, number: usize) -> bool {
     let silenced = |orders: &Orders| orders.fault == Fault::Silence || number < orders.stranded;
     match orders.wait_for(silenced).await {
@@ -181,7 +181,7 @@ impl Connection<'_> {
         End::Closed
     }
 
-    /// Waits while the link stalls; answers the fault that it has then.
+    /// Waits while the link stalls; returns the fault that it has then.
     async fn fault_once_moving(&self) -> Fault {
         let fault = self.shared.orders.borrow().fault;
         if fault != Fault::Stall {
@@ -193,10 +193,10 @@ impl Connection<'_> {
         moving.map_or(Fault::Pass, |orders| orders.fault)
     }
 
-    /// Does what a sprung trap says; answers nothing if the piece is to be passed on.
+    /// Does what a sprung trap says; returns nothing if the piece is to be passed on.
     async fn act(
         &self,
-        sprung: Sprung,
+        sprung: TrapEffect,
         piece: &[u8],
         to: &mut (impl AsyncWrite + Unpin),
     ) -> Option<End> {

@@ -1,6 +1,6 @@
 //! A fault for one message among many.
 
-use crate::Fault;
+use super::Fault;
 
 /// A pattern to wait for in what passes over a link, and what to do with the piece that has it.
 ///
@@ -36,7 +36,7 @@ pub(crate) enum Act {
 }
 
 /// What is to be done since a trap has sprung.
-pub(crate) struct Sprung {
+pub(crate) struct TrapEffect {
     pub(crate) act: Act,
     pub(crate) then: Fault,
     /// The number of the order that set the trap.
@@ -131,7 +131,7 @@ impl Trap {
     }
 
     pub(crate) fn matches(&self, direction: Direction, piece: &[u8]) -> bool {
-        let has = |pattern: &Vec<u8>| crate::find(piece, pattern).is_some();
+        let has = |pattern: &Vec<u8>| super::find(piece, pattern).is_some();
         self.direction == direction && self.patterns.iter().any(has)
     }
 }

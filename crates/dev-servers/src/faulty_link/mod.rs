@@ -1,4 +1,40 @@
-#![doc = include_str!("../README.md")]
+//! A TCP proxy for tests. It stands between a client and a server on this machine and breaks their
+//! connections in the ways in which networks break them: it delays, cuts, stalls, throttles, drops one
+//! direction, or catches one message ("the COMMIT") before or after the server has acted on it.
+//!
+//! ```rust
+//! use dev_servers::faulty_link::{Fault, FaultyLink, Trap};
+//!
+//! # async fn example() -> std::io::Result<()> {
+//! let link = FaultyLink::to("127.0.0.1:3306").await?;
+//! // The program under test connects to `link.addr()`.
+//!
+//! link.set(Fault::Stall); // nothing passes, and nobody is told
+//! link.mend(); // what was sent meanwhile arrives late
+//!
+//! // The next COMMIT reaches the server; its answer does not reach the client.
+//! link.trap(Trap::at(b"\x03COMMIT").lose_answer());
+//! link.until_caught(1).await; // wait until that has happened
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! | operation | what the client sees |
+//! |---|---|
+//! | `set(Fault::Delay(time))` | every request arrives later by that time |
+//! | `set(Fault::Dribble(pause))` | answers come a byte at a time |
+//! | `set(Fault::Stall)` | silence; what was sent arrives after `mend` |
+//! | `set(Fault::Silence)` | silence; the connection ends at `mend` |
+//! | `set(Fault::DropRequests)`, `set(Fault::DropAnswers)` | one direction is lost, the other works |
+//! | `set(Fault::Refuse)`, `cut()` | both ends are closed, new connections too |
+//! | `strand()` | today's connections are silent for ever, new ones work |
+//! | `lead_to(server)` | new connections reach another server |
+//! | `trap(Trap::at(pattern)...)` | one message is held, cut, or loses its answer |
+//!
+//! A pattern is looked for in each piece that the proxy reads. A message that the sender's kernel cuts
+//! in two is not seen; clients send short commands in one piece.
+//!
+//! The link lives on the tokio runtime that made it, and ends with all its connections when dropped.
 
 mod connection;
 mod fault;
@@ -16,7 +52,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 pub use fault::Fault;
 pub use trap::Trap;
-use trap::{Direction, Sprung};
+use trap::{Direction, TrapEffect};
 
 /// A TCP proxy on a loopback port in front of one server. It ends when dropped.
 #[derive(Debug)]
@@ -260,7 +296,7 @@ impl Shared {
     }
 
     /// What is to be done with a piece if the trap springs.
-    fn springs(&self, direction: Direction, piece: &[u8]) -> Option<Sprung> {
+    fn springs(&self, direction: Direction, piece: &[u8]) -> Option<TrapEffect> {
         let mut sprung = None;
         self.orders.send_if_modified(|orders| {
             let Some(trap) = &orders.trap else { return false };
@@ -272,7 +308,7 @@ impl Shared {
             if number.is_none_or(|number| !number.is_multiple_of(trap.every.unwrap_or(1))) {
                 return false;
             }
-            sprung = Some(Sprung { act: trap.act, then: trap.then, order: orders.number });
+            sprung = Some(TrapEffect { act: trap.act, then: trap.then, order: orders.number });
             let gone = trap.every.is_none();
             if gone {
                 orders.trap = None;

@@ -1,0 +1,124 @@
+//! The statements that read ledgers: the rows of all items of a range, in one consistent snapshot.
+
+use std::collections::HashMap;
+
+use sqlx::FromRow;
+use sqlx::mysql::{MySqlConnection, MySqlRow};
+
+use crate::{Fence, Group, Ledger, Movements, Order, Place, Restock, Stock};
+
+/// Reads the ledgers of the items from `first` to `last`; with `with_groups` also the limits that they
+/// share with others.
+pub(super) async fn snapshot(
+    connection: &mut MySqlConnection,
+    first: i64,
+    last: i64,
+    with_groups: bool,
+) -> Result<HashMap<i64, Ledger>, sqlx::Error> {
+    for statement in [
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ",
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY",
+    ] {
+        sqlx::raw_sql(statement).execute(&mut *connection).await?;
+    }
+    let ledgers = read(connection, (first, last), with_groups).await;
+    sqlx::raw_sql("ROLLBACK").execute(connection).await?;
+    ledgers
+}
+
+async fn read(
+    connection: &mut MySqlConnection,
+    range: (i64, i64),
+    with_groups: bool,
+) -> Result<HashMap<i64, Ledger>, sqlx::Error> {
+    let mut ledgers: HashMap<i64, Ledger> = HashMap::new();
+    let statement = "SELECT CAST(id AS SIGNED) FROM items WHERE id BETWEEN ? AND ?";
+    let items: Vec<(i64,)> = rows(connection, range, statement).await?;
+    for (item,) in &items {
+        of(&mut ledgers, *item).item_exists = true;
+    }
+    let statement = "SELECT CAST(item_id AS SIGNED), CAST(total AS SIGNED), CAST(available AS SIGNED), \
+         CAST(offered AS SIGNED) FROM stock WHERE item_id BETWEEN ? AND ?";
+    for (item, total, available, offered) in rows(connection, range, statement).await? {
+        let ledger = of(&mut ledgers, item);
+        (ledger.stock, ledger.line.offered) = (Some(Stock { total, available }), offered);
+    }
+    let statement = "SELECT CAST(item_id AS SIGNED), CAST(place AS SIGNED), CAST(user_id AS SIGNED), \
+         CAST(status AS CHAR), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', joined_at), \
+         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', offered_at), \
+         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', closed_at), CAST(order_id AS CHAR) \
+         FROM waiting_list WHERE item_id BETWEEN ? AND ? ORDER BY place";
+    for (item, number, buyer, status, joined_at, offered_at, closed_at, order_id) in
+        rows(connection, range, statement).await?
+    {
+        let place = Place { number, buyer, status, joined_at, offered_at, closed_at, order_id };
+        of(&mut ledgers, item).line.places.push(place);
+    }
+    let statement = "SELECT CAST(item_id AS SIGNED), CAST(id AS CHAR), CAST(user_id AS SIGNED), \
+         CAST(quantity AS SIGNED), CAST(status AS CHAR), CAST(request_key AS CHAR), \
+         CAST(fence AS UNSIGNED), CAST(fence_backend AS CHAR), CAST(fence_sequence AS UNSIGNED) \
+         FROM orders WHERE item_id BETWEEN ? AND ? ORDER BY orders.id";
+    for (item, id, buyer, quantity, status, key, number, backend, sequence) in
+        rows(connection, range, statement).await?
+    {
+        let number: Option<u64> = number;
+        let fence = number.map(|number| Fence { number, backend, sequence });
+        of(&mut ledgers, item).orders.push(Order { id, buyer, quantity, status, key, fence });
+    }
+    let statement = "SELECT CAST(item_id AS SIGNED), CAST(reason AS CHAR), COUNT(*), \
+         CAST(SUM(delta) AS SIGNED) FROM stock_movements WHERE item_id BETWEEN ? AND ? \
+         GROUP BY item_id, reason ORDER BY item_id, reason";
+    for (item, reason, count, units) in rows(connection, range, statement).await? {
+        of(&mut ledgers, item).movements.push(Movements { reason, count, units });
+    }
+    let statement = "SELECT CAST(item_id AS SIGNED), CAST(id AS CHAR), CAST(delta AS SIGNED) \
+         FROM restocks WHERE item_id BETWEEN ? AND ? ORDER BY restocks.id";
+    for (item, id, units) in rows(connection, range, statement).await? {
+        of(&mut ledgers, item).restocks.push(Restock { id, units });
+    }
+    if with_groups {
+        for (item,) in items {
+            of(&mut ledgers, item).group = group(connection, item).await?;
+        }
+    }
+    Ok(ledgers)
+}
+
+fn of(ledgers: &mut HashMap<i64, Ledger>, item: i64) -> &mut Ledger {
+    ledgers.entry(item).or_default()
+}
+
+async fn rows<T>(
+    connection: &mut MySqlConnection,
+    (first, last): (i64, i64),
+    statement: &str,
+) -> Result<Vec<T>, sqlx::Error>
+where
+    T: for<'row> FromRow<'row, MySqlRow> + Send + Unpin,
+{
+    sqlx::query_as(statement).bind(first).bind(last).fetch_all(connection).await
+}
+
+/// The limit that the item shares now, and the buyers who are above it.
+async fn group(connection: &mut MySqlConnection, item: i64) -> Result<Option<Group>, sqlx::Error> {
+    let found: Option<(i64, i64)> = sqlx::query_as(
+        "SELECT CAST(limit_groups.id AS SIGNED), CAST(limit_groups.per_buyer_limit AS SIGNED) \
+         FROM items JOIN limit_groups ON limit_groups.id = limit_group_id WHERE items.id = ?",
+    )
+    .bind(item)
+    .fetch_optional(&mut *connection)
+    .await?;
+    let Some((id, limit)) = found else { return Ok(None) };
+    let over = sqlx::query_as(
+        "SELECT CAST(user_id AS SIGNED), CAST(SUM(quantity) AS SIGNED) AS units FROM orders \
+         WHERE item_id IN (SELECT item_id FROM limit_group_items WHERE group_id = ?) \
+           AND limit_group_id = ? AND status IN ('pending', 'paid') \
+         GROUP BY user_id HAVING units > ? ORDER BY user_id",
+    )
+    .bind(id)
+    .bind(id)
+    .bind(limit)
+    .fetch_all(connection)
+    .await?;
+    Ok(Some(Group { limit, over }))
+}
