@@ -1,6 +1,6 @@
-//! A TCP proxy for tests. It stands between a client and a server on this machine and breaks their
-//! connections in the ways in which networks break them: it delays, cuts, stalls, throttles, drops one
-//! direction, or catches one message ("the COMMIT") before or after the server has acted on it.
+//! A TCP proxy for tests, between a client and a server on this machine. It breaks connections as
+//! networks do: it delays, cuts, stalls, throttles, drops one direction, or catches one message ("the
+//! COMMIT") before or after the server has acted on it.
 //!
 //! ```rust
 //! use dev_servers::faulty_link::{Fault, FaultyLink, Trap};
@@ -8,10 +8,8 @@
 //! # async fn example() -> std::io::Result<()> {
 //! let link = FaultyLink::to("127.0.0.1:3306").await?;
 //! // The program under test connects to `link.addr()`.
-//!
 //! link.set(Fault::Stall); // nothing passes, and nobody is told
 //! link.mend(); // what was sent meanwhile arrives late
-//!
 //! // The next COMMIT reaches the server; its answer does not reach the client.
 //! link.trap(Trap::at(b"\x03COMMIT").lose_answer());
 //! link.until_caught(1).await; // wait until that has happened
