@@ -5,11 +5,13 @@ mod audit;
 mod caller;
 mod check;
 mod dead_letter;
+#[cfg(feature = "dev")]
 mod dev;
-mod dev_redis;
+#[cfg(not(feature = "dev"))]
+#[path = "no_dev.rs"]
+mod dev;
 mod doctor;
 mod export;
-mod extra_servers;
 mod import;
 mod ledgers;
 mod log_lines;
@@ -17,7 +19,6 @@ mod migrate;
 mod openapi;
 mod operator;
 mod preflight;
-mod private_servers;
 mod progress;
 mod seed;
 mod serve;
@@ -100,6 +101,7 @@ enum Command {
     /// Serve; DATABASE_URL, REDIS_URL and SECKILL_SECRET say with what.
     Serve,
     /// Start private servers, make a demo sale, and serve: what `make run` does.
+    #[command(hide = cfg!(not(feature = "dev")))]
     Dev(dev::Arguments),
     /// Bring the schema up to date.
     Migrate,
