@@ -141,8 +141,7 @@ fn the_program_of_the_image_starts_no_servers() {
 fn the_load_test_changes_no_feature_of_the_service() {
     for features in ["dev", "dev,etcd,zookeeper"] {
         let shop = tree(&["--package", "seckill", "--features", features]);
-        let both =
-            tree(&["--package", "seckill", "--package", "loadtest", "--features", features]);
+        let both = tree(&["--package", "seckill", "--package", "loadtest", "--features", features]);
         assert!(both.len() > shop.len());
         let changed: Vec<_> = shop.difference(&both).collect();
         assert!(changed.is_empty(), "{changed:?} in a build with loadtest: {both:#?}");

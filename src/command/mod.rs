@@ -7,15 +7,14 @@ mod check;
 mod dead_letter;
 #[cfg(feature = "dev")]
 mod dev;
-#[cfg(not(feature = "dev"))]
-#[path = "no_dev.rs"]
-mod dev;
 mod doctor;
 mod export;
 mod import;
 mod ledgers;
 mod log_lines;
 mod migrate;
+#[cfg(not(feature = "dev"))]
+mod no_dev;
 mod openapi;
 mod operator;
 mod preflight;
@@ -38,6 +37,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Config;
 use ledger::rows::actions;
+#[cfg(not(feature = "dev"))]
+use no_dev as dev;
 
 /// Parses the command line, runs the command, and answers the program's exit code.
 ///
