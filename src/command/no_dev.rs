@@ -12,7 +12,6 @@ pub struct Arguments {
 }
 
 /// Refuses to run.
-#[expect(clippy::unused_async, reason = "it has the signature of the real command")]
 pub async fn run(_: Option<&Path>, _: &Arguments) -> Ended {
     Err("this program was built without private servers: start it with `make run` in the source folder, or build it with `--features dev`".to_owned())
 }
