@@ -50,7 +50,7 @@ fn the_scripts_that_start_a_shop_build_in_what_it_is_asked_for() {
     assert!(values.len() > 4, "{values:?}");
     for script in ["scripts/run", "scripts/loadtest"] {
         let text = read(script);
-        let build = text.lines().find_map(|line| line.strip_prefix("cargo build --release "));
+        let build = text.lines().find_map(|line| line.strip_prefix("cargo build --profile quick "));
         let build = build.unwrap_or_else(|| panic!("{script} builds"));
         for value in &values {
             let features = built_in(build, value);

@@ -7,8 +7,9 @@ use std::process::Command;
 
 use toml::{Table, Value};
 
-/// Dependencies that no code names, each with its reason. `package/dependency`.
-const NOT_NAMED_IN_CODE: &[&str] = &[];
+/// Dependencies that no code names; the manifest says why it has them. `package/dependency`.
+const NOT_NAMED_IN_CODE: &[&str] =
+    &["seckill/byteorder", "seckill/idna_adapter", "seckill/num-traits"];
 
 #[test]
 fn every_dependency_is_used() {
@@ -115,17 +116,44 @@ fn a_crate_is_not_named_by_a_module_of_another_one() {
 
 #[test]
 fn the_lock_library_has_tls_only_where_it_is_asked_for() {
-    let tree = |features: &str| {
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.args(["tree", "--offline", "--package", "leaselock", "--edges", "normal"]);
-        cargo.args(["--prefix", "none", "--features", features]);
-        let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8_lossy(&output.stdout).into_owned()
+    let has_tls = |features| {
+        let tree = tree(&["--package", "leaselock", "--features", features]);
+        tree.iter().any(|line| line.starts_with("rustls v"))
     };
-    let has_tls = |features| tree(features).lines().any(|line| line.starts_with("rustls v"));
     assert!(!has_tls("redis,mysql,etcd,zookeeper"), "rustls without a feature");
     for feature in ["redis-tls", "mysql-tls", "etcd-tls"] {
         assert!(has_tls(feature), "{feature}");
     }
+}
+
+#[test]
+fn the_program_of_the_image_starts_no_servers() {
+    let contains = |features: &str, package: &str| {
+        let tree = tree(&["--package", "seckill", "--features", features]);
+        tree.iter().any(|line| line.starts_with(package))
+    };
+    assert!(contains("dev", "dev-servers v") && contains("full", "opentelemetry v"));
+    assert!(!contains("full", "dev-servers v"), "private servers in the image");
+}
+
+/// Otherwise cargo compiles the service again for `make loadtest`, with more features of its dependencies.
+#[test]
+fn the_load_test_changes_no_feature_of_the_service() {
+    for features in ["dev", "dev,etcd,zookeeper"] {
+        let shop = tree(&["--package", "seckill", "--features", features]);
+        let both = tree(&["--package", "seckill", "--package", "loadtest", "--features", features]);
+        assert!(both.len() > shop.len());
+        let changed: Vec<_> = shop.difference(&both).collect();
+        assert!(changed.is_empty(), "{changed:?} in a build with loadtest: {both:#?}");
+    }
+}
+
+/// The packages of a build, each with its version and features.
+fn tree(arguments: &[&str]) -> BTreeSet<String> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--offline", "--edges", "no-dev", "--prefix", "none"]);
+    cargo.args(["--no-dedupe", "--format", "{p} {f}"]).args(arguments);
+    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }

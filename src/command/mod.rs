@@ -5,19 +5,19 @@ mod audit;
 mod caller;
 mod check;
 mod dead_letter;
+#[cfg(feature = "dev")]
 mod dev;
-mod dev_redis;
 mod doctor;
 mod export;
-mod extra_servers;
 mod import;
 mod ledgers;
 mod log_lines;
 mod migrate;
+#[cfg(not(feature = "dev"))]
+mod no_dev;
 mod openapi;
 mod operator;
 mod preflight;
-mod private_servers;
 mod progress;
 mod seed;
 mod serve;
@@ -37,6 +37,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Config;
 use ledger::rows::actions;
+#[cfg(not(feature = "dev"))]
+use no_dev as dev;
 
 /// Parses the command line, runs the command, and answers the program's exit code.
 ///
@@ -100,6 +102,7 @@ enum Command {
     /// Serve; DATABASE_URL, REDIS_URL and SECKILL_SECRET say with what.
     Serve,
     /// Start private servers, make a demo sale, and serve: what `make run` does.
+    #[command(hide = cfg!(not(feature = "dev")))]
     Dev(dev::Arguments),
     /// Bring the schema up to date.
     Migrate,

@@ -1,7 +1,7 @@
 //! Processor time of an order with events and without, measured in turns on the same database. It
 //! prints figures and asserts none: a debug build and a busy machine say little.
 //!
-//! `SECKILL_TEST_COST_ORDERS=20000 SECKILL_TEST_PROGRAM=target/release/seckill` measures a release
+//! `SECKILL_TEST_COST_ORDERS=20000 SECKILL_TEST_PROGRAM=target/quick/seckill` measures an optimised
 //! build; `SECKILL_TEST_ROUNDS` is the number of turns.
 
 use std::path::PathBuf;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dev_servers::{MysqlOptions, MysqlServer, MysqlSet, StartError};
 
-use super::dev_redis::{PrivateRedis, RedisShape};
+use super::redis::{PrivateRedis, RedisShape};
 use crate::config::{Config, Secret};
 
 /// A way to replicate the ledger, for `--mysql`.

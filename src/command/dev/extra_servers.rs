@@ -9,8 +9,8 @@ use dev_servers::{
 };
 use futures::future;
 
-use super::dev::say;
-use super::dev_redis::RedisShape;
+use super::redis::RedisShape;
+use super::say;
 
 /// A server, or a group of servers, that `SECKILL_WITH` may name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,10 @@
 //! `seckill dev`: private servers, a demo sale, and the service, in one process. Ctrl-C stops
 //! everything that it started and nothing else.
 
+mod extra_servers;
+mod private_servers;
+mod redis;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -16,9 +20,10 @@ use ledger::rows::{self, hosts, users};
 use shop_domain::Username;
 use time::OffsetDateTime;
 
-use super::dev_redis::RedisShape;
-use super::private_servers::{PrivateServers, Replicated, Shape};
-use super::{Ended, extra_servers, seed, serve};
+use super::check::State;
+use super::{Ended, seed, serve};
+use private_servers::{PrivateServers, Replicated, Shape};
+use redis::RedisShape;
 
 /// The demo accounts. They are marked in the database, and only this command lets them sign in.
 const DEMO_ACCOUNTS: [(&str, &str, Role); 2] =
@@ -43,7 +48,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     // An address that another program uses, or a folder without pages, is found before servers are started.
     drop(server::listen(config.http.addr)?);
     let pages = super::check::settings::check_static_dir(&config);
-    if pages.state == super::check::State::Failed {
+    if pages.state == State::Failed {
         return Err(pages.sentence());
     }
     let dir = config.data.dir.clone();
@@ -53,7 +58,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
         .create(&dir)
         .map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
     let disk = super::check::machine::check_free_space(&dir);
-    if disk.state == super::check::State::Failed {
+    if disk.state == State::Failed {
         return Err(disk.sentence());
     }
     if config.secret.is_empty() {
@@ -208,7 +213,7 @@ fn short(version: &str) -> String {
         .join(" ")
 }
 
-pub(super) fn say(line: &str) {
+fn say(line: &str) {
     println!("seckill: {line}");
 }
 
