@@ -12,7 +12,8 @@ use super::tables::Fate;
 use super::{MoveError, Progress};
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::moves::{self, ItemMove};
-use crate::rows::{Fault, answered, audit, begin, confirmed, within};
+use crate::rows::statement::Read;
+use crate::rows::{Fault, audit, begin, confirmed, within};
 use shop_domain::ItemId;
 
 /// The epoch of a stock row at the target while rows are copied: no route ever has it.
@@ -231,8 +232,10 @@ pub(super) async fn epoch_of(
     from: impl MySqlExecutor<'_>,
     item: ItemId,
 ) -> sqlx::Result<Option<u64>> {
-    let epoch = sqlx::query_scalar("SELECT home_epoch FROM stock WHERE item_id = ?");
-    answered(epoch.bind(item.get()).fetch_optional(from)).await
+    sqlx::query_scalar("SELECT home_epoch FROM stock WHERE item_id = ?")
+        .bind(item.get())
+        .first(from)
+        .await
 }
 
 /// Reads the epoch of an item's stock row, and locks the row until the transaction ends.
@@ -240,8 +243,10 @@ pub(super) async fn lock_epoch(
     transaction: &mut MySqlConnection,
     item: ItemId,
 ) -> sqlx::Result<Option<u64>> {
-    let epoch = sqlx::query_scalar("SELECT home_epoch FROM stock WHERE item_id = ? FOR UPDATE");
-    answered(epoch.bind(item.get()).fetch_optional(transaction)).await
+    sqlx::query_scalar("SELECT home_epoch FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item.get())
+        .first(transaction)
+        .await
 }
 
 /// Counts the other items of the groups that the item is or was in.
@@ -249,12 +254,14 @@ pub(super) async fn items_of_its_groups(
     from: impl MySqlExecutor<'_>,
     item: ItemId,
 ) -> sqlx::Result<i64> {
-    let others = sqlx::query_scalar(
+    sqlx::query_scalar(
         "SELECT COUNT(DISTINCT others.item_id) FROM limit_group_items AS own \
          JOIN limit_group_items AS others ON others.group_id = own.group_id \
          WHERE own.item_id = ? AND others.item_id <> own.item_id",
-    );
-    answered(others.bind(item.get()).fetch_one(from)).await
+    )
+    .bind(item.get())
+    .one(from)
+    .await
 }
 
 /// Closes an item at the source, where its routes have the epoch `from`; answers whether this call did. The

@@ -6,7 +6,6 @@ pub mod ask;
 pub mod audit;
 pub mod buyers;
 mod choice;
-mod columns;
 pub mod database;
 pub mod deliveries;
 mod destination;
@@ -36,6 +35,7 @@ pub mod replication;
 pub mod running;
 pub mod schema;
 pub mod sessions;
+pub(crate) mod statement;
 pub mod stock;
 pub mod subjects;
 mod transaction;
@@ -57,6 +57,7 @@ use link::{ANSWER_MAX, Link, SIGN_OF_LIFE_MAX};
 pub use migrations::MIGRATIONS;
 use schema::{SchemaState, schema_state};
 use shop_metrics::Metrics;
+use statement::Read;
 
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
@@ -243,8 +244,8 @@ fn migration_failed(error: &dyn std::fmt::Display) -> String {
 
 /// The number of migrations that the database has; 0 if it does not say.
 pub async fn migrations_done(pool: &Database) -> usize {
-    let count = sqlx::query_scalar("SELECT COUNT(*) FROM _sqlx_migrations WHERE success");
-    let done: sqlx::Result<i64> = answered(count.fetch_one(pool)).await;
+    let done: sqlx::Result<i64> =
+        sqlx::query_scalar("SELECT COUNT(*) FROM _sqlx_migrations WHERE success").one(pool).await;
     done.ok().and_then(|done| usize::try_from(done).ok()).unwrap_or(0)
 }
 
@@ -291,12 +292,12 @@ pub struct Durability {
 
 /// Reads the server's settings for the durability of a commit.
 pub async fn durability(pool: &Database) -> sqlx::Result<Durability> {
-    let asked = sqlx::query_as(
+    let (flush, log_bin, sync): (i64, i64, i64) = sqlx::query_as(
         "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@log_bin AS SIGNED), \
          CAST(@@sync_binlog AS SIGNED)",
     )
-    .fetch_one(pool);
-    let (flush, log_bin, sync): (i64, i64, i64) = answered(asked).await?;
+    .one(pool)
+    .await?;
     let flush_at_commit = u8::try_from(flush).unwrap_or(u8::MAX);
     Ok(Durability { flush_at_commit, binlog_unsynced: log_bin != 0 && sync != 1 })
 }

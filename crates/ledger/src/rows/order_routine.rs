@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use sqlx::{Executor, MySqlConnection};
 
 use super::link::answered;
+use super::statement::Read;
 
 /// The text, with [`PLACEHOLDER`] for the name.
 const TEXT: &str = include_str!("order_routine.sql");
@@ -55,7 +56,7 @@ fn parameters() -> String {
 
 /// Compares the procedure in the database with the program's own.
 pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<Found> {
-    let found = sqlx::query_as(
+    let found: Option<(Option<String>, Option<String>, Option<String>)> = sqlx::query_as(
         "SELECT CAST(routine_definition AS CHAR), CAST(security_type AS CHAR), \
          (SELECT CAST(GROUP_CONCAT(CONCAT(parameter_mode, ' ', parameter_name) \
           ORDER BY ordinal_position) AS CHAR) FROM information_schema.parameters \
@@ -64,8 +65,8 @@ pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<Found> {
          AND routine_type = 'PROCEDURE'",
     )
     .bind(&*NAME)
-    .fetch_optional(connection);
-    let found: Option<(Option<String>, Option<String>, Option<String>)> = answered(found).await?;
+    .first(connection)
+    .await?;
     let Some((text, rights, names)) = found else { return Ok(Found::Missing) };
     let names = names.unwrap_or_default().replace("IN ", "");
     let is_own = text.is_some_and(|text| text.trim() == body())

@@ -5,15 +5,15 @@ use std::collections::{HashMap, HashSet};
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
 
-use super::columns::Text;
-use super::link::{LONG_READ_MAX, answered, within};
+use super::link::{LONG_READ_MAX, within};
 use super::placed::Placed;
 use super::running::request_of;
+use super::statement::{Binds, Read};
+use shop_domain::columns::Text;
 use shop_domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 
 /// The columns that [`read`] needs.
-pub const COLUMNS: &str = "id, item_id, user_id, quantity, amount_cents, status, strategy, fence, \
-     limit_group_id, created_at, expires_at, paid_at";
+pub const COLUMNS: &str = Order::COLUMNS;
 
 /// The further column of a [`Placed`] order.
 const HOME_EPOCH: &str =
@@ -26,9 +26,7 @@ pub async fn find(
     owner: UserId,
 ) -> sqlx::Result<Option<Order>> {
     let statement = format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND user_id = ?");
-    let found =
-        sqlx::query_as(&statement).bind(id.to_string()).bind(owner.get()).fetch_optional(executor);
-    answered(found).await
+    sqlx::query_as(&statement).bind(id.to_string()).bind(owner.get()).first(executor).await
 }
 
 /// Finds an order of `owner`, or of any, with the epoch of its item.
@@ -37,13 +35,11 @@ pub async fn find_placed(
     id: OrderId,
     owner: Option<UserId>,
 ) -> sqlx::Result<Option<Placed<Order>>> {
-    let of_owner = if owner.is_some() { "AND user_id = ?" } else { "" };
-    let statement = format!("SELECT {COLUMNS}, {HOME_EPOCH} FROM orders WHERE id = ? {of_owner}");
-    let mut query = sqlx::query_as(&statement).bind(id.to_string());
-    if let Some(owner) = owner {
-        query = query.bind(owner.get());
-    }
-    answered(query.fetch_optional(executor)).await
+    let statement = format!(
+        "SELECT {COLUMNS}, {HOME_EPOCH} FROM orders WHERE id = ? AND user_id = COALESCE(?, user_id)"
+    );
+    let owner = owner.map(UserId::get);
+    sqlx::query_as(&statement).binds((id.to_string(), owner)).first(executor).await
 }
 
 /// Finds the order of a request.
@@ -56,12 +52,7 @@ pub async fn find_by_key(
     let statement = format!(
         "SELECT {COLUMNS} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ?"
     );
-    let found = sqlx::query_as(&statement)
-        .bind(buyer.get())
-        .bind(item.get())
-        .bind(key.as_str())
-        .fetch_optional(executor);
-    answered(found).await
+    sqlx::query_as(&statement).binds((buyer.get(), item.get(), key.as_str())).first(executor).await
 }
 
 /// A request: buyer, item and key.
@@ -106,7 +97,7 @@ async fn with_keys(
     select.push_tuples(padded, |mut row, (buyer, item, key)| {
         row.push_bind(buyer.get()).push_bind(item.get()).push_bind(*key);
     });
-    answered(select.build().fetch_all(connection)).await
+    select.build().all(connection).await
 }
 
 /// Lists an owner's orders, newest first, at most `limit`, older than `before` if it is given.
@@ -142,9 +133,7 @@ where
         "SELECT {columns} FROM orders WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
     );
     let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
-    let listed =
-        sqlx::query_as(&statement).bind(owner.get()).bind(before).bind(limit).fetch_all(executor);
-    answered(listed).await
+    sqlx::query_as(&statement).bind(owner.get()).bind(before).bind(limit).all(executor).await
 }
 
 /// The columns of an order that an evaluation needs.
@@ -168,12 +157,7 @@ pub async fn of_item(
     within(LONG_READ_MAX, orders).await
 }
 
-impl FromRow<'_, MySqlRow> for Recorded {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        let Text(request_key) = row.try_get("request_key")?;
-        Ok(Self { id: row.try_get("id")?, request_key, status: row.try_get("status")? })
-    }
-}
+from_row!(Recorded { id, request_key as Text, status });
 
 /// The orders of one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

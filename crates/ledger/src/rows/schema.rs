@@ -7,8 +7,8 @@
 use crate::Database;
 
 use super::error::Fault;
-use super::link::answered;
 use super::migrations::MIGRATIONS;
+use super::statement::Read;
 
 /// The schema of the ledger, compared with this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,8 +73,7 @@ pub async fn schema_state(pool: &Database) -> sqlx::Result<SchemaState> {
 
 /// The number that a statement selects; `None` when there is no such table or row.
 async fn number(pool: &Database, statement: &str) -> sqlx::Result<Option<i64>> {
-    let asked = sqlx::query_scalar::<_, Option<i64>>(statement).fetch_optional(pool);
-    match answered(asked).await {
+    match sqlx::query_scalar::<_, Option<i64>>(statement).first(pool).await {
         Ok(found) => Ok(found.flatten()),
         Err(error) if Fault::of(&error) == Fault::Connection => Err(error),
         Err(_) => Ok(None),
