@@ -186,11 +186,8 @@ impl Desk {
         detail: &serde_json::Value,
     ) -> Result<(), String> {
         let actor = Actor { user: operator, address: None, now: Clock::default().now() };
-        let write = async {
-            let mut connection = self.pool.acquire().await?;
-            actions::record(&mut connection, &actor, action, Some(item), detail).await
-        };
-        write.await.map_err(|error| no_ledger(&error))
+        let recorded = actions::record_alone(&self.pool, &actor, action, Some(item), detail).await;
+        recorded.map_err(|error| no_ledger(&error))
     }
 }
 

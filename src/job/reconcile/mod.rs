@@ -25,9 +25,10 @@ use tokio::sync::Mutex;
 use super::Job;
 use gates::redis_store::{Buckets, Counter, CounterError, Counters};
 use ledger::route::Homes;
+use ledger::rows::redis_lists::{CountedItem, CounterLayout, Sales};
 use shop_domain::{ArbiterMode, Home, ItemId, ShardId};
 use shop_metrics::Metrics;
-use walk::{Counted, Inspection, Layout, Sales, Seen, Walk};
+use walk::{CounterState, Inspection, Walk};
 
 /// Counters that are read at once.
 const INSPECTIONS_AT_ONCE: usize = 16;
@@ -78,10 +79,10 @@ impl Reconcile {
     pub fn new(pool: Database, counters: Counters, metrics: Metrics, period: Duration) -> Self {
         let buckets = Buckets::beside(&counters);
         let walks = Mutex::new([
-            Walk::new(Layout::Whole, Sales::Open),
-            Walk::new(Layout::Split, Sales::Open),
-            Walk::new(Layout::Whole, Sales::Ended),
-            Walk::new(Layout::Split, Sales::Ended),
+            Walk::new(CounterLayout::Whole, Sales::Open),
+            Walk::new(CounterLayout::Split, Sales::Open),
+            Walk::new(CounterLayout::Whole, Sales::Ended),
+            Walk::new(CounterLayout::Split, Sales::Ended),
         ]);
         let bounds = Bounds::default();
         let ledger = (ShardId::HOME, Homes::only());
@@ -137,7 +138,8 @@ impl Reconcile {
         // A row with another epoch is not the item's, or the item is just being moved.
         page.counted.retain(|counted| {
             let route = routes.get(&counted.item);
-            route.is_some_and(|home| home.is_only || home.epoch == counted.home_epoch)
+            let is_home = |home: &Home| home.is_only || home.epoch == counted.home_epoch;
+            counted.arbiter.is_some() && route.is_some_and(is_home)
         });
         let layout = walk.layout;
         let mut inspections = futures::stream::iter(page.counted)
@@ -153,7 +155,7 @@ impl Reconcile {
                         continue;
                     }
                     let agreed = page.before.get(&item.get()) == Some(&inspection);
-                    let repaired = match agreed && inspection.arbiter == ArbiterMode::On {
+                    let repaired = match agreed && inspection.arbiter == Some(ArbiterMode::On) {
                         true => self.repair(item, &inspection).await,
                         false => Ok(false),
                     };
@@ -183,17 +185,19 @@ impl Reconcile {
 
     async fn inspect(
         &self,
-        layout: Layout,
-        counted: Counted,
+        layout: CounterLayout,
+        counted: CountedItem,
     ) -> Result<Option<Inspection>, CounterError> {
-        let Counted { item, available, version, arbiter, epoch, .. } = counted;
+        let CountedItem { item, available, version, arbiter, epoch, .. } = counted;
         let seen = match layout {
-            Layout::Whole => self.counters.peek_with_queue(item).await?.map(Seen::Whole),
+            CounterLayout::Whole => {
+                self.counters.peek_with_queue(item).await?.map(CounterState::Whole)
+            }
             // Parts of an older load are skipped: they are loaded again before their next use.
-            Layout::Split => {
+            CounterLayout::Split => {
                 let parts = self.buckets.peek(item).await?;
                 let is_current = |part: &Counter| part.epoch == epoch;
-                parts.filter(|parts| parts.iter().all(is_current)).map(Seen::Split)
+                parts.filter(|parts| parts.iter().all(is_current)).map(CounterState::Split)
             }
         };
         Ok(seen.map(|seen| Inspection { seen, available, version, arbiter }))
@@ -201,10 +205,12 @@ impl Reconcile {
 
     async fn repair(&self, item: ItemId, inspection: &Inspection) -> Result<bool, CounterError> {
         match &inspection.seen {
-            Seen::Whole(seen) => {
+            CounterState::Whole(seen) => {
                 self.counters.repair(item, *seen, inspection.available, inspection.version).await
             }
-            Seen::Split(parts) => self.buckets.repair(item, parts, inspection.available).await,
+            CounterState::Split(parts) => {
+                self.buckets.repair(item, parts, inspection.available).await
+            }
         }
     }
 }

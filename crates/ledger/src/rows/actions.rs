@@ -86,6 +86,17 @@ pub async fn record(
     Ok(())
 }
 
+/// Writes a line for an action that does not change the ledger.
+pub async fn record_alone(
+    pool: &Database,
+    actor: &Actor,
+    action: &'static str,
+    item: Option<ItemId>,
+    detail: &serde_json::Value,
+) -> sqlx::Result<()> {
+    record(&mut *pool.acquire().await?, actor, action, item, detail).await
+}
+
 /// Reads at most `limit` lines, newest first, those before the line `before`: of `operator` alone,
 /// or of all. The lines are few, so those of one operator need no index.
 pub async fn list(
