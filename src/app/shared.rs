@@ -73,6 +73,12 @@ impl LedgerParts {
     pub(super) fn ledger(&self) -> Ledger {
         Ledger { pool: self.pool.clone(), breaker: self.breakers.mysql.clone() }
     }
+
+    /// Its connections, breaker and counters.
+    pub(super) fn with_counters(&self) -> catalog::LedgerParts {
+        let Ledger { pool, breaker } = self.ledger();
+        catalog::LedgerParts { pool, breaker, counters: self.counters.clone() }
+    }
 }
 
 /// The receiving ends of the shared parts' channels, each for one worker.
@@ -110,11 +116,7 @@ impl Shared {
         let events = Outbox::new(config.events.enabled);
         let line_max = config.waiting_list.line_max;
         let line = WaitingLine::new(clock.clone(), events, metrics.clone(), line_max);
-        let catalog_parts = ledgers.map(|ledger| catalog::LedgerParts {
-            pool: ledger.pool.clone(),
-            breaker: ledger.breakers.mysql.clone(),
-            counters: ledger.counters.clone(),
-        });
+        let catalog_parts = ledgers.map(LedgerParts::with_counters);
         let catalog = Catalog::over(&catalog_parts, clock.clone(), line.clone());
         let shared = Self {
             lifecycle,

@@ -13,13 +13,13 @@ use shop_domain::ItemId;
 use shop_domain::audit::Report;
 use shop_metrics::Metrics;
 
-use super::{Ended, shard_move};
+use super::{Ended, parse, shard_move};
 
 /// The arguments: which items are audited.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// One item; all of them if it is left out.
-    #[arg(long, value_parser = parse_item)]
+    #[arg(long, value_parser = parse::item)]
     item: Option<ItemId>,
 }
 
@@ -87,8 +87,4 @@ fn print(report: &Report) {
         };
         println!("  {} {holds}  {}: {}", finding.invariant, finding.claim, finding.detail);
     }
-}
-
-fn parse_item(text: &str) -> Result<ItemId, String> {
-    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
 }

@@ -19,7 +19,7 @@ use serde_json::json;
 use shop_domain::{Clock, ItemId, OrderStatus, Routed, UserId};
 use shop_metrics::Metrics;
 
-use super::Ended;
+use super::{Ended, parse};
 
 /// Items that are read at once: one whose server is away is waited for until `redis.retry_ms_max`.
 const ITEMS_AT_ONCE_MAX: usize = 64;
@@ -28,7 +28,7 @@ const ITEMS_AT_ONCE_MAX: usize = 64;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// One item; all items with a queue if it is left out.
-    #[arg(long, value_parser = parse_item)]
+    #[arg(long, value_parser = parse::item)]
     item: Option<ItemId>,
     /// Put this entry of the item back into its queue.
     #[arg(long, value_name = "ENTRY", requires_all = ["item", "operator"], conflicts_with = "drop")]
@@ -40,7 +40,7 @@ pub struct Arguments {
     #[arg(long, requires = "drop")]
     reason: Option<String>,
     /// The operator, for the operators' log.
-    #[arg(long, value_name = "USER", value_parser = parse_user)]
+    #[arg(long, value_name = "USER", value_parser = parse::user)]
     operator: Option<UserId>,
 }
 
@@ -213,8 +213,7 @@ fn described(letter: &DeadLetter) -> String {
 }
 
 fn not_there(item: ItemId, entry: &str) -> Ended {
-    eprintln!("seckill: item {item} has no dead letter {entry}");
-    Ok(ExitCode::from(1))
+    super::refuse(format_args!("item {item} has no dead letter {entry}"))
 }
 
 fn no_ledger(error: &ledger::Error) -> String {
@@ -223,12 +222,4 @@ fn no_ledger(error: &ledger::Error) -> String {
 
 fn no_redis(error: &redis::RedisError) -> String {
     format!("Redis does not answer: {error}")
-}
-
-fn parse_item(text: &str) -> Result<ItemId, String> {
-    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
-}
-
-fn parse_user(text: &str) -> Result<UserId, String> {
-    UserId::parse(text).ok_or_else(|| "a user's id is a positive number".to_owned())
 }

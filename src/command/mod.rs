@@ -16,6 +16,7 @@ mod log_lines;
 mod migrate;
 mod openapi;
 mod operator;
+mod parse;
 mod preflight;
 mod private_servers;
 mod progress;
@@ -128,6 +129,12 @@ enum Command {
 
 /// The end of a command: its exit code, or an error sentence.
 pub type Ended = Result<ExitCode, String>;
+
+/// Prints why nothing was done, for exit 1.
+fn refuse(sentence: impl std::fmt::Display) -> Ended {
+    eprintln!("seckill: {sentence}");
+    Ok(ExitCode::from(1))
+}
 
 /// Reads the settings; variables that are unset are looked up in the file that `seckill dev`
 /// writes, so that a second terminal needs no settings.

@@ -89,10 +89,9 @@ async fn create(pool: &Database, name: &Username, role: Role, source: &PasswordS
     let created = operators::create(pool, &new).await.map_err(|error| not_done(&error))?;
     let Some(user) = created else {
         let name = name.typed();
-        eprintln!(
-            "seckill: the name {name} is taken; `seckill operator grant {name}` makes that account an operator"
-        );
-        return Ok(ExitCode::from(1));
+        return super::refuse(format_args!(
+            "the name {name} is taken; `seckill operator grant {name}` makes that account an operator"
+        ));
     };
     println!("made the {} {} with the user id {user}", role.as_str(), name.typed());
     Ok(ExitCode::SUCCESS)
@@ -167,8 +166,7 @@ impl PasswordSource {
 }
 
 fn no_account(name: &Username) -> Ended {
-    eprintln!("seckill: there is no account {}", name.typed());
-    Ok(ExitCode::from(1))
+    super::refuse(format_args!("there is no account {}", name.typed()))
 }
 
 fn not_done(error: &ledger::Error) -> String {

@@ -40,8 +40,6 @@ pub struct Audit {
     pub ledger: (ShardId, Homes),
     /// The figures for alerts.
     pub metrics: Metrics,
-    /// The pause between two runs.
-    pub period: Duration,
     /// The last item that was audited, and the results.
     pub progress: Progress,
 }
@@ -65,14 +63,6 @@ struct ItemResult {
 
 #[async_trait]
 impl Job for Audit {
-    fn name(&self) -> &'static str {
-        "audit"
-    }
-
-    fn period(&self) -> Duration {
-        self.period
-    }
-
     async fn run(&self) -> Result<String, String> {
         let sales = ask(&self.breaker, recent_sales(&self.pool)).await;
         let mut sales = sales.map_err(|error| error.to_string())?;

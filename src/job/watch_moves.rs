@@ -17,9 +17,6 @@ use ledger::rows::stock;
 use shop_domain::ItemId;
 use shop_metrics::Metrics;
 
-/// The pause between two checks.
-const PERIOD: Duration = Duration::from_secs(2);
-
 /// The job that watches moves.
 pub struct WatchMoves {
     pools: Shards<Database>,
@@ -56,14 +53,6 @@ impl WatchMoves {
 
 #[async_trait]
 impl Job for WatchMoves {
-    fn name(&self) -> &'static str {
-        "item-moves"
-    }
-
-    fn period(&self) -> Duration {
-        PERIOD
-    }
-
     async fn run(&self) -> Result<String, String> {
         let home = self.pools.home();
         let recent = moves::recent(home).await.map_err(|error| error.to_string())?;

@@ -14,7 +14,6 @@
 mod walk;
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -56,7 +55,6 @@ pub struct Reconcile {
     counters: Counters,
     buckets: Buckets,
     metrics: Metrics,
-    period: Duration,
     bounds: Bounds,
     /// The ledger, and where items live.
     ledger: (ShardId, Homes),
@@ -74,9 +72,9 @@ struct Done {
 }
 
 impl Reconcile {
-    /// Compares `counters`, and the buckets beside them, with the ledger every `period`.
+    /// Compares `counters`, and the buckets beside them, with the ledger .
     #[must_use]
-    pub fn new(pool: Database, counters: Counters, metrics: Metrics, period: Duration) -> Self {
+    pub fn new(pool: Database, counters: Counters, metrics: Metrics) -> Self {
         let buckets = Buckets::beside(&counters);
         let walks = Mutex::new([
             Walk::new(CounterLayout::Whole, Sales::Open),
@@ -86,7 +84,7 @@ impl Reconcile {
         ]);
         let bounds = Bounds::default();
         let ledger = (ShardId::HOME, Homes::only());
-        Self { pool, counters, buckets, metrics, period, bounds, ledger, walks }
+        Self { pool, counters, buckets, metrics, bounds, ledger, walks }
     }
 
     /// Compares only items that live in `shard`.
@@ -228,14 +226,6 @@ fn is_its_own(error: &CounterError) -> bool {
 
 #[async_trait]
 impl Job for Reconcile {
-    fn name(&self) -> &'static str {
-        "reconcile"
-    }
-
-    fn period(&self) -> Duration {
-        self.period
-    }
-
     async fn run(&self) -> Result<String, String> {
         self.compare().await
     }
