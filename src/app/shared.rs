@@ -11,7 +11,7 @@ use crate::catalog::{self, Catalog};
 use crate::config::Config;
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
-use crate::live::{Changed, Hub, StreamLimits, Watch};
+use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
 use crate::trace::{self, Traces};
 use crate::waiting_list::{self, WaitingLists};
 use gates::redis_store::{Counters, Queue, RedisClient};
@@ -84,7 +84,7 @@ impl LedgerParts {
 /// The receiving ends of the shared parts' channels, each for one worker.
 pub(super) struct Inboxes {
     /// Changes of orders to send to other instances.
-    pub outbox: mpsc::Receiver<Changed>,
+    pub outbox: mpsc::Receiver<BuyerChange>,
     /// Items whose queue has entries, of each ledger.
     pub wake_ups: Vec<mpsc::Receiver<ItemId>>,
 }
@@ -105,7 +105,11 @@ impl Shared {
         for (number, config) in config.ledgers()?.into_iter().enumerate() {
             let shard = u16::try_from(number).ok().and_then(ShardId::new);
             let shard = shard.ok_or("too many ledgers")?;
-            connected.push(Connected::to(shard, config, (&lifecycle, &metrics, &breakers))?);
+            connected.push(LedgerConnections::to(
+                shard,
+                config,
+                (&lifecycle, &metrics, &breakers),
+            )?);
         }
         let (pool, breaker) = (connected[0].pool.clone(), breakers.mysql.clone());
         let age_max = Duration::from_millis(config.purchase.item_age_ms_max);
@@ -141,7 +145,7 @@ impl Shared {
 }
 
 /// The connections to one ledger.
-struct Connected {
+struct LedgerConnections {
     shard: ShardId,
     config: Config,
     writer: Writer,
@@ -150,7 +154,7 @@ struct Connected {
     metrics: Metrics,
 }
 
-impl Connected {
+impl LedgerConnections {
     fn to(
         shard: ShardId,
         config: Config,
@@ -177,11 +181,11 @@ impl Connected {
 
 impl LedgerParts {
     fn build(
-        connected: Connected,
+        connected: LedgerConnections,
         homes: &Homes,
         redis: &RedisClient,
     ) -> (Self, mpsc::Receiver<ItemId>) {
-        let Connected { shard, config, writer, pool, breakers, metrics } = connected;
+        let LedgerConnections { shard, config, writer, pool, breakers, metrics } = connected;
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
         let counters = counters.of_shard(shard, homes.clone());
         let (queue, wake_ups) = Queue::new(

@@ -19,7 +19,7 @@ use crate::waiting_list::WaitingLists;
 use gates::redis_store::queue::Reader;
 use gates::redis_stream;
 use ledger::item_move::{Limits, Mover, PAUSE_MS_MAX};
-use ledger::rows::{self, look};
+use ledger::rows::{self, monitor};
 use shop_domain::ShardId;
 
 /// Connections to each ledger of the job that ends moves: they are made when there is something to do.
@@ -54,9 +54,9 @@ pub(super) fn workers(
     let receive = live::receive(shared.redis.clone(), shared.hub.clone(), drained.clone());
     for (((_, ledger), writers), wake_ups) in shared.ledgers.iter().zip(writers).zip(wake_ups) {
         let (pool, metrics) = (ledger.pool.clone(), ledger.metrics.clone());
-        let look = look::watch(pool, metrics, drained.clone());
+        let watch_ledger = monitor::watch(pool, metrics, drained.clone());
         let consume = consumers(ledger, shared, writers).run(wake_ups, drained.clone());
-        workers.push(("ledger", Box::pin(look)));
+        workers.push(("ledger", Box::pin(watch_ledger)));
         workers.push(("queue", Box::pin(consume)));
     }
     workers.push(("watch", Box::pin(watch)));

@@ -13,7 +13,7 @@ use shop_domain::ItemId;
 use shop_domain::audit::Report;
 use shop_metrics::Metrics;
 
-use super::{Ended, parse, shard_move};
+use super::{ExitResult, parse, shard_move};
 
 /// The arguments: which items are audited.
 #[derive(clap::Args)]
@@ -25,7 +25,7 @@ pub struct Arguments {
 
 /// Prints the audit. Exit 1 when an invariant is broken; a sentence and exit 2 when nothing could
 /// be read, since an audit without items proves nothing.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let ledgers = super::ledgers::open(&config)?;
     let unreadable = |error: ledger::Error| format!("the ledger could not be read: {error}");

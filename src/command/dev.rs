@@ -18,7 +18,7 @@ use time::OffsetDateTime;
 
 use super::dev_redis::RedisShape;
 use super::private_servers::{PrivateServers, Replicated, Shape};
-use super::{Ended, extra_servers, seed, serve};
+use super::{ExitResult, extra_servers, seed, serve};
 
 /// The demo accounts. They are marked in the database, and only this command lets them sign in.
 const DEMO_ACCOUNTS: [(&str, &str, Role); 2] =
@@ -36,7 +36,7 @@ pub struct Arguments {
 }
 
 /// Starts the servers and the service, and serves until a signal.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     // Without the file of an earlier run: its servers have ended.
     let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
     super::start_logging(&config)?;
@@ -113,7 +113,7 @@ async fn serve_shop(
     dir: &Path,
     servers: Option<&PrivateServers>,
     extra: &extra_servers::ExtraServers,
-) -> Ended {
+) -> ExitResult {
     RedisClient::new(&config)?.takes_password().await?;
     super::migrate::migrate_all(&config).await?;
     let pool = rows::pool(&config)?;

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::{Ended, parse};
+use super::{ExitResult, parse};
 use crate::export::{Exporter, Format, Selection, Table};
 use shop_domain::ItemId;
 
@@ -35,7 +35,7 @@ pub struct Arguments {
 }
 
 /// Writes an export. Exit 2 with a sentence when it is not complete.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let exporter = Exporter::new(super::ledgers::open(&config)?);
     let Arguments { table, format, item, from, until, output } = arguments;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
-use super::{Ended, parse};
+use super::{ExitResult, parse};
 use crate::account::Actor;
 use crate::catalog::{Catalog, LedgerParts};
 use crate::http::body::CSV_BYTES_MAX;
@@ -31,7 +31,7 @@ pub struct Arguments {
 }
 
 /// Prints the faults of the table by line, or creates its sales. Exit 1 when there are faults.
-pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let path = arguments.file.display();
     let table = std::fs::read(&arguments.file).map_err(|error| format!("{path}: {error}"))?;
     if table.len() > CSV_BYTES_MAX {

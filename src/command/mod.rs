@@ -63,7 +63,7 @@ pub fn command_line() -> clap::Command {
     Arguments::command()
 }
 
-async fn run_command(arguments: Arguments) -> Ended {
+async fn run_command(arguments: Arguments) -> ExitResult {
     let file = arguments.config.as_deref();
     if !matches!(arguments.command, Command::Serve | Command::Dev(_)) {
         actions::set_system_user(caller::system_user());
@@ -128,10 +128,10 @@ enum Command {
 }
 
 /// The end of a command: its exit code, or an error sentence.
-pub type Ended = Result<ExitCode, String>;
+pub type ExitResult = Result<ExitCode, String>;
 
 /// Prints why nothing was done, for exit 1.
-fn refuse(sentence: impl std::fmt::Display) -> Ended {
+fn refuse(sentence: impl std::fmt::Display) -> ExitResult {
     eprintln!("seckill: {sentence}");
     Ok(ExitCode::from(1))
 }

@@ -8,7 +8,7 @@ use ledger::item_move::{LedgerView, Overview};
 use ledger::rows::{self, homes};
 use shop_domain::ShardId;
 
-use super::{Ended, ledgers, migrate, parse, shard_move};
+use super::{ExitResult, ledgers, migrate, parse, shard_move};
 
 /// The arguments: the action.
 #[derive(clap::Args)]
@@ -46,7 +46,7 @@ enum Action {
 }
 
 /// Runs the action. Exit 2 with a sentence when nothing was done.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     match &arguments.action {
@@ -60,7 +60,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     }
 }
 
-async fn add(config: &Config, shard: ShardId) -> Ended {
+async fn add(config: &Config, shard: ShardId) -> ExitResult {
     let all = config.ledgers()?;
     let ledger = all.get(shard.index()).ok_or_else(|| {
         format!(
@@ -87,7 +87,7 @@ async fn add(config: &Config, shard: ShardId) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(overview: &Overview) -> Ended {
+async fn list(overview: &Overview) -> ExitResult {
     let view = overview.read().await;
     let view = view.map_err(|error| format!("the home ledger could not be read: {error}"))?;
     for LedgerView { shard, items, state } in &view.ledgers {

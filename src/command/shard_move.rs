@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::config::Config;
 use ledger::Database;
-use ledger::item_move::{Limits, MoveError, Moved, Mover, PAUSE_MS_MAX, Recovered};
+use ledger::item_move::{Limits, MoveError, MoveResult, Mover, PAUSE_MS_MAX, RecoveryResult};
 use ledger::rows::moves::{self, ItemMove};
 use ledger::rows::{self, items};
 use shop_domain::{ItemId, LimitGroupId, ShardId};
 
 use super::progress::Progress;
-use super::{Ended, parse};
+use super::{ExitResult, parse};
 
 /// Connections to each ledger: the tables of an item are compared side by side.
 const POOL_MAX: u32 = 8;
@@ -71,10 +71,10 @@ pub struct Recover {
 
 /// Brings an item back that its home does not have. Exit 1 when nothing was done, 2 when a ledger does not
 /// answer.
-pub async fn recover(config: &Config, &Recover { item }: &Recover) -> Ended {
+pub async fn recover(config: &Config, &Recover { item }: &Recover) -> ExitResult {
     let mover = Mover::new(ledgers(config)?, limits(config, PAUSE_MS_MAX));
     match mover.recover(item).await {
-        Ok(Recovered { home, as_of, .. }) => {
+        Ok(RecoveryResult { home, as_of, .. }) => {
             let state = match as_of {
                 Some(at) => {
                     format!(", as it was when it left there at {at}; what was sold later is lost")
@@ -92,7 +92,7 @@ pub async fn recover(config: &Config, &Recover { item }: &Recover) -> Ended {
 }
 
 /// Moves the items of a limit group together. Exits like [`run`].
-pub async fn move_group(config: &Config, arguments: &Group) -> Ended {
+pub async fn move_group(config: &Config, arguments: &Group) -> ExitResult {
     let mover = Mover::new(ledgers(config)?, limits(config, arguments.pause_ms_max));
     let work = mover.move_group(arguments.group, arguments.target);
     match while_shown(&mover, work).await {
@@ -112,7 +112,7 @@ pub async fn move_group(config: &Config, arguments: &Group) -> Ended {
 }
 
 /// Moves an item whose sale has not begun, by the clock of its ledger.
-pub async fn place(config: &Config, &Place { item, shard }: &Place) -> Ended {
+pub async fn place(config: &Config, &Place { item, shard }: &Place) -> ExitResult {
     let ledgers = ledgers(config)?;
     let unread = |error: ledger::Error| format!("a ledger does not answer: {error}");
     let (at, _) = moves::home(&ledgers[&ShardId::HOME], item).await.map_err(unread)?;
@@ -134,7 +134,7 @@ pub async fn place(config: &Config, &Place { item, shard }: &Place) -> Ended {
 
 /// Moves an item, or ends a move. Exit 1 when the item was not moved and sells as before, 2 when a ledger
 /// does not answer.
-pub async fn run(config: &Config, arguments: &Arguments) -> Ended {
+pub async fn run(config: &Config, arguments: &Arguments) -> ExitResult {
     let item = arguments.item;
     let mover = Mover::new(ledgers(config)?, limits(config, arguments.pause_ms_max));
     let work = async {
@@ -183,7 +183,7 @@ async fn while_shown<T>(mover: &Mover, work: impl Future<Output = T>) -> T {
     }
 }
 
-fn sentence(item: ItemId, moved: &Moved) -> String {
+fn sentence(item: ItemId, moved: &MoveResult) -> String {
     let pause = match moved.pause {
         Some(pause) => format!("; it was paused for {} ms", pause.as_millis()),
         None => String::new(),
@@ -192,7 +192,7 @@ fn sentence(item: ItemId, moved: &Moved) -> String {
         0 => String::new(),
         tries => format!("; {tries} tries were given up before"),
     };
-    let Moved { home, rows, .. } = moved;
+    let MoveResult { home, rows, .. } = moved;
     let compared = match rows {
         0 => String::new(),
         rows => format!("; {rows} rows are the same on both sides"),
@@ -201,7 +201,7 @@ fn sentence(item: ItemId, moved: &Moved) -> String {
 }
 
 /// Lists the moves.
-pub async fn list(config: &Config) -> Ended {
+pub async fn list(config: &Config) -> ExitResult {
     let pool = rows::pool(config)?;
     let listed = moves::list(&pool).await;
     let listed = listed.map_err(|error| format!("the home ledger does not answer: {error}"))?;

@@ -46,10 +46,10 @@ pub struct Audit {
 
 /// How far the audit has come, and what it found.
 #[derive(Default)]
-pub struct Progress(Mutex<Found>);
+pub struct Progress(Mutex<AuditResults>);
 
 #[derive(Default)]
-struct Found {
+struct AuditResults {
     last: Option<ItemId>,
     items: BTreeMap<ItemId, ItemResult>,
 }
@@ -132,7 +132,7 @@ impl Audit {
         self.metrics.audit.oversold.set(found.items.values().map(|item| item.oversold).sum());
     }
 
-    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
+    fn found(&self) -> std::sync::MutexGuard<'_, AuditResults> {
         self.progress.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Job;
-use ledger::item_move::{Mover, Resumed, Watch};
+use ledger::item_move::{Mover, ResumeSummary, Watch};
 use shop_metrics::Metrics;
 
 /// How often the rows that moved items have left behind are looked through.
@@ -59,7 +59,7 @@ impl Job for ResumeMoves {
         let look = self.stop.run_until_cancelled(self.mover.resume_undriven(&mut watch)).await;
         let Some(resumed) = look else { return Ok("stopped".to_owned()) };
         let resumed = resumed.map_err(|error| error.to_string())?;
-        let Resumed { under_way, ended, given_up, failed } = resumed;
+        let ResumeSummary { under_way, ended, given_up, failed } = resumed;
         self.metrics.moves.resumed.inc_by(u64::try_from(ended + given_up).unwrap_or_default());
         match failed.first() {
             None => {

@@ -64,7 +64,7 @@ pub struct Reconcile {
 
 /// The result of a run.
 #[derive(Default)]
-struct Done {
+struct RunCounts {
     compared: usize,
     repaired: usize,
     failed: usize,
@@ -101,7 +101,7 @@ impl Reconcile {
 
     async fn compare(&self) -> Result<String, String> {
         let mut walks = self.walks.lock().await;
-        let mut done = Done::default();
+        let mut done = RunCounts::default();
         for walk in &mut *walks {
             let pages = match walk.sales {
                 Sales::Open => self.bounds.open_pages,
@@ -115,7 +115,7 @@ impl Reconcile {
         }
         let drift_units = walks.iter().map(Walk::drift_units).sum();
         self.metrics.counters_drift.set(drift_units);
-        let Done { compared, repaired, failed, first_failure } = done;
+        let RunCounts { compared, repaired, failed, first_failure } = done;
         let summary =
             format!("{compared} counters compared, {drift_units} units apart, {repaired} repaired");
         match failed {
@@ -125,7 +125,7 @@ impl Reconcile {
     }
 
     /// Compares the walk's next page; answers whether it was the last one.
-    async fn compare_page(&self, walk: &mut Walk, done: &mut Done) -> Result<bool, String> {
+    async fn compare_page(&self, walk: &mut Walk, done: &mut RunCounts) -> Result<bool, String> {
         let page = walk.next_page(&self.pool, self.bounds.page).await;
         let mut page = page.map_err(|error| error.to_string())?;
         let (shard, homes) = &self.ledger;

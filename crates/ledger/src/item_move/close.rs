@@ -8,7 +8,7 @@ use futures::future::{join_all, try_join_all};
 use sqlx::{MySqlConnection, MySqlExecutor};
 
 use super::copy::{CHUNK_ROWS, Difference, Layout};
-use super::tables::Fate;
+use super::tables::RowPolicy;
 use super::{MoveError, Progress};
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::moves::{self, ItemMove};
@@ -23,7 +23,7 @@ const TRIES_MAX: u32 = 5;
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// A move with the ledgers at its two ends.
-pub(super) struct Ends<'a> {
+pub(super) struct MoveEndpoints<'a> {
     pub of: ItemMove,
     pub home: &'a Database,
     pub source: &'a Database,
@@ -33,7 +33,7 @@ pub(super) struct Ends<'a> {
     pub layouts: Vec<Layout>,
 }
 
-impl Ends<'_> {
+impl MoveEndpoints<'_> {
     /// Whether the item is closed at the source by this move.
     pub async fn is_closed(&self) -> sqlx::Result<bool> {
         Ok(epoch_of(self.source, self.of.item).await? == Some(self.of.epoch))
@@ -139,7 +139,7 @@ impl Ends<'_> {
     /// Compares both sides once more: rows and digests of every table, and the figures of the audit.
     pub async fn verify(&self) -> Result<usize, MoveError> {
         let item = self.of.item;
-        let moved = self.layouts.iter().filter(|layout| layout.table.fate == Fate::Moved);
+        let moved = self.layouts.iter().filter(|layout| layout.table.fate == RowPolicy::Moved);
         let compared = moved.map(|layout| async move {
             let (here, there) =
                 tokio::try_join!(layout.sum(self.source, item), layout.sum(self.target, item))?;

@@ -16,7 +16,7 @@ use sqlx::query::Query;
 use sqlx::{MySql, MySqlConnection, QueryBuilder, Row};
 
 use super::MoveError;
-use super::tables::{Fate, ItemTable};
+use super::tables::{ItemTable, RowPolicy};
 use crate::rows::link::LONG_READ_MAX;
 use crate::rows::statement::{Read, Write};
 use crate::rows::within;
@@ -106,7 +106,7 @@ impl Layout {
         // Neighbours travel together.
         changed.sort_unstable();
         let extra = match self.table.fate {
-            Fate::Shared => Vec::new(),
+            RowPolicy::Shared => Vec::new(),
             _ => there.into_keys().collect(),
         };
         Ok(Difference { changed, extra, rows })
@@ -145,7 +145,7 @@ impl Layout {
             return Ok(());
         }
         let verb = match self.table.fate {
-            Fate::Shared => "INSERT IGNORE INTO",
+            RowPolicy::Shared => "INSERT IGNORE INTO",
             _ => "REPLACE INTO",
         };
         let columns: Vec<String> = self.columns.iter().map(|name| format!("`{name}`")).collect();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::close::epoch_of;
 use super::lock::MoveLock;
-use super::{MoveError, MoveState, Moved, Mover};
+use super::{MoveError, MoveResult, MoveState, Mover};
 use crate::rows::moves::{self, ItemMove};
 use shop_domain::ItemId;
 
@@ -25,7 +25,7 @@ pub struct Watch {
 
 /// What one look at the moves has found and done.
 #[derive(Debug, Default)]
-pub struct Resumed {
+pub struct ResumeSummary {
     /// Moves that were under way.
     pub under_way: usize,
     /// Moves that were broken off and are ended now: the item lives at the target, or was tidied up.
@@ -38,14 +38,14 @@ pub struct Resumed {
 
 impl Mover {
     /// Ends a move that is under way: it goes on to its target, or is tidied up if it was given up.
-    pub async fn resume(&self, item: ItemId) -> Result<Moved, MoveError> {
+    pub async fn resume(&self, item: ItemId) -> Result<MoveResult, MoveError> {
         let _lock = self.lock(item).await?;
         let of = moves::under_way(self.home()?, item).await?.ok_or(MoveError::NoMove)?;
         self.drive(of).await
     }
 
     /// Ends a move that is under way: the item stays at its source. After the flip it is too late.
-    pub async fn give_up(&self, item: ItemId) -> Result<Moved, MoveError> {
+    pub async fn give_up(&self, item: ItemId) -> Result<MoveResult, MoveError> {
         let _lock = self.lock(item).await?;
         let of = moves::under_way(self.home()?, item).await?.ok_or(MoveError::NoMove)?;
         let ends = self.ends(of)?;
@@ -56,7 +56,7 @@ impl Mover {
                 ends.give_up().await?;
                 self.tidy_up_later(&ends).await;
                 let (home, epoch) = (ends.of.source, ends.of.epoch);
-                Ok(Moved { home, epoch, rows: 0, pause: None, given_up: 0 })
+                Ok(MoveResult { home, epoch, rows: 0, pause: None, given_up: 0 })
             }
         }
     }
@@ -66,7 +66,7 @@ impl Mover {
     ///
     /// # Errors
     /// When the home ledger does not answer.
-    pub async fn resume_undriven(&self, watch: &mut Watch) -> Result<Resumed, MoveError> {
+    pub async fn resume_undriven(&self, watch: &mut Watch) -> Result<ResumeSummary, MoveError> {
         let mut under_way = moves::all_under_way(self.home()?).await?;
         // Paused items first: tidying up behind a ledger that is away takes its time.
         // Those that failed last time come last: others of healthy ledgers must not wait for them.
@@ -78,7 +78,7 @@ impl Mover {
             };
             (watch.failed.contains(&(of.item, of.epoch)), state)
         });
-        let mut resumed = Resumed { under_way: under_way.len(), ..Resumed::default() };
+        let mut resumed = ResumeSummary { under_way: under_way.len(), ..ResumeSummary::default() };
         let is_known = |key: &(ItemId, u64)| under_way.iter().any(|of| (of.item, of.epoch) == *key);
         watch.undriven.retain(|key, _| is_known(key));
         watch.failed.retain(is_known);

@@ -7,12 +7,12 @@ use sqlx::mysql::MySqlDatabaseError;
 /// The error of a route that is out of date: the item's row has another epoch, or is gone.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the item does not live here any more")]
-struct Moved;
+struct ItemHasMoved;
 
 /// Makes the error for an item that has moved since the route to it was read. The caller rolls back.
 #[must_use]
 pub fn moved() -> sqlx::Error {
-    sqlx::Error::AnyDriverError(Box::new(Moved))
+    sqlx::Error::AnyDriverError(Box::new(ItemHasMoved))
 }
 
 /// The error of a change whose COMMIT was sent and not confirmed by the present writer.
@@ -68,7 +68,7 @@ impl Fault {
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Connection,
-            sqlx::Error::AnyDriverError(error) if error.is::<Moved>() => Self::Moved,
+            sqlx::Error::AnyDriverError(error) if error.is::<ItemHasMoved>() => Self::Moved,
             // The class of its cause; `is_unconfirmed` tells it from an error before COMMIT.
             sqlx::Error::AnyDriverError(error) => {
                 error.downcast_ref::<Unconfirmed>().map_or(Self::Other, |error| Self::of(&error.0))

@@ -32,7 +32,7 @@ pub static NAME: LazyLock<String> = LazyLock::new(|| {
 
 /// The procedure of this name in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum RoutineState {
     /// The program's own.
     Own,
     /// One with another text, other parameters or other rights; or this account may not read the text.
@@ -55,7 +55,7 @@ fn parameters() -> String {
 }
 
 /// Compares the procedure in the database with the program's own.
-pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<Found> {
+pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<RoutineState> {
     let found: Option<(Option<String>, Option<String>, Option<String>)> = sqlx::query_as(
         "SELECT CAST(routine_definition AS CHAR), CAST(security_type AS CHAR), \
          (SELECT CAST(GROUP_CONCAT(CONCAT(parameter_mode, ' ', parameter_name) \
@@ -67,12 +67,12 @@ pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<Found> {
     .bind(&*NAME)
     .first(connection)
     .await?;
-    let Some((text, rights, names)) = found else { return Ok(Found::Missing) };
+    let Some((text, rights, names)) = found else { return Ok(RoutineState::Missing) };
     let names = names.unwrap_or_default().replace("IN ", "");
     let is_own = text.is_some_and(|text| text.trim() == body())
         && rights.as_deref() == Some("INVOKER")
         && names == parameters();
-    Ok(if is_own { Found::Own } else { Found::Foreign })
+    Ok(if is_own { RoutineState::Own } else { RoutineState::Foreign })
 }
 
 /// Creates the procedure unless it is there, and replaces one with another text. The connection keeps the settings with which it was made.
@@ -83,9 +83,9 @@ pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
     let found = look(connection).await?;
     let work = async {
         match found {
-            Found::Own => return Ok(()),
-            Found::Missing => {}
-            Found::Foreign => {
+            RoutineState::Own => return Ok(()),
+            RoutineState::Missing => {}
+            RoutineState::Foreign => {
                 tracing::warn!(
                     name = *NAME,
                     "a procedure of this name has another text, and is replaced"

@@ -6,7 +6,7 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
 
 use super::link::{LONG_READ_MAX, within};
-use super::placed::Placed;
+use super::row_at::RowAt;
 use super::running::request_of;
 use super::statement::{Binds, Read};
 use shop_domain::columns::Text;
@@ -15,7 +15,7 @@ use shop_domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 /// The columns that [`read`] needs.
 pub const COLUMNS: &str = Order::COLUMNS;
 
-/// The further column of a [`Placed`] order.
+/// The further column of a [`RowAt`] order.
 const HOME_EPOCH: &str =
     "(SELECT home_epoch FROM stock WHERE stock.item_id = orders.item_id) AS home_epoch";
 
@@ -34,7 +34,7 @@ pub async fn find_placed(
     executor: impl MySqlExecutor<'_>,
     id: OrderId,
     owner: Option<UserId>,
-) -> sqlx::Result<Option<Placed<Order>>> {
+) -> sqlx::Result<Option<RowAt<Order>>> {
     let statement = format!(
         "SELECT {COLUMNS}, {HOME_EPOCH} FROM orders WHERE id = ? AND user_id = COALESCE(?, user_id)"
     );
@@ -116,7 +116,7 @@ pub async fn list_placed(
     owner: UserId,
     before: Option<OrderId>,
     limit: u32,
-) -> sqlx::Result<Vec<Placed<Order>>> {
+) -> sqlx::Result<Vec<RowAt<Order>>> {
     list_with(executor, &format!("{COLUMNS}, {HOME_EPOCH}"), (owner, before, limit)).await
 }
 
@@ -138,7 +138,7 @@ where
 
 /// The columns of an order that an evaluation needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct OrderRecord {
     /// The order.
     pub id: OrderId,
     /// The key of the request that made it.
@@ -150,14 +150,14 @@ pub struct Recorded {
 pub async fn of_item(
     executor: impl MySqlExecutor<'_>,
     item: ItemId,
-) -> sqlx::Result<Vec<Recorded>> {
+) -> sqlx::Result<Vec<OrderRecord>> {
     let orders = sqlx::query_as("SELECT id, request_key, status FROM orders WHERE item_id = ?")
         .bind(item.get())
         .fetch_all(executor);
     within(LONG_READ_MAX, orders).await
 }
 
-from_row!(Recorded { id, request_key as Text, status });
+from_row!(OrderRecord { id, request_key as Text, status });
 
 /// The orders of one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

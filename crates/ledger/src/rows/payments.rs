@@ -6,13 +6,13 @@ use crate::Database;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::placed::Placed;
+use super::row_at::RowAt;
 use super::statement::{Binds, Read, Write};
 use shop_domain::payment::{Currency, PaymentId, PaymentStatus, ReceivedPayment, RefundReason};
 use shop_domain::{Cents, OrderId};
 
 const COLUMNS: &str = Payment::COLUMNS;
-/// The further columns of a [`Placed`] payment: its order's item. A payment for an order that does not exist
+/// The further columns of a [`RowAt`] payment: its order's item. A payment for an order that does not exist
 /// is of no item.
 const PLACE: &str = "(SELECT item_id FROM orders WHERE orders.id = payments.order_id) AS item_id, \
      (SELECT home_epoch FROM orders JOIN stock ON stock.item_id = orders.item_id \
@@ -106,7 +106,7 @@ pub async fn find_for_update(
 }
 
 /// Finds a payment, with the epoch of its item.
-pub async fn find_placed(pool: &Database, id: &PaymentId) -> sqlx::Result<Option<Placed<Payment>>> {
+pub async fn find_placed(pool: &Database, id: &PaymentId) -> sqlx::Result<Option<RowAt<Payment>>> {
     let statement = format!("SELECT {COLUMNS}, {PLACE} FROM payments WHERE id = ?");
     sqlx::query_as(&statement).bind(id.as_str()).first(pool).await
 }
@@ -198,7 +198,7 @@ pub async fn add_refund(
 }
 
 /// Lists at most `limit` refunds that the provider is to be told of now.
-pub async fn due_refunds(pool: &Database, limit: u32) -> sqlx::Result<Vec<Placed<Payment>>> {
+pub async fn due_refunds(pool: &Database, limit: u32) -> sqlx::Result<Vec<RowAt<Payment>>> {
     let statement = format!(
         "SELECT {COLUMNS}, {PLACE} FROM payments WHERE status = 'refund_wanted' \
          AND next_try_at <= UTC_TIMESTAMP(6) ORDER BY next_try_at LIMIT ?"
@@ -252,7 +252,7 @@ pub async fn list(
     status: Option<PaymentStatus>,
     after: &str,
     limit: u32,
-) -> sqlx::Result<Vec<Placed<Payment>>> {
+) -> sqlx::Result<Vec<RowAt<Payment>>> {
     let of_status = if status.is_some() { "AND status = ?" } else { "" };
     let statement = format!(
         "SELECT {COLUMNS}, {PLACE} FROM payments WHERE id > ? {of_status} ORDER BY id LIMIT ?"

@@ -49,15 +49,15 @@ const READS_WAIT: &str = "SET SESSION wsrep_sync_wait = 1";
 /// The writer among the hosts of one URL. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    found: Arc<Found>,
+    found: Arc<WriterState>,
     pools: Arc<Mutex<Vec<Database>>>,
 }
 
 /// What the connections of the pools ask.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct WriterState {
     hosts: Vec<MySqlConnectOptions>,
-    writer: watch::Sender<Option<Known>>,
+    writer: watch::Sender<Option<CurrentWriter>>,
     /// Wakes the task that asks the hosts.
     suspected: Notify,
     /// Whether the last connection led to a node of Galera.
@@ -68,7 +68,7 @@ pub(super) struct Found {
 
 /// The writer that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
+struct CurrentWriter {
     /// Its place in the URL.
     host: usize,
     /// The name that the server gives itself.
@@ -83,7 +83,7 @@ impl Writer {
     /// # Errors
     /// A sentence when the URL cannot be read.
     pub fn new(url: &str) -> Result<Self, String> {
-        let found = Found {
+        let found = WriterState {
             hosts: hosts::read(url)?,
             writer: watch::Sender::new(None),
             suspected: Notify::new(),
@@ -119,7 +119,7 @@ impl Writer {
         self.found.suspected.notify_one();
     }
 
-    pub(super) fn found(&self) -> Arc<Found> {
+    pub(super) fn found(&self) -> Arc<WriterState> {
         Arc::clone(&self.found)
     }
 
@@ -192,7 +192,7 @@ impl Writer {
         }
         let is_first = known.is_none();
         let since = Instant::now() + if is_first { Duration::ZERO } else { CHANGE_MAX };
-        let next = Known { host, identity: role.identity.clone(), since };
+        let next = CurrentWriter { host, identity: role.identity.clone(), since };
         // First no old connection may be taken from a pool any more, then the pools name the new server. In between,
         // a caller believes less than it could; the other way round, it would believe the old server.
         self.found.writer.send_replace(Some(next));
@@ -221,7 +221,7 @@ impl Writer {
     }
 }
 
-impl Found {
+impl WriterState {
     /// Whether a connection of this age was opened before the writer changed.
     pub(super) fn is_outdated(&self, age: Duration) -> bool {
         if self.hosts.len() < 2 {
@@ -262,7 +262,7 @@ impl Found {
     /// # Errors
     /// That it is another server: the pool then tries again.
     pub(super) fn confirm_again(&self, identity: &str) -> sqlx::Result<()> {
-        let is_it = |known: &Known| known.identity == identity;
+        let is_it = |known: &CurrentWriter| known.identity == identity;
         match self.hosts.len() < 2 || self.writer.borrow().as_ref().is_some_and(is_it) {
             true => Ok(()),
             false => Err(not_the_writer("this host is not the writer any more")),
