@@ -1,5 +1,6 @@
 //! Builds the parts that most others share: pools, clients, breakers, counters, clock, metrics.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio::sync::mpsc;
 use crate::account::Revocations;
 use crate::catalog::{self, Catalog};
 use crate::config::Config;
+use crate::event::{self, PrivateNetworks, WebhookClient};
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
 use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
@@ -206,6 +208,20 @@ impl LedgerParts {
 }
 
 impl Shared {
+    /// Makes a client that calls other systems.
+    ///
+    /// # Errors
+    /// A sentence when the certificates cannot be read.
+    pub(super) fn webhook_client(
+        &self,
+        networks: PrivateNetworks,
+        ca_file: &Path,
+        timeout_ms: u64,
+    ) -> Result<WebhookClient, String> {
+        let (tls, traces) = (Arc::new(event::tls(ca_file)?), self.traces.clone());
+        Ok(WebhookClient { networks, tls, timeout: Duration::from_millis(timeout_ms), traces })
+    }
+
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::Parts {

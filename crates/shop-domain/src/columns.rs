@@ -16,7 +16,7 @@ use crate::{
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
 #[macro_export]
-macro_rules! column {
+macro_rules! column_type {
     ($type:ty, $sql:ty, $parse:expr) => {
         impl ::sqlx::Type<::sqlx::MySql> for $type {
             fn type_info() -> ::sqlx::mysql::MySqlTypeInfo {
@@ -103,20 +103,20 @@ impl<'r> Decode<'r, MySql> for Text {
     }
 }
 
-column!(ItemId, i64, Self::new);
-column!(UserId, i64, Self::new);
-column!(EndpointId, i64, Self::new);
-column!(LimitGroupId, i64, Self::new);
-column!(ShardId, u16, Self::new);
-column!(Cents, i64, Self::new);
-column!(Quantity, u32, |units: u32| Self::new(units.into()));
-column!(PaymentId, Text, |Text(id): Text| Self::parse(&id));
-column!(PaymentStatus, &str, Self::parse);
-column!(OrderId, &str, Self::parse);
-column!(OrderStatus, &str, Self::parse);
-column!(WaitingStatus, &str, Self::parse);
-column!(ItemKind, &str, Self::parse);
-column!(ArbiterMode, &str, Self::parse);
+column_type!(ItemId, i64, Self::new);
+column_type!(UserId, i64, Self::new);
+column_type!(EndpointId, i64, Self::new);
+column_type!(LimitGroupId, i64, Self::new);
+column_type!(ShardId, u16, Self::new);
+column_type!(Cents, i64, Self::new);
+column_type!(Quantity, u32, |units: u32| Self::new(units.into()));
+column_type!(PaymentId, Text, |Text(id): Text| Self::parse(&id));
+column_type!(PaymentStatus, &str, Self::parse);
+column_type!(OrderId, &str, Self::parse);
+column_type!(OrderStatus, &str, Self::parse);
+column_type!(WaitingStatus, &str, Self::parse);
+column_type!(ItemKind, &str, Self::parse);
+column_type!(ArbiterMode, &str, Self::parse);
 
 from_row!(LimitGroup { id, name, per_buyer_limit });
 

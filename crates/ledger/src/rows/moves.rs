@@ -296,7 +296,7 @@ async fn change(
     Ok(done == 1)
 }
 
-column!(MoveState, &str, Self::parse);
+column_type!(MoveState, &str, Self::parse);
 from_row!(ItemMove {
     item: "item_id",
     epoch,
