@@ -61,7 +61,7 @@ impl Lifecycle {
         self.drained.clone()
     }
 
-    /// Whether the service is stopping and takes no new work.
+    /// Returns whether the service is stopping and takes no new work.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()

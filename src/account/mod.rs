@@ -152,7 +152,7 @@ impl Accounts {
         created.map_err(|error| failed_change(&error))?.ok_or(SignUpError::UsernameTaken)
     }
 
-    /// Whether people can sign up and sign in with a password.
+    /// Returns whether people can sign up and sign in with a password.
     #[must_use]
     pub fn own_accounts(&self) -> bool {
         self.parts.own_accounts

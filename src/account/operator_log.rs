@@ -33,9 +33,6 @@ impl OperatorLog {
 
     /// Reads at most `limit` lines, newest first, those older than the line `before`: of `operator`
     /// alone, or of all.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
     pub async fn list(
         &self,
         operator: Option<UserId>,

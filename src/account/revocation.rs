@@ -60,13 +60,13 @@ impl Revocations {
         Self { pool, known: Arc::default(), was_read: Arc::default() }
     }
 
-    /// Whether the lists were read at least once; until then no token may be accepted.
+    /// Returns whether the lists were read at least once; until then no token may be accepted.
     #[must_use]
     pub fn was_read(&self) -> bool {
         self.was_read.load(Ordering::Acquire)
     }
 
-    /// Whether a token was signed out, as far as this instance knows.
+    /// Returns whether a token was signed out, as far as this instance knows.
     #[must_use]
     pub fn contains(&self, claims: &Claims) -> bool {
         self.read().contains(claims)

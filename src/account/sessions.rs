@@ -59,9 +59,6 @@ impl Accounts {
 
     /// Opens a session for a user whom another party has identified. It ends at `until` if that is
     /// earlier than the end of other sessions.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
     pub async fn open_session(
         &self,
         user: UserId,
@@ -77,9 +74,6 @@ impl Accounts {
     }
 
     /// The name of a user; `None` if it has no account, such as the buyers of a load test.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
     pub async fn name_of(&self, user: UserId) -> Result<Option<String>, LedgerError> {
         let name = rows::ask(&self.parts.breaker, users::name_of(&self.parts.pool, user)).await;
         name.map_err(|error| failed_read(&error))

@@ -162,7 +162,7 @@ impl Desk {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Rejects the order unless the ledger has it already, and answers its status.
+    /// Rejects the order unless the ledger has it already, and returns its status.
     async fn reject_order(
         &self,
         Routed { item, home }: Routed,

@@ -26,7 +26,7 @@ pub async fn run(file: Option<&Path>) -> ExitResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Migrates every ledger of the settings; answers how many there are.
+/// Migrates every ledger of the settings, and returns how many there are.
 pub(super) async fn migrate_all(config: &Config) -> Result<usize, String> {
     let ledgers = config.ledgers()?;
     for (number, ledger) in ledgers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The command line. Each subcommand answers an exit code, or a sentence that is printed before
+//! The command line. Each subcommand returns an exit code, or a sentence that is printed before
 //! exit 2.
 
 mod audit;
@@ -39,7 +39,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use crate::config::Config;
 use ledger::rows::actions;
 
-/// Parses the command line, runs the command, and answers the program's exit code.
+/// Parses the command line, runs the command, and returns the program's exit code.
 ///
 /// It is no `async fn`, so that everything below it is compiled with this crate, and not a second
 /// time with each program that calls it.

@@ -94,7 +94,7 @@ impl Identity {
     }
 
     /// Ends a sign-in: checks that this browser began it, exchanges the code, and opens a session.
-    /// Answers the path to go on to as well.
+    /// Returns the path to go on to as well.
     pub async fn finish(
         &self,
         cookie: &str,
@@ -151,7 +151,7 @@ fn read_cookie(cookie: &str) -> Option<(PendingSignIn, String)> {
     Some((PendingSignIn::of(&seed), if is_our_path(&path) { path } else { "/".to_owned() }))
 }
 
-/// Whether a path leads to a page of ours: browsers read `//host` and `/\host` as another site.
+/// Returns whether a path leads to a page of ours: browsers read `//host` and `/\host` as another site.
 fn is_our_path(path: &str) -> bool {
     let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     is_plain && path.starts_with('/') && !path.starts_with("//") && path.len() <= RETURN_BYTES_MAX

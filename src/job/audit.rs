@@ -115,7 +115,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Removes the results of other items; answers the last item that was audited in this pass.
+    /// Removes the results of other items, and returns the last item that was audited in this pass.
     fn forget_others(&self, ids: &[ItemId]) -> Option<ItemId> {
         let mut found = self.found();
         found.items.retain(|id, _| ids.contains(id));

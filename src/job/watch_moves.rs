@@ -32,7 +32,7 @@ impl WatchMoves {
         Self { pools, metrics, closed: Mutex::default() }
     }
 
-    /// Whether no route leads to the item. The record of the move is not asked, since a mover may die
+    /// Returns whether no route leads to the item. The record of the move is not asked, since a mover may die
     /// between closing the item and writing that.
     async fn is_closed(&self, item: ItemId) -> ledger::Result<bool> {
         let (shard, epoch) = moves::home(self.pools.home(), item).await?;
@@ -40,7 +40,7 @@ impl WatchMoves {
         Ok(row.is_none_or(|row| row.home_epoch != epoch))
     }
 
-    /// Remembers which items are closed now; answers for how long one of them has been.
+    /// Remembers which items are closed now, and returns for how long one of them has been.
     fn closed_for(&self, items: &[ItemId]) -> Duration {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         closed.retain(|item, _| items.contains(item));

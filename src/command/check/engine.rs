@@ -12,9 +12,6 @@ use super::{Finding, State};
 pub const CHECK: &str = "ledger.engine";
 
 /// Reads the settings of the database server, and checks what a failover may lose.
-///
-/// # Errors
-/// The database's, when it does not answer.
 pub async fn check(config: &Config, pool: &Database) -> ledger::Result<Vec<Finding>> {
     let engine = Engine::read(pool).await?;
     let mut findings = vec![Finding::ok(CHECK, engine.to_string())];

@@ -124,7 +124,7 @@ impl Reconcile {
         }
     }
 
-    /// Compares the walk's next page; answers whether it was the last one.
+    /// Compares the walk's next page, and returns whether it was the last one.
     async fn compare_page(&self, walk: &mut Walk, done: &mut RunCounts) -> Result<bool, String> {
         let page = walk.next_page(&self.pool, self.bounds.page).await;
         let mut page = page.map_err(|error| error.to_string())?;
@@ -213,7 +213,7 @@ impl Reconcile {
     }
 }
 
-/// Whether an error belongs to one counter while Redis answers.
+/// Returns whether an error belongs to one counter while Redis answers.
 fn is_its_own(error: &CounterError) -> bool {
     match error {
         CounterError::Redis(error) => {

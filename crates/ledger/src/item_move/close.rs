@@ -34,12 +34,12 @@ pub(super) struct MoveEndpoints<'a> {
 }
 
 impl MoveEndpoints<'_> {
-    /// Whether the item is closed at the source by this move.
+    /// Returns whether the item is closed at the source by this move.
     pub async fn is_closed(&self) -> sqlx::Result<bool> {
         Ok(epoch_of(self.source, self.of.item).await? == Some(self.of.epoch))
     }
 
-    /// Whether the home ledger has forgotten the flip of this move: the target has its sealed copy, and the
+    /// Returns whether the home ledger has forgotten the flip of this move: the target has its sealed copy, and the
     /// source has nothing any more, as it has only behind a flip. An error when no copy of the move is there.
     pub async fn was_flipped(&self) -> Result<bool, MoveError> {
         if epoch_of(self.source, self.of.item).await?.is_some() {
@@ -85,7 +85,7 @@ impl MoveEndpoints<'_> {
         is_open.then_some(()).ok_or(MoveError::Superseded)
     }
 
-    /// Whether the copy at the target is sealed.
+    /// Returns whether the copy at the target is sealed.
     pub async fn is_sealed(&self) -> sqlx::Result<bool> {
         Ok(epoch_of(self.target, self.of.item).await? == Some(self.of.epoch))
     }
@@ -264,7 +264,7 @@ pub(super) async fn items_of_its_groups(
     .await
 }
 
-/// Closes an item at the source, where its routes have the epoch `from`; answers whether this call did. The
+/// Closes an item at the source, where its routes have the epoch `from`, and returns whether this call did. The
 /// epoch only rises: a mover that was asleep while later moves came must not make an old route valid again.
 pub async fn close_source(source: &Database, of: &ItemMove, from: u64) -> sqlx::Result<bool> {
     let closed = sqlx::query(

@@ -83,7 +83,7 @@ pub(super) async fn layout(pool: &Database, table: ItemTable) -> sqlx::Result<La
 }
 
 impl Layout {
-    /// Whether another ledger has the same columns and key.
+    /// Returns whether another ledger has the same columns and key.
     pub fn is_like(&self, other: &Self) -> bool {
         self.columns == other.columns && self.key == other.key && !self.key.is_empty()
     }

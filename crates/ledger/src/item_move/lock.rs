@@ -33,7 +33,7 @@ impl MoveLock {
         Self::take_within(home, item, 0).await
     }
 
-    /// Whether no mover works on an item, as far as can be said without its lock.
+    /// Returns whether no mover works on an item, as far as can be said without its lock.
     pub async fn is_free(home: &Database, item: ItemId) -> sqlx::Result<bool> {
         let asked = format!("SELECT IS_FREE_LOCK({NAME})");
         let is_free: Option<i64> = sqlx::query_scalar(&asked).bind(item.get()).one(home).await?;

@@ -68,7 +68,7 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Deletes one chunk of a table, and answers its rows. Without a stock row of these epochs it deletes
+    /// Deletes one chunk of a table, and returns its rows. Without a stock row of these epochs it deletes
     /// nothing: another mover has finished, and the item may live here again.
     async fn remove_chunk(&self, layout: &Layout) -> sqlx::Result<u64> {
         let mut transaction = begin(self.pool).await?;

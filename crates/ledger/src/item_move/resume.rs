@@ -63,9 +63,6 @@ impl Mover {
 
     /// Goes on with moves without a mover, one after the other. A move that still copies is left alone for
     /// a while; of any other the item is paused, or nothing can be decided any more.
-    ///
-    /// # Errors
-    /// When the home ledger does not answer.
     pub async fn resume_undriven(&self, watch: &mut Watch) -> Result<ResumeSummary, MoveError> {
         let mut under_way = moves::all_under_way(self.home()?).await?;
         // Paused items first: tidying up behind a ledger that is away takes its time.
@@ -118,7 +115,7 @@ impl Mover {
         Ok(resumed)
     }
 
-    /// Whether the item sells at its source, as it does until it is closed there.
+    /// Returns whether the item sells at its source, as it does until it is closed there.
     async fn sells_at_source(&self, of: &ItemMove) -> Result<bool, MoveError> {
         let is_open = of.state == MoveState::Copying
             && epoch_of(self.ledger(of.source)?, of.item).await? != Some(of.epoch);
@@ -127,7 +124,7 @@ impl Mover {
 }
 
 impl Watch {
-    /// Notes that a move has no mover, and answers whether the service is to go on with it.
+    /// Notes that a move has no mover, and returns whether the service is to go on with it.
     fn is_due(&mut self, of: &ItemMove, sells: bool) -> bool {
         let since = self.undriven.entry((of.item, of.epoch)).or_insert_with(Instant::now);
         !sells || since.elapsed() >= LEFT_TO_OPERATOR

@@ -103,7 +103,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
     }))
 }
 
-/// Runs a statement that answers one number.
+/// Runs a statement that returns one number.
 async fn count(
     connection: &mut MySqlConnection,
     statement: &str,

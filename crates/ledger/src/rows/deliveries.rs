@@ -223,7 +223,7 @@ pub async fn lags(pool: &Database) -> sqlx::Result<Vec<Lag>> {
     .await
 }
 
-/// Switches endpoints off that are behind the position `last`, and answers their number: the events
+/// Switches endpoints off that are behind the position `last`, and returns their number: the events
 /// up to there are about to be deleted.
 pub async fn switch_off_behind(pool: &Database, last: i64) -> sqlx::Result<u64> {
     sqlx::query(

@@ -26,7 +26,7 @@ pub fn unconfirmed(cause: sqlx::Error) -> sqlx::Error {
     sqlx::Error::AnyDriverError(Box::new(Unconfirmed(cause)))
 }
 
-/// Whether an error means that COMMIT was sent and not confirmed: the change may have been made.
+/// Returns whether an error means that COMMIT was sent and not confirmed: the change may have been made.
 #[must_use]
 pub fn is_unconfirmed(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::AnyDriverError(error) if error.is::<Unconfirmed>())
@@ -77,7 +77,7 @@ impl Fault {
         }
     }
 
-    /// Whether an error says that a row violates the CHECK constraint of this name.
+    /// Returns whether an error says that a row violates the CHECK constraint of this name.
     #[must_use]
     pub fn violates(error: &sqlx::Error, constraint: &str) -> bool {
         let named = |error: &dyn sqlx::error::DatabaseError| error.message().contains(constraint);

@@ -32,7 +32,7 @@ pub struct LoggedEvent {
     pub created_at: OffsetDateTime,
 }
 
-/// Moves at most 256 rows from the outbox into the log; answers whether there may be more. While
+/// Moves at most 256 rows from the outbox into the log, and returns whether there may be more. While
 /// another instance moves rows, it moves none.
 ///
 /// # Errors
@@ -89,7 +89,7 @@ pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
 /// A row of an outbox: number, id, type, data, time.
 type OutboxRow = (i64, String, String, String, OffsetDateTime);
 
-/// Moves at most 256 rows from the outbox of a ledger into the log of the home ledger; answers whether
+/// Moves at most 256 rows from the outbox of a ledger into the log of the home ledger, and returns whether
 /// there may be more. They are written first and taken out afterwards, so a row that is found in the log
 /// already is only taken out.
 ///

@@ -37,7 +37,7 @@ pub async fn insert(connection: &mut MySqlConnection, shard: ShardId) -> sqlx::R
     new_id(&made, ItemId::new)
 }
 
-/// Has the next ids begin behind those of items without a row, which an older build has made. The home
+/// Makes the next ids begin behind those of items without a row, which an older build has made. The home
 /// ledger alone has such items.
 pub async fn skip_older_items(connection: &mut MySqlConnection) -> sqlx::Result<()> {
     sqlx::query(

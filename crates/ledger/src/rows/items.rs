@@ -55,7 +55,7 @@ const COLUMNS: &str = "items.id, name, description, image_url, price_cents, star
      EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
      revision, total, available, home_epoch";
 
-/// The most items that one list answers.
+/// The most items that one list returns.
 pub const LIST_MAX: u32 = 200;
 
 /// Reads one item by its id.
@@ -68,7 +68,7 @@ pub async fn find(
     sqlx::query_as(&statement).bind(id.get()).first(executor).await
 }
 
-/// Whether the sale of an item has not begun yet, by the clock of its ledger; `None` when there is no such
+/// Returns whether the sale of an item has not begun yet, by the clock of its ledger; `None` when there is no such
 /// item.
 pub async fn is_upcoming(
     executor: impl MySqlExecutor<'_>,

@@ -81,7 +81,7 @@ pub async fn read(
     .await
 }
 
-/// Deletes rows that were kept for `hours`; answers how many.
+/// Deletes rows that were kept for `hours`, and returns how many.
 pub async fn delete_older(pool: &Database, hours: u32) -> sqlx::Result<u64> {
     let mut all = 0;
     for _ in 0..DELETIONS_MAX {

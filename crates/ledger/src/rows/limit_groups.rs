@@ -9,7 +9,7 @@ use shop_domain::{ItemId, LimitGroup, LimitGroupId};
 /// The most groups of a ledger.
 pub const GROUPS_MAX: usize = 1_000;
 
-/// Inserts a group, and answers it.
+/// Inserts a group, and returns it.
 pub async fn insert(
     transaction: &mut MySqlConnection,
     name: &str,
@@ -34,7 +34,7 @@ pub async fn list(executor: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<LimitGro
         .await
 }
 
-/// Whether there is such a group.
+/// Returns whether there is such a group.
 pub async fn exists(executor: impl MySqlExecutor<'_>, id: LimitGroupId) -> sqlx::Result<bool> {
     let found: Option<i64> = sqlx::query_scalar("SELECT 1 FROM limit_groups WHERE id = ?")
         .bind(id.get())

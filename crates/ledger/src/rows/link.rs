@@ -60,13 +60,13 @@ pub async fn within<T>(
     }
 }
 
-/// Whether an error is a missing answer.
+/// Returns whether an error is a missing answer.
 #[must_use]
 pub fn is_silence(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// Rolls back a transaction that was left open; answers whether the connection answered in time. A
+/// Rolls back a transaction that was left open, and returns whether the connection answered in time. A
 /// caller that is dropped while BEGIN is sent leaves a transaction that sqlx does not know: the
 /// next user of the connection would write into it, and never commit.
 async fn roll_back_left_over(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
@@ -112,7 +112,7 @@ impl Link {
             })
     }
 
-    /// Whether a connection that was idle for `idle_for` may be used.
+    /// Returns whether a connection that was idle for `idle_for` may be used.
     fn is_usable<'a>(
         &self,
         connection: &'a mut MySqlConnection,

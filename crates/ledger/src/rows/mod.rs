@@ -261,18 +261,12 @@ pub struct Condition {
 }
 
 /// Asks for the schema, and whether the server takes writes.
-///
-/// # Errors
-/// The database's, when it does not answer.
 pub async fn condition(pool: &Database) -> sqlx::Result<Condition> {
     let schema = schema_state(pool).await?;
     Ok(Condition { schema, writable: is_writable(pool).await? })
 }
 
 /// Asks whether the ledger takes writes.
-///
-/// # Errors
-/// The database's, when it does not answer.
 pub async fn is_writable(pool: &Database) -> sqlx::Result<bool> {
     // A read-only server refuses this statement although it matches no row. Its variables are not
     // enough: some accounts may write all the same.

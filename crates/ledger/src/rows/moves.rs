@@ -11,7 +11,7 @@ use super::statement::{Binds, Read, Write};
 use super::transaction::{begin as begin_transaction, confirmed};
 use shop_domain::{ItemId, ShardId};
 
-/// The most moves that one list answers.
+/// The most moves that one list returns.
 pub const LIST_MAX: u32 = 200;
 /// For how long a move that has ended counts as recent.
 pub const RECENT: Duration = Duration::from_secs(600);
@@ -279,13 +279,13 @@ async fn set_home(
     Ok(())
 }
 
-/// Runs a statement that is a transaction of its own on the record of a move; answers whether it changed.
+/// Runs a statement that is a transaction of its own on the record of a move, and returns whether it changed.
 async fn change_alone(pool: &Database, statement: &str, of: &ItemMove) -> sqlx::Result<bool> {
     let work = async { change(&mut *answered(pool.acquire()).await?, statement, of).await };
     confirmed(pool, Box::pin(work)).await
 }
 
-/// Runs a statement on the record of a move; answers whether it changed.
+/// Runs a statement on the record of a move, and returns whether it changed.
 async fn change(
     connection: &mut MySqlConnection,
     statement: &str,

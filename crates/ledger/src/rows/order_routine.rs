@@ -101,7 +101,7 @@ pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
     answered(work).await
 }
 
-/// Whether the server says that this account has no such procedure: it is missing (1305), or may
+/// Returns whether the server says that this account has no such procedure: it is missing (1305), or may
 /// not be executed (1370).
 #[must_use]
 pub fn is_missing(number: u16) -> bool {

@@ -71,7 +71,7 @@ impl Outbox {
         Self { enabled }
     }
 
-    /// Whether rows are written.
+    /// Returns whether rows are written.
     #[must_use]
     pub fn is_enabled(self) -> bool {
         self.enabled

@@ -48,7 +48,7 @@ pub struct Payment {
 }
 
 impl Payment {
-    /// Whether only a refund of it was told, and the payment itself was not.
+    /// Returns whether only a refund of it was told, and the payment itself was not.
     #[must_use]
     pub fn is_refund_alone(&self) -> bool {
         self.status == PaymentStatus::Refunded && self.amount.cents() == 0

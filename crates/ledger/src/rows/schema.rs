@@ -30,7 +30,7 @@ pub enum SchemaState {
 }
 
 impl SchemaState {
-    /// Whether this program can work with the schema.
+    /// Returns whether this program can work with the schema.
     #[must_use]
     pub fn is_usable(self) -> bool {
         self == Self::Current
@@ -55,9 +55,6 @@ pub fn newest_version() -> i64 {
 }
 
 /// Reads which migrations the ledger has, and what it needs of a program.
-///
-/// # Errors
-/// The database's, when it does not answer.
 pub async fn schema_state(pool: &Database) -> sqlx::Result<SchemaState> {
     let applied = "SELECT MAX(version) FROM _sqlx_migrations WHERE success";
     let Some(applied) = number(pool, applied).await? else { return Ok(SchemaState::Missing) };

@@ -64,7 +64,7 @@ pub struct Generation {
 
 from_row!(Generation { user: "user_id", generation, began_at: "ended_at" });
 
-/// Begins a new generation of a user's sessions in a transaction, and answers its number. The user
+/// Begins a new generation of a user's sessions in a transaction, and returns its number. The user
 /// needs no account: a token is enough to have sessions.
 ///
 /// # Errors
@@ -87,7 +87,7 @@ pub async fn begin_generation(
         .await
 }
 
-/// Ends all sessions of a user, and answers the generation that begins.
+/// Ends all sessions of a user, and returns the generation that begins.
 ///
 /// # Errors
 /// The database's; after an error of the COMMIT the sessions may have ended.

@@ -102,7 +102,7 @@ pub async fn name_of(pool: &Database, id: UserId) -> sqlx::Result<Option<String>
 }
 
 /// Replaces the hash `old` of a password, if it is still the account's, and ends all sessions of
-/// the account; answers the generation that begins, or `None` when the hash was another one.
+/// the account, and returns the generation that begins, or `None` when the hash was another one.
 ///
 /// # Errors
 /// The database's; after an error of the COMMIT the password may have changed.

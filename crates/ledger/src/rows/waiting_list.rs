@@ -10,7 +10,7 @@ use shop_domain::{ItemId, Place, UserId};
 
 const COLUMNS: &str = Place::COLUMNS;
 
-/// Items with something to do that one read answers.
+/// Items with something to do that one read returns.
 const ITEMS_MAX: u32 = 1_000;
 
 /// Finds a buyer's place in a list, if it is waiting or offered.

@@ -93,13 +93,13 @@ impl Writer {
         Ok(Self { found: Arc::new(found), pools: Arc::default() })
     }
 
-    /// Whether there is more than one host, so that [`Writer::follow`] is needed.
+    /// Returns whether there is more than one host, so that [`Writer::follow`] is needed.
     #[must_use]
     pub fn has_several_hosts(&self) -> bool {
         self.found.hosts.len() > 1
     }
 
-    /// Whether the writer is a node of Galera. Such a node may roll a transaction back because another
+    /// Returns whether the writer is a node of Galera. Such a node may roll a transaction back because another
     /// node's came first. Statements that were sent together would go on outside the transaction, so
     /// each must be sent after the answer to the one before it.
     #[must_use]
@@ -107,14 +107,14 @@ impl Writer {
         self.found.is_galera.load(Ordering::Relaxed)
     }
 
-    /// Whether the writer may be another one by now: the host that is followed did not say in the last look
+    /// Returns whether the writer may be another one by now: the host that is followed did not say in the last look
     /// that it writes. What it answers is then not the last word. Never with one host.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.has_several_hosts() && self.found.is_in_doubt.load(Ordering::Relaxed)
     }
 
-    /// Has the hosts asked soon: a server refused a write, or was lost.
+    /// Asks the hosts soon: a server refused a write, or was lost.
     pub fn suspect(&self) {
         self.found.suspected.notify_one();
     }
@@ -222,7 +222,7 @@ impl Writer {
 }
 
 impl WriterState {
-    /// Whether a connection of this age was opened before the writer changed.
+    /// Returns whether a connection of this age was opened before the writer changed.
     pub(super) fn is_outdated(&self, age: Duration) -> bool {
         if self.hosts.len() < 2 {
             return false;
@@ -231,16 +231,13 @@ impl WriterState {
         self.writer.borrow().as_ref().is_some_and(|known| opened < Some(known.since))
     }
 
-    /// Has the hosts asked soon.
+    /// Asks the hosts soon.
     pub(super) fn suspect(&self) {
         self.suspected.notify_one();
     }
 
     /// Sets up the session of a new connection, and notes whether it leads to a node of Galera. Instances may use
     /// different nodes for a moment, so each read waits there until the node has applied what the others committed.
-    ///
-    /// # Errors
-    /// The server's.
     pub(super) async fn set_up(
         &self,
         connection: &mut MySqlConnection,
