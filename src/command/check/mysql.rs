@@ -4,7 +4,7 @@ use crate::config::{Config, Risk};
 use ledger::Database;
 use ledger::rows::check::{self as server, Fault};
 use ledger::rows::schema::{SchemaState, newest_version};
-use ledger::rows::{self, Durability};
+use ledger::rows::{self, engine::Engine};
 use ledger::write::checks;
 
 use super::{Finding, State};
@@ -38,7 +38,7 @@ async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> l
     if !state.is_usable() {
         return Ok(());
     }
-    if !rows::condition(pool).await?.writable {
+    if !rows::is_writable(pool).await? {
         findings.push(Finding::bad(
             "ledger.writable",
             State::Waiting,
@@ -48,8 +48,10 @@ async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> l
         return Ok(());
     }
     findings.push(Finding::ok("ledger.writable", "MySQL takes writes"));
-    findings.extend(check_durability(config, rows::durability(pool).await?));
-    findings.extend(super::engine::check(config, pool).await?);
+    let engine = Engine::read(pool).await?;
+    let is_unsynced = engine.has_binlog && engine.sync_binlog != 1;
+    findings.extend(check_durability(config, engine.flush_at_commit, is_unsynced));
+    findings.extend(super::engine::check(config, &engine));
     findings.push(match checks::are_enforced(pool).await? {
         true => Finding::ok("ledger.constraints", "CHECK constraints are enforced"),
         false => Finding::bad("ledger.constraints", State::Failed, CHECKS_IGNORED, USE_CHECKS),
@@ -210,8 +212,7 @@ fn check_schema(state: SchemaState) -> Finding {
     }
 }
 
-fn check_durability(config: &Config, durability: Durability) -> Vec<Finding> {
-    let Durability { flush_at_commit, binlog_unsynced } = durability;
+fn check_durability(config: &Config, flush_at_commit: i64, is_unsynced: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut risk = |found: String| {
         findings.push(Finding::risk(config, "ledger.durability", Risk::VolatileDatabase, found));
@@ -221,7 +222,7 @@ fn check_durability(config: &Config, durability: Durability) -> Vec<Finding> {
             "MySQL runs with innodb_flush_log_at_trx_commit={flush_at_commit}: orders that were answered 201 are lost when the machine stops"
         ));
     }
-    if binlog_unsynced {
+    if is_unsynced {
         risk("MySQL writes a binary log with sync_binlog other than 1: after a power cut its replicas may have other orders than the database".to_owned());
     }
     if findings.is_empty() {
@@ -251,8 +252,8 @@ mod tests {
     fn servers_that_lose_data_are_refused_unless_the_risk_is_accepted() {
         let mut config = Config::defaults();
         let found = |config: &Config, flush_at_commit, binlog_unsynced| {
-            let durability = Durability { flush_at_commit, binlog_unsynced };
-            super::super::first(&check_durability(config, durability), State::Failed)
+            let found = check_durability(config, flush_at_commit, binlog_unsynced);
+            super::super::first(&found, State::Failed)
         };
         assert_eq!(found(&config, 1, false), None);
         for (flush, unsynced) in [(2, false), (0, false), (1, true)] {

@@ -277,27 +277,6 @@ pub async fn is_writable(pool: &Database) -> sqlx::Result<bool> {
     }
 }
 
-/// The durability of a commit by the server's settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Durability {
-    /// `innodb_flush_log_at_trx_commit`; 1 is durable.
-    pub flush_at_commit: u8,
-    /// Whether there is a binary log that is not written to the disk with each commit.
-    pub binlog_unsynced: bool,
-}
-
-/// Reads the server's settings for the durability of a commit.
-pub async fn durability(pool: &Database) -> sqlx::Result<Durability> {
-    let (flush, log_bin, sync): (i64, i64, i64) = sqlx::query_as(
-        "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@log_bin AS SIGNED), \
-         CAST(@@sync_binlog AS SIGNED)",
-    )
-    .one(pool)
-    .await?;
-    let flush_at_commit = u8::try_from(flush).unwrap_or(u8::MAX);
-    Ok(Durability { flush_at_commit, binlog_unsynced: log_bin != 0 && sync != 1 })
-}
-
 async fn create_database(options: &MySqlConnectOptions, database: &str) -> Result<(), String> {
     let plain = database.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
     if !plain {
