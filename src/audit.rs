@@ -3,8 +3,8 @@
 
 use ledger::Database;
 
-use crate::catalog::LedgerParts;
 use gates::redis_store::{Buckets, Counters};
+use ledger::route::breaker::Breaker;
 use ledger::route::shards::Shards;
 use ledger::rows::{self, audit, failed_read};
 use shop_domain::audit::{Report, verify};
@@ -26,6 +26,14 @@ pub async fn audit(
         facts.redis_buckets = buckets.map(|parts| parts.iter().map(|part| part.available).sum());
     }
     Ok(Some(verify(facts)))
+}
+
+/// The parts of one ledger that audits use.
+#[derive(Clone)]
+pub struct LedgerParts {
+    pub pool: Database,
+    pub breaker: Breaker,
+    pub counters: Counters,
 }
 
 /// Audits sales while the service runs. Clones share everything.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::locks::LockServers;
 use super::shared::{LedgerParts, Shared};
 use crate::account::{self, Accounts, HashingPool, OperatorLog, Tokens};
-use crate::audit::Auditor;
+use crate::audit::{self, Auditor};
 use crate::config::Config;
 use crate::event::Endpoints;
 use crate::export::Exporter;
@@ -51,7 +51,11 @@ pub(super) fn web(
         operator_log: OperatorLog::new(shared.ledgers.map(LedgerParts::ledger)),
         overview: Overview::new(shared.ledgers.map(LedgerParts::ledger)),
         endpoints: Endpoints::new(pool, mysql, shared.events.is_enabled()),
-        auditor: Auditor::new(shared.ledgers.map(LedgerParts::with_counters)),
+        auditor: Auditor::new(shared.ledgers.map(|ledger| audit::LedgerParts {
+            pool: ledger.pool.clone(),
+            breaker: ledger.breakers.mysql.clone(),
+            counters: ledger.counters.clone(),
+        })),
         readiness: Arc::new(Readiness::new(
             shared.ledgers.iter().map(|(_, ledger)| ledger.pool.clone()).collect(),
             shared.redis.clone(),
