@@ -50,9 +50,6 @@ impl Auditor {
     }
 
     /// Audits one item; `None` when it does not exist.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
     pub async fn audit(&self, id: ItemId) -> Result<Option<Report>, LedgerError> {
         let ledger = self.ledgers.of_item(id).await.map_err(|_| LedgerError::Unavailable)?.0;
         let audited = audit(&ledger.pool, Some(&ledger.counters), id);

@@ -26,7 +26,7 @@ pub struct Lifecycle {
 
 /// The end of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum StopResult {
     /// The service was asked to stop, and all tasks finished in time.
     Clean,
     /// The service was asked to stop; a task did not finish in time, or a second signal came.
@@ -61,7 +61,7 @@ impl Lifecycle {
         self.drained.clone()
     }
 
-    /// Whether the service is stopping and takes no new work.
+    /// Returns whether the service is stopping and takes no new work.
     #[must_use]
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
@@ -80,7 +80,7 @@ impl Lifecycle {
     }
 
     /// Starts a worker, which must not end before [`Lifecycle::drained`] fires; if it does, the
-    /// service stops as [`Ended::Crashed`].
+    /// service stops as [`StopResult::Crashed`].
     pub fn worker(&self, name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
         let lifecycle = self.clone();
         self.workers.spawn(async move {
@@ -100,7 +100,7 @@ impl Lifecycle {
     }
 
     /// Waits for the stop, then for at most `drain_max` until all tasks have finished.
-    pub async fn run_until_stopped(&self, drain_max: Duration) -> Ended {
+    pub async fn run_until_stopped(&self, drain_max: Duration) -> StopResult {
         self.stopping.cancelled().await;
         self.purchases.close();
         self.connections.close();
@@ -115,9 +115,9 @@ impl Lifecycle {
         self.drained.cancel();
         let crash = *self.crash.lock().unwrap_or_else(PoisonError::into_inner);
         match crash {
-            Some(name) => Ended::Crashed(name),
-            None if in_time => Ended::Clean,
-            None => Ended::Cut,
+            Some(name) => StopResult::Crashed(name),
+            None if in_time => StopResult::Clean,
+            None => StopResult::Cut,
         }
     }
 

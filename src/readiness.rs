@@ -43,7 +43,7 @@ pub struct Readiness {
 
 /// The results of the probes.
 #[derive(Clone, Debug)]
-pub struct Probed {
+pub struct ProbeResults {
     /// The schema, compared with this program; `None` when the ledger did not answer.
     pub schema: Option<SchemaState>,
     /// `ok` or the fault, by the name of the server; a further ledger has its number behind the name.
@@ -65,7 +65,7 @@ impl Readiness {
     }
 
     /// Probes all servers at once; takes a second at most.
-    pub async fn probe(&self) -> Probed {
+    pub async fn probe(&self) -> ProbeResults {
         let lock_servers = self
             .lock_servers
             .iter()
@@ -105,7 +105,7 @@ impl Readiness {
                 schema = condition.map(|condition| condition.schema);
             }
         }
-        Probed { schema, dependencies, redis: topology }
+        ProbeResults { schema, dependencies, redis: topology }
     }
 
     /// How safe a queued order is while it waits in Redis, in a sentence, by the settings of Redis, which are

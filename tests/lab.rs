@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::Method;
-use seckill::lifecycle::Ended;
+use seckill::lifecycle::StopResult;
 use serde_json::{Value, json};
 
 use crate::http::events::Events;
@@ -202,7 +202,7 @@ async fn a_stop_ends_the_run() {
         run["lanes"][0]["item_id"].as_i64().ok_or(run)
     })
     .await;
-    assert_eq!(instance.stop().await, Ended::Clean);
+    assert_eq!(instance.stop().await, StopResult::Clean);
     let open: bool =
         sqlx::query_scalar("SELECT ends_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?")
             .bind(item)

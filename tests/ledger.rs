@@ -293,7 +293,7 @@ async fn a_stop_finishes_what_was_accepted() {
     });
     let presses: Vec<_> = presses.collect();
     tokio::time::sleep(Duration::from_millis(40)).await;
-    assert_eq!(instance.stop().await, seckill::lifecycle::Ended::Clean);
+    assert_eq!(instance.stop().await, seckill::lifecycle::StopResult::Clean);
     let mut accepted = 0;
     for press in presses {
         accepted += i64::from(press.await.expect("no panic") == Some(201));

@@ -1,8 +1,6 @@
 //! The reconciliation: it reaches every counted item, and repairs a counter only when two readings
 //! agree.
 
-use std::time::Duration;
-
 use gates::redis_store::{Counters, RedisClient};
 use seckill::job::{Bounds, Job, Reconcile};
 use shop_domain::ItemId;
@@ -32,7 +30,7 @@ impl ReconcileTestbed {
 
     fn job(&self) -> Reconcile {
         let (pool, counters) = (self.shop.pool.clone(), self.counters.clone());
-        Reconcile::new(pool, counters, self.metrics.clone(), Duration::from_secs(1))
+        Reconcile::new(pool, counters, self.metrics.clone())
     }
 
     /// Makes items whose sale ends in `hours` from now, each with an epoch in the ledger.

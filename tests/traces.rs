@@ -10,7 +10,7 @@ use futures::future::join_all;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use reqwest::Method;
 use seckill::account::Role;
-use seckill::lifecycle::Ended;
+use seckill::lifecycle::StopResult;
 use serde_json::json;
 
 use crate::process::{free_addr, program, signal};
@@ -222,7 +222,7 @@ async fn a_dead_collector_harms_no_purchase() {
         })
         .await;
         assert!(counts.0 > 0 && counts.1 > 0, "{counts:?}");
-        assert_eq!(instance.stop().await, Ended::Clean, "the stop waits for no collector");
+        assert_eq!(instance.stop().await, StopResult::Clean, "the stop waits for no collector");
     }
 }
 
@@ -237,7 +237,7 @@ async fn a_stop_sends_the_last_spans() {
     let item = instance.make_item(json!({})).await;
     let answer = instance.buyer(1).buy("mysql-atomic", item).await;
     let trace = answered_trace(&answer);
-    assert_eq!(instance.stop().await, Ended::Clean);
+    assert_eq!(instance.stop().await, StopResult::Clean);
     assert!(!collector.whole_trace(&trace).await.is_empty());
     assert_eq!(collector.header("x-token").as_deref(), Some("secret-of-the-collector"));
 }

@@ -88,7 +88,7 @@ impl HashingPermit {
         hash.flatten().ok_or(HashingError::Failed)
     }
 
-    /// Whether a password has this hash; `None` takes as long and answers `false`.
+    /// Returns whether a password has this hash; `None` takes as long and is `false`.
     ///
     /// # Errors
     /// [`HashingError::Failed`].

@@ -148,11 +148,26 @@ impl Accounts {
             demo: false,
         };
         let create = users::create(&self.parts.pool, &new, self.parts.clock.now());
-        let created = rows::change(&self.parts.breaker, create).await;
-        created.map_err(|error| failed_change(&error))?.ok_or(SignUpError::UsernameTaken)
+        self.change(create).await?.ok_or(SignUpError::UsernameTaken)
     }
 
-    /// Whether people can sign up and sign in with a password.
+    /// Runs a read of the ledger behind its breaker.
+    async fn read<T>(
+        &self,
+        work: impl Future<Output = ledger::Result<T>>,
+    ) -> Result<T, LedgerError> {
+        rows::ask(&self.parts.breaker, work).await.map_err(|error| failed_read(&error))
+    }
+
+    /// Runs a change of the ledger behind its breaker.
+    async fn change<T>(
+        &self,
+        work: impl Future<Output = ledger::Result<T>>,
+    ) -> Result<T, LedgerError> {
+        rows::change(&self.parts.breaker, work).await.map_err(|error| failed_change(&error))
+    }
+
+    /// Returns whether people can sign up and sign in with a password.
     #[must_use]
     pub fn own_accounts(&self) -> bool {
         self.parts.own_accounts
@@ -175,9 +190,7 @@ impl Accounts {
         // The ledger is read only with a hashing permit, so that a flood of guesses does not reach
         // it.
         let permit = self.parts.hashing.acquire(address).await?;
-        let find = users::find(&self.parts.pool, &folded);
-        let account = rows::ask(&self.parts.breaker, find).await;
-        let account = account.map_err(|error| failed_read(&error))?;
+        let account = self.read(users::find(&self.parts.pool, &folded)).await?;
         let attempt = self.throttle.count(&folded, address).await?;
         let hash = account.as_ref().map(|account| account.password_hash.clone());
         let is_right = permit.verify(password, hash).await?;

@@ -28,15 +28,11 @@ impl OperatorLog {
         item: Option<ItemId>,
         detail: &serde_json::Value,
     ) -> ledger::Result<()> {
-        let mut connection = self.ledgers.home().pool.acquire().await?;
-        actions::record(&mut connection, actor, action, item, detail).await
+        actions::record_alone(&self.ledgers.home().pool, actor, action, item, detail).await
     }
 
     /// Reads at most `limit` lines, newest first, those older than the line `before`: of `operator`
     /// alone, or of all.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
     pub async fn list(
         &self,
         operator: Option<UserId>,

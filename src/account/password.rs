@@ -19,7 +19,7 @@ pub const PASSWORD_BYTES_MAX: usize = 256;
 static DUMMY_HASH: LazyLock<String> =
     LazyLock::new(|| hash("nobody's password").unwrap_or_default());
 
-/// Whether a password may be set.
+/// Returns whether a password may be set.
 #[must_use]
 pub fn is_acceptable(password: &str) -> bool {
     password.len() <= PASSWORD_BYTES_MAX
@@ -34,7 +34,7 @@ static COMMON: &[u8] = include_bytes!("common_passwords.bin");
 /// in 2^40 / 11,632, so about once in 95 million.
 const HASH_BYTES: usize = 5;
 
-/// Whether a password is one that attackers try first, in any case of letters, or the user's name.
+/// Returns whether a password is one that attackers try first, in any case of letters, or the user's name.
 #[must_use]
 pub fn is_common(password: &str, username: &str) -> bool {
     let password = normalized(password).to_lowercase();

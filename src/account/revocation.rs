@@ -31,23 +31,23 @@ const GENERATIONS_AHEAD_MAX: u32 = 1_000;
 #[derive(Clone)]
 pub struct Revocations {
     pool: Database,
-    known: Arc<RwLock<Known>>,
+    known: Arc<RwLock<RevocationLists>>,
     was_read: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
-struct Known {
+struct RevocationLists {
     /// The expiry of each token that was signed out, by the id of the token.
     tokens: HashMap<String, OffsetDateTime>,
     /// The present generation of each user that signed out everywhere lately.
-    generations: HashMap<UserId, Begun>,
+    generations: HashMap<UserId, LatestGeneration>,
     /// The beginning of the newest generation that was read, by the database's clock.
     newest: Option<OffsetDateTime>,
 }
 
 /// A generation of a user's sessions.
 #[derive(Clone, Copy)]
-struct Begun {
+struct LatestGeneration {
     generation: u32,
     /// Only for removing it once no earlier token can be valid.
     at: OffsetDateTime,
@@ -60,13 +60,13 @@ impl Revocations {
         Self { pool, known: Arc::default(), was_read: Arc::default() }
     }
 
-    /// Whether the lists were read at least once; until then no token may be accepted.
+    /// Returns whether the lists were read at least once; until then no token may be accepted.
     #[must_use]
     pub fn was_read(&self) -> bool {
         self.was_read.load(Ordering::Acquire)
     }
 
-    /// Whether a token was signed out, as far as this instance knows.
+    /// Returns whether a token was signed out, as far as this instance knows.
     #[must_use]
     pub fn contains(&self, claims: &Claims) -> bool {
         self.read().contains(claims)
@@ -88,7 +88,7 @@ impl Revocations {
 
     /// Ends all earlier sessions of a user on this instance, after the ledger began `generation`.
     pub(super) fn end_earlier_than(&self, user: UserId, generation: u32) {
-        self.write().list(user, Begun { generation, at: OffsetDateTime::now_utc() });
+        self.write().list(user, LatestGeneration { generation, at: OffsetDateTime::now_utc() });
     }
 
     /// Reads what is new in the lists and removes expired tokens.
@@ -105,7 +105,7 @@ impl Revocations {
             known.tokens.extend(listed);
             known.tokens.retain(|_, expires_at| *expires_at > now);
             for Generation { user, generation, began_at } in begun {
-                known.list(user, Begun { generation, at: began_at });
+                known.list(user, LatestGeneration { generation, at: began_at });
                 known.newest = known.newest.max(Some(began_at));
             }
             let listed = Duration::days(GENERATION_DAYS.into());
@@ -117,17 +117,17 @@ impl Revocations {
         Ok(count)
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, Known> {
+    fn read(&self) -> RwLockReadGuard<'_, RevocationLists> {
         self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+    fn write(&self) -> RwLockWriteGuard<'_, RevocationLists> {
         self.known.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
-    fn list(&mut self, user: UserId, begun: Begun) {
+impl RevocationLists {
+    fn list(&mut self, user: UserId, begun: LatestGeneration) {
         let listed = self.generations.entry(user).or_insert(begun);
         if listed.generation <= begun.generation {
             *listed = begun;
@@ -154,9 +154,9 @@ mod tests {
     #[test]
     fn a_token_of_an_earlier_generation_is_signed_out_and_a_later_one_is_not() {
         let user = UserId::new(7).expect("positive");
-        let mut known = Known::default();
+        let mut known = RevocationLists::default();
         for generation in [2, 3, 1] {
-            known.list(user, Begun { generation, at: OffsetDateTime::UNIX_EPOCH });
+            known.list(user, LatestGeneration { generation, at: OffsetDateTime::UNIX_EPOCH });
         }
         let claims = |user, generation| Claims {
             user,

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use time::OffsetDateTime;
 
 use super::{Accounts, Claims, Role, Session, SignInError, hashing, password};
-use ledger::rows::{self, failed_change, failed_read, sessions, users};
+use ledger::rows::{sessions, users};
 use shop_domain::{LedgerError, UserId};
 
 /// The reason why a password was not changed.
@@ -59,30 +59,21 @@ impl Accounts {
 
     /// Opens a session for a user whom another party has identified. It ends at `until` if that is
     /// earlier than the end of other sessions.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
     pub async fn open_session(
         &self,
         user: UserId,
         role: Role,
         until: Option<OffsetDateTime>,
     ) -> Result<Session, LedgerError> {
-        let read = sessions::generation(&self.parts.pool, user);
-        let generation = rows::ask(&self.parts.breaker, read).await;
-        let generation = generation.map_err(|error| failed_read(&error))?;
+        let generation = self.read(sessions::generation(&self.parts.pool, user)).await?;
         let usual = self.parts.clock.now() + self.parts.token_life;
         let until = until.map_or(usual, |until| until.min(usual));
         Ok(self.session_until(user, role, generation, until))
     }
 
     /// The name of a user; `None` if it has no account, such as the buyers of a load test.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
     pub async fn name_of(&self, user: UserId) -> Result<Option<String>, LedgerError> {
-        let name = rows::ask(&self.parts.breaker, users::name_of(&self.parts.pool, user)).await;
-        name.map_err(|error| failed_read(&error))
+        self.read(users::name_of(&self.parts.pool, user)).await
     }
 
     /// Signs a session out: its token is refused here at once, and on other instances after two
@@ -92,8 +83,7 @@ impl Accounts {
     /// When the ledger does not store it; then only this instance refuses the token.
     pub async fn sign_out(&self, claims: &Claims) -> Result<(), LedgerError> {
         let revoke = self.parts.revocations.revoke(&claims.token_id, claims.expires_at);
-        let revoked = rows::change(&self.parts.breaker, revoke).await;
-        revoked.map_err(|error| failed_change(&error))
+        self.change(revoke).await
     }
 
     /// Signs all sessions of a user out: here at once, on other instances after two seconds at
@@ -103,8 +93,7 @@ impl Accounts {
     /// When the ledger does not answer; after [`LedgerError::OutcomeUnknown`] the sessions may have
     /// ended.
     pub async fn sign_out_everywhere(&self, user: UserId) -> Result<(), LedgerError> {
-        let ended = rows::change(&self.parts.breaker, sessions::end_all(&self.parts.pool, user));
-        let generation = ended.await.map_err(|error| failed_change(&error))?;
+        let generation = self.change(sessions::end_all(&self.parts.pool, user)).await?;
         self.parts.revocations.end_earlier_than(user, generation);
         Ok(())
     }
@@ -127,8 +116,7 @@ impl Accounts {
             return Err(SignInError::WrongCredentials.into());
         }
         let permit = self.parts.hashing.acquire(address).await?;
-        let find = rows::ask(&self.parts.breaker, users::find_by_id(&self.parts.pool, user));
-        let account = find.await.map_err(|error| failed_read(&error))?;
+        let account = self.read(users::find_by_id(&self.parts.pool, user)).await?;
         // The password of a demo account is public, so everybody could change it.
         let account = account.filter(|account| !account.demo && !account.password_hash.is_empty());
         let account = account.ok_or(ChangePasswordError::NoAccount)?;
@@ -144,10 +132,8 @@ impl Accounts {
         self.throttle.forgive(&attempt).await;
         let hash = self.parts.hashing.acquire(address).await?.hash(new).await?;
         let change = users::change_password(&self.parts.pool, user, (&old, &hash));
-        let changed = rows::change(&self.parts.breaker, change).await;
-        let generation = changed.map_err(|error| failed_change(&error))?;
-        // Another change came first, so the present password is another one.
-        let generation = generation.ok_or(SignInError::WrongCredentials)?;
+        // `None` when another change came first, so that the present password is another one.
+        let generation = self.change(change).await?.ok_or(SignInError::WrongCredentials)?;
         self.parts.revocations.end_earlier_than(user, generation);
         let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
         Ok(self.session(user, role, generation))

@@ -1,6 +1,5 @@
 //! The workers that bring events to other systems.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::Shared;
@@ -8,7 +7,7 @@ use super::workers::Worker;
 use crate::config::Config;
 use crate::event::deliver::{self, Deliverer};
 use crate::event::receiver::Clients;
-use crate::event::{self, PrivateNetworks, WebhookClient};
+use crate::event::{self, PrivateNetworks};
 use shop_domain::ShardId;
 
 /// Builds the workers; none if events are switched off.
@@ -20,17 +19,11 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
         return Ok(Vec::new());
     }
     let poll = Duration::from_millis(settings.poll_ms);
+    let webhooks = shared.webhook_client(networks, &settings.ca_file, settings.timeout_ms);
     let deliverer = Deliverer::new(deliver::Parts {
         pool: shared.pool.clone(),
         clients: Clients {
-            webhooks: WebhookClient {
-                networks,
-                tls: Arc::new(
-                    event::tls(&settings.ca_file).map_err(|why| format!("events.{why}"))?,
-                ),
-                timeout: Duration::from_millis(settings.timeout_ms),
-                traces: shared.traces.clone(),
-            },
+            webhooks: webhooks.map_err(|why| format!("events.{why}"))?,
             redis: shared.redis.clone(),
             stream_length_max: settings.stream_length_max,
         },

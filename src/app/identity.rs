@@ -1,12 +1,11 @@
 //! Builds the client of the identity provider.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::shared::Shared;
 use crate::account::Accounts;
 use crate::config::Config;
-use crate::event::{self, PrivateNetworks, WebhookClient};
+use crate::event::PrivateNetworks;
 use crate::identity::{Identity, Parts};
 
 pub(super) fn identity(
@@ -19,18 +18,14 @@ pub(super) fn identity(
         return Ok(None);
     }
     let ours = |why: String| format!("identity.{why}");
-    let client = WebhookClient {
-        networks: PrivateNetworks::parse(&settings.private_networks).map_err(ours)?,
-        tls: Arc::new(event::tls(&settings.ca_file).map_err(ours)?),
-        timeout: Duration::from_millis(settings.timeout_ms),
-        traces: shared.traces.clone(),
-    };
+    let networks = PrivateNetworks::parse(&settings.private_networks).map_err(ours)?;
+    let client = shared.webhook_client(networks, &settings.ca_file, settings.timeout_ms);
     let parts = Parts {
         pool: shared.pool.clone(),
         breaker: shared.breakers.mysql.clone(),
         accounts: accounts.clone(),
         clock: shared.clock.clone(),
-        client,
+        client: client.map_err(ours)?,
     };
     Identity::new(settings, parts).map(Arc::new).map(Some)
 }

@@ -23,7 +23,7 @@ use crate::http::address::Proxies;
 use crate::http::connection_limiter::ConnectionLimiter;
 use crate::http::runtimes::Runtimes;
 use crate::http::server::{self, ServerOptions};
-use crate::lifecycle::{Ended, Lifecycle};
+use crate::lifecycle::{Lifecycle, StopResult};
 use crate::order::{LedgerOrders, Orders};
 use crate::readiness::Probe;
 use locks::LockServers;
@@ -160,11 +160,11 @@ impl App {
     ///
     /// The future is boxed: so the whole service is compiled with this crate, and not once more
     /// with each program and test that serves.
-    pub fn serve(self) -> BoxFuture<'static, Ended> {
+    pub fn serve(self) -> BoxFuture<'static, StopResult> {
         Box::pin(self.run())
     }
 
-    async fn run(self) -> Ended {
+    async fn run(self) -> StopResult {
         let Shared { lifecycle, metrics, ledgers, revocations, .. } = self.shared;
         for (name, work) in self.workers {
             lifecycle.worker(name, work);

@@ -1,11 +1,10 @@
 //! Builds the payments with their provider.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::shared::{LedgerParts, Shared};
 use crate::config::Config;
-use crate::event::{self, PrivateNetworks, Target, WebhookClient, webhook};
+use crate::event::{PrivateNetworks, Target, webhook};
 use crate::order::Orders;
 use crate::payment::{Demo, Parts, Payments, Provider, Webhook};
 use shop_domain::payment::Currency;
@@ -45,13 +44,10 @@ fn provider(config: &Config, shared: &Shared) -> Result<Arc<dyn Provider>, Strin
                 .map_err(|why| format!("payment.refund_url cannot be used: {why}"))?,
         ),
     };
-    let client = WebhookClient {
-        // The operator who writes the settings may name any address.
-        networks: PrivateNetworks::all(),
-        tls: Arc::new(event::tls(&config.events.ca_file).map_err(|why| format!("events.{why}"))?),
-        timeout: Duration::from_millis(config.events.timeout_ms),
-        traces: shared.traces.clone(),
-    };
+    let events = &config.events;
+    // The operator who writes the settings may name any address.
+    let client = shared.webhook_client(PrivateNetworks::all(), &events.ca_file, events.timeout_ms);
+    let client = client.map_err(|why| format!("events.{why}"))?;
     Ok(Arc::new(Webhook {
         checkout_template: settings.checkout_url.clone(),
         currency: currency(config)?,

@@ -1,5 +1,6 @@
 //! Builds the parts that most others share: pools, clients, breakers, counters, clock, metrics.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use tokio::sync::mpsc;
 use crate::account::Revocations;
 use crate::catalog::{self, Catalog};
 use crate::config::Config;
+use crate::event::{self, PrivateNetworks, WebhookClient};
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
-use crate::live::{Changed, Hub, StreamLimits, Watch};
+use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
 use crate::trace::{self, Traces};
 use crate::waiting_list::{self, WaitingLists};
 use gates::redis_store::{Counters, Queue, RedisClient};
@@ -73,12 +75,18 @@ impl LedgerParts {
     pub(super) fn ledger(&self) -> Ledger {
         Ledger { pool: self.pool.clone(), breaker: self.breakers.mysql.clone() }
     }
+
+    /// Its connections, breaker and counters.
+    pub(super) fn with_counters(&self) -> catalog::LedgerParts {
+        let Ledger { pool, breaker } = self.ledger();
+        catalog::LedgerParts { pool, breaker, counters: self.counters.clone() }
+    }
 }
 
 /// The receiving ends of the shared parts' channels, each for one worker.
 pub(super) struct Inboxes {
     /// Changes of orders to send to other instances.
-    pub outbox: mpsc::Receiver<Changed>,
+    pub outbox: mpsc::Receiver<BuyerChange>,
     /// Items whose queue has entries, of each ledger.
     pub wake_ups: Vec<mpsc::Receiver<ItemId>>,
 }
@@ -99,7 +107,11 @@ impl Shared {
         for (number, config) in config.ledgers()?.into_iter().enumerate() {
             let shard = u16::try_from(number).ok().and_then(ShardId::new);
             let shard = shard.ok_or("too many ledgers")?;
-            connected.push(Connected::to(shard, config, (&lifecycle, &metrics, &breakers))?);
+            connected.push(LedgerConnections::to(
+                shard,
+                config,
+                (&lifecycle, &metrics, &breakers),
+            )?);
         }
         let (pool, breaker) = (connected[0].pool.clone(), breakers.mysql.clone());
         let age_max = Duration::from_millis(config.purchase.item_age_ms_max);
@@ -110,11 +122,7 @@ impl Shared {
         let events = Outbox::new(config.events.enabled);
         let line_max = config.waiting_list.line_max;
         let line = WaitingLine::new(clock.clone(), events, metrics.clone(), line_max);
-        let catalog_parts = ledgers.map(|ledger| catalog::LedgerParts {
-            pool: ledger.pool.clone(),
-            breaker: ledger.breakers.mysql.clone(),
-            counters: ledger.counters.clone(),
-        });
+        let catalog_parts = ledgers.map(LedgerParts::with_counters);
         let catalog = Catalog::over(&catalog_parts, clock.clone(), line.clone());
         let shared = Self {
             lifecycle,
@@ -139,7 +147,7 @@ impl Shared {
 }
 
 /// The connections to one ledger.
-struct Connected {
+struct LedgerConnections {
     shard: ShardId,
     config: Config,
     writer: Writer,
@@ -148,7 +156,7 @@ struct Connected {
     metrics: Metrics,
 }
 
-impl Connected {
+impl LedgerConnections {
     fn to(
         shard: ShardId,
         config: Config,
@@ -175,11 +183,11 @@ impl Connected {
 
 impl LedgerParts {
     fn build(
-        connected: Connected,
+        connected: LedgerConnections,
         homes: &Homes,
         redis: &RedisClient,
     ) -> (Self, mpsc::Receiver<ItemId>) {
-        let Connected { shard, config, writer, pool, breakers, metrics } = connected;
+        let LedgerConnections { shard, config, writer, pool, breakers, metrics } = connected;
         let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
         let counters = counters.of_shard(shard, homes.clone());
         let (queue, wake_ups) = Queue::new(
@@ -200,6 +208,20 @@ impl LedgerParts {
 }
 
 impl Shared {
+    /// Makes a client that calls other systems.
+    ///
+    /// # Errors
+    /// A sentence when the certificates cannot be read.
+    pub(super) fn webhook_client(
+        &self,
+        networks: PrivateNetworks,
+        ca_file: &Path,
+        timeout_ms: u64,
+    ) -> Result<WebhookClient, String> {
+        let (tls, traces) = (Arc::new(event::tls(ca_file)?), self.traces.clone());
+        Ok(WebhookClient { networks, tls, timeout: Duration::from_millis(timeout_ms), traces })
+    }
+
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::Parts {

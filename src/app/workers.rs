@@ -1,6 +1,5 @@
 //! Builds the workers beside the requests: background jobs, consumers of the queues, live events.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -9,8 +8,8 @@ use super::shared::{Inboxes, LedgerParts, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::job::{
-    self, Audit, Expire, Job, Progress, Reconcile, RefreshRevocations, RequestRefunds, ResumeMoves,
-    TendEvents, TendWaitingLists, WatchMoves,
+    self, Audit, Expire, Progress, Reconcile, RefreshRevocations, RequestRefunds, ResumeMoves,
+    ScheduledJob, TendEvents, TendWaitingLists, WatchMoves,
 };
 use crate::live;
 use crate::order::{LedgerOrders, Orders};
@@ -20,7 +19,7 @@ use crate::waiting_list::WaitingLists;
 use gates::redis_store::queue::Reader;
 use gates::redis_stream;
 use ledger::item_move::{Limits, Mover, PAUSE_MS_MAX};
-use ledger::rows::{self, look};
+use ledger::rows::{self, monitor};
 use shop_domain::ShardId;
 
 /// Connections to each ledger of the job that ends moves: they are made when there is something to do.
@@ -44,7 +43,7 @@ pub(super) fn workers(
     for ((shard, ledger), ledger_orders) in shared.ledgers.iter().zip(orders.ledgers().iter()) {
         let orders = ledger_orders.1;
         for job in jobs(ledger, shared, (orders, purchases, payments), waiting_lists) {
-            let (name, status) = (job.name(), shared.job_status.of_shard(shard));
+            let (name, status) = (job.name, shared.job_status.of_shard(shard));
             let run = job::run(job, status, ledger.metrics.clone(), drained.clone());
             workers.push((name, Box::pin(run)));
         }
@@ -55,9 +54,9 @@ pub(super) fn workers(
     let receive = live::receive(shared.redis.clone(), shared.hub.clone(), drained.clone());
     for (((_, ledger), writers), wake_ups) in shared.ledgers.iter().zip(writers).zip(wake_ups) {
         let (pool, metrics) = (ledger.pool.clone(), ledger.metrics.clone());
-        let look = look::watch(pool, metrics, drained.clone());
+        let watch_ledger = monitor::watch(pool, metrics, drained.clone());
         let consume = consumers(ledger, shared, writers).run(wake_ups, drained.clone());
-        workers.push(("ledger", Box::pin(look)));
+        workers.push(("ledger", Box::pin(watch_ledger)));
         workers.push(("queue", Box::pin(consume)));
     }
     workers.push(("watch", Box::pin(watch)));
@@ -72,56 +71,55 @@ fn jobs(
     shared: &Shared,
     (orders, purchases, payments): (&LedgerOrders, &Purchases, &Payments),
     waiting_lists: &WaitingLists,
-) -> Vec<Arc<dyn Job>> {
+) -> Vec<ScheduledJob> {
     let LedgerParts { shard, config, pool, breakers, metrics, .. } = ledger;
-    let homes = shared.ledgers.homes();
+    let (homes, settings) = (shared.ledgers.homes(), &config.job);
     let expire = Expire {
         orders: orders.clone(),
         ledger: (*shard, homes.clone()),
         purchases: purchases.clone(),
-        period: Duration::from_millis(config.job.expire_period_ms),
-        batch_max: config.job.expire_batch_max,
+        batch_max: settings.expire_batch_max,
     };
-    let reconcile = Reconcile::new(
-        pool.clone(),
-        ledger.counters.clone(),
-        metrics.clone(),
-        Duration::from_millis(config.job.reconcile_period_ms),
-    );
+    let reconcile = Reconcile::new(pool.clone(), ledger.counters.clone(), metrics.clone());
     let audit = Audit {
         pool: pool.clone(),
         breaker: breakers.mysql.clone(),
         ledger: (*shard, homes.clone()),
         metrics: metrics.clone(),
-        period: Duration::from_millis(config.job.audit_period_ms),
         progress: Progress::default(),
     };
-    let sweep = Duration::from_millis(config.waiting_list.sweep_ms);
-    let tend = TendWaitingLists::new(waiting_lists.clone(), *shard, sweep);
-    let mut jobs: Vec<Arc<dyn Job>> = vec![
-        Arc::new(expire),
-        Arc::new(reconcile.of_shard(*shard, homes.clone())),
-        Arc::new(audit),
-        Arc::new(tend),
+    let tend = TendWaitingLists::new(waiting_lists.clone(), *shard);
+    let ms = Duration::from_millis;
+    let reconcile = reconcile.of_shard(*shard, homes.clone());
+    let mut jobs = vec![
+        ScheduledJob::new("expire", ms(settings.expire_period_ms), expire),
+        ScheduledJob::new("reconcile", ms(settings.reconcile_period_ms), reconcile),
+        ScheduledJob::new("audit", ms(settings.audit_period_ms), audit),
+        ScheduledJob::new("waiting-list", ms(config.waiting_list.sweep_ms), tend),
     ];
     if config.payment.provider != "demo" {
         let (payments, metrics) = (payments.clone(), metrics.clone());
-        jobs.push(Arc::new(RequestRefunds { payments, shard: *shard, metrics }));
+        let refunds = RequestRefunds { payments, shard: *shard, metrics };
+        jobs.push(ScheduledJob::new("refunds", Duration::from_secs(1), refunds));
     }
     if *shard == ShardId::HOME {
-        jobs.push(Arc::new(RefreshRevocations {
+        let revocations = RefreshRevocations {
             revocations: shared.revocations.clone(),
             breaker: breakers.mysql.clone(),
-            period: Duration::from_millis(config.session.revocation_period_ms),
-        }));
+        };
+        let period = ms(config.session.revocation_period_ms);
+        jobs.push(ScheduledJob::new("revocations", period, revocations));
         if !homes.is_only() {
-            jobs.push(Arc::new(resume_moves(config, shared)));
+            let resume = resume_moves(config, shared);
+            jobs.push(ScheduledJob::new("moves", ms(settings.move_period_ms), resume));
             let pools = shared.ledgers.map(|ledger| ledger.pool.clone());
-            jobs.push(Arc::new(WatchMoves::new(pools, metrics.clone())));
+            let watch = WatchMoves::new(pools, metrics.clone());
+            jobs.push(ScheduledJob::new("item-moves", Duration::from_secs(2), watch));
         }
         if shared.events.is_enabled() {
             let (pool, metrics) = (pool.clone(), metrics.clone());
-            jobs.push(Arc::new(TendEvents::new(pool, metrics, config.events.keep_hours)));
+            let events = TendEvents::new(pool, metrics, config.events.keep_hours);
+            jobs.push(ScheduledJob::new("events", Duration::from_secs(1), events));
         }
     }
     jobs
@@ -135,10 +133,9 @@ fn resume_moves(config: &Config, shared: &Shared) -> ResumeMoves {
     });
     let item_age_max = Duration::from_millis(config.purchase.item_age_ms_max);
     let limits = Limits::new(Duration::from_millis(PAUSE_MS_MAX), item_age_max);
-    let period = Duration::from_millis(config.job.move_period_ms);
     let (metrics, stop) = (shared.metrics.clone(), shared.lifecycle.stopping());
-    let times = (period, config.job.moved_kept_hours);
-    ResumeMoves::new(Mover::new(ledgers.collect(), limits), metrics, times, stop)
+    let mover = Mover::new(ledgers.collect(), limits);
+    ResumeMoves::new(mover, metrics, config.job.moved_kept_hours, stop)
 }
 
 fn consumers(ledger: &LedgerParts, shared: &Shared, writers: &Writers) -> Consumers {

@@ -12,7 +12,7 @@ use super::{AGE_MAX, Catalog, Ledger, LedgerParts, Seen, StockedItem};
 use ledger::route::Unreachable;
 use ledger::route::shards::PART_OF_LIST_MAX;
 use ledger::rows::items::LIST_MAX;
-use ledger::rows::{self, Placed, items};
+use ledger::rows::{self, RowAt, items};
 use shop_domain::ShardId;
 
 /// How long a sale stays on the shop's list after its end.
@@ -92,7 +92,7 @@ impl Catalog {
     async fn at_home(&self, shard: ShardId, stocked: StockedItem) -> Option<StockedItem> {
         let (id, home_epoch) = (stocked.item.id, Some(stocked.home_epoch));
         let homes = self.ledgers.homes();
-        let placed = Placed { row: stocked, item: Some(id), home_epoch };
+        let placed = RowAt { row: stocked, item: Some(id), home_epoch };
         let holds = homes.holds(shard, &placed).await.ok()?;
         let home = homes.find(id).await.ok().filter(|home| holds && home.shard == shard)?;
         Some(placed.row.at(home))

@@ -13,19 +13,19 @@ use shop_domain::ItemId;
 use shop_domain::audit::Report;
 use shop_metrics::Metrics;
 
-use super::{Ended, shard_move};
+use super::{ExitResult, parse, shard_move};
 
 /// The arguments: which items are audited.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// One item; all of them if it is left out.
-    #[arg(long, value_parser = parse_item)]
+    #[arg(long, value_parser = parse::item)]
     item: Option<ItemId>,
 }
 
 /// Prints the audit. Exit 1 when an invariant is broken; a sentence and exit 2 when nothing could
 /// be read, since an audit without items proves nothing.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let ledgers = super::ledgers::open(&config)?;
     let unreadable = |error: ledger::Error| format!("the ledger could not be read: {error}");
@@ -87,8 +87,4 @@ fn print(report: &Report) {
         };
         println!("  {} {holds}  {}: {}", finding.invariant, finding.claim, finding.detail);
     }
-}
-
-fn parse_item(text: &str) -> Result<ItemId, String> {
-    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
 }

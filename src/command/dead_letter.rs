@@ -19,7 +19,7 @@ use serde_json::json;
 use shop_domain::{Clock, ItemId, OrderStatus, Routed, UserId};
 use shop_metrics::Metrics;
 
-use super::Ended;
+use super::{ExitResult, parse};
 
 /// Items that are read at once: one whose server is away is waited for until `redis.retry_ms_max`.
 const ITEMS_AT_ONCE_MAX: usize = 64;
@@ -28,7 +28,7 @@ const ITEMS_AT_ONCE_MAX: usize = 64;
 #[derive(clap::Args)]
 pub struct Arguments {
     /// One item; all items with a queue if it is left out.
-    #[arg(long, value_parser = parse_item)]
+    #[arg(long, value_parser = parse::item)]
     item: Option<ItemId>,
     /// Put this entry of the item back into its queue.
     #[arg(long, value_name = "ENTRY", requires_all = ["item", "operator"], conflicts_with = "drop")]
@@ -40,13 +40,13 @@ pub struct Arguments {
     #[arg(long, requires = "drop")]
     reason: Option<String>,
     /// The operator, for the operators' log.
-    #[arg(long, value_name = "USER", value_parser = parse_user)]
+    #[arg(long, value_name = "USER", value_parser = parse::user)]
     operator: Option<UserId>,
 }
 
 /// Lists the dead letters, or resolves one of them. Exit 1 when there is no such entry, or when the
 /// list is incomplete.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let ledgers = super::ledgers::open(&config)?;
     let redis = RedisClient::new(&config)?;
@@ -63,10 +63,10 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
             found.map_err(|error| format!("the ledger could not be read: {error}"))?
         }
         None => {
-            let mut all = Listed::default();
+            let mut all = ListCounts::default();
             for (_, desk) in desks.iter() {
-                let Listed { letters, unread } = desk.list(None).await?;
-                all = Listed { letters: all.letters + letters, unread: all.unread + unread };
+                let ListCounts { letters, unread } = desk.list(None).await?;
+                all = ListCounts { letters: all.letters + letters, unread: all.unread + unread };
             }
             return Ok(listed(all));
         }
@@ -88,7 +88,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
 
 /// How many items were listed, and how many could not be.
 #[derive(Default)]
-struct Listed {
+struct ListCounts {
     letters: usize,
     unread: usize,
 }
@@ -101,14 +101,14 @@ struct Desk {
 
 impl Desk {
     /// Prints the dead letters of one item or of all. An item whose server does not answer is named.
-    async fn list(&self, item: Option<ItemId>) -> Result<Listed, String> {
+    async fn list(&self, item: Option<ItemId>) -> Result<ListCounts, String> {
         let items = match item {
             Some(item) => [item].into(),
             None => self.queue.refresh().await.map_err(|error| no_ledger(&error))?,
         };
         let read = async |item| (item, self.dead_letters(item).await);
         let mut answers = pin!(stream::iter(items).map(read).buffered(ITEMS_AT_ONCE_MAX));
-        let mut listed = Listed::default();
+        let mut listed = ListCounts::default();
         while let Some((item, letters)) = answers.next().await {
             let Ok(letters) =
                 letters.inspect_err(|error| eprintln!("seckill: item {item}: {error}"))
@@ -124,7 +124,7 @@ impl Desk {
         Ok(listed)
     }
 
-    async fn retry(&self, item: ItemId, entry: &str, operator: UserId) -> Ended {
+    async fn retry(&self, item: ItemId, entry: &str, operator: UserId) -> ExitResult {
         let there = self.queue.resolve_dead_letter(item, entry, Resolution::Retry).await;
         if !there.map_err(|error| no_redis(&error))? {
             return not_there(item, entry);
@@ -136,7 +136,13 @@ impl Desk {
 
     /// Rejects the order, then deletes the dead letter: after a failure of any step, all of it can
     /// be done again.
-    async fn reject(&self, routed: Routed, entry: &str, operator: UserId, reason: &str) -> Ended {
+    async fn reject(
+        &self,
+        routed: Routed,
+        entry: &str,
+        operator: UserId,
+        reason: &str,
+    ) -> ExitResult {
         let item = routed.item;
         let letters = self.dead_letters(item).await?;
         let Some(letter) = letters.into_iter().find(|letter| letter.id == entry) else {
@@ -156,7 +162,7 @@ impl Desk {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Rejects the order unless the ledger has it already, and answers its status.
+    /// Rejects the order unless the ledger has it already, and returns its status.
     async fn reject_order(
         &self,
         Routed { item, home }: Routed,
@@ -186,15 +192,12 @@ impl Desk {
         detail: &serde_json::Value,
     ) -> Result<(), String> {
         let actor = Actor { user: operator, address: None, now: Clock::default().now() };
-        let write = async {
-            let mut connection = self.pool.acquire().await?;
-            actions::record(&mut connection, &actor, action, Some(item), detail).await
-        };
-        write.await.map_err(|error| no_ledger(&error))
+        let recorded = actions::record_alone(&self.pool, &actor, action, Some(item), detail).await;
+        recorded.map_err(|error| no_ledger(&error))
     }
 }
 
-fn listed(Listed { letters, unread }: Listed) -> ExitCode {
+fn listed(ListCounts { letters, unread }: ListCounts) -> ExitCode {
     if unread == 0 {
         println!("{letters} dead letters");
         return ExitCode::SUCCESS;
@@ -215,9 +218,8 @@ fn described(letter: &DeadLetter) -> String {
     }
 }
 
-fn not_there(item: ItemId, entry: &str) -> Ended {
-    eprintln!("seckill: item {item} has no dead letter {entry}");
-    Ok(ExitCode::from(1))
+fn not_there(item: ItemId, entry: &str) -> ExitResult {
+    super::refuse(format_args!("item {item} has no dead letter {entry}"))
 }
 
 fn no_ledger(error: &ledger::Error) -> String {
@@ -226,12 +228,4 @@ fn no_ledger(error: &ledger::Error) -> String {
 
 fn no_redis(error: &redis::RedisError) -> String {
     format!("Redis does not answer: {error}")
-}
-
-fn parse_item(text: &str) -> Result<ItemId, String> {
-    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
-}
-
-fn parse_user(text: &str) -> Result<UserId, String> {
-    UserId::parse(text).ok_or_else(|| "a user's id is a positive number".to_owned())
 }

@@ -12,7 +12,7 @@ use ledger::Database;
 use ledger::rows::{self, operators};
 use serde_json::json;
 
-use super::Ended;
+use super::ExitResult;
 use super::check::{self, Finding, State};
 
 /// How long a lock server may take to answer.
@@ -27,7 +27,7 @@ pub struct Arguments {
 }
 
 /// Runs every check and prints the findings. Exit 0 when `serve` would start, 1 when it would not.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let findings = match super::settings(file) {
         Ok(config) => examine(&config).await,
         Err(sentence) => {

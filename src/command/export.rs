@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::Ended;
+use super::{ExitResult, parse};
 use crate::export::{Exporter, Format, Selection, Table};
 use shop_domain::ItemId;
 
@@ -21,7 +21,7 @@ pub struct Arguments {
     #[arg(long, default_value = "csv", value_parser = parse_format)]
     format: Format,
     /// One item; all of them if it is left out.
-    #[arg(long, value_parser = parse_item)]
+    #[arg(long, value_parser = parse::item)]
     item: Option<ItemId>,
     /// Rows of this time and later, such as 2026-11-22T10:00:00Z; sales by their start.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -35,7 +35,7 @@ pub struct Arguments {
 }
 
 /// Writes an export. Exit 2 with a sentence when it is not complete.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let exporter = Exporter::new(super::ledgers::open(&config)?);
     let Arguments { table, format, item, from, until, output } = arguments;
@@ -62,10 +62,6 @@ fn parse_table(text: &str) -> Result<Table, String> {
 
 fn parse_format(text: &str) -> Result<Format, String> {
     Format::parse(text).ok_or_else(|| "the formats are csv and jsonl".to_owned())
-}
-
-fn parse_item(text: &str) -> Result<ItemId, String> {
-    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
 }
 
 fn parse_time(text: &str) -> Result<OffsetDateTime, String> {

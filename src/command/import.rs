@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use time::OffsetDateTime;
 
-use super::Ended;
+use super::{ExitResult, parse};
 use crate::account::Actor;
 use crate::catalog::{Catalog, LedgerParts};
 use crate::http::body::CSV_BYTES_MAX;
@@ -26,12 +26,12 @@ pub struct Arguments {
     #[arg(long)]
     dry_run: bool,
     /// The operator, for the operators' log.
-    #[arg(long, value_name = "USER", value_parser = parse_user, required_unless_present = "dry_run")]
+    #[arg(long, value_name = "USER", value_parser = parse::user, required_unless_present = "dry_run")]
     operator: Option<UserId>,
 }
 
 /// Prints the faults of the table by line, or creates its sales. Exit 1 when there are faults.
-pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let path = arguments.file.display();
     let table = std::fs::read(&arguments.file).map_err(|error| format!("{path}: {error}"))?;
     if table.len() > CSV_BYTES_MAX {
@@ -69,8 +69,4 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> Ended {
     }
     println!("{} sales created", created.len());
     Ok(ExitCode::SUCCESS)
-}
-
-fn parse_user(text: &str) -> Result<UserId, String> {
-    UserId::parse(text).ok_or_else(|| "a user's id is a positive number".to_owned())
 }

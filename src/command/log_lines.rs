@@ -32,7 +32,7 @@ impl Write for Escaped<'_> {
     }
 }
 
-/// Whether a character is one of control, or separates lines or paragraphs in Unicode.
+/// Returns whether a character is one of control, or separates lines or paragraphs in Unicode.
 fn breaks_a_line(character: char) -> bool {
     character.is_control() || matches!(character, '\u{2028}' | '\u{2029}')
 }

@@ -9,14 +9,14 @@ use ledger::Database;
 use crate::config::Config;
 use ledger::rows::{self, MIGRATIONS};
 
-use super::Ended;
+use super::ExitResult;
 use super::progress::Progress;
 
 /// How often the migrations that are done are counted.
 const COUNT_PERIOD: Duration = Duration::from_millis(500);
 
 /// Creates the database if it is missing, and runs the migrations that it has not seen.
-pub async fn run(file: Option<&Path>) -> Ended {
+pub async fn run(file: Option<&Path>) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     match migrate_all(&config).await? {
@@ -26,7 +26,7 @@ pub async fn run(file: Option<&Path>) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Migrates every ledger of the settings; answers how many there are.
+/// Migrates every ledger of the settings, and returns how many there are.
 pub(super) async fn migrate_all(config: &Config) -> Result<usize, String> {
     let ledgers = config.ledgers()?;
     for (number, ledger) in ledgers.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The command line. Each subcommand answers an exit code, or a sentence that is printed before
+//! The command line. Each subcommand returns an exit code, or a sentence that is printed before
 //! exit 2.
 
 mod audit;
@@ -17,6 +17,7 @@ mod migrate;
 mod no_dev;
 mod openapi;
 mod operator;
+mod parse;
 mod preflight;
 mod progress;
 mod seed;
@@ -40,7 +41,7 @@ use ledger::rows::actions;
 #[cfg(not(feature = "dev"))]
 use no_dev as dev;
 
-/// Parses the command line, runs the command, and answers the program's exit code.
+/// Parses the command line, runs the command, and returns the program's exit code.
 ///
 /// It is no `async fn`, so that everything below it is compiled with this crate, and not a second
 /// time with each program that calls it.
@@ -64,7 +65,7 @@ pub fn command_line() -> clap::Command {
     Arguments::command()
 }
 
-async fn run_command(arguments: Arguments) -> Ended {
+async fn run_command(arguments: Arguments) -> ExitResult {
     let file = arguments.config.as_deref();
     if !matches!(arguments.command, Command::Serve | Command::Dev(_)) {
         actions::set_system_user(caller::system_user());
@@ -130,7 +131,13 @@ enum Command {
 }
 
 /// The end of a command: its exit code, or an error sentence.
-pub type Ended = Result<ExitCode, String>;
+pub type ExitResult = Result<ExitCode, String>;
+
+/// Prints why nothing was done, for exit 1.
+fn refuse(sentence: impl std::fmt::Display) -> ExitResult {
+    eprintln!("seckill: {sentence}");
+    Ok(ExitCode::from(1))
+}
 
 /// Reads the settings; variables that are unset are looked up in the file that `seckill dev`
 /// writes, so that a second terminal needs no settings.

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use super::Ended;
+use super::ExitResult;
 
 /// Prints the document that `GET /api/openapi.json` answers.
-pub fn run() -> Ended {
+pub fn run() -> ExitResult {
     let document = crate::http::openapi().to_pretty_json().map_err(|error| error.to_string())?;
     println!("{document}");
     Ok(ExitCode::SUCCESS)

@@ -12,7 +12,7 @@ use ledger::rows::users::NewAccount;
 use ledger::rows::{self, Fault};
 use shop_domain::Username;
 
-use super::Ended;
+use super::ExitResult;
 
 /// The arguments: the action on the accounts.
 #[derive(clap::Args)]
@@ -64,7 +64,7 @@ struct PasswordSource {
 }
 
 /// Changes or lists the operators. Exit 1 when there is no such account, or the name is taken.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let pool = rows::pool(&config)?;
     let ended = match &arguments.action {
@@ -78,7 +78,12 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     ended
 }
 
-async fn create(pool: &Database, name: &Username, role: Role, source: &PasswordSource) -> Ended {
+async fn create(
+    pool: &Database,
+    name: &Username,
+    role: Role,
+    source: &PasswordSource,
+) -> ExitResult {
     let password_hash = source.read_hash(name)?;
     let new = NewAccount {
         username: name,
@@ -89,23 +94,22 @@ async fn create(pool: &Database, name: &Username, role: Role, source: &PasswordS
     let created = operators::create(pool, &new).await.map_err(|error| not_done(&error))?;
     let Some(user) = created else {
         let name = name.typed();
-        eprintln!(
-            "seckill: the name {name} is taken; `seckill operator grant {name}` makes that account an operator"
-        );
-        return Ok(ExitCode::from(1));
+        return super::refuse(format_args!(
+            "the name {name} is taken; `seckill operator grant {name}` makes that account an operator"
+        ));
     };
     println!("made the {} {} with the user id {user}", role.as_str(), name.typed());
     Ok(ExitCode::SUCCESS)
 }
 
-async fn grant(pool: &Database, name: &Username, role: Role) -> Ended {
+async fn grant(pool: &Database, name: &Username, role: Role) -> ExitResult {
     let changed = operators::set_role(pool, name, role.as_str()).await;
     let Some(user) = changed.map_err(|error| not_done(&error))? else { return no_account(name) };
     println!("{}, user id {user}, has the role {} now", name.typed(), role.as_str());
     Ok(ExitCode::SUCCESS)
 }
 
-async fn set_password(pool: &Database, name: &Username, source: &PasswordSource) -> Ended {
+async fn set_password(pool: &Database, name: &Username, source: &PasswordSource) -> ExitResult {
     let hash = source.read_hash(name)?;
     let changed = operators::set_password(pool, name, &hash).await;
     let Some(user) = changed.map_err(|error| not_done(&error))? else { return no_account(name) };
@@ -113,7 +117,7 @@ async fn set_password(pool: &Database, name: &Username, source: &PasswordSource)
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(pool: &Database) -> Ended {
+async fn list(pool: &Database) -> ExitResult {
     let listed = operators::list(pool).await.map_err(|error| not_done(&error))?;
     for operator in &listed {
         println!("{}\t{}\t{}", operator.id, operator.role, operator.username);
@@ -166,9 +170,8 @@ impl PasswordSource {
     }
 }
 
-fn no_account(name: &Username) -> Ended {
-    eprintln!("seckill: there is no account {}", name.typed());
-    Ok(ExitCode::from(1))
+fn no_account(name: &Username) -> ExitResult {
+    super::refuse(format_args!("there is no account {}", name.typed()))
 }
 
 fn not_done(error: &ledger::Error) -> String {

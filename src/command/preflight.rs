@@ -102,7 +102,7 @@ impl Waiting {
 }
 
 impl Start {
-    /// Checks both servers once; answers what is waited for, if anything is.
+    /// Checks both servers once, and returns what is waited for, if anything is.
     async fn check(&self) -> Result<Option<Waiting>, String> {
         let ((ledger, others), redis) = tokio::join!(
             check::shards::check(&self.ledgers),
@@ -145,7 +145,7 @@ impl Start {
     }
 }
 
-/// Answers what is waited for, if anything is.
+/// Returns what is waited for, if anything is.
 ///
 /// # Errors
 /// The finding that stops the start.

@@ -10,10 +10,10 @@ use ledger::rows::{self, items};
 use shop_domain::{ArbiterMode, Cents, ItemKind, NewItem, SaleWindow};
 use time::{Duration, OffsetDateTime};
 
-use super::Ended;
+use super::ExitResult;
 
 /// Makes the demo sales unless a sale of the shop is open now.
-pub async fn run(file: Option<&Path>) -> Ended {
+pub async fn run(file: Option<&Path>) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     let made = super::progress::while_waiting("making the demo sales", seed(&config)).await?;

@@ -4,12 +4,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::app::App;
-use crate::lifecycle::Ended as Run;
+use crate::lifecycle::StopResult;
 
-use super::Ended;
+use super::ExitResult;
 
 /// Serves until a signal. Exit 0 after a clean stop, 1 after one that was cut short or a crash.
-pub async fn run(file: Option<&Path>) -> Ended {
+pub async fn run(file: Option<&Path>) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     super::preflight::settings(&config)?;
@@ -24,21 +24,21 @@ pub async fn run(file: Option<&Path>) -> Ended {
 }
 
 /// Serves until a signal; a second one stops hard.
-pub async fn until_stopped(app: App) -> Ended {
+pub async fn until_stopped(app: App) -> ExitResult {
     let lifecycle = app.lifecycle();
     let ended = tokio::select! {
         ended = app.serve() => ended,
         heard = lifecycle.second_signal() => {
             heard.map_err(|error| format!("signals cannot be heard: {error}"))?;
-            Run::Cut
+            StopResult::Cut
         }
     };
     match ended {
-        Run::Clean => {
+        StopResult::Clean => {
             tracing::info!("stopped after all accepted work was done");
             Ok(ExitCode::SUCCESS)
         }
-        Run::Cut => Err("stopped before all work had finished; after an unknown outcome retry with the same key".to_owned()),
-        Run::Crashed(worker) => Err(format!("the worker {worker:?} ended by itself")),
+        StopResult::Cut => Err("stopped before all work had finished; after an unknown outcome retry with the same key".to_owned()),
+        StopResult::Crashed(worker) => Err(format!("the worker {worker:?} ended by itself")),
     }
 }

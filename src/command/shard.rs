@@ -8,7 +8,7 @@ use ledger::item_move::{LedgerView, Overview};
 use ledger::rows::{self, homes};
 use shop_domain::ShardId;
 
-use super::{Ended, ledgers, migrate, shard_move};
+use super::{ExitResult, ledgers, migrate, parse, shard_move};
 
 /// The arguments: the action.
 #[derive(clap::Args)]
@@ -22,7 +22,7 @@ enum Action {
     /// Make a ledger that [shards] names ready: its database, its schema, and the check that it is empty.
     Add {
         /// The number of the ledger.
-        #[arg(value_parser = parse_shard)]
+        #[arg(value_parser = parse::shard)]
         shard: ShardId,
     },
     /// List the ledgers with their items, and the moves that are under way. Exit 1 when a ledger does not
@@ -46,7 +46,7 @@ enum Action {
 }
 
 /// Runs the action. Exit 2 with a sentence when nothing was done.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
     match &arguments.action {
@@ -60,7 +60,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
     }
 }
 
-async fn add(config: &Config, shard: ShardId) -> Ended {
+async fn add(config: &Config, shard: ShardId) -> ExitResult {
     let all = config.ledgers()?;
     let ledger = all.get(shard.index()).ok_or_else(|| {
         format!(
@@ -87,7 +87,7 @@ async fn add(config: &Config, shard: ShardId) -> Ended {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(overview: &Overview) -> Ended {
+async fn list(overview: &Overview) -> ExitResult {
     let view = overview.read().await;
     let view = view.map_err(|error| format!("the home ledger could not be read: {error}"))?;
     for LedgerView { shard, items, state } in &view.ledgers {
@@ -96,9 +96,4 @@ async fn list(overview: &Overview) -> Ended {
     view.moves.iter().filter(|of| of.ended_at.is_none()).for_each(shard_move::print);
     let is_whole = view.ledgers.iter().all(|ledger| ledger.state == "ok");
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
-}
-
-fn parse_shard(text: &str) -> Result<ShardId, String> {
-    let number = text.parse().ok().and_then(ShardId::new);
-    number.ok_or_else(|| format!("a ledger's number is 0 to {}", ShardId::MAX))
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use crate::config::Config;
 use ledger::Database;
-use ledger::item_move::{Limits, MoveError, Moved, Mover, PAUSE_MS_MAX, Recovered};
+use ledger::item_move::{Limits, MoveError, MoveResult, Mover, PAUSE_MS_MAX, RecoveryResult};
 use ledger::rows::moves::{self, ItemMove};
 use ledger::rows::{self, items};
 use shop_domain::{ItemId, LimitGroupId, ShardId};
 
-use super::Ended;
 use super::progress::Progress;
+use super::{ExitResult, parse};
 
 /// Connections to each ledger: the tables of an item are compared side by side.
 const POOL_MAX: u32 = 8;
@@ -23,10 +23,10 @@ const LOOK_PERIOD: Duration = Duration::from_millis(200);
 /// The arguments: the item, and where it goes.
 #[derive(clap::Args)]
 pub struct Arguments {
-    #[arg(value_parser = parse_item)]
+    #[arg(value_parser = parse::item)]
     item: ItemId,
     /// The number of the ledger that the item goes to.
-    #[arg(value_parser = parse_shard, required_unless_present_any = ["resume", "give_up"])]
+    #[arg(value_parser = parse::shard, required_unless_present_any = ["resume", "give_up"])]
     target: Option<ShardId>,
     /// End a move that was broken off, wherever it went.
     #[arg(long, conflicts_with = "target")]
@@ -42,20 +42,20 @@ pub struct Arguments {
 /// The arguments of `place`: the item, and its ledger.
 #[derive(clap::Args)]
 pub struct Place {
-    #[arg(value_parser = parse_item)]
+    #[arg(value_parser = parse::item)]
     item: ItemId,
     /// The number of the ledger.
-    #[arg(value_parser = parse_shard)]
+    #[arg(value_parser = parse::shard)]
     shard: ShardId,
 }
 
 /// The arguments of `move-group`: the group, and where its items go.
 #[derive(clap::Args)]
 pub struct Group {
-    #[arg(value_parser = parse_group)]
+    #[arg(value_parser = parse::group)]
     group: LimitGroupId,
     /// The number of the ledger that the items go to.
-    #[arg(value_parser = parse_shard)]
+    #[arg(value_parser = parse::shard)]
     target: ShardId,
     /// The longest pause of all items together: a move that needs more is given up.
     #[arg(long, value_name = "MS", default_value_t = PAUSE_MS_MAX)]
@@ -65,16 +65,16 @@ pub struct Group {
 /// The arguments of `recover`: the item.
 #[derive(clap::Args)]
 pub struct Recover {
-    #[arg(value_parser = parse_item)]
+    #[arg(value_parser = parse::item)]
     item: ItemId,
 }
 
 /// Brings an item back that its home does not have. Exit 1 when nothing was done, 2 when a ledger does not
 /// answer.
-pub async fn recover(config: &Config, &Recover { item }: &Recover) -> Ended {
+pub async fn recover(config: &Config, &Recover { item }: &Recover) -> ExitResult {
     let mover = Mover::new(ledgers(config)?, limits(config, PAUSE_MS_MAX));
     match mover.recover(item).await {
-        Ok(Recovered { home, as_of, .. }) => {
+        Ok(RecoveryResult { home, as_of, .. }) => {
             let state = match as_of {
                 Some(at) => {
                     format!(", as it was when it left there at {at}; what was sold later is lost")
@@ -87,15 +87,12 @@ pub async fn recover(config: &Config, &Recover { item }: &Recover) -> Ended {
         Err(error @ MoveError::Ledger(_)) => {
             Err(format!("{error}; all ledgers must answer, and the same command goes on"))
         }
-        Err(error) => {
-            eprintln!("seckill: {error}");
-            Ok(ExitCode::from(1))
-        }
+        Err(error) => super::refuse(error),
     }
 }
 
 /// Moves the items of a limit group together. Exits like [`run`].
-pub async fn move_group(config: &Config, arguments: &Group) -> Ended {
+pub async fn move_group(config: &Config, arguments: &Group) -> ExitResult {
     let mover = Mover::new(ledgers(config)?, limits(config, arguments.pause_ms_max));
     let work = mover.move_group(arguments.group, arguments.target);
     match while_shown(&mover, work).await {
@@ -110,15 +107,12 @@ pub async fn move_group(config: &Config, arguments: &Group) -> Ended {
         Err(error @ (MoveError::Ledger(_) | MoveError::Superseded)) => Err(format!(
             "{error}; `seckill shard moves` shows how far the moves have come, and the same command goes on"
         )),
-        Err(error) => {
-            eprintln!("seckill: {error}");
-            Ok(ExitCode::from(1))
-        }
+        Err(error) => super::refuse(error),
     }
 }
 
 /// Moves an item whose sale has not begun, by the clock of its ledger.
-pub async fn place(config: &Config, &Place { item, shard }: &Place) -> Ended {
+pub async fn place(config: &Config, &Place { item, shard }: &Place) -> ExitResult {
     let ledgers = ledgers(config)?;
     let unread = |error: ledger::Error| format!("a ledger does not answer: {error}");
     let (at, _) = moves::home(&ledgers[&ShardId::HOME], item).await.map_err(unread)?;
@@ -131,22 +125,16 @@ pub async fn place(config: &Config, &Place { item, shard }: &Place) -> Ended {
             let (resume, give_up) = (false, false);
             run(config, &Arguments { item, target, resume, give_up, pause_ms_max }).await
         }
-        Some(false) => {
-            eprintln!(
-                "seckill: the sale of item {item} has begun: `seckill shard move {item} {shard}` moves it while it sells"
-            );
-            Ok(ExitCode::from(1))
-        }
-        None => {
-            eprintln!("seckill: there is no item {item}");
-            Ok(ExitCode::from(1))
-        }
+        Some(false) => super::refuse(format_args!(
+            "the sale of item {item} has begun: `seckill shard move {item} {shard}` moves it while it sells"
+        )),
+        None => super::refuse(format_args!("there is no item {item}")),
     }
 }
 
 /// Moves an item, or ends a move. Exit 1 when the item was not moved and sells as before, 2 when a ledger
 /// does not answer.
-pub async fn run(config: &Config, arguments: &Arguments) -> Ended {
+pub async fn run(config: &Config, arguments: &Arguments) -> ExitResult {
     let item = arguments.item;
     let mover = Mover::new(ledgers(config)?, limits(config, arguments.pause_ms_max));
     let work = async {
@@ -168,10 +156,7 @@ pub async fn run(config: &Config, arguments: &Arguments) -> Ended {
         Err(error @ (MoveError::Ledger(_) | MoveError::Superseded)) => Err(format!(
             "{error}; `seckill shard moves` shows how far the move of item {item} has come, and --resume ends it"
         )),
-        Err(error) => {
-            eprintln!("seckill: {error}");
-            Ok(ExitCode::from(1))
-        }
+        Err(error) => super::refuse(error),
     }
 }
 
@@ -198,7 +183,7 @@ async fn while_shown<T>(mover: &Mover, work: impl Future<Output = T>) -> T {
     }
 }
 
-fn sentence(item: ItemId, moved: &Moved) -> String {
+fn sentence(item: ItemId, moved: &MoveResult) -> String {
     let pause = match moved.pause {
         Some(pause) => format!("; it was paused for {} ms", pause.as_millis()),
         None => String::new(),
@@ -207,7 +192,7 @@ fn sentence(item: ItemId, moved: &Moved) -> String {
         0 => String::new(),
         tries => format!("; {tries} tries were given up before"),
     };
-    let Moved { home, rows, .. } = moved;
+    let MoveResult { home, rows, .. } = moved;
     let compared = match rows {
         0 => String::new(),
         rows => format!("; {rows} rows are the same on both sides"),
@@ -216,7 +201,7 @@ fn sentence(item: ItemId, moved: &Moved) -> String {
 }
 
 /// Lists the moves.
-pub async fn list(config: &Config) -> Ended {
+pub async fn list(config: &Config) -> ExitResult {
     let pool = rows::pool(config)?;
     let listed = moves::list(&pool).await;
     let listed = listed.map_err(|error| format!("the home ledger does not answer: {error}"))?;
@@ -245,17 +230,4 @@ pub(super) fn ledgers(config: &Config) -> Result<BTreeMap<ShardId, Database>, St
     let numbered =
         (0..).zip(&each).filter_map(|(number, ledger)| Some((ShardId::new(number)?, ledger)));
     numbered.map(|(shard, ledger)| Ok((shard, rows::pool_of(ledger, POOL_MAX)?))).collect()
-}
-
-fn parse_item(text: &str) -> Result<ItemId, String> {
-    ItemId::parse(text).ok_or_else(|| "an item's id is a positive number".to_owned())
-}
-
-fn parse_group(text: &str) -> Result<LimitGroupId, String> {
-    LimitGroupId::parse(text).ok_or_else(|| "a group's id is a positive number".to_owned())
-}
-
-fn parse_shard(text: &str) -> Result<ShardId, String> {
-    let number = text.parse().ok().and_then(ShardId::new);
-    number.ok_or_else(|| format!("a shard's number is from 0 to {}", ShardId::MAX))
 }

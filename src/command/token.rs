@@ -9,7 +9,7 @@ use crate::account::{Role, Tokens};
 use shop_domain::UserId;
 use time::{Duration, OffsetDateTime};
 
-use super::Ended;
+use super::ExitResult;
 
 /// The most tokens that one call prints.
 const TOKENS_MAX: i64 = 10_000_000;
@@ -26,7 +26,7 @@ pub struct Arguments {
 }
 
 /// Prints the tokens, one a line.
-pub fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     if config.secret.is_empty() {
         return Err(

@@ -7,194 +7,123 @@ pub const SECRET_LENGTH_MIN: usize = 32;
 /// The longest life of a token, in hours.
 const TOKEN_HOURS_MAX: u32 = 720;
 
+/// Makes a list of conditions, each with the sentence that is said when it does not hold.
+macro_rules! rules {
+    ($($holds:expr => $sentence:literal;)+) => { [$(($holds, $sentence)),+] };
+}
+
 impl Config {
     /// Refuses settings that are out of range or contradict each other.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
-        let rules = [
-            (
-                self.lifecycle.drain_ms >= self.purchase.deadline_ms,
-                "lifecycle.drain_ms must not be shorter than purchase.deadline_ms, or a stop cuts running purchases off",
-            ),
-            (
-                self.mysql.acquire_timeout_ms < self.purchase.deadline_ms,
-                "mysql.acquire_timeout_ms must be shorter than purchase.deadline_ms, or a full pool looks like an unknown outcome",
-            ),
-            (
-                self.gate_wait() + self.transaction_margin() <= self.purchase_deadline(),
-                "purchase.deadline_ms must be at least 4/3 of mysql.lock_wait_timeout_seconds and half a second together, or a locked row looks like an unknown outcome",
-            ),
-            (
-                self.redis.command_timeout_ms < self.purchase.deadline_ms,
-                "redis.command_timeout_ms must be shorter than purchase.deadline_ms, or a slow Redis looks like an unknown outcome",
-            ),
-            (
-                self.redis.retry_ms_max + self.redis.command_timeout_ms < self.purchase.deadline_ms,
-                "redis.retry_ms_max and redis.command_timeout_ms together must be shorter than purchase.deadline_ms, or a failover of Redis looks like an unknown outcome",
-            ),
-            (
-                self.redis.client_file.as_os_str().is_empty()
-                    == self.redis.client_key_file.as_os_str().is_empty(),
-                "redis.client_file and redis.client_key_file must be set together",
-            ),
-            (
-                self.lock.lease_ms >= 3 * self.redis.command_timeout_ms,
-                "lock.lease_ms must be at least three times redis.command_timeout_ms, or one slow renewal loses the lock",
-            ),
-            (
-                self.purchase.item_age_ms_max + self.purchase.sold_out_ms <= 1_000,
-                "purchase.item_age_ms_max and purchase.sold_out_ms together must not be above 1000, or a restock is not seen within a second",
-            ),
-            (
-                self.queue.poll_ms > 0 && self.queue.claim_idle_ms > self.queue.poll_ms,
-                "queue.claim_idle_ms must be longer than queue.poll_ms, and that longer than nothing",
-            ),
-            (
-                self.queue.replicas_wait_ms_max >= 1
-                    && self.queue.replicas_wait_ms_max
-                        + self.redis.retry_ms_max
-                        + self.redis.command_timeout_ms
-                        < self.purchase.deadline_ms,
-                "queue.replicas_wait_ms_max must be at least 1, and with redis.retry_ms_max and redis.command_timeout_ms shorter than purchase.deadline_ms",
-            ),
-            (self.queue.replicas_min <= 16, "queue.replicas_min must be at most 16"),
-            (
-                (1..=100).contains(&self.purchase.item_in_flight_percent),
-                "purchase.item_in_flight_percent must be between 1 and 100",
-            ),
-            (
-                self.mysql.pool_max >= 2,
-                "mysql.pool_max must be at least 2: jobs need a connection beside the purchases",
-            ),
-            (
-                self.mysql.lane_connections_max >= 1,
-                "mysql.lane_connections_max must be at least 1, or group commit has no connections",
-            ),
-            (
-                self.mysql.shared_queues <= 64,
-                "mysql.shared_queues must be at most 64: each has four connections",
-            ),
-            (
-                self.http.body_bytes_max >= 1_024,
-                "http.body_bytes_max must be at least 1024, or an item cannot be created",
-            ),
-            (
-                self.limits.user_burst >= 1 && self.limits.address_burst >= 1,
-                "limits.user_burst and limits.address_burst must be at least 1, or every request is refused",
-            ),
-            (
-                self.limits.user_streams_max >= 1 && self.limits.address_streams_max >= 1,
-                "limits.user_streams_max and limits.address_streams_max must be at least 1, or every stream is refused",
-            ),
-            (
-                self.live.streams_kept_percent <= 100,
-                "live.streams_kept_percent must be at most 100",
-            ),
-            (
-                (1..=1_000_000).contains(&self.waiting_room.per_second)
-                    && self.waiting_room.ticket_seconds >= 1
-                    && self.waiting_room.line_max >= 1,
-                "waiting_room.per_second must be 1 to 1000000, ticket_seconds and line_max at least 1, or no buyer is ever admitted",
-            ),
-            (
-                (1..=1_000_000).contains(&self.waiting_list.line_max)
-                    && (10..=60_000).contains(&self.waiting_list.sweep_ms),
-                "waiting_list.line_max must be 1 to 1000000, and sweep_ms 10 to 60000",
-            ),
-            (
-                self.waiting_room.proof_bits_max <= 24,
-                "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes",
-            ),
-            (
-                self.events.poll_ms >= 1
-                    && self.events.refusals_max >= 1
-                    && self.events.pause_seconds_max >= 1
-                    && self.events.stream_length_max >= 1
-                    && (1..=1_000).contains(&self.events.batch_max)
-                    && (100..=60_000).contains(&self.events.timeout_ms)
-                    && (1..=87_600).contains(&self.events.keep_hours),
-                "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max, pause_seconds_max and stream_length_max at least 1",
-            ),
-            (
-                (1..=87_600).contains(&self.job.moved_kept_hours),
-                "job.moved_kept_hours must be 1 to 87600",
-            ),
-            (
-                matches!(self.payment.provider.as_str(), "demo" | "webhook"),
-                "payment.provider must be demo or webhook",
-            ),
-            (
-                self.payment.provider == "demo"
-                    || (self.payment.checkout_url.contains("{order}")
-                        && self.payment.secret.reveal().len() >= SECRET_LENGTH_MIN),
-                "payment.provider = webhook needs payment.checkout_url with {order}, and payment.secret",
-            ),
-            (
-                self.payment.currency.len() == 3
-                    && self.payment.currency.bytes().all(|byte| byte.is_ascii_uppercase()),
-                "payment.currency must be three capital letters, such as USD",
-            ),
-            (
-                self.session.own_accounts || !self.identity.issuer.is_empty(),
-                "session.own_accounts = false needs identity.issuer, or nobody can sign in",
-            ),
-            (
-                self.identity.issuer.is_empty()
-                    || !(self.identity.client_id.is_empty() && self.identity.audience.is_empty()),
-                "identity.issuer needs identity.client_id or identity.audience, or tokens for other services are accepted",
-            ),
-            (
-                self.identity.client_id.is_empty() || !self.identity.redirect_url.is_empty(),
-                "identity.client_id needs identity.redirect_url, the address of /api/session/callback",
-            ),
-            (
-                self.identity.jwks_url.is_empty() || self.identity.jwks_file.as_os_str().is_empty(),
-                "identity.jwks_url and identity.jwks_file exclude each other",
-            ),
-            (
-                self.identity.clock_skew_seconds <= 300
-                    && self.identity.jwks_seconds_max >= 1
-                    && (100..=60_000).contains(&self.identity.timeout_ms),
-                "identity.clock_skew_seconds must be at most 300, jwks_seconds_max at least 1, timeout_ms 100 to 60000",
-            ),
-            (
-                (1..=TOKEN_HOURS_MAX).contains(&self.session.token_hours),
-                "session.token_hours must be 1 to 720: a user who signs out everywhere is listed for 31 days",
-            ),
-            (
-                matches!(self.log.format.as_str(), "text" | "json"),
-                "log.format must be text or json",
-            ),
-            (
-                ["", "http://", "https://"].iter().any(|scheme| {
-                    let endpoint = &self.traces.endpoint;
-                    endpoint.starts_with(scheme) && scheme.is_empty() == endpoint.is_empty()
-                }),
-                "traces.endpoint must begin with http:// or https://",
-            ),
-            ((0.0..=1.0).contains(&self.traces.sample_ratio), "traces.sample_ratio must be 0 to 1"),
-            (
-                (1..=1_000_000).contains(&self.traces.queue_max)
-                    && (1..=10_000).contains(&self.traces.batch_max)
-                    && (1..=60_000).contains(&self.traces.period_ms)
-                    && (1..=60_000).contains(&self.traces.timeout_ms),
-                "traces.queue_max must be 1 to 1000000, batch_max 1 to 10000, period_ms and timeout_ms 1 to 60000",
-            ),
-            (
-                [&self.secret, &self.secret_previous]
-                    .iter()
-                    .all(|secret| secret.is_empty() || secret.reveal().len() >= SECRET_LENGTH_MIN),
-                "secret and secret_previous must have at least 32 characters",
-            ),
-            (
-                self.accepted_risks()
-                    .all(|name| Risk::ALL.iter().any(|risk| risk.as_str() == name)),
-                "accept_risks takes sample-secret, empty-password, volatile-database, lossy-failover and evicting-redis, separated by commas",
-            ),
-            (
-                !self.redis.prefix.contains(['{', '}']),
-                "redis.prefix must not contain braces: they choose the cluster's slot",
-            ),
-        ];
+        let rules = rules! {
+            self.lifecycle.drain_ms >= self.purchase.deadline_ms =>
+                "lifecycle.drain_ms must not be shorter than purchase.deadline_ms, or a stop cuts running purchases off";
+            self.mysql.acquire_timeout_ms < self.purchase.deadline_ms =>
+                "mysql.acquire_timeout_ms must be shorter than purchase.deadline_ms, or a full pool looks like an unknown outcome";
+            self.gate_wait() + self.transaction_margin() <= self.purchase_deadline() =>
+                "purchase.deadline_ms must be at least 4/3 of mysql.lock_wait_timeout_seconds and half a second together, or a locked row looks like an unknown outcome";
+            self.redis.command_timeout_ms < self.purchase.deadline_ms =>
+                "redis.command_timeout_ms must be shorter than purchase.deadline_ms, or a slow Redis looks like an unknown outcome";
+            self.redis.retry_ms_max + self.redis.command_timeout_ms < self.purchase.deadline_ms =>
+                "redis.retry_ms_max and redis.command_timeout_ms together must be shorter than purchase.deadline_ms, or a failover of Redis looks like an unknown outcome";
+            self.redis.client_file.as_os_str().is_empty() == self.redis.client_key_file.as_os_str().is_empty() =>
+                "redis.client_file and redis.client_key_file must be set together";
+            self.lock.lease_ms >= 3 * self.redis.command_timeout_ms =>
+                "lock.lease_ms must be at least three times redis.command_timeout_ms, or one slow renewal loses the lock";
+            self.purchase.item_age_ms_max + self.purchase.sold_out_ms <= 1_000 =>
+                "purchase.item_age_ms_max and purchase.sold_out_ms together must not be above 1000, or a restock is not seen within a second";
+            self.queue.poll_ms > 0 && self.queue.claim_idle_ms > self.queue.poll_ms =>
+                "queue.claim_idle_ms must be longer than queue.poll_ms, and that longer than nothing";
+            self.queue.replicas_wait_ms_max >= 1
+                && self.queue.replicas_wait_ms_max
+                + self.redis.retry_ms_max
+                + self.redis.command_timeout_ms
+                < self.purchase.deadline_ms =>
+                "queue.replicas_wait_ms_max must be at least 1, and with redis.retry_ms_max and redis.command_timeout_ms shorter than purchase.deadline_ms";
+            self.queue.replicas_min <= 16 =>
+                "queue.replicas_min must be at most 16";
+            (1..=100).contains(&self.purchase.item_in_flight_percent) =>
+                "purchase.item_in_flight_percent must be between 1 and 100";
+            self.mysql.pool_max >= 2 =>
+                "mysql.pool_max must be at least 2: jobs need a connection beside the purchases";
+            self.mysql.lane_connections_max >= 1 =>
+                "mysql.lane_connections_max must be at least 1, or group commit has no connections";
+            self.mysql.shared_queues <= 64 =>
+                "mysql.shared_queues must be at most 64: each has four connections";
+            self.http.body_bytes_max >= 1_024 =>
+                "http.body_bytes_max must be at least 1024, or an item cannot be created";
+            self.limits.user_burst >= 1 && self.limits.address_burst >= 1 =>
+                "limits.user_burst and limits.address_burst must be at least 1, or every request is refused";
+            self.limits.user_streams_max >= 1 && self.limits.address_streams_max >= 1 =>
+                "limits.user_streams_max and limits.address_streams_max must be at least 1, or every stream is refused";
+            self.live.streams_kept_percent <= 100 =>
+                "live.streams_kept_percent must be at most 100";
+            (1..=1_000_000).contains(&self.waiting_room.per_second)
+                && self.waiting_room.ticket_seconds >= 1
+                && self.waiting_room.line_max >= 1 =>
+                "waiting_room.per_second must be 1 to 1000000, ticket_seconds and line_max at least 1, or no buyer is ever admitted";
+            (1..=1_000_000).contains(&self.waiting_list.line_max)
+                && (10..=60_000).contains(&self.waiting_list.sweep_ms) =>
+                "waiting_list.line_max must be 1 to 1000000, and sweep_ms 10 to 60000";
+            self.waiting_room.proof_bits_max <= 24 =>
+                "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes";
+            self.events.poll_ms >= 1
+                && self.events.refusals_max >= 1
+                && self.events.pause_seconds_max >= 1
+                && self.events.stream_length_max >= 1
+                && (1..=1_000).contains(&self.events.batch_max)
+                && (100..=60_000).contains(&self.events.timeout_ms)
+                && (1..=87_600).contains(&self.events.keep_hours) =>
+                "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max, pause_seconds_max and stream_length_max at least 1";
+            (1..=87_600).contains(&self.job.moved_kept_hours) =>
+                "job.moved_kept_hours must be 1 to 87600";
+            matches!(self.payment.provider.as_str(), "demo" | "webhook") =>
+                "payment.provider must be demo or webhook";
+            self.payment.provider == "demo"
+                || (self.payment.checkout_url.contains("{order}")
+                && self.payment.secret.reveal().len() >= SECRET_LENGTH_MIN) =>
+                "payment.provider = webhook needs payment.checkout_url with {order}, and payment.secret";
+            self.payment.currency.len() == 3
+                && self.payment.currency.bytes().all(|byte| byte.is_ascii_uppercase()) =>
+                "payment.currency must be three capital letters, such as USD";
+            self.session.own_accounts || !self.identity.issuer.is_empty() =>
+                "session.own_accounts = false needs identity.issuer, or nobody can sign in";
+            self.identity.issuer.is_empty()
+                || !(self.identity.client_id.is_empty() && self.identity.audience.is_empty()) =>
+                "identity.issuer needs identity.client_id or identity.audience, or tokens for other services are accepted";
+            self.identity.client_id.is_empty() || !self.identity.redirect_url.is_empty() =>
+                "identity.client_id needs identity.redirect_url, the address of /api/session/callback";
+            self.identity.jwks_url.is_empty() || self.identity.jwks_file.as_os_str().is_empty() =>
+                "identity.jwks_url and identity.jwks_file exclude each other";
+            self.identity.clock_skew_seconds <= 300
+                && self.identity.jwks_seconds_max >= 1
+                && (100..=60_000).contains(&self.identity.timeout_ms) =>
+                "identity.clock_skew_seconds must be at most 300, jwks_seconds_max at least 1, timeout_ms 100 to 60000";
+            (1..=TOKEN_HOURS_MAX).contains(&self.session.token_hours) =>
+                "session.token_hours must be 1 to 720: a user who signs out everywhere is listed for 31 days";
+            matches!(self.log.format.as_str(), "text" | "json") =>
+                "log.format must be text or json";
+            ["", "http://", "https://"].iter().any(|scheme| {
+                let endpoint = &self.traces.endpoint;
+                endpoint.starts_with(scheme) && scheme.is_empty() == endpoint.is_empty()
+                }) =>
+                "traces.endpoint must begin with http:// or https://";
+            (0.0..=1.0).contains(&self.traces.sample_ratio) =>
+                "traces.sample_ratio must be 0 to 1";
+            (1..=1_000_000).contains(&self.traces.queue_max)
+                && (1..=10_000).contains(&self.traces.batch_max)
+                && (1..=60_000).contains(&self.traces.period_ms)
+                && (1..=60_000).contains(&self.traces.timeout_ms) =>
+                "traces.queue_max must be 1 to 1000000, batch_max 1 to 10000, period_ms and timeout_ms 1 to 60000";
+            [&self.secret, &self.secret_previous]
+                .iter()
+                .all(|secret| secret.is_empty() || secret.reveal().len() >= SECRET_LENGTH_MIN) =>
+                "secret and secret_previous must have at least 32 characters";
+            self.accepted_risks().all(|name| Risk::ALL.iter().any(|risk| risk.as_str() == name)) =>
+                "accept_risks takes sample-secret, empty-password, volatile-database, lossy-failover and evicting-redis, separated by commas";
+            !self.redis.prefix.contains(['{', '}']) =>
+                "redis.prefix must not contain braces: they choose the cluster's slot";
+        };
         if let Err(sentence) = self.ledgers() {
             return Err(ConfigError::Contradiction(sentence));
         }

@@ -96,7 +96,7 @@ const RENAMED: &[(&str, &str)] = &[("i_know", "accept_risks")];
 /// for one version, so that an upgrade never refuses to start.
 const REMOVED: &[(&str, &str)] = &[("mysql", "multi_statements")];
 
-/// Whether a variable names a removed setting.
+/// Returns whether a variable names a removed setting.
 fn is_removed(name: &str) -> bool {
     REMOVED.iter().any(|(section, key)| name == format!("SECKILL_{section}_{key}").to_uppercase())
 }

@@ -78,7 +78,7 @@ impl Secret {
         &self.0
     }
 
-    /// Whether the secret is not set.
+    /// Returns whether the secret is not set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -332,7 +332,7 @@ impl Config {
         Ok(all)
     }
 
-    /// Whether the operator accepts a risk.
+    /// Returns whether the operator accepts a risk.
     #[must_use]
     pub fn accepts(&self, risk: Risk) -> bool {
         self.accepted_risks().any(|name| name == risk.as_str())

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// A number, or as many as there are processors. It parses from `2`, `"2"` and `"processors"`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Written")]
+#[serde(try_from = "SettingText")]
 pub enum RuntimeCount {
     /// This number.
     Number(usize),
@@ -18,7 +18,7 @@ pub enum RuntimeCount {
 /// The setting as it is written. A variable of the environment is always a text.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "a number, or \"processors\"")]
-enum Written {
+enum SettingText {
     Number(usize),
     Text(String),
 }
@@ -34,13 +34,13 @@ impl RuntimeCount {
     }
 }
 
-impl TryFrom<Written> for RuntimeCount {
+impl TryFrom<SettingText> for RuntimeCount {
     type Error = String;
 
-    fn try_from(written: Written) -> Result<Self, String> {
+    fn try_from(written: SettingText) -> Result<Self, String> {
         let text = match written {
-            Written::Number(number) => return Ok(Self::Number(number)),
-            Written::Text(text) => text,
+            SettingText::Number(number) => return Ok(Self::Number(number)),
+            SettingText::Text(text) => text,
         };
         if text == "processors" {
             return Ok(Self::Processors);

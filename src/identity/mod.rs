@@ -28,7 +28,7 @@ use provider::{Provider, Registration};
 use shop_domain::{Clock, LedgerError, UserId};
 use token::{IdentityClaims, Rules, TokenFault};
 
-pub use sign_in::{Returned, Start};
+pub use sign_in::{ProviderAnswer, Start};
 
 /// The longest name that is shown, in characters.
 const NAME_LENGTH_MAX: usize = 64;

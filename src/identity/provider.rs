@@ -135,7 +135,7 @@ impl Provider {
         })
     }
 
-    /// Exchanges the code of a sign-in; answers the ID token.
+    /// Exchanges the code of a sign-in, and returns the ID token.
     pub(super) async fn exchange(
         &self,
         code: &str,

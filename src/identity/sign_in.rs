@@ -33,7 +33,7 @@ pub struct Start {
 
 /// What the provider says when it sends the browser back.
 #[derive(Clone, Debug, Default)]
-pub struct Returned {
+pub struct ProviderAnswer {
     /// The code for the token.
     pub code: String,
     /// The state of the start.
@@ -45,13 +45,13 @@ pub struct Returned {
 }
 
 /// A sign-in on its way, made of the number in the cookie.
-struct Underway {
+struct PendingSignIn {
     state: String,
     nonce: String,
     verifier: String,
 }
 
-impl Underway {
+impl PendingSignIn {
     fn of(seed: &[u8; SEED_BYTES]) -> Self {
         let derive = |purpose: &str| {
             let mac = Hmac::<Sha256>::new_from_slice(seed).expect("HMAC takes a key of any length");
@@ -73,7 +73,7 @@ impl Identity {
             IdentityError::Unavailable
         })?;
         let seed: [u8; SEED_BYTES] = rand::random();
-        let Underway { state, nonce, verifier } = Underway::of(&seed);
+        let PendingSignIn { state, nonce, verifier } = PendingSignIn::of(&seed);
         let challenge = BASE64.encode(Sha256::digest(verifier));
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("response_type", "code");
@@ -94,11 +94,11 @@ impl Identity {
     }
 
     /// Ends a sign-in: checks that this browser began it, exchanges the code, and opens a session.
-    /// Answers the path to go on to as well.
+    /// Returns the path to go on to as well.
     pub async fn finish(
         &self,
         cookie: &str,
-        returned: &Returned,
+        returned: &ProviderAnswer,
     ) -> Result<(Session, String), IdentityError> {
         let registration = self.registration.as_ref().ok_or(IdentityError::Off)?;
         let (underway, path) = read_cookie(cookie).ok_or(IdentityError::NotStarted)?;
@@ -144,14 +144,14 @@ fn refused(why: &str) -> IdentityError {
     IdentityError::Refused
 }
 
-fn read_cookie(cookie: &str) -> Option<(Underway, String)> {
+fn read_cookie(cookie: &str) -> Option<(PendingSignIn, String)> {
     let (seed, path) = cookie.split_once('.')?;
     let seed: [u8; SEED_BYTES] = BASE64.decode(seed).ok()?.try_into().ok()?;
     let path = String::from_utf8(BASE64.decode(path).ok()?).ok()?;
-    Some((Underway::of(&seed), if is_our_path(&path) { path } else { "/".to_owned() }))
+    Some((PendingSignIn::of(&seed), if is_our_path(&path) { path } else { "/".to_owned() }))
 }
 
-/// Whether a path leads to a page of ours: browsers read `//host` and `/\host` as another site.
+/// Returns whether a path leads to a page of ours: browsers read `//host` and `/\host` as another site.
 fn is_our_path(path: &str) -> bool {
     let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     is_plain && path.starts_with('/') && !path.starts_with("//") && path.len() <= RETURN_BYTES_MAX
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn state_nonce_and_verifier_tell_nothing_of_each_other() {
-        let Underway { state, nonce, verifier } = Underway::of(&[7; SEED_BYTES]);
+        let PendingSignIn { state, nonce, verifier } = PendingSignIn::of(&[7; SEED_BYTES]);
         assert!(state != nonce && nonce != verifier && verifier != state);
         // PKCE asks for 43 to 128 characters.
         assert_eq!(verifier.len(), 43);

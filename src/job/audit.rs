@@ -40,18 +40,16 @@ pub struct Audit {
     pub ledger: (ShardId, Homes),
     /// The figures for alerts.
     pub metrics: Metrics,
-    /// The pause between two runs.
-    pub period: Duration,
     /// The last item that was audited, and the results.
     pub progress: Progress,
 }
 
 /// How far the audit has come, and what it found.
 #[derive(Default)]
-pub struct Progress(Mutex<Found>);
+pub struct Progress(Mutex<AuditResults>);
 
 #[derive(Default)]
-struct Found {
+struct AuditResults {
     last: Option<ItemId>,
     items: BTreeMap<ItemId, ItemResult>,
 }
@@ -65,14 +63,6 @@ struct ItemResult {
 
 #[async_trait]
 impl Job for Audit {
-    fn name(&self) -> &'static str {
-        "audit"
-    }
-
-    fn period(&self) -> Duration {
-        self.period
-    }
-
     async fn run(&self) -> Result<String, String> {
         let sales = ask(&self.breaker, recent_sales(&self.pool)).await;
         let mut sales = sales.map_err(|error| error.to_string())?;
@@ -125,7 +115,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Removes the results of other items; answers the last item that was audited in this pass.
+    /// Removes the results of other items, and returns the last item that was audited in this pass.
     fn forget_others(&self, ids: &[ItemId]) -> Option<ItemId> {
         let mut found = self.found();
         found.items.retain(|id, _| ids.contains(id));
@@ -142,7 +132,7 @@ impl Audit {
         self.metrics.audit.oversold.set(found.items.values().map(|item| item.oversold).sum());
     }
 
-    fn found(&self) -> std::sync::MutexGuard<'_, Found> {
+    fn found(&self) -> std::sync::MutexGuard<'_, AuditResults> {
         self.progress.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use ledger::Database;
@@ -11,8 +10,6 @@ use super::Job;
 use ledger::rows::{deliveries, event_log};
 use shop_metrics::Metrics;
 
-/// The pause between two runs.
-const PERIOD: Duration = Duration::from_secs(1);
 /// Events that one statement deletes.
 const FORGOTTEN_MAX: u32 = 1_000;
 /// Statements of one run; further events wait for the next run.
@@ -75,14 +72,6 @@ impl TendEvents {
 
 #[async_trait]
 impl Job for TendEvents {
-    fn name(&self) -> &'static str {
-        "events"
-    }
-
-    fn period(&self) -> Duration {
-        PERIOD
-    }
-
     async fn run(&self) -> Result<String, String> {
         self.measure().await.map_err(|error| error.to_string())?;
         let forgotten = self.forget_old().await.map_err(|error| error.to_string())?;

@@ -2,8 +2,6 @@
 //!
 //! An error belongs to its item: it is logged and counted, and the other items go on.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 
 use super::Job;
@@ -24,22 +22,12 @@ pub struct Expire {
     pub ledger: (ShardId, Homes),
     /// Forgets that an item is sold out when units come back.
     pub purchases: Purchases,
-    /// The pause between two runs.
-    pub period: Duration,
     /// Orders that one transaction takes.
     pub batch_max: u32,
 }
 
 #[async_trait]
 impl Job for Expire {
-    fn name(&self) -> &'static str {
-        "expire"
-    }
-
-    fn period(&self) -> Duration {
-        self.period
-    }
-
     async fn run(&self) -> Result<String, String> {
         self.sweep().await
     }

@@ -41,13 +41,29 @@ const REMINDER: Duration = Duration::from_secs(60);
 /// A background job: work that is repeated after a pause.
 #[async_trait]
 pub trait Job: Send + Sync + 'static {
-    /// Its name in logs, metrics and the console.
-    fn name(&self) -> &'static str;
-    /// The pause between two runs.
-    fn period(&self) -> Duration;
-    /// Runs once, and answers what it did in a few words. A failure is logged; the next run tries
+    /// Runs once, and returns what it did in a few words. A failure is logged; the next run tries
     /// again.
     async fn run(&self) -> Result<String, String>;
+
+    /// The longest pause before the next run, if the job has a reason for a shorter one than its schedule's.
+    fn pause_max(&self) -> Duration {
+        Duration::MAX
+    }
+}
+
+/// A job with its place in the schedule.
+pub struct ScheduledJob {
+    /// Its name in logs, metrics and the console.
+    pub name: &'static str,
+    /// The pause between two runs.
+    pub period: Duration,
+    pub job: Box<dyn Job>,
+}
+
+impl ScheduledJob {
+    pub fn new(name: &'static str, period: Duration, job: impl Job) -> Self {
+        Self { name, period, job: Box::new(job) }
+    }
 }
 
 /// The last run of a job.
@@ -121,12 +137,16 @@ impl Failures {
 }
 
 /// Runs a job until `stop` fires. A panic counts as a failed run.
-pub async fn run(job: Arc<dyn Job>, status: JobStatus, metrics: Metrics, stop: CancellationToken) {
-    let name = job.name();
+pub async fn run(
+    ScheduledJob { name, period, job }: ScheduledJob,
+    status: JobStatus,
+    metrics: Metrics,
+    stop: CancellationToken,
+) {
     let mut failures = Failures::default();
     loop {
         tokio::select! {
-            () = tokio::time::sleep(job.period()) => {}
+            () = tokio::time::sleep(period.min(job.pause_max())) => {}
             () = stop.cancelled() => return,
         }
         let run = std::panic::AssertUnwindSafe(job.run()).catch_unwind();

@@ -1,16 +1,11 @@
 //! The job that tells the payment provider of refunds.
 
-use std::time::Duration;
-
 use async_trait::async_trait;
 
 use super::Job;
 use crate::payment::{Asked, Payments};
 use shop_domain::ShardId;
 use shop_metrics::Metrics;
-
-/// The pause between two runs.
-const PERIOD: Duration = Duration::from_secs(1);
 
 /// The job that asks for refunds.
 pub struct RequestRefunds {
@@ -23,14 +18,6 @@ pub struct RequestRefunds {
 
 #[async_trait]
 impl Job for RequestRefunds {
-    fn name(&self) -> &'static str {
-        "refunds"
-    }
-
-    fn period(&self) -> Duration {
-        PERIOD
-    }
-
     async fn run(&self) -> Result<String, String> {
         let asked = self.payments.request_refunds(self.shard, &self.metrics).await;
         let Asked { accepted, failed, later } = asked.map_err(|error| error.to_string())?;

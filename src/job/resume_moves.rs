@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Job;
-use ledger::item_move::{Mover, Resumed, Watch};
+use ledger::item_move::{Mover, ResumeSummary, Watch};
 use shop_metrics::Metrics;
 
 /// How often the rows that moved items have left behind are looked through.
@@ -23,7 +23,6 @@ pub struct ResumeMoves {
     mover: Mover,
     watch: Mutex<Watch>,
     metrics: Metrics,
-    period: Duration,
     /// How long the rows that an item leaves behind are kept.
     kept_hours: u32,
     /// When such rows were last looked through.
@@ -33,17 +32,12 @@ pub struct ResumeMoves {
 }
 
 impl ResumeMoves {
-    /// Goes on with moves by `mover`, and looks for them every `period` until `stop` fires. What moved items
+    /// Goes on with moves by `mover` until `stop` fires. What moved items
     /// have left behind is kept for `kept_hours`.
     #[must_use]
-    pub fn new(
-        mover: Mover,
-        metrics: Metrics,
-        (period, kept_hours): (Duration, u32),
-        stop: CancellationToken,
-    ) -> Self {
+    pub fn new(mover: Mover, metrics: Metrics, kept_hours: u32, stop: CancellationToken) -> Self {
         let (watch, looked_at) = (Mutex::default(), Mutex::default());
-        Self { mover, watch, metrics, period, kept_hours, looked_at, stop }
+        Self { mover, watch, metrics, kept_hours, looked_at, stop }
     }
 
     /// Deletes rows that were kept long enough, once in a while.
@@ -60,20 +54,12 @@ impl ResumeMoves {
 
 #[async_trait]
 impl Job for ResumeMoves {
-    fn name(&self) -> &'static str {
-        "moves"
-    }
-
-    fn period(&self) -> Duration {
-        self.period
-    }
-
     async fn run(&self) -> Result<String, String> {
         let mut watch = self.watch.lock().await;
         let look = self.stop.run_until_cancelled(self.mover.resume_undriven(&mut watch)).await;
         let Some(resumed) = look else { return Ok("stopped".to_owned()) };
         let resumed = resumed.map_err(|error| error.to_string())?;
-        let Resumed { under_way, ended, given_up, failed } = resumed;
+        let ResumeSummary { under_way, ended, given_up, failed } = resumed;
         self.metrics.moves.resumed.inc_by(u64::try_from(ended + given_up).unwrap_or_default());
         match failed.first() {
             None => {

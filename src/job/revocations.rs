@@ -22,21 +22,12 @@ pub struct RefreshRevocations {
     pub revocations: Revocations,
     /// The ledger's breaker.
     pub breaker: Breaker,
-    /// The pause between two runs.
-    pub period: Duration,
 }
 
 #[async_trait]
 impl Job for RefreshRevocations {
-    fn name(&self) -> &'static str {
-        "revocations"
-    }
-
-    fn period(&self) -> Duration {
-        match self.revocations.was_read() {
-            true => self.period,
-            false => self.period.min(FIRST_READ_PAUSE),
-        }
+    fn pause_max(&self) -> Duration {
+        if self.revocations.was_read() { Duration::MAX } else { FIRST_READ_PAUSE }
     }
 
     async fn run(&self) -> Result<String, String> {

@@ -17,15 +17,14 @@ const MEASURED_EVERY: Duration = Duration::from_secs(2);
 pub struct TendWaitingLists {
     lists: WaitingLists,
     shard: ShardId,
-    period: Duration,
     measured: Mutex<Option<Instant>>,
 }
 
 impl TendWaitingLists {
     /// The job for the `lists` of one ledger.
     #[must_use]
-    pub fn new(lists: WaitingLists, shard: ShardId, period: Duration) -> Self {
-        Self { lists, shard, period, measured: Mutex::default() }
+    pub fn new(lists: WaitingLists, shard: ShardId) -> Self {
+        Self { lists, shard, measured: Mutex::default() }
     }
 
     fn is_due(&self) -> bool {
@@ -40,14 +39,6 @@ impl TendWaitingLists {
 
 #[async_trait]
 impl Job for TendWaitingLists {
-    fn name(&self) -> &'static str {
-        "waiting-list"
-    }
-
-    fn period(&self) -> Duration {
-        self.period
-    }
-
     async fn run(&self) -> Result<String, String> {
         let tended = self.lists.tend(self.shard).await.map_err(|error| error.to_string())?;
         if self.is_due() {

@@ -17,9 +17,6 @@ use ledger::rows::stock;
 use shop_domain::ItemId;
 use shop_metrics::Metrics;
 
-/// The pause between two checks.
-const PERIOD: Duration = Duration::from_secs(2);
-
 /// The job that watches moves.
 pub struct WatchMoves {
     pools: Shards<Database>,
@@ -35,7 +32,7 @@ impl WatchMoves {
         Self { pools, metrics, closed: Mutex::default() }
     }
 
-    /// Whether no route leads to the item. The record of the move is not asked, since a mover may die
+    /// Returns whether no route leads to the item. The record of the move is not asked, since a mover may die
     /// between closing the item and writing that.
     async fn is_closed(&self, item: ItemId) -> ledger::Result<bool> {
         let (shard, epoch) = moves::home(self.pools.home(), item).await?;
@@ -43,7 +40,7 @@ impl WatchMoves {
         Ok(row.is_none_or(|row| row.home_epoch != epoch))
     }
 
-    /// Remembers which items are closed now; answers for how long one of them has been.
+    /// Remembers which items are closed now, and returns for how long one of them has been.
     fn closed_for(&self, items: &[ItemId]) -> Duration {
         let mut closed = self.closed.lock().unwrap_or_else(PoisonError::into_inner);
         closed.retain(|item, _| items.contains(item));
@@ -56,14 +53,6 @@ impl WatchMoves {
 
 #[async_trait]
 impl Job for WatchMoves {
-    fn name(&self) -> &'static str {
-        "item-moves"
-    }
-
-    fn period(&self) -> Duration {
-        PERIOD
-    }
-
     async fn run(&self) -> Result<String, String> {
         let home = self.pools.home();
         let recent = moves::recent(home).await.map_err(|error| error.to_string())?;

@@ -8,7 +8,7 @@ use super::in_time;
 use super::load_generator::{Answer, AnswerKind, key};
 use super::report::{Cell, Verdict};
 use gates::Breaks;
-use ledger::rows::orders::Recorded;
+use ledger::rows::orders::OrderRecord;
 use shop_domain::audit::Report;
 use shop_domain::{ArbiterMode, OrderStatus};
 
@@ -20,7 +20,7 @@ pub struct Evidence<'a> {
     /// Every answer.
     pub answers: &'a [Answer],
     /// Every order of the item.
-    pub orders: &'a [Recorded],
+    pub orders: &'a [OrderRecord],
     /// The audit of the item, from the ledger alone.
     pub report: &'a Report,
     /// Units that were put on sale.

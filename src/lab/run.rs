@@ -13,7 +13,7 @@ use super::plan::Chosen;
 use super::report::{Cell, CellState, Event, Latency, Progress, RunState};
 use super::{Parts, Running};
 use ledger::rows::actions::Actor;
-use ledger::rows::orders::Recorded;
+use ledger::rows::orders::OrderRecord;
 use ledger::rows::{self, orders, stock};
 use shop_domain::{
     ArbiterMode, Cents, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus, Quantity,
@@ -216,7 +216,7 @@ impl Work<'_> {
         &self,
         (item, pool): (ItemId, &Database),
         answers: &[Answer],
-    ) -> ledger::Result<Vec<Recorded>> {
+    ) -> ledger::Result<Vec<OrderRecord>> {
         let queued: Vec<_> = answers
             .iter()
             .filter_map(|answer| match answer.kind {
@@ -226,7 +226,7 @@ impl Work<'_> {
             .collect();
         let moving = answers.iter().any(|answer| answer.kind == AnswerKind::Unknown);
         let until = Instant::now() + DECIDED_WAIT_MAX;
-        let mut before: Option<Vec<Recorded>> = None;
+        let mut before: Option<Vec<OrderRecord>> = None;
         loop {
             let mut now = orders::of_item(pool, item).await?;
             now.sort_unstable_by_key(|order| order.id);

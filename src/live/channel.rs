@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use super::{Changed, Hub, What};
+use super::{BuyerChange, Hub, What};
 use gates::redis_store::RedisClient;
 use shop_domain::{ItemId, OrderId, UserId};
 
@@ -40,7 +40,7 @@ fn channel(redis: &RedisClient) -> String {
 /// Events that cannot be sent are dropped.
 pub async fn send(
     redis: RedisClient,
-    mut outbox: mpsc::Receiver<Changed>,
+    mut outbox: mpsc::Receiver<BuyerChange>,
     stop: CancellationToken,
 ) {
     let channel = channel(&redis);
@@ -118,13 +118,13 @@ async fn within<T>(
     timeout(limit, answer).await.map_err(too_late)?
 }
 
-fn parse(message: &str) -> Option<Changed> {
+fn parse(message: &str) -> Option<BuyerChange> {
     let (what, owner) = message.split_once(' ')?;
     let what = match what.strip_prefix(PLACE) {
         Some(item) => What::Place(ItemId::parse(item)?),
         None => What::Order(OrderId::parse(what)?),
     };
-    Some(Changed { what, owner: UserId::parse(owner)? })
+    Some(BuyerChange { what, owner: UserId::parse(owner)? })
 }
 
 #[cfg(test)]

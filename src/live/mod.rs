@@ -34,7 +34,7 @@ const OUTBOX_MAX: usize = 10_000;
 /// The message that something of a buyer changed. An instance with a stream of the buyer reads it
 /// itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Changed {
+pub struct BuyerChange {
     /// What changed.
     pub what: What,
     /// The buyer.
@@ -53,8 +53,8 @@ pub enum What {
 /// The event hub of one instance: takes events and opens streams. Clones share everything.
 #[derive(Clone)]
 pub struct Hub {
-    owners: Arc<Mutex<HashMap<UserId, broadcast::Sender<Changed>>>>,
-    outbox: mpsc::Sender<Changed>,
+    owners: Arc<Mutex<HashMap<UserId, broadcast::Sender<BuyerChange>>>>,
+    outbox: mpsc::Sender<BuyerChange>,
     streams: StreamLimiter,
     metrics: Metrics,
 }
@@ -68,7 +68,7 @@ pub struct Stream {
 impl Hub {
     /// Makes a hub with these limits on streams, and the receiving end of its outbox for [`send`].
     #[must_use]
-    pub fn new(limits: StreamLimits, metrics: Metrics) -> (Self, mpsc::Receiver<Changed>) {
+    pub fn new(limits: StreamLimits, metrics: Metrics) -> (Self, mpsc::Receiver<BuyerChange>) {
         let (outbox, inbox) = mpsc::channel(OUTBOX_MAX);
         let streams = StreamLimiter::new(limits);
         (Self { owners: Arc::default(), outbox, streams, metrics }, inbox)
@@ -86,15 +86,15 @@ impl Hub {
 
     /// Publishes a change of an order to this instance and to the others.
     pub fn order_changed(&self, order: &Order) {
-        self.changed(Changed { what: What::Order(order.id), owner: order.user_id });
+        self.changed(BuyerChange { what: What::Order(order.id), owner: order.user_id });
     }
 
     /// Publishes a change of a buyer's place in a waiting list.
     pub fn waiting_changed(&self, item: ItemId, owner: UserId) {
-        self.changed(Changed { what: What::Place(item), owner });
+        self.changed(BuyerChange { what: What::Place(item), owner });
     }
 
-    fn changed(&self, changed: Changed) {
+    fn changed(&self, changed: BuyerChange) {
         self.publish_here(changed);
         // Full or closed: pages on other instances see the change when they read the order.
         let _ = self.outbox.try_send(changed);
@@ -102,7 +102,7 @@ impl Hub {
 
     /// Subscribes to the changes of an owner's orders and places in waiting lists.
     #[must_use]
-    pub fn watch_orders(&self, owner: UserId) -> broadcast::Receiver<Changed> {
+    pub fn watch_orders(&self, owner: UserId) -> broadcast::Receiver<BuyerChange> {
         let mut owners = self.owners();
         // Each new watcher removes the owners without watchers, so that the map does not grow.
         owners.retain(|_, sender| sender.receiver_count() > 0);
@@ -113,13 +113,13 @@ impl Hub {
         !self.owners().is_empty()
     }
 
-    fn publish_here(&self, changed: Changed) {
+    fn publish_here(&self, changed: BuyerChange) {
         if let Some(sender) = self.owners().get(&changed.owner) {
             let _ = sender.send(changed);
         }
     }
 
-    fn owners(&self) -> MutexGuard<'_, HashMap<UserId, broadcast::Sender<Changed>>> {
+    fn owners(&self) -> MutexGuard<'_, HashMap<UserId, broadcast::Sender<BuyerChange>>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

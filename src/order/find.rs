@@ -3,7 +3,7 @@
 use super::{LedgerOrders, Listed};
 use gates::redis_store::CounterError;
 use gates::redis_store::queue::QueuedOrders;
-use ledger::rows::{self, Placed, failed_read, orders};
+use ledger::rows::{self, RowAt, failed_read, orders};
 use shop_domain::{LedgerError, Order, OrderId, UserId};
 
 /// The reason why an order could not be looked up.
@@ -20,7 +20,7 @@ pub enum FindError {
 /// The part of a buyer's list that one of several ledgers has.
 pub(super) struct Part {
     /// Written orders.
-    pub written: Vec<Placed<Order>>,
+    pub written: Vec<RowAt<Order>>,
     /// Queued orders; some of them may be written by now.
     pub queued: Vec<Order>,
     /// Whether a server of Redis did not answer, so that queued orders are missing.
@@ -55,7 +55,7 @@ impl LedgerOrders {
         &self,
         id: OrderId,
         owner: Option<UserId>,
-    ) -> Result<Option<Placed<Order>>, LedgerError> {
+    ) -> Result<Option<RowAt<Order>>, LedgerError> {
         let found = rows::ask(&self.breaker, orders::find_placed(&self.pool, id, owner)).await;
         found.map_err(|error| failed_read(&error))
     }

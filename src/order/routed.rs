@@ -14,7 +14,7 @@ use super::{FindError, LedgerOrders, StepError};
 use crate::order::Confirmed;
 use ledger::route::shards::PART_OF_LIST_MAX;
 use ledger::route::{Shards, Unreachable};
-use ledger::rows::Placed;
+use ledger::rows::RowAt;
 use shop_domain::order::Step;
 use shop_domain::payment::ReceivedPayment;
 use shop_domain::{
@@ -292,7 +292,7 @@ impl Orders {
         &self,
         id: OrderId,
         owner: Option<UserId>,
-    ) -> Result<Option<(ShardId, Placed<Order>)>, LedgerError> {
+    ) -> Result<Option<(ShardId, RowAt<Order>)>, LedgerError> {
         let mut ledgers = self.ledgers.hinted_first(id);
         let Some((shard, first)) = ledgers.next() else { return Ok(None) };
         let hinted = first.find_placed(id, owner).await;

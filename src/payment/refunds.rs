@@ -14,7 +14,7 @@ use ledger::route::Unreachable;
 use ledger::route::shards::Ledger;
 use ledger::rows::actions::{self, Actor};
 use ledger::rows::stock::check_home;
-use ledger::rows::{self, Fault, Placed, failed_change, failed_read, payments};
+use ledger::rows::{self, Fault, RowAt, failed_change, failed_read, payments};
 use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
 use shop_domain::{Cents, LedgerError, Routed, ShardId};
 use shop_metrics::Metrics;
@@ -120,7 +120,7 @@ impl Payments {
     }
 
     /// Finds the route to the item of a payment that was read in `shard`.
-    async fn route_to(&self, shard: ShardId, due: &Placed<Payment>) -> Result<Route, Unreachable> {
+    async fn route_to(&self, shard: ShardId, due: &RowAt<Payment>) -> Result<Route, Unreachable> {
         let homes = self.parts.ledgers.homes();
         let (false, Some(item)) = (homes.is_only(), due.item) else { return Ok(Route::NotNeeded) };
         if !homes.holds(shard, due).await? {

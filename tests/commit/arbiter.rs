@@ -150,7 +150,7 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
         sqlx::raw_sql(&foreign).execute(&shop.pool).await.expect("it is made");
         let mut connection = shop.pool.acquire().await.expect("a connection");
         let found = store::order_routine::look(&mut connection).await.expect("a look");
-        assert_eq!(found, store::order_routine::Found::Foreign);
+        assert_eq!(found, store::order_routine::RoutineState::Foreign);
         let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
         let key = format!("k{sold}");
         let item_id = ItemId::new(item).expect("positive");
@@ -163,7 +163,7 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
         // A migration replaces it.
         store::order_routine::install(&mut connection).await.expect("it is replaced");
         let found = store::order_routine::look(&mut connection).await.expect("a look");
-        assert_eq!(found, store::order_routine::Found::Own);
+        assert_eq!(found, store::order_routine::RoutineState::Own);
     }
 }
 

@@ -73,7 +73,7 @@ async fn the_stream_ends_when_the_instance_stops() {
     let stopped = tokio::spawn(instance.stop());
     assert!(events.ends(BOUND).await, "the stream is still open");
     let ended = stopped.await.expect("no panic");
-    assert_eq!(ended, seckill::lifecycle::Ended::Clean);
+    assert_eq!(ended, seckill::lifecycle::StopResult::Clean);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use reqwest::{Method, RequestBuilder};
 use seckill::account::Role;
 use seckill::config::Secret;
-use seckill::lifecycle::Ended;
+use seckill::lifecycle::StopResult;
 use serde_json::json;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, when};
@@ -227,5 +227,5 @@ async fn the_secret_before_this_one_is_still_read() {
     let last = Shop { config, pool: shop.pool.clone() }.start().await;
     let forgotten = last.stranger().with_token(token).get("/api/orders").await;
     assert_problem(&forgotten, (401, "invalid_token"), "a token of the secret before the last");
-    assert_eq!(old.stop().await, Ended::Clean);
+    assert_eq!(old.stop().await, StopResult::Clean);
 }

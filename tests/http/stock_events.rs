@@ -1,7 +1,7 @@
 //! The stream of an item: its stock and its state.
 
 use reqwest::Method;
-use seckill::lifecycle::Ended;
+use seckill::lifecycle::StopResult;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
@@ -98,5 +98,5 @@ async fn the_stream_ends_when_the_instance_stops() {
     for events in &mut streams {
         assert!(events.ends(BOUND).await, "the stream is still open");
     }
-    assert_eq!(stopped.await.expect("no panic"), Ended::Clean);
+    assert_eq!(stopped.await.expect("no panic"), StopResult::Clean);
 }

@@ -10,7 +10,7 @@ use ledger::rows;
 use seckill::account::{Role, Tokens};
 use seckill::app::App;
 use seckill::config::{Config, Secret};
-use seckill::lifecycle::{Ended, Lifecycle};
+use seckill::lifecycle::{Lifecycle, StopResult};
 use serde_json::{Value, json};
 use shop_domain::{Clock, UserId};
 use sqlx::{MySql, Transaction};
@@ -35,7 +35,7 @@ pub struct Instance {
     pub clock: Clock,
     /// Its stop signal.
     pub lifecycle: Lifecycle,
-    task: tokio::task::JoinHandle<Ended>,
+    task: tokio::task::JoinHandle<StopResult>,
     tokens: Tokens,
 }
 
@@ -183,7 +183,7 @@ impl Instance {
     }
 
     /// Stops and waits.
-    pub async fn stop(self) -> Ended {
+    pub async fn stop(self) -> StopResult {
         self.lifecycle.stop();
         self.task.await.expect("the service does not panic")
     }

@@ -9,6 +9,8 @@
 
 #[macro_use]
 extern crate failpoint;
+#[macro_use]
+extern crate shop_domain;
 
 pub mod item_move;
 mod options;

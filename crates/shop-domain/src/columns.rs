@@ -2,92 +2,146 @@
 //! sqlx for a type of this crate can stand nowhere else.
 //!
 //! With these, a tuple of columns is read without code of its own, and a row type with a name needs
-//! one short `impl FromRow`.
+//! one [`from_row!`](crate::from_row).
 
 use sqlx::error::BoxDynError;
-use sqlx::mysql::{MySql, MySqlRow, MySqlTypeInfo, MySqlValueRef};
-use sqlx::{Decode, FromRow, Row, Type};
+use sqlx::mysql::{MySql, MySqlTypeInfo, MySqlValueRef};
+use sqlx::{Decode, Type};
 
+use crate::payment::{PaymentId, PaymentStatus};
 use crate::{
     ArbiterMode, Cents, EndpointId, ItemId, ItemKind, LimitGroup, LimitGroupId, Order, OrderId,
     OrderStatus, Place, Quantity, ShardId, UserId, WaitingStatus,
 };
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
-macro_rules! column {
+#[macro_export]
+macro_rules! column_type {
     ($type:ty, $sql:ty, $parse:expr) => {
-        impl Type<MySql> for $type {
-            fn type_info() -> MySqlTypeInfo {
-                <$sql as Type<MySql>>::type_info()
+        impl ::sqlx::Type<::sqlx::MySql> for $type {
+            fn type_info() -> ::sqlx::mysql::MySqlTypeInfo {
+                <$sql as ::sqlx::Type<::sqlx::MySql>>::type_info()
             }
 
-            fn compatible(column: &MySqlTypeInfo) -> bool {
-                <$sql as Type<MySql>>::compatible(column)
+            fn compatible(column: &::sqlx::mysql::MySqlTypeInfo) -> bool {
+                <$sql as ::sqlx::Type<::sqlx::MySql>>::compatible(column)
             }
         }
 
-        impl<'r> Decode<'r, MySql> for $type {
-            fn decode(value: MySqlValueRef<'r>) -> Result<Self, BoxDynError> {
-                let value = <$sql as Decode<MySql>>::decode(value)?;
+        impl<'r> ::sqlx::Decode<'r, ::sqlx::MySql> for $type {
+            fn decode(
+                value: ::sqlx::mysql::MySqlValueRef<'r>,
+            ) -> Result<Self, ::sqlx::error::BoxDynError> {
+                let value = <$sql as ::sqlx::Decode<::sqlx::MySql>>::decode(value)?;
                 $parse(value).ok_or_else(|| "the value is out of its range".into())
             }
         }
     };
 }
 
-column!(ItemId, i64, Self::new);
-column!(UserId, i64, Self::new);
-column!(EndpointId, i64, Self::new);
-column!(LimitGroupId, i64, Self::new);
-column!(ShardId, u16, Self::new);
-column!(Cents, i64, Self::new);
-column!(Quantity, u32, |units: u32| Self::new(units.into()));
-column!(OrderId, &str, Self::parse);
-column!(OrderStatus, &str, Self::parse);
-column!(WaitingStatus, &str, Self::parse);
-column!(ItemKind, &str, Self::parse);
-column!(ArbiterMode, &str, Self::parse);
+/// Reads a row: each field from the column of its name, or of the name behind the colon. With `as`, the column is read
+/// as another type and converted, by `Into` or by the function behind the arrow. `COLUMNS` is the list for a SELECT.
+///
+/// sqlx has a derive macro for this, with which the driver is compiled a second time.
+#[macro_export]
+macro_rules! from_row {
+    ($type:ident {
+        $($field:ident $(: $column:literal)? $(as $read:ty $(=> $convert:expr)?)?),+ $(,)?
+    }) => {
+        impl $type {
+            /// The columns, for a SELECT.
+            #[allow(dead_code, reason = "some rows are read from expressions alone")]
+            pub const COLUMNS: &'static str =
+                $crate::from_row!(@list $(($crate::from_row!(@name $field $($column)?)))+);
+        }
 
-impl FromRow<'_, MySqlRow> for LimitGroup {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            id: row.try_get("id")?,
-            name: row.try_get("name")?,
-            per_buyer_limit: row.try_get("per_buyer_limit")?,
-        })
+        impl ::sqlx::FromRow<'_, ::sqlx::mysql::MySqlRow> for $type {
+            fn from_row(row: &::sqlx::mysql::MySqlRow) -> ::sqlx::Result<Self> {
+                Ok(Self {
+                    $($field: $crate::from_row!(
+                        @read row, $crate::from_row!(@name $field $($column)?)
+                        $(, $read $(, $convert)?)?
+                    ),)+
+                })
+            }
+        }
+    };
+    (@name $field:ident) => { stringify!($field) };
+    (@name $field:ident $column:literal) => { $column };
+    (@list ($first:expr) $(($other:expr))*) => { concat!($first $(, ", ", $other)*) };
+    (@read $row:ident, $name:expr) => { ::sqlx::Row::try_get($row, $name)? };
+    (@read $row:ident, $name:expr, $read:ty) => {
+        ::sqlx::Row::try_get::<$read, _>($row, $name)?.into()
+    };
+    (@read $row:ident, $name:expr, $read:ty, $convert:expr) => {
+        ::sqlx::Row::try_get::<$read, _>($row, $name).map($convert)?
+    };
+}
+
+/// The text of a column with a byte-wise collation, which sqlx reads as bytes.
+pub struct Text(pub String);
+
+impl From<Text> for String {
+    fn from(text: Text) -> Self {
+        text.0
     }
 }
 
-impl FromRow<'_, MySqlRow> for Order {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            id: row.try_get("id")?,
-            item_id: row.try_get("item_id")?,
-            user_id: row.try_get("user_id")?,
-            quantity: row.try_get("quantity")?,
-            amount: row.try_get("amount_cents")?,
-            status: row.try_get("status")?,
-            strategy: row.try_get("strategy")?,
-            fence: row.try_get("fence")?,
-            limit_group: row.try_get("limit_group_id")?,
-            created_at: row.try_get("created_at")?,
-            expires_at: row.try_get("expires_at")?,
-            paid_at: row.try_get("paid_at")?,
-        })
+impl Type<MySql> for Text {
+    fn type_info() -> MySqlTypeInfo {
+        <str as Type<MySql>>::type_info()
+    }
+
+    fn compatible(column: &MySqlTypeInfo) -> bool {
+        <str as Type<MySql>>::compatible(column) || <[u8] as Type<MySql>>::compatible(column)
     }
 }
 
-impl FromRow<'_, MySqlRow> for Place {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            number: row.try_get("place")?,
-            item: row.try_get("item_id")?,
-            buyer: row.try_get("user_id")?,
-            status: row.try_get("status")?,
-            joined_at: row.try_get("joined_at")?,
-            offered_at: row.try_get("offered_at")?,
-            offer_expires_at: row.try_get("offer_expires_at")?,
-            order: row.try_get("order_id")?,
-        })
+impl<'r> Decode<'r, MySql> for Text {
+    fn decode(value: MySqlValueRef<'r>) -> Result<Self, BoxDynError> {
+        <String as Decode<MySql>>::decode(value).map(Self)
     }
 }
+
+column_type!(ItemId, i64, Self::new);
+column_type!(UserId, i64, Self::new);
+column_type!(EndpointId, i64, Self::new);
+column_type!(LimitGroupId, i64, Self::new);
+column_type!(ShardId, u16, Self::new);
+column_type!(Cents, i64, Self::new);
+column_type!(Quantity, u32, |units: u32| Self::new(units.into()));
+column_type!(PaymentId, Text, |Text(id): Text| Self::parse(&id));
+column_type!(PaymentStatus, &str, Self::parse);
+column_type!(OrderId, &str, Self::parse);
+column_type!(OrderStatus, &str, Self::parse);
+column_type!(WaitingStatus, &str, Self::parse);
+column_type!(ItemKind, &str, Self::parse);
+column_type!(ArbiterMode, &str, Self::parse);
+
+from_row!(LimitGroup { id, name, per_buyer_limit });
+
+from_row!(Order {
+    id,
+    item_id,
+    user_id,
+    quantity,
+    amount: "amount_cents",
+    status,
+    strategy,
+    fence,
+    limit_group: "limit_group_id",
+    created_at,
+    expires_at,
+    paid_at,
+});
+
+from_row!(Place {
+    number: "place",
+    item: "item_id",
+    buyer: "user_id",
+    status,
+    joined_at,
+    offered_at,
+    offer_expires_at,
+    order: "order_id",
+});

@@ -8,7 +8,7 @@
 pub mod audit;
 pub mod clock;
 #[cfg(feature = "sqlx")]
-mod columns;
+pub mod columns;
 pub mod home;
 pub mod id;
 pub mod item;

@@ -2,7 +2,6 @@
 //! one of them takes over.
 
 use crate::config::{Config, Risk};
-use ledger::Database;
 use ledger::rows::engine::Engine;
 use ledger::rows::hosts;
 
@@ -11,17 +10,13 @@ use super::{Finding, State};
 /// The name of the check.
 pub const CHECK: &str = "ledger.engine";
 
-/// Reads the settings of the database server, and checks what a failover may lose.
-///
-/// # Errors
-/// The database's, when it does not answer.
-pub async fn check(config: &Config, pool: &Database) -> ledger::Result<Vec<Finding>> {
-    let engine = Engine::read(pool).await?;
+/// Checks what a failover may lose.
+pub fn check(config: &Config, engine: &Engine) -> Vec<Finding> {
     let mut findings = vec![Finding::ok(CHECK, engine.to_string())];
     if hosts::read(config.database_url.reveal()).is_ok_and(|all| all.len() > 1) {
-        findings.extend(check_losses(config, &engine));
+        findings.extend(check_losses(config, engine));
     }
-    Ok(findings)
+    findings
 }
 
 fn check_losses(config: &Config, engine: &Engine) -> Vec<Finding> {
@@ -47,6 +42,7 @@ mod tests {
             address: "db:3306".to_owned(),
             flush_at_commit: 1,
             sync_binlog: 1,
+            has_binlog: true,
             isolation: "READ-COMMITTED".to_owned(),
             tls: None,
             replication,

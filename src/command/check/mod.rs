@@ -1,6 +1,6 @@
 //! The checks of an installation: `serve` runs them before it sells, `seckill doctor` on demand.
 //!
-//! Each check answers with what it found and, unless that is fine, with what to do about it.
+//! Each check returns what it found and, unless that is fine, with what to do about it.
 
 pub mod engine;
 pub mod machine;

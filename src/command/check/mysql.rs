@@ -1,21 +1,14 @@
 //! Checks of the ledger: whether it can be reached, what it is, and whether it keeps its promises.
 
-use std::io;
-use std::time::Duration;
-
 use crate::config::{Config, Risk};
-use futures::future::join_all;
 use ledger::Database;
+use ledger::rows::check::{self as server, Fault};
 use ledger::rows::schema::{SchemaState, newest_version};
-use ledger::rows::{self, Durability, hosts};
+use ledger::rows::{self, engine::Engine};
 use ledger::write::checks;
-use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
-use sqlx::{ConnectOptions, Connection};
 
 use super::{Finding, State};
 
-/// How long a connection may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// The message about a database that accepts a forbidden row.
 const CHECKS_IGNORED: &str = "MySQL accepted a row that the CHECK constraints of the ledger forbid, so buyers could exceed their limit";
 /// What to do about it.
@@ -32,22 +25,20 @@ pub async fn check(config: &Config, pool: &Database) -> Vec<Finding> {
     match ask(config, pool, &mut findings).await {
         Ok(()) => findings,
         Err(error) => {
-            findings.push(explain(config, &error));
+            findings.push(explain(config, Fault::from(&error)));
             findings
         }
     }
 }
 
 async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> ledger::Result<()> {
-    let version: String =
-        rows::answered(sqlx::query_scalar("SELECT VERSION()").fetch_one(pool)).await?;
-    findings.push(check_version(&version));
+    findings.push(check_version(&server::version(pool).await?));
     let state = rows::schema::schema_state(pool).await?;
     findings.push(check_schema(state));
     if !state.is_usable() {
         return Ok(());
     }
-    if !rows::condition(pool).await?.writable {
+    if !rows::is_writable(pool).await? {
         findings.push(Finding::bad(
             "ledger.writable",
             State::Waiting,
@@ -57,46 +48,27 @@ async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> l
         return Ok(());
     }
     findings.push(Finding::ok("ledger.writable", "MySQL takes writes"));
-    findings.extend(check_durability(config, rows::durability(pool).await?));
-    findings.extend(super::engine::check(config, pool).await?);
+    let engine = Engine::read(pool).await?;
+    let is_unsynced = engine.has_binlog && engine.sync_binlog != 1;
+    findings.extend(check_durability(config, engine.flush_at_commit, is_unsynced));
+    findings.extend(super::engine::check(config, &engine));
     findings.push(match checks::are_enforced(pool).await? {
         true => Finding::ok("ledger.constraints", "CHECK constraints are enforced"),
         false => Finding::bad("ledger.constraints", State::Failed, CHECKS_IGNORED, USE_CHECKS),
     });
-    let connections = sqlx::query_scalar("SELECT CAST(@@max_connections AS UNSIGNED)");
-    findings.push(check_connections(config, rows::answered(connections.fetch_one(pool)).await?));
+    findings.push(check_connections(config, server::connections_max(pool).await?));
     Ok(())
 }
 
-/// Connects once: the pool hides why it has no connection.
+/// Connects once. One host that answers is enough; without one, the first of them says why.
 async fn reach(config: &Config) -> Finding {
-    let hosts = match hosts::read(config.database_url.reveal()) {
-        Ok(hosts) => hosts,
+    match server::reach(config.database_url.reveal()).await {
+        Ok(Ok(host)) => Finding::ok("ledger.reachable", format!("MySQL answers at {host}")),
+        Ok(Err(fault)) => explain(config, fault),
         Err(found) => {
             let remedy = "write mysql://user:password@host:port/database";
-            return Finding::bad("ledger.reachable", State::Failed, found, remedy);
+            Finding::bad("ledger.reachable", State::Failed, found, remedy)
         }
-    };
-    let found = join_all(hosts.iter().map(|host| reach_host(config, host))).await;
-    // One host that answers is enough; without one, the first of them says why.
-    let reached = found.iter().position(|finding| finding.state == State::Ok).unwrap_or(0);
-    let finding = found.into_iter().nth(reached);
-    finding.unwrap_or_else(|| Finding::ok("ledger.reachable", "no host is named"))
-}
-
-async fn reach_host(config: &Config, options: &MySqlConnectOptions) -> Finding {
-    match tokio::time::timeout(CONNECT_TIMEOUT, options.connect()).await {
-        Ok(Ok(connection)) => {
-            let _ = tokio::time::timeout(CONNECT_TIMEOUT, connection.close()).await;
-            Finding::ok("ledger.reachable", format!("MySQL answers at {}", hosts::name(options)))
-        }
-        Ok(Err(error)) => explain(config, &error),
-        Err(_) => Finding::bad(
-            "ledger.reachable",
-            State::Waiting,
-            format!("MySQL at {} does not answer", address(config)),
-            "check the host and the port of DATABASE_URL, and the firewall between",
-        ),
     }
 }
 
@@ -111,51 +83,48 @@ fn address(config: &Config) -> String {
     authority.rsplit_once('@').map_or(authority, |(_, host)| host).to_owned()
 }
 
-/// Says what an error of the database means, and what to do about it.
-fn explain(config: &Config, error: &ledger::Error) -> Finding {
+/// Says what a fault of the database means, and what to do about it.
+fn explain(config: &Config, fault: Fault) -> Finding {
     let at = address(config);
-    let bad =
-        |state, found: String, remedy: &str| Finding::bad("ledger.reachable", state, found, remedy);
-    match error {
-        ledger::Error::Database(database) => {
-            let number = database
-                .try_downcast_ref::<MySqlDatabaseError>()
-                .map_or(0, MySqlDatabaseError::number);
-            explain_number(number, &at, database.message())
-        }
-        ledger::Error::Io(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => bad(
-                State::Waiting,
-                format!("no server answers at {at} (DATABASE_URL)"),
-                "start MySQL, or correct the host and the port",
-            ),
-            _ if error.to_string().contains("lookup address") => bad(
-                State::Waiting,
-                format!("the host of DATABASE_URL, {at}, has no address"),
-                "correct the name of the host",
-            ),
-            _ => bad(
-                State::Waiting,
-                format!("the connection to MySQL at {at} failed: {error}"),
-                "check that MySQL runs there, and the network between",
-            ),
-        },
-        ledger::Error::Tls(error) => bad(
+    let (state, found, remedy) = match fault {
+        Fault::Refused { number, message } => return explain_number(number, &at, &message),
+        Fault::NoServer => (
+            State::Waiting,
+            format!("no server answers at {at} (DATABASE_URL)"),
+            "start MySQL, or correct the host and the port",
+        ),
+        Fault::NoAddress => (
+            State::Waiting,
+            format!("the host of DATABASE_URL, {at}, has no address"),
+            "correct the name of the host",
+        ),
+        Fault::Silent => (
+            State::Waiting,
+            format!("MySQL at {at} does not answer"),
+            "check the host and the port of DATABASE_URL, and the firewall between",
+        ),
+        Fault::Link(error) => (
+            State::Waiting,
+            format!("the connection to MySQL at {at} failed: {error}"),
+            "check that MySQL runs there, and the network between",
+        ),
+        Fault::Tls(error) => (
             State::Failed,
             format!("MySQL at {at} and this program agree on no TLS: {error}"),
             "check ssl-mode in DATABASE_URL, and the certificates",
         ),
-        ledger::Error::PoolTimedOut => bad(
+        Fault::NoConnection => (
             State::Waiting,
             format!("MySQL at {at} gave no connection in time"),
             "raise max_connections of the server, or mysql.acquire_timeout_ms",
         ),
-        error => bad(
+        Fault::Other(error) => (
             State::Waiting,
             format!("MySQL at {at} answered the checks with an error: {error}"),
             "check that it is a MySQL or MariaDB server",
         ),
-    }
+    };
+    Finding::bad("ledger.reachable", state, found, remedy)
 }
 
 fn explain_number(number: u16, at: &str, message: &str) -> Finding {
@@ -243,8 +212,7 @@ fn check_schema(state: SchemaState) -> Finding {
     }
 }
 
-fn check_durability(config: &Config, durability: Durability) -> Vec<Finding> {
-    let Durability { flush_at_commit, binlog_unsynced } = durability;
+fn check_durability(config: &Config, flush_at_commit: i64, is_unsynced: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut risk = |found: String| {
         findings.push(Finding::risk(config, "ledger.durability", Risk::VolatileDatabase, found));
@@ -254,7 +222,7 @@ fn check_durability(config: &Config, durability: Durability) -> Vec<Finding> {
             "MySQL runs with innodb_flush_log_at_trx_commit={flush_at_commit}: orders that were answered 201 are lost when the machine stops"
         ));
     }
-    if binlog_unsynced {
+    if is_unsynced {
         risk("MySQL writes a binary log with sync_binlog other than 1: after a power cut its replicas may have other orders than the database".to_owned());
     }
     if findings.is_empty() {
@@ -284,8 +252,8 @@ mod tests {
     fn servers_that_lose_data_are_refused_unless_the_risk_is_accepted() {
         let mut config = Config::defaults();
         let found = |config: &Config, flush_at_commit, binlog_unsynced| {
-            let durability = Durability { flush_at_commit, binlog_unsynced };
-            super::super::first(&check_durability(config, durability), State::Failed)
+            let found = check_durability(config, flush_at_commit, binlog_unsynced);
+            super::super::first(&found, State::Failed)
         };
         assert_eq!(found(&config, 1, false), None);
         for (flush, unsynced) in [(2, false), (0, false), (1, true)] {

@@ -100,7 +100,7 @@ fn check_scheme(config: &Config) -> Option<Finding> {
     Some(Finding::bad("settings.database_url", State::Failed, found, remedy))
 }
 
-/// Whether the database of a URL is on another machine and has no password. A URL that cannot be
+/// Returns whether the database of a URL is on another machine and has no password. A URL that cannot be
 /// read is refused elsewhere.
 fn database_is_open(url: &str) -> bool {
     let Some((_, rest)) = url.split_once("://") else { return false };

@@ -14,7 +14,7 @@ const CHECK: &str = "ledger.shards";
 /// Items of each ledger that are looked up.
 const LOOKED_UP_MAX: u32 = 20;
 
-/// Runs all checks of the ledgers, the home ledger first. Answers the findings about the home ledger, and
+/// Runs all checks of the ledgers, the home ledger first. Returns the findings about the home ledger, and
 /// those about the others: they may be away while it sells.
 pub async fn check(ledgers: &[(Arc<Config>, Database)]) -> (Vec<Finding>, Vec<Finding>) {
     let Some(((config, home), others)) = ledgers.split_first() else {

@@ -23,7 +23,7 @@ pub enum ExtraServer {
     Etcd,
 }
 
-/// Reads the value of `SECKILL_WITH`: names, separated by commas. Answers the extra servers, and the
+/// Reads the value of `SECKILL_WITH`: names, separated by commas. Returns the extra servers, and the
 /// shape of Redis if a name says it.
 ///
 /// # Errors
@@ -112,7 +112,7 @@ impl ExtraServers {
         Ok(extra)
     }
 
-    /// Whether any server was started.
+    /// Returns whether any server was started.
     pub fn is_some(&self) -> bool {
         self.zookeeper.is_some() || self.etcd.is_some() || !self.redlock.is_empty()
     }

@@ -21,7 +21,7 @@ use shop_domain::Username;
 use time::OffsetDateTime;
 
 use super::check::State;
-use super::{Ended, seed, serve};
+use super::{ExitResult, seed, serve};
 use private_servers::{PrivateServers, Replicated, Shape};
 use redis::RedisShape;
 
@@ -41,7 +41,7 @@ pub struct Arguments {
 }
 
 /// Starts the servers and the service, and serves until a signal.
-pub async fn run(file: Option<&Path>, arguments: &Arguments) -> Ended {
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     // Without the file of an earlier run: its servers have ended.
     let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
     super::start_logging(&config)?;
@@ -118,7 +118,7 @@ async fn serve_shop(
     dir: &Path,
     servers: Option<&PrivateServers>,
     extra: &extra_servers::ExtraServers,
-) -> Ended {
+) -> ExitResult {
     RedisClient::new(&config)?.takes_password().await?;
     super::migrate::migrate_all(&config).await?;
     let pool = rows::pool(&config)?;

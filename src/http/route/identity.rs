@@ -18,7 +18,7 @@ use crate::http::problem::{Problem, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
 use crate::identity::sign_in::SIGN_IN_SECONDS_MAX;
-use crate::identity::{Identity, IdentityError, Returned};
+use crate::identity::{Identity, IdentityError, ProviderAnswer};
 use shop_domain::Clock;
 
 /// The ways to sign in.
@@ -100,7 +100,7 @@ pub async fn finish(
     headers: HeaderMap,
     QueryPairs(pairs): QueryPairs,
 ) -> Response {
-    let mut returned = Returned::default();
+    let mut returned = ProviderAnswer::default();
     for (name, value) in pairs {
         match name.as_str() {
             "code" => returned.code = value,

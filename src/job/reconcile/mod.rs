@@ -14,7 +14,6 @@
 mod walk;
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
@@ -25,9 +24,10 @@ use tokio::sync::Mutex;
 use super::Job;
 use gates::redis_store::{Buckets, Counter, CounterError, Counters};
 use ledger::route::Homes;
+use ledger::rows::redis_lists::{CountedItem, CounterLayout, Sales};
 use shop_domain::{ArbiterMode, Home, ItemId, ShardId};
 use shop_metrics::Metrics;
-use walk::{Counted, Inspection, Layout, Sales, Seen, Walk};
+use walk::{CounterState, Inspection, Walk};
 
 /// Counters that are read at once.
 const INSPECTIONS_AT_ONCE: usize = 16;
@@ -55,7 +55,6 @@ pub struct Reconcile {
     counters: Counters,
     buckets: Buckets,
     metrics: Metrics,
-    period: Duration,
     bounds: Bounds,
     /// The ledger, and where items live.
     ledger: (ShardId, Homes),
@@ -65,7 +64,7 @@ pub struct Reconcile {
 
 /// The result of a run.
 #[derive(Default)]
-struct Done {
+struct RunCounts {
     compared: usize,
     repaired: usize,
     failed: usize,
@@ -73,19 +72,19 @@ struct Done {
 }
 
 impl Reconcile {
-    /// Compares `counters`, and the buckets beside them, with the ledger every `period`.
+    /// Compares `counters`, and the buckets beside them, with the ledger .
     #[must_use]
-    pub fn new(pool: Database, counters: Counters, metrics: Metrics, period: Duration) -> Self {
+    pub fn new(pool: Database, counters: Counters, metrics: Metrics) -> Self {
         let buckets = Buckets::beside(&counters);
         let walks = Mutex::new([
-            Walk::new(Layout::Whole, Sales::Open),
-            Walk::new(Layout::Split, Sales::Open),
-            Walk::new(Layout::Whole, Sales::Ended),
-            Walk::new(Layout::Split, Sales::Ended),
+            Walk::new(CounterLayout::Whole, Sales::Open),
+            Walk::new(CounterLayout::Split, Sales::Open),
+            Walk::new(CounterLayout::Whole, Sales::Ended),
+            Walk::new(CounterLayout::Split, Sales::Ended),
         ]);
         let bounds = Bounds::default();
         let ledger = (ShardId::HOME, Homes::only());
-        Self { pool, counters, buckets, metrics, period, bounds, ledger, walks }
+        Self { pool, counters, buckets, metrics, bounds, ledger, walks }
     }
 
     /// Compares only items that live in `shard`.
@@ -102,7 +101,7 @@ impl Reconcile {
 
     async fn compare(&self) -> Result<String, String> {
         let mut walks = self.walks.lock().await;
-        let mut done = Done::default();
+        let mut done = RunCounts::default();
         for walk in &mut *walks {
             let pages = match walk.sales {
                 Sales::Open => self.bounds.open_pages,
@@ -116,7 +115,7 @@ impl Reconcile {
         }
         let drift_units = walks.iter().map(Walk::drift_units).sum();
         self.metrics.counters_drift.set(drift_units);
-        let Done { compared, repaired, failed, first_failure } = done;
+        let RunCounts { compared, repaired, failed, first_failure } = done;
         let summary =
             format!("{compared} counters compared, {drift_units} units apart, {repaired} repaired");
         match failed {
@@ -125,8 +124,8 @@ impl Reconcile {
         }
     }
 
-    /// Compares the walk's next page; answers whether it was the last one.
-    async fn compare_page(&self, walk: &mut Walk, done: &mut Done) -> Result<bool, String> {
+    /// Compares the walk's next page, and returns whether it was the last one.
+    async fn compare_page(&self, walk: &mut Walk, done: &mut RunCounts) -> Result<bool, String> {
         let page = walk.next_page(&self.pool, self.bounds.page).await;
         let mut page = page.map_err(|error| error.to_string())?;
         let (shard, homes) = &self.ledger;
@@ -137,7 +136,8 @@ impl Reconcile {
         // A row with another epoch is not the item's, or the item is just being moved.
         page.counted.retain(|counted| {
             let route = routes.get(&counted.item);
-            route.is_some_and(|home| home.is_only || home.epoch == counted.home_epoch)
+            let is_home = |home: &Home| home.is_only || home.epoch == counted.home_epoch;
+            counted.arbiter.is_some() && route.is_some_and(is_home)
         });
         let layout = walk.layout;
         let mut inspections = futures::stream::iter(page.counted)
@@ -153,7 +153,7 @@ impl Reconcile {
                         continue;
                     }
                     let agreed = page.before.get(&item.get()) == Some(&inspection);
-                    let repaired = match agreed && inspection.arbiter == ArbiterMode::On {
+                    let repaired = match agreed && inspection.arbiter == Some(ArbiterMode::On) {
                         true => self.repair(item, &inspection).await,
                         false => Ok(false),
                     };
@@ -183,17 +183,19 @@ impl Reconcile {
 
     async fn inspect(
         &self,
-        layout: Layout,
-        counted: Counted,
+        layout: CounterLayout,
+        counted: CountedItem,
     ) -> Result<Option<Inspection>, CounterError> {
-        let Counted { item, available, version, arbiter, epoch, .. } = counted;
+        let CountedItem { item, available, version, arbiter, epoch, .. } = counted;
         let seen = match layout {
-            Layout::Whole => self.counters.peek_with_queue(item).await?.map(Seen::Whole),
+            CounterLayout::Whole => {
+                self.counters.peek_with_queue(item).await?.map(CounterState::Whole)
+            }
             // Parts of an older load are skipped: they are loaded again before their next use.
-            Layout::Split => {
+            CounterLayout::Split => {
                 let parts = self.buckets.peek(item).await?;
                 let is_current = |part: &Counter| part.epoch == epoch;
-                parts.filter(|parts| parts.iter().all(is_current)).map(Seen::Split)
+                parts.filter(|parts| parts.iter().all(is_current)).map(CounterState::Split)
             }
         };
         Ok(seen.map(|seen| Inspection { seen, available, version, arbiter }))
@@ -201,15 +203,17 @@ impl Reconcile {
 
     async fn repair(&self, item: ItemId, inspection: &Inspection) -> Result<bool, CounterError> {
         match &inspection.seen {
-            Seen::Whole(seen) => {
+            CounterState::Whole(seen) => {
                 self.counters.repair(item, *seen, inspection.available, inspection.version).await
             }
-            Seen::Split(parts) => self.buckets.repair(item, parts, inspection.available).await,
+            CounterState::Split(parts) => {
+                self.buckets.repair(item, parts, inspection.available).await
+            }
         }
     }
 }
 
-/// Whether an error belongs to one counter while Redis answers.
+/// Returns whether an error belongs to one counter while Redis answers.
 fn is_its_own(error: &CounterError) -> bool {
     match error {
         CounterError::Redis(error) => {
@@ -222,14 +226,6 @@ fn is_its_own(error: &CounterError) -> bool {
 
 #[async_trait]
 impl Job for Reconcile {
-    fn name(&self) -> &'static str {
-        "reconcile"
-    }
-
-    fn period(&self) -> Duration {
-        self.period
-    }
-
     async fn run(&self) -> Result<String, String> {
         self.compare().await
     }

@@ -8,7 +8,7 @@ use shop_domain::{ItemId, OrderId};
 
 struct Case {
     answers: Vec<Answer>,
-    orders: Vec<Recorded>,
+    orders: Vec<OrderRecord>,
     arbiter: ArbiterMode,
     breaks_with: Breaks,
 }
@@ -17,7 +17,7 @@ impl Case {
     /// Two units, both sold, and one buyer who came too late.
     fn fine() -> Self {
         let ids = [OrderId::generate(), OrderId::generate()];
-        let orders = ids.iter().zip(0..).map(|(&id, request)| Recorded {
+        let orders = ids.iter().zip(0..).map(|(&id, request)| OrderRecord {
             id,
             request_key: key(request).as_str().to_owned(),
             status: OrderStatus::Pending,
@@ -113,9 +113,9 @@ impl Case {
     }
 }
 
-fn one_more(orders: &[Recorded], request: u32) -> Recorded {
+fn one_more(orders: &[OrderRecord], request: u32) -> OrderRecord {
     let request_key = key(request).as_str().to_owned();
-    Recorded { id: OrderId::generate(), request_key, ..orders[0].clone() }
+    OrderRecord { id: OrderId::generate(), request_key, ..orders[0].clone() }
 }
 
 #[test]

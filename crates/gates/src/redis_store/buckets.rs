@@ -15,6 +15,7 @@ use super::RedisClient;
 use super::counters::{
     Counter, CounterAndQueue, CounterError, Counters, Layout, READ_ATTEMPTS_MAX,
 };
+use ledger::rows::redis_lists::CounterLayout;
 use shop_domain::ItemId;
 use shop_metrics::Metrics;
 
@@ -53,14 +54,14 @@ impl Buckets {
     /// Makes split counters in `redis`, loaded from the ledger behind `pool`.
     #[must_use]
     pub fn new(redis: RedisClient, pool: Database, metrics: Metrics) -> Self {
-        let layout = Layout { table: "redis_buckets", parts: BUCKETS };
+        let layout = Layout { table: CounterLayout::Split, parts: BUCKETS };
         Self { counters: Counters::with_layout(redis, pool, metrics, layout) }
     }
 
     /// Makes the split counters beside whole ones, on the same Redis and ledger.
     #[must_use]
     pub fn beside(counters: &Counters) -> Self {
-        let layout = Layout { table: "redis_buckets", parts: BUCKETS };
+        let layout = Layout { table: CounterLayout::Split, parts: BUCKETS };
         Self { counters: counters.with(layout) }
     }
 

@@ -15,6 +15,7 @@ use super::RedisClient;
 use ledger::route::Homes;
 use ledger::route::cache::Cache;
 use ledger::route::single_flight::SingleFlight;
+use ledger::rows::redis_lists::CounterLayout;
 use shop_domain::{ItemId, ShardId};
 use shop_metrics::Metrics;
 
@@ -92,7 +93,7 @@ pub struct Counters {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// The ledger's table of their epochs.
-    pub table: &'static str,
+    pub table: CounterLayout,
     /// Keys over which an item's units are split.
     pub parts: usize,
 }
@@ -101,7 +102,7 @@ impl Counters {
     /// Makes counters in `redis`, loaded from the ledger behind `pool`.
     #[must_use]
     pub fn new(redis: RedisClient, pool: Database, metrics: Metrics) -> Self {
-        Self::with_layout(redis, pool, metrics, Layout { table: "redis_counters", parts: 1 })
+        Self::with_layout(redis, pool, metrics, Layout { table: CounterLayout::Whole, parts: 1 })
     }
 
     pub(super) fn with_layout(

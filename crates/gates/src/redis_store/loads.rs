@@ -11,13 +11,12 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use redis_connection::Script;
-use sqlx::Row;
 use tokio::time::Instant;
 
 use super::counters::{CounterError, Counters};
 use ledger::route::Unreachable;
 use ledger::rows::buyers::Holdings;
-use ledger::rows::{answered, buyers, moved, stock};
+use ledger::rows::{buyers, moved, stock};
 use shop_domain::{Home, ItemId};
 
 /// How long a process waits for another one's load before it loads itself. The wait doubles with
@@ -136,10 +135,7 @@ impl Counters {
     }
 
     async fn ledger_epoch(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
-        let statement = format!("SELECT epoch FROM {} WHERE item_id = ?", self.layout.table);
-        let row = sqlx::query(&statement).bind(item.get()).fetch_optional(&self.pool);
-        let row = answered(row).await?;
-        Ok(row.map(|row| row.try_get("epoch")).transpose()?)
+        Ok(self.layout.table.epoch(&self.pool, item).await?)
     }
 
     /// Reads the highest epoch in Redis, of complete and incomplete loads.
@@ -160,17 +156,8 @@ impl Counters {
         there: Option<u64>,
     ) -> Result<Option<u64>, CounterError> {
         let next = known.max(there).unwrap_or(0) + 1;
-        let table = self.layout.table;
-        let statement = match known {
-            None => format!("INSERT IGNORE INTO {table} (epoch, item_id) VALUES (?, ?)"),
-            Some(_) => format!("UPDATE {table} SET epoch = ? WHERE item_id = ? AND epoch = ?"),
-        };
-        let mut query = sqlx::query(&statement).bind(next).bind(item.get());
-        if let Some(known) = known {
-            query = query.bind(known);
-        }
-        let done = answered(query.execute(&self.pool)).await?;
-        Ok((done.rows_affected() == 1).then_some(next))
+        let claimed = self.layout.table.claim_epoch(&self.pool, item, (known, next)).await?;
+        Ok(claimed.then_some(next))
     }
 
     /// Loads the counter under `epoch`, which this process has claimed; `false` when a later load

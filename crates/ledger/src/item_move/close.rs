@@ -8,11 +8,12 @@ use futures::future::{join_all, try_join_all};
 use sqlx::{MySqlConnection, MySqlExecutor};
 
 use super::copy::{CHUNK_ROWS, Difference, Layout};
-use super::tables::Fate;
+use super::tables::RowPolicy;
 use super::{MoveError, Progress};
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::moves::{self, ItemMove};
-use crate::rows::{Fault, answered, audit, begin, confirmed, within};
+use crate::rows::statement::Read;
+use crate::rows::{Fault, audit, begin, confirmed, within};
 use shop_domain::ItemId;
 
 /// The epoch of a stock row at the target while rows are copied: no route ever has it.
@@ -22,7 +23,7 @@ const TRIES_MAX: u32 = 5;
 const TRY_AGAIN_AFTER: Duration = Duration::from_millis(10);
 
 /// A move with the ledgers at its two ends.
-pub(super) struct Ends<'a> {
+pub(super) struct MoveEndpoints<'a> {
     pub of: ItemMove,
     pub home: &'a Database,
     pub source: &'a Database,
@@ -32,13 +33,13 @@ pub(super) struct Ends<'a> {
     pub layouts: Vec<Layout>,
 }
 
-impl Ends<'_> {
-    /// Whether the item is closed at the source by this move.
+impl MoveEndpoints<'_> {
+    /// Returns whether the item is closed at the source by this move.
     pub async fn is_closed(&self) -> sqlx::Result<bool> {
         Ok(epoch_of(self.source, self.of.item).await? == Some(self.of.epoch))
     }
 
-    /// Whether the home ledger has forgotten the flip of this move: the target has its sealed copy, and the
+    /// Returns whether the home ledger has forgotten the flip of this move: the target has its sealed copy, and the
     /// source has nothing any more, as it has only behind a flip. An error when no copy of the move is there.
     pub async fn was_flipped(&self) -> Result<bool, MoveError> {
         if epoch_of(self.source, self.of.item).await?.is_some() {
@@ -84,7 +85,7 @@ impl Ends<'_> {
         is_open.then_some(()).ok_or(MoveError::Superseded)
     }
 
-    /// Whether the copy at the target is sealed.
+    /// Returns whether the copy at the target is sealed.
     pub async fn is_sealed(&self) -> sqlx::Result<bool> {
         Ok(epoch_of(self.target, self.of.item).await? == Some(self.of.epoch))
     }
@@ -138,7 +139,7 @@ impl Ends<'_> {
     /// Compares both sides once more: rows and digests of every table, and the figures of the audit.
     pub async fn verify(&self) -> Result<usize, MoveError> {
         let item = self.of.item;
-        let moved = self.layouts.iter().filter(|layout| layout.table.fate == Fate::Moved);
+        let moved = self.layouts.iter().filter(|layout| layout.table.fate == RowPolicy::Moved);
         let compared = moved.map(|layout| async move {
             let (here, there) =
                 tokio::try_join!(layout.sum(self.source, item), layout.sum(self.target, item))?;
@@ -231,8 +232,10 @@ pub(super) async fn epoch_of(
     from: impl MySqlExecutor<'_>,
     item: ItemId,
 ) -> sqlx::Result<Option<u64>> {
-    let epoch = sqlx::query_scalar("SELECT home_epoch FROM stock WHERE item_id = ?");
-    answered(epoch.bind(item.get()).fetch_optional(from)).await
+    sqlx::query_scalar("SELECT home_epoch FROM stock WHERE item_id = ?")
+        .bind(item.get())
+        .first(from)
+        .await
 }
 
 /// Reads the epoch of an item's stock row, and locks the row until the transaction ends.
@@ -240,8 +243,10 @@ pub(super) async fn lock_epoch(
     transaction: &mut MySqlConnection,
     item: ItemId,
 ) -> sqlx::Result<Option<u64>> {
-    let epoch = sqlx::query_scalar("SELECT home_epoch FROM stock WHERE item_id = ? FOR UPDATE");
-    answered(epoch.bind(item.get()).fetch_optional(transaction)).await
+    sqlx::query_scalar("SELECT home_epoch FROM stock WHERE item_id = ? FOR UPDATE")
+        .bind(item.get())
+        .first(transaction)
+        .await
 }
 
 /// Counts the other items of the groups that the item is or was in.
@@ -249,15 +254,17 @@ pub(super) async fn items_of_its_groups(
     from: impl MySqlExecutor<'_>,
     item: ItemId,
 ) -> sqlx::Result<i64> {
-    let others = sqlx::query_scalar(
+    sqlx::query_scalar(
         "SELECT COUNT(DISTINCT others.item_id) FROM limit_group_items AS own \
          JOIN limit_group_items AS others ON others.group_id = own.group_id \
          WHERE own.item_id = ? AND others.item_id <> own.item_id",
-    );
-    answered(others.bind(item.get()).fetch_one(from)).await
+    )
+    .bind(item.get())
+    .one(from)
+    .await
 }
 
-/// Closes an item at the source, where its routes have the epoch `from`; answers whether this call did. The
+/// Closes an item at the source, where its routes have the epoch `from`, and returns whether this call did. The
 /// epoch only rises: a mover that was asleep while later moves came must not make an old route valid again.
 pub async fn close_source(source: &Database, of: &ItemMove, from: u64) -> sqlx::Result<bool> {
     let closed = sqlx::query(

@@ -16,9 +16,10 @@ use sqlx::query::Query;
 use sqlx::{MySql, MySqlConnection, QueryBuilder, Row};
 
 use super::MoveError;
-use super::tables::{Fate, ItemTable};
+use super::tables::{ItemTable, RowPolicy};
 use crate::rows::link::LONG_READ_MAX;
-use crate::rows::{answered, within};
+use crate::rows::statement::{Read, Write};
+use crate::rows::within;
 use shop_domain::ItemId;
 
 /// Rows that travel together.
@@ -67,8 +68,7 @@ impl Difference {
 /// Reads the columns and the primary key of a table.
 pub(super) async fn layout(pool: &Database, table: ItemTable) -> sqlx::Result<Layout> {
     let names = async |statement: &str| -> sqlx::Result<Vec<String>> {
-        let rows = sqlx::query_scalar(statement).bind(table.name).fetch_all(pool);
-        answered(rows).await
+        sqlx::query_scalar(statement).bind(table.name).all(pool).await
     };
     let columns = names(
         "SELECT CAST(COLUMN_NAME AS CHAR) FROM information_schema.COLUMNS \
@@ -83,7 +83,7 @@ pub(super) async fn layout(pool: &Database, table: ItemTable) -> sqlx::Result<La
 }
 
 impl Layout {
-    /// Whether another ledger has the same columns and key.
+    /// Returns whether another ledger has the same columns and key.
     pub fn is_like(&self, other: &Self) -> bool {
         self.columns == other.columns && self.key == other.key && !self.key.is_empty()
     }
@@ -106,7 +106,7 @@ impl Layout {
         // Neighbours travel together.
         changed.sort_unstable();
         let extra = match self.table.fate {
-            Fate::Shared => Vec::new(),
+            RowPolicy::Shared => Vec::new(),
             _ => there.into_keys().collect(),
         };
         Ok(Difference { changed, extra, rows })
@@ -131,7 +131,7 @@ impl Layout {
         let mut select =
             QueryBuilder::new(format!("SELECT {} FROM {}", columns.join(", "), self.table.name));
         self.push_keys(&mut select, keys);
-        let rows = answered(select.build().persistent(false).fetch_all(pool)).await?;
+        let rows = select.build().persistent(false).all(pool).await?;
         rows.iter().map(|row| texts(row, self.columns.len())).collect()
     }
 
@@ -145,7 +145,7 @@ impl Layout {
             return Ok(());
         }
         let verb = match self.table.fate {
-            Fate::Shared => "INSERT IGNORE INTO",
+            RowPolicy::Shared => "INSERT IGNORE INTO",
             _ => "REPLACE INTO",
         };
         let columns: Vec<String> = self.columns.iter().map(|name| format!("`{name}`")).collect();
@@ -251,6 +251,5 @@ async fn run(
     connection: &mut MySqlConnection,
     query: Query<'_, MySql, MySqlArguments>,
 ) -> sqlx::Result<()> {
-    answered(query.persistent(false).execute(connection)).await?;
-    Ok(())
+    query.persistent(false).run(connection).await
 }

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use futures::future::try_join_all;
 
-use super::close::Ends;
-use super::{MoveError, MoveState, Moved, Mover};
+use super::close::MoveEndpoints;
+use super::{MoveError, MoveResult, MoveState, Mover};
 use crate::rows::link::{TRANSACTION_MAX, within};
 use crate::rows::moves::{self, ItemMove};
 use crate::rows::{LedgerTransaction, begin, limit_groups, replication};
@@ -25,7 +25,10 @@ pub(super) struct Carried {
 impl Mover {
     /// Checks that no ledger of the move reports a fault of its replication: a failover there would lose the
     /// copy, or the record of where the item lives.
-    pub(super) async fn check_replication(&self, ends: &Ends<'_>) -> Result<(), MoveError> {
+    pub(super) async fn check_replication(
+        &self,
+        ends: &MoveEndpoints<'_>,
+    ) -> Result<(), MoveError> {
         let asked = [
             (ShardId::HOME, ends.home),
             (ends.of.source, ends.source),
@@ -40,7 +43,11 @@ impl Mover {
         try_join_all(asked).await.map(drop)
     }
 
-    pub(super) async fn flip(&self, ends: &Ends<'_>, carried: Carried) -> Result<Moved, MoveError> {
+    pub(super) async fn flip(
+        &self,
+        ends: &MoveEndpoints<'_>,
+        carried: Carried,
+    ) -> Result<MoveResult, MoveError> {
         let Carried { rows, began, lock } = carried;
         match self.flip_all(std::slice::from_ref(ends), lock).await {
             Ok(()) => {}
@@ -53,7 +60,7 @@ impl Mover {
             Err(error) => return Err(error),
         }
         let pause = began.map(|began| began.elapsed());
-        Ok(Moved { home: ends.of.target, epoch: ends.of.epoch, rows, pause, given_up: 0 })
+        Ok(MoveResult { home: ends.of.target, epoch: ends.of.epoch, rows, pause, given_up: 0 })
     }
 
     /// Locks groups in the home ledger until the transaction ends: no item joins them meanwhile. Without a
@@ -75,7 +82,7 @@ impl Mover {
     /// Flips all moves in the transaction that has locked their groups, or in one of its own.
     pub(super) async fn flip_all(
         &self,
-        all: &[Ends<'_>],
+        all: &[MoveEndpoints<'_>],
         lock: Option<LedgerTransaction<'static>>,
     ) -> Result<(), MoveError> {
         let records: Vec<ItemMove> = all.iter().map(|ends| ends.of.clone()).collect();
@@ -106,13 +113,13 @@ impl Mover {
     }
 
     /// Deletes the rows where the item does not live, and ends the record.
-    pub(super) async fn tidy_up(&self, ends: &Ends<'_>) -> Result<Moved, MoveError> {
+    pub(super) async fn tidy_up(&self, ends: &MoveEndpoints<'_>) -> Result<MoveResult, MoveError> {
         self.tidy_up_after(ends, false).await
     }
 
     /// Tidies up behind a move that was given up. The item sells already; what a ledger that is away keeps,
     /// the service deletes later.
-    pub(super) async fn tidy_up_later(&self, ends: &Ends<'_>) {
+    pub(super) async fn tidy_up_later(&self, ends: &MoveEndpoints<'_>) {
         if let Err(error) = self.tidy_up(ends).await {
             let (item, shard) = (ends.of.item, ends.of.target);
             tracing::warn!(%error, %item, %shard, "copied rows not deleted yet; the service tries again");
@@ -121,9 +128,9 @@ impl Mover {
 
     pub(super) async fn tidy_up_after(
         &self,
-        ends: &Ends<'_>,
+        ends: &MoveEndpoints<'_>,
         waited: bool,
-    ) -> Result<Moved, MoveError> {
+    ) -> Result<MoveResult, MoveError> {
         let now = moves::find(ends.home, ends.of.item, ends.of.epoch).await?;
         let is_flipped = match now.map(|of| (of.state, of.ended_at)) {
             Some((MoveState::Flipped, None)) => true,
@@ -142,6 +149,6 @@ impl Mover {
         }
         failpoint!("move-removed");
         moves::end(ends.home, &ends.of).await?;
-        Ok(Moved { home, epoch: ends.of.epoch, rows: 0, pause: None, given_up: 0 })
+        Ok(MoveResult { home, epoch: ends.of.epoch, rows: 0, pause: None, given_up: 0 })
     }
 }

@@ -10,14 +10,14 @@ use std::time::Instant;
 
 use crate::Database;
 
-use super::close::Ends;
-use super::{MoveError, MoveState, Moved, Mover};
+use super::close::MoveEndpoints;
+use super::{MoveError, MoveResult, MoveState, Mover};
 use crate::rows::{limit_groups, moves};
 use shop_domain::{ItemId, LimitGroupId, ShardId};
 
 /// Items that are connected by limits, and these limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Together {
+struct GroupMove {
     items: BTreeSet<ItemId>,
     groups: BTreeSet<LimitGroupId>,
 }
@@ -28,7 +28,7 @@ impl Mover {
         &self,
         group: LimitGroupId,
         target: ShardId,
-    ) -> Result<Vec<(ItemId, Moved)>, MoveError> {
+    ) -> Result<Vec<(ItemId, MoveResult)>, MoveError> {
         self.ledger(target)?;
         let (source, together) = self.connected(group).await?;
         let mut locks = Vec::new();
@@ -45,7 +45,7 @@ impl Mover {
         for item in &together.items {
             let of = self.record(*item, target).await?;
             let layouts = self.layouts_of(&of).await?;
-            all.push(Ends { is_grouped: true, layouts, ..self.ends(of)? });
+            all.push(MoveEndpoints { is_grouped: true, layouts, ..self.ends(of)? });
         }
         match self.carry_all_over(&all, (source, group), &together).await {
             Ok(mut moved) => {
@@ -82,10 +82,10 @@ impl Mover {
     /// Copies all items, closes them together, compares both sides and flips.
     async fn carry_all_over(
         &self,
-        all: &[Ends<'_>],
+        all: &[MoveEndpoints<'_>],
         (source, group): (ShardId, LimitGroupId),
-        together: &Together,
-    ) -> Result<Vec<Moved>, MoveError> {
+        together: &GroupMove,
+    ) -> Result<Vec<MoveResult>, MoveError> {
         for ends in all {
             Box::pin(self.copy_while_it_sells(ends)).await?;
         }
@@ -120,13 +120,13 @@ impl Mover {
         let pause = Some(began.elapsed());
         let moved = all.iter().zip(rows).map(|(ends, rows)| {
             let (home, epoch) = (ends.of.target, ends.of.epoch);
-            Moved { home, epoch, rows, pause, given_up: 0 }
+            MoveResult { home, epoch, rows, pause, given_up: 0 }
         });
         Ok(moved.collect())
     }
 
     /// Finds the ledger of a group's items, with all that are connected with them.
-    async fn connected(&self, group: LimitGroupId) -> Result<(ShardId, Together), MoveError> {
+    async fn connected(&self, group: LimitGroupId) -> Result<(ShardId, GroupMove), MoveError> {
         for (shard, pool) in &self.ledgers {
             for item in limit_groups::items(pool, group).await? {
                 // Not what a move has copied, or left behind.
@@ -140,8 +140,8 @@ impl Mover {
 }
 
 /// Finds the items of a group, those of their other groups, and so on.
-async fn connected_in(pool: &Database, group: LimitGroupId) -> Result<Together, MoveError> {
-    let mut together = Together::default();
+async fn connected_in(pool: &Database, group: LimitGroupId) -> Result<GroupMove, MoveError> {
+    let mut together = GroupMove::default();
     let mut new_groups = vec![group];
     while let Some(group) = new_groups.pop() {
         if !together.groups.insert(group) {

@@ -7,6 +7,7 @@ use sqlx::{ConnectOptions, Connection, MySqlConnection};
 
 use crate::rows::answered;
 use crate::rows::link::{ANSWER_MAX, within};
+use crate::rows::statement::Read;
 use shop_domain::ItemId;
 
 /// The lock's name, for an item that is bound. MySQL has no MD5 since 9.6, and allows 64 characters.
@@ -32,11 +33,10 @@ impl MoveLock {
         Self::take_within(home, item, 0).await
     }
 
-    /// Whether no mover works on an item, as far as can be said without its lock.
+    /// Returns whether no mover works on an item, as far as can be said without its lock.
     pub async fn is_free(home: &Database, item: ItemId) -> sqlx::Result<bool> {
         let asked = format!("SELECT IS_FREE_LOCK({NAME})");
-        let is_free = sqlx::query_scalar(&asked).bind(item.get()).fetch_one(home);
-        let is_free: Option<i64> = answered(is_free).await?;
+        let is_free: Option<i64> = sqlx::query_scalar(&asked).bind(item.get()).one(home).await?;
         Ok(is_free == Some(1))
     }
 

@@ -45,15 +45,15 @@ use crate::route::shards::PART_OF_LIST_MAX;
 use crate::rows::limit_groups;
 pub use crate::rows::moves::ItemMove;
 use crate::rows::moves::{self, MoveState};
-use close::Ends;
+use close::MoveEndpoints;
 pub use close::close_source;
 use copy::Layout;
 pub use error::MoveError;
 use flip::Carried;
 use lock::MoveLock;
 pub use overview::{LedgerView, Overview, View};
-pub use recover::Recovered;
-pub use resume::{Resumed, Watch};
+pub use recover::RecoveryResult;
+pub use resume::{ResumeSummary, Watch};
 use shop_domain::{ItemId, LimitGroupId, ShardId};
 use tables::ITEM_TABLES;
 
@@ -104,7 +104,7 @@ pub struct Progress {
 
 /// A move that has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Moved {
+pub struct MoveResult {
     /// The ledger in which the item lives now.
     pub home: ShardId,
     /// The epoch of the routes to it.
@@ -131,7 +131,7 @@ impl Mover {
     }
 
     /// Moves an item to `target`, or goes on with a move to there that is under way.
-    pub async fn move_item(&self, item: ItemId, target: ShardId) -> Result<Moved, MoveError> {
+    pub async fn move_item(&self, item: ItemId, target: ShardId) -> Result<MoveResult, MoveError> {
         self.ledger(target)?;
         let _lock = self.lock(item).await?;
         let mut given_up = 0;
@@ -145,7 +145,7 @@ impl Mover {
             match self.drive(of).await {
                 // Tidied up behind another mover; now the move itself.
                 Ok(_) if was_given_up => {}
-                Ok(moved) => return Ok(Moved { given_up, ..moved }),
+                Ok(moved) => return Ok(MoveResult { given_up, ..moved }),
                 Err(MoveError::GivenUp { why, passes: true, .. })
                     if given_up + 1 < ATTEMPTS_MAX =>
                 {
@@ -184,7 +184,7 @@ impl Mover {
     }
 
     /// Brings a move to its end from wherever it stands.
-    async fn drive(&self, of: ItemMove) -> Result<Moved, MoveError> {
+    async fn drive(&self, of: ItemMove) -> Result<MoveResult, MoveError> {
         let mut ends = self.ends(of)?;
         match ends.of.state {
             MoveState::Copying | MoveState::Closed => {
@@ -220,7 +220,7 @@ impl Mover {
     }
 
     /// Copies everything, with the item closed at the end, and its groups locked until the flip.
-    async fn carry_over(&self, ends: &Ends<'_>) -> Result<Carried, MoveError> {
+    async fn carry_over(&self, ends: &MoveEndpoints<'_>) -> Result<Carried, MoveError> {
         let mut began = None;
         if ends.was_flipped().await? {
             // The home ledger has forgotten it, such as after a restore. Nothing else is left to copy.
@@ -254,7 +254,7 @@ impl Mover {
     }
 
     /// Copies in rounds, until a round brings few rows.
-    async fn copy_while_it_sells(&self, ends: &Ends<'_>) -> Result<(), MoveError> {
+    async fn copy_while_it_sells(&self, ends: &MoveEndpoints<'_>) -> Result<(), MoveError> {
         ends.open_target().await?;
         self.progress.rows.store(0, Ordering::Relaxed);
         for _ in 0..ROUNDS_MAX {
@@ -284,7 +284,7 @@ impl Mover {
     }
 
     /// Copies what was written before the item was closed, seals the copy and compares both sides.
-    async fn copy_the_rest(&self, ends: &Ends<'_>) -> Result<usize, MoveError> {
+    async fn copy_the_rest(&self, ends: &MoveEndpoints<'_>) -> Result<usize, MoveError> {
         ends.set_closed().await?;
         failpoint!("move-closed");
         self.check_companions(ends).await?;
@@ -301,7 +301,7 @@ impl Mover {
     }
 
     /// Checks that no other item has to move with this one, unless they move together.
-    async fn check_companions(&self, ends: &Ends<'_>) -> Result<(), MoveError> {
+    async fn check_companions(&self, ends: &MoveEndpoints<'_>) -> Result<(), MoveError> {
         match close::items_of_its_groups(ends.source, ends.of.item).await? {
             others if others > 0 && !ends.is_grouped => Err(MoveError::Grouped(others)),
             _ => Ok(()),
@@ -310,10 +310,10 @@ impl Mover {
 
     /// The ends of a move, without the layouts of the tables, which copying needs: reopening an item asks
     /// nothing of the target.
-    fn ends(&self, of: ItemMove) -> Result<Ends<'_>, MoveError> {
+    fn ends(&self, of: ItemMove) -> Result<MoveEndpoints<'_>, MoveError> {
         let (source, target) = (self.ledger(of.source)?, self.ledger(of.target)?);
         let layouts = Vec::new();
-        Ok(Ends { of, home: self.home()?, source, target, is_grouped: false, layouts })
+        Ok(MoveEndpoints { of, home: self.home()?, source, target, is_grouped: false, layouts })
     }
 
     async fn layouts_of(&self, of: &ItemMove) -> Result<Vec<Layout>, MoveError> {
@@ -334,7 +334,7 @@ impl Mover {
 }
 
 /// Reads the groups that the item of a move is or was in.
-async fn groups_of(ends: &Ends<'_>) -> sqlx::Result<BTreeSet<LimitGroupId>> {
+async fn groups_of(ends: &MoveEndpoints<'_>) -> sqlx::Result<BTreeSet<LimitGroupId>> {
     let groups = limit_groups::of_item(ends.source, ends.of.item).await?;
     Ok(groups.into_iter().collect())
 }

@@ -47,9 +47,6 @@ impl Overview {
     }
 
     /// Reads the state of all ledgers, and the moves.
-    ///
-    /// # Errors
-    /// When the home ledger does not answer.
     pub async fn read(&self) -> Result<View, LedgerError> {
         let Ledger { pool, breaker } = self.ledgers.home();
         let read = async {

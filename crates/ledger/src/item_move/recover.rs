@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 use super::close::{OPEN_COPY, epoch_of, tried};
 use super::copy::{self, CHUNK_ROWS, Layout, Values};
-use super::tables::{Fate, ITEM_TABLES};
+use super::tables::{ITEM_TABLES, RowPolicy};
 use super::{MoveError, Mover};
 use crate::rows::kept_rows::{self, KeptMove, KeptRow};
 use crate::rows::{answered, begin, confirmed, moves};
@@ -18,7 +18,7 @@ use shop_domain::{ItemId, ShardId};
 
 /// An item that lives again.
 #[derive(Clone, Copy, Debug)]
-pub struct Recovered {
+pub struct RecoveryResult {
     /// The ledger where it lives.
     pub home: ShardId,
     /// The epoch of the routes to it.
@@ -29,7 +29,7 @@ pub struct Recovered {
 
 impl Mover {
     /// Brings an item back whose home has no stock row of its epoch. All ledgers must answer.
-    pub async fn recover(&self, item: ItemId) -> Result<Recovered, MoveError> {
+    pub async fn recover(&self, item: ItemId) -> Result<RecoveryResult, MoveError> {
         let _lock = self.lock(item).await?;
         let refused = |sentence: String| Err(MoveError::NotRecovered(sentence));
         if moves::under_way(self.home()?, item).await?.is_some() {
@@ -75,7 +75,7 @@ impl Mover {
             }
         };
         moves::place(self.home()?, item, home, epoch).await?;
-        Ok(Recovered { home, epoch, as_of })
+        Ok(RecoveryResult { home, epoch, as_of })
     }
 
     /// Deletes rows that items have left behind in any ledger, `hours` after they were moved.
@@ -116,7 +116,7 @@ impl Mover {
     ) -> Result<(), MoveError> {
         let pool = self.ledger(shard)?;
         let mut layouts = BTreeMap::new();
-        for table in ITEM_TABLES.iter().filter(|table| table.fate != Fate::Shared) {
+        for table in ITEM_TABLES.iter().filter(|table| table.fate != RowPolicy::Shared) {
             layouts.insert(table.name, copy::layout(pool, *table).await?);
         }
         let (mut after, mut stock) = (0, None);

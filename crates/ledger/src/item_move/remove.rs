@@ -8,8 +8,8 @@ use sqlx::MySqlConnection;
 
 use super::close::{OPEN_COPY, lock_epoch, tried};
 use super::copy::{self, Layout};
-use super::tables::{Fate, ITEM_TABLES, ItemTable};
-use super::{Ends, MoveError};
+use super::tables::{ITEM_TABLES, ItemTable, RowPolicy};
+use super::{MoveEndpoints, MoveError};
 use crate::rows::{begin, kept_rows};
 use shop_domain::ItemId;
 
@@ -26,7 +26,7 @@ struct Removal<'a> {
     kept_as: Option<u64>,
 }
 
-impl Ends<'_> {
+impl MoveEndpoints<'_> {
     /// Deletes the item at the source, after the flip, and keeps its rows apart.
     pub(super) async fn remove_source(&self) -> Result<(), MoveError> {
         let (pool, item, epoch) = (self.source, self.of.item, self.of.epoch);
@@ -53,7 +53,7 @@ impl Removal<'_> {
         let middle = ITEM_TABLES.iter().rev().filter(others);
         let last = ITEM_TABLES.iter().filter(|table| table.name == "stock");
         for table in first.chain(middle).chain(last) {
-            if table.fate == Fate::Shared {
+            if table.fate == RowPolicy::Shared {
                 continue;
             }
             let layout = copy::layout(self.pool, *table).await?;
@@ -68,7 +68,7 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// Deletes one chunk of a table, and answers its rows. Without a stock row of these epochs it deletes
+    /// Deletes one chunk of a table, and returns its rows. Without a stock row of these epochs it deletes
     /// nothing: another mover has finished, and the item may live here again.
     async fn remove_chunk(&self, layout: &Layout) -> sqlx::Result<u64> {
         let mut transaction = begin(self.pool).await?;

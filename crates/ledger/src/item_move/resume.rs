@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::close::epoch_of;
 use super::lock::MoveLock;
-use super::{MoveError, MoveState, Moved, Mover};
+use super::{MoveError, MoveResult, MoveState, Mover};
 use crate::rows::moves::{self, ItemMove};
 use shop_domain::ItemId;
 
@@ -25,7 +25,7 @@ pub struct Watch {
 
 /// What one look at the moves has found and done.
 #[derive(Debug, Default)]
-pub struct Resumed {
+pub struct ResumeSummary {
     /// Moves that were under way.
     pub under_way: usize,
     /// Moves that were broken off and are ended now: the item lives at the target, or was tidied up.
@@ -38,14 +38,14 @@ pub struct Resumed {
 
 impl Mover {
     /// Ends a move that is under way: it goes on to its target, or is tidied up if it was given up.
-    pub async fn resume(&self, item: ItemId) -> Result<Moved, MoveError> {
+    pub async fn resume(&self, item: ItemId) -> Result<MoveResult, MoveError> {
         let _lock = self.lock(item).await?;
         let of = moves::under_way(self.home()?, item).await?.ok_or(MoveError::NoMove)?;
         self.drive(of).await
     }
 
     /// Ends a move that is under way: the item stays at its source. After the flip it is too late.
-    pub async fn give_up(&self, item: ItemId) -> Result<Moved, MoveError> {
+    pub async fn give_up(&self, item: ItemId) -> Result<MoveResult, MoveError> {
         let _lock = self.lock(item).await?;
         let of = moves::under_way(self.home()?, item).await?.ok_or(MoveError::NoMove)?;
         let ends = self.ends(of)?;
@@ -56,17 +56,14 @@ impl Mover {
                 ends.give_up().await?;
                 self.tidy_up_later(&ends).await;
                 let (home, epoch) = (ends.of.source, ends.of.epoch);
-                Ok(Moved { home, epoch, rows: 0, pause: None, given_up: 0 })
+                Ok(MoveResult { home, epoch, rows: 0, pause: None, given_up: 0 })
             }
         }
     }
 
     /// Goes on with moves without a mover, one after the other. A move that still copies is left alone for
     /// a while; of any other the item is paused, or nothing can be decided any more.
-    ///
-    /// # Errors
-    /// When the home ledger does not answer.
-    pub async fn resume_undriven(&self, watch: &mut Watch) -> Result<Resumed, MoveError> {
+    pub async fn resume_undriven(&self, watch: &mut Watch) -> Result<ResumeSummary, MoveError> {
         let mut under_way = moves::all_under_way(self.home()?).await?;
         // Paused items first: tidying up behind a ledger that is away takes its time.
         // Those that failed last time come last: others of healthy ledgers must not wait for them.
@@ -78,7 +75,7 @@ impl Mover {
             };
             (watch.failed.contains(&(of.item, of.epoch)), state)
         });
-        let mut resumed = Resumed { under_way: under_way.len(), ..Resumed::default() };
+        let mut resumed = ResumeSummary { under_way: under_way.len(), ..ResumeSummary::default() };
         let is_known = |key: &(ItemId, u64)| under_way.iter().any(|of| (of.item, of.epoch) == *key);
         watch.undriven.retain(|key, _| is_known(key));
         watch.failed.retain(is_known);
@@ -118,7 +115,7 @@ impl Mover {
         Ok(resumed)
     }
 
-    /// Whether the item sells at its source, as it does until it is closed there.
+    /// Returns whether the item sells at its source, as it does until it is closed there.
     async fn sells_at_source(&self, of: &ItemMove) -> Result<bool, MoveError> {
         let is_open = of.state == MoveState::Copying
             && epoch_of(self.ledger(of.source)?, of.item).await? != Some(of.epoch);
@@ -127,7 +124,7 @@ impl Mover {
 }
 
 impl Watch {
-    /// Notes that a move has no mover, and answers whether the service is to go on with it.
+    /// Notes that a move has no mover, and returns whether the service is to go on with it.
     fn is_due(&mut self, of: &ItemMove, sells: bool) -> bool {
         let since = self.undriven.entry((of.item, of.epoch)).or_insert_with(Instant::now);
         !sells || since.elapsed() >= LEFT_TO_OPERATOR

@@ -5,10 +5,10 @@
 
 /// What a move does with the rows of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum RowPolicy {
     /// Copied, compared, and deleted at the source.
     Moved,
-    /// Like `Moved`, but not compared: instances renew the rows until the moment of the flip, and a
+    /// Like `MoveResult`, but not compared: instances renew the rows until the moment of the flip, and a
     /// row too many or too few does no harm.
     Approximate,
     /// Copied unless the target has it, and never deleted: other items use it too.
@@ -22,10 +22,10 @@ pub struct ItemTable {
     /// The condition for the rows of one item, whose id is its one parameter.
     pub of_item: &'static str,
     /// What a move does with the rows.
-    pub fate: Fate,
+    pub fate: RowPolicy,
 }
 
-const fn table(name: &'static str, of_item: &'static str, fate: Fate) -> ItemTable {
+const fn table(name: &'static str, of_item: &'static str, fate: RowPolicy) -> ItemTable {
     ItemTable { name, of_item, fate }
 }
 
@@ -33,34 +33,34 @@ const fn table(name: &'static str, of_item: &'static str, fate: Fate) -> ItemTab
 /// that a table by which the rows of another one are found comes before it here. The stock row is the
 /// first: it fences the copying and the deletion, and is the last to go.
 pub const ITEM_TABLES: &[ItemTable] = &[
-    table("stock", BY_ITEM, Fate::Moved),
-    table("items", "id = ?", Fate::Moved),
-    table("limit_group_items", BY_ITEM, Fate::Moved),
+    table("stock", BY_ITEM, RowPolicy::Moved),
+    table("items", "id = ?", RowPolicy::Moved),
+    table("limit_group_items", BY_ITEM, RowPolicy::Moved),
     table(
         "limit_groups",
         "id IN (SELECT group_id FROM limit_group_items WHERE item_id = ?)",
-        Fate::Shared,
+        RowPolicy::Shared,
     ),
-    table("group_limits", BY_GROUP, Fate::Moved),
-    table("orders", BY_ITEM, Fate::Moved),
-    table("payments", "order_id IN (SELECT id FROM orders WHERE item_id = ?)", Fate::Moved),
+    table("group_limits", BY_GROUP, RowPolicy::Moved),
+    table("orders", BY_ITEM, RowPolicy::Moved),
+    table("payments", "order_id IN (SELECT id FROM orders WHERE item_id = ?)", RowPolicy::Moved),
     table(
         "payment_refunds",
         "payment_id IN (SELECT payments.id FROM payments JOIN orders ON orders.id = payments.order_id \
          WHERE orders.item_id = ?)",
-        Fate::Moved,
+        RowPolicy::Moved,
     ),
-    table("stock_movements", BY_ITEM, Fate::Moved),
-    table("buyer_limits", BY_ITEM, Fate::Moved),
-    table("restocks", BY_ITEM, Fate::Moved),
-    table("fences", BY_ITEM, Fate::Moved),
-    table("waiting_list", BY_ITEM, Fate::Moved),
-    table("redis_queues", BY_ITEM, Fate::Approximate),
-    table("running_requests", BY_ITEM, Fate::Approximate),
+    table("stock_movements", BY_ITEM, RowPolicy::Moved),
+    table("buyer_limits", BY_ITEM, RowPolicy::Moved),
+    table("restocks", BY_ITEM, RowPolicy::Moved),
+    table("fences", BY_ITEM, RowPolicy::Moved),
+    table("waiting_list", BY_ITEM, RowPolicy::Moved),
+    table("redis_queues", BY_ITEM, RowPolicy::Approximate),
+    table("running_requests", BY_ITEM, RowPolicy::Approximate),
     // The counters in Redis stay good: the stock row moves with its version. Without these rows the
     // reconciliation would pass them by.
-    table("redis_counters", BY_ITEM, Fate::Approximate),
-    table("redis_buckets", BY_ITEM, Fate::Approximate),
+    table("redis_counters", BY_ITEM, RowPolicy::Approximate),
+    table("redis_buckets", BY_ITEM, RowPolicy::Approximate),
 ];
 
 const BY_ITEM: &str = "item_id = ?";

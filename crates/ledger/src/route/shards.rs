@@ -17,7 +17,7 @@ use super::Unreachable;
 use super::breaker::Breaker;
 use super::cache::Cache;
 use super::gathered::GatheredReads;
-use crate::rows::{self, Placed, homes};
+use crate::rows::{self, RowAt, homes};
 use shop_domain::{Home, ItemId, OrderId, Routed, ShardId};
 
 /// Items whose homes are remembered.
@@ -140,7 +140,7 @@ impl Homes {
     ///
     /// # Errors
     /// As for [`Homes::find_again`], where the route that is known has another epoch.
-    pub async fn holds<T>(&self, shard: ShardId, row: &Placed<T>) -> Result<bool, Unreachable> {
+    pub async fn holds<T>(&self, shard: ShardId, row: &RowAt<T>) -> Result<bool, Unreachable> {
         let (false, Some(item)) = (self.is_only(), row.item) else { return Ok(true) };
         // An epoch is used once, so a route of the same epoch is right, however old it is.
         let known = self.find(item).await?;

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::OnceLock;
 
 use crate::Database;
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, Row};
+use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
+use super::statement::Binds;
 use shop_domain::{ItemId, OrderId, UserId};
 
 /// The user of the system who runs this process, when it is a command.
@@ -72,16 +72,29 @@ pub async fn record(
         "INSERT INTO admin_actions (id, user_id, action, item_id, detail, address, created_at) \
          VALUES (?, ?, ?, ?, ?, ?, ?)",
     )
-    .bind(OrderId::generate().to_string())
-    .bind(actor.user.get())
-    .bind(action)
-    .bind(item.map(ItemId::get))
-    .bind(signed(detail))
-    .bind(actor.address.map(|address| address.to_string()))
-    .bind(actor.now)
+    .binds((
+        OrderId::generate().to_string(),
+        actor.user.get(),
+        action,
+        item.map(ItemId::get),
+        signed(detail),
+        actor.address.map(|address| address.to_string()),
+        actor.now,
+    ))
     .execute(transaction)
     .await?;
     Ok(())
+}
+
+/// Writes a line for an action that does not change the ledger.
+pub async fn record_alone(
+    pool: &Database,
+    actor: &Actor,
+    action: &'static str,
+    item: Option<ItemId>,
+    detail: &serde_json::Value,
+) -> sqlx::Result<()> {
+    record(&mut *pool.acquire().await?, actor, action, item, detail).await
 }
 
 /// Reads at most `limit` lines, newest first, those before the line `before`: of `operator` alone,
@@ -92,28 +105,15 @@ pub async fn list(
     before: Option<OrderId>,
     limit: u32,
 ) -> sqlx::Result<Vec<Action>> {
-    sqlx::query_as(
-        "SELECT id, user_id, action, item_id, detail, address, created_at FROM admin_actions \
+    let statement = format!(
+        "SELECT {} FROM admin_actions \
          WHERE id < ? AND user_id = COALESCE(?, user_id) ORDER BY id DESC LIMIT ?",
-    )
+        Action::COLUMNS
+    );
     // Above every id.
-    .bind(before.map_or_else(|| "g".to_owned(), |before| before.to_string()))
-    .bind(operator.map(UserId::get))
-    .bind(limit)
-    .fetch_all(pool)
-    .await
+    let before = before.map_or_else(|| "g".to_owned(), |before| before.to_string());
+    let query = sqlx::query_as(&statement).binds((before, operator.map(UserId::get), limit));
+    query.fetch_all(pool).await
 }
 
-impl FromRow<'_, MySqlRow> for Action {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            id: row.try_get("id")?,
-            user: row.try_get("user_id")?,
-            action: row.try_get("action")?,
-            item: row.try_get("item_id")?,
-            detail: row.try_get("detail")?,
-            address: row.try_get("address")?,
-            created_at: row.try_get("created_at")?,
-        })
-    }
-}
+from_row!(Action { id, user: "user_id", action, item: "item_id", detail, address, created_at });

@@ -29,7 +29,7 @@ pub async fn change<T>(
     report(call, within(TRANSACTION_MAX, work).await).await
 }
 
-/// Whether an error means that nothing was sent: no connection was available.
+/// Returns whether an error means that nothing was sent: no connection was available.
 #[must_use]
 pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)

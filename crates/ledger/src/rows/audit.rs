@@ -35,20 +35,20 @@ pub struct RecentSale {
     pub is_open_with_stock: bool,
 }
 
+from_row!(RecentSale { id, is_open_with_stock });
+
 /// Lists the shop's sales that have begun and have not ended more than a day ago, by id, at most
 /// [`RECENT_MAX`].
 pub async fn recent_sales(pool: &Database) -> sqlx::Result<Vec<RecentSale>> {
-    let rows: Vec<(ItemId, bool)> = sqlx::query_as(
-        "SELECT id, available > 0 AND NOT paused AND ends_at > UTC_TIMESTAMP(6) \
-         FROM items JOIN stock ON item_id = id \
+    sqlx::query_as(
+        "SELECT id, \
+         available > 0 AND NOT paused AND ends_at > UTC_TIMESTAMP(6) AS is_open_with_stock FROM items JOIN stock ON item_id = id \
          WHERE kind = 'shop' AND starts_at <= UTC_TIMESTAMP(6) \
          AND ends_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY id LIMIT ?",
     )
     .bind(RECENT_MAX)
     .fetch_all(pool)
-    .await?;
-    let sales = rows.into_iter();
-    Ok(sales.map(|(id, is_open_with_stock)| RecentSale { id, is_open_with_stock }).collect())
+    .await
 }
 
 async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {
@@ -103,7 +103,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
     }))
 }
 
-/// Runs a statement that answers one number.
+/// Runs a statement that returns one number.
 async fn count(
     connection: &mut MySqlConnection,
     statement: &str,

@@ -2,7 +2,8 @@
 
 use sqlx::MySqlExecutor;
 
-use super::link::{LONG_READ_MAX, answered, within};
+use super::link::{LONG_READ_MAX, within};
+use super::statement::{Binds, Read};
 use shop_domain::{ItemId, LimitGroupId, UserId};
 
 /// Reads the units of the buyer's orders that hold stock.
@@ -11,13 +12,8 @@ pub async fn bought(
     item: ItemId,
     buyer: UserId,
 ) -> sqlx::Result<i64> {
-    let bought =
-        sqlx::query_scalar("SELECT bought FROM buyer_limits WHERE item_id = ? AND user_id = ?")
-            .bind(item.get())
-            .bind(buyer.get())
-            .fetch_optional(executor);
-    let bought: Option<i32> = answered(bought).await?;
-    Ok(bought.map_or(0, i64::from))
+    let select = "SELECT bought FROM buyer_limits WHERE item_id = ? AND user_id = ?";
+    read_bought(executor, select, (item.get(), buyer.get())).await
 }
 
 /// Reads the units of the buyer's orders that hold stock, of all items of a group.
@@ -26,12 +22,16 @@ pub async fn bought_of_group(
     group: LimitGroupId,
     buyer: UserId,
 ) -> sqlx::Result<i64> {
-    let bought =
-        sqlx::query_scalar("SELECT bought FROM group_limits WHERE group_id = ? AND user_id = ?")
-            .bind(group.get())
-            .bind(buyer.get())
-            .fetch_optional(executor);
-    let bought: Option<i32> = answered(bought).await?;
+    let select = "SELECT bought FROM group_limits WHERE group_id = ? AND user_id = ?";
+    read_bought(executor, select, (group.get(), buyer.get())).await
+}
+
+async fn read_bought(
+    executor: impl MySqlExecutor<'_>,
+    select: &str,
+    ids: (i64, i64),
+) -> sqlx::Result<i64> {
+    let bought: Option<i32> = sqlx::query_scalar(select).binds(ids).first(executor).await?;
     Ok(bought.map_or(0, i64::from))
 }
 
@@ -59,8 +59,7 @@ pub async fn holdings(
           WHERE item_id = ? AND status IN ('pending', 'paid') GROUP BY item_id, user_id) AS held \
          ON held.item_id = stock.item_id WHERE stock.item_id = ?",
     )
-    .bind(item.get())
-    .bind(item.get())
+    .binds((item.get(), item.get()))
     .fetch_all(executor);
     let rows: Vec<(i64, u64, Option<UserId>, Option<i64>)> = within(LONG_READ_MAX, rows).await?;
     let Some(&(available, version, ..)) = rows.first() else { return Ok(None) };

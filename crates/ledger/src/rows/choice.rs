@@ -73,7 +73,7 @@ impl Choice {
         Some(only)
     }
 
-    /// Whether another host took writes beside the followed one, and nobody has decided since.
+    /// Returns whether another host took writes beside the followed one, and nobody has decided since.
     pub(super) fn is_contested(&self) -> bool {
         !self.rivals.is_empty()
     }

@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use crate::Database;
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, Row};
+use sqlx::MySqlConnection;
 
 use super::endpoints::{Endpoint, find};
 use super::link::answered;
+use super::statement::{Binds, Read, Write};
 use shop_domain::EndpointId;
 
 /// The longest error that is stored, in characters.
@@ -36,6 +36,8 @@ pub struct Replay {
     pub last: i64,
 }
 
+from_row!(Replay { id, next: "next_position", last: "last_position" });
+
 /// How far an endpoint is behind.
 #[derive(Clone, Copy, Debug)]
 pub struct Lag {
@@ -55,11 +57,10 @@ impl Claim<'_> {
              WHERE id = ? AND enabled AND next_try_at <= UTC_TIMESTAMP(6) \
              AND claimed_until <= UTC_TIMESTAMP(6)",
         )
-        .bind(self.instance)
-        .bind(self.lease.as_secs())
-        .bind(self.endpoint.get())
-        .execute(pool);
-        if answered(taken).await?.rows_affected() == 0 {
+        .binds((self.instance, self.lease.as_secs(), self.endpoint.get()))
+        .changed(pool)
+        .await?;
+        if taken == 0 {
             return Ok(None);
         }
         let mut connection = pool.acquire().await?;
@@ -71,15 +72,13 @@ impl Claim<'_> {
     /// # Errors
     /// The database's; then it ends with its time.
     pub async fn end(&self, pool: &Database) -> sqlx::Result<()> {
-        let ended = sqlx::query(
+        sqlx::query(
             "UPDATE event_endpoints SET claimed_by = '', claimed_until = UTC_TIMESTAMP(6) \
              WHERE id = ? AND claimed_by = ?",
         )
-        .bind(self.endpoint.get())
-        .bind(self.instance)
-        .execute(pool);
-        answered(ended).await?;
-        Ok(())
+        .binds((self.endpoint.get(), self.instance))
+        .run(pool)
+        .await
     }
 
     /// Notes that the receiver has everything up to the position `now`, where it had everything up
@@ -96,13 +95,10 @@ impl Claim<'_> {
              claimed_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
              WHERE id = ? AND claimed_by = ? AND delivered = ? AND enabled",
         )
-        .bind(now)
-        .bind(self.lease.as_secs())
-        .bind(self.endpoint.get())
-        .bind(self.instance)
-        .bind(before)
-        .execute(pool);
-        Ok(answered(noted).await?.rows_affected() == 1)
+        .binds((now, self.lease.as_secs(), self.endpoint.get(), self.instance, before))
+        .changed(pool)
+        .await?;
+        Ok(noted == 1)
     }
 
     /// Notes a failed try, after which the next one has to wait for `pause`.
@@ -112,19 +108,20 @@ impl Claim<'_> {
         (error, is_refusal): (&str, bool),
         pause: Duration,
     ) -> sqlx::Result<()> {
-        let noted = sqlx::query(
+        sqlx::query(
             "UPDATE event_endpoints SET failures = failures + 1, refusals = refusals + ?, \
              last_error = ?, next_try_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND \
              WHERE id = ? AND claimed_by = ?",
         )
-        .bind(is_refusal)
-        .bind(shortened(error))
-        .bind(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX))
-        .bind(self.endpoint.get())
-        .bind(self.instance)
-        .execute(pool);
-        answered(noted).await?;
-        Ok(())
+        .binds((
+            is_refusal,
+            shortened(error),
+            u64::try_from(pause.as_micros()).unwrap_or(u64::MAX),
+            self.endpoint.get(),
+            self.instance,
+        ))
+        .run(pool)
+        .await
     }
 
     /// Writes a dead letter, in the caller's transaction.
@@ -134,26 +131,23 @@ impl Claim<'_> {
         position: i64,
         reason: &str,
     ) -> sqlx::Result<()> {
-        let written = sqlx::query(
+        sqlx::query(
             "INSERT INTO event_dead_letters (endpoint_id, position, reason, created_at) \
              VALUES (?, ?, ?, UTC_TIMESTAMP(6)) \
              ON DUPLICATE KEY UPDATE reason = VALUES(reason), created_at = VALUES(created_at)",
         )
-        .bind(self.endpoint.get())
-        .bind(position)
-        .bind(shortened(reason))
-        .execute(&mut *transaction);
-        answered(written).await?;
+        .binds((self.endpoint.get(), position, shortened(reason)))
+        .run(&mut *transaction)
+        .await?;
         let forgiven = sqlx::query(
             "UPDATE event_endpoints SET failures = 0, refusals = 0, \
              delivered = GREATEST(delivered, ?), next_try_at = UTC_TIMESTAMP(6) \
              WHERE id = ? AND claimed_by = ?",
         )
-        .bind(position)
-        .bind(self.endpoint.get())
-        .bind(self.instance)
-        .execute(transaction);
-        if answered(forgiven).await?.rows_affected() == 1 {
+        .binds((position, self.endpoint.get(), self.instance))
+        .changed(transaction)
+        .await?;
+        if forgiven == 1 {
             return Ok(());
         }
         // Another instance has the endpoint now, and judges for itself.
@@ -162,14 +156,13 @@ impl Claim<'_> {
 
     /// The oldest range that is to be delivered again.
     pub async fn replay(&self, pool: &Database) -> sqlx::Result<Option<Replay>> {
-        let oldest = sqlx::query_as(
+        sqlx::query_as(
             "SELECT id, next_position, last_position FROM event_replays \
              WHERE endpoint_id = ? ORDER BY id LIMIT 1",
         )
         .bind(self.endpoint.get())
-        .fetch_optional(pool);
-        let oldest: Option<(i64, i64, i64)> = answered(oldest).await?;
-        Ok(oldest.map(|(id, next, last)| Replay { id, next, last }))
+        .first(pool)
+        .await
     }
 
     /// Notes that a replay was delivered up to the position `now`: the dead letters up to there
@@ -178,14 +171,12 @@ impl Claim<'_> {
     /// # Errors
     /// The database's; then a part is delivered once more.
     pub async fn replayed(&self, pool: &Database, replay: &Replay, now: i64) -> sqlx::Result<()> {
-        let revived = sqlx::query(
+        sqlx::query(
             "DELETE FROM event_dead_letters WHERE endpoint_id = ? AND position BETWEEN ? AND ?",
         )
-        .bind(self.endpoint.get())
-        .bind(replay.next)
-        .bind(now)
-        .execute(pool);
-        answered(revived).await?;
+        .binds((self.endpoint.get(), replay.next, now))
+        .run(pool)
+        .await?;
         self.skip_replay(pool, replay, now).await
     }
 
@@ -200,8 +191,7 @@ impl Claim<'_> {
             sqlx::query("DELETE FROM event_replays WHERE id = ?").bind(replay.id).execute(pool)
         } else {
             sqlx::query("UPDATE event_replays SET next_position = ? WHERE id = ?")
-                .bind(now + 1)
-                .bind(replay.id)
+                .binds((now + 1, replay.id))
                 .execute(pool)
         };
         answered(noted).await?;
@@ -211,51 +201,43 @@ impl Claim<'_> {
 
 /// Lists the endpoints that have something to get, are not in a pause, and are not claimed.
 pub async fn due(pool: &Database) -> sqlx::Result<Vec<EndpointId>> {
-    let due = sqlx::query_scalar(
+    sqlx::query_scalar(
         "SELECT id FROM event_endpoints WHERE enabled \
          AND next_try_at <= UTC_TIMESTAMP(6) AND claimed_until <= UTC_TIMESTAMP(6) \
          AND (delivered < (SELECT last_position FROM event_relay WHERE event_relay.id = 1) \
           OR EXISTS (SELECT 1 FROM event_replays WHERE endpoint_id = event_endpoints.id))",
     )
-    .fetch_all(pool);
-    answered(due).await
+    .all(pool)
+    .await
 }
 
 /// How far each enabled endpoint is behind.
 pub async fn lags(pool: &Database) -> sqlx::Result<Vec<Lag>> {
-    let lags = sqlx::query_as(
+    sqlx::query_as(
         "SELECT event_endpoints.id AS id, GREATEST(last_position - delivered, 0) AS events, \
          COALESCE(TIMESTAMPDIFF(SECOND, event_log.created_at, UTC_TIMESTAMP(6)), 0) AS seconds \
          FROM event_endpoints JOIN event_relay ON event_relay.id = 1 \
          LEFT JOIN event_log ON event_log.position = delivered + 1 WHERE enabled",
     )
-    .fetch_all(pool);
-    answered(lags).await
+    .all(pool)
+    .await
 }
 
-/// Switches endpoints off that are behind the position `last`, and answers their number: the events
+/// Switches endpoints off that are behind the position `last`, and returns their number: the events
 /// up to there are about to be deleted.
 pub async fn switch_off_behind(pool: &Database, last: i64) -> sqlx::Result<u64> {
-    let switched = sqlx::query(
+    sqlx::query(
         "UPDATE event_endpoints SET enabled = FALSE, \
          last_error = 'switched off: it was further behind than events are kept' \
          WHERE enabled AND delivered < ?",
     )
     .bind(last)
-    .execute(pool);
-    Ok(answered(switched).await?.rows_affected())
+    .changed(pool)
+    .await
 }
 
 fn shortened(error: &str) -> String {
     error.chars().take(ERROR_LENGTH_MAX).collect()
 }
 
-impl FromRow<'_, MySqlRow> for Lag {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            endpoint: row.try_get("id")?,
-            events: row.try_get("events")?,
-            seconds: row.try_get("seconds")?,
-        })
-    }
-}
+from_row!(Lag { endpoint: "id", events, seconds });

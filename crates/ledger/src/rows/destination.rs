@@ -23,7 +23,7 @@ impl Destination {
         Self { pool: pool.clone(), options: pool.connect_options() }
     }
 
-    /// Whether the pool leads to another server by now.
+    /// Returns whether the pool leads to another server by now.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         // Each change sets new options.

@@ -3,17 +3,15 @@
 //! All times are the database's. [`super::deliveries`] moves them on.
 
 use crate::Database;
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, Row};
+use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::columns::Text;
 use super::link::answered;
+use super::statement::{Binds, Read, Write, new_id};
 use shop_domain::EndpointId;
+use shop_domain::columns::Text;
 
-/// The columns that an [`Endpoint`] is read from.
-const COLUMNS: &str = "id, kind, target, secret, enabled, delivered, failures, refusals, \
-     last_error, next_try_at, delivered_at, created_at";
+const COLUMNS: &str = Endpoint::COLUMNS;
 
 /// An endpoint.
 #[derive(Clone, Debug)]
@@ -65,13 +63,9 @@ pub async fn insert(
          (kind, target, secret, delivered, next_try_at, claimed_until, created_at) \
          VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
-    .bind(kind)
-    .bind(target)
-    .bind(secret)
-    .bind(delivered)
+    .binds((kind, target, secret, delivered))
     .execute(transaction);
-    let id = i64::try_from(answered(inserted).await?.last_insert_id()).ok();
-    id.and_then(EndpointId::new).ok_or(sqlx::Error::RowNotFound)
+    new_id(&answered(inserted).await?, EndpointId::new)
 }
 
 /// Switches an endpoint on or off; a switch ends the pause after a failure. `false` if there is no
@@ -85,10 +79,10 @@ pub async fn switch(
         "UPDATE event_endpoints SET enabled = ?, failures = 0, refusals = 0, \
          next_try_at = UTC_TIMESTAMP(6) WHERE id = ?",
     )
-    .bind(enabled)
-    .bind(id.get())
-    .execute(transaction);
-    Ok(answered(switched).await?.rows_affected() == 1)
+    .binds((enabled, id.get()))
+    .changed(transaction)
+    .await?;
+    Ok(switched == 1)
 }
 
 /// Deletes an endpoint with its dead letters and replays. `false` if there is no such endpoint.
@@ -99,8 +93,8 @@ pub async fn delete(transaction: &mut MySqlConnection, id: EndpointId) -> sqlx::
         "DELETE FROM event_replays WHERE endpoint_id = ?",
         "DELETE FROM event_endpoints WHERE id = ?",
     ] {
-        let delete = sqlx::query(statement).bind(id.get()).execute(&mut *transaction);
-        deleted = answered(delete).await?.rows_affected();
+        let delete = sqlx::query(statement).bind(id.get()).changed(&mut *transaction).await?;
+        deleted = delete;
     }
     Ok(deleted == 1)
 }
@@ -111,22 +105,19 @@ pub async fn insert_replay(
     id: EndpointId,
     (first, last): (i64, i64),
 ) -> sqlx::Result<()> {
-    let inserted = sqlx::query(
+    sqlx::query(
         "INSERT INTO event_replays (endpoint_id, next_position, last_position, created_at) \
          VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
     )
-    .bind(id.get())
-    .bind(first)
-    .bind(last)
-    .execute(transaction);
-    answered(inserted).await?;
-    Ok(())
+    .binds((id.get(), first, last))
+    .run(transaction)
+    .await
 }
 
 /// Reads all endpoints, oldest first.
 pub async fn list(pool: &Database) -> sqlx::Result<Vec<Endpoint>> {
     let statement = format!("SELECT {COLUMNS} FROM event_endpoints ORDER BY id");
-    answered(sqlx::query_as(&statement).fetch_all(pool)).await
+    sqlx::query_as(&statement).all(pool).await
 }
 
 /// Reads one endpoint.
@@ -135,7 +126,7 @@ pub async fn find(
     id: EndpointId,
 ) -> sqlx::Result<Option<Endpoint>> {
     let statement = format!("SELECT {COLUMNS} FROM event_endpoints WHERE id = ?");
-    answered(sqlx::query_as(&statement).bind(id.get()).fetch_optional(connection)).await
+    sqlx::query_as(&statement).bind(id.get()).first(connection).await
 }
 
 /// Lists at most `limit` dead letters of an endpoint, in the order of the log, behind `after`.
@@ -145,51 +136,26 @@ pub async fn dead_letters(
     after: i64,
     limit: u32,
 ) -> sqlx::Result<Vec<DeadLetter>> {
-    let listed = sqlx::query_as(
+    sqlx::query_as(
         "SELECT position, reason, created_at FROM event_dead_letters \
          WHERE endpoint_id = ? AND position > ? ORDER BY position LIMIT ?",
     )
-    .bind(id.get())
-    .bind(after)
-    .bind(limit)
-    .fetch_all(pool);
-    answered(listed).await
+    .binds((id.get(), after, limit))
+    .all(pool)
+    .await
 }
 
 /// Counts the dead letters of an endpoint.
 pub async fn count_dead_letters(pool: &Database, id: EndpointId) -> sqlx::Result<i64> {
-    let count = sqlx::query_scalar("SELECT COUNT(*) FROM event_dead_letters WHERE endpoint_id = ?")
+    sqlx::query_scalar("SELECT COUNT(*) FROM event_dead_letters WHERE endpoint_id = ?")
         .bind(id.get())
-        .fetch_one(pool);
-    answered(count).await
+        .one(pool)
+        .await
 }
 
-impl FromRow<'_, MySqlRow> for Endpoint {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        let Text(secret) = row.try_get("secret")?;
-        Ok(Self {
-            id: row.try_get("id")?,
-            kind: row.try_get("kind")?,
-            target: row.try_get("target")?,
-            secret,
-            enabled: row.try_get("enabled")?,
-            delivered: row.try_get("delivered")?,
-            failures: row.try_get("failures")?,
-            refusals: row.try_get("refusals")?,
-            last_error: row.try_get("last_error")?,
-            next_try_at: row.try_get("next_try_at")?,
-            delivered_at: row.try_get("delivered_at")?,
-            created_at: row.try_get("created_at")?,
-        })
-    }
-}
+from_row!(Endpoint {
+    id, kind, target, secret as Text, enabled, delivered, failures, refusals, last_error,
+    next_try_at, delivered_at, created_at,
+});
 
-impl FromRow<'_, MySqlRow> for DeadLetter {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            position: row.try_get("position")?,
-            reason: row.try_get("reason")?,
-            created_at: row.try_get("created_at")?,
-        })
-    }
-}
+from_row!(DeadLetter { position, reason, created_at });

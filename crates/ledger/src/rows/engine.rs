@@ -20,6 +20,8 @@ pub struct Engine {
     pub flush_at_commit: i64,
     /// `sync_binlog`; 1 is durable. Without meaning when there is no binary log.
     pub sync_binlog: i64,
+    /// Whether there is a binary log.
+    pub has_binlog: bool,
     /// The isolation level of the service's sessions.
     pub isolation: String,
     /// The version of TLS and the cipher of the service's connections; `None` is plain text.
@@ -33,10 +35,10 @@ impl Engine {
     pub async fn read(pool: &Database) -> sqlx::Result<Self> {
         let read = async {
             let mut connection = pool.acquire().await?;
-            let (version, flush_at_commit, sync_binlog): (String, i64, i64) = sqlx::query_as(
+            let (version, flush_at_commit, sync_binlog, has_binlog) = sqlx::query_as(
                 "SELECT CAST(VERSION() AS CHAR), \
                  CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
-                 CAST(@@sync_binlog AS SIGNED)",
+                 CAST(@@sync_binlog AS SIGNED), CAST(@@log_bin AS SIGNED) <> 0",
             )
             .fetch_one(&mut *connection)
             .await?;
@@ -51,6 +53,7 @@ impl Engine {
                 address: hosts::name(&pool.connect_options()),
                 flush_at_commit,
                 sync_binlog,
+                has_binlog,
                 isolation,
                 tls: (!cipher.is_empty()).then(|| format!("{protocol} {cipher}")),
                 replication: replication::read(&mut connection).await?,

@@ -7,12 +7,12 @@ use sqlx::mysql::MySqlDatabaseError;
 /// The error of a route that is out of date: the item's row has another epoch, or is gone.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the item does not live here any more")]
-struct Moved;
+struct ItemHasMoved;
 
 /// Makes the error for an item that has moved since the route to it was read. The caller rolls back.
 #[must_use]
 pub fn moved() -> sqlx::Error {
-    sqlx::Error::AnyDriverError(Box::new(Moved))
+    sqlx::Error::AnyDriverError(Box::new(ItemHasMoved))
 }
 
 /// The error of a change whose COMMIT was sent and not confirmed by the present writer.
@@ -26,7 +26,7 @@ pub fn unconfirmed(cause: sqlx::Error) -> sqlx::Error {
     sqlx::Error::AnyDriverError(Box::new(Unconfirmed(cause)))
 }
 
-/// Whether an error means that COMMIT was sent and not confirmed: the change may have been made.
+/// Returns whether an error means that COMMIT was sent and not confirmed: the change may have been made.
 #[must_use]
 pub fn is_unconfirmed(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::AnyDriverError(error) if error.is::<Unconfirmed>())
@@ -68,7 +68,7 @@ impl Fault {
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Connection,
-            sqlx::Error::AnyDriverError(error) if error.is::<Moved>() => Self::Moved,
+            sqlx::Error::AnyDriverError(error) if error.is::<ItemHasMoved>() => Self::Moved,
             // The class of its cause; `is_unconfirmed` tells it from an error before COMMIT.
             sqlx::Error::AnyDriverError(error) => {
                 error.downcast_ref::<Unconfirmed>().map_or(Self::Other, |error| Self::of(&error.0))
@@ -77,7 +77,7 @@ impl Fault {
         }
     }
 
-    /// Whether an error says that a row violates the CHECK constraint of this name.
+    /// Returns whether an error says that a row violates the CHECK constraint of this name.
     #[must_use]
     pub fn violates(error: &sqlx::Error, constraint: &str) -> bool {
         let named = |error: &dyn sqlx::error::DatabaseError| error.message().contains(constraint);

@@ -7,11 +7,11 @@
 use std::collections::HashSet;
 
 use crate::Database;
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, QueryBuilder, Row};
+use sqlx::QueryBuilder;
 use time::OffsetDateTime;
 
 use super::link::{TRANSACTION_MAX, answered, within};
+use super::statement::{Binds, Read, Write};
 use super::transaction::{begin, confirmed};
 
 /// Rows that one transaction moves.
@@ -32,14 +32,14 @@ pub struct LoggedEvent {
     pub created_at: OffsetDateTime,
 }
 
-/// Moves at most 256 rows from the outbox into the log; answers whether there may be more. While
+/// Moves at most 256 rows from the outbox into the log, and returns whether there may be more. While
 /// another instance moves rows, it moves none.
 ///
 /// # Errors
 /// The database's; the next call does what this one has left.
 pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
-    let waiting = sqlx::query_scalar("SELECT 1 FROM outbox LIMIT 1").fetch_optional(pool);
-    let waiting: Option<i64> = answered(waiting).await?;
+    let waiting: Option<i64> =
+        sqlx::query_scalar("SELECT 1 FROM outbox LIMIT 1").first(pool).await?;
     if waiting.is_none() {
         return Ok(false);
     }
@@ -63,8 +63,7 @@ pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
              (SELECT seq, ROW_NUMBER() OVER (ORDER BY seq) AS place FROM outbox \
               ORDER BY seq LIMIT ?) AS numbered JOIN outbox ON outbox.seq = numbered.seq",
         )
-        .bind(last)
-        .bind(MOVED_MAX)
+        .binds((last, MOVED_MAX))
         .execute(&mut *transaction)
         .await?
         .rows_affected();
@@ -90,17 +89,19 @@ pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
 /// A row of an outbox: number, id, type, data, time.
 type OutboxRow = (i64, String, String, String, OffsetDateTime);
 
-/// Moves at most 256 rows from the outbox of a ledger into the log of the home ledger; answers whether
+/// Moves at most 256 rows from the outbox of a ledger into the log of the home ledger, and returns whether
 /// there may be more. They are written first and taken out afterwards, so a row that is found in the log
 /// already is only taken out.
 ///
 /// # Errors
 /// The database's; the next call does what this one has left.
 pub async fn move_to_home(from: &Database, home: &Database) -> sqlx::Result<bool> {
-    let read = sqlx::query_as(
+    let rows: Vec<OutboxRow> = sqlx::query_as(
         "SELECT seq, id, type, payload, created_at FROM outbox ORDER BY seq LIMIT ?",
-    );
-    let rows: Vec<OutboxRow> = answered(read.bind(MOVED_MAX).fetch_all(from)).await?;
+    )
+    .bind(MOVED_MAX)
+    .all(from)
+    .await?;
     let Some(oldest) = rows.iter().map(|(.., created_at)| *created_at).min() else {
         return Ok(false);
     };
@@ -154,8 +155,7 @@ async fn append(home: &Database, rows: &[OutboxRow], oldest: OffsetDateTime) -> 
 
 /// The last position of the log; 0 while it was never written.
 pub async fn last_position(pool: &Database) -> sqlx::Result<i64> {
-    let last = sqlx::query_scalar("SELECT last_position FROM event_relay WHERE id = 1");
-    answered(last.fetch_one(pool)).await
+    sqlx::query_scalar("SELECT last_position FROM event_relay WHERE id = 1").one(pool).await
 }
 
 /// Reads at most `limit` events with positions from `first` to `last`, in order.
@@ -165,56 +165,43 @@ pub async fn read(
     last: i64,
     limit: u32,
 ) -> sqlx::Result<Vec<LoggedEvent>> {
-    let read = sqlx::query_as(
+    sqlx::query_as(
         "SELECT position, id, type, payload, created_at FROM event_log \
          WHERE position BETWEEN ? AND ? ORDER BY position LIMIT ?",
     )
-    .bind(first)
-    .bind(last)
-    .bind(limit)
-    .fetch_all(pool);
-    answered(read).await
+    .binds((first, last, limit))
+    .all(pool)
+    .await
 }
 
 /// The last position that is older than `hours`; `None` while all events are younger.
 pub async fn last_older_than(pool: &Database, hours: u32) -> sqlx::Result<Option<i64>> {
-    let last = sqlx::query_scalar(
+    sqlx::query_scalar(
         "SELECT position FROM event_log WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? HOUR \
          ORDER BY created_at DESC LIMIT 1",
     )
     .bind(hours)
-    .fetch_optional(pool);
-    answered(last).await
+    .first(pool)
+    .await
 }
 
 /// Deletes at most `limit` events up to the position `last`, except dead letters.
 pub async fn forget(pool: &Database, last: i64, limit: u32) -> sqlx::Result<u64> {
-    let deleted = sqlx::query(
+    sqlx::query(
         "DELETE FROM event_log WHERE position <= ? AND NOT EXISTS \
          (SELECT 1 FROM event_dead_letters WHERE event_dead_letters.position = event_log.position) \
          LIMIT ?",
     )
-    .bind(last)
-    .bind(limit)
-    .execute(pool);
-    Ok(answered(deleted).await?.rows_affected())
+    .binds((last, limit))
+    .changed(pool)
+    .await
 }
 
 /// Counts the rows of the outbox that are not in the log yet, at most 100,000.
 pub async fn waiting(pool: &Database) -> sqlx::Result<i64> {
-    let count =
-        sqlx::query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM outbox LIMIT 100000) AS waiting");
-    answered(count.fetch_one(pool)).await
+    sqlx::query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM outbox LIMIT 100000) AS waiting")
+        .one(pool)
+        .await
 }
 
-impl FromRow<'_, MySqlRow> for LoggedEvent {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            position: row.try_get("position")?,
-            id: row.try_get("id")?,
-            kind: row.try_get("type")?,
-            payload: row.try_get("payload")?,
-            created_at: row.try_get("created_at")?,
-        })
-    }
-}
+from_row!(LoggedEvent { position, id, kind: "type", payload, created_at });

@@ -1,12 +1,12 @@
 //! Sales, orders and movements of stock, page by page, in one snapshot of the ledger, with their sums.
 
 use crate::Database;
-use sqlx::mysql::MySqlRow;
-use sqlx::{Connection as _, Executor as _, FromRow, MySql, MySqlConnection, QueryBuilder, Row};
+use sqlx::{Connection as _, Executor as _, MySql, MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
-use super::columns::Text;
 use super::link::{LONG_READ_MAX, answered, within};
+use super::statement::{Binds, Read};
+use shop_domain::columns::Text;
 use shop_domain::{ItemId, Order};
 
 /// How far an id may be from the time of its row: the clocks of instances differ, and a queued order
@@ -106,13 +106,7 @@ pub struct OrderSum {
     pub amount_cents: i64,
 }
 
-impl FromRow<'_, MySqlRow> for OrderSum {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        let Text(status) = row.try_get("status")?;
-        let (count, quantity) = (row.try_get("count")?, row.try_get("quantity")?);
-        Ok(Self { status, count, quantity, amount_cents: row.try_get("amount_cents")? })
-    }
-}
+from_row!(OrderSum { status as Text, count, quantity, amount_cents });
 
 /// Adds up orders by status.
 pub async fn order_sums(
@@ -142,17 +136,7 @@ pub struct Movement {
     pub created_at: OffsetDateTime,
 }
 
-impl FromRow<'_, MySqlRow> for Movement {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            item: row.try_get("item_id")?,
-            id: row.try_get::<Text, _>("id")?.0,
-            reason: row.try_get::<Text, _>("reason")?.0,
-            delta: row.try_get("delta")?,
-            created_at: row.try_get("created_at")?,
-        })
-    }
-}
+from_row!(Movement { item: "item_id", id as Text, reason as Text, delta, created_at });
 
 /// Reads movements of one item behind the id `after.0` and its reason `after.1`.
 pub async fn movements(
@@ -200,12 +184,7 @@ pub struct MovementSum {
     pub delta: i64,
 }
 
-impl FromRow<'_, MySqlRow> for MovementSum {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        let Text(reason) = row.try_get("reason")?;
-        Ok(Self { reason, count: row.try_get("count")?, delta: row.try_get("delta")? })
-    }
-}
+from_row!(MovementSum { reason as Text, count, delta });
 
 /// Adds up movements and restocks by reason.
 pub async fn movement_sums(
@@ -251,25 +230,21 @@ pub struct Sale {
     pub paid_cents: i64,
 }
 
-impl FromRow<'_, MySqlRow> for Sale {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            id: row.try_get("id")?,
-            name: row.try_get("name")?,
-            kind: row.try_get("kind")?,
-            strategy: row.try_get("strategy")?,
-            price_cents: row.try_get("price_cents")?,
-            starts_at: row.try_get("starts_at")?,
-            ends_at: row.try_get("ends_at")?,
-            total: row.try_get("total")?,
-            available: row.try_get("available")?,
-            orders: row.try_get("orders")?,
-            held: row.try_get("held")?,
-            sold: row.try_get("sold")?,
-            paid_cents: row.try_get("paid_cents")?,
-        })
-    }
-}
+from_row!(Sale {
+    id,
+    name,
+    kind,
+    strategy,
+    price_cents,
+    starts_at,
+    ends_at,
+    total,
+    available,
+    orders,
+    held,
+    sold,
+    paid_cents,
+});
 
 /// Reads sales that start in the selected time, behind the id `after`, by id.
 pub async fn sales(
@@ -311,8 +286,10 @@ pub async fn item_ids(
     if let Some(item) = selection.item {
         return Ok(if item.get() > after { vec![item] } else { Vec::new() });
     }
-    let ids = sqlx::query_scalar("SELECT id FROM items WHERE id > ? ORDER BY id LIMIT ?");
-    answered(ids.bind(after).bind(limit).fetch_all(connection)).await
+    sqlx::query_scalar("SELECT id FROM items WHERE id > ? ORDER BY id LIMIT ?")
+        .binds((after, limit))
+        .all(connection)
+        .await
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use crate::Database;
 use sqlx::MySqlConnection;
 
 use super::Fault;
-use super::link::{TRANSACTION_MAX, answered, within};
+use super::link::{TRANSACTION_MAX, within};
+use super::statement::{Binds, Write};
 use super::transaction::begin;
 
 /// The address of the row that counts an account's failures from everywhere.
@@ -79,22 +80,14 @@ async fn raise(
          failures = IF(since < UTC_TIMESTAMP(6) - INTERVAL ? SECOND, 1, failures + 1), \
          since = IF(since < UTC_TIMESTAMP(6) - INTERVAL ? SECOND, UTC_TIMESTAMP(6), since)",
     )
-    .bind(account)
-    .bind(EVERYWHERE)
-    .bind(account)
-    .bind(address)
-    .bind(window_seconds)
-    .bind(window_seconds)
+    .binds((account, EVERYWHERE, account, address, window_seconds, window_seconds))
     .execute(&mut *connection)
     .await?;
     let rows: Vec<(i64, u32)> = sqlx::query_as(
         "SELECT address = ? AS everywhere, failures FROM sign_in_failures \
          WHERE account = ? AND address IN (?, ?)",
     )
-    .bind(EVERYWHERE)
-    .bind(account)
-    .bind(EVERYWHERE)
-    .bind(address)
+    .binds((EVERYWHERE, account, EVERYWHERE, address))
     .fetch_all(&mut *connection)
     .await?;
     let mut failures = Failures { of_address: 0, of_account: 0 };
@@ -109,25 +102,21 @@ async fn raise(
 
 /// Takes back one counted try.
 pub async fn forgive(pool: &Database, account: &str, address: &str) -> sqlx::Result<()> {
-    let forgiven = sqlx::query(
+    sqlx::query(
         "UPDATE sign_in_failures SET failures = failures - 1 \
          WHERE account = ? AND address IN (?, ?) AND failures > 0",
     )
-    .bind(account)
-    .bind(EVERYWHERE)
-    .bind(address)
-    .execute(pool);
-    answered(forgiven).await?;
-    Ok(())
+    .binds((account, EVERYWHERE, address))
+    .run(pool)
+    .await
 }
 
 /// Deletes counts that are older than the window.
 pub async fn forget_old(pool: &Database, window_seconds: u32) -> sqlx::Result<u64> {
-    let deleted = sqlx::query(
+    sqlx::query(
         "DELETE FROM sign_in_failures WHERE since < UTC_TIMESTAMP(6) - INTERVAL ? SECOND LIMIT ?",
     )
-    .bind(window_seconds)
-    .bind(FORGET_MAX)
-    .execute(pool);
-    Ok(answered(deleted).await?.rows_affected())
+    .binds((window_seconds, FORGET_MAX))
+    .changed(pool)
+    .await
 }

@@ -9,7 +9,7 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
-use super::link::answered;
+use super::statement::{Binds, Read, in_list};
 use shop_domain::{Home, Item, ItemId, LimitGroup, LimitGroupId, NewItem, SaleWindow};
 
 /// An item with its stock at the moment of reading.
@@ -55,7 +55,7 @@ const COLUMNS: &str = "items.id, name, description, image_url, price_cents, star
      EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
      revision, total, available, home_epoch";
 
-/// The most items that one list answers.
+/// The most items that one list returns.
 pub const LIST_MAX: u32 = 200;
 
 /// Reads one item by its id.
@@ -65,17 +65,17 @@ pub async fn find(
 ) -> sqlx::Result<Option<StockedItem>> {
     let statement =
         format!("SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ?");
-    answered(sqlx::query_as(&statement).bind(id.get()).fetch_optional(executor)).await
+    sqlx::query_as(&statement).bind(id.get()).first(executor).await
 }
 
-/// Whether the sale of an item has not begun yet, by the clock of its ledger; `None` when there is no such
+/// Returns whether the sale of an item has not begun yet, by the clock of its ledger; `None` when there is no such
 /// item.
 pub async fn is_upcoming(
     executor: impl MySqlExecutor<'_>,
     id: ItemId,
 ) -> sqlx::Result<Option<bool>> {
     let statement = "SELECT starts_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?";
-    answered(sqlx::query_scalar(statement).bind(id.get()).fetch_optional(executor)).await
+    sqlx::query_scalar(statement).bind(id.get()).first(executor).await
 }
 
 /// The result of reading several items.
@@ -92,21 +92,17 @@ pub async fn find_several(
     executor: impl MySqlExecutor<'_>,
     ids: &[ItemId],
 ) -> sqlx::Result<ItemsRead> {
-    let Some(last) = ids.last() else { return Ok(ItemsRead::default()) };
-    // A few fixed lengths, so that each statement is prepared once; an id that comes twice is
-    // harmless.
-    let length = ids.len().next_power_of_two();
-    let places = vec!["?"; length].join(", ");
+    let Some((places, ids)) = in_list(ids) else { return Ok(ItemsRead::default()) };
     let statement = format!(
         "SELECT {COLUMNS}, UTC_TIMESTAMP(6) AS ledger_now FROM items \
          JOIN stock ON item_id = items.id WHERE items.id IN ({places})"
     );
     let mut query = sqlx::query(&statement);
-    for id in ids.iter().chain(std::iter::repeat(last)).take(length) {
+    for id in ids {
         query = query.bind(id.get());
     }
     let mut read = ItemsRead::default();
-    for row in answered(query.fetch_all(executor)).await? {
+    for row in query.all(executor).await? {
         read.ledger_now = Some(row.try_get("ledger_now")?);
         read.found.insert(row.try_get("id")?, StockedItem::from_row(&row));
     }
@@ -130,7 +126,7 @@ pub async fn list_shop(pool: &Database, since: OffsetDateTime) -> sqlx::Result<V
         "SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id \
          WHERE kind = 'shop' AND ends_at > ? ORDER BY ends_at, items.id LIMIT {LIST_MAX}"
     );
-    answered(sqlx::query_as(&statement).bind(since).fetch_all(pool)).await
+    sqlx::query_as(&statement).bind(since).all(pool).await
 }
 
 /// Inserts an item without its stock.
@@ -176,14 +172,16 @@ pub async fn update(
         "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
          offer_seconds = ?, limit_group_id = ?, strategy = ?, revision = revision + 1 WHERE id = ?",
     )
-    .bind(datetime(update.window.starts_at()))
-    .bind(datetime(update.window.ends_at()))
-    .bind(update.paused)
-    .bind(update.waiting_room)
-    .bind(update.offer_seconds)
-    .bind(update.limit_group.map(LimitGroupId::get))
-    .bind(update.strategy)
-    .bind(id.get())
+    .binds((
+        datetime(update.window.starts_at()),
+        datetime(update.window.ends_at()),
+        update.paused,
+        update.waiting_room,
+        update.offer_seconds,
+        update.limit_group.map(LimitGroupId::get),
+        update.strategy,
+        id.get(),
+    ))
     .execute(transaction)
     .await?;
     Ok(())

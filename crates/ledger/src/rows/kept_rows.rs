@@ -4,7 +4,7 @@ use crate::Database;
 use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
-use super::link::answered;
+use super::statement::{Binds, Read, Write};
 use shop_domain::ItemId;
 
 /// Rows that one statement deletes once they were kept long enough.
@@ -23,6 +23,8 @@ pub struct KeptRow {
     pub content: String,
 }
 
+from_row!(KeptRow { id, table_name, content });
+
 /// The newest move of an item that has rows here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeptMove {
@@ -31,6 +33,8 @@ pub struct KeptMove {
     /// When its first rows were kept, by this ledger's clock.
     pub at: OffsetDateTime,
 }
+
+from_row!(KeptMove { epoch, at });
 
 /// Keeps rows of a table in the transaction that deletes them: `object` makes JSON of a row, and `of_item` is
 /// the condition, with the item as its one parameter.
@@ -51,13 +55,13 @@ pub async fn keep(
 
 /// Finds the newest move of an item whose rows are kept here.
 pub async fn newest(from: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Result<Option<KeptMove>> {
-    let found = sqlx::query_as(
-        "SELECT epoch, MIN(kept_at) FROM kept_rows WHERE item_id = ? \
+    sqlx::query_as(
+        "SELECT epoch, MIN(kept_at) AS at FROM kept_rows WHERE item_id = ? \
          GROUP BY epoch ORDER BY epoch DESC LIMIT 1",
-    );
-    let found: Option<(u64, OffsetDateTime)> =
-        answered(found.bind(item.get()).fetch_optional(from)).await?;
-    Ok(found.map(|(epoch, at)| KeptMove { epoch, at }))
+    )
+    .bind(item.get())
+    .first(from)
+    .await
 }
 
 /// Reads rows of a move behind the row `after`, at most `limit`.
@@ -67,26 +71,27 @@ pub async fn read(
     after: i64,
     limit: usize,
 ) -> sqlx::Result<Vec<KeptRow>> {
-    let rows = sqlx::query_as(
+    let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+    sqlx::query_as(
         "SELECT id, table_name, content FROM kept_rows \
          WHERE item_id = ? AND epoch = ? AND id > ? ORDER BY id LIMIT ?",
-    );
-    let limit = u64::try_from(limit).unwrap_or(u64::MAX);
-    let rows = rows.bind(item.get()).bind(epoch).bind(after).bind(limit);
-    let rows: Vec<(i64, String, String)> = answered(rows.fetch_all(from)).await?;
-    let kept = rows.into_iter();
-    Ok(kept.map(|(id, table_name, content)| KeptRow { id, table_name, content }).collect())
+    )
+    .binds((item.get(), epoch, after, limit))
+    .all(from)
+    .await
 }
 
-/// Deletes rows that were kept for `hours`; answers how many.
+/// Deletes rows that were kept for `hours`, and returns how many.
 pub async fn delete_older(pool: &Database, hours: u32) -> sqlx::Result<u64> {
     let mut all = 0;
     for _ in 0..DELETIONS_MAX {
         let deleted = sqlx::query(
             "DELETE FROM kept_rows WHERE kept_at < UTC_TIMESTAMP(6) - INTERVAL ? HOUR LIMIT ?",
-        );
-        let deleted = deleted.bind(hours).bind(DELETED_TOGETHER).execute(pool);
-        let rows = answered(deleted).await?.rows_affected();
+        )
+        .binds((hours, DELETED_TOGETHER))
+        .changed(pool)
+        .await?;
+        let rows = deleted;
         all += rows;
         if rows < u64::from(DELETED_TOGETHER) {
             break;

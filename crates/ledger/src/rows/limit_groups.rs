@@ -3,14 +3,13 @@
 use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
-use super::items::out_of_range;
-use super::link::answered;
+use super::statement::{Binds, Read, new_id};
 use shop_domain::{ItemId, LimitGroup, LimitGroupId};
 
 /// The most groups of a ledger.
 pub const GROUPS_MAX: usize = 1_000;
 
-/// Inserts a group, and answers it.
+/// Inserts a group, and returns it.
 pub async fn insert(
     transaction: &mut MySqlConnection,
     name: &str,
@@ -20,27 +19,27 @@ pub async fn insert(
     let inserted = sqlx::query(
         "INSERT INTO limit_groups (name, per_buyer_limit, created_at) VALUES (?, ?, ?)",
     )
-    .bind(name)
-    .bind(per_buyer_limit)
-    .bind(now)
+    .binds((name, per_buyer_limit, now))
     .execute(transaction)
     .await?;
-    let id = i64::try_from(inserted.last_insert_id()).ok().and_then(LimitGroupId::new);
-    let id = id.ok_or_else(|| out_of_range("id"))?;
+    let id = new_id(&inserted, LimitGroupId::new)?;
     Ok(LimitGroup { id, name: name.to_owned(), per_buyer_limit })
 }
 
 /// Lists all groups, oldest first.
 pub async fn list(executor: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<LimitGroup>> {
-    let listed =
-        sqlx::query_as("SELECT id, name, per_buyer_limit FROM limit_groups ORDER BY id LIMIT ?");
-    answered(listed.bind(GROUPS_MAX as u64).fetch_all(executor)).await
+    sqlx::query_as("SELECT id, name, per_buyer_limit FROM limit_groups ORDER BY id LIMIT ?")
+        .bind(GROUPS_MAX as u64)
+        .all(executor)
+        .await
 }
 
-/// Whether there is such a group.
+/// Returns whether there is such a group.
 pub async fn exists(executor: impl MySqlExecutor<'_>, id: LimitGroupId) -> sqlx::Result<bool> {
-    let found = sqlx::query_scalar("SELECT 1 FROM limit_groups WHERE id = ?").bind(id.get());
-    let found: Option<i64> = answered(found.fetch_optional(executor)).await?;
+    let found: Option<i64> = sqlx::query_scalar("SELECT 1 FROM limit_groups WHERE id = ?")
+        .bind(id.get())
+        .first(executor)
+        .await?;
     Ok(found.is_some())
 }
 
@@ -49,10 +48,10 @@ pub async fn lock(
     transaction: &mut MySqlConnection,
     id: LimitGroupId,
 ) -> sqlx::Result<Option<LimitGroup>> {
-    let found = sqlx::query_as(
-        "SELECT id, name, per_buyer_limit FROM limit_groups WHERE id = ? FOR UPDATE",
-    );
-    answered(found.bind(id.get()).fetch_optional(transaction)).await
+    sqlx::query_as("SELECT id, name, per_buyer_limit FROM limit_groups WHERE id = ? FOR UPDATE")
+        .bind(id.get())
+        .first(transaction)
+        .await
 }
 
 /// Writes a group of the home ledger into another one, where it is not yet. The locked copy in the home
@@ -69,9 +68,7 @@ pub async fn copy(transaction: &mut MySqlConnection, group: &LimitGroup) -> sqlx
         "INSERT IGNORE INTO limit_groups (id, name, per_buyer_limit, created_at) \
          VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
     )
-    .bind(group.id.get())
-    .bind(&group.name)
-    .bind(group.per_buyer_limit)
+    .binds((group.id.get(), &group.name, group.per_buyer_limit))
     .execute(transaction)
     .await?;
     Ok(())
@@ -82,8 +79,10 @@ pub async fn items(
     executor: impl MySqlExecutor<'_>,
     id: LimitGroupId,
 ) -> sqlx::Result<Vec<ItemId>> {
-    let items = sqlx::query_scalar("SELECT item_id FROM limit_group_items WHERE group_id = ?");
-    answered(items.bind(id.get()).fetch_all(executor)).await
+    sqlx::query_scalar("SELECT item_id FROM limit_group_items WHERE group_id = ?")
+        .bind(id.get())
+        .all(executor)
+        .await
 }
 
 /// Lists the groups that an item is or was in.
@@ -91,8 +90,10 @@ pub async fn of_item(
     executor: impl MySqlExecutor<'_>,
     item: ItemId,
 ) -> sqlx::Result<Vec<LimitGroupId>> {
-    let groups = sqlx::query_scalar("SELECT group_id FROM limit_group_items WHERE item_id = ?");
-    answered(groups.bind(item.get()).fetch_all(executor)).await
+    sqlx::query_scalar("SELECT group_id FROM limit_group_items WHERE item_id = ?")
+        .bind(item.get())
+        .all(executor)
+        .await
 }
 
 /// Notes that an item belongs to a group, for the audit.
@@ -102,8 +103,7 @@ pub async fn add_item(
     item: ItemId,
 ) -> sqlx::Result<()> {
     sqlx::query("INSERT IGNORE INTO limit_group_items (group_id, item_id) VALUES (?, ?)")
-        .bind(group.get())
-        .bind(item.get())
+        .binds((group.get(), item.get()))
         .execute(transaction)
         .await?;
     Ok(())

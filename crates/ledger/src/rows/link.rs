@@ -22,7 +22,7 @@ use futures::future::BoxFuture;
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{Connection, Executor, MySqlConnection};
 
-use super::writer::Found;
+use super::writer::WriterState;
 
 /// How long one statement may take, the wait for a connection and for a row lock included.
 pub const ANSWER_MAX: Duration = Duration::from_secs(6);
@@ -60,13 +60,13 @@ pub async fn within<T>(
     }
 }
 
-/// Whether an error is a missing answer.
+/// Returns whether an error is a missing answer.
 #[must_use]
 pub fn is_silence(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
 }
 
-/// Rolls back a transaction that was left open; answers whether the connection answered in time. A
+/// Rolls back a transaction that was left open, and returns whether the connection answered in time. A
 /// caller that is dropped while BEGIN is sent leaves a transaction that sqlx does not know: the
 /// next user of the connection would write into it, and never commit.
 async fn roll_back_left_over(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
@@ -78,7 +78,7 @@ async fn roll_back_left_over(connection: &mut MySqlConnection) -> sqlx::Result<b
 #[derive(Clone)]
 pub(super) struct Link {
     /// The host that the connections should lead to.
-    writer: Arc<Found>,
+    writer: Arc<WriterState>,
     /// How long a ping may take while a caller waits for a connection.
     sign_of_life_max: Duration,
     /// The last time that a ping was not answered.
@@ -88,7 +88,7 @@ pub(super) struct Link {
 impl Link {
     /// Makes a link without a failed ping. Within `acquire_timeout` there must be time for a ping
     /// and for a new connection.
-    pub(super) fn new(writer: Arc<Found>, acquire_timeout: Duration) -> Self {
+    pub(super) fn new(writer: Arc<WriterState>, acquire_timeout: Duration) -> Self {
         let sign_of_life_max = SIGN_OF_LIFE_MAX.min(acquire_timeout / 3);
         Self { writer, sign_of_life_max, silent: Arc::default() }
     }
@@ -112,7 +112,7 @@ impl Link {
             })
     }
 
-    /// Whether a connection that was idle for `idle_for` may be used.
+    /// Returns whether a connection that was idle for `idle_for` may be used.
     fn is_usable<'a>(
         &self,
         connection: &'a mut MySqlConnection,

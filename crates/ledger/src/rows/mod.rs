@@ -5,8 +5,8 @@ pub mod actions;
 pub mod ask;
 pub mod audit;
 pub mod buyers;
+pub mod check;
 mod choice;
-mod columns;
 pub mod database;
 pub mod deliveries;
 mod destination;
@@ -22,20 +22,22 @@ pub mod items;
 pub mod kept_rows;
 pub mod limit_groups;
 pub mod link;
-pub mod look;
 pub mod lost_commit;
 pub mod migrations;
+pub mod monitor;
 pub mod moves;
 pub mod operators;
 pub mod order_routine;
 pub mod orders;
 pub mod outbox;
 pub mod payments;
-pub mod placed;
+pub mod redis_lists;
 pub mod replication;
+pub mod row_at;
 pub mod running;
 pub mod schema;
 pub mod sessions;
+pub(crate) mod statement;
 pub mod stock;
 pub mod subjects;
 mod transaction;
@@ -57,12 +59,13 @@ use link::{ANSWER_MAX, Link, SIGN_OF_LIFE_MAX};
 pub use migrations::MIGRATIONS;
 use schema::{SchemaState, schema_state};
 use shop_metrics::Metrics;
+use statement::Read;
 
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
 pub use error::{Fault, is_unconfirmed, moved, unconfirmed};
 pub use link::{answered, within};
-pub use placed::Placed;
+pub use row_at::RowAt;
 pub use transaction::{LedgerTransaction, begin, begin_on, confirmed};
 pub use writer::Writer;
 
@@ -243,8 +246,8 @@ fn migration_failed(error: &dyn std::fmt::Display) -> String {
 
 /// The number of migrations that the database has; 0 if it does not say.
 pub async fn migrations_done(pool: &Database) -> usize {
-    let count = sqlx::query_scalar("SELECT COUNT(*) FROM _sqlx_migrations WHERE success");
-    let done: sqlx::Result<i64> = answered(count.fetch_one(pool)).await;
+    let done: sqlx::Result<i64> =
+        sqlx::query_scalar("SELECT COUNT(*) FROM _sqlx_migrations WHERE success").one(pool).await;
     done.ok().and_then(|done| usize::try_from(done).ok()).unwrap_or(0)
 }
 
@@ -258,18 +261,12 @@ pub struct Condition {
 }
 
 /// Asks for the schema, and whether the server takes writes.
-///
-/// # Errors
-/// The database's, when it does not answer.
 pub async fn condition(pool: &Database) -> sqlx::Result<Condition> {
     let schema = schema_state(pool).await?;
     Ok(Condition { schema, writable: is_writable(pool).await? })
 }
 
 /// Asks whether the ledger takes writes.
-///
-/// # Errors
-/// The database's, when it does not answer.
 pub async fn is_writable(pool: &Database) -> sqlx::Result<bool> {
     // A read-only server refuses this statement although it matches no row. Its variables are not
     // enough: some accounts may write all the same.
@@ -278,27 +275,6 @@ pub async fn is_writable(pool: &Database) -> sqlx::Result<bool> {
         Err(error) if Fault::of(&error) == Fault::Connection => Err(error),
         tried => Ok(!tried.is_err_and(|error| Fault::of(&error) == Fault::ReadOnly)),
     }
-}
-
-/// The durability of a commit by the server's settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Durability {
-    /// `innodb_flush_log_at_trx_commit`; 1 is durable.
-    pub flush_at_commit: u8,
-    /// Whether there is a binary log that is not written to the disk with each commit.
-    pub binlog_unsynced: bool,
-}
-
-/// Reads the server's settings for the durability of a commit.
-pub async fn durability(pool: &Database) -> sqlx::Result<Durability> {
-    let asked = sqlx::query_as(
-        "SELECT CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), CAST(@@log_bin AS SIGNED), \
-         CAST(@@sync_binlog AS SIGNED)",
-    )
-    .fetch_one(pool);
-    let (flush, log_bin, sync): (i64, i64, i64) = answered(asked).await?;
-    let flush_at_commit = u8::try_from(flush).unwrap_or(u8::MAX);
-    Ok(Durability { flush_at_commit, binlog_unsynced: log_bin != 0 && sync != 1 })
 }
 
 async fn create_database(options: &MySqlConnectOptions, database: &str) -> Result<(), String> {

@@ -3,16 +3,15 @@
 use std::time::Duration;
 
 use crate::Database;
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
+use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
-use super::items::out_of_range;
 use super::link::{TRANSACTION_MAX, answered, within};
+use super::statement::{Binds, Read, Write};
 use super::transaction::{begin as begin_transaction, confirmed};
 use shop_domain::{ItemId, ShardId};
 
-/// The most moves that one list answers.
+/// The most moves that one list returns.
 pub const LIST_MAX: u32 = 200;
 /// For how long a move that has ended counts as recent.
 pub const RECENT: Duration = Duration::from_secs(600);
@@ -76,14 +75,15 @@ pub struct ItemMove {
     pub ended_at: Option<OffsetDateTime>,
 }
 
-const COLUMNS: &str =
-    "item_id, epoch, source, target, state, started_at, closed_at, flipped_at, ended_at";
+const COLUMNS: &str = ItemMove::COLUMNS;
 
 /// Reads the ledger and the epoch of an item. An item without a row lives in the home ledger since
 /// its creation.
 pub async fn home(from: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Result<(ShardId, u64)> {
-    let found = sqlx::query_as("SELECT shard, epoch FROM item_homes WHERE item_id = ?");
-    let found = answered(found.bind(item.get()).fetch_optional(from)).await?;
+    let found = sqlx::query_as("SELECT shard, epoch FROM item_homes WHERE item_id = ?")
+        .bind(item.get())
+        .first(from)
+        .await?;
     Ok(found.unwrap_or((ShardId::HOME, 1)))
 }
 
@@ -94,7 +94,7 @@ pub async fn under_way(
 ) -> sqlx::Result<Option<ItemMove>> {
     let statement =
         format!("SELECT {COLUMNS} FROM item_moves WHERE item_id = ? AND ended_at IS NULL");
-    answered(sqlx::query_as(&statement).bind(item.get()).fetch_optional(from)).await
+    sqlx::query_as(&statement).bind(item.get()).first(from).await
 }
 
 /// Lists the moves that are under way, oldest first, at most [`LIST_MAX`].
@@ -103,7 +103,7 @@ pub async fn all_under_way(from: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<Ite
         "SELECT {COLUMNS} FROM item_moves WHERE ended_at IS NULL \
          ORDER BY started_at, item_id LIMIT {LIST_MAX}"
     );
-    answered(sqlx::query_as(&statement).fetch_all(from)).await
+    sqlx::query_as(&statement).all(from).await
 }
 
 /// Finds a move by its item and its epoch.
@@ -113,8 +113,7 @@ pub async fn find(
     epoch: u64,
 ) -> sqlx::Result<Option<ItemMove>> {
     let statement = format!("SELECT {COLUMNS} FROM item_moves WHERE item_id = ? AND epoch = ?");
-    let found = sqlx::query_as(&statement).bind(item.get()).bind(epoch);
-    answered(found.fetch_optional(from)).await
+    sqlx::query_as(&statement).bind(item.get()).bind(epoch).first(from).await
 }
 
 /// Lists moves, those under way first, then the newest, at most [`LIST_MAX`].
@@ -123,7 +122,7 @@ pub async fn list(from: impl MySqlExecutor<'_>) -> sqlx::Result<Vec<ItemMove>> {
         "SELECT {COLUMNS} FROM item_moves \
          ORDER BY ended_at IS NULL DESC, started_at DESC, item_id LIMIT {LIST_MAX}"
     );
-    answered(sqlx::query_as(&statement).fetch_all(from)).await
+    sqlx::query_as(&statement).all(from).await
 }
 
 /// The moves that are under way, and those that ended within [`RECENT`].
@@ -149,14 +148,12 @@ impl RecentMoves {
 
 /// Lists the moves that are under way, first, and those that ended within [`RECENT`].
 pub async fn recent(pool: &Database) -> sqlx::Result<RecentMoves> {
-    let now = sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_one(pool);
-    let now: OffsetDateTime = answered(now).await?;
+    let now: OffsetDateTime = sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").one(pool).await?;
     let statement = format!(
         "SELECT {COLUMNS} FROM item_moves WHERE ended_at IS NULL OR ended_at > ? \
          ORDER BY ended_at IS NULL DESC, started_at DESC LIMIT {LIST_MAX}"
     );
-    let listed = sqlx::query_as(&statement).bind(now - RECENT).fetch_all(pool);
-    Ok(RecentMoves { moves: answered(listed).await?, now })
+    Ok(RecentMoves { moves: sqlx::query_as(&statement).bind(now - RECENT).all(pool).await?, now })
 }
 
 /// Writes the record of a new move of an item to `target`. The caller holds the item's lock.
@@ -171,18 +168,18 @@ pub async fn begin(pool: &Database, item: ItemId, target: ShardId) -> sqlx::Resu
         "INSERT INTO item_moves (item_id, epoch, source, target, state, started_at) \
          VALUES (?, ?, ?, ?, 'copying', UTC_TIMESTAMP(6))",
     )
-    .bind(item.get())
-    .bind(epoch)
-    .bind(source.get())
-    .bind(target.get());
+    .binds((item.get(), epoch, source.get(), target.get()));
     confirmed(pool, answered(inserted.execute(pool))).await?;
     find(pool, item, epoch).await?.ok_or(sqlx::Error::RowNotFound)
 }
 
 /// The highest epoch that a move of the item has used; 0 when it never moved.
 pub async fn last_epoch(from: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Result<u64> {
-    let last = sqlx::query_scalar("SELECT MAX(epoch) FROM item_moves WHERE item_id = ?");
-    let last: Option<u64> = answered(last.bind(item.get()).fetch_one(from)).await?;
+    let last: Option<u64> =
+        sqlx::query_scalar("SELECT MAX(epoch) FROM item_moves WHERE item_id = ?")
+            .bind(item.get())
+            .one(from)
+            .await?;
     Ok(last.unwrap_or_default())
 }
 
@@ -282,35 +279,32 @@ async fn set_home(
     Ok(())
 }
 
-/// Runs a statement that is a transaction of its own on the record of a move; answers whether it changed.
+/// Runs a statement that is a transaction of its own on the record of a move, and returns whether it changed.
 async fn change_alone(pool: &Database, statement: &str, of: &ItemMove) -> sqlx::Result<bool> {
     let work = async { change(&mut *answered(pool.acquire()).await?, statement, of).await };
     confirmed(pool, Box::pin(work)).await
 }
 
-/// Runs a statement on the record of a move; answers whether it changed.
+/// Runs a statement on the record of a move, and returns whether it changed.
 async fn change(
     connection: &mut MySqlConnection,
     statement: &str,
     of: &ItemMove,
 ) -> sqlx::Result<bool> {
-    let done = sqlx::query(statement).bind(of.item.get()).bind(of.epoch).execute(connection);
-    Ok(answered(done).await?.rows_affected() == 1)
+    let done =
+        sqlx::query(statement).bind(of.item.get()).bind(of.epoch).changed(connection).await?;
+    Ok(done == 1)
 }
 
-impl FromRow<'_, MySqlRow> for ItemMove {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        let state: String = row.try_get("state")?;
-        Ok(Self {
-            item: row.try_get("item_id")?,
-            epoch: row.try_get("epoch")?,
-            source: row.try_get("source")?,
-            target: row.try_get("target")?,
-            state: MoveState::parse(&state).ok_or_else(|| out_of_range("state"))?,
-            started_at: row.try_get("started_at")?,
-            closed_at: row.try_get("closed_at")?,
-            flipped_at: row.try_get("flipped_at")?,
-            ended_at: row.try_get("ended_at")?,
-        })
-    }
-}
+column_type!(MoveState, &str, Self::parse);
+from_row!(ItemMove {
+    item: "item_id",
+    epoch,
+    source,
+    target,
+    state,
+    started_at,
+    closed_at,
+    flipped_at,
+    ended_at,
+});

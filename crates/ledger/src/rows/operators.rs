@@ -3,13 +3,13 @@
 
 use crate::Database;
 use serde_json::{Value, json};
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, Row};
+use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::actions::{self, Actor};
 use super::link::answered;
 use super::sessions;
+use super::statement::Read;
 use super::transaction::begin;
 use super::users::{self, NewAccount};
 use shop_domain::{UserId, Username};
@@ -26,14 +26,14 @@ pub struct Operator {
     pub created_at: OffsetDateTime,
 }
 
+from_row!(Operator { id, username, role, created_at });
+
 /// Lists the operators, oldest first.
 pub async fn list(pool: &Database) -> sqlx::Result<Vec<Operator>> {
-    let rows = sqlx::query_as(
-        "SELECT id, username, role, created_at FROM users \
-         WHERE role <> 'buyer' AND NOT demo ORDER BY id",
-    )
-    .fetch_all(pool);
-    answered(rows).await
+    let columns = Operator::COLUMNS;
+    let statement =
+        format!("SELECT {columns} FROM users WHERE role <> 'buyer' AND NOT demo ORDER BY id");
+    sqlx::query_as(&statement).all(pool).await
 }
 
 /// Creates an operator's account; `None` when the name, or one that looks like it, is taken.
@@ -58,23 +58,10 @@ pub async fn set_role(
     username: &Username,
     role: &str,
 ) -> sqlx::Result<Option<UserId>> {
-    let mut transaction = begin(pool).await?;
-    let changed = async {
-        let Some((user, before)) = find(&mut transaction, username).await? else {
-            return Ok(None);
-        };
-        sqlx::query("UPDATE users SET role = ? WHERE id = ?")
-            .bind(role)
-            .bind(user.get())
-            .execute(&mut *transaction)
-            .await?;
-        sessions::begin_generation(&mut transaction, user).await?;
-        let detail = json!({ "username": username.typed(), "role": role, "before": before });
-        record(&mut transaction, user, "role_changed", &detail).await?;
-        Ok(Some(user))
-    };
-    let changed = answered(changed).await;
-    transaction.end(changed).await
+    set(pool, username, ("role", role), |before| {
+        ("role_changed", json!({ "username": username.typed(), "role": role, "before": before }))
+    })
+    .await
 }
 
 /// Sets the password of an account and ends its sessions; `None` when there is no such account.
@@ -83,17 +70,27 @@ pub async fn set_password(
     username: &Username,
     password_hash: &str,
 ) -> sqlx::Result<Option<UserId>> {
+    set(pool, username, ("password_hash", password_hash), |_| {
+        ("password_set", json!({ "username": username.typed() }))
+    })
+    .await
+}
+
+/// Sets one column of an account. `line` makes the action and its detail for the log from the role before.
+async fn set(
+    pool: &Database,
+    username: &Username,
+    (column, value): (&'static str, &str),
+    line: impl FnOnce(&str) -> (&'static str, Value),
+) -> sqlx::Result<Option<UserId>> {
     let mut transaction = begin(pool).await?;
     let changed = async {
-        let Some((user, _)) = find(&mut transaction, username).await? else { return Ok(None) };
-        sqlx::query("UPDATE users SET password_hash = ? WHERE id = ?")
-            .bind(password_hash)
-            .bind(user.get())
-            .execute(&mut *transaction)
-            .await?;
+        let Some((user, role)) = find(&mut transaction, username).await? else { return Ok(None) };
+        let update = format!("UPDATE users SET {column} = ? WHERE id = ?");
+        sqlx::query(&update).bind(value).bind(user.get()).execute(&mut *transaction).await?;
         sessions::begin_generation(&mut transaction, user).await?;
-        let detail = json!({ "username": username.typed() });
-        record(&mut transaction, user, "password_set", &detail).await?;
+        let (action, detail) = line(&role);
+        record(&mut transaction, user, action, &detail).await?;
         Ok(Some(user))
     };
     let changed = answered(changed).await;
@@ -120,15 +117,4 @@ async fn record(
 ) -> sqlx::Result<()> {
     let actor = Actor { user, address: None, now: OffsetDateTime::now_utc() };
     actions::record(transaction, &actor, action, None, detail).await
-}
-
-impl FromRow<'_, MySqlRow> for Operator {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            id: row.try_get("id")?,
-            username: row.try_get("username")?,
-            role: row.try_get("role")?,
-            created_at: row.try_get("created_at")?,
-        })
-    }
 }

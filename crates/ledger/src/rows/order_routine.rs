@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use sqlx::{Executor, MySqlConnection};
 
 use super::link::answered;
+use super::statement::Read;
 
 /// The text, with [`PLACEHOLDER`] for the name.
 const TEXT: &str = include_str!("order_routine.sql");
@@ -31,7 +32,7 @@ pub static NAME: LazyLock<String> = LazyLock::new(|| {
 
 /// The procedure of this name in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum RoutineState {
     /// The program's own.
     Own,
     /// One with another text, other parameters or other rights; or this account may not read the text.
@@ -54,8 +55,8 @@ fn parameters() -> String {
 }
 
 /// Compares the procedure in the database with the program's own.
-pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<Found> {
-    let found = sqlx::query_as(
+pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<RoutineState> {
+    let found: Option<(Option<String>, Option<String>, Option<String>)> = sqlx::query_as(
         "SELECT CAST(routine_definition AS CHAR), CAST(security_type AS CHAR), \
          (SELECT CAST(GROUP_CONCAT(CONCAT(parameter_mode, ' ', parameter_name) \
           ORDER BY ordinal_position) AS CHAR) FROM information_schema.parameters \
@@ -64,14 +65,14 @@ pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<Found> {
          AND routine_type = 'PROCEDURE'",
     )
     .bind(&*NAME)
-    .fetch_optional(connection);
-    let found: Option<(Option<String>, Option<String>, Option<String>)> = answered(found).await?;
-    let Some((text, rights, names)) = found else { return Ok(Found::Missing) };
+    .first(connection)
+    .await?;
+    let Some((text, rights, names)) = found else { return Ok(RoutineState::Missing) };
     let names = names.unwrap_or_default().replace("IN ", "");
     let is_own = text.is_some_and(|text| text.trim() == body())
         && rights.as_deref() == Some("INVOKER")
         && names == parameters();
-    Ok(if is_own { Found::Own } else { Found::Foreign })
+    Ok(if is_own { RoutineState::Own } else { RoutineState::Foreign })
 }
 
 /// Creates the procedure unless it is there, and replaces one with another text. The connection keeps the settings with which it was made.
@@ -82,9 +83,9 @@ pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
     let found = look(connection).await?;
     let work = async {
         match found {
-            Found::Own => return Ok(()),
-            Found::Missing => {}
-            Found::Foreign => {
+            RoutineState::Own => return Ok(()),
+            RoutineState::Missing => {}
+            RoutineState::Foreign => {
                 tracing::warn!(
                     name = *NAME,
                     "a procedure of this name has another text, and is replaced"
@@ -100,7 +101,7 @@ pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
     answered(work).await
 }
 
-/// Whether the server says that this account has no such procedure: it is missing (1305), or may
+/// Returns whether the server says that this account has no such procedure: it is missing (1305), or may
 /// not be executed (1370).
 #[must_use]
 pub fn is_missing(number: u16) -> bool {

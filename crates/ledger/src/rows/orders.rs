@@ -5,17 +5,17 @@ use std::collections::{HashMap, HashSet};
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
 
-use super::columns::Text;
-use super::link::{LONG_READ_MAX, answered, within};
-use super::placed::Placed;
+use super::link::{LONG_READ_MAX, within};
+use super::row_at::RowAt;
 use super::running::request_of;
+use super::statement::{Binds, Read};
+use shop_domain::columns::Text;
 use shop_domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 
 /// The columns that [`read`] needs.
-pub const COLUMNS: &str = "id, item_id, user_id, quantity, amount_cents, status, strategy, fence, \
-     limit_group_id, created_at, expires_at, paid_at";
+pub const COLUMNS: &str = Order::COLUMNS;
 
-/// The further column of a [`Placed`] order.
+/// The further column of a [`RowAt`] order.
 const HOME_EPOCH: &str =
     "(SELECT home_epoch FROM stock WHERE stock.item_id = orders.item_id) AS home_epoch";
 
@@ -26,9 +26,7 @@ pub async fn find(
     owner: UserId,
 ) -> sqlx::Result<Option<Order>> {
     let statement = format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND user_id = ?");
-    let found =
-        sqlx::query_as(&statement).bind(id.to_string()).bind(owner.get()).fetch_optional(executor);
-    answered(found).await
+    sqlx::query_as(&statement).bind(id.to_string()).bind(owner.get()).first(executor).await
 }
 
 /// Finds an order of `owner`, or of any, with the epoch of its item.
@@ -36,14 +34,12 @@ pub async fn find_placed(
     executor: impl MySqlExecutor<'_>,
     id: OrderId,
     owner: Option<UserId>,
-) -> sqlx::Result<Option<Placed<Order>>> {
-    let of_owner = if owner.is_some() { "AND user_id = ?" } else { "" };
-    let statement = format!("SELECT {COLUMNS}, {HOME_EPOCH} FROM orders WHERE id = ? {of_owner}");
-    let mut query = sqlx::query_as(&statement).bind(id.to_string());
-    if let Some(owner) = owner {
-        query = query.bind(owner.get());
-    }
-    answered(query.fetch_optional(executor)).await
+) -> sqlx::Result<Option<RowAt<Order>>> {
+    let statement = format!(
+        "SELECT {COLUMNS}, {HOME_EPOCH} FROM orders WHERE id = ? AND user_id = COALESCE(?, user_id)"
+    );
+    let owner = owner.map(UserId::get);
+    sqlx::query_as(&statement).binds((id.to_string(), owner)).first(executor).await
 }
 
 /// Finds the order of a request.
@@ -56,12 +52,7 @@ pub async fn find_by_key(
     let statement = format!(
         "SELECT {COLUMNS} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ?"
     );
-    let found = sqlx::query_as(&statement)
-        .bind(buyer.get())
-        .bind(item.get())
-        .bind(key.as_str())
-        .fetch_optional(executor);
-    answered(found).await
+    sqlx::query_as(&statement).binds((buyer.get(), item.get(), key.as_str())).first(executor).await
 }
 
 /// A request: buyer, item and key.
@@ -106,7 +97,7 @@ async fn with_keys(
     select.push_tuples(padded, |mut row, (buyer, item, key)| {
         row.push_bind(buyer.get()).push_bind(item.get()).push_bind(*key);
     });
-    answered(select.build().fetch_all(connection)).await
+    select.build().all(connection).await
 }
 
 /// Lists an owner's orders, newest first, at most `limit`, older than `before` if it is given.
@@ -125,7 +116,7 @@ pub async fn list_placed(
     owner: UserId,
     before: Option<OrderId>,
     limit: u32,
-) -> sqlx::Result<Vec<Placed<Order>>> {
+) -> sqlx::Result<Vec<RowAt<Order>>> {
     list_with(executor, &format!("{COLUMNS}, {HOME_EPOCH}"), (owner, before, limit)).await
 }
 
@@ -142,14 +133,12 @@ where
         "SELECT {columns} FROM orders WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
     );
     let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
-    let listed =
-        sqlx::query_as(&statement).bind(owner.get()).bind(before).bind(limit).fetch_all(executor);
-    answered(listed).await
+    sqlx::query_as(&statement).bind(owner.get()).bind(before).bind(limit).all(executor).await
 }
 
 /// The columns of an order that an evaluation needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct OrderRecord {
     /// The order.
     pub id: OrderId,
     /// The key of the request that made it.
@@ -161,19 +150,14 @@ pub struct Recorded {
 pub async fn of_item(
     executor: impl MySqlExecutor<'_>,
     item: ItemId,
-) -> sqlx::Result<Vec<Recorded>> {
+) -> sqlx::Result<Vec<OrderRecord>> {
     let orders = sqlx::query_as("SELECT id, request_key, status FROM orders WHERE item_id = ?")
         .bind(item.get())
         .fetch_all(executor);
     within(LONG_READ_MAX, orders).await
 }
 
-impl FromRow<'_, MySqlRow> for Recorded {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        let Text(request_key) = row.try_get("request_key")?;
-        Ok(Self { id: row.try_get("id")?, request_key, status: row.try_get("status")? })
-    }
-}
+from_row!(OrderRecord { id, request_key as Text, status });
 
 /// The orders of one status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 use serde::Serialize;
 use sqlx::MySqlConnection;
 
-use super::link::answered;
+use super::statement::{Binds, Write};
 use shop_domain::{Order, OrderId, OrderStatus, Purchase};
 
 /// Writes events into the outbox, or nothing where events are switched off.
@@ -71,7 +71,7 @@ impl Outbox {
         Self { enabled }
     }
 
-    /// Whether rows are written.
+    /// Returns whether rows are written.
     #[must_use]
     pub fn is_enabled(self) -> bool {
         self.enabled
@@ -178,14 +178,11 @@ impl NewEvent {
 }
 
 async fn insert(transaction: &mut MySqlConnection, event: NewEvent) -> sqlx::Result<()> {
-    let inserted = sqlx::query(
+    sqlx::query(
         "INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at) \
          VALUES (?, 'orders', 'ledger', ?, ?, UTC_TIMESTAMP(6))",
     )
-    .bind(event.id.to_string())
-    .bind(event.kind)
-    .bind(event.payload)
-    .execute(transaction);
-    answered(inserted).await?;
-    Ok(())
+    .binds((event.id.to_string(), event.kind, event.payload))
+    .run(transaction)
+    .await
 }

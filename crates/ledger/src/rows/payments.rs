@@ -3,19 +3,16 @@
 use std::time::Duration;
 
 use crate::Database;
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, Row};
+use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::columns::Text;
-use super::link::answered;
-use super::placed::Placed;
+use super::row_at::RowAt;
+use super::statement::{Binds, Read, Write};
 use shop_domain::payment::{Currency, PaymentId, PaymentStatus, ReceivedPayment, RefundReason};
 use shop_domain::{Cents, OrderId};
 
-const COLUMNS: &str = "id, order_id, amount_cents, currency, refunded_cents, status, reason, \
-     failures, last_error, created_at, changed_at";
-/// The further columns of a [`Placed`] payment: its order's item. A payment for an order that does not exist
+const COLUMNS: &str = Payment::COLUMNS;
+/// The further columns of a [`RowAt`] payment: its order's item. A payment for an order that does not exist
 /// is of no item.
 const PLACE: &str = "(SELECT item_id FROM orders WHERE orders.id = payments.order_id) AS item_id, \
      (SELECT home_epoch FROM orders JOIN stock ON stock.item_id = orders.item_id \
@@ -51,7 +48,7 @@ pub struct Payment {
 }
 
 impl Payment {
-    /// Whether only a refund of it was told, and the payment itself was not.
+    /// Returns whether only a refund of it was told, and the payment itself was not.
     #[must_use]
     pub fn is_refund_alone(&self) -> bool {
         self.status == PaymentStatus::Refunded && self.amount.cents() == 0
@@ -70,8 +67,9 @@ pub async fn note_message(connection: &mut MySqlConnection, id: &str) -> sqlx::R
         "INSERT IGNORE INTO payment_messages (id, received_at) VALUES (?, UTC_TIMESTAMP(6))",
     )
     .bind(id)
-    .execute(connection);
-    Ok(answered(noted).await?.rows_affected() == 1)
+    .changed(connection)
+    .await?;
+    Ok(noted == 1)
 }
 
 /// Notes a refund by its message; `false` when it was noted before. Unlike the list of messages, this
@@ -84,22 +82,18 @@ pub async fn note_refund(
         "INSERT IGNORE INTO payment_refunds (payment_id, message_id, amount_cents, created_at) \
          VALUES (?, ?, ?, UTC_TIMESTAMP(6))",
     )
-    .bind(refund.id.as_str())
-    .bind(&refund.message)
-    .bind(refund.amount.cents())
-    .execute(connection);
-    Ok(answered(noted).await?.rows_affected() == 1)
+    .binds((refund.id.as_str(), &refund.message, refund.amount.cents()))
+    .changed(connection)
+    .await?;
+    Ok(noted == 1)
 }
 
 /// Deletes at most `limit` messages that are older than `days`.
 pub async fn forget_messages(pool: &Database, days: u32, limit: u32) -> sqlx::Result<u64> {
-    let deleted = sqlx::query(
+    sqlx::query(
         "DELETE FROM payment_messages WHERE received_at < UTC_TIMESTAMP(6) - INTERVAL ? DAY LIMIT ?",
     )
-    .bind(days)
-    .bind(limit)
-    .execute(pool);
-    Ok(answered(deleted).await?.rows_affected())
+    .binds((days, limit)).changed(pool).await
 }
 
 /// Finds and locks a payment.
@@ -108,13 +102,13 @@ pub async fn find_for_update(
     id: &PaymentId,
 ) -> sqlx::Result<Option<Payment>> {
     let statement = format!("SELECT {COLUMNS} FROM payments WHERE id = ? FOR UPDATE");
-    answered(sqlx::query_as(&statement).bind(id.as_str()).fetch_optional(connection)).await
+    sqlx::query_as(&statement).bind(id.as_str()).first(connection).await
 }
 
 /// Finds a payment, with the epoch of its item.
-pub async fn find_placed(pool: &Database, id: &PaymentId) -> sqlx::Result<Option<Placed<Payment>>> {
+pub async fn find_placed(pool: &Database, id: &PaymentId) -> sqlx::Result<Option<RowAt<Payment>>> {
     let statement = format!("SELECT {COLUMNS}, {PLACE} FROM payments WHERE id = ?");
-    answered(sqlx::query_as(&statement).bind(id.as_str()).fetch_optional(pool)).await
+    sqlx::query_as(&statement).bind(id.as_str()).first(pool).await
 }
 
 /// Inserts a payment.
@@ -123,20 +117,12 @@ pub async fn insert(
     received: &ReceivedPayment,
     (status, reason): (PaymentStatus, Option<RefundReason>),
 ) -> sqlx::Result<()> {
-    let inserted = sqlx::query(
+    sqlx::query(
         "INSERT INTO payments \
          (id, order_id, amount_cents, currency, status, reason, next_try_at, created_at, changed_at) \
          VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
-    .bind(received.id.as_str())
-    .bind(received.order.to_string())
-    .bind(received.amount.cents())
-    .bind(received.foreign_currency.as_ref().map(Currency::as_str))
-    .bind(status.as_str())
-    .bind(reason.map(RefundReason::as_str))
-    .execute(connection);
-    answered(inserted).await?;
-    Ok(())
+    .binds((received.id.as_str(), received.order.to_string(), received.amount.cents(), received.foreign_currency.as_ref().map(Currency::as_str), status.as_str(), reason.map(RefundReason::as_str))).run(connection).await
 }
 
 /// Inserts a payment of which only a refund was told.
@@ -144,18 +130,19 @@ pub async fn insert_refund_alone(
     connection: &mut MySqlConnection,
     refund: &ReceivedPayment,
 ) -> sqlx::Result<()> {
-    let inserted = sqlx::query(
+    sqlx::query(
         "INSERT INTO payments (id, order_id, amount_cents, currency, refunded_cents, status, \
          next_try_at, created_at, changed_at) \
          VALUES (?, ?, 0, ?, ?, 'refunded', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
-    .bind(refund.id.as_str())
-    .bind(refund.order.to_string())
-    .bind(refund.foreign_currency.as_ref().map(Currency::as_str))
-    .bind(refund.amount.cents())
-    .execute(connection);
-    answered(inserted).await?;
-    Ok(())
+    .binds((
+        refund.id.as_str(),
+        refund.order.to_string(),
+        refund.foreign_currency.as_ref().map(Currency::as_str),
+        refund.amount.cents(),
+    ))
+    .run(connection)
+    .await
 }
 
 /// Completes a payment of which only a refund was told: it pays nothing. Returns the reason why the rest
@@ -174,18 +161,20 @@ pub async fn complete(
         (known.refunded.cents(), None)
     };
     let status = reason.map_or(PaymentStatus::Refunded, |_| PaymentStatus::RefundWanted);
-    let set = sqlx::query(
+    sqlx::query(
         "UPDATE payments SET amount_cents = ?, currency = ?, refunded_cents = ?, status = ?, \
          reason = ?, next_try_at = UTC_TIMESTAMP(6), changed_at = UTC_TIMESTAMP(6) WHERE id = ?",
     )
-    .bind(received.amount.cents())
-    .bind(received.foreign_currency.as_ref().map(Currency::as_str))
-    .bind(refunded)
-    .bind(status.as_str())
-    .bind(reason.map(RefundReason::as_str))
-    .bind(known.id.as_str())
-    .execute(connection);
-    answered(set).await?;
+    .binds((
+        received.amount.cents(),
+        received.foreign_currency.as_ref().map(Currency::as_str),
+        refunded,
+        status.as_str(),
+        reason.map(RefundReason::as_str),
+        known.id.as_str(),
+    ))
+    .run(connection)
+    .await?;
     Ok(reason)
 }
 
@@ -198,25 +187,23 @@ pub async fn add_refund(
     let refunded = payment.refunded.cents().saturating_add(amount.cents()).min(Cents::MAX);
     let is_whole = refunded >= payment.amount.cents();
     let status = if is_whole { PaymentStatus::Refunded } else { payment.status };
-    let set = sqlx::query(
+    sqlx::query(
         "UPDATE payments SET refunded_cents = ?, status = ?, last_error = NULL, \
          changed_at = UTC_TIMESTAMP(6) WHERE id = ?",
     )
-    .bind(refunded)
-    .bind(status.as_str())
-    .bind(payment.id.as_str())
-    .execute(connection);
-    answered(set).await?;
+    .binds((refunded, status.as_str(), payment.id.as_str()))
+    .run(connection)
+    .await?;
     Ok(is_whole)
 }
 
 /// Lists at most `limit` refunds that the provider is to be told of now.
-pub async fn due_refunds(pool: &Database, limit: u32) -> sqlx::Result<Vec<Placed<Payment>>> {
+pub async fn due_refunds(pool: &Database, limit: u32) -> sqlx::Result<Vec<RowAt<Payment>>> {
     let statement = format!(
         "SELECT {COLUMNS}, {PLACE} FROM payments WHERE status = 'refund_wanted' \
          AND next_try_at <= UTC_TIMESTAMP(6) ORDER BY next_try_at LIMIT ?"
     );
-    answered(sqlx::query_as(&statement).bind(limit).fetch_all(pool)).await
+    sqlx::query_as(&statement).bind(limit).all(pool).await
 }
 
 /// Notes that the provider was told of a refund.
@@ -224,14 +211,13 @@ pub async fn refund_requested(
     connection: &mut MySqlConnection,
     id: &PaymentId,
 ) -> sqlx::Result<()> {
-    let noted = sqlx::query(
+    sqlx::query(
         "UPDATE payments SET status = 'refund_requested', last_error = NULL, \
          changed_at = UTC_TIMESTAMP(6) WHERE id = ? AND status = 'refund_wanted'",
     )
     .bind(id.as_str())
-    .execute(connection);
-    answered(noted).await?;
-    Ok(())
+    .run(connection)
+    .await
 }
 
 /// Notes that the provider could not be told of a refund; the next try is after `pause`.
@@ -242,24 +228,22 @@ pub async fn refund_failed(
     pause: Duration,
 ) -> sqlx::Result<()> {
     let error: String = error.chars().take(ERROR_LENGTH_MAX).collect();
-    let noted = sqlx::query(
+    sqlx::query(
         "UPDATE payments SET failures = failures + 1, last_error = ?, \
          next_try_at = UTC_TIMESTAMP(6) + INTERVAL ? SECOND WHERE id = ?",
     )
-    .bind(error)
-    .bind(pause.as_secs())
-    .bind(id.as_str())
-    .execute(connection);
-    answered(noted).await?;
-    Ok(())
+    .binds((error, pause.as_secs(), id.as_str()))
+    .run(connection)
+    .await
 }
 
 /// Counts the payments that have to go back and are not known to have done so.
 pub async fn count_open_refunds(pool: &Database) -> sqlx::Result<i64> {
-    let count = sqlx::query_scalar(
+    sqlx::query_scalar(
         "SELECT COUNT(*) FROM payments WHERE status IN ('refund_wanted', 'refund_requested')",
-    );
-    answered(count.fetch_one(pool)).await
+    )
+    .one(pool)
+    .await
 }
 
 /// Lists at most `limit` payments: of one status or of all, in the order of their ids, behind `after`.
@@ -268,7 +252,7 @@ pub async fn list(
     status: Option<PaymentStatus>,
     after: &str,
     limit: u32,
-) -> sqlx::Result<Vec<Placed<Payment>>> {
+) -> sqlx::Result<Vec<RowAt<Payment>>> {
     let of_status = if status.is_some() { "AND status = ?" } else { "" };
     let statement = format!(
         "SELECT {COLUMNS}, {PLACE} FROM payments WHERE id > ? {of_status} ORDER BY id LIMIT ?"
@@ -277,28 +261,13 @@ pub async fn list(
     if let Some(status) = status {
         query = query.bind(status.as_str());
     }
-    answered(query.bind(limit).fetch_all(pool)).await
+    query.bind(limit).all(pool).await
 }
 
-impl FromRow<'_, MySqlRow> for Payment {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        let Text(id) = row.try_get("id")?;
-        let out_of_range = || sqlx::Error::Decode("the value is out of its range".into());
-        let status: String = row.try_get("status")?;
-        let reason: Option<String> = row.try_get("reason")?;
-        let currency: Option<String> = row.try_get("currency")?;
-        Ok(Self {
-            id: PaymentId::parse(&id).ok_or_else(out_of_range)?,
-            order: row.try_get("order_id")?,
-            amount: row.try_get("amount_cents")?,
-            foreign_currency: currency.as_deref().and_then(Currency::parse),
-            refunded: row.try_get("refunded_cents")?,
-            status: PaymentStatus::parse(&status).ok_or_else(out_of_range)?,
-            reason: reason.as_deref().and_then(RefundReason::parse),
-            failures: row.try_get("failures")?,
-            last_error: row.try_get("last_error")?,
-            created_at: row.try_get("created_at")?,
-            changed_at: row.try_get("changed_at")?,
-        })
-    }
-}
+from_row!(Payment {
+    id, order: "order_id", amount: "amount_cents",
+    foreign_currency: "currency" as Option<String> => |text| text.as_deref().and_then(Currency::parse),
+    refunded: "refunded_cents", status,
+    reason as Option<String> => |text| text.as_deref().and_then(RefundReason::parse),
+    failures, last_error, created_at, changed_at,
+});

@@ -134,9 +134,6 @@ fn number(values: &Values, name: &str) -> u64 {
 }
 
 /// Asks a server whether it takes writes.
-///
-/// # Errors
-/// The server's.
 pub async fn role(connection: &mut MySqlConnection) -> sqlx::Result<Role> {
     let variables = values(connection, VARIABLES).await?;
     let is_galera = is_on(&variables, "wsrep_on");
@@ -171,9 +168,6 @@ async fn group_members(connection: &mut MySqlConnection) -> (u64, u64) {
 }
 
 /// Reads how the server of a connection replicates.
-///
-/// # Errors
-/// The server's.
 pub async fn read(connection: &mut MySqlConnection) -> sqlx::Result<Replication> {
     let variables = values(connection, VARIABLES).await?;
     let states = values(connection, STATES).await?;
@@ -206,9 +200,6 @@ pub async fn read(connection: &mut MySqlConnection) -> sqlx::Result<Replication>
 }
 
 /// Reads how the writer behind a pool replicates.
-///
-/// # Errors
-/// The server's.
 pub async fn read_from(pool: &Database) -> sqlx::Result<Replication> {
     answered(async { read(&mut *pool.acquire().await?).await }).await
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::Database;
 use sqlx::{MySqlConnection, QueryBuilder};
 
-use super::columns::Text;
-use super::link::answered;
+use super::statement::{Read, Write};
+use shop_domain::columns::Text;
 use shop_domain::{ItemId, UserId};
 
 pub use super::orders::RequestOf;
@@ -36,7 +36,7 @@ pub async fn announce(pool: &Database, instance: &str, requests: &[RequestOf]) -
         });
         insert.push(" ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at)");
         // Its length varies, so a prepared statement would not be used again.
-        answered(insert.build().persistent(false).execute(pool)).await?;
+        insert.build().persistent(false).run(pool).await?;
     }
     Ok(())
 }
@@ -53,16 +53,14 @@ pub async fn withdraw(pool: &Database, instance: &str, requests: &[RequestOf]) -
         delete.push_tuples(chunk, |mut row, (buyer, item, key)| {
             row.push_bind(buyer.get()).push_bind(item.get()).push_bind(key).push_bind(instance);
         });
-        answered(delete.build().persistent(false).execute(pool)).await?;
+        delete.build().persistent(false).run(pool).await?;
     }
     Ok(())
 }
 
 /// Deletes expired announcements.
 pub async fn purge(pool: &Database) -> sqlx::Result<()> {
-    let purged = sqlx::query("DELETE FROM running_requests WHERE expires_at < UTC_TIMESTAMP(6)");
-    answered(purged.execute(pool)).await?;
-    Ok(())
+    sqlx::query("DELETE FROM running_requests WHERE expires_at < UTC_TIMESTAMP(6)").run(pool).await
 }
 
 /// Finds the given requests that run on other instances than `instance`.
@@ -72,8 +70,8 @@ pub async fn elsewhere(
     requests: &[(UserId, ItemId, &str)],
 ) -> sqlx::Result<HashSet<RequestOf>> {
     // The table is empty while every instance is well, and this runs for every batch of refusals.
-    let some = sqlx::query("SELECT 1 FROM running_requests LIMIT 1");
-    let some = answered(some.fetch_optional(&mut *connection)).await?;
+    let some =
+        sqlx::query("SELECT 1 FROM running_requests LIMIT 1").first(&mut *connection).await?;
     if some.is_none() {
         return Ok(HashSet::new());
     }
@@ -88,7 +86,7 @@ pub async fn elsewhere(
             row.push_bind(buyer.get()).push_bind(item.get()).push_bind(*key);
         });
         let query = select.build_query_as().persistent(false);
-        let rows = answered(query.fetch_all(&mut *connection)).await?;
+        let rows = query.all(&mut *connection).await?;
         running.extend(rows.into_iter().map(request_of));
     }
     Ok(running)

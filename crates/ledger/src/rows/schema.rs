@@ -7,8 +7,8 @@
 use crate::Database;
 
 use super::error::Fault;
-use super::link::answered;
 use super::migrations::MIGRATIONS;
+use super::statement::Read;
 
 /// The schema of the ledger, compared with this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub enum SchemaState {
 }
 
 impl SchemaState {
-    /// Whether this program can work with the schema.
+    /// Returns whether this program can work with the schema.
     #[must_use]
     pub fn is_usable(self) -> bool {
         self == Self::Current
@@ -55,9 +55,6 @@ pub fn newest_version() -> i64 {
 }
 
 /// Reads which migrations the ledger has, and what it needs of a program.
-///
-/// # Errors
-/// The database's, when it does not answer.
 pub async fn schema_state(pool: &Database) -> sqlx::Result<SchemaState> {
     let applied = "SELECT MAX(version) FROM _sqlx_migrations WHERE success";
     let Some(applied) = number(pool, applied).await? else { return Ok(SchemaState::Missing) };
@@ -73,8 +70,7 @@ pub async fn schema_state(pool: &Database) -> sqlx::Result<SchemaState> {
 
 /// The number that a statement selects; `None` when there is no such table or row.
 async fn number(pool: &Database, statement: &str) -> sqlx::Result<Option<i64>> {
-    let asked = sqlx::query_scalar::<_, Option<i64>>(statement).fetch_optional(pool);
-    match answered(asked).await {
+    match sqlx::query_scalar::<_, Option<i64>>(statement).first(pool).await {
         Ok(found) => Ok(found.flatten()),
         Err(error) if Fault::of(&error) == Fault::Connection => Err(error),
         Err(_) => Ok(None),

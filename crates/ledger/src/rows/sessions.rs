@@ -4,10 +4,11 @@ use crate::Database;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::columns::Text;
 use super::link::answered;
+use super::statement::{Binds, Read};
 use super::transaction::{begin, confirmed};
 use shop_domain::UserId;
+use shop_domain::columns::Text;
 
 /// Inserts a revoked token; a second insert changes nothing.
 pub async fn revoke(
@@ -19,8 +20,7 @@ pub async fn revoke(
         "INSERT INTO revoked_sessions (token_id, revoked_at, expires_at) \
          VALUES (?, UTC_TIMESTAMP(6), ?) ON DUPLICATE KEY UPDATE expires_at = expires_at",
     )
-    .bind(token_id)
-    .bind(expires_at)
+    .binds((token_id, expires_at))
     .execute(pool);
     confirmed(pool, answered(written)).await?;
     Ok(())
@@ -28,11 +28,11 @@ pub async fn revoke(
 
 /// Reads the tokens that were revoked and have not expired yet.
 pub async fn list(pool: &Database) -> sqlx::Result<Vec<(String, OffsetDateTime)>> {
-    let rows = sqlx::query_as(
+    let rows: Vec<(Text, OffsetDateTime)> = sqlx::query_as(
         "SELECT token_id, expires_at FROM revoked_sessions WHERE expires_at > UTC_TIMESTAMP(6)",
     )
-    .fetch_all(pool);
-    let rows: Vec<(Text, OffsetDateTime)> = answered(rows).await?;
+    .all(pool)
+    .await?;
     Ok(rows.into_iter().map(|(Text(token_id), expires_at)| (token_id, expires_at)).collect())
 }
 
@@ -62,7 +62,9 @@ pub struct Generation {
     pub began_at: OffsetDateTime,
 }
 
-/// Begins a new generation of a user's sessions in a transaction, and answers its number. The user
+from_row!(Generation { user: "user_id", generation, began_at: "ended_at" });
+
+/// Begins a new generation of a user's sessions in a transaction, and returns its number. The user
 /// needs no account: a token is enough to have sessions.
 ///
 /// # Errors
@@ -85,7 +87,7 @@ pub async fn begin_generation(
         .await
 }
 
-/// Ends all sessions of a user, and answers the generation that begins.
+/// Ends all sessions of a user, and returns the generation that begins.
 ///
 /// # Errors
 /// The database's; after an error of the COMMIT the sessions may have ended.
@@ -97,10 +99,11 @@ pub async fn end_all(pool: &Database, user: UserId) -> sqlx::Result<u32> {
 
 /// The present generation of a user's sessions.
 pub async fn generation(pool: &Database, user: UserId) -> sqlx::Result<u32> {
-    let found = sqlx::query_scalar("SELECT generation FROM session_generations WHERE user_id = ?")
+    Ok(sqlx::query_scalar("SELECT generation FROM session_generations WHERE user_id = ?")
         .bind(user.get())
-        .fetch_optional(pool);
-    Ok(answered(found).await?.unwrap_or(0))
+        .first(pool)
+        .await?
+        .unwrap_or(0))
 }
 
 /// Reads the generations that began after `newest`, with some that began shortly before; without
@@ -109,20 +112,11 @@ pub async fn generations_since(
     pool: &Database,
     newest: Option<OffsetDateTime>,
 ) -> sqlx::Result<Vec<Generation>> {
-    let after = match newest {
-        Some(_) => format!("? - INTERVAL {GENERATION_OVERLAP_MINUTES} MINUTE"),
-        None => format!("UTC_TIMESTAMP(6) - INTERVAL {GENERATION_DAYS} DAY"),
-    };
     let statement = format!(
-        "SELECT user_id, generation, ended_at FROM session_generations WHERE ended_at > {after}"
+        "SELECT {} FROM session_generations \
+         WHERE ended_at > COALESCE(? - INTERVAL {GENERATION_OVERLAP_MINUTES} MINUTE, \
+          UTC_TIMESTAMP(6) - INTERVAL {GENERATION_DAYS} DAY)",
+        Generation::COLUMNS
     );
-    let mut query = sqlx::query_as(&statement);
-    if let Some(newest) = newest {
-        query = query.bind(newest);
-    }
-    let rows: Vec<(UserId, u32, OffsetDateTime)> = answered(query.fetch_all(pool)).await?;
-    let generations = rows.into_iter();
-    Ok(generations
-        .map(|(user, generation, began_at)| Generation { user, generation, began_at })
-        .collect())
+    sqlx::query_as(&statement).bind(newest).all(pool).await
 }

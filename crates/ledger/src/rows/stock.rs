@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
+use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
 use super::error::moved;
-use super::link::answered;
+use super::statement::{Read, in_list};
 use shop_domain::{ItemId, Routed};
 
 /// A stock row at the moment of reading.
@@ -25,12 +24,10 @@ pub struct StockRow {
 
 /// Reads an item's stock without a lock; `None` when there is no such item.
 pub async fn read(from: impl MySqlExecutor<'_>, id: ItemId) -> sqlx::Result<Option<StockRow>> {
-    let row = sqlx::query_as(
-        "SELECT available, version, changed_at, home_epoch FROM stock WHERE item_id = ?",
-    )
-    .bind(id.get())
-    .fetch_optional(from);
-    answered(row).await
+    sqlx::query_as("SELECT available, version, changed_at, home_epoch FROM stock WHERE item_id = ?")
+        .bind(id.get())
+        .first(from)
+        .await
 }
 
 /// Reads an item's stock like [`read`], and compares its epoch with that of the route.
@@ -53,16 +50,13 @@ pub async fn epochs(
     from: impl MySqlExecutor<'_>,
     items: &[ItemId],
 ) -> sqlx::Result<HashMap<ItemId, u64>> {
-    let Some(last) = items.last() else { return Ok(HashMap::new()) };
-    // A few fixed lengths, so that each statement is prepared once.
-    let length = items.len().next_power_of_two();
-    let places = vec!["?"; length].join(", ");
+    let Some((places, items)) = in_list(items) else { return Ok(HashMap::new()) };
     let statement = format!("SELECT item_id, home_epoch FROM stock WHERE item_id IN ({places})");
     let mut query = sqlx::query_as(&statement);
-    for item in items.iter().chain(std::iter::repeat(last)).take(length) {
+    for item in items {
         query = query.bind(item.get());
     }
-    let rows: Vec<(ItemId, u64)> = answered(query.fetch_all(from)).await?;
+    let rows: Vec<(ItemId, u64)> = query.all(from).await?;
     Ok(rows.into_iter().collect())
 }
 
@@ -86,13 +80,4 @@ pub async fn check_home(
     if epoch == Some(home.epoch) { Ok(()) } else { Err(moved()) }
 }
 
-impl FromRow<'_, MySqlRow> for StockRow {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            available: row.try_get("available")?,
-            version: row.try_get("version")?,
-            changed_at: row.try_get("changed_at")?,
-            home_epoch: row.try_get("home_epoch")?,
-        })
-    }
-}
+from_row!(StockRow { available, version, changed_at, home_epoch });

@@ -8,8 +8,8 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::Fault;
-use super::items::out_of_range;
 use super::link::answered;
+use super::statement::{Binds, Read, new_id};
 use super::transaction::begin;
 use shop_domain::UserId;
 
@@ -34,10 +34,10 @@ impl Subject<'_> {
 
 /// Finds the user of a subject.
 pub async fn find(pool: &Database, subject: Subject<'_>) -> sqlx::Result<Option<UserId>> {
-    let found = sqlx::query_scalar("SELECT user_id FROM subjects WHERE subject_hash = ?")
+    sqlx::query_scalar("SELECT user_id FROM subjects WHERE subject_hash = ?")
         .bind(subject.hash().to_vec())
-        .fetch_optional(pool);
-    answered(found).await
+        .first(pool)
+        .await
 }
 
 /// Creates the user of a subject, whose name is `name` on pages; `None` when another request was
@@ -70,22 +70,15 @@ async fn insert(
         "INSERT INTO users (username, username_folded, password_hash, role, demo, created_at) \
          VALUES (?, ?, '', 'buyer', FALSE, ?)",
     )
-    .bind(name)
-    .bind(format!("{FOLDED_PREFIX}{}", BASE64.encode(hash)))
-    .bind(now)
+    .binds((name, format!("{FOLDED_PREFIX}{}", BASE64.encode(hash)), now))
     .execute(&mut *transaction)
     .await?;
-    let id = i64::try_from(inserted.last_insert_id()).ok().and_then(UserId::new);
-    let id = id.ok_or_else(|| out_of_range("id"))?;
+    let id = new_id(&inserted, UserId::new)?;
     sqlx::query(
         "INSERT INTO subjects (subject_hash, user_id, issuer, subject, created_at) \
          VALUES (?, ?, ?, ?, ?)",
     )
-    .bind(hash.to_vec())
-    .bind(id.get())
-    .bind(subject.issuer)
-    .bind(subject.subject)
-    .bind(now)
+    .binds((hash.to_vec(), id.get(), subject.issuer, subject.subject, now))
     .execute(transaction)
     .await?;
     Ok(id)

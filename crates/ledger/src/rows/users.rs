@@ -1,15 +1,14 @@
 //! The accounts' rows. The purchase path does not read them: a valid token is enough to buy.
 
 use crate::Database;
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlExecutor, Row};
+use sqlx::MySqlExecutor;
 use time::OffsetDateTime;
 
-use super::columns::Text;
-use super::items::out_of_range;
 use super::link::answered;
 use super::sessions;
+use super::statement::{Binds, Read, new_id};
 use super::transaction::{begin, confirmed};
+use shop_domain::columns::Text;
 use shop_domain::{UserId, Username, username};
 
 /// Reads accounts with the generation of their sessions.
@@ -67,20 +66,19 @@ pub(super) async fn insert(
         "INSERT INTO users (username, username_folded, username_skeleton, password_hash, role, \
          demo, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
     )
-    .bind(new.username.typed())
-    .bind(new.username.folded())
-    .bind(new.username.skeleton())
-    .bind(new.password_hash)
-    .bind(new.role)
-    .bind(new.demo)
-    .bind(now)
+    .binds((
+        new.username.typed(),
+        new.username.folded(),
+        new.username.skeleton(),
+        new.password_hash,
+        new.role,
+        new.demo,
+        now,
+    ))
     .execute(database)
     .await;
     match inserted {
-        Ok(done) => {
-            let id = i64::try_from(done.last_insert_id()).ok().and_then(UserId::new);
-            id.map(Some).ok_or_else(|| out_of_range("id"))
-        }
+        Ok(done) => new_id(&done, UserId::new).map(Some),
         Err(error) if super::Fault::of(&error) == super::Fault::Duplicate => Ok(None),
         Err(error) => Err(error),
     }
@@ -89,25 +87,22 @@ pub(super) async fn insert(
 /// Finds an account by its folded name.
 pub async fn find(pool: &Database, username_folded: &str) -> sqlx::Result<Option<Account>> {
     let statement = format!("{SELECT} WHERE username_folded = ?");
-    let row = sqlx::query_as(&statement).bind(username_folded).fetch_optional(pool);
-    answered(row).await
+    sqlx::query_as(&statement).bind(username_folded).first(pool).await
 }
 
 /// Finds an account, and its folded name, by its id.
 pub async fn find_by_id(pool: &Database, id: UserId) -> sqlx::Result<Option<Account>> {
     let statement = format!("{SELECT} WHERE id = ?");
-    let row = sqlx::query_as(&statement).bind(id.get()).fetch_optional(pool);
-    answered(row).await
+    sqlx::query_as(&statement).bind(id.get()).first(pool).await
 }
 
 /// The name of a user, as pages show it.
 pub async fn name_of(pool: &Database, id: UserId) -> sqlx::Result<Option<String>> {
-    let name = sqlx::query_scalar("SELECT username FROM users WHERE id = ?").bind(id.get());
-    answered(name.fetch_optional(pool)).await
+    sqlx::query_scalar("SELECT username FROM users WHERE id = ?").bind(id.get()).first(pool).await
 }
 
 /// Replaces the hash `old` of a password, if it is still the account's, and ends all sessions of
-/// the account; answers the generation that begins, or `None` when the hash was another one.
+/// the account, and returns the generation that begins, or `None` when the hash was another one.
 ///
 /// # Errors
 /// The database's; after an error of the COMMIT the password may have changed.
@@ -120,9 +115,7 @@ pub async fn change_password(
     let changing = async {
         let updated =
             sqlx::query("UPDATE users SET password_hash = ? WHERE id = ? AND password_hash = ?")
-                .bind(new)
-                .bind(id.get())
-                .bind(old)
+                .binds((new, id.get(), old))
                 .execute(&mut *transaction)
                 .await?;
         match updated.rows_affected() {
@@ -134,33 +127,24 @@ pub async fn change_password(
     transaction.end(generation).await
 }
 
-impl FromRow<'_, MySqlRow> for Account {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self {
-            id: row.try_get("id")?,
-            username_folded: row.try_get::<Text, _>("username_folded")?.0,
-            password_hash: row.try_get("password_hash")?,
-            role: row.try_get("role")?,
-            demo: row.try_get("demo")?,
-            generation: row.try_get::<Option<u32>, _>("generation")?.unwrap_or(0),
-        })
-    }
-}
+from_row!(Account {
+    id, username_folded as Text, password_hash, role, demo,
+    generation as Option<u32> => Option::unwrap_or_default,
+});
 
 /// Computes the skeletons of accounts that were made before skeletons existed. Where two of them
 /// look alike, the older one gets it; the other keeps its name, which cannot be registered again.
 pub async fn fill_skeletons(pool: &Database) -> sqlx::Result<()> {
     let mut after = 0_i64;
     loop {
-        let rows = sqlx::query_as(
+        let rows: Vec<(i64, String)> = sqlx::query_as(
             "SELECT id, username FROM users \
              WHERE id > ? AND username_skeleton IS NULL AND username_folded NOT LIKE 'oidc:%' \
              ORDER BY id LIMIT ?",
         )
-        .bind(after)
-        .bind(FILL_MAX)
-        .fetch_all(pool);
-        let rows: Vec<(i64, String)> = answered(rows).await?;
+        .binds((after, FILL_MAX))
+        .all(pool)
+        .await?;
         if rows.is_empty() {
             return Ok(());
         }
@@ -178,8 +162,7 @@ async fn fill_skeleton(pool: &Database, id: i64, skeleton: &str) -> sqlx::Result
     let filled = sqlx::query(
         "UPDATE users SET username_skeleton = ? WHERE id = ? AND username_skeleton IS NULL",
     )
-    .bind(skeleton)
-    .bind(id)
+    .binds((skeleton, id))
     .execute(pool);
     match answered(filled).await {
         Err(error) if super::Fault::of(&error) != super::Fault::Duplicate => Err(error),

@@ -4,13 +4,13 @@ use crate::Database;
 use sqlx::MySqlExecutor;
 use time::OffsetDateTime;
 
-use super::link::{LONG_READ_MAX, answered, within};
+use super::link::{LONG_READ_MAX, within};
+use super::statement::{Binds, Read};
 use shop_domain::{ItemId, Place, UserId};
 
-const COLUMNS: &str =
-    "place, item_id, user_id, status, joined_at, offered_at, offer_expires_at, order_id";
+const COLUMNS: &str = Place::COLUMNS;
 
-/// Items with something to do that one read answers.
+/// Items with something to do that one read returns.
 const ITEMS_MAX: u32 = 1_000;
 
 /// Finds a buyer's place in a list, if it is waiting or offered.
@@ -22,8 +22,7 @@ pub async fn live(
     let statement = format!(
         "SELECT {COLUMNS} FROM waiting_list WHERE item_id = ? AND user_id = ? AND live = 1"
     );
-    let found = sqlx::query_as(&statement).bind(item.get()).bind(buyer.get());
-    answered(found.fetch_optional(executor)).await
+    sqlx::query_as(&statement).bind(item.get()).bind(buyer.get()).first(executor).await
 }
 
 /// Finds the last place of a buyer in a list, whatever became of it.
@@ -36,18 +35,17 @@ pub async fn last(
         "SELECT {COLUMNS} FROM waiting_list WHERE item_id = ? AND user_id = ? \
          ORDER BY place DESC LIMIT 1"
     );
-    let found = sqlx::query_as(&statement).bind(item.get()).bind(buyer.get());
-    answered(found.fetch_optional(executor)).await
+    sqlx::query_as(&statement).bind(item.get()).bind(buyer.get()).first(executor).await
 }
 
 /// Counts the buyers in front of a place.
 pub async fn ahead(executor: impl MySqlExecutor<'_>, place: &Place) -> sqlx::Result<u64> {
-    let counted = sqlx::query_scalar(
+    let ahead: i64 = sqlx::query_scalar(
         "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting' AND place < ?",
     )
-    .bind(place.item.get())
-    .bind(place.number);
-    let ahead: i64 = answered(counted.fetch_one(executor)).await?;
+    .binds((place.item.get(), place.number))
+    .one(executor)
+    .await?;
     Ok(ahead.unsigned_abs())
 }
 
@@ -57,8 +55,7 @@ pub async fn length(executor: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Res
         "SELECT COUNT(*), COALESCE(MAX(place), 0) FROM waiting_list \
          WHERE item_id = ? AND status = 'waiting'",
     );
-    let (waiting, last): (i64, i64) =
-        answered(counted.bind(item.get()).fetch_one(executor)).await?;
+    let (waiting, last): (i64, i64) = counted.bind(item.get()).one(executor).await?;
     Ok((waiting.unsigned_abs(), last))
 }
 
@@ -68,13 +65,13 @@ pub async fn length_up_to(
     item: ItemId,
     most: u64,
 ) -> sqlx::Result<u64> {
-    let counted = sqlx::query_scalar(
+    let waiting: i64 = sqlx::query_scalar(
         "SELECT COUNT(*) FROM (SELECT place FROM waiting_list \
          WHERE item_id = ? AND status = 'waiting' LIMIT ?) AS line",
     )
-    .bind(item.get())
-    .bind(most);
-    let waiting: i64 = answered(counted.fetch_one(executor)).await?;
+    .binds((item.get(), most))
+    .one(executor)
+    .await?;
     Ok(waiting.unsigned_abs())
 }
 
@@ -84,12 +81,12 @@ pub async fn joined_after(
     item: ItemId,
     place: i64,
 ) -> sqlx::Result<u64> {
-    let counted = sqlx::query_scalar(
+    let joined: i64 = sqlx::query_scalar(
         "SELECT COUNT(*) FROM waiting_list WHERE item_id = ? AND status = 'waiting' AND place > ?",
     )
-    .bind(item.get())
-    .bind(place);
-    let joined: i64 = answered(counted.fetch_one(executor)).await?;
+    .binds((item.get(), place))
+    .one(executor)
+    .await?;
     Ok(joined.unsigned_abs())
 }
 
@@ -123,6 +120,8 @@ pub struct Lines {
     pub idle: i64,
 }
 
+from_row!(Lines { waiting, offered, idle });
+
 /// Reads the figures of all waiting lists.
 pub async fn lines(pool: &Database, now: OffsetDateTime) -> sqlx::Result<Lines> {
     let read = sqlx::query_as(
@@ -134,16 +133,17 @@ pub async fn lines(pool: &Database, now: OffsetDateTime) -> sqlx::Result<Lines> 
            WHERE NOT items.paused AND items.offer_seconds > 0 AND items.ends_at > ?) AS idle",
     )
     .bind(now);
-    let (waiting, offered, idle) = within(LONG_READ_MAX, read.fetch_one(pool)).await?;
-    Ok(Lines { waiting, offered, idle })
+    within(LONG_READ_MAX, read.fetch_one(pool)).await
 }
 
 /// Buyers who wait for an item, and its open offers.
 pub async fn counts(executor: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Result<(i64, i64)> {
-    let counted = sqlx::query_as(
+    sqlx::query_as(
         "SELECT CAST(COALESCE(SUM(status = 'waiting'), 0) AS SIGNED), \
          CAST(COALESCE(SUM(status = 'offered'), 0) AS SIGNED) FROM waiting_list \
          WHERE item_id = ? AND status IN ('waiting', 'offered')",
-    );
-    answered(counted.bind(item.get()).fetch_one(executor)).await
+    )
+    .bind(item.get())
+    .one(executor)
+    .await
 }

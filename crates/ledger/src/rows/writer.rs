@@ -49,15 +49,15 @@ const READS_WAIT: &str = "SET SESSION wsrep_sync_wait = 1";
 /// The writer among the hosts of one URL. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Writer {
-    found: Arc<Found>,
+    found: Arc<WriterState>,
     pools: Arc<Mutex<Vec<Database>>>,
 }
 
 /// What the connections of the pools ask.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct WriterState {
     hosts: Vec<MySqlConnectOptions>,
-    writer: watch::Sender<Option<Known>>,
+    writer: watch::Sender<Option<CurrentWriter>>,
     /// Wakes the task that asks the hosts.
     suspected: Notify,
     /// Whether the last connection led to a node of Galera.
@@ -68,7 +68,7 @@ pub(super) struct Found {
 
 /// The writer that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Known {
+struct CurrentWriter {
     /// Its place in the URL.
     host: usize,
     /// The name that the server gives itself.
@@ -83,7 +83,7 @@ impl Writer {
     /// # Errors
     /// A sentence when the URL cannot be read.
     pub fn new(url: &str) -> Result<Self, String> {
-        let found = Found {
+        let found = WriterState {
             hosts: hosts::read(url)?,
             writer: watch::Sender::new(None),
             suspected: Notify::new(),
@@ -93,13 +93,13 @@ impl Writer {
         Ok(Self { found: Arc::new(found), pools: Arc::default() })
     }
 
-    /// Whether there is more than one host, so that [`Writer::follow`] is needed.
+    /// Returns whether there is more than one host, so that [`Writer::follow`] is needed.
     #[must_use]
     pub fn has_several_hosts(&self) -> bool {
         self.found.hosts.len() > 1
     }
 
-    /// Whether the writer is a node of Galera. Such a node may roll a transaction back because another
+    /// Returns whether the writer is a node of Galera. Such a node may roll a transaction back because another
     /// node's came first. Statements that were sent together would go on outside the transaction, so
     /// each must be sent after the answer to the one before it.
     #[must_use]
@@ -107,19 +107,19 @@ impl Writer {
         self.found.is_galera.load(Ordering::Relaxed)
     }
 
-    /// Whether the writer may be another one by now: the host that is followed did not say in the last look
+    /// Returns whether the writer may be another one by now: the host that is followed did not say in the last look
     /// that it writes. What it answers is then not the last word. Never with one host.
     #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.has_several_hosts() && self.found.is_in_doubt.load(Ordering::Relaxed)
     }
 
-    /// Has the hosts asked soon: a server refused a write, or was lost.
+    /// Asks the hosts soon: a server refused a write, or was lost.
     pub fn suspect(&self) {
         self.found.suspected.notify_one();
     }
 
-    pub(super) fn found(&self) -> Arc<Found> {
+    pub(super) fn found(&self) -> Arc<WriterState> {
         Arc::clone(&self.found)
     }
 
@@ -192,7 +192,7 @@ impl Writer {
         }
         let is_first = known.is_none();
         let since = Instant::now() + if is_first { Duration::ZERO } else { CHANGE_MAX };
-        let next = Known { host, identity: role.identity.clone(), since };
+        let next = CurrentWriter { host, identity: role.identity.clone(), since };
         // First no old connection may be taken from a pool any more, then the pools name the new server. In between,
         // a caller believes less than it could; the other way round, it would believe the old server.
         self.found.writer.send_replace(Some(next));
@@ -221,8 +221,8 @@ impl Writer {
     }
 }
 
-impl Found {
-    /// Whether a connection of this age was opened before the writer changed.
+impl WriterState {
+    /// Returns whether a connection of this age was opened before the writer changed.
     pub(super) fn is_outdated(&self, age: Duration) -> bool {
         if self.hosts.len() < 2 {
             return false;
@@ -231,16 +231,13 @@ impl Found {
         self.writer.borrow().as_ref().is_some_and(|known| opened < Some(known.since))
     }
 
-    /// Has the hosts asked soon.
+    /// Asks the hosts soon.
     pub(super) fn suspect(&self) {
         self.suspected.notify_one();
     }
 
     /// Sets up the session of a new connection, and notes whether it leads to a node of Galera. Instances may use
     /// different nodes for a moment, so each read waits there until the node has applied what the others committed.
-    ///
-    /// # Errors
-    /// The server's.
     pub(super) async fn set_up(
         &self,
         connection: &mut MySqlConnection,
@@ -262,7 +259,7 @@ impl Found {
     /// # Errors
     /// That it is another server: the pool then tries again.
     pub(super) fn confirm_again(&self, identity: &str) -> sqlx::Result<()> {
-        let is_it = |known: &Known| known.identity == identity;
+        let is_it = |known: &CurrentWriter| known.identity == identity;
         match self.hosts.len() < 2 || self.writer.borrow().as_ref().is_some_and(is_it) {
             true => Ok(()),
             false => Err(not_the_writer("this host is not the writer any more")),

@@ -1,7 +1,6 @@
 //! The statements of the waiting line. All but the shared lock run under the lock of the item's stock row.
 
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, QueryBuilder, Row as _};
+use sqlx::{MySqlConnection, QueryBuilder};
 
 use crate::rows::moved;
 use crate::rows::outbox::{OfferChange, Outbox};
@@ -13,11 +12,7 @@ pub(super) struct Row {
     pub user_id: UserId,
 }
 
-impl FromRow<'_, MySqlRow> for Row {
-    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
-        Ok(Self { place: row.try_get("place")?, user_id: row.try_get("user_id")? })
-    }
-}
+from_row!(Row { place, user_id });
 
 /// Buys the unit that is offered to a buyer; `false` when there is no open offer, and the transaction must be
 /// rolled back. The stock row first, as everywhere.

@@ -8,7 +8,7 @@ use sqlx::MySqlConnection;
 
 use super::one_call::{self, Called};
 use super::{Attempt, OrderWrite, is_guarded, transaction};
-use crate::rows::order_routine::{self, Found};
+use crate::rows::order_routine::{self, RoutineState};
 use crate::rows::outbox::Outbox;
 
 /// The procedure is looked at again after this: it may have been made or replaced since, or another
@@ -16,7 +16,7 @@ use crate::rows::outbox::Outbox;
 const LOOK_PERIOD: Duration = Duration::from_secs(30);
 
 /// What is known about the procedure, and since when.
-type Known = Option<(Found, Instant)>;
+type Known = Option<(RoutineState, Instant)>;
 
 /// The forms that are allowed. Clones share what they know about the procedure.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Forms {
             match one_call::run(connection, write, outbox).await? {
                 Called::Tried(tried) => return Ok(tried),
                 Called::NotRaised => {}
-                Called::Missing => self.remember(Found::Missing),
+                Called::Missing => self.remember(RoutineState::Missing),
             }
         }
         transaction::run(connection, write, outbox).await
@@ -57,18 +57,18 @@ impl Forms {
     /// Whether the server's procedure is the program's own.
     async fn is_own(&self, connection: &mut MySqlConnection) -> sqlx::Result<bool> {
         match self.recent() {
-            Some(found) => Ok(found == Found::Own),
+            Some(found) => Ok(found == RoutineState::Own),
             None => {
                 let found = order_routine::look(connection).await?;
                 self.remember(found);
-                Ok(found == Found::Own)
+                Ok(found == RoutineState::Own)
             }
         }
     }
 
     /// What is known, if it is known well enough. When it is too old, one caller looks again, and the
     /// others go by it until then.
-    fn recent(&self) -> Option<Found> {
+    fn recent(&self) -> Option<RoutineState> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let (found, since) = known.as_mut()?;
         if since.elapsed() < LOOK_PERIOD {
@@ -78,19 +78,19 @@ impl Forms {
         None
     }
 
-    fn remember(&self, found: Found) {
+    fn remember(&self, found: RoutineState) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let before = known.replace((found, Instant::now()));
         if before.is_some_and(|(before, _)| before == found) {
             return;
         }
         match found {
-            Found::Own => {}
-            Found::Missing => tracing::warn!(
+            RoutineState::Own => {}
+            RoutineState::Missing => tracing::warn!(
                 "the ledger has no procedure for orders, or this account may not execute it; \
                  `seckill migrate` makes it; until then each order takes more round trips"
             ),
-            Found::Foreign => tracing::warn!(
+            RoutineState::Foreign => tracing::warn!(
                 "the ledger's procedure for orders is not the one of this program, or this account may \
                  not read it; it is not called; `seckill migrate` replaces it"
             ),

@@ -29,7 +29,7 @@ use super::RedisClient;
 use super::counters::{CounterError, Counters};
 use ledger::route::cache::Cache;
 use ledger::route::single_flight::SingleFlight;
-use ledger::rows::{answered, confirmed};
+use ledger::rows::redis_lists;
 use shop_domain::{ItemId, Order, OrderId, Routed, UserId};
 
 pub use dead_letters::{DeadLetter, Resolution};
@@ -187,13 +187,7 @@ impl Queue {
         let mut items = BTreeSet::new();
         loop {
             let last = items.last().map_or(0, |item: &ItemId| item.get());
-            let page = sqlx::query_scalar(
-                "SELECT item_id FROM redis_queues WHERE item_id > ? ORDER BY item_id LIMIT ?",
-            )
-            .bind(last)
-            .bind(u64::try_from(QUEUES_TOGETHER_MAX).unwrap_or(u64::MAX))
-            .fetch_all(&self.pool);
-            let page: Vec<ItemId> = answered(page).await?;
+            let page = redis_lists::queues(&self.pool, last, QUEUES_TOGETHER_MAX).await?;
             let is_last = page.len() < QUEUES_TOGETHER_MAX;
             items.extend(page);
             if is_last {
@@ -222,35 +216,10 @@ impl Queue {
     /// Puts the item's queue on the ledger's list before its first entry, so that other instances
     /// serve it if this one dies. The queue is open once every instance has read the list again,
     /// since an instance that does not know the queue does not search it for a key.
-    ///
-    /// The row is written, and then the epoch of the item's stock row is read. A move raises the epoch
-    /// before it copies the last rows. So if the epoch is still that of the route, the move copies this
-    /// row, too. No row is locked: a sale may hold the stock row for long.
-    async fn open(&self, Routed { item, home }: Routed) -> Result<(), CounterError> {
-        // With one ledger an item has one epoch.
-        let listed = sqlx::query(
-            "INSERT IGNORE INTO redis_queues (item_id, opened_at) \
-             SELECT item_id, UTC_TIMESTAMP(6) FROM stock \
-             WHERE item_id = ? AND (home_epoch = ? OR ?)",
-        )
-        .bind(item.get())
-        .bind(home.epoch)
-        .bind(home.is_only)
-        .execute(&self.pool);
-        confirmed(&self.pool, answered(listed)).await?;
-        let age_us = sqlx::query_scalar(
-            "SELECT TIMESTAMPDIFF(MICROSECOND, opened_at, UTC_TIMESTAMP(6)) FROM redis_queues \
-             JOIN stock USING (item_id) WHERE item_id = ? AND (home_epoch = ? OR ?)",
-        )
-        .bind(item.get())
-        .bind(home.epoch)
-        .bind(home.is_only)
-        .fetch_optional(&self.pool);
-        let age_us: i64 = answered(age_us).await?.ok_or(CounterError::Moved)?;
-        // Clamped, so that a clock that was set back does not lengthen the wait.
-        let age = Duration::from_micros(u64::try_from(age_us).unwrap_or_default());
+    async fn open(&self, routed: Routed) -> Result<(), CounterError> {
+        let age = redis_lists::open_queue(&self.pool, routed).await?.ok_or(CounterError::Moved)?;
         tokio::time::sleep(KNOWN_AFTER.saturating_sub(age)).await;
-        self.items.lock().unwrap_or_else(PoisonError::into_inner).insert(item);
+        self.items.lock().unwrap_or_else(PoisonError::into_inner).insert(routed.item);
         Ok(())
     }
 

@@ -7,12 +7,11 @@ use futures::Stream;
 use redis::streams::{StreamAutoClaimReply, StreamId, StreamReadReply};
 use redis::{RedisError, RedisResult};
 use redis_connection::Script;
-use sqlx::QueryBuilder;
 use uuid::Uuid;
 
 use super::request::request_of;
 use super::{Intention, QUEUES_TOGETHER_MAX, Queue};
-use ledger::rows::answered;
+use ledger::rows::redis_lists;
 use shop_domain::ItemId;
 
 /// The consumer group, of which every instance is a member.
@@ -181,16 +180,7 @@ impl Reader {
     /// Removes queues from the list that are empty and whose sale is over.
     pub async fn sweep(&self, empty: &[ItemId]) -> ledger::Result<()> {
         for items in empty.chunks(QUEUES_TOGETHER_MAX) {
-            // By the database's clock, since the list is shared.
-            let mut delete = QueryBuilder::new(
-                "DELETE FROM redis_queues WHERE EXISTS (SELECT 1 FROM items WHERE id = item_id \
-                 AND ends_at < UTC_TIMESTAMP(6) - INTERVAL ",
-            );
-            delete.push_bind(SWEEP_AFTER_SECONDS).push(" SECOND) AND item_id IN");
-            delete.push_tuples(items, |mut row, item| {
-                row.push_bind(item.get());
-            });
-            answered(delete.build().execute(&self.queue.pool)).await?;
+            redis_lists::remove_queues(&self.queue.pool, items, SWEEP_AFTER_SECONDS).await?;
         }
         Ok(())
     }

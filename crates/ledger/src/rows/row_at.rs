@@ -11,7 +11,7 @@ use shop_domain::ItemId;
 
 /// A row of an item, and the epoch of the item's stock row at the same moment.
 #[derive(Clone, Debug)]
-pub struct Placed<T> {
+pub struct RowAt<T> {
     pub row: T,
     /// The item; `None` for a row of no item.
     pub item: Option<ItemId>,
@@ -19,7 +19,7 @@ pub struct Placed<T> {
     pub home_epoch: Option<u64>,
 }
 
-impl<'r, T: FromRow<'r, MySqlRow>> FromRow<'r, MySqlRow> for Placed<T> {
+impl<'r, T: FromRow<'r, MySqlRow>> FromRow<'r, MySqlRow> for RowAt<T> {
     fn from_row(row: &'r MySqlRow) -> sqlx::Result<Self> {
         let (item, home_epoch) = (row.try_get("item_id")?, row.try_get("home_epoch")?);
         Ok(Self { row: T::from_row(row)?, item, home_epoch })

@@ -37,7 +37,7 @@ pub async fn watch(pool: Database, metrics: Metrics, stop: CancellationToken) {
     }
 }
 
-/// Looks at the replication; answers whether there may be any.
+/// Looks at the replication, and returns whether there may be any.
 async fn look_at_replication(pool: &Database, metrics: &Metrics) -> bool {
     match replication::read_from(pool).await {
         Ok(Replication::None) => return false,
