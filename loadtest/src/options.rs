@@ -178,9 +178,7 @@ impl RunOptions {
     /// Refuses values that the ranges of clap cannot express.
     pub fn check(&self) -> Result<(), CannotJudge> {
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0)) {
-            return Err(CannotJudge(
-                "--rate must lie above 0 and up to 1000000 per second".to_owned(),
-            ));
+            return Err(CannotJudge::new("--rate must lie above 0 and up to 1000000 per second"));
         }
         let spans = [
             ("--seconds", self.seconds.unwrap_or(1.0), 0.001),
@@ -193,7 +191,7 @@ impl RunOptions {
             within(name, seconds, seconds_min, 86_400.0)?;
         }
         if self.strategy.iter().any(|strategy| strategy.trim().is_empty()) {
-            return Err(CannotJudge("--strategy has an empty name".to_owned()));
+            return Err(CannotJudge::new("--strategy has an empty name"));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 
 /// The kernel counts processor time for programs in 1/100 s (USER_HZ) on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -77,7 +77,7 @@ pub fn allow_open_files(connections: u32) -> Result<(), CannotJudge> {
         )));
     }
     setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })
-        .map_err(|error| CannotJudge(format!("the limit of open files stays: {error}")))
+        .or_cannot_judge("the limit of open files stays")
 }
 
 /// The most connections that [`allow_open_files`] can make room for.

@@ -2,19 +2,18 @@
 
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request, Uri};
+use hyper::header::HeaderValue;
+use hyper::{Method, Uri};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, sleep};
 
 use crate::drive::Instance;
-use crate::drive::connection::{Connection, Exchange};
+use crate::drive::call::Call;
+use crate::drive::connection::Exchange;
 use crate::environment::Environment;
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::options::RunOptions;
 
 /// An admin request or the service's own audit may take this long.
@@ -48,9 +47,8 @@ pub async fn instances(
     }
     let urls: Vec<&str> = urls.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
     if urls.is_empty() {
-        return Err(CannotJudge(
-            "where is the service? Start one with `make run`, or give --url or SECKILL_URL"
-                .to_owned(),
+        return Err(CannotJudge::new(
+            "where is the service? Start one with `make run`, or give --url or SECKILL_URL",
         ));
     }
     let mut instances = Vec::with_capacity(urls.len());
@@ -118,7 +116,7 @@ impl Admin {
             "kind": "lab",
             "arbiter": options.arbiter.as_str(),
         });
-        let item = self.call(Method::POST, "/api/admin/items", Some(&body)).await?;
+        let item = self.call(&Method::POST, "/api/admin/items", Some(&body)).await?;
         item["id"]
             .as_i64()
             .ok_or_else(|| CannotJudge(format!("the new item has no number as its id: {item}")))
@@ -126,34 +124,34 @@ impl Admin {
 
     /// The public view of an item.
     pub async fn item(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(Method::GET, &format!("/api/items/{item_id}"), None).await
+        self.call(&Method::GET, &format!("/api/items/{item_id}"), None).await
     }
 
     /// The list of strategies.
     pub async fn strategies(&self) -> Result<Value, CannotJudge> {
-        self.call(Method::GET, "/api/strategies", None).await
+        self.call(&Method::GET, "/api/strategies", None).await
     }
 
     /// The service's own audit of an item.
     pub async fn audit(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(Method::GET, &format!("/api/admin/items/{item_id}/audit"), None).await
+        self.call(&Method::GET, &format!("/api/admin/items/{item_id}/audit"), None).await
     }
 
     /// Asks until the service is not too busy to answer.
     async fn call(
         &self,
-        method: Method,
+        method: &Method,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, CannotJudge> {
         let end = Instant::now() + RECOVERY_MAX;
         loop {
-            match self.call_once(method.clone(), path, body).await {
+            match self.call_once(method, path, body).await {
                 Err(Trouble::Busy(_)) if Instant::now() < end => {
                     sleep(RECOVERY_PAUSE).await;
                     // The service finds out by reading that a server answers again, never by a
                     // change; where nobody else reads, we do.
-                    let _ = self.call_once(Method::GET, "/api/items", None).await;
+                    let _ = self.call_once(&Method::GET, "/api/items", None).await;
                 }
                 Err(Trouble::Busy(reason) | Trouble::Refused(reason)) => {
                     return Err(CannotJudge(reason));
@@ -166,13 +164,13 @@ impl Admin {
     /// Asks the first instance that answers.
     async fn call_once(
         &self,
-        method: Method,
+        method: &Method,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Trouble> {
         let mut failure = "no instance of the service is known".to_owned();
         for instance in &self.instances {
-            match self.call_instance(instance, method.clone(), path, body).await {
+            match self.call_instance(instance, method, path, body).await {
                 Ok(Some(answer)) => return Ok(answer),
                 Ok(None) => {
                     failure = format!("{} did not answer {method} {path}", instance.url);
@@ -187,25 +185,14 @@ impl Admin {
     async fn call_instance(
         &self,
         instance: &Instance,
-        method: Method,
+        method: &Method,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Option<Value>, Trouble> {
-        let Ok(mut connection) = Connection::open(instance.address).await else {
-            return Ok(None);
-        };
-        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let request = Request::builder()
-            .method(method.clone())
-            .uri(path)
-            .header(HOST, instance.host.clone())
-            .header(AUTHORIZATION, self.authorization.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
-            .map_err(|error| Trouble::Refused(format!("{method} {path}: {error}")))?;
-        let Exchange::Answered(reply) =
-            connection.exchange(request, Duration::from_secs(ADMIN_SECONDS_MAX)).await
-        else {
+        let (token, answer_max) =
+            (Some(&self.authorization), Duration::from_secs(ADMIN_SECONDS_MAX));
+        let call = Call { method: Some(method), path, token, body, ..Call::default() };
+        let Exchange::Answered(reply) = instance.call(call, answer_max).await else {
             return Ok(None);
         };
         if !(200..300).contains(&reply.status) {
@@ -243,9 +230,7 @@ fn is_busy(body: &[u8]) -> bool {
 }
 
 fn rfc3339(moment: OffsetDateTime) -> Result<String, CannotJudge> {
-    moment
-        .format(&Rfc3339)
-        .map_err(|error| CannotJudge(format!("the clock cannot be written: {error}")))
+    moment.format(&Rfc3339).or_cannot_judge("the clock cannot be written")
 }
 
 /// An item's name has its limit.

@@ -11,14 +11,18 @@ use sqlx::mysql::MySqlConnection;
 use tokio::time::timeout;
 
 use crate::circumstances::Circumstances;
+use crate::drive::Instance;
 use crate::environment::Environment;
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::Launcher;
-use crate::options::TestbedOptions;
+use crate::options::{RunOptions, TestbedOptions};
 use crate::tokens::Mint;
 
 /// Connecting to the database or to Redis, and one answer of Redis, must end within this.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How long the orders of a lab item keep their units: longer than a clock may run ahead, so that no
+/// hold runs out during a load.
+pub const HOLD_SECONDS: i64 = 80_000;
 
 /// The program under test, the servers that it shares with the running shop, and the folder of
 /// the report.
@@ -41,8 +45,7 @@ impl Testbed {
         let out = options.out.clone();
         let environment = Environment::load()?;
         let program = Mint::new(options.seckill.clone(), &environment).into_program();
-        fs::create_dir_all(&out)
-            .map_err(|error| CannotJudge(format!("cannot make {}: {error}", out.display())))?;
+        fs::create_dir_all(&out).or_cannot_judge(format_args!("cannot make {}", out.display()))?;
         let launcher = Launcher::new(program.clone(), &environment, &out.join("logs"))?;
         let seed = options.seed.unwrap_or_else(rand::random);
         Ok(Self { environment, launcher, program, out, seed })
@@ -63,8 +66,20 @@ impl Testbed {
         let shared = self.redis().await?;
         timeout(ANSWER_MAX, shared.own_connection(key))
             .await
-            .map_err(|_| CannotJudge("Redis does not answer".to_owned()))?
-            .map_err(|error| CannotJudge(format!("Redis cannot be reached: {error}")))
+            .map_err(|_| CannotJudge::new("Redis does not answer"))?
+            .or_cannot_judge("Redis cannot be reached")
+    }
+
+    /// A load on a new lab item through these instances; the caller says how large it is.
+    pub fn load(&self, strategy: &str, instances: &[Instance], seed: u64) -> RunOptions {
+        RunOptions {
+            strategy: vec![strategy.to_owned()],
+            hold_seconds: HOLD_SECONDS,
+            url: instances.iter().map(|instance| instance.url.clone()).collect(),
+            seckill: Some(self.program.clone()),
+            seed: Some(seed),
+            ..RunOptions::default()
+        }
     }
 
     /// Machine, versions and settings, for the report.
@@ -78,7 +93,7 @@ pub async fn database(environment: &Environment) -> Result<MySqlConnection, Cann
     let url = environment.get("DATABASE_URL").unwrap_or_default();
     timeout(ANSWER_MAX, writer_of(&url))
         .await
-        .map_err(|_| CannotJudge("the database does not answer".to_owned()))?
+        .map_err(|_| CannotJudge::new("the database does not answer"))?
 }
 
 /// A connection to the Redis of `REDIS_URL`, with the certificates that the service uses.
@@ -101,14 +116,14 @@ pub async fn redis_at(url: &str) -> Result<SharedConnection, CannotJudge> {
 
 /// The address is not printed: it holds a password.
 async fn connect(url: &str, certificates: &Certificates) -> Result<SharedConnection, CannotJudge> {
-    let unreadable = |_| CannotJudge("REDIS_URL is not an address of Redis".to_owned());
+    let unreadable = |_| CannotJudge::new("REDIS_URL is not an address of Redis");
     let address = Address::parse(url).map_err(unreadable)?;
     let address = address.with_certificates(certificates).map_err(unreadable)?;
     let options = Options { command_timeout: ANSWER_MAX, ..Options::default() };
     let shared = SharedConnection::new(&address, options).map_err(unreadable)?;
     timeout(ANSWER_MAX, shared.primaries())
         .await
-        .map_err(|_| CannotJudge("Redis does not answer".to_owned()))?
-        .map_err(|error| CannotJudge(format!("Redis cannot be reached: {error}")))?;
+        .map_err(|_| CannotJudge::new("Redis does not answer"))?
+        .or_cannot_judge("Redis cannot be reached")?;
     Ok(shared)
 }

@@ -157,7 +157,7 @@ impl BareHttp {
             .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;
-        let output = child.stdout.take().ok_or_else(|| CannotJudge("no output".to_owned()))?;
+        let output = child.stdout.take().ok_or_else(|| CannotJudge::new("no output"))?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).await.map_err(failed)?;
         let address = line

@@ -129,7 +129,7 @@ async fn load(
     environment: &Environment,
     broken: &mut Vec<String>,
 ) -> Result<Load, CannotJudge> {
-    let gone = || CannotJudge("an instance has ended by itself; see its log".to_owned());
+    let gone = || CannotJudge::new("an instance has ended by itself; see its log");
     let process = PathBuf::from(format!("/proc/{}", service.process().ok_or_else(gone)?));
     let seconds = |process: &Path| name_and_seconds(process).map(|(_, seconds)| seconds);
     let before = seconds(&process).ok_or_else(gone)?;

@@ -4,7 +4,7 @@ use serde::Serialize;
 use sqlx::{Connection, Row};
 
 use loadtest::environment::Environment;
-use loadtest::failure::CannotJudge;
+use loadtest::failure::{CannotJudge, OrCannotJudge};
 use loadtest::testbed;
 
 /// Counters; after [`since`](Self::since), per order.
@@ -30,7 +30,7 @@ impl Counters {
         )
         .fetch_all(&mut connection)
         .await
-        .map_err(|error| CannotJudge(format!("the database's status: {error}")))?;
+        .or_cannot_judge("the database's status")?;
         // Only closing is left; what was read is read.
         let _ = connection.close().await;
         let mut counters =
@@ -65,7 +65,7 @@ async fn redis_commands(environment: &Environment) -> Result<f64, CannotJudge> {
         .arg("stats")
         .query_async(&mut connection)
         .await
-        .map_err(|error| CannotJudge(format!("Redis's status: {error}")))?;
+        .or_cannot_judge("Redis's status")?;
     let line = text.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
     Ok(line.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0))
 }

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::plain_lock;
 use crate::testbed::Testbed;
 
@@ -98,14 +98,12 @@ pub async fn run(
     let end = market.until + OVERTIME;
     while let Some(ended) = timeout_at(end, people.join_next())
         .await
-        .map_err(|_| CannotJudge("the market did not close".to_owned()))?
+        .map_err(|_| CannotJudge::new("the market did not close"))?
     {
-        ended
-            .map_err(|error| CannotJudge(error.to_string()))?
-            .map_err(|error| CannotJudge(format!("Redis: {error}")))?;
+        ended.map_err(|error| CannotJudge(error.to_string()))?.or_cannot_judge("Redis")?;
     }
     let mut redis = testbed.own_redis(&market.offers).await?;
-    market.close(&mut redis, buyers).await.map_err(|error| CannotJudge(format!("Redis: {error}")))
+    market.close(&mut redis, buyers).await.or_cannot_judge("Redis")
 }
 
 async fn sell(

@@ -5,13 +5,14 @@ use plotters::style::text_anchor::HPos;
 
 use super::figures::Row;
 use super::result::Comparison;
-use super::verdict::{Expectation, Verdict};
+use super::verdict::Verdict;
 use crate::canvas::{
     Chart, Drawing, NAMES, SCALE, Scale, Tone, count, drawn, grid_line, grouped, grouped_small,
     said, step, text, to_i32,
 };
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::options::Switch;
+use ledger_audit::Expectation;
 
 /// Height of a line of a bar chart.
 const LINE: u32 = 26;
@@ -29,7 +30,7 @@ pub fn draw(comparison: &Comparison) -> Result<Vec<Chart>, CannotJudge> {
         .into_iter()
         .collect::<Result<Vec<Option<Chart>>, String>>()
         .map(|charts| charts.into_iter().flatten().collect())
-        .map_err(|reason| CannotJudge(format!("a chart could not be drawn: {reason}")))
+        .or_cannot_judge("a chart could not be drawn")
 }
 
 /// Accepted purchases per second, one bar for one instance and one for two, with their spread.
@@ -70,9 +71,9 @@ fn oversold(rows: &[Row]) -> Result<Option<Chart>, String> {
         let two = select(rows, Switch::Off, 2)
             .into_iter()
             .find(|other| other.strategy == row.strategy)
-            .map_or(0, |other| other.oversold);
-        if row.oversold + two > 0 {
-            worst.push((&row.strategy, row.oversold, two));
+            .map_or(0, |other| other.faults.oversold);
+        if row.faults.oversold + two > 0 {
+            worst.push((&row.strategy, row.faults.oversold, two));
         }
     }
     worst.sort_by_key(|(_, one, two)| std::cmp::Reverse((*one).max(*two)));
@@ -217,7 +218,7 @@ fn stock(comparison: &Comparison) -> Result<Option<Chart>, String> {
         .filter_map(|row| {
             let told = row.rounds.iter().filter(|round| !round.sales.is_empty());
             // The first of equals.
-            let round = told.rev().max_by_key(|round| round.oversold)?;
+            let round = told.rev().max_by_key(|round| round.faults.oversold)?;
             Some((*row, round.sales.as_slice()))
         })
         .collect();

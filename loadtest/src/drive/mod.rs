@@ -11,6 +11,7 @@
 //! connection has one timer.
 
 pub mod answer;
+pub mod call;
 pub mod caller;
 pub mod closed;
 pub mod connection;
@@ -39,6 +40,8 @@ use readers::{Accepted, Readers};
 
 /// Connections opened at the same time before the start, to spare the listener's queue.
 const CONNECTING_MAX: usize = 64;
+/// How long one answer may take, where no option says it.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the progress bar moves.
 const PROGRESS_PERIOD_MS: u64 = 100;
 /// Seconds between two plain lines, where there is no bar.
@@ -72,6 +75,21 @@ pub struct Policy {
     pub readers: u32,
     /// The percentage of their orders that they pay or cancel.
     pub change_percent: u32,
+}
+
+impl Policy {
+    /// Every purchase once, for so long.
+    pub fn once(concurrency: usize, span: Duration) -> Self {
+        Self {
+            concurrency,
+            retries_max: 0,
+            timeout: TIMEOUT,
+            wait: Duration::ZERO,
+            traffic_max: Some(span),
+            readers: 0,
+            change_percent: 0,
+        }
+    }
 }
 
 /// Everything that callers share, rendered before the first byte is sent.

@@ -14,7 +14,7 @@ use super::stage::{Press, Stage};
 use super::{Trial, Try};
 use crate::counters::Counters;
 use crate::drive::Instance;
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::Service;
 use crate::options::Switch;
 
@@ -164,7 +164,7 @@ async fn late_end(
         }
         sleep(QUEUE_POLL).await;
     }
-    Err(CannotJudge("the late write neither landed nor was refused".to_owned()))
+    Err(CannotJudge::new("the late write neither landed nor was refused"))
 }
 
 async fn fenced(instance: &Instance) -> f64 {
@@ -215,19 +215,21 @@ pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Can
 
 /// Waits until the only counter of a Redis is down to `left` units.
 async fn counter_at(redis: &RedisServer, left: i64) -> Result<(), CannotJudge> {
-    let failed = |error| CannotJudge(format!("Redis: {error}"));
     let mut connection = redis.connect().await?;
     let mut seen = None;
     for _ in 0..QUEUE_POLLS_MAX {
-        let keys: Vec<String> =
-            redis::cmd("KEYS").arg("*:stock").query_async(&mut connection).await.map_err(failed)?;
+        let keys: Vec<String> = redis::cmd("KEYS")
+            .arg("*:stock")
+            .query_async(&mut connection)
+            .await
+            .or_cannot_judge("Redis")?;
         if let [key] = keys.as_slice() {
             seen = redis::cmd("HGET")
                 .arg(key)
                 .arg("available")
                 .query_async(&mut connection)
                 .await
-                .map_err(failed)?;
+                .or_cannot_judge("Redis")?;
         }
         if seen == Some(left) {
             return Ok(());
@@ -262,7 +264,7 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     let kept: i64 = redis::cmd("DBSIZE")
         .query_async(&mut redis.connect().await?)
         .await
-        .map_err(|error| CannotJudge(format!("Redis: {error}")))?;
+        .or_cannot_judge("Redis")?;
     let service = stage.service("break-queue-after", &[("REDIS_URL", &url)]).await?;
     let mut sold = stage.sold(item).await?;
     let polls_max = if kept == 0 { EMPTY_QUEUE_POLLS_MAX } else { QUEUE_POLLS_MAX };

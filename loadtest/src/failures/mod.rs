@@ -170,7 +170,7 @@ async fn once(
             }
             match &running.pair {
                 Some(pair) => pair.lease_expires(stage, attempt).await,
-                None => Err(CannotJudge("no instance".to_owned())),
+                None => Err(CannotJudge::new("no instance")),
             }
         }
         Kind::Failover => late::failover(stage, attempt).await,

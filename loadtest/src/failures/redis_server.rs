@@ -2,18 +2,19 @@
 
 use std::time::Duration;
 
-use dev_servers::{AppendFsync, RedisOptions, RedisServer as Server, StartError};
+use dev_servers::{AppendFsync, RedisOptions, RedisServer as Server};
 use redis::IntoConnectionInfo;
 use redis_connection::SharedConnection;
 use tokio::time::{Instant, sleep};
 
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::testbed::redis_at;
 
 /// A replica that has not got everything after this time does not get it.
 const SYNC_MAX: Duration = Duration::from_secs(20);
 const SYNC_POLL: Duration = Duration::from_millis(20);
 /// Nothing listens there: a replica of it is cut off.
+const NOT_STARTED: &str = "a Redis of our own";
 const NOBODY_PORT: u16 = 1;
 
 /// When a server writes to the disk.
@@ -36,7 +37,7 @@ impl RedisServer {
             Persistence::Never => options.extra_lines.push("appendonly no".to_owned()),
             Persistence::BeforeEveryAnswer => options.append_fsync = AppendFsync::Always,
         }
-        Server::start(options).await.map(Self).map_err(|error| not_started(&error))
+        Server::start(options).await.map(Self).or_cannot_judge(NOT_STARTED)
     }
 
     /// Its address, with the password.
@@ -57,13 +58,13 @@ impl RedisServer {
     /// Kills it and starts it again on the same port, with what it had written.
     pub async fn restart(&mut self) -> Result<(), CannotJudge> {
         self.kill().await;
-        self.0.restart().await.map_err(|error| not_started(&error))
+        self.0.restart().await.or_cannot_judge(NOT_STARTED)
     }
 
     /// Follows another server and waits until it has everything.
     pub async fn follow(&self, master: &Self) -> Result<(), CannotJudge> {
         let address = master.url().into_connection_info();
-        let address = address.map_err(|error| CannotJudge(format!("Redis: {error}")))?;
+        let address = address.or_cannot_judge("Redis")?;
         let password = address.redis_settings().password().unwrap_or_default();
         self.command(&["CONFIG", "SET", "masterauth", password]).await?;
         self.command(&["REPLICAOF", "127.0.0.1", &master.0.port().to_string()]).await?;
@@ -79,7 +80,7 @@ impl RedisServer {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(CannotJudge("the replica of Redis did not get in step".to_owned()));
+                return Err(CannotJudge::new("the replica of Redis did not get in step"));
             }
             sleep(SYNC_POLL).await;
         }
@@ -100,10 +101,6 @@ impl RedisServer {
             .arg(&words[1..])
             .query_async::<()>(&mut self.connect().await?)
             .await
-            .map_err(|error| CannotJudge(format!("{}: {error}", words[0])))
+            .or_cannot_judge(format_args!("{}", words[0]))
     }
-}
-
-fn not_started(error: &StartError) -> CannotJudge {
-    CannotJudge(format!("a Redis of our own: {error}"))
 }
