@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
@@ -140,18 +141,18 @@ impl Service {
     }
 
     /// Freezes the process: its connections stay open and nothing is answered.
-    pub async fn pause(&self) -> Result<(), CannotJudge> {
-        self.signal("STOP").await
+    pub fn pause(&self) -> Result<(), CannotJudge> {
+        self.signal(Signal::STOP)
     }
 
     /// Lets a frozen process go on.
-    pub async fn resume(&self) -> Result<(), CannotJudge> {
-        self.signal("CONT").await
+    pub fn resume(&self) -> Result<(), CannotJudge> {
+        self.signal(Signal::CONT)
     }
 
     /// Sends SIGTERM and waits for the end of the process.
     pub async fn stop(mut self) {
-        if self.signal("TERM").await.is_ok() {
+        if self.signal(Signal::TERM).is_ok() {
             let _ = tokio::time::timeout(STOP_MAX, self.child.wait()).await;
         }
         // Dropping kills what is left.
@@ -162,19 +163,12 @@ impl Service {
         let _ = self.child.kill().await;
     }
 
-    async fn signal(&self, name: &str) -> Result<(), CannotJudge> {
+    fn signal(&self, signal: Signal) -> Result<(), CannotJudge> {
+        let id = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let sent = id.is_some_and(|id| kill_process(id, signal).is_ok());
         let gone = || CannotJudge::new("an instance has ended by itself; see its log");
-        let pid = self.child.id().ok_or_else(gone)?;
-        signal(pid, name).await.then_some(()).ok_or_else(gone)
+        sent.then_some(()).ok_or_else(gone)
     }
-}
-
-/// Sends a signal to a process that we started; `false` when it is gone.
-pub async fn signal(pid: u32, name: &str) -> bool {
-    // The shell's own `kill` is there on every machine; the program is not.
-    let command = format!("kill -{name} {pid}");
-    let status = Command::new("sh").arg("-c").arg(command).stderr(Stdio::null()).status().await;
-    status.is_ok_and(|status| status.success())
 }
 
 /// The library that gives a program a wrong clock, where it is installed.

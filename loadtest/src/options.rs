@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -195,31 +194,6 @@ impl RunOptions {
         }
         Ok(())
     }
-
-    /// The time after which an outcome is unknown.
-    pub fn timeout(&self) -> Duration {
-        Duration::from_secs_f64(self.timeout_seconds)
-    }
-
-    /// The greatest age of the service's memory of "sold out".
-    pub fn sold_out_age(&self) -> Duration {
-        Duration::from_millis(2 * self.sold_out_ms)
-    }
-
-    /// The time after which no purchase is begun.
-    pub fn traffic_max(&self) -> Option<Duration> {
-        self.seconds_max.map(Duration::from_secs_f64)
-    }
-
-    /// The time for which a connection is tried.
-    pub fn wait(&self) -> Duration {
-        Duration::from_secs_f64(self.wait_seconds)
-    }
-
-    /// The time that the audit waits for running purchases.
-    pub fn settle(&self) -> Duration {
-        Duration::from_secs_f64(self.settle_seconds)
-    }
 }
 
 fn parse_threads(text: &str) -> Result<usize, String> {
@@ -323,6 +297,19 @@ impl ArticlesOptions {
     pub fn check(&self) -> Result<(), CannotJudge> {
         within("--seconds", self.seconds, 0.1, 3_600.0)?;
         within("--share", self.share, 0.01, 1.0)
+    }
+}
+
+/// Whether `--only` leaves this name; without `--only` it leaves all.
+pub fn is_wanted(only: &[String], name: &str) -> bool {
+    only.is_empty() || only.iter().any(|wanted| wanted == name)
+}
+
+/// Refuses an `--only` that names something else.
+pub fn check_only(only: &[String], names: &[&str]) -> Result<(), CannotJudge> {
+    match only.iter().find(|name| !names.contains(&name.as_str())) {
+        Some(name) => Err(CannotJudge(format!("--only {name}: there are {}", names.join(", ")))),
+        None => Ok(()),
     }
 }
 

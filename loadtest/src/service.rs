@@ -11,13 +11,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::drive::Instance;
 use crate::drive::call::Call;
-use crate::drive::connection::Exchange;
+use crate::drive::connection::{Exchange, Reply};
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::options::RunOptions;
 
 /// An admin request or the service's own audit may take this long.
-const ADMIN_SECONDS_MAX: u64 = 30;
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// A service that the previous load has overwhelmed answers "nothing changed, try again" to an admin,
 /// too. The request is repeated for this time, with this pause between two tries.
 const RECOVERY_MAX: Duration = Duration::from_secs(60);
@@ -168,51 +168,29 @@ impl Admin {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Trouble> {
+        let token = Some(&self.authorization);
+        let call = Call { method: Some(method), path, token, body, ..Call::default() };
         let mut failure = "no instance of the service is known".to_owned();
         for instance in &self.instances {
-            match self.call_instance(instance, method, path, body).await {
-                Ok(Some(answer)) => return Ok(answer),
-                Ok(None) => {
-                    failure = format!("{} did not answer {method} {path}", instance.url);
-                }
-                Err(trouble) => return Err(trouble),
+            let what = format!("{method} {path} at {}", instance.url);
+            match instance.call(call, ANSWER_MAX).await {
+                Exchange::Answered(reply) => return read(&reply, &what),
+                _ => failure = format!("{} did not answer {method} {path}", instance.url),
             }
         }
         Err(Trouble::Refused(failure))
     }
+}
 
-    /// `None` when the instance cannot be reached.
-    async fn call_instance(
-        &self,
-        instance: &Instance,
-        method: &Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Option<Value>, Trouble> {
-        let (token, answer_max) =
-            (Some(&self.authorization), Duration::from_secs(ADMIN_SECONDS_MAX));
-        let call = Call { method: Some(method), path, token, body, ..Call::default() };
-        let Exchange::Answered(reply) = instance.call(call, answer_max).await else {
-            return Ok(None);
-        };
-        if !(200..300).contains(&reply.status) {
-            let text = String::from_utf8_lossy(&reply.body);
-            let reason = format!(
-                "{method} {path} at {} was answered {}: {}",
-                instance.url,
-                reply.status,
-                text.trim()
-            );
-            return Err(if is_busy(&reply.body) { Trouble::Busy } else { Trouble::Refused }(
-                reason,
-            ));
-        }
-        serde_json::from_slice(&reply.body).map(Some).map_err(|error| {
-            Trouble::Refused(format!(
-                "{method} {path} was answered with something else than JSON: {error}"
-            ))
-        })
+fn read(reply: &Reply, what: &str) -> Result<Value, Trouble> {
+    if !(200..300).contains(&reply.status) {
+        let text = String::from_utf8_lossy(&reply.body);
+        let reason = format!("{what} was answered {}: {}", reply.status, text.trim());
+        return Err(if is_busy(&reply.body) { Trouble::Busy } else { Trouble::Refused }(reason));
     }
+    serde_json::from_slice(&reply.body).map_err(|error| {
+        Trouble::Refused(format!("{what} was answered with something else than JSON: {error}"))
+    })
 }
 
 /// Why an admin's request failed.

@@ -14,7 +14,7 @@ use crate::circumstances::Circumstances;
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::launcher::Launcher;
+use crate::launcher::{Launcher, Overrides, Service};
 use crate::options::{RunOptions, TestbedOptions};
 use crate::tokens::Mint;
 
@@ -68,6 +68,16 @@ impl Testbed {
             .await
             .map_err(|_| CannotJudge::new("Redis does not answer"))?
             .or_cannot_judge("Redis cannot be reached")
+    }
+
+    /// Starts two instances on the servers of the shop.
+    pub async fn pair(&self, name: &str) -> Result<([Service; 2], Vec<Instance>), CannotJudge> {
+        let start = async |number| {
+            self.launcher.start(&format!("{name}-{number}"), &Overrides::default()).await
+        };
+        let services = [start(1).await?, start(2).await?];
+        let instances = services.iter().map(|service| service.instance.clone()).collect();
+        Ok((services, instances))
     }
 
     /// A load on a new lab item through these instances; the caller says how large it is.

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::plan::StrategyChoice;
+use super::report::RunRequest;
 use crate::purchase::{PurchaseRequest, Purchases};
 use shop_domain::{ItemId, OrderId, Quantity, RequestKey, Trace, UserId};
 
@@ -25,16 +26,8 @@ pub struct LoadGenerator {
     pub item: ItemId,
     /// The strategy with its options.
     pub choice: StrategyChoice,
-    /// Units of each purchase.
-    pub quantity: Quantity,
-    /// Buyers; request `n` is made by buyer `n` modulo this number.
-    pub buyers: u32,
-    /// Purchases in all.
-    pub requests: u32,
-    /// Purchases that run at once.
-    pub concurrency: u32,
-    /// The time after which no further purchase is sent.
-    pub time_max: Duration,
+    /// How many purchases, by how many buyers; request `n` is made by buyer `n` modulo their number.
+    pub request: RunRequest,
 }
 
 /// Counts of the answers so far by their outcome, which can be read while the load runs.
@@ -72,7 +65,7 @@ impl LoadGenerator {
         let began = Instant::now();
         let next = Arc::new(AtomicU32::new(0));
         let mut workers = JoinSet::new();
-        for _ in 0..self.concurrency.min(self.requests) {
+        for _ in 0..self.request.concurrency.min(self.request.requests) {
             let (load, next, counts) = (self.clone(), Arc::clone(&next), Arc::clone(&counts));
             workers.spawn(async move { load.work(&next, &counts, began).await });
         }
@@ -81,27 +74,28 @@ impl LoadGenerator {
 
     async fn work(&self, next: &AtomicU32, counts: &AnswerCounts, began: Instant) -> Vec<Answer> {
         let mut answers = Vec::new();
-        while began.elapsed() < self.time_max {
+        let time_max = Duration::from_secs(self.request.seconds_max.into());
+        while began.elapsed() < time_max {
             let request = next.fetch_add(1, Ordering::Relaxed);
-            if request >= self.requests {
+            if request >= self.request.requests {
                 break;
             }
             let started = Instant::now();
-            let outcome = self.purchases.buy(self.request(request)).await;
+            let outcome = self.purchases.buy(self.purchase(request)).await;
             let ended = Instant::now();
             let times = (between(started, ended), between(began, ended));
-            let answer = answer((request, self.buyers), reply(&outcome), times);
+            let answer = answer((request, self.request.buyers), reply(&outcome), times);
             counts.add(answer.outcome);
             answers.push(answer);
         }
         answers
     }
 
-    fn request(&self, request: u32) -> PurchaseRequest {
+    fn purchase(&self, request: u32) -> PurchaseRequest {
         PurchaseRequest {
-            buyer: UserId::new(buyer(request, self.buyers)).expect("counted from one"),
+            buyer: UserId::new(buyer(request, self.request.buyers)).expect("counted from one"),
             item: self.item,
-            quantity: self.quantity,
+            quantity: Quantity::new(self.request.quantity.into()).unwrap_or(Quantity::ONE),
             strategy: self.choice.card.name.to_owned(),
             options: self.choice.options,
             key: Some(key(request)),

@@ -18,8 +18,8 @@ use ledger::rows::actions::Actor;
 use ledger::rows::orders::Recorded;
 use ledger::rows::{self, orders, stock};
 use shop_domain::{
-    ArbiterMode, Cents, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus, Quantity,
-    SaleWindow, UserId, audit,
+    ArbiterMode, Cents, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus, SaleWindow, UserId,
+    audit,
 };
 
 /// Time between two progress events of the cell that runs.
@@ -56,7 +56,7 @@ pub async fn run(parts: &Parts, running: &Running, cells: Vec<StrategyChoice>) {
             () = running.cancelled.cancelled() => break,
         };
         if let Err(error) = ended {
-            tracing::warn!(%error, strategy = cell.strategy, "lab lane failed");
+            tracing::warn!(%error, strategy = cell.strategy, "lab cell failed");
             cell.state = CellState::Failed;
             note(&mut cell, &format!("It could not be run: {error}"));
             running.update(cell);
@@ -179,11 +179,7 @@ impl Work<'_> {
             purchases: self.parts.purchases.clone(),
             item,
             choice: self.chosen.clone(),
-            quantity: Quantity::new(wanted.quantity.into()).unwrap_or(Quantity::ONE),
-            buyers: wanted.buyers,
-            requests: wanted.requests,
-            concurrency: wanted.concurrency,
-            time_max: Duration::from_secs(wanted.seconds_max.into()),
+            request: wanted.clone(),
         };
         let started = Instant::now();
         let mut load = std::pin::pin!(load.send_all(Arc::clone(counts)));

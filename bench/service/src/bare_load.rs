@@ -7,7 +7,7 @@ use hyper::Uri;
 use hyper::header::HeaderValue;
 
 use crate::bare_http::{self, BareHttp};
-use crate::processes::{Moment, Services, Used};
+use crate::processes::{Moment, Services, Usage};
 use loadtest::drive::{self, Drive, Instance, Policy};
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
@@ -38,7 +38,7 @@ impl BareLoad {
         pace: Pace,
         clients: u32,
         span: Duration,
-    ) -> Result<(TrafficSummary, Used), CannotJudge> {
+    ) -> Result<(TrafficSummary, Usage), CannotJudge> {
         let prefix = Some(Uuid::now_v7().simple().to_string());
         let plan = Plan::draw(pace, BUYERS, 1, 1, prefix, rand::random())?;
         let policy = Policy::once(clients as usize, span);

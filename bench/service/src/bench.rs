@@ -3,6 +3,16 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::Args;
+use loadtest::circumstances::{Circumstances, version_of};
+use loadtest::document::Color;
+use loadtest::environment::Environment;
+use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
+use loadtest::haproxy;
+use loadtest::process;
+use loadtest::program::CommandResult;
+use loadtest::tokens::Mint;
+
 use crate::figures::Figures;
 use crate::growth::points::Curve;
 use crate::growth::{self, Growth};
@@ -13,15 +23,6 @@ use crate::sample::Round;
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
 use crate::{history, report};
-use clap::Args;
-use loadtest::circumstances::{Circumstances, version_of};
-use loadtest::document::Color;
-use loadtest::environment::Environment;
-use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
-use loadtest::haproxy;
-use loadtest::process;
-use loadtest::program::CommandResult;
-use loadtest::tokens::Mint;
 
 /// The part of `--seconds` that a load of the curves lasts.
 const GROWTH_SHARE: f64 = 1.0 / 2.0;

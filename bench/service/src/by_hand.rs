@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use sqlx::Connection;
 use uuid::Uuid;
 
-use crate::processes::{Moment, Services, Used};
+use crate::processes::{Moment, Services, Usage};
 use crate::statements::{self, STOCK, Tables};
 use loadtest::failure::{CannotJudge, OrCannotJudge};
 use loadtest::report::summary::Latency;
@@ -43,7 +43,7 @@ impl ByHand {
         &mut self,
         orders: u32,
         span: Duration,
-    ) -> Result<(f64, u64, Used), CannotJudge> {
+    ) -> Result<(f64, u64, Usage), CannotJudge> {
         let mut connection = self.tables.connect().await?;
         let mut latencies = Vec::with_capacity(orders as usize);
         let (began, before) = (Instant::now(), Moment::now(&Services::Named));

@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::audit::{QUANTITY, audit};
 use crate::measure::BATCH;
-use crate::processes::{Moment, Services, Used};
+use crate::processes::{Moment, Services, Usage};
 use crate::tokens::Tokens;
 use crate::work::Counters;
 use crate::workload::{Draw, Workload};
@@ -160,7 +160,7 @@ impl LoadGenerator {
         let broken = audit(sale, &before, &after, traffic.answers)?;
         let orders = summary.accepted.purchases + others_orders;
         let refused = summary.refused.purchases;
-        let Used { elapsed, machine, others, .. } = used;
+        let Usage { elapsed, machine, others, .. } = used;
         Ok(Load {
             accepted: summary.accepted.purchases,
             accepted_per_second: summary.accepted.per_second,

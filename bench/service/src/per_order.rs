@@ -8,7 +8,7 @@ use std::time::Duration;
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
 
-use crate::processes::{Moment, Services, Used};
+use crate::processes::{Moment, Services, Usage};
 use crate::statements::{STOCK, Tables};
 use loadtest::failure::{CannotJudge, OrCannotJudge};
 
@@ -40,9 +40,9 @@ impl PerOrder {
     }
 
     /// Orders per second over the best number of connections, the orders written, and what they used.
-    pub async fn best(&self, span: Duration) -> Result<(f64, u64, Used), CannotJudge> {
+    pub async fn best(&self, span: Duration) -> Result<(f64, u64, Usage), CannotJudge> {
         let share = span / u32::try_from(CONNECTIONS.len()).unwrap_or(1);
-        let mut best = (0.0, 0, Used::default());
+        let mut best = (0.0, 0, Usage::default());
         for connections in CONNECTIONS {
             let (orders, used) = self.write(connections, share).await?;
             let per_second = orders as f64 / used.elapsed;
@@ -54,7 +54,7 @@ impl PerOrder {
     }
 
     /// The orders that `connections` connections write in `span`, and what they used.
-    async fn write(&self, connections: u32, span: Duration) -> Result<(u64, Used), CannotJudge> {
+    async fn write(&self, connections: u32, span: Duration) -> Result<(u64, Usage), CannotJudge> {
         let mut opened = Vec::new();
         for _ in 0..connections {
             opened.push(self.tables.connect().await?);

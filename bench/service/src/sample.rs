@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::load::Load;
 use crate::measure::{Build, Measure};
-use crate::processes::Used;
+use crate::processes::Usage;
 use crate::work::Counters;
 
 /// Purchases that are planned for each second of a load: more than are made.
@@ -48,7 +48,7 @@ impl Sample {
     }
 
     /// Of a baseline that did something `operations` times.
-    pub fn of_baseline(value: f64, operations: u64, used: &Used) -> Self {
+    pub fn of_baseline(value: f64, operations: u64, used: &Usage) -> Self {
         let cpu_us = used.us_for_each(operations);
         Self { value, cpu_us, machine: used.machine, others: used.others, ..Self::default() }
     }

@@ -2,7 +2,7 @@
 
 use sqlx::Row;
 
-use super::claims::{self, Market, Sold, Waited};
+use super::claims::{self, Market, SaleResult, WaitResult};
 use super::market::{self, Way};
 use super::{ArticleTable, Setup};
 use crate::document::grouped;
@@ -196,7 +196,7 @@ pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
             ms(latency.max_us),
             theirs.to_owned(),
         ]);
-        all.push(Waited {
+        all.push(WaitResult {
             way: wait,
             served: traffic.accepted.purchases,
             requests: u64::from(requests),
@@ -304,7 +304,7 @@ pub async fn every_way(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
             word(oversells).to_owned(),
         ]);
         let oversold = audit.oversold.count;
-        all.push(Sold { strategy, instances, per_second, oversold, oversells });
+        all.push(SaleResult { strategy, instances, per_second, oversold, oversells });
         if found && !oversells {
             broken.push(format!("{strategy}: {}", run.report.verdict.sentence));
         }

@@ -107,14 +107,12 @@ fn read(run: &Run, stock: i64) -> Round {
     let clean = report.verdict.exit_code == crate::failure::EXIT_CLEAN;
     Round {
         could_not_judge: unproved(audit, clean, stock),
-        concurrency: 0,
         accepted: traffic.accepted.purchases,
         accepted_per_second: traffic.accepted.per_second,
         refused: traffic.refused.purchases,
         refused_per_second: traffic.refused.per_second,
         neither: traffic.other.purchases,
         retries: traffic.retries,
-        counters: None,
         units_sold: audit.units_live,
         faults: audit.counts(),
         broken: audit.broken().into_iter().map(str::to_owned).collect(),
@@ -125,6 +123,7 @@ fn read(run: &Run, stock: i64) -> Round {
         sales: accepted()
             .map(|answer| (answer.answered_at_us, answer.order_quantity.unwrap_or(1)))
             .collect(),
+        ..Round::default()
     }
 }
 

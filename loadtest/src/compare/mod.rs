@@ -30,7 +30,7 @@ use crate::drive::Instance;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::files;
 use crate::launcher::{Overrides, Service, faketime};
-use crate::options::{CompareOptions, Switch};
+use crate::options::{CompareOptions, Switch, is_wanted};
 use crate::program::CommandResult;
 use crate::progress::Steps;
 use crate::service::Admin;
@@ -57,12 +57,7 @@ pub async fn run(options: &CompareOptions) -> CommandResult {
     options.check()?;
     let testbed = Testbed::find(&options.testbed)?;
     let circumstances = testbed.circumstances().await?;
-    let services = [
-        testbed.launcher.start("compare-1", &Overrides::default()).await?,
-        testbed.launcher.start("compare-2", &Overrides::default()).await?,
-    ];
-    let instances: Vec<Instance> =
-        services.iter().map(|service| service.instance.clone()).collect();
+    let (services, instances) = testbed.pair("compare").await?;
     let cards = cards(options, &testbed, &instances).await?;
     let steps = Steps::new("compare", 0);
     let mut grid =
@@ -94,7 +89,7 @@ async fn cards(
     {
         return Err(CannotJudge(format!("--only {unknown}: there is no such strategy")));
     }
-    cards.retain(|card| options.only.is_empty() || options.only.contains(&card.name));
+    cards.retain(|card| is_wanted(&options.only, &card.name));
     if !cards.iter().any(|card| card.available) {
         return Err(CannotJudge::new("no strategy can be compared here"));
     }

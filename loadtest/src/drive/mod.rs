@@ -36,7 +36,7 @@ use crate::progress::Bar;
 use caller::Caller;
 use ledger_audit::{Answer, History, Outcome};
 use message::Purchases;
-use readers::{Accepted, Readers};
+use readers::{AcceptedOrders, Readers};
 
 /// Connections opened at the same time before the start, to spare the listener's queue.
 const CONNECTING_MAX: usize = 64;
@@ -111,7 +111,7 @@ pub struct Drive {
     /// Slots for connecting.
     pub connecting: Semaphore,
     /// What readers may look at.
-    pub accepted: Accepted,
+    pub accepted: AcceptedOrders,
     stopped: AtomicBool,
 }
 
@@ -165,7 +165,7 @@ impl Drive {
             first_buyer,
             tally: Tally::default(),
             connecting: Semaphore::new(CONNECTING_MAX),
-            accepted: Accepted::default(),
+            accepted: AcceptedOrders::default(),
             stopped: AtomicBool::new(false),
         }
     }

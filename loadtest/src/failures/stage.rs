@@ -40,7 +40,7 @@ pub struct Stage<'a> {
 
 /// The sale of an item, by the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sold {
+pub struct SoldUnits {
     pub units: i64,
     pub available: i64,
 }
@@ -134,7 +134,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Units of live orders, and what the stock row says.
-    pub async fn sold(&self, item: i64) -> Result<Sold, CannotJudge> {
+    pub async fn sold(&self, item: i64) -> Result<SoldUnits, CannotJudge> {
         let mut connection = self.testbed.database().await?;
         let row = sqlx::query(
             "SELECT CAST(available AS SIGNED) AS available, \
@@ -148,7 +148,7 @@ impl<'a> Stage<'a> {
         .await
         .or_cannot_judge("the ledger cannot be read")?;
         let read = |name| row.try_get(name).or_cannot_judge("the ledger cannot be read");
-        Ok(Sold { units: read("units")?, available: read("available")? })
+        Ok(SoldUnits { units: read("units")?, available: read("available")? })
     }
 }
 
