@@ -17,7 +17,7 @@ use tokio::time::timeout;
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::process;
-use crate::testbed::{ANSWER_MAX, database, redis};
+use crate::servers::{ANSWER_MAX, database, redis};
 
 /// Writes by which the disk's flush is measured.
 const FLUSHES: usize = 300;

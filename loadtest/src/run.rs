@@ -212,7 +212,7 @@ async fn fire_and_judge(
     }
     let settle_max = Duration::from_secs_f64(options.settle_seconds);
     let after = reader.settled_ledger(sale.item_id, &traffic.answers, settle_max).await?;
-    // An instance may have heard it from another one, which remembers it as long.
+    // See `--sold-out-ms`.
     let sold_out_age = Duration::from_millis(2 * options.sold_out_ms);
     let audit = judge(&Evidence {
         stock: sale.stock,

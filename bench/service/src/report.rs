@@ -238,8 +238,7 @@ fn unaccepted(report: &Report) -> Vec<String> {
 /// Writes `report.md`, `report.json` and the charts of the measurements into `folder`.
 pub fn write(folder: &Path, report: &Report) -> Result<(), CannotJudge> {
     fs::create_dir_all(folder).or_cannot_judge(format_args!("cannot make {}", folder.display()))?;
-    files::write_json(&folder.join("report.json"), report)?;
-    files::write(&folder.join("report.md"), &document(report).markdown())?;
+    files::write_report(folder, "report", report, &document(report))?;
     if !report.rounds.is_empty() {
         files::write(&folder.join("report.svg"), &chart::render(&report.figures.ratios))?;
     }

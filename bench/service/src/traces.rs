@@ -103,7 +103,7 @@ pub async fn execute(options: &TraceOptions, environment: &Environment) -> Comma
         service.stop().await;
     }
     let document = document(options, &measured, &broken);
-    write(&options.out, &document, &measured)?;
+    files::write_report(&options.out, "traces", &measured, &document)?;
     let exit_code = if broken.is_empty() { EXIT_CLEAN } else { EXIT_BROKEN };
     Ok((document.text(Color::of_terminal()), exit_code))
 }
@@ -192,9 +192,4 @@ fn document(options: &TraceOptions, measured: &[SettingLoads], broken: &[String]
     document.table(table);
     document.list(broken.iter().map(|what| format!("void: {what}")));
     document
-}
-
-fn write(out: &Path, document: &Document, measured: &[SettingLoads]) -> Result<(), CannotJudge> {
-    files::write_json(&out.join("traces.json"), &measured)?;
-    files::write(&out.join("traces.md"), &document.markdown())
 }

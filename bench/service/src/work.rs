@@ -5,7 +5,7 @@ use sqlx::{Connection, Row};
 
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, OrCannotJudge};
-use loadtest::testbed;
+use loadtest::servers;
 
 /// Counters; after [`since`](Self::since), per order.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -23,7 +23,7 @@ pub struct Counters {
 impl Counters {
     /// Reads them from both servers.
     pub async fn read(environment: &Environment) -> Result<Self, CannotJudge> {
-        let mut connection = testbed::database(environment).await?;
+        let mut connection = servers::database(environment).await?;
         let rows = sqlx::query(
             "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Com_select', \
              'Innodb_data_fsyncs')",
@@ -60,7 +60,7 @@ impl Counters {
 }
 
 async fn redis_commands(environment: &Environment) -> Result<f64, CannotJudge> {
-    let mut connection = testbed::redis(environment).await?;
+    let mut connection = servers::redis(environment).await?;
     let text: String = redis::cmd("INFO")
         .arg("stats")
         .query_async(&mut connection)

@@ -105,8 +105,7 @@ fn write(
     tables: &[ArticleTable],
 ) -> Result<String, CannotJudge> {
     let document = document(tables, circumstances);
-    files::write_json(&out.join("articles.json"), &Report { circumstances, tables })?;
-    files::write(&out.join("articles.md"), &document.markdown())?;
+    files::write_report(out, "articles", &Report { circumstances, tables }, &document)?;
     Ok(document.text(Color::of_terminal()))
 }
 

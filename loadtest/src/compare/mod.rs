@@ -242,12 +242,11 @@ fn line(name: &str, cell: Cell, round: &Round, counted: &str) -> String {
 }
 
 fn write(out: &Path, comparison: &Comparison) -> Result<Document, CannotJudge> {
-    files::write_json(&out.join("report.json"), comparison)?;
     let charts = charts::draw(comparison)?;
     let mut files: Vec<(String, String)> =
         charts.iter().map(|chart| (format!("{}.svg", chart.name), chart.alone())).collect();
     let document = report::document(comparison, charts);
-    files.push(("report.md".to_owned(), document.markdown()));
+    files::write_report(out, "report", comparison, &document)?;
     files.push(("report.html".to_owned(), document.html()));
     for (name, text) in files {
         files::write(&out.join(name), &text)?;

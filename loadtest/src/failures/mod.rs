@@ -80,8 +80,7 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
     running.stop().await;
     let report = Report { circumstances, experiments: outcomes };
     let document = report.document();
-    files::write_json(&testbed.out.join("failures.json"), &report)?;
-    files::write(&testbed.out.join("failures.md"), &document.markdown())?;
+    files::write_report(&testbed.out, "failures", &report, &document)?;
     Ok((document.text(Color::of_terminal()), report.exit_code()))
 }
 

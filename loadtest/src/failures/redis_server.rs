@@ -8,7 +8,7 @@ use redis_connection::SharedConnection;
 use tokio::time::{Instant, sleep};
 
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::testbed::redis_at;
+use crate::servers::redis_at;
 
 /// A replica that has not got everything after this time does not get it.
 const SYNC_MAX: Duration = Duration::from_secs(20);
