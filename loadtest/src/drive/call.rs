@@ -24,6 +24,13 @@ pub struct Call<'a> {
 }
 
 impl Instance {
+    /// Makes the connection if it is not open. It is `None` when it cannot be made.
+    pub async fn connect(&self, connection: &mut Option<Connection>) {
+        if !connection.as_ref().is_some_and(Connection::is_open) {
+            *connection = Connection::open(self.address).await.ok();
+        }
+    }
+
     /// Sends a request over the connection, which is made if it is not open.
     pub async fn call_over(
         &self,
@@ -31,9 +38,7 @@ impl Instance {
         call: Call<'_>,
         answer_max: Duration,
     ) -> Exchange {
-        if !connection.as_ref().is_some_and(Connection::is_open) {
-            *connection = Connection::open(self.address).await.ok();
-        }
+        self.connect(connection).await;
         match (connection, self.request(call)) {
             (Some(connection), Ok(request)) => connection.exchange(request, answer_max).await,
             _ => Exchange::NotSent,

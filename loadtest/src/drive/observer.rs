@@ -133,9 +133,11 @@ impl Observer {
         let index = self.next;
         self.next = (index + 1) % self.instances.len();
         let call = Call { method: Some(&method), path, token: Some(token), body, key: None };
+        let (instance, connection) = (&self.instances[index], &mut self.connections[index]);
+        // Before the clock is read: to connect is not to send.
+        instance.connect(connection).await;
         let sent_at_us = micros_since(self.base, Instant::now());
-        let connection = &mut self.connections[index];
-        let reply = match self.instances[index].call_over(connection, call, self.answer_max).await {
+        let reply = match instance.call_over(connection, call, self.answer_max).await {
             Exchange::Answered(reply) => Some(reply),
             _ => None,
         };
