@@ -126,7 +126,12 @@ fn only_arbiter_and_order_write_orders_and_stock() {
         "waiting_list",
     ];
     let statements = ["INSERT INTO", "INSERT IGNORE INTO", "REPLACE INTO", "UPDATE", "DELETE FROM"];
-    let writers = ["src/order", "crates/ledger/src/write", "crates/ledger/src/waiting_list", "crates/ledger/src/item_move"];
+    let writers = [
+        "src/order",
+        "crates/ledger/src/write",
+        "crates/ledger/src/waiting_list",
+        "crates/ledger/src/item_move",
+    ];
     for (path, text) in OURS.iter().copied().flat_map(files) {
         if writers.iter().any(|folder| path.starts_with(folder)) {
             continue;

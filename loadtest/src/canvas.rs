@@ -137,7 +137,7 @@ pub fn text(
 
 /// `1,234`.
 pub fn grouped(number: f64) -> String {
-    crate::document::grouped(number.max(0.0).round() as u64)
+    crate::number::grouped(number.max(0.0).round() as u64)
 }
 
 /// A number with its thousands grouped; numbers below one keep their decimals.

@@ -15,9 +15,9 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::environment::Environment;
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::process;
-use crate::testbed::{ANSWER_MAX, database, redis};
+use crate::servers::{ANSWER_MAX, database, redis};
 
 /// Writes by which the disk's flush is measured.
 const FLUSHES: usize = 300;
@@ -84,7 +84,8 @@ impl Circumstances {
         seed: Option<u64>,
     ) -> Result<Self, CannotJudge> {
         let machine = Machine::gather();
-        let (flush_us_p50, flush_us_p99) = measure_flush(out)?;
+        let (flush_us_p50, flush_us_p99) = measure_flush(out)
+            .or_cannot_judge(format_args!("cannot write in {}", out.display()))?;
         let (database, durability) = durability(environment).await?;
         let (redis, redis_persistence) = persistence(environment).await;
         let version = version_of(program).await;
@@ -163,7 +164,7 @@ async fn durability(
     let version: String = sqlx::query_scalar("SELECT CAST(VERSION() AS CHAR)")
         .fetch_one(&mut connection)
         .await
-        .map_err(|error| CannotJudge(format!("the database cannot be read: {error}")))?;
+        .or_cannot_judge("the database cannot be read")?;
     let mut settings = Vec::new();
     for name in DURABILITY {
         // Not every server has every setting.
@@ -205,21 +206,18 @@ async fn persistence(environment: &Environment) -> (String, String) {
 }
 
 /// Median and 99th percentile of writing and flushing a small block, in microseconds.
-fn measure_flush(folder: &Path) -> Result<(u64, u64), CannotJudge> {
-    let failed = |error: std::io::Error| {
-        CannotJudge(format!("cannot write in {}: {error}", folder.display()))
-    };
-    fs::create_dir_all(folder).map_err(failed)?;
+fn measure_flush(folder: &Path) -> std::io::Result<(u64, u64)> {
+    fs::create_dir_all(folder)?;
     let path = folder.join("flush.tmp");
-    let mut file = File::create(&path).map_err(failed)?;
+    let mut file = File::create(&path)?;
     let mut times_us = Vec::with_capacity(FLUSHES);
     for _ in 0..FLUSHES {
         let begin = Instant::now();
-        file.write_all(&[0x5a; FLUSH_BYTES]).map_err(failed)?;
-        file.sync_data().map_err(failed)?;
+        file.write_all(&[0x5a; FLUSH_BYTES])?;
+        file.sync_data()?;
         times_us.push(u64::try_from(begin.elapsed().as_micros()).unwrap_or(u64::MAX));
     }
-    fs::remove_file(&path).map_err(failed)?;
+    fs::remove_file(&path)?;
     times_us.sort_unstable();
     Ok((times_us[FLUSHES / 2], times_us[FLUSHES * 99 / 100]))
 }

@@ -3,14 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::Request;
-use hyper::body::Bytes;
-use hyper::header::HOST;
 use serde::Serialize;
 
 use crate::drive::Instance;
-use crate::drive::connection::{Connection, Exchange};
 
 /// The page must come within this.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -106,17 +101,8 @@ fn series(text: &str) -> BTreeMap<(&str, &str), f64> {
 }
 
 async fn page(instance: &Instance) -> Option<String> {
-    let mut connection = Connection::open(instance.address).await.ok()?;
-    let request = Request::get("/metrics")
-        .header(HOST, instance.host.clone())
-        .body(Full::new(Bytes::new()))
-        .ok()?;
-    match connection.exchange(request, ANSWER_MAX).await {
-        Exchange::Answered(reply) if reply.status == 200 => {
-            String::from_utf8(reply.body.to_vec()).ok()
-        }
-        _ => None,
-    }
+    let reply = instance.page("/metrics", ANSWER_MAX).await?;
+    String::from_utf8(reply.body.to_vec()).ok()
 }
 
 #[cfg(test)]

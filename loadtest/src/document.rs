@@ -10,7 +10,8 @@ mod text;
 
 use crate::canvas::Chart;
 
-pub use text::{Color, capitalised, grouped};
+pub use crate::number::grouped;
+pub use text::{Color, capitalised};
 
 /// A report.
 #[derive(Default)]

@@ -32,9 +32,8 @@ impl Environment {
     /// The address of the ledger's database.
     pub fn database_url(&self) -> Result<String, CannotJudge> {
         self.get("DATABASE_URL").ok_or_else(|| {
-            CannotJudge(
-                "which database holds the ledger? Start one with `make run`, or set DATABASE_URL"
-                    .to_owned(),
+            CannotJudge::new(
+                "which database holds the ledger? Start one with `make run`, or set DATABASE_URL",
             )
         })
     }

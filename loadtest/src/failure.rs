@@ -1,6 +1,6 @@
 //! How the program ends.
 
-pub use ledger_audit::CannotJudge;
+pub use ledger_audit::{CannotJudge, OrCannotJudge};
 
 /// Nothing broken was found.
 pub const EXIT_CLEAN: u8 = 0;

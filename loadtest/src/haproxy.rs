@@ -5,16 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::Request;
-use hyper::body::Bytes;
-use hyper::header::HOST;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
 use crate::drive::Instance;
-use crate::drive::connection::{Connection, Exchange};
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
+use crate::files;
 use crate::launcher::free_port;
 use crate::service;
 
@@ -55,9 +51,7 @@ impl Haproxy {
     ) -> Result<Self, CannotJudge> {
         let listen = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let file = folder.join(format!("haproxy-{}.cfg", listen.port()));
-        let unwritable = |error| CannotJudge(format!("cannot write {}: {error}", file.display()));
-        std::fs::write(&file, configuration(listen, instances, connections_max))
-            .map_err(unwritable)?;
+        files::write(&file, &configuration(listen, instances, connections_max))?;
         let child = Command::new(program)
             .arg("-db")
             .arg("-f")
@@ -67,10 +61,10 @@ impl Haproxy {
             .stderr(Stdio::null())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| CannotJudge(format!("haproxy did not start: {error}")))?;
+            .or_cannot_judge("haproxy did not start")?;
         let instance = service::resolve(&format!("http://{listen}")).await?;
         let until = Instant::now() + START_MAX;
-        while !answers(&instance).await {
+        while instance.page("/api/items", ANSWER_MAX).await.is_none() {
             if Instant::now() >= until {
                 let reason = format!("haproxy found no instance; see {}", file.display());
                 return Err(CannotJudge(reason));
@@ -82,15 +76,6 @@ impl Haproxy {
     }
 }
 
-async fn answers(proxy: &Instance) -> bool {
-    let Ok(mut connection) = Connection::open(proxy.address).await else { return false };
-    let request = Request::get("/api/items").header(HOST, proxy.host.clone());
-    let Ok(request) = request.body(Full::new(Bytes::new())) else { return false };
-    let exchange = connection.exchange(request, ANSWER_MAX).await;
-    matches!(exchange, Exchange::Answered(reply) if reply.status == 200)
-}
-
-/// The project's configuration with these addresses.
 fn configuration(listen: SocketAddr, instances: &[SocketAddr], connections_max: u32) -> String {
     let lines = CONFIGURATION.lines().map(|line| {
         let indent = &line[..line.len() - line.trim_start().len()];

@@ -9,17 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::Request;
-use hyper::body::Bytes;
-use hyper::header::HOST;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep};
 
 use crate::drive::Instance;
-use crate::drive::connection::{Connection, Exchange};
 use crate::environment::Environment;
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::service;
 
 /// An instance must serve within this; debug builds on a busy machine are slow.
@@ -65,7 +61,7 @@ impl Launcher {
         logs: &Path,
     ) -> Result<Self, CannotJudge> {
         std::fs::create_dir_all(logs)
-            .map_err(|error| CannotJudge(format!("cannot make {}: {error}", logs.display())))?;
+            .or_cannot_judge(format_args!("cannot make {}", logs.display()))?;
         for name in ["DATABASE_URL", "REDIS_URL", "SECKILL_SECRET"] {
             if environment.get(name).is_none() {
                 return Err(CannotJudge(format!(
@@ -78,7 +74,7 @@ impl Launcher {
 
     /// Starts an instance and returns when it answers. `name` names its log.
     pub async fn start(&self, name: &str, overrides: &Overrides) -> Result<Service, CannotJudge> {
-        let mut failure = CannotJudge("no port is free".to_owned());
+        let mut failure = CannotJudge::new("no port is free");
         for _ in 0..PORT_ATTEMPTS_MAX {
             match self.try_start(name, overrides).await {
                 Ok(service) => return Ok(service),
@@ -89,15 +85,15 @@ impl Launcher {
     }
 
     async fn try_start(&self, name: &str, overrides: &Overrides) -> Result<Service, CannotJudge> {
-        let address = free_address()?;
+        let address = format!("127.0.0.1:{}", free_port()?);
         let log = self.logs.join(format!("{name}.log"));
-        let unwritable = |error| CannotJudge(format!("cannot write {}: {error}", log.display()));
-        let output = File::create(&log).map_err(unwritable)?;
-        let errors = output.try_clone().map_err(unwritable)?;
+        let output = File::create(&log).and_then(|output| Ok((output.try_clone()?, output)));
+        let (output, errors) =
+            output.or_cannot_judge(format_args!("cannot write {}", log.display()))?;
         let mut command = Command::new(&self.program);
         if overrides.clock_ahead_seconds > 0 {
             let library = faketime().ok_or_else(|| {
-                CannotJudge("libfaketime is not installed: no clock can run ahead".to_owned())
+                CannotJudge::new("libfaketime is not installed: no clock can run ahead")
             })?;
             // Not through the program of that name: it would stay in between, and take our signals.
             command
@@ -119,13 +115,11 @@ impl Launcher {
             .stderr(errors)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| {
-                CannotJudge(format!("{} did not start: {error}", self.program.display()))
-            })?;
+            .or_cannot_judge(format_args!("{} did not start", self.program.display()))?;
         let instance = service::resolve(&format!("http://{address}")).await?;
         let until = Instant::now() + START_MAX;
         loop {
-            if answers(&instance).await {
+            if instance.page("/healthz", READY_ANSWER_MAX).await.is_some() {
                 return Ok(Service { instance, child });
             }
             let ended = child.try_wait().ok().flatten();
@@ -147,18 +141,18 @@ impl Service {
     }
 
     /// Freezes the process: its connections stay open and nothing is answered.
-    pub async fn pause(&self) -> Result<(), CannotJudge> {
-        self.signal("STOP").await
+    pub fn pause(&self) -> Result<(), CannotJudge> {
+        self.signal(Signal::STOP)
     }
 
     /// Lets a frozen process go on.
-    pub async fn resume(&self) -> Result<(), CannotJudge> {
-        self.signal("CONT").await
+    pub fn resume(&self) -> Result<(), CannotJudge> {
+        self.signal(Signal::CONT)
     }
 
     /// Sends SIGTERM and waits for the end of the process.
     pub async fn stop(mut self) {
-        if self.signal("TERM").await.is_ok() {
+        if self.signal(Signal::TERM).is_ok() {
             let _ = tokio::time::timeout(STOP_MAX, self.child.wait()).await;
         }
         // Dropping kills what is left.
@@ -169,19 +163,12 @@ impl Service {
         let _ = self.child.kill().await;
     }
 
-    async fn signal(&self, name: &str) -> Result<(), CannotJudge> {
-        let gone = || CannotJudge("an instance has ended by itself; see its log".to_owned());
-        let pid = self.child.id().ok_or_else(gone)?;
-        signal(pid, name).await.then_some(()).ok_or_else(gone)
+    fn signal(&self, signal: Signal) -> Result<(), CannotJudge> {
+        let id = self.child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let sent = id.is_some_and(|id| kill_process(id, signal).is_ok());
+        let gone = || CannotJudge::new("an instance has ended by itself; see its log");
+        sent.then_some(()).ok_or_else(gone)
     }
-}
-
-/// Sends a signal to a process that we started; `false` when it is gone.
-pub async fn signal(pid: u32, name: &str) -> bool {
-    // The shell's own `kill` is there on every machine; the program is not.
-    let command = format!("kill -{name} {pid}");
-    let status = Command::new("sh").arg("-c").arg(command).stderr(Stdio::null()).status().await;
-    status.is_ok_and(|status| status.success())
 }
 
 /// The library that gives a program a wrong clock, where it is installed.
@@ -198,22 +185,5 @@ pub fn free_port() -> Result<u16, CannotJudge> {
     listener
         .and_then(|listener| listener.local_addr())
         .map(|address| address.port())
-        .map_err(|error| CannotJudge(format!("no port is free: {error}")))
-}
-
-fn free_address() -> Result<String, CannotJudge> {
-    Ok(format!("127.0.0.1:{}", free_port()?))
-}
-
-async fn answers(instance: &Instance) -> bool {
-    let Ok(mut connection) = Connection::open(instance.address).await else {
-        return false;
-    };
-    let request =
-        Request::get("/healthz").header(HOST, instance.host.clone()).body(Full::new(Bytes::new()));
-    let Ok(request) = request else {
-        return false;
-    };
-    let exchange = connection.exchange(request, READY_ANSWER_MAX).await;
-    matches!(exchange, Exchange::Answered(reply) if reply.status == 200)
+        .or_cannot_judge("no port is free")
 }

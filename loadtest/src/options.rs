@@ -1,7 +1,6 @@
 //! The command line.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
@@ -178,9 +177,7 @@ impl RunOptions {
     /// Refuses values that the ranges of clap cannot express.
     pub fn check(&self) -> Result<(), CannotJudge> {
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0)) {
-            return Err(CannotJudge(
-                "--rate must lie above 0 and up to 1000000 per second".to_owned(),
-            ));
+            return Err(CannotJudge::new("--rate must lie above 0 and up to 1000000 per second"));
         }
         let spans = [
             ("--seconds", self.seconds.unwrap_or(1.0), 0.001),
@@ -193,34 +190,9 @@ impl RunOptions {
             within(name, seconds, seconds_min, 86_400.0)?;
         }
         if self.strategy.iter().any(|strategy| strategy.trim().is_empty()) {
-            return Err(CannotJudge("--strategy has an empty name".to_owned()));
+            return Err(CannotJudge::new("--strategy has an empty name"));
         }
         Ok(())
-    }
-
-    /// The time after which an outcome is unknown.
-    pub fn timeout(&self) -> Duration {
-        Duration::from_secs_f64(self.timeout_seconds)
-    }
-
-    /// The greatest age of the service's memory of "sold out".
-    pub fn sold_out_age(&self) -> Duration {
-        Duration::from_millis(2 * self.sold_out_ms)
-    }
-
-    /// The time after which no purchase is begun.
-    pub fn traffic_max(&self) -> Option<Duration> {
-        self.seconds_max.map(Duration::from_secs_f64)
-    }
-
-    /// The time for which a connection is tried.
-    pub fn wait(&self) -> Duration {
-        Duration::from_secs_f64(self.wait_seconds)
-    }
-
-    /// The time that the audit waits for running purchases.
-    pub fn settle(&self) -> Duration {
-        Duration::from_secs_f64(self.settle_seconds)
     }
 }
 
@@ -325,6 +297,19 @@ impl ArticlesOptions {
     pub fn check(&self) -> Result<(), CannotJudge> {
         within("--seconds", self.seconds, 0.1, 3_600.0)?;
         within("--share", self.share, 0.01, 1.0)
+    }
+}
+
+/// Whether `--only` leaves this name; without `--only` it leaves all.
+pub fn is_wanted(only: &[String], name: &str) -> bool {
+    only.is_empty() || only.iter().any(|wanted| wanted == name)
+}
+
+/// Refuses an `--only` that names something else.
+pub fn check_only(only: &[String], names: &[&str]) -> Result<(), CannotJudge> {
+    match only.iter().find(|name| !names.contains(&name.as_str())) {
+        Some(name) => Err(CannotJudge(format!("--only {name}: there are {}", names.join(", ")))),
+        None => Ok(()),
     }
 }
 

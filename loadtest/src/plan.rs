@@ -77,7 +77,7 @@ impl Plan {
             }
         };
         if count == 0 {
-            return Err(CannotJudge("the plan is empty: raise --rate or --seconds".to_owned()));
+            return Err(CannotJudge::new("the plan is empty: raise --rate or --seconds"));
         }
         let requests = turns(&mut random, count, buyers)
             .into_iter()

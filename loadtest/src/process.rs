@@ -8,7 +8,7 @@ use std::time::Instant;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 
 /// The kernel counts processor time for programs in 1/100 s (USER_HZ) on every Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -46,12 +46,7 @@ impl ProcessorMeter {
         let elapsed = self.started.elapsed().as_secs_f64().max(0.000_001);
         let generator_seconds = (own_seconds() - self.own_seconds).max(0.0);
         let generator_cores = generator_seconds / elapsed;
-        let machine_share = match (self.machine, machine_ticks()) {
-            (Some((busy, all)), Some((busy_now, all_now))) if all_now > all => {
-                Some((busy_now - busy) / (all_now - all))
-            }
-            _ => None,
-        };
+        let machine_share = machine_share(self.machine, machine_ticks());
         ProcessorUse {
             generator_seconds,
             generator_share: generator_cores / cores() as f64,
@@ -77,7 +72,7 @@ pub fn allow_open_files(connections: u32) -> Result<(), CannotJudge> {
         )));
     }
     setrlimit(Resource::Nofile, Rlimit { current: hard, maximum: hard })
-        .map_err(|error| CannotJudge(format!("the limit of open files stays: {error}")))
+        .or_cannot_judge("the limit of open files stays")
 }
 
 /// The most connections that [`allow_open_files`] can make room for.
@@ -105,6 +100,12 @@ pub fn name_and_seconds(process: &Path) -> Option<(String, f64)> {
     let fields: Vec<&str> = rest.split(' ').collect();
     let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
     Some((name.to_owned(), (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND))
+}
+
+/// How busy the machine was between two readings of its ticks, 0 to 1.
+pub fn machine_share(before: Option<(f64, f64)>, after: Option<(f64, f64)>) -> Option<f64> {
+    let ((busy_before, all_before), (busy, all)) = before.zip(after)?;
+    (all > all_before).then(|| (busy - busy_before) / (all - all_before))
 }
 
 /// Ticks in which the processors were busy, and all ticks, since the machine started.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::failure::{CannotJudge, EXIT_COULD_NOT_JUDGE};
+use crate::failure::{CannotJudge, EXIT_COULD_NOT_JUDGE, OrCannotJudge};
 use crate::process;
 
 /// The text that a command prints, and its exit code.
@@ -27,11 +27,11 @@ pub fn run(
             .worker_threads(threads)
             .enable_all()
             .build()
-            .map_err(|error| CannotJudge(format!("the runtime could not be started: {error}")))?;
+            .or_cannot_judge("the runtime could not be started")?;
         runtime.block_on(async {
             tokio::select! {
                 result = command => result,
-                () = stop_signal() => Err(CannotJudge("stopped by a signal before the end".to_owned())),
+                () = stop_signal() => Err(CannotJudge::new("stopped by a signal before the end")),
             }
         })
     });

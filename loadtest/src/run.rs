@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
-use ledger_audit::{Database, Evidence, InTime, Judgement, Ledger, Reader, judge, write_history};
+use ledger_audit::{Evidence, InTime, Judgement, Ledger, Reader, judge, write_history};
 
 use crate::drive::{self, Drive, Instance, Policy, Traffic};
 use crate::environment::Environment;
@@ -71,16 +71,30 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
 
     let started_at = OffsetDateTime::now_utc();
     let aftermath = fire_and_judge(options, drive, &sale, &admin, &mut reader).await?;
-    let circumstances = circumstances(
-        options,
-        &sale,
-        &instances,
-        database,
+    let circumstances = RunCircumstances {
+        started_at: started_at.format(&Rfc3339).unwrap_or_default(),
+        loadtest_version: env!("CARGO_PKG_VERSION"),
+        item_id: sale.item_id,
+        lab_item: sale.lab_item,
+        strategies: options.strategy.clone(),
+        stock: sale.stock,
+        buyers: options.buyers,
         requests,
+        concurrency: options.concurrency as usize,
+        model: if options.rate.is_some() { "open" } else { "closed" },
+        rate_per_second: options.rate,
+        seconds: options.seconds,
+        quantity: options.quantity,
+        per_buyer_limit: sale.per_buyer_limit,
+        arbiter: sale.arbiter.map_or("unknown", Switch::as_str).to_owned(),
+        keys: options.keys == Keys::Always,
+        retries_max: options.retry,
+        instances: instances.iter().map(|instance| instance.url.clone()).collect(),
         seed,
-        started_at,
-        aftermath.processor,
-    );
+        cores: process::cores(),
+        processor: aftermath.processor,
+        database,
+    };
     let report = Report {
         verdict: Verdict::of(
             &aftermath.audit,
@@ -174,9 +188,9 @@ async fn prepare_drive(
     let policy = Policy {
         concurrency: options.concurrency as usize,
         retries_max: options.retry,
-        timeout: options.timeout(),
-        wait: options.wait(),
-        traffic_max: options.traffic_max(),
+        timeout: Duration::from_secs_f64(options.timeout_seconds),
+        wait: Duration::from_secs_f64(options.wait_seconds),
+        traffic_max: options.seconds_max.map(Duration::from_secs_f64),
         readers: options.readers,
         change_percent: options.change_percent,
     };
@@ -196,7 +210,10 @@ async fn fire_and_judge(
     if let Some(path) = &options.history {
         write_history(path, &traffic.answers)?;
     }
-    let after = reader.settled_ledger(sale.item_id, &traffic.answers, options.settle()).await?;
+    let settle_max = Duration::from_secs_f64(options.settle_seconds);
+    let after = reader.settled_ledger(sale.item_id, &traffic.answers, settle_max).await?;
+    // See `--sold-out-ms`.
+    let sold_out_age = Duration::from_millis(2 * options.sold_out_ms);
     let audit = judge(&Evidence {
         stock: sale.stock,
         per_buyer_limit: sale.per_buyer_limit,
@@ -206,7 +223,7 @@ async fn fire_and_judge(
         before: &sale.before,
         after: &after,
         answers: &traffic.answers,
-        in_time: Some(InTime { history: &traffic.history, sold_out_age: options.sold_out_age() }),
+        in_time: Some(InTime { history: &traffic.history, sold_out_age }),
     })?;
     let service_says = settled_audit(admin, sale.item_id).await;
     Ok(Aftermath { traffic, processor, audit, service_says })
@@ -234,41 +251,4 @@ fn broken(audit: &Value) -> Vec<&str> {
     let findings = audit["findings"].as_array().map(Vec::as_slice).unwrap_or_default();
     let broken = findings.iter().filter(|finding| finding["holds"] == false);
     broken.filter_map(|finding| finding["invariant"].as_str()).collect()
-}
-
-#[expect(clippy::too_many_arguments, reason = "the report names every circumstance of the run")]
-fn circumstances(
-    options: &RunOptions,
-    sale: &Sale,
-    instances: &[Instance],
-    database: Database,
-    requests: usize,
-    seed: u64,
-    started_at: OffsetDateTime,
-    processor: ProcessorUse,
-) -> RunCircumstances {
-    RunCircumstances {
-        started_at: started_at.format(&Rfc3339).unwrap_or_default(),
-        loadtest_version: env!("CARGO_PKG_VERSION"),
-        item_id: sale.item_id,
-        lab_item: sale.lab_item,
-        strategies: options.strategy.clone(),
-        stock: sale.stock,
-        buyers: options.buyers,
-        requests,
-        concurrency: options.concurrency as usize,
-        model: if options.rate.is_some() { "open" } else { "closed" },
-        rate_per_second: options.rate,
-        seconds: options.seconds,
-        quantity: options.quantity,
-        per_buyer_limit: sale.per_buyer_limit,
-        arbiter: sale.arbiter.map_or("unknown", Switch::as_str).to_owned(),
-        keys: options.keys == Keys::Always,
-        retries_max: options.retry,
-        instances: instances.iter().map(|instance| instance.url.clone()).collect(),
-        seed,
-        cores: process::cores(),
-        processor,
-        database,
-    }
 }

@@ -2,23 +2,22 @@
 
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request, Uri};
+use hyper::header::HeaderValue;
+use hyper::{Method, Uri};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, sleep};
 
 use crate::drive::Instance;
-use crate::drive::connection::{Connection, Exchange};
+use crate::drive::call::Call;
+use crate::drive::connection::{Exchange, Reply};
 use crate::environment::Environment;
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::options::RunOptions;
 
 /// An admin request or the service's own audit may take this long.
-const ADMIN_SECONDS_MAX: u64 = 30;
+const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// A service that the previous load has overwhelmed answers "nothing changed, try again" to an admin,
 /// too. The request is repeated for this time, with this pause between two tries.
 const RECOVERY_MAX: Duration = Duration::from_secs(60);
@@ -48,9 +47,8 @@ pub async fn instances(
     }
     let urls: Vec<&str> = urls.iter().map(|url| url.trim()).filter(|url| !url.is_empty()).collect();
     if urls.is_empty() {
-        return Err(CannotJudge(
-            "where is the service? Start one with `make run`, or give --url or SECKILL_URL"
-                .to_owned(),
+        return Err(CannotJudge::new(
+            "where is the service? Start one with `make run`, or give --url or SECKILL_URL",
         ));
     }
     let mut instances = Vec::with_capacity(urls.len());
@@ -118,7 +116,7 @@ impl Admin {
             "kind": "lab",
             "arbiter": options.arbiter.as_str(),
         });
-        let item = self.call(Method::POST, "/api/admin/items", Some(&body)).await?;
+        let item = self.call(&Method::POST, "/api/admin/items", Some(&body)).await?;
         item["id"]
             .as_i64()
             .ok_or_else(|| CannotJudge(format!("the new item has no number as its id: {item}")))
@@ -126,34 +124,34 @@ impl Admin {
 
     /// The public view of an item.
     pub async fn item(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(Method::GET, &format!("/api/items/{item_id}"), None).await
+        self.call(&Method::GET, &format!("/api/items/{item_id}"), None).await
     }
 
     /// The list of strategies.
     pub async fn strategies(&self) -> Result<Value, CannotJudge> {
-        self.call(Method::GET, "/api/strategies", None).await
+        self.call(&Method::GET, "/api/strategies", None).await
     }
 
     /// The service's own audit of an item.
     pub async fn audit(&self, item_id: i64) -> Result<Value, CannotJudge> {
-        self.call(Method::GET, &format!("/api/admin/items/{item_id}/audit"), None).await
+        self.call(&Method::GET, &format!("/api/admin/items/{item_id}/audit"), None).await
     }
 
     /// Asks until the service is not too busy to answer.
     async fn call(
         &self,
-        method: Method,
+        method: &Method,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, CannotJudge> {
         let end = Instant::now() + RECOVERY_MAX;
         loop {
-            match self.call_once(method.clone(), path, body).await {
+            match self.call_once(method, path, body).await {
                 Err(Trouble::Busy(_)) if Instant::now() < end => {
                     sleep(RECOVERY_PAUSE).await;
                     // The service finds out by reading that a server answers again, never by a
                     // change; where nobody else reads, we do.
-                    let _ = self.call_once(Method::GET, "/api/items", None).await;
+                    let _ = self.call_once(&Method::GET, "/api/items", None).await;
                 }
                 Err(Trouble::Busy(reason) | Trouble::Refused(reason)) => {
                     return Err(CannotJudge(reason));
@@ -166,66 +164,33 @@ impl Admin {
     /// Asks the first instance that answers.
     async fn call_once(
         &self,
-        method: Method,
+        method: &Method,
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Trouble> {
+        let token = Some(&self.authorization);
+        let call = Call { method: Some(method), path, token, body, ..Call::default() };
         let mut failure = "no instance of the service is known".to_owned();
         for instance in &self.instances {
-            match self.call_instance(instance, method.clone(), path, body).await {
-                Ok(Some(answer)) => return Ok(answer),
-                Ok(None) => {
-                    failure = format!("{} did not answer {method} {path}", instance.url);
-                }
-                Err(trouble) => return Err(trouble),
+            let what = format!("{method} {path} at {}", instance.url);
+            match instance.call(call, ANSWER_MAX).await {
+                Exchange::Answered(reply) => return read(&reply, &what),
+                _ => failure = format!("{} did not answer {method} {path}", instance.url),
             }
         }
         Err(Trouble::Refused(failure))
     }
+}
 
-    /// `None` when the instance cannot be reached.
-    async fn call_instance(
-        &self,
-        instance: &Instance,
-        method: Method,
-        path: &str,
-        body: Option<&Value>,
-    ) -> Result<Option<Value>, Trouble> {
-        let Ok(mut connection) = Connection::open(instance.address).await else {
-            return Ok(None);
-        };
-        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let request = Request::builder()
-            .method(method.clone())
-            .uri(path)
-            .header(HOST, instance.host.clone())
-            .header(AUTHORIZATION, self.authorization.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(body))
-            .map_err(|error| Trouble::Refused(format!("{method} {path}: {error}")))?;
-        let Exchange::Answered(reply) =
-            connection.exchange(request, Duration::from_secs(ADMIN_SECONDS_MAX)).await
-        else {
-            return Ok(None);
-        };
-        if !(200..300).contains(&reply.status) {
-            let text = String::from_utf8_lossy(&reply.body);
-            let reason = format!(
-                "{method} {path} at {} was answered {}: {}",
-                instance.url,
-                reply.status,
-                text.trim()
-            );
-            return Err(if is_busy(&reply.body) { Trouble::Busy } else { Trouble::Refused }(
-                reason,
-            ));
-        }
-        serde_json::from_slice(&reply.body).map(Some).map_err(|error| {
-            Trouble::Refused(format!(
-                "{method} {path} was answered with something else than JSON: {error}"
-            ))
-        })
+fn read(reply: &Reply, what: &str) -> Result<Value, Trouble> {
+    if !(200..300).contains(&reply.status) {
+        let text = String::from_utf8_lossy(&reply.body);
+        let reason = format!("{what} was answered {}: {}", reply.status, text.trim());
+        return Err(if is_busy(&reply.body) { Trouble::Busy } else { Trouble::Refused }(reason));
     }
+    serde_json::from_slice(&reply.body).map_err(|error| {
+        Trouble::Refused(format!("{what} was answered with something else than JSON: {error}"))
+    })
 }
 
 /// Why an admin's request failed.
@@ -243,9 +208,7 @@ fn is_busy(body: &[u8]) -> bool {
 }
 
 fn rfc3339(moment: OffsetDateTime) -> Result<String, CannotJudge> {
-    moment
-        .format(&Rfc3339)
-        .map_err(|error| CannotJudge(format!("the clock cannot be written: {error}")))
+    moment.format(&Rfc3339).or_cannot_judge("the clock cannot be written")
 }
 
 /// An item's name has its limit.

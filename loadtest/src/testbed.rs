@@ -2,23 +2,24 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use ledger_audit::writer_of;
 use redis::aio::MultiplexedConnection;
-use redis_connection::{Address, Certificates, Options, SharedConnection};
+use redis_connection::SharedConnection;
 use sqlx::mysql::MySqlConnection;
 use tokio::time::timeout;
 
 use crate::circumstances::Circumstances;
+use crate::drive::Instance;
 use crate::environment::Environment;
-use crate::failure::CannotJudge;
-use crate::launcher::Launcher;
-use crate::options::TestbedOptions;
+use crate::failure::{CannotJudge, OrCannotJudge};
+use crate::launcher::{Launcher, Overrides, Service};
+use crate::options::{RunOptions, TestbedOptions};
+use crate::servers::{self, ANSWER_MAX};
 use crate::tokens::Mint;
 
-/// Connecting to the database or to Redis, and one answer of Redis, must end within this.
-pub const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How long the orders of a lab item keep their units: longer than a clock may run ahead, so that no
+/// hold runs out during a load.
+pub const HOLD_SECONDS: i64 = 80_000;
 
 /// The program under test, the servers that it shares with the running shop, and the folder of
 /// the report.
@@ -41,8 +42,7 @@ impl Testbed {
         let out = options.out.clone();
         let environment = Environment::load()?;
         let program = Mint::new(options.seckill.clone(), &environment).into_program();
-        fs::create_dir_all(&out)
-            .map_err(|error| CannotJudge(format!("cannot make {}: {error}", out.display())))?;
+        fs::create_dir_all(&out).or_cannot_judge(format_args!("cannot make {}", out.display()))?;
         let launcher = Launcher::new(program.clone(), &environment, &out.join("logs"))?;
         let seed = options.seed.unwrap_or_else(rand::random);
         Ok(Self { environment, launcher, program, out, seed })
@@ -50,12 +50,12 @@ impl Testbed {
 
     /// A connection to the ledger's database.
     pub async fn database(&self) -> Result<MySqlConnection, CannotJudge> {
-        database(&self.environment).await
+        servers::database(&self.environment).await
     }
 
     /// A connection to the Redis of the gates, whatever its shape.
     pub async fn redis(&self) -> Result<SharedConnection, CannotJudge> {
-        redis(&self.environment).await
+        servers::redis(&self.environment).await
     }
 
     /// A connection of the caller's own to the server that has the key, for WATCH.
@@ -63,52 +63,34 @@ impl Testbed {
         let shared = self.redis().await?;
         timeout(ANSWER_MAX, shared.own_connection(key))
             .await
-            .map_err(|_| CannotJudge("Redis does not answer".to_owned()))?
-            .map_err(|error| CannotJudge(format!("Redis cannot be reached: {error}")))
+            .map_err(|_| CannotJudge::new("Redis does not answer"))?
+            .or_cannot_judge("Redis cannot be reached")
+    }
+
+    /// Starts two instances on the servers of the shop.
+    pub async fn pair(&self, name: &str) -> Result<([Service; 2], Vec<Instance>), CannotJudge> {
+        let start = async |number| {
+            self.launcher.start(&format!("{name}-{number}"), &Overrides::default()).await
+        };
+        let services = [start(1).await?, start(2).await?];
+        let instances = services.iter().map(|service| service.instance.clone()).collect();
+        Ok((services, instances))
+    }
+
+    /// A load on a new lab item through these instances; the caller says how large it is.
+    pub fn load(&self, strategy: &str, instances: &[Instance], seed: u64) -> RunOptions {
+        RunOptions {
+            strategy: vec![strategy.to_owned()],
+            hold_seconds: HOLD_SECONDS,
+            url: instances.iter().map(|instance| instance.url.clone()).collect(),
+            seckill: Some(self.program.clone()),
+            seed: Some(seed),
+            ..RunOptions::default()
+        }
     }
 
     /// Machine, versions and settings, for the report.
     pub async fn circumstances(&self) -> Result<Circumstances, CannotJudge> {
         Circumstances::gather(&self.environment, &self.program, &self.out, Some(self.seed)).await
     }
-}
-
-/// A connection to the database of `DATABASE_URL`. The address is not printed: it holds a password.
-pub async fn database(environment: &Environment) -> Result<MySqlConnection, CannotJudge> {
-    let url = environment.get("DATABASE_URL").unwrap_or_default();
-    timeout(ANSWER_MAX, writer_of(&url))
-        .await
-        .map_err(|_| CannotJudge("the database does not answer".to_owned()))?
-}
-
-/// A connection to the Redis of `REDIS_URL`, with the certificates that the service uses.
-pub async fn redis(environment: &Environment) -> Result<SharedConnection, CannotJudge> {
-    let file = |name: &str| {
-        let Some(path) = environment.get(name) else { return Ok(None) };
-        let read = fs::read(&path);
-        read.map(Some).map_err(|error| CannotJudge(format!("{path} cannot be read: {error}")))
-    };
-    let roots = file("SECKILL_REDIS_ROOT_FILE")?;
-    let client = file("SECKILL_REDIS_CLIENT_FILE")?.zip(file("SECKILL_REDIS_CLIENT_KEY_FILE")?);
-    let url = environment.get("REDIS_URL").unwrap_or_default();
-    connect(&url, &Certificates { roots, client }).await
-}
-
-/// A connection to the Redis at an address.
-pub async fn redis_at(url: &str) -> Result<SharedConnection, CannotJudge> {
-    connect(url, &Certificates { roots: None, client: None }).await
-}
-
-/// The address is not printed: it holds a password.
-async fn connect(url: &str, certificates: &Certificates) -> Result<SharedConnection, CannotJudge> {
-    let unreadable = |_| CannotJudge("REDIS_URL is not an address of Redis".to_owned());
-    let address = Address::parse(url).map_err(unreadable)?;
-    let address = address.with_certificates(certificates).map_err(unreadable)?;
-    let options = Options { command_timeout: ANSWER_MAX, ..Options::default() };
-    let shared = SharedConnection::new(&address, options).map_err(unreadable)?;
-    timeout(ANSWER_MAX, shared.primaries())
-        .await
-        .map_err(|_| CannotJudge("Redis does not answer".to_owned()))?
-        .map_err(|error| CannotJudge(format!("Redis cannot be reached: {error}")))?;
-    Ok(shared)
 }

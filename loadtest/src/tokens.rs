@@ -43,7 +43,7 @@ impl Mint {
     /// The `Authorization` value of an admin.
     pub async fn admin(&self) -> Result<HeaderValue, CannotJudge> {
         let mut tokens = self.mint(1, 1, Some("admin")).await?;
-        tokens.pop().ok_or_else(|| CannotJudge("no admin token was minted".to_owned()))
+        tokens.pop().ok_or_else(|| CannotJudge::new("no admin token was minted"))
     }
 
     async fn mint(
@@ -55,7 +55,7 @@ impl Mint {
         let program = self.program.display();
         let last = first
             .checked_add(count - 1)
-            .ok_or_else(|| CannotJudge("--first-buyer is too high".to_owned()))?;
+            .ok_or_else(|| CannotJudge::new("--first-buyer is too high"))?;
         let mut command = Command::new(&self.program);
         command.arg("token").arg("--user").arg(format!("{first}..={last}"));
         if let Some(role) = role {
@@ -87,7 +87,7 @@ impl Mint {
 
 fn bearer(token: &str) -> Result<HeaderValue, CannotJudge> {
     let mut value = HeaderValue::from_str(&format!("Bearer {token}"))
-        .map_err(|_| CannotJudge("a minted token does not fit into a header".to_owned()))?;
+        .map_err(|_| CannotJudge::new("a minted token does not fit into a header"))?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Ended;
+use super::ExitResult;
 
 /// Takes any arguments, because none of them is used.
 #[derive(clap::Args)]
@@ -12,6 +12,6 @@ pub struct Arguments {
 }
 
 /// Refuses to run.
-pub async fn run(_: Option<&Path>, _: &Arguments) -> Ended {
+pub async fn run(_: Option<&Path>, _: &Arguments) -> ExitResult {
     Err("this program was built without private servers: start it with `make run` in the source folder, or build it with `--features dev`".to_owned())
 }

@@ -1,19 +1,24 @@
-//! The verdict on a cell: compares the record of every answer with the ledger, and audits the
-//! ledger.
+//! The verdict on a cell: the record of every answer against the ledger, by the rules of
+//! `crates/ledger-audit` that judge load tests too, and the service's audit of the ledger.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-use super::in_time;
-use super::load_generator::{Answer, AnswerKind, key};
+use ledger_audit::{
+    Answer, Expectation, Faults, Finding, History, InTime, Ledger, Order, Outcome, RecordJudgement,
+    State, judge_in_time, judge_record,
+};
+
 use super::report::{Cell, Verdict};
 use gates::Breaks;
 use ledger::rows::orders::OrderRecord;
+use shop_domain::ArbiterMode;
 use shop_domain::audit::Report;
-use shop_domain::{ArbiterMode, OrderStatus};
 
 /// Violations of one kind that are listed; the rest is counted.
 const EXAMPLES_MAX: usize = 3;
+/// The lab buys in this process only.
+const INSTANCES: usize = 1;
 
 /// The data that the verdict on a cell follows from.
 pub struct Evidence<'a> {
@@ -27,8 +32,6 @@ pub struct Evidence<'a> {
     pub stock: i64,
     /// Units of each purchase.
     pub quantity: i64,
-    /// Buyers, who take turns.
-    pub buyers: u32,
     /// How old the word "sold out" may be.
     pub sold_out_age: Duration,
     /// The number of instances that breaks the gate.
@@ -53,14 +56,15 @@ pub fn evaluate(cell: &mut Cell, evidence: &Evidence<'_>) {
             cell.undersold
         ));
     }
-    cell.lost = add_examples(&mut violations, lost(evidence));
-    cell.phantom = add_examples(&mut violations, phantoms(evidence));
-    cell.duplicates = add_examples(&mut violations, duplicates(evidence));
-    let broken = evidence.report.findings.iter().filter(|finding| finding.holds == Some(false));
-    violations.extend(broken.map(|finding| {
+    let (record, in_time) = judged(evidence);
+    cell.lost = add_examples(&mut violations, [record.lost, record.altered]);
+    cell.phantom = add_examples(&mut violations, [record.phantom, record.despite_refusal]);
+    cell.duplicates = add_examples(&mut violations, [record.duplicates]);
+    let findings = evidence.report.findings.iter().filter(|finding| finding.holds == Some(false));
+    violations.extend(findings.map(|finding| {
         format!("{} is broken ({}): {}.", finding.invariant, finding.claim, finding.detail)
     }));
-    violations.extend(in_time::broken(evidence));
+    violations.extend(in_time.iter().filter(|finding| finding.state == State::Broken).map(broken));
     let verdict = verdict(cell, !violations.is_empty());
     cell.violations = violations;
     cell.verdict = Some(verdict);
@@ -82,12 +86,10 @@ pub fn note(cell: &mut Cell, sentence: &str) {
     cell.note.push_str(sentence);
 }
 
-fn refused_by(answers: &[Answer]) -> BTreeMap<&'static str, u64> {
+fn refused_by(answers: &[Answer]) -> BTreeMap<String, u64> {
     let mut codes = BTreeMap::new();
-    for answer in answers {
-        if let AnswerKind::Refused(code) = answer.kind {
-            *codes.entry(code).or_default() += 1;
-        }
+    for answer in answers.iter().filter(|answer| answer.outcome == Outcome::Refused) {
+        *codes.entry(answer.code.clone()).or_default() += 1;
     }
     codes
 }
@@ -101,74 +103,52 @@ fn undersold(cell: &Cell, evidence: &Evidence<'_>) -> i64 {
 }
 
 /// Adds the first sentences to the violations; the number of all.
-fn add_examples(violations: &mut Vec<String>, found: Vec<String>) -> u64 {
-    let count = found.len();
-    violations.extend(found.into_iter().take(EXAMPLES_MAX));
-    if count > EXAMPLES_MAX {
-        violations.push(format!("And {} more of these.", count - EXAMPLES_MAX));
+fn add_examples<const N: usize>(violations: &mut Vec<String>, found: [Faults; N]) -> u64 {
+    let count: i64 = found.iter().map(|faults| faults.count).sum();
+    let examples = found.into_iter().flat_map(|faults| faults.examples).take(EXAMPLES_MAX);
+    let examples: Vec<String> = examples.map(|example| format!("{example}.")).collect();
+    let more = usize::try_from(count).unwrap_or(usize::MAX) - examples.len();
+    violations.extend(examples);
+    if more > 0 {
+        violations.push(format!("And {more} more of these."));
     }
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// Accepted answers without their order.
-fn lost(evidence: &Evidence<'_>) -> Vec<String> {
-    let ledger: HashMap<_, _> =
-        evidence.orders.iter().map(|order| (order.id, order.status)).collect();
-    let missing = evidence.answers.iter().filter_map(|answer| match answer.kind {
-        AnswerKind::Accepted { order, queued } => match ledger.get(&order) {
-            None => Some(format!("Order {order} was accepted and is not in the ledger.")),
-            // A queued order may still be rejected; a sold one may not.
-            Some(OrderStatus::Rejected) if !queued => {
-                Some(format!("Order {order} was sold and then rejected."))
-            }
-            Some(OrderStatus::Queued) => Some(format!("Order {order} is still queued.")),
-            Some(_) => None,
-        },
-        _ => None,
+/// What the audit of load tests says about the record of answers and about the order of time (I16):
+/// whoever was told "sold out" could be told so at that time.
+fn judged(evidence: &Evidence<'_>) -> (RecordJudgement, Vec<Finding>) {
+    let requests = evidence.answers.iter().map(|answer| (answer.key.as_deref(), answer.buyer));
+    let buyers: HashMap<_, _> = requests.collect();
+    let orders = evidence.orders.iter().map(|order| Order {
+        id: order.id.to_string(),
+        // One that belongs to no request counts from the start.
+        buyer: buyers.get(&Some(order.request_key.as_str())).copied().unwrap_or(0),
+        quantity: evidence.quantity,
+        status: order.status.as_str().to_owned(),
+        key: Some(order.request_key.clone()),
+        fence: None,
     });
-    missing.collect()
+    let after = Ledger { item_exists: true, orders: orders.collect(), ..Ledger::default() };
+    let evidence = ledger_audit::Evidence {
+        stock: evidence.stock,
+        per_buyer_limit: i64::MAX,
+        quantity: evidence.quantity,
+        arbiter_on: evidence.report.facts.arbiter == ArbiterMode::On,
+        keyed: true,
+        before: &Ledger::default(),
+        after: &after,
+        answers: evidence.answers,
+        in_time: Some(InTime { history: &History::default(), sold_out_age: evidence.sold_out_age }),
+    };
+    (judge_record(&evidence), judge_in_time(&evidence))
 }
 
-/// Orders that belong to no accepted request and to none with an unknown outcome.
-fn phantoms(evidence: &Evidence<'_>) -> Vec<String> {
-    let answers: HashMap<String, AnswerKind> = evidence
-        .answers
-        .iter()
-        .map(|answer| (key(answer.request).as_str().to_owned(), answer.kind))
-        .collect();
-    let phantoms = evidence.orders.iter().filter_map(|order| {
-        let why = match answers.get(&order.request_key) {
-            None => "belongs to no request",
-            Some(AnswerKind::Refused(_) | AnswerKind::Unavailable) => {
-                "belongs to a request that was refused"
-            }
-            Some(AnswerKind::Accepted { order: answered, .. }) if *answered != order.id => {
-                "is not the one that its request was answered with"
-            }
-            Some(AnswerKind::Accepted { .. } | AnswerKind::Unknown) => return None,
-        };
-        Some(format!("Order {} {why}.", order.id))
-    });
-    phantoms.collect()
-}
-
-/// Second orders of one request, and second requests that were answered with one order.
-fn duplicates(evidence: &Evidence<'_>) -> Vec<String> {
-    let (mut keys, mut answered) = (HashSet::new(), HashSet::new());
-    let second_orders = evidence
-        .orders
-        .iter()
-        .filter(|order| !keys.insert(order.request_key.as_str()))
-        .map(|order| format!("Order {} is a second one of its request.", order.id));
-    let mut found: Vec<String> = second_orders.collect();
-    for answer in evidence.answers {
-        if let AnswerKind::Accepted { order, .. } = answer.kind
-            && !answered.insert(order)
-        {
-            found.push(format!("Order {order} was given to two requests."));
-        }
-    }
-    found
+/// The sentence on a broken rule, with an example.
+fn broken(finding: &Finding) -> String {
+    let Finding { invariant, claim, detail, .. } = finding;
+    let example = finding.examples.first().map_or("", String::as_str);
+    format!("{invariant} is broken ({claim}): {detail}. {example}.")
 }
 
 fn verdict(cell: &Cell, violated: bool) -> Verdict {
@@ -192,12 +172,10 @@ fn verdict(cell: &Cell, violated: bool) -> Verdict {
 /// gate that breaks need not do so every time.
 fn as_declared(arbiter: ArbiterMode, breaks_with: Breaks, verdict: Verdict) -> Option<bool> {
     let clean = verdict == Verdict::Clean;
-    match (arbiter, breaks_with) {
+    match breaks_with.expectation(arbiter == ArbiterMode::On, INSTANCES) {
         _ if verdict == Verdict::NothingRan => None,
-        (ArbiterMode::On, _) | (ArbiterMode::Off, Breaks::Never | Breaks::WithTwoInstances) => {
-            Some(clean)
-        }
-        (ArbiterMode::Off, Breaks::Alone) => (!clean).then_some(true),
+        Expectation::Clean => Some(clean),
+        Expectation::Caught => (!clean).then_some(true),
     }
 }
 

@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use ledger_audit::{Answer, Outcome};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::plan::Chosen;
+use super::plan::StrategyChoice;
+use super::report::RunRequest;
 use crate::purchase::{PurchaseRequest, Purchases};
-use shop_domain::{ItemId, OrderId, Outcome, Quantity, RequestKey, Trace, UserId};
+use shop_domain::{ItemId, OrderId, Quantity, RequestKey, Trace, UserId};
 
 /// One load: what is bought, by how many buyers, at which concurrency.
 #[derive(Clone)]
@@ -23,79 +25,24 @@ pub struct LoadGenerator {
     /// The item that is bought.
     pub item: ItemId,
     /// The strategy with its options.
-    pub chosen: Chosen,
-    /// Units of each purchase.
-    pub quantity: Quantity,
-    /// Buyers; request `n` is made by buyer `n` modulo this number.
-    pub buyers: u32,
-    /// Purchases in all.
-    pub requests: u32,
-    /// Purchases that run at once.
-    pub concurrency: u32,
-    /// The time after which no further purchase is sent.
-    pub time_max: Duration,
+    pub choice: StrategyChoice,
+    /// How many purchases, by how many buyers; request `n` is made by buyer `n` modulo their number.
+    pub request: RunRequest,
 }
 
-/// The answer to one purchase.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// The number of the request, from 0.
-    pub request: u32,
-    /// The kind of the answer.
-    pub kind: AnswerKind,
-    /// Time until the answer, in microseconds.
-    pub micros: u64,
-    /// Microseconds from the start of the load until the answer.
-    pub answered_at_us: u64,
-}
-
-/// The kinds of answers that the evaluation tells apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnswerKind {
-    /// An order was made or queued.
-    Accepted {
-        /// The order's id.
-        order: OrderId,
-        /// Whether it is queued, and not durable yet.
-        queued: bool,
-    },
-    /// Refused for good, with the code of the refusal; nothing changed.
-    Refused(&'static str),
-    /// Not served; nothing changed, and the request may be sent again.
-    Unavailable,
-    /// The outcome is not known: an order may have been made.
-    Unknown,
-}
-
-/// Counts of the answers so far, which can be read while the load runs.
+/// Counts of the answers so far by their outcome, which can be read while the load runs.
 #[derive(Debug, Default)]
-pub struct AnswerCounts {
-    /// Purchases that were accepted.
-    pub accepted: AtomicU64,
-    /// Purchases that were refused.
-    pub refused: AtomicU64,
-    /// Purchases that were not served.
-    pub unavailable: AtomicU64,
-    /// Purchases whose outcome is not known.
-    pub unknown: AtomicU64,
-}
+pub struct AnswerCounts([AtomicU64; 4]);
 
 impl AnswerCounts {
     /// The counts of accepted, refused, unavailable and unknown, in this order.
     #[must_use]
     pub fn read(&self) -> [u64; 4] {
-        [&self.accepted, &self.refused, &self.unavailable, &self.unknown]
-            .map(|count| count.load(Ordering::Relaxed))
+        self.0.each_ref().map(|count| count.load(Ordering::Relaxed))
     }
 
-    fn add(&self, kind: AnswerKind) {
-        let count = match kind {
-            AnswerKind::Accepted { .. } => &self.accepted,
-            AnswerKind::Refused(_) => &self.refused,
-            AnswerKind::Unavailable => &self.unavailable,
-            AnswerKind::Unknown => &self.unknown,
-        };
-        count.fetch_add(1, Ordering::Relaxed);
+    fn add(&self, outcome: Outcome) {
+        self.0[outcome as usize].fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -118,7 +65,7 @@ impl LoadGenerator {
         let began = Instant::now();
         let next = Arc::new(AtomicU32::new(0));
         let mut workers = JoinSet::new();
-        for _ in 0..self.concurrency.min(self.requests) {
+        for _ in 0..self.request.concurrency.min(self.request.requests) {
             let (load, next, counts) = (self.clone(), Arc::clone(&next), Arc::clone(&counts));
             workers.spawn(async move { load.work(&next, &counts, began).await });
         }
@@ -127,28 +74,30 @@ impl LoadGenerator {
 
     async fn work(&self, next: &AtomicU32, counts: &AnswerCounts, began: Instant) -> Vec<Answer> {
         let mut answers = Vec::new();
-        while began.elapsed() < self.time_max {
+        let time_max = Duration::from_secs(self.request.seconds_max.into());
+        while began.elapsed() < time_max {
             let request = next.fetch_add(1, Ordering::Relaxed);
-            if request >= self.requests {
+            if request >= self.request.requests {
                 break;
             }
             let started = Instant::now();
-            let kind = kind_of(&self.purchases.buy(self.request(request)).await);
+            let outcome = self.purchases.buy(self.purchase(request)).await;
             let ended = Instant::now();
-            counts.add(kind);
-            let (micros, answered_at_us) = (between(started, ended), between(began, ended));
-            answers.push(Answer { request, kind, micros, answered_at_us });
+            let times = (between(started, ended), between(began, ended));
+            let answer = answer((request, self.request.buyers), reply(&outcome), times);
+            counts.add(answer.outcome);
+            answers.push(answer);
         }
         answers
     }
 
-    fn request(&self, request: u32) -> PurchaseRequest {
+    fn purchase(&self, request: u32) -> PurchaseRequest {
         PurchaseRequest {
-            buyer: UserId::new(buyer(request, self.buyers)).expect("counted from one"),
+            buyer: UserId::new(buyer(request, self.request.buyers)).expect("counted from one"),
             item: self.item,
-            quantity: self.quantity,
-            strategy: self.chosen.card.name.to_owned(),
-            options: self.chosen.options,
+            quantity: Quantity::new(self.request.quantity.into()).unwrap_or(Quantity::ONE),
+            strategy: self.choice.card.name.to_owned(),
+            options: self.choice.options,
             key: Some(key(request)),
             ticket: None,
             trace: Trace::default(),
@@ -161,14 +110,39 @@ fn between(earlier: Instant, later: Instant) -> u64 {
     u64::try_from((later - earlier).as_micros()).unwrap_or(u64::MAX)
 }
 
-fn kind_of(outcome: &Outcome) -> AnswerKind {
+/// What a client over HTTP would have been told: status, code, outcome and order.
+pub type Reply = (u16, &'static str, Outcome, Option<OrderId>);
+
+fn reply(outcome: &shop_domain::Outcome) -> Reply {
+    use shop_domain::Outcome::{Queued, Refused, Replayed, Sold, Unavailable, Unknown};
     match outcome {
-        Outcome::Sold(order) | Outcome::Replayed(order) => {
-            AnswerKind::Accepted { order: order.id, queued: false }
-        }
-        Outcome::Queued(order) => AnswerKind::Accepted { order: order.id, queued: true },
-        Outcome::Refused(refusal) => AnswerKind::Refused(refusal.code()),
-        Outcome::Unavailable(_) => AnswerKind::Unavailable,
-        Outcome::Unknown(_) => AnswerKind::Unknown,
+        Sold(order) | Replayed(order) => (201, "sold", Outcome::Accepted, Some(order.id)),
+        Queued(order) => (202, "queued", Outcome::Accepted, Some(order.id)),
+        Refused(refusal) => (409, refusal.code(), Outcome::Refused, None),
+        Unavailable(_) => (503, "unavailable", Outcome::Unavailable, None),
+        Unknown(_) => (504, "outcome_unknown", Outcome::Unknown, None),
+    }
+}
+
+/// The record of one answer. The times are the microseconds from the purchase and from the start of
+/// the load until the answer.
+pub fn answer(
+    (request, buyers): (u32, u32),
+    (status, code, outcome, order): Reply,
+    (micros, answered_at_us): (u64, u64),
+) -> Answer {
+    Answer {
+        request,
+        last: true,
+        buyer: buyer(request, buyers),
+        key: Some(key(request).as_str().to_owned()),
+        status,
+        code: code.to_owned(),
+        outcome,
+        order_id: order.map(|order| order.to_string()),
+        answered_at_us,
+        from_plan_us: micros,
+        from_send_us: micros,
+        ..Answer::default()
     }
 }

@@ -8,7 +8,6 @@
 //! instances is clean here; `loadtest` can load several.
 
 mod evaluate;
-mod in_time;
 mod load_generator;
 mod plan;
 mod report;
@@ -30,10 +29,10 @@ use shop_domain::{Clock, OrderId, UserId};
 use shop_metrics::Metrics;
 
 pub use plan::{
-    BUYERS_MAX, CELLS_MAX, CONCURRENCY_MAX, Chosen, ChosenError, Plan, QUANTITY_MAX, REQUESTS_MAX,
-    ROUNDS_MAX, SECONDS_DEFAULT, SECONDS_MAX, STOCK_MAX,
+    BUYERS_MAX, CELLS_MAX, CONCURRENCY_MAX, ChoiceError, Plan, QUANTITY_MAX, REQUESTS_MAX,
+    ROUNDS_MAX, SECONDS_DEFAULT, SECONDS_MAX, STOCK_MAX, StrategyChoice,
 };
-pub use report::{Arbiters, Cell, CellState, Event, Progress, Run, RunState, Verdict, Wanted};
+pub use report::{Arbiters, Cell, CellState, Event, Progress, Run, RunRequest, RunState, Verdict};
 
 /// Runs that are kept.
 const RUNS_MAX: usize = 20;
@@ -72,7 +71,7 @@ pub struct Busy;
 
 /// A run, while it runs and afterwards.
 pub(crate) struct Running {
-    wanted: Wanted,
+    request: RunRequest,
     operator: UserId,
     run: Mutex<Run>,
     events: broadcast::Sender<Event>,
@@ -102,11 +101,11 @@ impl Lab {
             state: RunState::Running,
             created_at: self.parts.clock.now(),
             finished_at: None,
-            request: plan.wanted.clone(),
+            request: plan.request.clone(),
             cells,
         };
         let running = Arc::new(Running {
-            wanted: plan.wanted.clone(),
+            request: plan.request.clone(),
             operator,
             run: Mutex::new(run.clone()),
             events: broadcast::channel(EVENTS_MAX).0,

@@ -1,7 +1,7 @@
 //! The plan of a run: its parsed strategies, its limits, and the cells in the order in which they
 //! run.
 
-use super::report::{Arbiters, Cell, CellState, Latency, Wanted};
+use super::report::{Arbiters, Cell, RunRequest};
 use gates::{Breaks, Card, Options};
 use shop_domain::ArbiterMode;
 
@@ -26,7 +26,7 @@ pub const CELLS_MAX: usize = 500;
 
 /// A strategy with its options, as the request of a run names it.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct StrategyChoice {
     /// The text of the request: `name` or `name?option=value`.
     pub text: String,
     /// The strategy.
@@ -36,7 +36,7 @@ pub struct Chosen {
 
 /// The reason why the text of a strategy is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChosenError {
+pub enum ChoiceError {
     /// There is no strategy of this name.
     #[error("there is no strategy {0:?}; see /api/strategies")]
     Unknown(String),
@@ -45,20 +45,20 @@ pub enum ChosenError {
     Options(String),
 }
 
-impl Chosen {
+impl StrategyChoice {
     /// Reads `name` or `name?option=value&...`.
     ///
     /// # Errors
     /// Names the unknown strategy or option.
-    pub fn parse(text: &str) -> Result<Self, ChosenError> {
+    pub fn parse(text: &str) -> Result<Self, ChoiceError> {
         let (name, query) = text.split_once('?').unwrap_or((text, ""));
-        let card = gates::card(name).ok_or_else(|| ChosenError::Unknown(name.to_owned()))?;
+        let card = gates::card(name).ok_or_else(|| ChoiceError::Unknown(name.to_owned()))?;
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
         let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
         let options =
-            Options::read(pairs).map_err(|error| ChosenError::Options(error.to_string()))?;
+            Options::read(pairs).map_err(|error| ChoiceError::Options(error.to_string()))?;
         if !options.is_default() && !card.takes_options {
-            return Err(ChosenError::Options(format!("{name} takes no options")));
+            return Err(ChoiceError::Options(format!("{name} takes no options")));
         }
         Ok(Self { text: text.to_owned(), card, options })
     }
@@ -74,22 +74,22 @@ impl Chosen {
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The request.
-    pub wanted: Wanted,
+    pub request: RunRequest,
     /// The strategies in it.
-    pub chosen: Vec<Chosen>,
+    pub chosen: Vec<StrategyChoice>,
 }
 
 impl Plan {
     /// The cells, in the order in which they run, with the strategy of each.
     #[must_use]
-    pub fn cells(&self) -> Vec<(Cell, Chosen)> {
-        let arbiters: &[ArbiterMode] = match self.wanted.arbiter {
+    pub fn cells(&self) -> Vec<(Cell, StrategyChoice)> {
+        let arbiters: &[ArbiterMode] = match self.request.arbiter {
             Arbiters::Off => &[ArbiterMode::Off],
             Arbiters::On => &[ArbiterMode::On],
             Arbiters::Both => &[ArbiterMode::Off, ArbiterMode::On],
         };
         let mut cells = Vec::new();
-        for round in 1..=self.wanted.rounds {
+        for round in 1..=self.request.rounds {
             let mut once: Vec<_> = self
                 .chosen
                 .iter()
@@ -106,38 +106,22 @@ impl Plan {
         cells
     }
 
-    fn cell(&self, index: usize, round: u32, chosen: &Chosen, arbiter: ArbiterMode) -> Cell {
+    fn cell(
+        &self,
+        index: usize,
+        round: u32,
+        chosen: &StrategyChoice,
+        arbiter: ArbiterMode,
+    ) -> Cell {
         Cell {
             index,
             strategy: chosen.text.clone(),
             arbiter: arbiter.as_str(),
             round,
             safe: chosen.breaks_with() == Breaks::Never,
-            item_id: None,
-            state: CellState::Waiting,
-            elapsed_ms: 0,
-            stock: self.wanted.stock,
-            requests_done: 0,
-            accepted: 0,
-            refused: 0,
-            refused_by: std::collections::BTreeMap::new(),
-            unavailable: 0,
-            unknown: 0,
-            sold: 0,
-            available: self.wanted.stock,
-            oversold: 0,
-            undersold: 0,
-            lost: 0,
-            phantom: 0,
-            duplicates: 0,
-            accepted_per_second: 0.0,
-            refused_per_second: 0.0,
-            latency_ms: Latency::default(),
-            arbiter_refusals: 0,
-            verdict: None,
-            as_declared: None,
-            violations: Vec::new(),
-            note: String::new(),
+            stock: self.request.stock,
+            available: self.request.stock,
+            ..Cell::default()
         }
     }
 }
@@ -148,20 +132,21 @@ mod tests {
 
     #[test]
     fn a_name_may_carry_options() {
-        let chosen = Chosen::parse("lock-redis?scope=user&store=redis").expect("known");
+        let chosen = StrategyChoice::parse("lock-redis?scope=user&store=redis").expect("known");
         assert_eq!((chosen.card.name, chosen.breaks_with()), ("lock-redis", Breaks::Alone));
-        let plain = Chosen::parse("mysql-atomic").expect("known");
+        let plain = StrategyChoice::parse("mysql-atomic").expect("known");
         assert_eq!(plain.breaks_with(), Breaks::Never);
         for bad in ["", "nothing", "mysql-atomic?scope=item", "lock-redis?scope", "lock-redis?x=y"]
         {
-            assert!(Chosen::parse(bad).is_err(), "{bad:?}");
+            assert!(StrategyChoice::parse(bad).is_err(), "{bad:?}");
         }
     }
 
     #[test]
     fn every_other_round_runs_in_reverse() {
-        let chosen = ["mysql-atomic", "redis-lua"].map(|name| Chosen::parse(name).expect("known"));
-        let wanted = Wanted {
+        let chosen =
+            ["mysql-atomic", "redis-lua"].map(|name| StrategyChoice::parse(name).expect("known"));
+        let request = RunRequest {
             strategies: chosen.iter().map(|chosen| chosen.text.clone()).collect(),
             stock: 1,
             buyers: 1,
@@ -172,7 +157,7 @@ mod tests {
             quantity: 1,
             seconds_max: 1,
         };
-        let cells = Plan { wanted, chosen: chosen.to_vec() }.cells();
+        let cells = Plan { request, chosen: chosen.to_vec() }.cells();
         let names: Vec<_> =
             cells.iter().map(|(cell, _)| format!("{} {}", cell.strategy, cell.arbiter)).collect();
         let (first, second) = names.split_at(4);

@@ -18,7 +18,7 @@ pub struct Run {
     #[serde(with = "time::serde::rfc3339::option")]
     pub finished_at: Option<OffsetDateTime>,
     /// The request, with the defaults filled in.
-    pub request: Wanted,
+    pub request: RunRequest,
     /// One for each strategy, arbiter and round, in the order in which they run.
     #[serde(rename = "lanes")]
     pub cells: Vec<Cell>,
@@ -40,7 +40,8 @@ pub enum RunState {
 
 /// The request of a run.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Wanted {
+#[schema(as = Wanted)]
+pub struct RunRequest {
     /// Names of strategies, each with its options as in the purchase's route.
     pub strategies: Vec<String>,
     /// Units of each lane's item.
@@ -74,7 +75,7 @@ pub enum Arbiters {
 }
 
 /// The result of one strategy with one arbiter in one round, on an item of its own; `lane` in JSON.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
 #[schema(as = Lane)]
 pub struct Cell {
     /// Its index in the run, from 0.
@@ -101,7 +102,7 @@ pub struct Cell {
     /// Purchases that were refused for good.
     pub refused: u64,
     /// Refused purchases by the code of the refusal.
-    pub refused_by: BTreeMap<&'static str, u64>,
+    pub refused_by: BTreeMap<String, u64>,
     /// Purchases that were not served and changed nothing; a client may send them again.
     pub unavailable: u64,
     /// Purchases whose outcome was not known in time.
@@ -139,11 +140,12 @@ pub struct Cell {
 }
 
 /// The state of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 #[schema(as = LaneState)]
 #[serde(rename_all = "snake_case")]
 pub enum CellState {
     /// Waits for the lanes before it.
+    #[default]
     Waiting,
     /// Purchases are sent.
     Running,
@@ -187,7 +189,7 @@ pub struct Latency {
 impl Latency {
     /// The percentiles of `micros`, which is sorted here.
     #[must_use]
-    pub fn of(micros: &mut [u64]) -> Self {
+    pub fn of(mut micros: Vec<u64>) -> Self {
         micros.sort_unstable();
         let at = |percent: usize| {
             // Nearest rank: the smallest value that at least `percent` of the values do not exceed.
@@ -234,11 +236,11 @@ mod tests {
 
     #[test]
     fn percentiles_are_values_that_were_measured() {
-        let mut micros: Vec<u64> = (1..=1_000).rev().map(|n| n * 1_000).collect();
-        let latency = Latency::of(&mut micros);
+        let micros: Vec<u64> = (1..=1_000).rev().map(|n| n * 1_000).collect();
+        let latency = Latency::of(micros);
         assert_eq!((latency.p50, latency.p90), (Some(500.0), Some(900.0)));
         assert_eq!((latency.p99, latency.max), (Some(990.0), Some(1_000.0)));
-        assert_eq!(Latency::of(&mut [7_000]).p50, Some(7.0));
-        assert_eq!(Latency::of(&mut []).max, None);
+        assert_eq!(Latency::of(vec![7_000]).p50, Some(7.0));
+        assert_eq!(Latency::of(Vec::new()).max, None);
     }
 }

@@ -1,23 +1,25 @@
 //! Runs the cells of a run one after the other, each on a fresh item whose sale is ended
 //! afterwards.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::Database;
+use ledger_audit::{Answer, Outcome};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::evaluate::{self, Evidence, note};
-use super::load_generator::{Answer, AnswerCounts, AnswerKind, LoadGenerator};
-use super::plan::Chosen;
+use super::load_generator::{AnswerCounts, LoadGenerator};
+use super::plan::StrategyChoice;
 use super::report::{Cell, CellState, Event, Latency, Progress, RunState};
 use super::{Parts, Running};
 use ledger::rows::actions::Actor;
 use ledger::rows::orders::OrderRecord;
 use ledger::rows::{self, orders, stock};
 use shop_domain::{
-    ArbiterMode, Cents, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus, Quantity,
-    SaleWindow, UserId, audit,
+    ArbiterMode, Cents, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus, SaleWindow, UserId,
+    audit,
 };
 
 /// Time between two progress events of the cell that runs.
@@ -30,7 +32,7 @@ const DECIDED_CHECK_PERIOD: Duration = Duration::from_millis(200);
 const OPEN_MAX: time::Duration = time::Duration::HOUR;
 
 /// Runs every cell until the end or until the run is cancelled.
-pub async fn run(parts: &Parts, running: &Running, cells: Vec<Chosen>) {
+pub async fn run(parts: &Parts, running: &Running, cells: Vec<StrategyChoice>) {
     for (index, chosen) in cells.iter().enumerate() {
         if running.cancelled.is_cancelled() {
             break;
@@ -54,7 +56,7 @@ pub async fn run(parts: &Parts, running: &Running, cells: Vec<Chosen>) {
             () = running.cancelled.cancelled() => break,
         };
         if let Err(error) = ended {
-            tracing::warn!(%error, strategy = cell.strategy, "lab lane failed");
+            tracing::warn!(%error, strategy = cell.strategy, "lab cell failed");
             cell.state = CellState::Failed;
             note(&mut cell, &format!("It could not be run: {error}"));
             running.update(cell);
@@ -86,7 +88,7 @@ pub async fn run(parts: &Parts, running: &Running, cells: Vec<Chosen>) {
 struct Work<'a> {
     parts: &'a Parts,
     running: &'a Running,
-    chosen: &'a Chosen,
+    chosen: &'a StrategyChoice,
 }
 
 impl Work<'_> {
@@ -100,14 +102,16 @@ impl Work<'_> {
         let strategy = self.chosen.card.name;
         let refused_before = self.parts.metrics.arbiter_refusals_of(strategy);
         let started = Instant::now();
-        let mut answers = self.send_load(cell, (item, pool)).await;
+        let counts = Arc::new(AnswerCounts::default());
+        let mut answers = self.send_load(cell, (item, pool), &counts).await;
         let elapsed = started.elapsed();
         cell.elapsed_ms = millis(elapsed);
-        count(cell, &answers, elapsed);
-        let asked = u64::from(self.running.wanted.requests);
+        count(cell, counts.read(), elapsed);
+        cell.latency_ms = Latency::of(answers.iter().map(|answer| answer.from_send_us).collect());
+        let asked = u64::from(self.running.request.requests);
         if cell.requests_done < asked {
             let rest = asked - cell.requests_done;
-            let seconds = self.running.wanted.seconds_max;
+            let seconds = self.running.request.seconds_max;
             note(cell, &format!("{rest} purchases were not sent within {seconds} s."));
         }
         cell.state = CellState::Auditing;
@@ -123,9 +127,8 @@ impl Work<'_> {
             answers: &answers,
             orders: &orders,
             report: &audit::verify(facts),
-            stock: self.running.wanted.stock,
-            quantity: self.running.wanted.quantity.into(),
-            buyers: self.running.wanted.buyers,
+            stock: self.running.request.stock,
+            quantity: self.running.request.quantity.into(),
             sold_out_age: self.parts.sold_out_age,
             breaks_with: self.chosen.breaks_with(),
         };
@@ -136,7 +139,7 @@ impl Work<'_> {
     }
 
     async fn make_item(&self, cell: &Cell) -> Result<Arc<Item>, String> {
-        let wanted = &self.running.wanted;
+        let wanted = &self.running.request;
         let now = self.parts.clock.now();
         let window = SaleWindow::new(now - time::Duration::MINUTE, now + OPEN_MAX);
         // The limit lets each buyer have all its purchases: the stock alone is contended.
@@ -165,21 +168,21 @@ impl Work<'_> {
     }
 
     /// Runs the load generator and sends progress events.
-    async fn send_load(&self, cell: &Cell, (item, pool): (ItemId, &Database)) -> Vec<Answer> {
-        let wanted = &self.running.wanted;
+    async fn send_load(
+        &self,
+        cell: &Cell,
+        (item, pool): (ItemId, &Database),
+        counts: &Arc<AnswerCounts>,
+    ) -> Vec<Answer> {
+        let wanted = &self.running.request;
         let load = LoadGenerator {
             purchases: self.parts.purchases.clone(),
             item,
-            chosen: self.chosen.clone(),
-            quantity: Quantity::new(wanted.quantity.into()).unwrap_or(Quantity::ONE),
-            buyers: wanted.buyers,
-            requests: wanted.requests,
-            concurrency: wanted.concurrency,
-            time_max: Duration::from_secs(wanted.seconds_max.into()),
+            choice: self.chosen.clone(),
+            request: wanted.clone(),
         };
-        let counts = Arc::new(AnswerCounts::default());
         let started = Instant::now();
-        let mut load = std::pin::pin!(load.send_all(Arc::clone(&counts)));
+        let mut load = std::pin::pin!(load.send_all(Arc::clone(counts)));
         let mut tick = tokio::time::interval(PROGRESS_PERIOD);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -217,25 +220,19 @@ impl Work<'_> {
         (item, pool): (ItemId, &Database),
         answers: &[Answer],
     ) -> ledger::Result<Vec<OrderRecord>> {
-        let queued: Vec<_> = answers
-            .iter()
-            .filter_map(|answer| match answer.kind {
-                AnswerKind::Accepted { order, queued: true } => Some(order),
-                _ => None,
-            })
-            .collect();
-        let moving = answers.iter().any(|answer| answer.kind == AnswerKind::Unknown);
+        let queued = answers.iter().filter(|answer| answer.code == "queued");
+        let queued: Vec<&String> = queued.filter_map(|answer| answer.order_id.as_ref()).collect();
+        let moving = answers.iter().any(|answer| answer.outcome == Outcome::Unknown);
         let until = Instant::now() + DECIDED_WAIT_MAX;
         let mut before: Option<Vec<OrderRecord>> = None;
         loop {
             let mut now = orders::of_item(pool, item).await?;
             now.sort_unstable_by_key(|order| order.id);
-            let decided = |id| {
-                let found = now.binary_search_by_key(id, |order| order.id);
-                found.is_ok_and(|index| now[index].status != OrderStatus::Queued)
-            };
+            let decided = now.iter().filter(|order| order.status != OrderStatus::Queued);
+            let decided: HashSet<String> = decided.map(|order| order.id.to_string()).collect();
             let still = !moving || before.as_ref() == Some(&now);
-            if (still && queued.iter().all(decided)) || Instant::now() >= until {
+            let all_decided = queued.iter().all(|order| decided.contains(*order));
+            if (still && all_decided) || Instant::now() >= until {
                 return Ok(now);
             }
             before = Some(now);
@@ -245,23 +242,13 @@ impl Work<'_> {
 }
 
 /// Writes the counts and the times into the cell.
-fn count(cell: &mut Cell, answers: &[Answer], elapsed: Duration) {
-    for answer in answers {
-        cell.requests_done += 1;
-        match answer.kind {
-            AnswerKind::Accepted { .. } => cell.accepted += 1,
-            AnswerKind::Refused(_) => cell.refused += 1,
-            AnswerKind::Unavailable => cell.unavailable += 1,
-            AnswerKind::Unknown => cell.unknown += 1,
-        }
-    }
-    let mut micros: Vec<u64> = answers.iter().map(|answer| answer.micros).collect();
-    cell.latency_ms = Latency::of(&mut micros);
+fn count(cell: &mut Cell, counts: [u64; 4], elapsed: Duration) {
+    [cell.accepted, cell.refused, cell.unavailable, cell.unknown] = counts;
+    cell.requests_done = counts.iter().sum();
     cell.accepted_per_second = per_second(cell.accepted, elapsed);
     cell.refused_per_second = per_second(cell.refused, elapsed);
 }
 
-/// At most 100,000 purchases, so the conversion is exact.
 fn per_second(count: u64, elapsed: Duration) -> f64 {
     let count = u32::try_from(count).map_or(f64::MAX, f64::from);
     let seconds = elapsed.as_secs_f64();

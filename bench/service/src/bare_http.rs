@@ -100,7 +100,7 @@ async fn serve_on(listener: TcpListener, router: Router, runtimes: usize) -> io:
         let (sender, streams) = mpsc::unbounded_channel();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let router = router.clone();
-        let served = async move { axum::serve(Dealt { streams, address }, router).await };
+        let served = async move { axum::serve(StreamQueue { streams, address }, router).await };
         std::thread::spawn(move || runtime.block_on(served));
         threads.push(sender);
     }
@@ -114,12 +114,12 @@ async fn serve_on(listener: TcpListener, router: Router, runtimes: usize) -> io:
 }
 
 /// The connections that are dealt to one thread.
-struct Dealt {
+struct StreamQueue {
     streams: mpsc::UnboundedReceiver<(std::net::TcpStream, SocketAddr)>,
     address: SocketAddr,
 }
 
-impl Listener for Dealt {
+impl Listener for StreamQueue {
     type Io = TcpStream;
     type Addr = SocketAddr;
 
@@ -157,7 +157,7 @@ impl BareHttp {
             .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;
-        let output = child.stdout.take().ok_or_else(|| CannotJudge("no output".to_owned()))?;
+        let output = child.stdout.take().ok_or_else(|| CannotJudge::new("no output"))?;
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).await.map_err(failed)?;
         let address = line

@@ -7,7 +7,7 @@ use hyper::Uri;
 use hyper::header::HeaderValue;
 
 use crate::bare_http::{self, BareHttp};
-use crate::processes::{Moment, Services, Used};
+use crate::processes::{Moment, Services, Usage};
 use loadtest::drive::{self, Drive, Instance, Policy};
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
@@ -19,9 +19,6 @@ use uuid::Uuid;
 /// Buyers, who take turns: H knows nobody.
 const BUYERS: u32 = 1_000;
 const FIRST_BUYER: i64 = 1_000_000_001;
-/// How long one request may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
-
 /// H and the tokens of its buyers.
 pub struct BareLoad {
     bare: BareHttp,
@@ -41,18 +38,10 @@ impl BareLoad {
         pace: Pace,
         clients: u32,
         span: Duration,
-    ) -> Result<(TrafficSummary, Used), CannotJudge> {
+    ) -> Result<(TrafficSummary, Usage), CannotJudge> {
         let prefix = Some(Uuid::now_v7().simple().to_string());
         let plan = Plan::draw(pace, BUYERS, 1, 1, prefix, rand::random())?;
-        let policy = Policy {
-            concurrency: clients as usize,
-            retries_max: 0,
-            timeout: TIMEOUT,
-            wait: Duration::ZERO,
-            traffic_max: Some(span),
-            readers: 0,
-            change_percent: 0,
-        };
+        let policy = Policy::once(clients as usize, span);
         let host = HeaderValue::from_static("bare");
         let instance = Instance { url: "bare".to_owned(), address: self.bare.address, host };
         let path = Uri::from_static(bare_http::PATH);

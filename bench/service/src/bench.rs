@@ -12,13 +12,14 @@ use loadtest::haproxy;
 use loadtest::process;
 use loadtest::program::CommandResult;
 use loadtest::tokens::Mint;
-use serde::Serialize;
 
 use crate::figures::Figures;
 use crate::growth::points::Curve;
 use crate::growth::{self, Growth};
 use crate::measure::Build;
-use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, Round};
+use crate::report::Report;
+use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN};
+use crate::sample::Round;
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
 use crate::{history, report};
@@ -80,29 +81,6 @@ pub struct BenchOptions {
     url: Option<String>,
 }
 
-/// Everything about one bench.
-#[derive(Debug, Serialize)]
-pub struct Report {
-    /// What the figures depend on.
-    pub circumstances: Circumstances,
-    /// The older build, as it says of itself.
-    pub beside: Option<String>,
-    /// How long one load was meant to last.
-    pub seconds: f64,
-    /// Medians, spreads and ratios.
-    pub figures: Figures,
-    /// Every single measurement.
-    pub rounds: Vec<Round>,
-    /// What the audits found; empty when every round was clean.
-    pub void_because: Vec<String>,
-    /// Against the last runs on this machine.
-    pub compared: Vec<String>,
-    /// P6, by the lock library's own benchmark.
-    pub locks: Option<serde_json::Value>,
-    /// The curves, where they were asked for.
-    pub growth: Option<Growth>,
-}
-
 /// The most connections that any load opens, as far as this system allows those of P4 and of the curves.
 pub fn connections_max() -> u32 {
     CLIENTS_MAX.min(process::connections_max()).max(CLIENTS_OPEN)
@@ -125,10 +103,10 @@ impl BenchOptions {
     /// Refuses values that clap's ranges cannot.
     fn check(&self) -> Result<(), CannotJudge> {
         if !(0.2..=120.0).contains(&self.seconds) {
-            return Err(CannotJudge("--seconds must lie between 0.2 and 120".to_owned()));
+            return Err(CannotJudge::new("--seconds must lie between 0.2 and 120"));
         }
         if self.rounds == 0 && !self.growth {
-            return Err(CannotJudge("--rounds 0 without --growth measures nothing".to_owned()));
+            return Err(CannotJudge::new("--rounds 0 without --growth measures nothing"));
         }
         Ok(())
     }

@@ -6,28 +6,25 @@
 
 use std::time::{Duration, Instant};
 
-use ledger_audit::writer_of;
 use sqlx::Connection;
-use sqlx::mysql::MySqlConnection;
 use uuid::Uuid;
 
-use crate::processes::{Moment, Services, Used};
-use loadtest::failure::CannotJudge;
+use crate::processes::{Moment, Services, Usage};
+use crate::statements::{self, STOCK, Tables};
+use loadtest::failure::{CannotJudge, OrCannotJudge};
 use loadtest::report::summary::Latency;
 
-/// The copies, and the tables that they are copies of.
+/// The copies, and what they are copies of.
 const TABLES: [(&str, &str); 4] = [
-    ("bench_hand_orders", "orders"),
-    ("bench_hand_limits", "buyer_limits"),
-    ("bench_hand_movements", "stock_movements"),
-    ("bench_hand_stock", "stock"),
+    ("bench_hand_orders", "LIKE orders"),
+    ("bench_hand_limits", "LIKE buyer_limits"),
+    ("bench_hand_movements", "LIKE stock_movements"),
+    ("bench_hand_stock", "LIKE stock"),
 ];
-/// More stock than any run sells.
-const STOCK: i64 = 1_000_000_000;
 
 /// The tables, until they are dropped.
 pub struct ByHand {
-    database_url: String,
+    pub tables: Tables,
     /// Buyers so far: each buys once.
     buyers: u64,
 }
@@ -35,17 +32,10 @@ pub struct ByHand {
 impl ByHand {
     /// Makes the tables beside those of the service.
     pub async fn prepare(database_url: &str) -> Result<Self, CannotJudge> {
-        let by_hand = Self { database_url: database_url.to_owned(), buyers: 0 };
-        by_hand.drop_tables().await?;
-        let mut connection = writer_of(database_url).await?;
-        for (copy, table) in TABLES {
-            execute(&mut connection, &format!("CREATE TABLE {copy} LIKE {table}")).await?;
-        }
         let stock = format!(
             "INSERT INTO bench_hand_stock (item_id, total, available) VALUES (1, {STOCK}, {STOCK})"
         );
-        execute(&mut connection, &stock).await?;
-        Ok(by_hand)
+        Ok(Self { tables: Tables::make(database_url, &TABLES, &stock).await?, buyers: 0 })
     }
 
     /// The median of `orders` orders in microseconds, in `span` at most, and what they used.
@@ -53,35 +43,24 @@ impl ByHand {
         &mut self,
         orders: u32,
         span: Duration,
-    ) -> Result<(f64, u64, Used), CannotJudge> {
-        let mut connection = writer_of(&self.database_url).await?;
+    ) -> Result<(f64, u64, Usage), CannotJudge> {
+        let mut connection = self.tables.connect().await?;
         let mut latencies = Vec::with_capacity(orders as usize);
         let (began, before) = (Instant::now(), Moment::now(&Services::Named));
         while latencies.len() < orders as usize && began.elapsed() < span {
             self.buyers += 1;
             let packet = packet(self.buyers);
             let sent = Instant::now();
-            execute(&mut connection, &packet).await?;
+            statements::send(&mut connection, &packet).await?;
             latencies.push(u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX));
         }
         let used = before.until(&Moment::now(&Services::Named));
-        connection.close().await.map_err(failed)?;
+        connection.close().await.or_cannot_judge("the database for the transaction by hand")?;
         let p50_us = Latency::of_all(&latencies).p50_us as f64;
         Ok((p50_us, latencies.len() as u64, used))
     }
-
-    /// Removes the tables.
-    pub async fn drop_tables(&self) -> Result<(), CannotJudge> {
-        let mut connection = writer_of(&self.database_url).await?;
-        for (copy, _) in TABLES {
-            execute(&mut connection, &format!("DROP TABLE IF EXISTS {copy}")).await?;
-        }
-        Ok(())
-    }
 }
 
-/// All statements of an order. Where the stock has no unit, the last but one fails, and nothing is
-/// committed.
 fn packet(buyer: u64) -> String {
     let order = Uuid::now_v7();
     format!(
@@ -98,13 +77,4 @@ fn packet(buyer: u64) -> String {
          SET @one_row = IF(ROW_COUNT() = 1, 1, (SELECT 1 UNION ALL SELECT 2));\
          COMMIT"
     )
-}
-
-async fn execute(connection: &mut MySqlConnection, statements: &str) -> Result<(), CannotJudge> {
-    sqlx::raw_sql(statements).execute(connection).await.map(|_| ()).map_err(failed)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn failed(error: sqlx::Error) -> CannotJudge {
-    CannotJudge(format!("the database for the transaction by hand: {error}"))
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::figures::Ratio;
-use crate::goals::Wanted;
+use crate::goals::Bound;
 
 /// Each ratio as a bar against its goal, which is at the same place for all.
 pub fn render(ratios: &[Ratio]) -> String {
@@ -14,9 +14,9 @@ pub fn render(ratios: &[Ratio]) -> String {
     let ratios: Vec<(&Ratio, f64, bool)> = ratios
         .iter()
         .filter_map(|ratio| match ratio.goal.goal {
-            Wanted::AtLeast(goal) => Some((ratio, goal, false)),
-            Wanted::AtMost(goal) => Some((ratio, goal, true)),
-            Wanted::None | Wanted::Shown => None,
+            Bound::AtLeast(goal) => Some((ratio, goal, false)),
+            Bound::AtMost(goal) => Some((ratio, goal, true)),
+            Bound::None | Bound::Shown => None,
         })
         .collect();
     let scale = GOAL_AT - LEFT;

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use loadtest::spread::Spread;
 use serde::Serialize;
 
-use crate::goals::{self, Goal};
+use crate::goals::{self, Goal, View};
 use crate::measure::{Build, Measure};
-use crate::round::{Round, Sample};
+use crate::sample::{Round, Sample};
 
 /// All figures of a bench.
 #[derive(Debug, Serialize)]
@@ -134,44 +134,5 @@ impl Ratio {
             old: has_old.then(|| Spread::of(old)),
             over_old: has_old.then_some(over_old),
         })
-    }
-}
-
-impl Round {
-    /// What was measured of a build; a baseline is every build's.
-    pub fn sample(&self, measure: &Measure, build: Build) -> Option<&Sample> {
-        self.samples.get(measure)?.get(&build)
-    }
-}
-
-/// One build in one round, as a ratio sees it.
-pub struct View<'a> {
-    round: &'a Round,
-    build: Build,
-    /// The disk's, in microseconds.
-    pub flush_us_p99: f64,
-}
-
-impl View<'_> {
-    /// The value of a measure of this build, or of a baseline.
-    pub fn value(&self, measure: &Measure) -> Option<f64> {
-        let build = if measure.is_baseline() { Build::Baseline } else { self.build };
-        self.round.sample(measure, build).map(|sample| sample.value)
-    }
-
-    /// One value over another.
-    pub fn over(&self, above: &Measure, below: &Measure) -> Option<f64> {
-        Some(self.value(above)? / self.value(below)?)
-    }
-
-    /// Processor time of some programs for one order or request of a measure.
-    pub fn cpu_us(&self, measure: &Measure, programs: &[&str]) -> Option<f64> {
-        let sample = self.round.sample(measure, self.build)?;
-        Some(programs.iter().filter_map(|program| sample.cpu_us.get(program)).sum())
-    }
-
-    /// H just before and after a measure.
-    pub fn bare_beside(&self, measure: &Measure) -> Option<&Sample> {
-        self.round.bare_beside.get(measure)
     }
 }

@@ -3,10 +3,10 @@
 use loadtest::spread::Spread;
 use serde::Serialize;
 
-use crate::figures::View;
-use crate::measure::{BATCH, CLIENTS, DIRECT, LOCK, Measure};
+use crate::measure::{BATCH, Build, CLIENTS, DIRECT, LOCK, Measure};
 use crate::processes::{BARE, DATABASE, SERVICE};
-use Wanted::{AtLeast, AtMost};
+use crate::sample::{Round, Sample};
+use Bound::{AtLeast, AtMost};
 
 /// A ratio, and what it is to reach.
 #[derive(Debug, Clone, Serialize)]
@@ -16,7 +16,7 @@ pub struct Goal {
     /// What is divided by what.
     pub what: &'static str,
     /// What is to be reached.
-    pub goal: Wanted,
+    pub goal: Bound,
     /// The ratio of one build in one round.
     #[serde(skip)]
     pub of: fn(&View<'_>) -> Option<f64>,
@@ -25,7 +25,7 @@ pub struct Goal {
 /// What a ratio is to reach.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Wanted {
+pub enum Bound {
     /// Its median is to be as high.
     AtLeast(f64),
     /// Its median is to be as low.
@@ -36,11 +36,43 @@ pub enum Wanted {
     Shown,
 }
 
+/// One build in one round, as a ratio sees it.
+pub struct View<'a> {
+    pub round: &'a Round,
+    pub build: Build,
+    /// The disk's, in microseconds.
+    pub flush_us_p99: f64,
+}
+
+impl View<'_> {
+    /// The value of a measure of this build, or of a baseline.
+    pub fn value(&self, measure: &Measure) -> Option<f64> {
+        let build = if measure.is_baseline() { Build::Baseline } else { self.build };
+        self.round.sample(measure, build).map(|sample| sample.value)
+    }
+
+    /// One value over another.
+    pub fn over(&self, above: &Measure, below: &Measure) -> Option<f64> {
+        Some(self.value(above)? / self.value(below)?)
+    }
+
+    /// Processor time of some programs for one order or request of a measure.
+    pub fn cpu_us(&self, measure: &Measure, programs: &[&str]) -> Option<f64> {
+        let sample = self.round.sample(measure, self.build)?;
+        Some(programs.iter().filter_map(|program| sample.cpu_us.get(program)).sum())
+    }
+
+    /// H just before and after a measure.
+    pub fn bare_beside(&self, measure: &Measure) -> Option<&Sample> {
+        self.round.bare_beside.get(measure)
+    }
+}
+
 impl Goal {
     const fn new(
         id: &'static str,
         what: &'static str,
-        goal: Wanted,
+        goal: Bound,
         of: fn(&View<'_>) -> Option<f64>,
     ) -> Self {
         Self { id, what, goal, of }
@@ -51,8 +83,8 @@ impl Goal {
         match self.goal {
             AtLeast(goal) => Some(reached.median >= goal),
             AtMost(goal) => Some(reached.median <= goal),
-            Wanted::None => Some(reached.max == 0.0),
-            Wanted::Shown => None,
+            Bound::None => Some(reached.max == 0.0),
+            Bound::Shown => None,
         }
     }
 }
@@ -112,7 +144,7 @@ pub const GOALS: &[Goal] = &[
     Goal::new("P14 256", "mysql-atomic, 256 clients / T", AtLeast(0.7), |view| {
         view.over(&Measure::orders(DIRECT, CLIENTS), &Measure::PerOrder)
     }),
-    Goal::new("fairness", "p99 of 100 buyers beside a crowd / alone", Wanted::Shown, |view| {
+    Goal::new("fairness", "p99 of 100 buyers beside a crowd / alone", Bound::Shown, |view| {
         let hundred = |beside_crowd| Measure::Hundred { beside_crowd };
         view.over(&hundred(true), &hundred(false))
     }),
@@ -120,7 +152,7 @@ pub const GOALS: &[Goal] = &[
         let good = |beside_poison| Measure::Good { beside_poison };
         view.over(&good(true), &good(false))
     }),
-    Goal::new("poisoned", "good orders that were not accepted", Wanted::None, |view| {
+    Goal::new("poisoned", "good orders that were not accepted", Bound::None, |view| {
         view.value(&Measure::GoodNotAccepted)
     }),
 ];
@@ -141,7 +173,7 @@ mod tests {
     use crate::figures::Figures;
     use crate::measure::Build;
     use crate::processes::GENERATOR;
-    use crate::round::{Round, Sample};
+    use crate::sample::{Round, Sample};
 
     fn sample(value: f64, cpu_us: &[(&'static str, f64)]) -> Sample {
         Sample { value, cpu_us: cpu_us.iter().copied().collect(), ..Sample::default() }

@@ -8,7 +8,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::figures::Figures;
-use crate::goals::Wanted;
+use crate::goals::Bound;
 use loadtest::circumstances::Circumstances;
 use loadtest::failure::CannotJudge;
 use loadtest::spread::Spread;
@@ -53,9 +53,9 @@ pub fn compare_and_add(
             Spread::of(recent.iter().filter_map(|line| line.ratios.get(ratio.goal.id).copied()));
         let now = ratio.reached.median;
         let worse = match ratio.goal.goal {
-            Wanted::AtLeast(_) => now < before.median * NOTICEABLE && now < before.min,
-            Wanted::AtMost(_) => now * NOTICEABLE > before.median && now > before.max,
-            Wanted::None | Wanted::Shown => false,
+            Bound::AtLeast(_) => now < before.median * NOTICEABLE && now < before.min,
+            Bound::AtMost(_) => now * NOTICEABLE > before.median && now > before.max,
+            Bound::None | Bound::Shown => false,
         };
         if before.median > 0.0 && worse {
             compared.push(format!(

@@ -13,7 +13,8 @@ use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
 use crate::audit::{QUANTITY, audit};
-use crate::processes::{Moment, Services, Used};
+use crate::measure::BATCH;
+use crate::processes::{Moment, Services, Usage};
 use crate::tokens::Tokens;
 use crate::work::Counters;
 use crate::workload::{Draw, Workload};
@@ -27,7 +28,6 @@ use loadtest::report::TrafficSummary;
 use loadtest::service;
 
 /// How long one answer may take.
-const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the orders of one item may take to be in the ledger after the last answer.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// How long a load beside another one may take to get its first answers.
@@ -80,6 +80,30 @@ pub struct Target<'a> {
     pub buyers: (i64, u32),
     /// Whether each purchase has a key of its own.
     pub keyed: bool,
+}
+
+impl<'a> Target<'a> {
+    /// `mysql-batch` as a closed model: each of these buyers buys once, with a key of their own.
+    pub fn closed(
+        instances: &'a [Instance],
+        (items, stock): (&'a [i64], i64),
+        connections: u32,
+        buyers: (i64, u32),
+        span: Duration,
+    ) -> Self {
+        Self {
+            instances,
+            strategy: BATCH,
+            items,
+            workload: None,
+            stock,
+            connections,
+            pace: Pace::Closed { requests: buyers.1 },
+            span,
+            buyers,
+            keyed: true,
+        }
+    }
 }
 
 /// What every load on one build uses.
@@ -136,7 +160,7 @@ impl LoadGenerator {
         let broken = audit(sale, &before, &after, traffic.answers)?;
         let orders = summary.accepted.purchases + others_orders;
         let refused = summary.refused.purchases;
-        let Used { elapsed, machine, others, .. } = used;
+        let Usage { elapsed, machine, others, .. } = used;
         Ok(Load {
             accepted: summary.accepted.purchases,
             accepted_per_second: summary.accepted.per_second,
@@ -173,7 +197,7 @@ impl LoadGenerator {
         // Each connection has had its turn, on average.
         while background.drive.tally.done.load(Ordering::Relaxed) < u64::from(target.connections) {
             if Instant::now() >= until {
-                return Err(CannotJudge("the load beside another one got no answers".to_owned()));
+                return Err(CannotJudge::new("the load beside another one got no answers"));
             }
             sleep(FLOW_POLL).await;
         }
@@ -221,15 +245,7 @@ impl LoadGenerator {
         }
         let path = |item: &i64| service::purchase_path(target.strategy, *item);
         let paths = target.items.iter().map(path).collect::<Result<Vec<_>, _>>()?;
-        let policy = Policy {
-            concurrency: target.connections as usize,
-            retries_max: 0,
-            timeout: TIMEOUT,
-            wait: Duration::ZERO,
-            traffic_max: Some(target.span),
-            readers: 0,
-            change_percent: 0,
-        };
+        let policy = Policy::once(target.connections as usize, target.span);
         let tokens = self.tokens.of(first_buyer, buyers).await?;
         let instances = target.instances.to_vec();
         Ok(Arc::new(Drive::new(plan, policy, instances, &paths, tokens, first_buyer)))

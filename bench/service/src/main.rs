@@ -32,6 +32,8 @@ mod per_order;
 mod processes;
 mod report;
 mod round;
+mod sample;
+mod statements;
 mod steps;
 mod subject;
 mod tokens;

@@ -4,11 +4,10 @@
 use std::time::Duration;
 
 use loadtest::failure::CannotJudge;
-use loadtest::plan::Pace;
 
 use crate::load::{Load, Target};
-use crate::measure::{BATCH, CLIENTS, Measure};
-use crate::round::{REQUESTS_PER_SECOND, Sample};
+use crate::measure::{CLIENTS, Measure};
+use crate::sample::{REQUESTS_PER_SECOND, Sample, Samples};
 use crate::subject::{ITEM_STOCK, Subject};
 use crate::tokens::FIRST_BUYER;
 use crate::workload::Workload;
@@ -24,16 +23,13 @@ const BESIDE_MAX: Duration = Duration::from_secs(60);
 /// Purchases of the hundred for each second, at most.
 const HUNDRED_PER_SECOND: f64 = 20_000.0;
 
-/// What was measured, and what the audits found.
-pub type Measured = (Vec<(Measure, Sample)>, Vec<String>);
-
 /// The hundred alone and beside the crowd.
 pub async fn crowd(
     subject: &mut Subject,
     span: Duration,
     alone_first: bool,
-) -> Result<Measured, CannotJudge> {
-    let mut measured: Measured = (Vec::new(), Vec::new());
+) -> Result<Samples, CannotJudge> {
+    let mut measured: Samples = (Vec::new(), Vec::new());
     for beside_crowd in [!alone_first, alone_first] {
         let target = Front { connections: ITEMS, workload: None };
         let neighbour = beside_crowd.then_some(CROWD);
@@ -53,7 +49,7 @@ pub async fn poison(
     subject: &mut Subject,
     span: Duration,
     alone_first: bool,
-) -> Result<Measured, CannotJudge> {
+) -> Result<Samples, CannotJudge> {
     // Made first, so that both loads have the trigger.
     let item = subject.item(i64::from(POISONED)).await?;
     subject.execute("DROP TRIGGER IF EXISTS bench_poison").await?;
@@ -72,8 +68,8 @@ async fn poisoned(
     span: Duration,
     alone_first: bool,
     item: i64,
-) -> Result<Measured, CannotJudge> {
-    let mut measured: Measured = (Vec::new(), Vec::new());
+) -> Result<Samples, CannotJudge> {
+    let mut measured: Samples = (Vec::new(), Vec::new());
     for beside_poison in [!alone_first, alone_first] {
         let target = Front { connections: CLIENTS, workload: Some(Workload::Uniform) };
         let neighbour = beside_poison.then_some(POISONED);
@@ -103,23 +99,13 @@ async fn beside(
     item: Option<i64>,
     broken: &mut Vec<String>,
 ) -> Result<Load, CannotJudge> {
-    if subject.items.len() < ITEMS as usize {
-        return Err(CannotJudge(format!("{ITEMS} items could not be made in time")));
-    }
-    let (instances, items) = (subject.instances.clone(), subject.items[..ITEMS as usize].to_vec());
+    let (instances, items) = (subject.instances.clone(), subject.first_items(ITEMS)?);
     let requests = (HUNDRED_PER_SECOND * span.as_secs_f64()) as u32;
     let buyers = subject.new_buyers(requests);
+    let sale = (items.as_slice(), ITEM_STOCK);
     let target = Target {
-        instances: &instances,
-        strategy: BATCH,
-        items: &items,
         workload: front.workload,
-        stock: ITEM_STOCK,
-        connections: front.connections,
-        pace: Pace::Closed { requests: buyers.1 },
-        span,
-        buyers,
-        keyed: true,
+        ..Target::closed(&instances, sale, front.connections, buyers, span)
     };
     let Some(connections) = neighbour else {
         let load = subject.generator.fire(&target).await?;
@@ -132,16 +118,8 @@ async fn beside(
         Some(item) => (item, i64::from(POISONED)),
         None => (subject.item(stock).await?, stock),
     };
-    let others = Target {
-        items: &[item],
-        workload: None,
-        stock,
-        connections,
-        pace: Pace::Closed { requests },
-        span: BESIDE_MAX,
-        buyers: (FIRST_BUYER, requests),
-        ..target
-    };
+    let (items, buyers) = ([item], (FIRST_BUYER, requests));
+    let others = Target::closed(&instances, (&items, stock), connections, buyers, BESIDE_MAX);
     let background = subject.generator.start(&others).await?;
     let load = subject.generator.fire_beside(&target, Some(&background)).await;
     broken.extend(subject.generator.stop(background).await?);

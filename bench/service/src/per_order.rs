@@ -1,59 +1,48 @@
 //! Baseline T: one durable transaction per order on one hot row, without HTTP: BEGIN, INSERT,
 //! UPDATE, COMMIT, over several numbers of connections. The number with the highest rate counts.
 
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
-use sqlx::{ConnectOptions, Connection, Executor};
+use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
 
-use crate::processes::{Moment, Services, Used};
-use loadtest::failure::CannotJudge;
+use crate::processes::{Moment, Services, Usage};
+use crate::statements::{STOCK, Tables};
+use loadtest::failure::{CannotJudge, OrCannotJudge};
 
 /// The numbers of connections that are tried.
 const CONNECTIONS: [u32; 5] = [1, 4, 8, 16, 64];
-
-/// More stock than any run sells.
-const STOCK: i64 = 1_000_000_000;
+const WHAT: &str = "the database for baseline T";
 
 /// Two tables of its own in the service's schema, dropped at the end.
 pub struct PerOrder {
-    options: MySqlConnectOptions,
+    pub tables: Tables,
 }
 
 impl PerOrder {
     /// Makes the tables.
     pub async fn prepare(database_url: &str) -> Result<Self, CannotJudge> {
-        let options = MySqlConnectOptions::from_str(database_url)
-            .map_err(|_| CannotJudge("DATABASE_URL is not a mysql:// address".to_owned()))?
-            .disable_statement_logging();
-        // As the service reads it: TLS only where the address asks for it.
-        let has_tls = database_url.contains("ssl-mode=");
-        let options = if has_tls { options } else { options.ssl_mode(MySqlSslMode::Disabled) };
-        let baseline = Self { options };
-        baseline.drop_tables().await?;
-        let mut connection = baseline.connect().await?;
-        for statement in [
-            "CREATE TABLE bench_orders (id BIGINT AUTO_INCREMENT PRIMARY KEY, item_id BIGINT NOT NULL, \
-             user_id BIGINT NOT NULL, quantity BIGINT NOT NULL, KEY by_user (user_id)) ENGINE=InnoDB",
-            "CREATE TABLE bench_stock (item_id BIGINT PRIMARY KEY, available BIGINT NOT NULL) ENGINE=InnoDB",
-        ] {
-            connection.execute(statement).await.map_err(failed)?;
-        }
-        sqlx::query("INSERT INTO bench_stock VALUES (1, ?)")
-            .bind(STOCK)
-            .execute(&mut connection)
-            .await
-            .map_err(failed)?;
-        Ok(baseline)
+        let tables = [
+            (
+                "bench_orders",
+                "(id BIGINT AUTO_INCREMENT PRIMARY KEY, item_id BIGINT NOT NULL, user_id BIGINT NOT NULL, \
+                 quantity BIGINT NOT NULL, KEY by_user (user_id)) ENGINE=InnoDB",
+            ),
+            (
+                "bench_stock",
+                "(item_id BIGINT PRIMARY KEY, available BIGINT NOT NULL) ENGINE=InnoDB",
+            ),
+        ];
+        let stock = format!("INSERT INTO bench_stock VALUES (1, {STOCK})");
+        Ok(Self { tables: Tables::make(database_url, &tables, &stock).await? })
     }
 
     /// Orders per second over the best number of connections, the orders written, and what they used.
-    pub async fn best(&self, span: Duration) -> Result<(f64, u64, Used), CannotJudge> {
+    pub async fn best(&self, span: Duration) -> Result<(f64, u64, Usage), CannotJudge> {
         let share = span / u32::try_from(CONNECTIONS.len()).unwrap_or(1);
-        let mut best = (0.0, 0, Used::default());
+        let mut best = (0.0, 0, Usage::default());
         for connections in CONNECTIONS {
             let (orders, used) = self.write(connections, share).await?;
             let per_second = orders as f64 / used.elapsed;
@@ -65,10 +54,10 @@ impl PerOrder {
     }
 
     /// The orders that `connections` connections write in `span`, and what they used.
-    async fn write(&self, connections: u32, span: Duration) -> Result<(u64, Used), CannotJudge> {
+    async fn write(&self, connections: u32, span: Duration) -> Result<(u64, Usage), CannotJudge> {
         let mut opened = Vec::new();
         for _ in 0..connections {
-            opened.push(self.connect().await?);
+            opened.push(self.tables.connect().await?);
         }
         let orders = Arc::new(AtomicU64::new(0));
         let over = Arc::new(AtomicBool::new(false));
@@ -88,21 +77,9 @@ impl PerOrder {
         let (written, after) = (orders.load(Ordering::Relaxed), Moment::now(&Services::Named));
         over.store(true, Ordering::Relaxed);
         while let Some(ended) = tasks.join_next().await {
-            ended.map_err(|error| CannotJudge(error.to_string()))?.map_err(failed)?;
+            ended.or_cannot_judge(WHAT)?.or_cannot_judge(WHAT)?;
         }
         Ok((written, before.until(&after)))
-    }
-
-    /// Removes the tables.
-    pub async fn drop_tables(&self) -> Result<(), CannotJudge> {
-        let mut connection = self.connect().await?;
-        connection.execute("DROP TABLE IF EXISTS bench_orders").await.map_err(failed)?;
-        connection.execute("DROP TABLE IF EXISTS bench_stock").await.map_err(failed)?;
-        Ok(())
-    }
-
-    async fn connect(&self) -> Result<MySqlConnection, CannotJudge> {
-        self.options.connect().await.map_err(failed)
     }
 }
 
@@ -118,9 +95,4 @@ async fn order(connection: &mut MySqlConnection, user: i64) -> sqlx::Result<()> 
     .execute(&mut *transaction)
     .await?;
     transaction.commit().await
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
-fn failed(error: sqlx::Error) -> CannotJudge {
-    CannotJudge(format!("the database for baseline T: {error}"))
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
 
-use loadtest::process::{cores, machine_ticks, name_and_seconds};
+use loadtest::process::{cores, machine_share, machine_ticks, name_and_seconds};
 
 /// The program under test.
 pub const SERVICE: &str = "service";
@@ -48,7 +48,7 @@ pub struct Moment {
 
 /// Processor time between two moments.
 #[derive(Debug, Clone, Default)]
-pub struct Used {
+pub struct Usage {
     /// Seconds that passed.
     pub elapsed: f64,
     /// Processor seconds by program.
@@ -67,25 +67,20 @@ impl Moment {
     }
 
     /// What was used until `later`.
-    pub fn until(&self, later: &Self) -> Used {
+    pub fn until(&self, later: &Self) -> Usage {
         let elapsed = later.at.duration_since(self.at).as_secs_f64().max(0.001);
         let mut seconds = later.seconds.clone();
         for (program, seconds) in &mut seconds {
             let before = self.seconds.get(program).copied().unwrap_or(0.0);
             *seconds = (*seconds - before).max(0.0);
         }
-        let machine = match (self.machine, later.machine) {
-            (Some((busy, all)), Some((busy_now, all_now))) if all_now > all => {
-                (busy_now - busy) / (all_now - all)
-            }
-            _ => 0.0,
-        };
+        let machine = machine_share(self.machine, later.machine).unwrap_or(0.0);
         let own = seconds.values().sum::<f64>() / (elapsed * cores() as f64);
-        Used { elapsed, seconds, machine, others: (machine - own).max(0.0) }
+        Usage { elapsed, seconds, machine, others: (machine - own).max(0.0) }
     }
 }
 
-impl Used {
+impl Usage {
     /// Microseconds by program for each of `operations`.
     pub fn us_for_each(&self, operations: u64) -> BTreeMap<&'static str, f64> {
         let operations = operations.max(1) as f64;

@@ -4,22 +4,47 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use serde::Serialize;
 use serde_json::Value;
 
-use crate::bench::Report;
 use crate::chart;
-use crate::figures::Line;
-use crate::goals::Wanted;
-use crate::growth;
+use crate::figures::{Figures, Line};
+use crate::goals::Bound;
+use crate::growth::{self, Growth};
 use crate::measure::Build;
 use crate::processes::{BARE, DATABASE, GENERATOR, PROXY, REDIS, SERVICE};
+use crate::sample::Round;
+use loadtest::circumstances::Circumstances;
 use loadtest::document::{Cell, Document, Table, Tone};
-use loadtest::failure::CannotJudge;
+use loadtest::failure::{CannotJudge, OrCannotJudge};
 use loadtest::files;
 use loadtest::spread::Spread;
 
 /// The programs that each line names.
 const PROGRAMS: [&str; 4] = [SERVICE, DATABASE, REDIS, GENERATOR];
+
+/// Everything about one bench.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// What the figures depend on.
+    pub circumstances: Circumstances,
+    /// The older build, as it says of itself.
+    pub beside: Option<String>,
+    /// How long one load was meant to last.
+    pub seconds: f64,
+    /// Medians, spreads and ratios.
+    pub figures: Figures,
+    /// Every single measurement.
+    pub rounds: Vec<Round>,
+    /// What the audits found; empty when every round was clean.
+    pub void_because: Vec<String>,
+    /// Against the last runs on this machine.
+    pub compared: Vec<String>,
+    /// P6, by the lock library's own benchmark.
+    pub locks: Option<Value>,
+    /// The curves, where they were asked for.
+    pub growth: Option<Growth>,
+}
 
 /// The report for people.
 pub fn document(report: &Report) -> Document {
@@ -75,10 +100,10 @@ fn ratios(report: &Report) -> Table {
     for ratio in &report.figures.ratios {
         let Spread { min, median, max } = ratio.reached;
         let goal = match ratio.goal.goal {
-            Wanted::AtLeast(goal) => format!(">= {goal}"),
-            Wanted::AtMost(goal) => format!("<= {goal}"),
-            Wanted::None => "0".to_owned(),
-            Wanted::Shown => String::new(),
+            Bound::AtLeast(goal) => format!(">= {goal}"),
+            Bound::AtMost(goal) => format!("<= {goal}"),
+            Bound::None => "0".to_owned(),
+            Bound::Shown => String::new(),
         };
         let mut row = vec![
             Cell::from(ratio.goal.id),
@@ -212,10 +237,8 @@ fn unaccepted(report: &Report) -> Vec<String> {
 
 /// Writes `report.md`, `report.json` and the charts of the measurements into `folder`.
 pub fn write(folder: &Path, report: &Report) -> Result<(), CannotJudge> {
-    fs::create_dir_all(folder)
-        .map_err(|error| CannotJudge(format!("cannot make {}: {error}", folder.display())))?;
-    files::write_json(&folder.join("report.json"), report)?;
-    files::write(&folder.join("report.md"), &document(report).markdown())?;
+    fs::create_dir_all(folder).or_cannot_judge(format_args!("cannot make {}", folder.display()))?;
+    files::write_report(folder, "report", report, &document(report))?;
     if !report.rounds.is_empty() {
         files::write(&folder.join("report.svg"), &chart::render(&report.figures.ratios))?;
     }

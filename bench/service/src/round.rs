@@ -1,11 +1,8 @@
 //! One round: every figure measured once for each build, the builds in turns within each step.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-use serde::Serialize;
 
 use crate::bare_load::BareLoad;
 use crate::by_hand::ByHand;
@@ -13,11 +10,11 @@ use crate::load::{Load, Target};
 use crate::measure::{BATCH, Build, CLIENTS, ITEMS, Measure};
 use crate::neighbours;
 use crate::per_order::PerOrder;
-use crate::processes::{Services, Used};
+use crate::processes::Services;
+use crate::sample::{REQUESTS_PER_SECOND, Round, Sample, Samples};
 use crate::steps::{self, Selection, Step};
 use crate::subject::{ITEM_STOCK, Subject};
 use crate::tokens::FIRST_BUYER;
-use crate::work::Counters;
 use crate::workload::Workload;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
@@ -36,8 +33,6 @@ const COMFORT: f64 = 0.7;
 const REFUSED_BUYERS: u32 = 1_000;
 /// Purchases of one client alone.
 const LONE_REQUESTS: u32 = 1_000;
-/// Purchases that are planned for each second of a load: more than are made.
-pub const REQUESTS_PER_SECOND: f64 = 60_000.0;
 /// What is planned for one client, and for items that many loads sell, whose buyers are minted each time.
 const LONE_PER_SECOND: f64 = 5_000.0;
 const MANY_ITEMS_PER_SECOND: f64 = 20_000.0;
@@ -45,57 +40,6 @@ const MANY_ITEMS_PER_SECOND: f64 = 20_000.0;
 const PROXY_CONNECTIONS_MAX: u32 = 2_000;
 /// Requests of one load at least and at most.
 const REQUESTS: (f64, f64) = (500.0, 1_000_000.0);
-
-/// One figure, and what it cost.
-#[derive(Debug, Clone, Default, Serialize)]
-pub struct Sample {
-    /// In the unit of its measure.
-    pub value: f64,
-    /// Processor time per order or request by program, in microseconds.
-    pub cpu_us: BTreeMap<&'static str, f64>,
-    /// How busy the machine was, 0 to 1, and the part of it that other programs took.
-    pub machine: f64,
-    pub others: f64,
-    /// What the databases did per accepted order.
-    pub work: Option<Counters>,
-    /// Orders of a mean batch.
-    pub batch: Option<f64>,
-    /// Answers that were no order, by code.
-    pub not_accepted: BTreeMap<String, u64>,
-}
-
-impl Sample {
-    /// Of a load on the service.
-    pub fn of(load: &Load, value: f64) -> Self {
-        Self {
-            value,
-            cpu_us: load.cpu_us.clone(),
-            machine: load.machine,
-            others: load.others,
-            work: (load.accepted > 1).then_some(load.work),
-            batch: load.batch,
-            not_accepted: load.not_accepted.clone(),
-        }
-    }
-
-    /// Of a baseline that did something `operations` times.
-    fn of_baseline(value: f64, operations: u64, used: &Used) -> Self {
-        let cpu_us = used.us_for_each(operations);
-        Self { value, cpu_us, machine: used.machine, others: used.others, ..Self::default() }
-    }
-}
-
-/// What one round found.
-#[derive(Debug, Default, Serialize)]
-pub struct Round {
-    /// One sample a measure and build.
-    pub samples: BTreeMap<Measure, BTreeMap<Build, Sample>>,
-    /// H just before and just after a measure that is compared with it, in the middle: what else the
-    /// machine does changes from second to second.
-    pub bare_beside: BTreeMap<Measure, Sample>,
-    /// Verdicts that were not clean, with the measure.
-    pub broken: Vec<String>,
-}
 
 /// Everything that rounds use.
 pub struct Bench {
@@ -143,8 +87,8 @@ impl Bench {
 
     /// Removes what `prepare` made.
     pub async fn finish(self) {
-        for dropped in [self.per_order.drop_tables().await, self.by_hand.drop_tables().await] {
-            if let Err(failure) = dropped {
+        for tables in [&self.per_order.tables, &self.by_hand.tables] {
+            if let Err(failure) = tables.drop_all().await {
                 eprintln!("the tables of a baseline are still there: {failure}");
             }
         }
@@ -166,7 +110,7 @@ impl Bench {
                     let before = self.baseline(&Measure::BareHttp).await?;
                     self.each_build(&Step::One(measure.clone()), number, &mut round).await?;
                     let after = self.baseline(&Measure::BareHttp).await?;
-                    let bare = middle(&before, &after);
+                    let bare = before.middle(&after);
                     round.add(&Measure::BareHttp, Build::Baseline, bare.clone());
                     round.bare_beside.insert(measure, bare);
                 }
@@ -213,11 +157,7 @@ impl Bench {
     }
 
     /// One figure of one build.
-    async fn one(
-        &mut self,
-        index: usize,
-        measure: &Measure,
-    ) -> Result<neighbours::Measured, CannotJudge> {
+    async fn one(&mut self, index: usize, measure: &Measure) -> Result<Samples, CannotJudge> {
         let peak = self.subjects[index].reached.get(&Measure::peak()).copied().unwrap_or(1_000.0);
         if *measure == Measure::BareP99 {
             let seconds = self.span.as_secs_f64();
@@ -272,17 +212,13 @@ impl Bench {
             if refusals { (1, REFUSED_BUYERS) } else { (i64::from(planned), planned) };
         let subject = &mut self.subjects[index];
         let (instances, item) = (subject.instances.clone(), subject.item(stock).await?);
+        let items = [item];
+        let buyers = (FIRST_BUYER, buyers);
         let target = Target {
-            instances: &instances,
             strategy,
-            items: &[item],
-            workload: None,
-            stock,
-            connections,
             pace,
-            span: self.span,
-            buyers: (FIRST_BUYER, buyers),
             keyed: !refusals,
+            ..Target::closed(&instances, (&items, stock), connections, buyers, self.span)
         };
         subject.generator.fire(&target).await
     }
@@ -290,23 +226,12 @@ impl Bench {
     /// A load that is spread over items.
     async fn many_items(&mut self, index: usize, count: u32) -> Result<Load, CannotJudge> {
         let subject = &mut self.subjects[index];
-        let items: Vec<i64> = subject.items.iter().take(count as usize).copied().collect();
-        if items.len() < count as usize {
-            return Err(CannotJudge(format!("{count} items could not be made in time")));
-        }
+        let items = subject.first_items(count)?;
         let requests = bounded(MANY_ITEMS_PER_SECOND * self.span.as_secs_f64());
         let (instances, buyers) = (subject.instances.clone(), subject.new_buyers(requests));
         let target = Target {
-            instances: &instances,
-            strategy: BATCH,
-            items: &items,
             workload: Some(Workload::Uniform),
-            stock: ITEM_STOCK,
-            connections: CLIENTS,
-            pace: Pace::Closed { requests: buyers.1 },
-            span: self.span,
-            buyers,
-            keyed: true,
+            ..Target::closed(&instances, (&items, ITEM_STOCK), CLIENTS, buyers, self.span)
         };
         subject.generator.fire(&target).await
     }
@@ -325,18 +250,9 @@ impl Bench {
         let item = subject.item(stock).await?;
         let ids = services.iter().filter_map(loadtest::launcher::Service::process).collect();
         let own = std::mem::replace(&mut subject.generator.services, Services::Only(ids));
-        let target = Target {
-            instances: std::slice::from_ref(&proxy.instance),
-            strategy: BATCH,
-            items: &[item],
-            workload: None,
-            stock,
-            connections: CLIENTS,
-            pace: Pace::Closed { requests },
-            span: self.span,
-            buyers: (FIRST_BUYER, requests),
-            keyed: true,
-        };
+        let (instances, items) = (std::slice::from_ref(&proxy.instance), [item]);
+        let buyers = (FIRST_BUYER, requests);
+        let target = Target::closed(instances, (&items, stock), CLIENTS, buyers, self.span);
         let load = subject.generator.fire(&target).await;
         subject.generator.services = own;
         drop(proxy);
@@ -366,27 +282,6 @@ impl Bench {
             }
         };
         Ok(Sample::of_baseline(value, operations, &used))
-    }
-}
-
-impl Round {
-    fn add(&mut self, measure: &Measure, build: Build, sample: Sample) {
-        eprintln!("  {measure}, {}: {:.0} {}", build.word(), sample.value, measure.unit());
-        self.samples.entry(measure.clone()).or_default().insert(build, sample);
-    }
-}
-
-/// The middle of two samples of a baseline.
-fn middle(before: &Sample, after: &Sample) -> Sample {
-    let cpu_us = before.cpu_us.iter().filter_map(|(program, used)| {
-        Some((*program, f64::midpoint(*used, *after.cpu_us.get(program)?)))
-    });
-    Sample {
-        value: f64::midpoint(before.value, after.value),
-        cpu_us: cpu_us.collect(),
-        machine: f64::midpoint(before.machine, after.machine),
-        others: f64::midpoint(before.others, after.others),
-        ..Sample::default()
     }
 }
 

@@ -16,11 +16,12 @@ use crate::items;
 use crate::load::LoadGenerator;
 use crate::measure::{Build, Measure};
 use crate::processes::Services;
+use crate::statements::execute;
 use crate::tokens::Tokens;
-use ledger_audit::{Reader, writer_of};
+use ledger_audit::Reader;
 use loadtest::drive::Instance;
 use loadtest::environment::Environment;
-use loadtest::failure::CannotJudge;
+use loadtest::failure::{CannotJudge, OrCannotJudge};
 use loadtest::launcher::{Launcher, Overrides, Service};
 use loadtest::options::RunOptions;
 use loadtest::service::{self, Admin};
@@ -33,7 +34,7 @@ pub const ITEM_STOCK: i64 = 100_000_000;
 /// Id of the first buyer of such an item; each load has the next buyers.
 const FIRST_BUYER: i64 = 3_000_000_001;
 /// Buyers of one load at most.
-const BUYERS_MAX: u32 = 1_000_000;
+pub const BUYERS_MAX: u32 = 1_000_000;
 
 /// What the audit reads and an older schema may lack (in the words of MariaDB). `SHOP` is the database of
 /// the shop that runs, whose schema is today's.
@@ -54,6 +55,8 @@ pub struct Subject {
     pub items: Vec<i64>,
     /// What each load reached last time: the peak gives the rates of the open models.
     pub reached: BTreeMap<Measure, f64>,
+    /// The next buyer who has not bought yet.
+    pub next_buyer: i64,
     admin: Arc<Admin>,
     launcher: Option<Launcher>,
     overrides: Overrides,
@@ -61,7 +64,6 @@ pub struct Subject {
     /// What was started and made here, and has to go.
     service: Option<Service>,
     database: Option<String>,
-    fired: i64,
 }
 
 impl Subject {
@@ -73,12 +75,23 @@ impl Subject {
     ) -> Result<Self, CannotJudge> {
         let mut instances = service::instances(url, environment).await?;
         instances.truncate(1);
-        let mint = Mint::new(None, environment);
-        let admin = Admin::new(instances.clone(), mint.admin().await?);
         let program = Mint::new(None, environment).into_program();
+        let launcher = Launcher::new(program.clone(), environment, logs).ok();
         let database_url = environment.database_url()?;
+        Self::at(Build::New, instances, (program, launcher), environment, database_url).await
+    }
+
+    async fn at(
+        build: Build,
+        instances: Vec<Instance>,
+        (program, launcher): (PathBuf, Option<Launcher>),
+        environment: &Environment,
+        database_url: String,
+    ) -> Result<Self, CannotJudge> {
+        let mint = Mint::new(Some(program), environment);
+        let admin = Admin::new(instances.clone(), mint.admin().await?);
         Ok(Self {
-            build: Build::New,
+            build,
             instances,
             generator: LoadGenerator {
                 environment: environment.clone(),
@@ -88,13 +101,13 @@ impl Subject {
             },
             items: Vec::new(),
             reached: BTreeMap::new(),
+            next_buyer: FIRST_BUYER,
             admin: Arc::new(admin),
-            launcher: Launcher::new(program, environment, logs).ok(),
+            launcher,
             overrides: Overrides::default(),
             database_url,
             service: None,
             database: None,
-            fired: 0,
         })
     }
 
@@ -125,27 +138,12 @@ impl Subject {
         }
         let service = launcher.start(&name, &overrides).await?;
         let instances = vec![service.instance.clone()];
-        let mint = Mint::new(Some(program), environment);
-        let admin = Admin::new(instances.clone(), mint.admin().await?);
-        Ok(Self {
-            build,
-            instances,
-            generator: LoadGenerator {
-                environment: environment.clone(),
-                tokens: Tokens::new(mint),
-                reader: Reader::connect(&database_url).await?,
-                services: Services::Only(service.process().into_iter().collect()),
-            },
-            items: Vec::new(),
-            reached: BTreeMap::new(),
-            admin: Arc::new(admin),
-            launcher: Some(launcher),
-            overrides,
-            database_url,
-            service: Some(service),
-            database: Some(name),
-            fired: 0,
-        })
+        let started = (program, Some(launcher));
+        let mut subject = Self::at(build, instances, started, environment, database_url).await?;
+        subject.generator.services = Services::Only(service.process().into_iter().collect());
+        (subject.overrides, subject.service, subject.database) =
+            (overrides, Some(service), Some(name));
+        Ok(subject)
     }
 
     /// Makes up to `count` items that many loads sell; says when there are fewer.
@@ -166,23 +164,30 @@ impl Subject {
 
     /// Buyers who have bought nothing of the items that many loads sell.
     pub fn new_buyers(&mut self, wanted: u32) -> (i64, u32) {
-        let first = FIRST_BUYER + self.fired * i64::from(BUYERS_MAX);
-        self.fired += 1;
+        let first = self.next_buyer;
+        self.next_buyer += i64::from(BUYERS_MAX);
         (first, wanted.min(BUYERS_MAX))
+    }
+
+    /// What starts further instances.
+    pub fn launcher(&self) -> Result<&Launcher, CannotJudge> {
+        const UNKNOWN: &str =
+            "instances cannot be started: REDIS_URL or SECKILL_SECRET is not known";
+        self.launcher.as_ref().ok_or_else(|| CannotJudge::new(UNKNOWN))
+    }
+
+    /// The first of the items that many loads sell.
+    pub fn first_items(&self, count: u32) -> Result<Vec<i64>, CannotJudge> {
+        let items = self.items.get(..count as usize).map(<[i64]>::to_vec);
+        items.ok_or_else(|| CannotJudge(format!("{count} items could not be made in time")))
     }
 
     /// Starts further instances, for a proxy before them.
     pub async fn start_instances(&self, count: u32) -> Result<Vec<Service>, CannotJudge> {
-        let launcher = self.launcher.as_ref();
-        let launcher = launcher.ok_or_else(|| {
-            CannotJudge(
-                "instances cannot be started: REDIS_URL or SECKILL_SECRET is not known".to_owned(),
-            )
-        })?;
         let mut started = Vec::new();
         for number in 1..=count {
             let name = format!("{}-instance-{number}", self.build.word());
-            started.push(launcher.start(&name, &self.overrides).await?);
+            started.push(self.launcher()?.start(&name, &self.overrides).await?);
         }
         Ok(started)
     }
@@ -213,13 +218,6 @@ fn lab_item() -> RunOptions {
     RunOptions { strategy: vec!["bench".to_owned()], ..RunOptions::default() }
 }
 
-async fn execute(database_url: &str, statement: &str) -> Result<(), CannotJudge> {
-    let failed = |error| CannotJudge(format!("the database does not take a statement: {error}"));
-    let mut connection = writer_of(database_url).await?;
-    sqlx::raw_sql(statement).execute(&mut connection).await.map_err(failed)?;
-    sqlx::Connection::close(connection).await.map_err(failed)
-}
-
 async fn migrate(
     program: &Path,
     environment: &Environment,
@@ -237,7 +235,7 @@ async fn migrate(
     let output = timeout(MIGRATE_MAX, output)
         .await
         .map_err(|_| CannotJudge(format!("{command} did not end")))?
-        .map_err(|error| CannotJudge(format!("{command} did not start: {error}")))?;
+        .or_cannot_judge(format_args!("{command} did not start"))?;
     if output.status.success() {
         return Ok(());
     }
@@ -253,7 +251,7 @@ fn database_of(url: &str) -> String {
 
 /// Replaces the database of an address.
 fn with_database(url: &str, database: &str) -> Result<String, CannotJudge> {
-    let unreadable = || CannotJudge("DATABASE_URL is not a mysql:// address".to_owned());
+    let unreadable = || CannotJudge::new("DATABASE_URL is not a mysql:// address");
     let (scheme, rest) = url.split_once("://").ok_or_else(unreadable)?;
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
     let server = place.rsplit_once('/').map_or(place, |(server, _)| server);

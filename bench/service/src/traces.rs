@@ -65,7 +65,7 @@ struct Load {
 
 /// All rounds of one setting.
 #[derive(Debug, Serialize)]
-struct Measured {
+struct SettingLoads {
     setting: &'static str,
     loads: Vec<Load>,
 }
@@ -81,8 +81,8 @@ pub async fn execute(options: &TraceOptions, environment: &Environment) -> Comma
         let overrides = overrides(&endpoint, *share);
         services.push(launcher.start(&format!("traces-{number}"), &overrides).await?);
     }
-    let mut measured: Vec<Measured> =
-        KINDS.iter().map(|(setting, _)| Measured { setting, loads: Vec::new() }).collect();
+    let mut measured: Vec<SettingLoads> =
+        KINDS.iter().map(|(setting, _)| SettingLoads { setting, loads: Vec::new() }).collect();
     let (mut requests, mut broken) = (FIRST_REQUESTS, Vec::new());
     let mut steps = Steps::new("traces", options.rounds as usize * KINDS.len());
     for round in 0..options.rounds as usize {
@@ -103,7 +103,7 @@ pub async fn execute(options: &TraceOptions, environment: &Environment) -> Comma
         service.stop().await;
     }
     let document = document(options, &measured, &broken);
-    write(&options.out, &document, &measured)?;
+    files::write_report(&options.out, "traces", &measured, &document)?;
     let exit_code = if broken.is_empty() { EXIT_CLEAN } else { EXIT_BROKEN };
     Ok((document.text(Color::of_terminal()), exit_code))
 }
@@ -129,7 +129,7 @@ async fn load(
     environment: &Environment,
     broken: &mut Vec<String>,
 ) -> Result<Load, CannotJudge> {
-    let gone = || CannotJudge("an instance has ended by itself; see its log".to_owned());
+    let gone = || CannotJudge::new("an instance has ended by itself; see its log");
     let process = PathBuf::from(format!("/proc/{}", service.process().ok_or_else(gone)?));
     let seconds = |process: &Path| name_and_seconds(process).map(|(_, seconds)| seconds);
     let before = seconds(&process).ok_or_else(gone)?;
@@ -163,16 +163,17 @@ async fn load(
     })
 }
 
-fn document(options: &TraceOptions, measured: &[Measured], broken: &[String]) -> Document {
+fn document(options: &TraceOptions, measured: &[SettingLoads], broken: &[String]) -> Document {
     let mut document = Document::new("The price of traces".to_owned());
     document.paragraph(format!(
         "{}, {} buyers at once, {} rounds, medians; the ratios are to `off` in the same round.",
         options.strategy, options.clients, options.rounds
     ));
     let median = |values: Vec<f64>| Spread::of(values).median;
-    let of =
-        |one: &Measured, figure: fn(&Load) -> f64| median(one.loads.iter().map(figure).collect());
-    let ratio = |one: &Measured, figure: fn(&Load) -> f64| {
+    let of = |one: &SettingLoads, figure: fn(&Load) -> f64| {
+        median(one.loads.iter().map(figure).collect())
+    };
+    let ratio = |one: &SettingLoads, figure: fn(&Load) -> f64| {
         let pairs = one.loads.iter().zip(&measured[0].loads);
         median(pairs.map(|(load, off)| figure(load) / figure(off).max(f64::MIN_POSITIVE)).collect())
     };
@@ -191,9 +192,4 @@ fn document(options: &TraceOptions, measured: &[Measured], broken: &[String]) ->
     document.table(table);
     document.list(broken.iter().map(|what| format!("void: {what}")));
     document
-}
-
-fn write(out: &Path, document: &Document, measured: &[Measured]) -> Result<(), CannotJudge> {
-    files::write_json(&out.join("traces.json"), &measured)?;
-    files::write(&out.join("traces.md"), &document.markdown())
 }

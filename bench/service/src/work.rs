@@ -4,8 +4,8 @@ use serde::Serialize;
 use sqlx::{Connection, Row};
 
 use loadtest::environment::Environment;
-use loadtest::failure::CannotJudge;
-use loadtest::testbed;
+use loadtest::failure::{CannotJudge, OrCannotJudge};
+use loadtest::servers;
 
 /// Counters; after [`since`](Self::since), per order.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
@@ -23,14 +23,14 @@ pub struct Counters {
 impl Counters {
     /// Reads them from both servers.
     pub async fn read(environment: &Environment) -> Result<Self, CannotJudge> {
-        let mut connection = testbed::database(environment).await?;
+        let mut connection = servers::database(environment).await?;
         let rows = sqlx::query(
             "SHOW GLOBAL STATUS WHERE Variable_name IN ('Com_commit', 'Com_select', \
              'Innodb_data_fsyncs')",
         )
         .fetch_all(&mut connection)
         .await
-        .map_err(|error| CannotJudge(format!("the database's status: {error}")))?;
+        .or_cannot_judge("the database's status")?;
         // Only closing is left; what was read is read.
         let _ = connection.close().await;
         let mut counters =
@@ -60,12 +60,12 @@ impl Counters {
 }
 
 async fn redis_commands(environment: &Environment) -> Result<f64, CannotJudge> {
-    let mut connection = testbed::redis(environment).await?;
+    let mut connection = servers::redis(environment).await?;
     let text: String = redis::cmd("INFO")
         .arg("stats")
         .query_async(&mut connection)
         .await
-        .map_err(|error| CannotJudge(format!("Redis's status: {error}")))?;
+        .or_cannot_judge("Redis's status")?;
     let line = text.lines().find_map(|line| line.strip_prefix("total_commands_processed:"));
     Ok(line.and_then(|value| value.trim().parse().ok()).unwrap_or(0.0))
 }

@@ -1,6 +1,7 @@
 //! Which item each purchase goes to.
 
-use rand::RngExt;
+use rand::distr::Distribution;
+use rand::distr::weighted::WeightedIndex;
 use rand::rngs::StdRng;
 use serde::Serialize;
 
@@ -19,39 +20,30 @@ pub enum Workload {
 
 /// Draws items by their weight.
 pub struct Draw {
-    /// Sums of the weights up to each item.
-    sums: Vec<f64>,
+    index: WeightedIndex<f64>,
+    share_max: f64,
 }
 
 impl Draw {
     /// Over `items` items, of which the first is asked for most under a skewed workload.
     pub fn new(workload: Workload, items: u32) -> Self {
-        let mut sum = 0.0;
         let weight = |rank: u32| match workload {
             Workload::Uniform => 1.0,
             Workload::Skewed => f64::from(rank).powf(-EXPONENT),
         };
-        let sums = (1..=items.max(1)).map(|rank| {
-            sum += weight(rank);
-            sum
-        });
-        Self { sums: sums.collect() }
+        let weights: Vec<f64> = (1..=items.max(1)).map(weight).collect();
+        let share_max = weights[0] / weights.iter().sum::<f64>();
+        Self { index: WeightedIndex::new(weights).expect("each weight is above zero"), share_max }
     }
 
     /// The index of one item.
     pub fn item(&self, random: &mut StdRng) -> u32 {
-        let all = self.sums.last().copied().unwrap_or(1.0);
-        let place = random.random::<f64>() * all;
-        let index = self.sums.partition_point(|sum| *sum <= place).min(self.sums.len() - 1);
-        u32::try_from(index).unwrap_or(u32::MAX)
+        u32::try_from(self.index.sample(random)).unwrap_or(u32::MAX)
     }
 
     /// The share of the item that is asked for most.
     pub fn share_max(&self) -> f64 {
-        match (self.sums.first(), self.sums.last()) {
-            (Some(first), Some(all)) => first / all,
-            _ => 1.0,
-        }
+        self.share_max
     }
 }
 

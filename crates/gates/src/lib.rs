@@ -61,9 +61,10 @@ use ledger::write::{Arbiter, GroupCommit};
 use shop_domain::{Outcome, Purchase};
 
 pub use kit::built::{Built, Strategies};
-pub use kit::card::{Breaks, Card};
+pub use kit::card::Card;
 pub use kit::locks::{LockSources, ZookeeperLocks};
 pub use kit::options::{Options, OptionsError, Scope, Store, WaitFor};
+pub use ledger_audit::Breaks;
 
 /// Every strategy, in the order in which pages show them: those to use, then those to learn from.
 pub static LIST: &[Entry] = &[

@@ -16,3 +16,25 @@ impl fmt::Display for CannotJudge {
 }
 
 impl std::error::Error for CannotJudge {}
+
+impl CannotJudge {
+    /// Nothing is known, for this reason.
+    pub fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+/// Turns another error into [`CannotJudge`].
+pub trait OrCannotJudge<T> {
+    /// The value; an error becomes the text "what: error".
+    ///
+    /// # Errors
+    /// When there was an error.
+    fn or_cannot_judge(self, what: impl fmt::Display) -> Result<T, CannotJudge>;
+}
+
+impl<T, E: fmt::Display> OrCannotJudge<T> for Result<T, E> {
+    fn or_cannot_judge(self, what: impl fmt::Display) -> Result<T, CannotJudge> {
+        self.map_err(|error| CannotJudge(format!("{what}: {error}")))
+    }
+}

@@ -111,6 +111,7 @@
 //! [`Reader::settled_ledger`] the one after it.
 
 mod audit;
+mod declared;
 mod failure;
 mod history;
 mod ledger;
@@ -122,15 +123,17 @@ mod rules;
 mod tests;
 
 pub use audit::{Evidence, InTime, judge};
-pub use failure::CannotJudge;
+pub use declared::{Breaks, Expectation};
+pub use failure::{CannotJudge, OrCannotJudge};
 pub use history::{History, MISSING, SeenList, SeenOrder, SentRestock};
 pub use ledger::{
     Fence, FoundRows, Group, ItemHome, Ledger, Line, Movements, Order, Place, Restock, Stock,
 };
 pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, homes_of, writer_of};
 pub use record::{Answer, Outcome, write_history};
-pub use report::{EXAMPLES_MAX, Faults, Finding, Judgement, State, UnknownOutcomes};
+pub use report::{EXAMPLES_MAX, FaultCounts, Faults, Finding, Judgement, State, UnknownOutcomes};
 pub use rules::homes::judge as judge_homes;
 pub use rules::in_time::judge as judge_in_time;
 pub use rules::purchase::{Purchase, purchases};
+pub use rules::record::{RecordJudgement, judge as judge_record};
 pub use rules::waiting::faults_of_line;

@@ -125,7 +125,43 @@ pub struct Judgement {
     pub unknown: UnknownOutcomes,
 }
 
+/// How many faults of each kind a sale shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct FaultCounts {
+    pub oversold: i64,
+    pub undersold: i64,
+    pub lost: i64,
+    pub phantom: i64,
+    pub duplicates: i64,
+}
+
+impl FaultCounts {
+    /// The larger count of each kind.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self {
+            oversold: self.oversold.max(other.oversold),
+            undersold: self.undersold.max(other.undersold),
+            lost: self.lost.max(other.lost),
+            phantom: self.phantom.max(other.phantom),
+            duplicates: self.duplicates.max(other.duplicates),
+        }
+    }
+}
+
 impl Judgement {
+    /// The counts alone.
+    #[must_use]
+    pub fn counts(&self) -> FaultCounts {
+        FaultCounts {
+            oversold: self.oversold.count,
+            undersold: self.undersold.count,
+            lost: self.lost.count,
+            phantom: self.phantom.count,
+            duplicates: self.duplicates.count,
+        }
+    }
+
     /// The names of the broken invariants, in order.
     pub fn broken(&self) -> Vec<&'static str> {
         self.findings
@@ -137,7 +173,6 @@ impl Judgement {
 
     /// Whether no invariant is broken and nothing was oversold, undersold, lost, invented or doubled.
     pub fn is_clean(&self) -> bool {
-        let faults = [&self.oversold, &self.undersold, &self.lost, &self.phantom, &self.duplicates];
-        self.broken().is_empty() && faults.iter().all(|fault| fault.count == 0)
+        self.broken().is_empty() && self.counts() == FaultCounts::default()
     }
 }

@@ -34,7 +34,7 @@ pub struct Market {
 }
 
 /// One way to wait of S2.
-pub struct Waited {
+pub struct WaitResult {
     pub way: &'static str,
     pub served: u64,
     pub requests: u64,
@@ -44,7 +44,7 @@ pub struct Waited {
 }
 
 /// One way to sell of S4.
-pub struct Sold {
+pub struct SaleResult {
     pub strategy: &'static str,
     pub instances: usize,
     pub per_second: f64,
@@ -126,14 +126,14 @@ pub fn of_markets(all: &[Market]) -> Vec<String> {
 }
 
 /// S2.
-pub fn of_waits(all: &[Waited]) -> Vec<String> {
+pub fn of_waits(all: &[WaitResult]) -> Vec<String> {
     let find = |way| all.iter().find(|waited| waited.way == way);
     let figures =
         (find("spin-then-yield"), find("yield-then-sleep"), find("sleep-200"), find("sleep-2000"));
     let (Some(spin), Some(mixed), Some(short), Some(long)) = figures else {
         return Vec::new();
     };
-    let served = |waited: &Waited| format!("{} of {}", waited.served, waited.requests);
+    let served = |waited: &WaitResult| format!("{} of {}", waited.served, waited.requests);
     let ms = |micros: u64| micros / 1_000;
     let claims = [
         Claim {
@@ -177,7 +177,7 @@ pub fn of_waits(all: &[Waited]) -> Vec<String> {
 }
 
 /// S4.
-pub fn of_ways(all: &[Sold]) -> Vec<String> {
+pub fn of_ways(all: &[SaleResult]) -> Vec<String> {
     let rate = |strategy: &str| {
         let found = all.iter().find(|way| way.strategy == strategy && way.instances == 1);
         found.map_or(0.0, |way| way.per_second)
@@ -254,8 +254,8 @@ pub fn of_ways(all: &[Sold]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn waited(way: &'static str, served: u64, seconds: f64, p90_us: u64) -> Waited {
-        Waited { way, served, requests: 2_000, seconds, p90_us, max_us: 2 * p90_us }
+    fn waited(way: &'static str, served: u64, seconds: f64, p90_us: u64) -> WaitResult {
+        WaitResult { way, served, requests: 2_000, seconds, p90_us, max_us: 2 * p90_us }
     }
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_verdict_unlike_the_articles_is_said() {
-        let way = |strategy, oversold, oversells| Sold {
+        let way = |strategy, oversold, oversells| SaleResult {
             strategy,
             instances: 1,
             per_second: 100.0,

@@ -2,11 +2,11 @@
 
 use sqlx::Row;
 
-use super::claims::{self, Market, Sold, Waited};
+use super::claims::{self, Market, SaleResult, WaitResult};
 use super::market::{self, Way};
 use super::{ArticleTable, Setup};
 use crate::document::grouped;
-use crate::failure::{CannotJudge, EXIT_CLEAN};
+use crate::failure::{CannotJudge, EXIT_CLEAN, OrCannotJudge};
 use crate::options::{RunOptions, Switch};
 use crate::run::{self, Run};
 use ledger_audit::Outcome;
@@ -66,15 +66,9 @@ impl Setup<'_> {
         instances: usize,
         change: impl FnOnce(&mut RunOptions),
     ) -> Result<Run, CannotJudge> {
-        let mut options = RunOptions {
-            strategy: vec![strategy.to_owned()],
-            arbiter: Switch::Off,
-            url: self.instances[..instances].iter().map(|at| at.url.clone()).collect(),
-            seckill: Some(self.testbed.program.clone()),
-            seed: Some(self.testbed.seed),
-            hold_seconds: 80_000,
-            ..RunOptions::default()
-        };
+        let instances = &self.instances[..instances];
+        let mut options = self.testbed.load(strategy, instances, self.testbed.seed);
+        options.arbiter = Switch::Off;
         change(&mut options);
         Box::pin(run::execute(&options, &self.testbed.environment)).await
     }
@@ -147,7 +141,7 @@ pub async fn three_tasks(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge>
     .fetch_all(&mut database)
     .await
     .and_then(|rows| rows.iter().map(|row| row.try_get("fence")).collect())
-    .map_err(|error| CannotJudge(format!("the orders cannot be read: {error}")))?;
+    .or_cannot_judge("the orders cannot be read")?;
     let mut distinct: Vec<i64> = fences.iter().flatten().copied().collect();
     distinct.sort_unstable();
     distinct.dedup();
@@ -202,7 +196,7 @@ pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
             ms(latency.max_us),
             theirs.to_owned(),
         ]);
-        all.push(Waited {
+        all.push(WaitResult {
             way: wait,
             served: traffic.accepted.purchases,
             requests: u64::from(requests),
@@ -310,7 +304,7 @@ pub async fn every_way(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
             word(oversells).to_owned(),
         ]);
         let oversold = audit.oversold.count;
-        all.push(Sold { strategy, instances, per_second, oversold, oversells });
+        all.push(SaleResult { strategy, instances, per_second, oversold, oversells });
         if found && !oversells {
             broken.push(format!("{strategy}: {}", run.report.verdict.sentence));
         }

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rand::RngExt;
+use redis::AsyncCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::plain_lock;
 use crate::testbed::Testbed;
 
@@ -98,14 +99,12 @@ pub async fn run(
     let end = market.until + OVERTIME;
     while let Some(ended) = timeout_at(end, people.join_next())
         .await
-        .map_err(|_| CannotJudge("the market did not close".to_owned()))?
+        .map_err(|_| CannotJudge::new("the market did not close"))?
     {
-        ended
-            .map_err(|error| CannotJudge(error.to_string()))?
-            .map_err(|error| CannotJudge(format!("Redis: {error}")))?;
+        ended.map_err(|error| CannotJudge(error.to_string()))?.or_cannot_judge("Redis")?;
     }
     let mut redis = testbed.own_redis(&market.offers).await?;
-    market.close(&mut redis, buyers).await.map_err(|error| CannotJudge(format!("Redis: {error}")))
+    market.close(&mut redis, buyers).await.or_cannot_judge("Redis")
 }
 
 async fn sell(
@@ -118,7 +117,7 @@ async fn sell(
     while Instant::now() < market.until {
         let item = format!("{number}-{count}");
         count += 1;
-        let _: i64 = redis::cmd("SADD").arg(&inventory).arg(&item).query_async(&mut redis).await?;
+        let _: i64 = redis.sadd(&inventory, &item).await?;
         loop {
             if market.list(&mut redis, &inventory, &item).await? {
                 market.listed.fetch_add(1, Ordering::Relaxed);
@@ -129,7 +128,7 @@ async fn sell(
                 break;
             }
         }
-        let on_offer: i64 = redis::cmd("ZCARD").arg(&market.offers).query_async(&mut redis).await?;
+        let on_offer: i64 = redis.zcard(&market.offers).await?;
         if on_offer >= ON_OFFER_MAX {
             sleep(PAUSE).await;
         }
@@ -144,14 +143,9 @@ async fn buy(
 ) -> redis::RedisResult<()> {
     let inventory = format!("{}:buyer:{number}", market.prefix);
     let purse = format!("{inventory}:purse");
-    let _: () = redis::cmd("SET").arg(&purse).arg(PURSE).query_async(&mut redis).await?;
+    let _: () = redis.set(&purse, PURSE).await?;
     while Instant::now() < market.until {
-        let offers: Vec<String> = redis::cmd("ZRANGE")
-            .arg(&market.offers)
-            .arg(0)
-            .arg(WINDOW - 1)
-            .query_async(&mut redis)
-            .await?;
+        let offers: Vec<String> = redis.zrange(&market.offers, 0, WINDOW - 1).await?;
         if offers.is_empty() {
             sleep(PAUSE).await;
             continue;
@@ -284,20 +278,19 @@ impl Market {
     ) -> redis::RedisResult<Figures> {
         let (listed, bought) =
             (self.listed.load(Ordering::Relaxed), self.bought.load(Ordering::Relaxed));
-        let on_offer: i64 = redis::cmd("ZCARD").arg(&self.offers).query_async(redis).await?;
+        let on_offer: i64 = redis.zcard(&self.offers).await?;
         let (mut owned, mut money) = (0, 0);
         for number in 0..buyers {
             let inventory = format!("{}:buyer:{number}", self.prefix);
             money += take_out(redis, &format!("{inventory}:purse")).await? - PURSE;
-            owned += redis::cmd("LLEN").arg(&inventory).query_async::<i64>(redis).await?;
-            let _: i64 = redis::cmd("UNLINK").arg(&inventory).query_async(redis).await?;
+            owned += AsyncCommands::llen::<_, i64>(redis, &inventory).await?;
+            let _: i64 = redis.unlink(&inventory).await?;
         }
-        let _: i64 = redis::cmd("UNLINK").arg(&self.offers).query_async(redis).await?;
+        let _: i64 = redis.unlink(&self.offers).await?;
         for number in 0..8 {
             let inventory = format!("{}:seller:{number}", self.prefix);
             money += take_out(redis, &format!("{inventory}:purse")).await?;
-            let key = redis::cmd("EXPIRE").arg(&inventory).arg(KEYS_SECONDS_MAX).to_owned();
-            let _: i64 = key.query_async(redis).await?;
+            let _: i64 = redis.expire(&inventory, KEYS_SECONDS_MAX).await?;
         }
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let faults = (signed(listed) - on_offer - owned).abs()
@@ -316,7 +309,7 @@ impl Market {
 
 /// What is in a purse, which is gone then.
 async fn take_out(redis: &mut MultiplexedConnection, purse: &str) -> redis::RedisResult<i64> {
-    let money: Option<i64> = redis::cmd("GETDEL").arg(purse).query_async(redis).await?;
+    let money: Option<i64> = redis.get_del(purse).await?;
     Ok(money.unwrap_or(0))
 }
 

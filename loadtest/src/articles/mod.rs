@@ -18,8 +18,7 @@ use crate::document::{Color, Document, Table};
 use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use crate::files;
-use crate::launcher::Overrides;
-use crate::options::ArticlesOptions;
+use crate::options::{ArticlesOptions, check_only, is_wanted};
 use crate::program::CommandResult;
 use crate::progress::Steps;
 use crate::testbed::Testbed;
@@ -58,22 +57,15 @@ struct Report<'a> {
 /// Runs the experiments and writes the report.
 pub async fn run(options: &ArticlesOptions) -> CommandResult {
     options.check()?;
-    if let Some(unknown) = options.only.iter().find(|name| !NAMES.contains(&name.as_str())) {
-        return Err(CannotJudge(format!("--only {unknown}: there are {}", NAMES.join(", "))));
-    }
+    check_only(&options.only, &NAMES)?;
     let testbed = Testbed::find(&options.testbed)?;
     let circumstances = testbed.circumstances().await?;
-    let services = [
-        testbed.launcher.start("articles-1", &Overrides::default()).await?,
-        testbed.launcher.start("articles-2", &Overrides::default()).await?,
-    ];
-    let instances = services.iter().map(|service| service.instance.clone()).collect();
+    let (services, instances) = testbed.pair("articles").await?;
     let setup = Setup { options, testbed: &testbed, instances };
     let (mut tables, mut report, mut failure) = (Vec::new(), String::new(), None);
-    let is_wanted =
-        |name: &&str| options.only.is_empty() || options.only.iter().any(|only| only == name);
-    let mut steps = Steps::new("articles", NAMES.iter().filter(|name| is_wanted(name)).count());
-    for name in NAMES.into_iter().filter(|name| is_wanted(name)) {
+    let wanted = || NAMES.into_iter().filter(|name| is_wanted(&options.only, name));
+    let mut steps = Steps::new("articles", wanted().count());
+    for name in wanted() {
         steps.begin(name);
         let table = match name {
             "S0" => experiments::marketplace(&setup).await,
@@ -113,8 +105,7 @@ fn write(
     tables: &[ArticleTable],
 ) -> Result<String, CannotJudge> {
     let document = document(tables, circumstances);
-    files::write_json(&out.join("articles.json"), &Report { circumstances, tables })?;
-    files::write(&out.join("articles.md"), &document.markdown())?;
+    files::write_report(out, "articles", &Report { circumstances, tables }, &document)?;
     Ok(document.text(Color::of_terminal()))
 }
 

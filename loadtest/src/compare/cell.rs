@@ -8,13 +8,10 @@ use crate::failure::CannotJudge;
 use crate::options::{CompareOptions, RunOptions, Switch};
 use crate::run::{self, Run};
 use crate::testbed::Testbed;
-use ledger_audit::Judgement;
-use ledger_audit::Outcome;
+use ledger_audit::{FaultCounts, Judgement, Outcome};
 
 /// Tries after the first for purchases that the service could not serve in time.
 const RETRIES_MAX: u16 = 20;
-/// Longer than a clock may run ahead, so that no hold runs out during a load.
-const HOLD_SECONDS: i64 = 80_000;
 /// How long one answer may take; the service answers earlier.
 const TIMEOUT_SECONDS: f64 = 15.0;
 
@@ -45,11 +42,8 @@ pub struct Round {
     /// What the service counted meanwhile; `None` when it did not tell.
     pub counters: Option<Counters>,
     pub units_sold: i64,
-    pub oversold: i64,
-    pub undersold: i64,
-    pub lost: i64,
-    pub phantom: i64,
-    pub duplicates: i64,
+    #[serde(flatten)]
+    pub faults: FaultCounts,
     /// The invariants that are broken.
     pub broken: Vec<String>,
     /// The audit's last line.
@@ -92,20 +86,15 @@ pub async fn run(cell: Cell, strategy: &str, range: &Range<'_>) -> Round {
 impl Range<'_> {
     fn run_options(&self, cell: Cell, strategy: &str) -> RunOptions {
         RunOptions {
-            strategy: vec![strategy.to_owned()],
             stock: Some(self.options.stock),
             buyers: self.options.requests.max(self.concurrency),
             requests: self.options.requests.max(self.concurrency),
             concurrency: self.concurrency,
             arbiter: cell.arbiter,
             retry: RETRIES_MAX,
-            hold_seconds: HOLD_SECONDS,
             seconds_max: Some(self.options.seconds_max),
             timeout_seconds: TIMEOUT_SECONDS,
-            url: self.instances.iter().map(|instance| instance.url.clone()).collect(),
-            seckill: Some(self.testbed.program.clone()),
-            seed: Some(self.seed),
-            ..RunOptions::default()
+            ..self.testbed.load(strategy, self.instances, self.seed)
         }
     }
 }
@@ -118,20 +107,14 @@ fn read(run: &Run, stock: i64) -> Round {
     let clean = report.verdict.exit_code == crate::failure::EXIT_CLEAN;
     Round {
         could_not_judge: unproved(audit, clean, stock),
-        concurrency: 0,
         accepted: traffic.accepted.purchases,
         accepted_per_second: traffic.accepted.per_second,
         refused: traffic.refused.purchases,
         refused_per_second: traffic.refused.per_second,
         neither: traffic.other.purchases,
         retries: traffic.retries,
-        counters: None,
         units_sold: audit.units_live,
-        oversold: audit.oversold.count,
-        undersold: audit.undersold.count,
-        lost: audit.lost.count,
-        phantom: audit.phantom.count,
-        duplicates: audit.duplicates.count,
+        faults: audit.counts(),
         broken: audit.broken().into_iter().map(str::to_owned).collect(),
         verdict: report.verdict.sentence.clone(),
         clean,
@@ -140,6 +123,7 @@ fn read(run: &Run, stock: i64) -> Round {
         sales: accepted()
             .map(|answer| (answer.answered_at_us, answer.order_quantity.unwrap_or(1)))
             .collect(),
+        ..Round::default()
     }
 }
 

@@ -5,13 +5,14 @@ use plotters::style::text_anchor::HPos;
 
 use super::figures::Row;
 use super::result::Comparison;
-use super::verdict::{Expectation, Verdict};
+use super::verdict::Verdict;
 use crate::canvas::{
     Chart, Drawing, NAMES, SCALE, Scale, Tone, count, drawn, grid_line, grouped, grouped_small,
     said, step, text, to_i32,
 };
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::options::Switch;
+use ledger_audit::Expectation;
 
 /// Height of a line of a bar chart.
 const LINE: u32 = 26;
@@ -29,7 +30,7 @@ pub fn draw(comparison: &Comparison) -> Result<Vec<Chart>, CannotJudge> {
         .into_iter()
         .collect::<Result<Vec<Option<Chart>>, String>>()
         .map(|charts| charts.into_iter().flatten().collect())
-        .map_err(|reason| CannotJudge(format!("a chart could not be drawn: {reason}")))
+        .or_cannot_judge("a chart could not be drawn")
 }
 
 /// Accepted purchases per second, one bar for one instance and one for two, with their spread.
@@ -70,9 +71,9 @@ fn oversold(rows: &[Row]) -> Result<Option<Chart>, String> {
         let two = select(rows, Switch::Off, 2)
             .into_iter()
             .find(|other| other.strategy == row.strategy)
-            .map_or(0, |other| other.oversold);
-        if row.oversold + two > 0 {
-            worst.push((&row.strategy, row.oversold, two));
+            .map_or(0, |other| other.faults.oversold);
+        if row.faults.oversold + two > 0 {
+            worst.push((&row.strategy, row.faults.oversold, two));
         }
     }
     worst.sort_by_key(|(_, one, two)| std::cmp::Reverse((*one).max(*two)));
@@ -121,38 +122,62 @@ fn bar_chart(
         .fold(1.0, f64::max);
     let step = step(highest);
     let scale = Scale::new(0.0, highest * 1.02);
-    let height = HEAD / 2 + LINE * count(bars.len()) + SCALE;
-    let svg = drawn(height, |area| {
-        let top = to_i32(HEAD / 2);
-        let bottom = top + to_i32(LINE * count(bars.len()));
-        let mut tick = 0.0;
-        while tick <= highest * 1.02 {
-            let x = scale.at(tick);
-            grid_line(area, (x, top), (x, bottom))?;
-            text(area, &grouped(tick), (x, bottom + 6), Tone::QUIET, 12, HPos::Center)?;
-            tick += step;
-        }
-        let middle = scale.at(highest / 2.0);
-        text(area, unit, (middle, bottom + 24), Tone::QUIET, 12, HPos::Center)?;
-        for (index, bar) in bars.iter().enumerate() {
-            let y = top + to_i32(LINE * count(index));
-            let label = (to_i32(NAMES) - 8, y + to_i32(LINE / 2) - 7);
-            text(area, &bar.name, label, bar.tone, 13, HPos::Right)?;
-            let thick = (to_i32(LINE) - 6) / to_i32(count(bar.values.len().max(1)));
-            for (place, value) in bar.values.iter().enumerate() {
-                let upper = y + 3 + thick * to_i32(count(place));
-                let corners = [(scale.at(0.0), upper), (scale.at(value.value), upper + thick - 1)];
-                area.draw(&Rectangle::new(corners, value.tone.filled())).map_err(said)?;
-                if let Some((min, max)) = value.spread {
-                    let at = upper + thick / 2;
-                    let line = vec![(scale.at(min), at), (scale.at(max), at)];
-                    area.draw(&PathElement::new(line, Tone::TEXT)).map_err(said)?;
-                }
+    let ticks = (0..).map(|number| step * f64::from(number));
+    let ticks = ticks.take_while(|tick| *tick <= highest * 1.02).map(|tick| (tick, grouped(tick)));
+    let axis = Axis { unit, middle: highest / 2.0, scale: &scale, ticks: ticks.collect() };
+    let names: Vec<_> = bars.iter().map(|bar| (bar.name.as_str(), bar.tone)).collect();
+    let svg = named_rows(&axis, &names, |area, index, y| {
+        let values = &bars[index].values;
+        let thick = (to_i32(LINE) - 6) / to_i32(count(values.len().max(1)));
+        for (place, value) in values.iter().enumerate() {
+            let upper = y + 3 + thick * to_i32(count(place));
+            let corners = [(scale.at(0.0), upper), (scale.at(value.value), upper + thick - 1)];
+            area.draw(&Rectangle::new(corners, value.tone.filled())).map_err(said)?;
+            if let Some((min, max)) = value.spread {
+                let at = upper + thick / 2;
+                let line = vec![(scale.at(min), at), (scale.at(max), at)];
+                area.draw(&PathElement::new(line, Tone::TEXT)).map_err(said)?;
             }
         }
         Ok(())
     })?;
     Ok(Some(Chart { name, caption: caption.to_owned(), svg }))
+}
+
+/// The horizontal axis of a chart with a row for each name.
+struct Axis<'a> {
+    unit: &'a str,
+    /// Where the unit stands.
+    middle: f64,
+    scale: &'a Scale,
+    ticks: Vec<(f64, String)>,
+}
+
+/// Draws the axis, the names and what each row shows from its upper edge on.
+fn named_rows(
+    axis: &Axis<'_>,
+    names: &[(&str, RGBColor)],
+    row: impl Fn(&Drawing<'_>, usize, i32) -> Result<(), String>,
+) -> Result<String, String> {
+    let height = LINE * count(names.len());
+    drawn(HEAD / 2 + height + SCALE, |area| {
+        let top = to_i32(HEAD / 2);
+        let bottom = top + to_i32(height);
+        for (tick, label) in &axis.ticks {
+            let x = axis.scale.at(*tick);
+            grid_line(area, (x, top), (x, bottom))?;
+            text(area, label, (x, bottom + 6), Tone::QUIET, 12, HPos::Center)?;
+        }
+        let middle = (axis.scale.at(axis.middle), bottom + 24);
+        text(area, axis.unit, middle, Tone::QUIET, 12, HPos::Center)?;
+        for (index, (name, tone)) in names.iter().enumerate() {
+            let y = top + to_i32(LINE * count(index));
+            let label = (to_i32(NAMES) - 8, y + to_i32(LINE / 2) - 7);
+            text(area, name, label, *tone, 13, HPos::Right)?;
+            row(area, index, y)?;
+        }
+        Ok(())
+    })
 }
 
 /// Latency of accepted purchases on a logarithmic scale: a bar from p50 to p99 and a dot at the end.
@@ -169,40 +194,23 @@ fn latency(rows: &[Row]) -> Result<Option<Chart>, String> {
     let log = |micros: u64| (micros.max(1) as f64 / 1e3).log10();
     let (low, high) = (log(low).floor(), log(high).ceil());
     let scale = Scale::new(low, high.max(low + 1.0));
-    let height = HEAD / 2 + LINE * count(rows.len()) + SCALE;
-    let svg = drawn(height, |area| {
-        let top = to_i32(HEAD / 2);
-        let bottom = top + to_i32(LINE * count(rows.len()));
-        let mut tick = low;
-        while tick <= high {
-            let x = scale.at(tick);
-            grid_line(area, (x, top), (x, bottom))?;
-            let label = grouped_small(10_f64.powf(tick));
-            text(area, &label, (x, bottom + 6), Tone::QUIET, 12, HPos::Center)?;
-            tick += 1.0;
+    let ticks = (0..).map(|number| low + f64::from(number)).take_while(|tick| *tick <= high);
+    let ticks = ticks.map(|tick| (tick, grouped_small(10_f64.powf(tick)))).collect();
+    let unit = "milliseconds, each step ten times the one before";
+    let axis = Axis { unit, middle: f64::midpoint(low, high), scale: &scale, ticks };
+    let names: Vec<_> = rows.iter().map(|row| (row.strategy.as_str(), Tone::TEXT)).collect();
+    let svg = named_rows(&axis, &names, |area, index, y| {
+        let (latency, middle) = (rows[index].latency, y + to_i32(LINE / 2));
+        let at = |micros: u64| scale.at(log(micros));
+        let (p50, p90, p99) = (at(latency.p50_us), at(latency.p90_us), at(latency.p99_us));
+        for (from, to, tone) in [(p90, p99, Tone::SECOND), (p50, p90, Tone::FIRST)] {
+            let corners = [(from, middle - 4), (to, middle + 4)];
+            area.draw(&Rectangle::new(corners, tone.filled())).map_err(said)?;
         }
-        let middle = scale.at(f64::midpoint(low, high));
-        let unit = "milliseconds, each step ten times the one before";
-        text(area, unit, (middle, bottom + 24), Tone::QUIET, 12, HPos::Center)?;
-        for (index, row) in rows.iter().enumerate() {
-            let y = top + to_i32(LINE * count(index));
-            let middle = y + to_i32(LINE / 2);
-            let label = (to_i32(NAMES) - 8, middle - 7);
-            text(area, &row.strategy, label, Tone::TEXT, 13, HPos::Right)?;
-            let at = |micros: u64| scale.at(log(micros));
-            let latency = row.latency;
-            let (p50, p90, p99) = (at(latency.p50_us), at(latency.p90_us), at(latency.p99_us));
-            let tail =
-                Rectangle::new([(p90, middle - 4), (p99, middle + 4)], Tone::SECOND.filled());
-            area.draw(&tail).map_err(said)?;
-            let body = Rectangle::new([(p50, middle - 4), (p90, middle + 4)], Tone::FIRST.filled());
-            area.draw(&body).map_err(said)?;
-            let median = PathElement::new(vec![(p50, middle - 8), (p50, middle + 8)], Tone::TEXT);
-            area.draw(&median).map_err(said)?;
-            let dot = Circle::new((at(latency.max_us), middle), 3, Tone::BAD.filled());
-            area.draw(&dot).map_err(said)?;
-        }
-        Ok(())
+        let median = PathElement::new(vec![(p50, middle - 8), (p50, middle + 8)], Tone::TEXT);
+        area.draw(&median).map_err(said)?;
+        let dot = Circle::new((at(latency.max_us), middle), 3, Tone::BAD.filled());
+        area.draw(&dot).map_err(said)
     })?;
     let caption = "Latency of accepted purchases, arbiter on, one instance, all rounds together: the mark is the median, the bars end at the 90th and 99th percentile, the dot is the slowest.".to_owned();
     Ok(Some(Chart { name: "latency", caption, svg }))
@@ -217,7 +225,7 @@ fn stock(comparison: &Comparison) -> Result<Option<Chart>, String> {
         .filter_map(|row| {
             let told = row.rounds.iter().filter(|round| !round.sales.is_empty());
             // The first of equals.
-            let round = told.rev().max_by_key(|round| round.oversold)?;
+            let round = told.rev().max_by_key(|round| round.faults.oversold)?;
             Some((*row, round.sales.as_slice()))
         })
         .collect();

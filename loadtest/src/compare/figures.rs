@@ -3,11 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use super::cell::Round;
-use super::verdict::{Breaks, Expectation, Verdict};
+use super::verdict::Verdict;
 use crate::counters::Counters;
 use crate::options::Switch;
 use crate::report::summary::Latency;
 use crate::spread::Spread;
+use ledger_audit::{Breaks, Expectation, FaultCounts};
 
 /// What the service says about a strategy.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -42,11 +43,8 @@ pub struct Row {
     pub neither: u64,
     pub counters: Counters,
     /// The most of any round.
-    pub oversold: i64,
-    pub undersold: i64,
-    pub lost: i64,
-    pub phantom: i64,
-    pub duplicates: i64,
+    #[serde(flatten)]
+    pub faults: FaultCounts,
     /// Best and worst rank by accepted purchases per second that the rounds leave possible.
     pub rank: (usize, usize),
     pub rounds: Vec<Round>,
@@ -55,7 +53,7 @@ pub struct Row {
 impl Row {
     /// Sums the rounds up; ranks are set by [`set_ranks`].
     pub fn of(card: &Card, arbiter: Switch, instances: usize, rounds: Vec<Round>) -> Self {
-        let expectation = card.breaks_with.expectation(arbiter, instances);
+        let expectation = card.breaks_with.expectation(arbiter == Switch::On, instances);
         // Rounds with more buyers, made to catch it, are not compared by speed.
         let usual = rounds.iter().map(|round| round.concurrency).min().unwrap_or(0);
         let judged = || {
@@ -65,7 +63,6 @@ impl Row {
         };
         let latencies: Vec<u64> =
             judged().flat_map(|round| round.latencies_us.iter().copied()).collect();
-        let most = |of: fn(&Round) -> i64| rounds.iter().map(of).max().unwrap_or(0);
         Self {
             strategy: card.name.clone(),
             arbiter,
@@ -82,11 +79,10 @@ impl Row {
                 .iter()
                 .filter_map(|round| round.counters)
                 .fold(Counters::default(), Counters::and),
-            oversold: most(|round| round.oversold),
-            undersold: most(|round| round.undersold),
-            lost: most(|round| round.lost),
-            phantom: most(|round| round.phantom),
-            duplicates: most(|round| round.duplicates),
+            faults: rounds
+                .iter()
+                .map(|round| round.faults)
+                .fold(FaultCounts::default(), FaultCounts::max),
             rank: (0, 0),
             rounds,
         }

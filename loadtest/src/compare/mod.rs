@@ -27,10 +27,10 @@ use rand::seq::SliceRandom;
 use crate::circumstances::Circumstances;
 use crate::document::{Color, Document};
 use crate::drive::Instance;
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::files;
 use crate::launcher::{Overrides, Service, faketime};
-use crate::options::{CompareOptions, Switch};
+use crate::options::{CompareOptions, Switch, is_wanted};
 use crate::program::CommandResult;
 use crate::progress::Steps;
 use crate::service::Admin;
@@ -39,8 +39,8 @@ use crate::testbed::Testbed;
 use crate::tokens::Mint;
 use cell::{Cell, Range, Round};
 use figures::{Card, Row};
-use result::{Comparison, Judged, LoadSettings, conclusion, judged};
-use verdict::Expectation;
+use ledger_audit::Expectation;
+use result::{Comparison, LoadSettings, StrategyVerdict, conclusion, judge_strategy};
 
 /// Instances at most.
 const INSTANCES_MAX: usize = 2;
@@ -57,12 +57,7 @@ pub async fn run(options: &CompareOptions) -> CommandResult {
     options.check()?;
     let testbed = Testbed::find(&options.testbed)?;
     let circumstances = testbed.circumstances().await?;
-    let services = [
-        testbed.launcher.start("compare-1", &Overrides::default()).await?,
-        testbed.launcher.start("compare-2", &Overrides::default()).await?,
-    ];
-    let instances: Vec<Instance> =
-        services.iter().map(|service| service.instance.clone()).collect();
+    let (services, instances) = testbed.pair("compare").await?;
     let cards = cards(options, &testbed, &instances).await?;
     let steps = Steps::new("compare", 0);
     let mut grid =
@@ -87,17 +82,16 @@ async fn cards(
     let mint = Mint::new(Some(testbed.program.clone()), &testbed.environment);
     let admin = Admin::new(instances.to_vec(), mint.admin().await?);
     let list = admin.strategies().await?;
-    let mut cards: Vec<Card> = serde_json::from_value(list).map_err(|error| {
-        CannotJudge(format!("the list of strategies is not as agreed: {error}"))
-    })?;
+    let mut cards: Vec<Card> =
+        serde_json::from_value(list).or_cannot_judge("the list of strategies is not as agreed")?;
     if let Some(unknown) =
         options.only.iter().find(|name| !cards.iter().any(|card| card.name == **name))
     {
         return Err(CannotJudge(format!("--only {unknown}: there is no such strategy")));
     }
-    cards.retain(|card| options.only.is_empty() || options.only.contains(&card.name));
+    cards.retain(|card| is_wanted(&options.only, &card.name));
     if !cards.iter().any(|card| card.available) {
-        return Err(CannotJudge("no strategy can be compared here".to_owned()));
+        return Err(CannotJudge::new("no strategy can be compared here"));
     }
     Ok(cards)
 }
@@ -203,10 +197,10 @@ impl Grid<'_> {
                 let mut everywhere = (1..=INSTANCES_MAX).filter_map(|instances| {
                     let cell = Cell { instances, ..*uncaught };
                     let card = &self.cards[cell.strategy];
-                    (card.breaks_with.expectation(arbiter, instances) == Expectation::Caught)
+                    (card.breaks_with.expectation(false, instances) == Expectation::Caught)
                         .then(|| self.rounds.get(&cell))?
                 });
-                !everywhere.any(|rounds| rounds.iter().any(|round| round.oversold > 0))
+                !everywhere.any(|rounds| rounds.iter().any(|round| round.faults.oversold > 0))
             })
             .collect()
     }
@@ -222,8 +216,8 @@ impl Grid<'_> {
             })
             .collect();
         figures::set_ranks(&mut rows);
-        let strategies: Vec<Judged> =
-            self.cards.into_iter().map(|card| judged(card, &rows)).collect();
+        let strategies: Vec<StrategyVerdict> =
+            self.cards.into_iter().map(|card| judge_strategy(card, &rows)).collect();
         let (exit_code, sentence) = conclusion(&strategies);
         let load = LoadSettings {
             rounds: self.options.rounds,
@@ -248,12 +242,11 @@ fn line(name: &str, cell: Cell, round: &Round, counted: &str) -> String {
 }
 
 fn write(out: &Path, comparison: &Comparison) -> Result<Document, CannotJudge> {
-    files::write_json(&out.join("report.json"), comparison)?;
     let charts = charts::draw(comparison)?;
     let mut files: Vec<(String, String)> =
         charts.iter().map(|chart| (format!("{}.svg", chart.name), chart.alone())).collect();
     let document = report::document(comparison, charts);
-    files.push(("report.md".to_owned(), document.markdown()));
+    files::write_report(out, "report", comparison, &document)?;
     files.push(("report.html".to_owned(), document.html()));
     for (name, text) in files {
         files::write(&out.join(name), &text)?;

@@ -131,11 +131,11 @@ fn figures(rows: &[&Row]) -> Table {
             Cell::from(mean_wait_ms),
             whole(counters.arbiter_refusals),
             whole(counters.arbiter_retries),
-            Cell::from(row.oversold),
-            Cell::from(row.undersold),
-            Cell::from(row.lost),
-            Cell::from(row.phantom),
-            Cell::from(row.duplicates),
+            Cell::from(row.faults.oversold),
+            Cell::from(row.faults.undersold),
+            Cell::from(row.faults.lost),
+            Cell::from(row.faults.phantom),
+            Cell::from(row.faults.duplicates),
             found(row.verdict),
         ]);
     }

@@ -15,7 +15,7 @@ pub struct Comparison {
     pub sentence: String,
     pub circumstances: Circumstances,
     pub load: LoadSettings,
-    pub strategies: Vec<Judged>,
+    pub strategies: Vec<StrategyVerdict>,
     pub rows: Vec<Row>,
 }
 
@@ -33,7 +33,7 @@ pub struct LoadSettings {
 
 /// A strategy and the verdict on it.
 #[derive(Debug, Serialize)]
-pub struct Judged {
+pub struct StrategyVerdict {
     #[serde(flatten)]
     pub card: Card,
     pub verdict: Verdict,
@@ -74,10 +74,10 @@ impl LoadSettings {
 }
 
 /// The verdict on one strategy, from all its setups.
-pub fn judged(card: Card, rows: &[Row]) -> Judged {
+pub fn judge_strategy(card: Card, rows: &[Row]) -> StrategyVerdict {
     if !card.available {
         let remark = "its servers are not configured here".to_owned();
-        return Judged { card, verdict: Verdict::NotJudged, remark };
+        return StrategyVerdict { card, verdict: Verdict::NotJudged, remark };
     }
     let own = || rows.iter().filter(|row| row.strategy == card.name);
     let setups: Vec<_> = own().map(|row| (row.expectation, row.verdict)).collect();
@@ -98,14 +98,14 @@ pub fn judged(card: Card, rows: &[Row]) -> Judged {
         Verdict::Caught => {
             let worst = own()
                 .filter(|row| row.verdict == Verdict::Caught)
-                .max_by_key(|row| row.oversold);
+                .max_by_key(|row| row.faults.oversold);
             worst.map_or_else(String::new, |row| {
-                format!("{} units too many, {}", row.oversold, setup(row))
+                format!("{} units too many, {}", row.faults.oversold, setup(row))
             })
         }
         Verdict::Clean => String::new(),
     };
-    Judged { card, verdict, remark }
+    StrategyVerdict { card, verdict, remark }
 }
 
 /// Switch and number of instances in words.
@@ -115,7 +115,7 @@ pub fn setup(row: &Row) -> String {
 }
 
 /// The exit code and the sentence that says it all.
-pub fn conclusion(strategies: &[Judged]) -> (u8, String) {
+pub fn conclusion(strategies: &[StrategyVerdict]) -> (u8, String) {
     let named = |verdicts: &[Verdict]| -> Vec<&str> {
         let those = strategies
             .iter()
@@ -149,15 +149,15 @@ pub fn conclusion(strategies: &[Judged]) -> (u8, String) {
 mod tests {
     use super::*;
 
-    fn judged(name: &str, available: bool, verdict: Verdict) -> Judged {
+    fn judged(name: &str, available: bool, verdict: Verdict) -> StrategyVerdict {
         let card = Card { name: name.to_owned(), available, ..Card::default() };
-        Judged { card, verdict, remark: String::new() }
+        StrategyVerdict { card, verdict, remark: String::new() }
     }
 
     #[test]
     fn the_exit_code_tells_and_nothing_is_never_clean() {
         let good = || judged("good", true, Verdict::Clean);
-        let exit_code = |strategies: &[Judged]| conclusion(strategies).0;
+        let exit_code = |strategies: &[StrategyVerdict]| conclusion(strategies).0;
         assert_eq!(exit_code(&[good(), judged("bad", true, Verdict::Caught)]), EXIT_CLEAN);
         assert_eq!(exit_code(&[good(), judged("x", true, Verdict::Broken)]), EXIT_BROKEN);
         assert_eq!(exit_code(&[good(), judged("x", true, Verdict::NotCaught)]), EXIT_BROKEN);

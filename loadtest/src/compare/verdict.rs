@@ -4,33 +4,10 @@
 //! in every round, and one that is declared to break must be caught at least once where it breaks.
 //! Nothing is concluded from nothing: no round, or one that could not be judged, is no success.
 
-use serde::{Deserialize, Serialize};
+use ledger_audit::Expectation;
+use serde::Serialize;
 
 use super::cell::Round;
-use crate::options::Switch;
-
-/// When the gate without the arbiter oversells.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Breaks {
-    /// Never: the gate is safe.
-    #[default]
-    Never,
-    /// With one instance.
-    Alone,
-    /// Only with more than one instance.
-    WithTwoInstances,
-}
-
-/// What is expected of one strategy in one setup.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Expectation {
-    /// Every round clean.
-    Clean,
-    /// Oversold at least once, over all its setups of this kind.
-    Caught,
-}
 
 /// How it turned out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -48,26 +25,6 @@ pub enum Verdict {
     Broken,
 }
 
-impl Breaks {
-    /// What is expected with this arbiter on this number of instances.
-    pub fn expectation(self, arbiter: Switch, instances: usize) -> Expectation {
-        match (arbiter, self) {
-            (Switch::On, _) | (_, Self::Never) => Expectation::Clean,
-            (Switch::Off, Self::WithTwoInstances) if instances < 2 => Expectation::Clean,
-            (Switch::Off, _) => Expectation::Caught,
-        }
-    }
-
-    /// For people.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Self::Never => "safe",
-            Self::Alone => "breaks alone",
-            Self::WithTwoInstances => "breaks with two instances",
-        }
-    }
-}
-
 impl Verdict {
     /// Judges the rounds of one setup.
     pub fn of(expectation: Expectation, rounds: &[Round]) -> Self {
@@ -79,7 +36,9 @@ impl Verdict {
                 Self::NotJudged
             }
             Expectation::Clean => Self::Clean,
-            Expectation::Caught if judged.iter().any(|round| round.oversold > 0) => Self::Caught,
+            Expectation::Caught if judged.iter().any(|round| round.faults.oversold > 0) => {
+                Self::Caught
+            }
             Expectation::Caught if judged.is_empty() => Self::NotJudged,
             Expectation::Caught => Self::NotCaught,
         }
@@ -116,12 +75,13 @@ pub fn of_strategy(setups: &[(Expectation, Verdict)]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ledger_audit::{Breaks, FaultCounts};
 
     fn clean() -> Round {
         Round { clean: true, ..Round::default() }
     }
     fn oversold() -> Round {
-        Round { oversold: 3, ..Round::default() }
+        Round { faults: FaultCounts { oversold: 3, ..FaultCounts::default() }, ..Round::default() }
     }
     fn silent() -> Round {
         Round { could_not_judge: Some("no answer".to_owned()), ..Round::default() }
@@ -131,7 +91,7 @@ mod tests {
     fn what_is_expected_follows_from_the_card() {
         use Expectation::{Caught, Clean};
         let expected = |breaks: Breaks| {
-            [(Switch::On, 1), (Switch::On, 2), (Switch::Off, 1), (Switch::Off, 2)]
+            [(true, 1), (true, 2), (false, 1), (false, 2)]
                 .map(|(arbiter, instances)| breaks.expectation(arbiter, instances))
         };
         assert_eq!(expected(Breaks::Never), [Clean, Clean, Clean, Clean]);

@@ -6,7 +6,7 @@ use super::connection::{Exchange, Reply};
 use ledger_audit::Outcome;
 
 /// The meaning of one exchange.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Meaning {
     /// HTTP status; 0 when there was no answer.
     pub status: u16,
@@ -51,15 +51,7 @@ pub fn read(exchange: &Exchange) -> Meaning {
 }
 
 fn without_answer(code: &str, outcome: Outcome) -> Meaning {
-    Meaning {
-        status: 0,
-        code: code.to_owned(),
-        outcome,
-        order_id: None,
-        order_quantity: None,
-        order_status: None,
-        retryable: true,
-    }
+    Meaning { code: code.to_owned(), outcome, retryable: true, ..Meaning::default() }
 }
 
 fn read_reply(reply: &Reply) -> Meaning {
@@ -77,7 +69,7 @@ fn read_reply(reply: &Reply) -> Meaning {
         order_id: order.id,
         order_quantity: order.quantity,
         order_status: order.status,
-        retryable: false,
+        ..Meaning::default()
     }
 }
 
@@ -87,11 +79,9 @@ fn read_problem(status: u16, problem: Problem) -> Meaning {
         status,
         code: problem.code.unwrap_or_else(|| format!("http_{status}_without_code")),
         outcome,
-        order_id: None,
-        order_quantity: None,
-        order_status: None,
         retryable: problem.retryable.unwrap_or(false)
             || matches!(outcome, Outcome::Unavailable | Outcome::Unknown),
+        ..Meaning::default()
     }
 }
 

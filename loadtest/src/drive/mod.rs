@@ -11,6 +11,7 @@
 //! connection has one timer.
 
 pub mod answer;
+pub mod call;
 pub mod caller;
 pub mod closed;
 pub mod connection;
@@ -35,10 +36,12 @@ use crate::progress::Bar;
 use caller::Caller;
 use ledger_audit::{Answer, History, Outcome};
 use message::Purchases;
-use readers::{Accepted, Readers};
+use readers::{AcceptedOrders, Readers};
 
 /// Connections opened at the same time before the start, to spare the listener's queue.
 const CONNECTING_MAX: usize = 64;
+/// How long one answer may take, where no option says it.
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// How often the progress bar moves.
 const PROGRESS_PERIOD_MS: u64 = 100;
 /// Seconds between two plain lines, where there is no bar.
@@ -74,6 +77,21 @@ pub struct Policy {
     pub change_percent: u32,
 }
 
+impl Policy {
+    /// Every purchase once, for so long.
+    pub fn once(concurrency: usize, span: Duration) -> Self {
+        Self {
+            concurrency,
+            retries_max: 0,
+            timeout: TIMEOUT,
+            wait: Duration::ZERO,
+            traffic_max: Some(span),
+            readers: 0,
+            change_percent: 0,
+        }
+    }
+}
+
 /// Everything that callers share, rendered before the first byte is sent.
 pub struct Drive {
     /// The purchases to send.
@@ -93,7 +111,7 @@ pub struct Drive {
     /// Slots for connecting.
     pub connecting: Semaphore,
     /// What readers may look at.
-    pub accepted: Accepted,
+    pub accepted: AcceptedOrders,
     stopped: AtomicBool,
 }
 
@@ -147,7 +165,7 @@ impl Drive {
             first_buyer,
             tally: Tally::default(),
             connecting: Semaphore::new(CONNECTING_MAX),
-            accepted: Accepted::default(),
+            accepted: AcceptedOrders::default(),
             stopped: AtomicBool::new(false),
         }
     }

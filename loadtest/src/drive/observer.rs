@@ -6,12 +6,11 @@
 
 use std::time::{Duration, Instant};
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
-use hyper::{Method, Request};
+use hyper::Method;
+use hyper::header::HeaderValue;
 use serde_json::{Value, json};
 
+use super::call::Call;
 use super::connection::{Connection, Exchange, Reply};
 use super::{Instance, micros_since};
 use ledger_audit::{History, MISSING, SeenList, SeenOrder, SentRestock};
@@ -133,27 +132,13 @@ impl Observer {
     ) -> (Option<Reply>, When) {
         let index = self.next;
         self.next = (index + 1) % self.instances.len();
-        let instance = &self.instances[index];
-        let connection = &mut self.connections[index];
-        if !connection.as_ref().is_some_and(Connection::is_open) {
-            *connection = Connection::open(instance.address).await.ok();
-        }
-        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(HOST, instance.host.clone())
-            .header(AUTHORIZATION, token.clone())
-            .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(body));
+        let call = Call { method: Some(&method), path, token: Some(token), body, key: None };
+        let (instance, connection) = (&self.instances[index], &mut self.connections[index]);
+        // Before the clock is read: to connect is not to send.
+        instance.connect(connection).await;
         let sent_at_us = micros_since(self.base, Instant::now());
-        let reply = match (connection, request) {
-            (Some(connection), Ok(request)) => {
-                match connection.exchange(request, self.answer_max).await {
-                    Exchange::Answered(reply) => Some(reply),
-                    _ => None,
-                }
-            }
+        let reply = match instance.call_over(connection, call, self.answer_max).await {
+            Exchange::Answered(reply) => Some(reply),
             _ => None,
         };
         let answered_at_us = micros_since(self.base, Instant::now()) + 1;

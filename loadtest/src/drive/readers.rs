@@ -17,9 +17,9 @@ const PAUSE_MS: std::ops::Range<u64> = 2..10;
 
 /// The orders that were accepted so far, with the index of their buyers.
 #[derive(Debug, Default)]
-pub struct Accepted(Mutex<Vec<(u32, String)>>);
+pub struct AcceptedOrders(Mutex<Vec<(u32, String)>>);
 
-impl Accepted {
+impl AcceptedOrders {
     /// Adds an order.
     pub fn push(&self, buyer: u32, order: String) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push((buyer, order));

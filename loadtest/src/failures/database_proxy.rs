@@ -9,7 +9,7 @@ use dev_servers::faulty_link::{FaultyLink, Server, Trap};
 use sqlx::mysql::MySqlConnectOptions;
 use tokio::time::timeout;
 
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 
 /// A command that begins a transaction, as it travels: "query" and its text.
 const BEGIN: &[u8] = b"\x03BEGIN";
@@ -26,8 +26,8 @@ pub struct DatabaseProxy {
 impl DatabaseProxy {
     /// Opens a proxy in front of the database of a `mysql://` URL.
     pub async fn open(url: &str) -> Result<Self, CannotJudge> {
-        let cannot = |error| CannotJudge(format!("no proxy in front of the database: {error}"));
-        let link = FaultyLink::to(address(url)?).await.map_err(cannot)?;
+        let link = FaultyLink::to(address(url)?).await;
+        let link = link.or_cannot_judge("no proxy in front of the database")?;
         let url = through(url, link.port())?;
         Ok(Self { link, url })
     }
@@ -71,7 +71,7 @@ fn through(url: &str, port: u16) -> Result<String, CannotJudge> {
 }
 
 fn not_mysql() -> CannotJudge {
-    CannotJudge("DATABASE_URL is not a mysql:// address with an account".to_owned())
+    CannotJudge::new("DATABASE_URL is not a mysql:// address with an account")
 }
 
 #[cfg(test)]

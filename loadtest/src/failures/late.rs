@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::database_proxy::DatabaseProxy;
 use super::redis_server::{Persistence, RedisServer};
-use super::stage::{Press, Stage};
+use super::stage::{Press, SoldUnits, Stage};
 use super::{Trial, Try};
 use crate::counters::Counters;
 use crate::drive::Instance;
@@ -48,6 +48,17 @@ async fn database_proxy(stage: &Stage<'_>) -> Result<DatabaseProxy, CannotJudge>
     DatabaseProxy::open(&stage.testbed.environment.get("DATABASE_URL").unwrap_or_default()).await
 }
 
+fn press(service: &Service, (strategy, item): (&'static str, i64), buyer: usize) -> Press {
+    Press { instance: service.instance.clone(), strategy, item, buyer }
+}
+
+/// What the ledger shows after a try.
+async fn trial(stage: &Stage<'_>, item: i64, detail: &str) -> Result<Trial, CannotJudge> {
+    let SoldUnits { units: sold, available } = stage.sold(item).await?;
+    let detail = format!("{detail}; the stock row says {available} left");
+    Ok(Trial { stock: STOCK, sold, broken: sold != STOCK, detail })
+}
+
 impl Pair {
     /// Starts both on the shop's servers.
     pub async fn start(stage: &Stage<'_>) -> Result<Self, CannotJudge> {
@@ -68,34 +79,27 @@ impl Pair {
         let item = stage.item(&self.fast.instance, STOCK, arbiter(attempt)).await?;
         let instances = [self.slow.instance.clone(), self.fast.instance.clone()];
         let before = Counters::read(&instances).await;
-        let press = |instance: &Service, buyer| Press {
-            instance: instance.instance.clone(),
-            strategy: "lock-redis",
-            item,
-            buyer,
-        };
+        let sale = ("lock-redis", item);
         self.proxy.hold_transactions();
-        let late = stage.press_in_background(&press(&self.slow, 0));
+        let late = stage.press_in_background(&press(&self.slow, sale, 0));
         let held = self.proxy.until_held(1).await;
         if held.is_ok() {
-            self.slow.pause().await?;
+            self.slow.pause()?;
         }
         // They wait until the lease has run out.
-        let codes = stage.rush(&press(&self.fast, 1), 1..BUYERS).await;
+        let codes = stage.rush(&press(&self.fast, sale, 1), 1..BUYERS).await;
         self.proxy.release_transactions();
-        self.slow.resume().await?;
+        self.slow.resume()?;
         let late = late.await.unwrap_or_default();
         held?;
         let fenced = Counters::read(&instances)
             .await
             .zip(before)
             .map_or(0.0, |(after, before)| after.since(before).fenced);
-        let sold = stage.sold(item).await?;
         let detail = format!(
-            "while it was frozen the others were answered {codes:?}; the late one was answered {late}, writes refused by the fence: {fenced}; the stock row says {} left",
-            sold.available
+            "while it was frozen the others were answered {codes:?}; the late one was answered {late}, writes refused by the fence: {fenced}"
         );
-        Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units != STOCK, detail })
+        trial(stage, item, &detail).await
     }
 
     /// Stops both.
@@ -118,33 +122,27 @@ pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJ
     let fast =
         stage.service("break-failover-new", &[LEASE[0], LEASE[1], ("REDIS_URL", &new)]).await?;
     let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
-    let press = |instance: &Service, buyer| Press {
-        instance: instance.instance.clone(),
-        strategy: "lock-redis",
-        item,
-        buyer,
-    };
+    let sale = ("lock-redis", item);
     let fenced_before = fenced(&slow.instance).await;
     // The replica lags: what comes now reaches it too late.
     replica.cut_off().await?;
     proxy.hold_transactions();
-    let late = stage.press_in_background(&press(&slow, 0));
+    let late = stage.press_in_background(&press(&slow, sale, 0));
     proxy.until_held(1).await?;
     master.kill().await;
     replica.promote().await?;
-    let codes = stage.rush(&press(&fast, 1), 1..BUYERS).await;
+    let codes = stage.rush(&press(&fast, sale, 1), 1..BUYERS).await;
     proxy.release_transactions();
     let end = late_end(stage, item, &slow.instance, fenced_before).await;
     late.abort();
     let end = end?;
-    let sold = stage.sold(item).await?;
+    let detail = format!(
+        "under the promoted replica the others were answered {codes:?}; the holder of the lost lock {end}"
+    );
+    let trial = trial(stage, item, &detail).await?;
     slow.stop().await;
     fast.stop().await;
-    let detail = format!(
-        "under the promoted replica the others were answered {codes:?}; the holder of the lost lock {end}; the stock row says {} left",
-        sold.available
-    );
-    Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units != STOCK, detail })
+    Ok(trial)
 }
 
 /// Whether the late write landed, or was refused. Its instance has no Redis any more, so its client
@@ -164,7 +162,7 @@ async fn late_end(
         }
         sleep(QUEUE_POLL).await;
     }
-    Err(CannotJudge("the late write neither landed nor was refused".to_owned()))
+    Err(CannotJudge::new("the late write neither landed nor was refused"))
 }
 
 async fn fenced(instance: &Instance) -> f64 {
@@ -182,52 +180,39 @@ pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Can
         .await?;
     let fast = stage.service("break-counter-fast", &[("REDIS_URL", &url)]).await?;
     let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
-    let press = |instance: &Service, buyer| Press {
-        instance: instance.instance.clone(),
-        strategy: "redis-lua",
-        item,
-        buyer,
-    };
+    let sale = ("redis-lua", item);
     // One sale first: the counter is loaded, and its load is written in the ledger.
-    let first = stage.press(&press(&slow, 0)).await;
+    let first = stage.press(&press(&slow, sale, 0)).await;
     proxy.hold_transactions();
-    let late: Vec<_> =
-        (1..=IN_FLIGHT).map(|buyer| stage.press_in_background(&press(&slow, buyer))).collect();
+    let late: Vec<_> = (1..=IN_FLIGHT)
+        .map(|buyer| stage.press_in_background(&press(&slow, sale, buyer)))
+        .collect();
     // With the arbiter on they may share one transaction, so that one BEGIN is all that is held.
     proxy.until_held(1).await?;
     counter_at(&redis, STOCK - 1 - i64::try_from(IN_FLIGHT).unwrap_or(0)).await?;
     redis.restart().await?;
-    let codes = stage.rush(&press(&fast, 0), 10..10 + BUYERS).await;
+    let codes = stage.rush(&press(&fast, sale, 0), 10..10 + BUYERS).await;
     proxy.release_transactions();
     let mut answers = Vec::new();
     for late in late {
         answers.push(late.await.unwrap_or_default());
     }
-    let sold = stage.sold(item).await?;
+    let detail = format!(
+        "first {first}; after the restart the others were answered {codes:?}; those in flight {answers:?}"
+    );
+    let trial = trial(stage, item, &detail).await?;
     slow.stop().await;
     fast.stop().await;
-    let detail = format!(
-        "first {first}; after the restart the others were answered {codes:?}; those in flight {answers:?}; the stock row says {} left",
-        sold.available
-    );
-    Ok(Trial { stock: STOCK, sold: sold.units, broken: sold.units != STOCK, detail })
+    Ok(trial)
 }
 
 /// Waits until the only counter of a Redis is down to `left` units.
 async fn counter_at(redis: &RedisServer, left: i64) -> Result<(), CannotJudge> {
-    let failed = |error| CannotJudge(format!("Redis: {error}"));
-    let mut connection = redis.connect().await?;
     let mut seen = None;
     for _ in 0..QUEUE_POLLS_MAX {
-        let keys: Vec<String> =
-            redis::cmd("KEYS").arg("*:stock").query_async(&mut connection).await.map_err(failed)?;
+        let keys: Vec<String> = redis.ask(&["KEYS", "*:stock"]).await?;
         if let [key] = keys.as_slice() {
-            seen = redis::cmd("HGET")
-                .arg(key)
-                .arg("available")
-                .query_async(&mut connection)
-                .await
-                .map_err(failed)?;
+            seen = redis.ask(&["HGET", key, "available"]).await?;
         }
         if seen == Some(left) {
             return Ok(());
@@ -249,8 +234,7 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     let settings = [("DATABASE_URL", proxy.url.as_str()), ("REDIS_URL", &url)];
     let service = stage.service("break-queue-before", &settings).await?;
     let item = stage.item(&service.instance, STOCK, Switch::On).await?;
-    let press =
-        Press { instance: service.instance.clone(), strategy: "redis-stream", item, buyer: 0 };
+    let press = press(&service, ("redis-stream", item), 0);
     // Nothing that was queued reaches the ledger yet.
     proxy.hold_transactions();
     let codes = stage.rush(&press, 0..usize::try_from(STOCK).unwrap_or(0)).await;
@@ -259,10 +243,7 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     // Its connections end with it.
     proxy.release_transactions();
     redis.restart().await?;
-    let kept: i64 = redis::cmd("DBSIZE")
-        .query_async(&mut redis.connect().await?)
-        .await
-        .map_err(|error| CannotJudge(format!("Redis: {error}")))?;
+    let kept: i64 = redis.ask(&["DBSIZE"]).await?;
     let service = stage.service("break-queue-after", &[("REDIS_URL", &url)]).await?;
     let mut sold = stage.sold(item).await?;
     let polls_max = if kept == 0 { EMPTY_QUEUE_POLLS_MAX } else { QUEUE_POLLS_MAX };

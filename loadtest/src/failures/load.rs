@@ -22,8 +22,6 @@ const STOCK: i64 = 40;
 const REQUESTS: u32 = 240;
 const CONCURRENCY: u32 = 80;
 const RETRIES_MAX: u16 = 20;
-/// Longer than any experiment.
-const HOLD_SECONDS: i64 = 80_000;
 const SECONDS_MAX: f64 = 60.0;
 
 /// Without the cure: the wrong gate, arbiter off. With it: the right gate, arbiter off, and then
@@ -55,19 +53,14 @@ async fn one(
     attempt: &Try,
 ) -> Result<Trial, CannotJudge> {
     let options = RunOptions {
-        strategy: vec![strategy.to_owned()],
         stock: Some(STOCK),
         buyers: REQUESTS,
         requests: REQUESTS,
         concurrency: CONCURRENCY,
         arbiter,
         retry: RETRIES_MAX,
-        hold_seconds: HOLD_SECONDS,
         seconds_max: Some(SECONDS_MAX),
-        url: instances.iter().map(|instance| instance.url.clone()).collect(),
-        seckill: Some(stage.testbed.program.clone()),
-        seed: Some(attempt.seed),
-        ..RunOptions::default()
+        ..stage.testbed.load(strategy, instances, attempt.seed)
     };
     let report = Box::pin(run::execute(&options, &stage.testbed.environment)).await?.report;
     let sold = report.audit.units_live;

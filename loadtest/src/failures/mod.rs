@@ -23,7 +23,7 @@ use crate::drive::Instance;
 use crate::failure::{CannotJudge, EXIT_CLEAN};
 use crate::files;
 use crate::launcher::Service;
-use crate::options::BreakOptions;
+use crate::options::{BreakOptions, check_only, is_wanted};
 use crate::program::CommandResult;
 use crate::progress::Steps;
 use crate::testbed::Testbed;
@@ -60,26 +60,18 @@ struct Running {
 
 /// Runs the experiments and writes the report.
 pub async fn run(options: &BreakOptions) -> CommandResult {
-    let names = || LIST.iter().map(|experiment| experiment.name).collect::<Vec<_>>().join(", ");
+    let names: Vec<&str> = LIST.iter().map(|experiment| experiment.name).collect();
     if options.only.iter().any(|name| name == "list") {
-        return Ok((format!("{}\n", names()), EXIT_CLEAN));
+        return Ok((format!("{}\n", names.join(", ")), EXIT_CLEAN));
     }
-    if let Some(unknown) =
-        options.only.iter().find(|name| !LIST.iter().any(|experiment| experiment.name == **name))
-    {
-        return Err(CannotJudge(format!("--only {unknown}: there are {}", names())));
-    }
+    check_only(&options.only, &names)?;
     let testbed = Testbed::find(&options.testbed)?;
     let circumstances = testbed.circumstances().await?;
     let stage = Stage::set(&testbed).await?;
     let mut running = Running::default();
     let mut outcomes = Vec::new();
-    let wanted: Vec<&Experiment> = LIST
-        .iter()
-        .filter(|experiment| {
-            options.only.is_empty() || options.only.iter().any(|name| name == experiment.name)
-        })
-        .collect();
+    let wanted = LIST.iter().filter(|experiment| is_wanted(&options.only, experiment.name));
+    let wanted: Vec<&Experiment> = wanted.collect();
     let mut steps = Steps::new("break", wanted.len() * options.times as usize * 2);
     for experiment in wanted {
         outcomes.push(tries(experiment, (options.times, &mut steps), &stage, &mut running).await);
@@ -88,8 +80,7 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
     running.stop().await;
     let report = Report { circumstances, experiments: outcomes };
     let document = report.document();
-    files::write_json(&testbed.out.join("failures.json"), &report)?;
-    files::write(&testbed.out.join("failures.md"), &document.markdown())?;
+    files::write_report(&testbed.out, "failures", &report, &document)?;
     Ok((document.text(Color::of_terminal()), report.exit_code()))
 }
 
@@ -104,12 +95,7 @@ async fn tries(
         failure: experiment.failure,
         cure: experiment.cure,
         times,
-        reproduced: 0,
-        held: 0,
-        unjudged: Vec::new(),
-        without: None,
-        with: None,
-        left_out: None,
+        ..Outcome::default()
     };
     if matches!(experiment.kind, Kind::QueueLost)
         && !stage.has_strategy("redis-stream", running).await
@@ -121,30 +107,17 @@ async fn tries(
         for cured in [false, true] {
             let attempt = Try { cured, seed: stage.testbed.seed.wrapping_add(u64::from(number)) };
             let word = if cured { "with its remedy" } else { "without" };
+            let what = format!("{} {} of {times}, {word}", experiment.name, number + 1);
             match Box::pin(once(experiment.kind, stage, running, &attempt)).await {
                 Ok(trial) => {
-                    steps.end(&format!(
-                        "{} {} of {times}, {word}: {} sold of {}; {}",
-                        experiment.name,
-                        number + 1,
-                        trial.sold,
-                        trial.stock,
-                        trial.detail
-                    ));
-                    match (cured, trial.broken) {
-                        (false, true) => outcome.reproduced += 1,
-                        (true, false) => outcome.held += 1,
-                        _ => {}
-                    }
-                    let kept = if cured { &mut outcome.with } else { &mut outcome.without };
-                    *kept = Some(trial);
+                    let Trial { stock, sold, detail, broken } = &trial;
+                    steps.end(&format!("{what}: {sold} sold of {stock}; {detail}"));
+                    outcome.reproduced += u32::from(!cured && *broken);
+                    outcome.held += u32::from(cured && !*broken);
+                    *(if cured { &mut outcome.with } else { &mut outcome.without }) = Some(trial);
                 }
                 Err(CannotJudge(reason)) => {
-                    steps.end(&format!(
-                        "{} {} of {times}, {word}: {reason}",
-                        experiment.name,
-                        number + 1
-                    ));
+                    steps.end(&format!("{what}: {reason}"));
                     outcome.unjudged.push(format!("{word}: {reason}"));
                 }
             }
@@ -170,7 +143,7 @@ async fn once(
             }
             match &running.pair {
                 Some(pair) => pair.lease_expires(stage, attempt).await,
-                None => Err(CannotJudge("no instance".to_owned())),
+                None => Err(CannotJudge::new("no instance")),
             }
         }
         Kind::Failover => late::failover(stage, attempt).await,

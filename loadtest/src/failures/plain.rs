@@ -12,7 +12,7 @@ use uuid::Uuid;
 use super::redis_server::{Persistence, RedisServer};
 use super::stage::Stage;
 use super::{Trial, Try};
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::plain_lock;
 
 /// A lease that runs out while its holder dawdles, and one that does not.
@@ -32,17 +32,13 @@ fn key(name: &str) -> String {
     format!("loadtest:{}:{name}", Uuid::now_v7().simple())
 }
 
-fn failed(error: &redis::RedisError) -> CannotJudge {
-    CannotJudge(format!("Redis: {error}"))
-}
-
 async fn acquire(
     redis: &mut SharedConnection,
     lock: &str,
     owner: &str,
     lease_ms: u64,
 ) -> Result<bool, CannotJudge> {
-    plain_lock::acquire(redis, lock, owner, lease_ms).await.map_err(|error| failed(&error))
+    plain_lock::acquire(redis, lock, owner, lease_ms).await.or_cannot_judge("Redis")
 }
 
 async fn acquire_soon(
@@ -75,17 +71,17 @@ async fn release(
     } else {
         redis::cmd("DEL").arg(lock).query_async(redis).await
     };
-    ended.map(|_| ()).map_err(|error| failed(&error))
+    ended.map(|_| ()).or_cannot_judge("Redis")
 }
 
 async fn get(redis: &mut SharedConnection, key: &str) -> Result<i64, CannotJudge> {
-    redis::cmd("GET").arg(key).query_async(redis).await.map_err(|error| failed(&error))
+    redis::cmd("GET").arg(key).query_async(redis).await.or_cannot_judge("Redis")
 }
 
 async fn set(redis: &mut SharedConnection, key: &str, units: i64) -> Result<(), CannotJudge> {
     // Throw-away keys leave by themselves.
     let command = redis::cmd("SET").arg(key).arg(units).arg("EX").arg(600).to_owned();
-    command.query_async(redis).await.map_err(|error| failed(&error))
+    command.query_async(redis).await.or_cannot_judge("Redis")
 }
 
 /// Ada's lease runs out before she releases; Ben has the lock by then. Her release must not free it.
@@ -102,7 +98,7 @@ pub async fn wrong_owner(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Cann
     sold += 1;
     // She dawdles until the lease is over, and Ben comes.
     if !acquire_soon(&mut redis, &lock, "ben", SOON).await? {
-        return Err(CannotJudge("the lease did not run out".to_owned()));
+        return Err(CannotJudge::new("the lease did not run out"));
     }
     let seen_by_ben = get(&mut redis, &stock).await?;
     release(&mut redis, &lock, "ada", attempt.cured).await?;
@@ -195,15 +191,12 @@ pub async fn stale_replica(attempt: &Try) -> Result<Trial, CannotJudge> {
     for _ in 0..BUYERS {
         if attempt.cured {
             let script = redis_connection::Script::new(TAKE);
-            let taken: i64 = script
-                .key(&stock)
-                .invoke_async(&mut at_master)
-                .await
-                .map_err(|error| failed(&error))?;
+            let taken: i64 =
+                script.key(&stock).invoke_async(&mut at_master).await.or_cannot_judge("Redis")?;
             sold += taken;
         } else if get(&mut at_replica, &stock).await? > 0 {
             let command = redis::cmd("DECR").arg(&stock).to_owned();
-            command.query_async::<i64>(&mut at_master).await.map_err(|error| failed(&error))?;
+            command.query_async::<i64>(&mut at_master).await.or_cannot_judge("Redis")?;
             sold += 1;
         }
     }

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use dev_servers::{AppendFsync, RedisOptions, RedisServer as Server, StartError};
-use redis::IntoConnectionInfo;
+use dev_servers::{AppendFsync, RedisOptions, RedisServer as Server};
+use redis::{FromRedisValue, IntoConnectionInfo};
 use redis_connection::SharedConnection;
 use tokio::time::{Instant, sleep};
 
-use crate::failure::CannotJudge;
-use crate::testbed::redis_at;
+use crate::failure::{CannotJudge, OrCannotJudge};
+use crate::servers::redis_at;
 
 /// A replica that has not got everything after this time does not get it.
 const SYNC_MAX: Duration = Duration::from_secs(20);
 const SYNC_POLL: Duration = Duration::from_millis(20);
+const NOT_STARTED: &str = "a Redis of our own";
 /// Nothing listens there: a replica of it is cut off.
 const NOBODY_PORT: u16 = 1;
 
@@ -36,7 +37,7 @@ impl RedisServer {
             Persistence::Never => options.extra_lines.push("appendonly no".to_owned()),
             Persistence::BeforeEveryAnswer => options.append_fsync = AppendFsync::Always,
         }
-        Server::start(options).await.map(Self).map_err(|error| not_started(&error))
+        Server::start(options).await.map(Self).or_cannot_judge(NOT_STARTED)
     }
 
     /// Its address, with the password.
@@ -57,29 +58,24 @@ impl RedisServer {
     /// Kills it and starts it again on the same port, with what it had written.
     pub async fn restart(&mut self) -> Result<(), CannotJudge> {
         self.kill().await;
-        self.0.restart().await.map_err(|error| not_started(&error))
+        self.0.restart().await.or_cannot_judge(NOT_STARTED)
     }
 
     /// Follows another server and waits until it has everything.
     pub async fn follow(&self, master: &Self) -> Result<(), CannotJudge> {
         let address = master.url().into_connection_info();
-        let address = address.map_err(|error| CannotJudge(format!("Redis: {error}")))?;
+        let address = address.or_cannot_judge("Redis")?;
         let password = address.redis_settings().password().unwrap_or_default();
-        self.command(&["CONFIG", "SET", "masterauth", password]).await?;
-        self.command(&["REPLICAOF", "127.0.0.1", &master.0.port().to_string()]).await?;
+        self.ask::<()>(&["CONFIG", "SET", "masterauth", password]).await?;
+        self.ask::<()>(&["REPLICAOF", "127.0.0.1", &master.0.port().to_string()]).await?;
         let until = Instant::now() + SYNC_MAX;
-        let mut connection = self.connect().await?;
         loop {
-            let info: String = redis::cmd("INFO")
-                .arg("replication")
-                .query_async(&mut connection)
-                .await
-                .unwrap_or_default();
+            let info: String = self.ask(&["INFO", "replication"]).await.unwrap_or_default();
             if info.contains("master_link_status:up") {
                 return Ok(());
             }
             if Instant::now() >= until {
-                return Err(CannotJudge("the replica of Redis did not get in step".to_owned()));
+                return Err(CannotJudge::new("the replica of Redis did not get in step"));
             }
             sleep(SYNC_POLL).await;
         }
@@ -87,23 +83,18 @@ impl RedisServer {
 
     /// Cuts a replica off: it keeps answering with what it has.
     pub async fn cut_off(&self) -> Result<(), CannotJudge> {
-        self.command(&["REPLICAOF", "127.0.0.1", &NOBODY_PORT.to_string()]).await
+        self.ask::<()>(&["REPLICAOF", "127.0.0.1", &NOBODY_PORT.to_string()]).await
     }
 
     /// Makes a replica a master.
     pub async fn promote(&self) -> Result<(), CannotJudge> {
-        self.command(&["REPLICAOF", "NO", "ONE"]).await
+        self.ask::<()>(&["REPLICAOF", "NO", "ONE"]).await
     }
 
-    async fn command(&self, words: &[&str]) -> Result<(), CannotJudge> {
-        redis::cmd(words[0])
-            .arg(&words[1..])
-            .query_async::<()>(&mut self.connect().await?)
-            .await
-            .map_err(|error| CannotJudge(format!("{}: {error}", words[0])))
+    /// Sends one command.
+    pub async fn ask<T: FromRedisValue>(&self, words: &[&str]) -> Result<T, CannotJudge> {
+        let mut connection = self.connect().await?;
+        let answer = redis::cmd(words[0]).arg(&words[1..]).query_async(&mut connection).await;
+        answer.or_cannot_judge(format_args!("Redis: {}", words[0]))
     }
-}
-
-fn not_started(error: &StartError) -> CannotJudge {
-    CannotJudge(format!("a Redis of our own: {error}"))
 }

@@ -11,7 +11,7 @@ use crate::failure::{EXIT_BROKEN, EXIT_CLEAN, EXIT_COULD_NOT_JUDGE};
 const REPRODUCED_SHARE_MIN: f64 = 0.95;
 
 /// All tries of one experiment.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct Outcome {
     pub name: &'static str,
     pub failure: &'static str,

@@ -3,22 +3,22 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::body::Bytes;
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
-use hyper::{Method, Request};
+use hyper::Method;
+use hyper::header::HeaderValue;
+use serde_json::json;
 use sqlx::Row;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
 
-use crate::drive::connection::Connection;
+use crate::drive::call::Call;
+use crate::drive::connection::Exchange;
 use crate::drive::{Instance, answer};
-use crate::failure::CannotJudge;
+use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::launcher::{Overrides, Service};
 use crate::options::{RunOptions, Switch};
 use crate::service::{self, Admin};
-use crate::testbed::Testbed;
+use crate::testbed::{HOLD_SECONDS, Testbed};
 use crate::tokens::Mint;
 use ledger_audit::Outcome;
 
@@ -30,7 +30,6 @@ pub const BUYERS: u32 = 64;
 const PRESS_MAX: Duration = Duration::from_secs(25);
 const PRESS_AGAIN: Duration = Duration::from_millis(100);
 const ANSWER_MAX: Duration = Duration::from_secs(12);
-const HOLD_SECONDS: i64 = 80_000;
 
 /// Where experiments run.
 pub struct Stage<'a> {
@@ -41,7 +40,7 @@ pub struct Stage<'a> {
 
 /// The sale of an item, by the ledger.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sold {
+pub struct SoldUnits {
     pub units: i64,
     pub available: i64,
 }
@@ -135,7 +134,7 @@ impl<'a> Stage<'a> {
     }
 
     /// Units of live orders, and what the stock row says.
-    pub async fn sold(&self, item: i64) -> Result<Sold, CannotJudge> {
+    pub async fn sold(&self, item: i64) -> Result<SoldUnits, CannotJudge> {
         let mut connection = self.testbed.database().await?;
         let row = sqlx::query(
             "SELECT CAST(available AS SIGNED) AS available, \
@@ -147,12 +146,9 @@ impl<'a> Stage<'a> {
         .bind(item)
         .fetch_one(&mut connection)
         .await
-        .map_err(|error| CannotJudge(format!("the ledger cannot be read: {error}")))?;
-        let read = |name| {
-            row.try_get(name)
-                .map_err(|error| CannotJudge(format!("the ledger cannot be read: {error}")))
-        };
-        Ok(Sold { units: read("units")?, available: read("available")? })
+        .or_cannot_judge("the ledger cannot be read")?;
+        let read = |name| row.try_get(name).or_cannot_judge("the ledger cannot be read");
+        Ok(SoldUnits { units: read("units")?, available: read("available")? })
     }
 }
 
@@ -172,16 +168,10 @@ async fn pressed(press: Press, token: HeaderValue) -> String {
 }
 
 async fn try_press(press: &Press, token: &HeaderValue, key: &str) -> Option<answer::Meaning> {
-    let path = service::purchase_path(press.strategy, press.item).ok()?;
-    let mut connection = Connection::open(press.instance.address).await.ok()?;
-    let request = Request::builder()
-        .method(Method::POST)
-        .uri(path)
-        .header(HOST, press.instance.host.clone())
-        .header(AUTHORIZATION, token.clone())
-        .header(CONTENT_TYPE, "application/json")
-        .header(HeaderName::from_static("idempotency-key"), key)
-        .body(Full::new(Bytes::from_static(b"{}")))
-        .ok()?;
-    Some(answer::read(&connection.exchange(request, ANSWER_MAX).await))
+    let path = service::purchase_path(press.strategy, press.item).ok()?.to_string();
+    let (method, token, key, body) =
+        (Some(&Method::POST), Some(token), Some(key), Some(&json!({})));
+    let exchange =
+        press.instance.call(Call { method, path: &path, token, key, body }, ANSWER_MAX).await;
+    (!matches!(exchange, Exchange::NotSent)).then(|| answer::read(&exchange))
 }

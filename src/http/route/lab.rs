@@ -17,7 +17,7 @@ use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::Operator;
 use crate::http::problem::{Problem, ProblemType};
 use crate::lab::{
-    self, Arbiters, Busy, Chosen, ChosenError, Event, Lab, Plan, Run, RunState, Wanted,
+    self, Arbiters, Busy, ChoiceError, Event, Lab, Plan, Run, RunRequest, RunState, StrategyChoice,
 };
 use crate::live::Watcher;
 
@@ -185,12 +185,12 @@ fn event(name: &str, data: &impl Serialize) -> SseEvent {
 
 /// Checks a request for a run.
 fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
-    let chosen: Result<Vec<Chosen>, ChosenError> =
-        body.strategies.iter().map(|text| Chosen::parse(text)).collect();
+    let chosen: Result<Vec<StrategyChoice>, ChoiceError> =
+        body.strategies.iter().map(|text| StrategyChoice::parse(text)).collect();
     let chosen = chosen.map_err(|error| {
         let kind = match error {
-            ChosenError::Unknown(_) => ProblemType::UnknownStrategy,
-            ChosenError::Options(_) => ProblemType::InvalidOptions,
+            ChoiceError::Unknown(_) => ProblemType::UnknownStrategy,
+            ChoiceError::Options(_) => ProblemType::InvalidOptions,
         };
         kind.detail(error.to_string())
     })?;
@@ -203,7 +203,7 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
         }
     };
     let buyers = number(body.buyers, None, lab::BUYERS_MAX, "buyers")?;
-    let wanted = Wanted {
+    let request = RunRequest {
         strategies: body.strategies,
         stock: number(body.stock, None, lab::STOCK_MAX, "stock")?,
         buyers,
@@ -219,7 +219,7 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
             "seconds_max",
         )?,
     };
-    let plan = Plan { wanted, chosen };
+    let plan = Plan { request, chosen };
     if !(1..=lab::CELLS_MAX).contains(&plan.cells().len()) {
         let detail =
             format!("Choose strategies, rounds and arbiters for 1 to {} lanes.", lab::CELLS_MAX);

@@ -1,10 +1,14 @@
 //! Planted faults, each of which the evaluation names.
 
 use super::*;
-use crate::lab::plan::{Chosen, Plan};
-use crate::lab::report::{Arbiters, Wanted};
+use crate::lab::load_generator::{answer, key};
+use crate::lab::plan::{Plan, StrategyChoice};
+use crate::lab::report::{Arbiters, RunRequest};
 use shop_domain::audit::{self, Facts};
-use shop_domain::{ItemId, OrderId};
+use shop_domain::{ItemId, OrderId, OrderStatus};
+
+/// Buyers of each case.
+const BUYERS: u32 = 3;
 
 struct Case {
     answers: Vec<Answer>,
@@ -22,17 +26,13 @@ impl Case {
             request_key: key(request).as_str().to_owned(),
             status: OrderStatus::Pending,
         });
-        let accepted =
-            ids.map(|order| AnswerKind::Accepted { order, queued: false }).into_iter().zip(0..);
-        let late = (AnswerKind::Refused("sold_out"), 2);
-        let answers = accepted.chain([late]);
+        let accepted = ids.map(|order| (201, "sold", Outcome::Accepted, Some(order)));
+        let late = (409, "sold_out", Outcome::Refused, None);
+        let replies = accepted.into_iter().chain([late]).zip(0..);
         Self {
-            answers: answers
-                .map(|(kind, request)| Answer {
-                    request,
-                    kind,
-                    micros: 10,
-                    answered_at_us: 100 * u64::from(request + 1),
+            answers: replies
+                .map(|(reply, request)| {
+                    answer((request, BUYERS), reply, (10, 100 * u64::from(request + 1)))
                 })
                 .collect(),
             orders: orders.collect(),
@@ -73,10 +73,10 @@ impl Case {
             redis_queued: 0,
             redis_buckets: None,
         };
-        let wanted = Wanted {
+        let request = RunRequest {
             strategies: vec!["mysql-atomic".to_owned()],
             stock: 2,
-            buyers: 3,
+            buyers: BUYERS,
             requests: 3,
             concurrency: 3,
             arbiter: Arbiters::Off,
@@ -84,14 +84,14 @@ impl Case {
             quantity: 1,
             seconds_max: 1,
         };
-        let chosen = vec![Chosen::parse("mysql-atomic").expect("known")];
-        let (mut cell, _) = Plan { wanted, chosen }.cells().remove(0);
+        let chosen = vec![StrategyChoice::parse("mysql-atomic").expect("known")];
+        let (mut cell, _) = Plan { request, chosen }.cells().remove(0);
         for answer in &self.answers {
-            match answer.kind {
-                AnswerKind::Accepted { .. } => cell.accepted += 1,
-                AnswerKind::Refused(_) => cell.refused += 1,
-                AnswerKind::Unavailable => cell.unavailable += 1,
-                AnswerKind::Unknown => cell.unknown += 1,
+            match answer.outcome {
+                Outcome::Accepted => cell.accepted += 1,
+                Outcome::Refused => cell.refused += 1,
+                Outcome::Unavailable => cell.unavailable += 1,
+                Outcome::Unknown => cell.unknown += 1,
             }
         }
         let evidence = Evidence {
@@ -100,7 +100,6 @@ impl Case {
             report: &audit::verify(facts),
             stock: 2,
             quantity: 1,
-            buyers: 3,
             sold_out_age: Duration::from_micros(20),
             breaks_with: self.breaks_with,
         };
@@ -148,7 +147,7 @@ fn each_planted_fault_is_named() {
     assert_eq!((swapped.evaluated().phantom, swapped.verdict()), (1, Verdict::Inconsistent));
 
     let mut twice = Case::fine();
-    twice.answers[1].kind = twice.answers[0].kind;
+    twice.answers[1].order_id = twice.answers[0].order_id.clone();
     assert_eq!(twice.evaluated().duplicates, 1);
 }
 
@@ -174,8 +173,8 @@ fn nothing_that_ran_is_never_clean() {
     nothing.orders.clear();
     nothing.answers.clear();
     assert_eq!((nothing.verdict(), nothing.evaluated().as_declared), (Verdict::NothingRan, None));
-    let kind = AnswerKind::Unavailable;
-    nothing.answers = vec![Answer { request: 0, kind, micros: 1, answered_at_us: 1 }];
+    let unavailable = (503, "unavailable", Outcome::Unavailable, None);
+    nothing.answers = vec![answer((0, BUYERS), unavailable, (1, 1))];
     assert_eq!(nothing.verdict(), Verdict::NothingRan);
 }
 
@@ -185,9 +184,8 @@ fn a_queued_order_may_be_rejected_and_a_sold_one_may_not() {
     rejected.orders[1].status = OrderStatus::Rejected;
     rejected.answers.truncate(2);
     assert_eq!(rejected.verdict(), Verdict::Lost);
-    if let AnswerKind::Accepted { queued, .. } = &mut rejected.answers[1].kind {
-        *queued = true;
-    }
+    rejected.answers[1].status = 202;
+    rejected.answers[1].code = "queued".to_owned();
     assert_eq!(rejected.verdict(), Verdict::Clean);
     rejected.orders[1].status = OrderStatus::Queued;
     assert_eq!(rejected.verdict(), Verdict::Lost);

@@ -11,7 +11,7 @@ use loadtest::canvas::{
     Chart, Drawing, Tone, count, drawn, grid_line, grouped, grouped_small, said, step, text, to_i32,
 };
 use loadtest::document::grouped as grouped_number;
-use loadtest::failure::CannotJudge;
+use loadtest::failure::{CannotJudge, OrCannotJudge};
 use loadtest::spread::Spread;
 
 /// Height of the panels of one curve, in pixels.
@@ -49,7 +49,7 @@ pub fn render(figures: &[Figure]) -> Result<String, CannotJudge> {
         }
         Ok(())
     })
-    .map_err(|reason| CannotJudge(format!("the curves were not drawn: {reason}")))?;
+    .or_cannot_judge("the curves were not drawn")?;
     Ok(Chart { name: "growth", caption: String::new(), svg }.alone())
 }
 

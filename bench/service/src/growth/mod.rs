@@ -16,39 +16,24 @@ pub mod text;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::items;
-use crate::load::{Load, LoadGenerator, Target};
-use crate::measure::BATCH;
-use crate::processes::Services;
-use crate::tokens::Tokens;
+use crate::load::{Load, Target};
+use crate::subject::{BUYERS_MAX, ITEM_STOCK, Subject};
 use figures::Figure;
-use ledger_audit::Reader;
-use loadtest::drive::Instance;
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
-use loadtest::launcher::{Launcher, Overrides, Service};
-use loadtest::options::RunOptions;
-use loadtest::plan::Pace;
 use loadtest::process;
-use loadtest::service::{self, Admin};
-use loadtest::tokens::Mint;
 use points::{Curve, Point};
 
 /// Purchases per second that are planned for a connection, and for all, before a rate is known.
 const GUESS_PER_SECOND: (f64, f64) = (1_500.0, 20_000.0);
 /// How many times the purchases of the last round are planned for the next one.
 const MARGIN: f64 = 1.5;
-/// Purchases of one load at most, and so how far apart the buyers of two loads are.
-const REQUESTS_MAX: u32 = 1_000_000;
 /// Id of the first buyer, above those of all other loads.
 const FIRST_BUYER: i64 = 4_000_000_001;
-/// Units of each item of the curve of items: more than all its loads can sell.
-const ITEM_STOCK: i64 = 100_000_000;
 
 /// What to measure.
 #[derive(Debug, Clone)]
@@ -81,18 +66,10 @@ pub struct Growth {
 
 /// What all loads share.
 struct Course {
-    generator: LoadGenerator,
+    subject: Subject,
     span: Duration,
-    admin: Arc<Admin>,
-    shop: Vec<Instance>,
-    launcher: Option<Launcher>,
-    /// Items of the curve of items, by id.
-    items: Vec<i64>,
     /// Purchases that each point answered in its last round.
     answered: BTreeMap<Point, f64>,
-    /// How many loads there were.
-    fired: i64,
-    lab_item: RunOptions,
 }
 
 /// Measures the curves on the service at `url` and on further instances with logs in `logs`.
@@ -153,33 +130,12 @@ impl Course {
         environment: &Environment,
         logs: &Path,
     ) -> Result<Self, CannotJudge> {
-        let shop = service::instances(url, environment).await?;
-        let mint = Mint::new(None, environment);
-        let admin = Arc::new(Admin::new(shop.clone(), mint.admin().await?));
-        let generator = LoadGenerator {
-            environment: environment.clone(),
-            reader: Reader::connect(&environment.database_url()?).await?,
-            tokens: Tokens::new(mint),
-            services: Services::Named,
-        };
-        let launcher = if options.curves.contains(&Curve::Instances) {
-            let program = Mint::new(None, environment).into_program();
-            Some(Launcher::new(program, environment, logs)?)
-        } else {
-            None
-        };
-        let lab_item = RunOptions { strategy: vec![BATCH.to_owned()], ..RunOptions::default() };
-        Ok(Self {
-            generator,
-            span: options.span,
-            admin,
-            shop,
-            launcher,
-            items: Vec::new(),
-            answered: BTreeMap::new(),
-            fired: 0,
-            lab_item,
-        })
+        let mut subject = Subject::running(url, environment, logs).await?;
+        if options.curves.contains(&Curve::Instances) {
+            subject.launcher()?;
+        }
+        subject.next_buyer = FIRST_BUYER;
+        Ok(Self { subject, span: options.span, answered: BTreeMap::new() })
     }
 
     /// Makes the items; gives the points that can be measured, and in words those that cannot.
@@ -192,10 +148,9 @@ impl Course {
         let needs_items = |point: &&Point| point.curve == Curve::Items;
         let needed = points.iter().filter(needs_items).map(|point| point.items).max().unwrap_or(0);
         if needed > 0 {
-            eprintln!("making {needed} items ...");
-            self.items = items::create(&self.admin, &self.lab_item, ITEM_STOCK, needed).await?;
+            self.subject.stock_up(needed).await?;
         }
-        let made = u32::try_from(self.items.len()).unwrap_or(u32::MAX);
+        let made = u32::try_from(self.subject.items.len()).unwrap_or(u32::MAX);
         let open_max = process::connections_max();
         let mut left_out = Vec::new();
         let mut kept = Vec::new();
@@ -214,50 +169,30 @@ impl Course {
 
     /// One load at one point. Further instances run only meanwhile.
     async fn load(&mut self, point: Point) -> Result<Load, CannotJudge> {
-        let further = self.start_further(point.instances).await?;
-        let mut instances = self.shop.clone();
-        instances.truncate(1);
-        instances.extend(further.iter().map(|service| service.instance.clone()));
         let requests = self.requests(&point);
+        let subject = &mut self.subject;
+        let further = subject.start_instances(point.instances - 1).await?;
+        let mut instances = subject.instances.clone();
+        instances.extend(further.iter().map(|service| service.instance.clone()));
+        // Nobody buys in two loads.
+        let buyers = subject.new_buyers(requests);
         let (items, stock) = if point.curve == Curve::Items {
-            (self.items[..point.items as usize].to_vec(), ITEM_STOCK)
+            (subject.first_items(point.items)?, ITEM_STOCK)
         } else {
             let stock = i64::from(requests);
-            (vec![self.admin.create_lab_item(&self.lab_item, stock).await?], stock)
+            (vec![subject.item(stock).await?], stock)
         };
-        let first_buyer = FIRST_BUYER + self.fired * i64::from(REQUESTS_MAX);
         let target = Target {
-            instances: &instances,
-            strategy: BATCH,
-            items: &items,
             workload: Some(point.workload),
-            stock,
-            connections: point.connections,
-            pace: Pace::Closed { requests },
-            span: self.span,
-            // Nobody buys in two loads.
-            buyers: (first_buyer, requests),
-            keyed: true,
+            ..Target::closed(&instances, (&items, stock), point.connections, buyers, self.span)
         };
-        self.fired += 1;
-        let load = self.generator.fire(&target).await?;
+        let load = subject.generator.fire(&target).await?;
         let answered = load.accepted + load.not_accepted.values().sum::<u64>();
         self.answered.insert(point, answered as f64);
         for service in further {
             service.stop().await;
         }
         Ok(load)
-    }
-
-    /// Starts more instances until there are `instances` of them.
-    async fn start_further(&self, instances: u32) -> Result<Vec<Service>, CannotJudge> {
-        let Some(launcher) = &self.launcher else { return Ok(Vec::new()) };
-        let mut further = Vec::new();
-        for number in 1..instances {
-            let name = format!("growth-{}", number + 1);
-            further.push(launcher.start(&name, &Overrides::default()).await?);
-        }
-        Ok(further)
     }
 
     /// Purchases to plan: enough for the whole time, and no more tokens than that takes.
@@ -268,6 +203,6 @@ impl Course {
         // What is under way when the time is over.
         let planned = planned + f64::from(point.connections);
         // In the range by construction.
-        planned.clamp(100.0, f64::from(REQUESTS_MAX)) as u32
+        planned.clamp(100.0, f64::from(BUYERS_MAX)) as u32
     }
 }

@@ -1,6 +1,7 @@
 //! The description of a strategy: one line of the list, as data.
 
 use super::options::{Options, Scope};
+use ledger_audit::Breaks;
 use shop_domain::outcome::Dependency;
 
 /// The description of a strategy, as data that pages, documents and tests read.
@@ -37,16 +38,4 @@ impl Card {
     pub fn breaks_with_options(&self, options: &Options) -> Breaks {
         if options.scope == Some(Scope::User) { Breaks::Alone } else { self.breaks_with }
     }
-}
-
-/// The number of instances of the service with which the gate alone, with the arbiter off,
-/// oversells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Breaks {
-    /// Never: any number of instances sells no unit twice.
-    Never,
-    /// One instance oversells.
-    Alone,
-    /// Two instances oversell; one does not.
-    WithTwoInstances,
 }

@@ -17,7 +17,11 @@ pub struct RecordJudgement {
     pub units_accepted: i64,
     pub undersold: Faults,
     pub lost: Faults,
+    /// Orders that are not as their accepted answers said.
+    pub altered: Faults,
     pub phantom: Faults,
+    /// Orders of requests that were refused.
+    pub despite_refusal: Faults,
     pub duplicates: Faults,
     pub unknown: UnknownOutcomes,
 }
@@ -52,13 +56,23 @@ pub fn judge(evidence: &Evidence<'_>) -> RecordJudgement {
             "I11",
             "a definite refusal never took effect",
             format!("{} refused but in the ledger", despite_refusal.count),
-            despite_refusal,
+            despite_refusal.clone(),
         ),
         sold_out(evidence, undersold.clone()),
     ];
     let units_accepted =
         purchases.iter().filter_map(Purchase::accepted).map(|answer| answer.units(evidence)).sum();
-    RecordJudgement { findings, units_accepted, undersold, lost, phantom, duplicates, unknown }
+    RecordJudgement {
+        findings,
+        units_accepted,
+        undersold,
+        lost,
+        altered,
+        phantom,
+        despite_refusal,
+        duplicates,
+        unknown,
+    }
 }
 
 /// I8: accepted orders that the ledger lacks, or has with other values than the answer.

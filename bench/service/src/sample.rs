@@ -1,0 +1,93 @@
+//! The figures of one round.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::load::Load;
+use crate::measure::{Build, Measure};
+use crate::processes::Usage;
+use crate::work::Counters;
+
+/// Purchases that are planned for each second of a load: more than are made.
+pub const REQUESTS_PER_SECOND: f64 = 60_000.0;
+
+/// What one step measured, and the verdicts that were not clean.
+pub type Samples = (Vec<(Measure, Sample)>, Vec<String>);
+
+/// One figure, and what it cost.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Sample {
+    /// In the unit of its measure.
+    pub value: f64,
+    /// Processor time per order or request by program, in microseconds.
+    pub cpu_us: BTreeMap<&'static str, f64>,
+    /// How busy the machine was, 0 to 1, and the part of it that other programs took.
+    pub machine: f64,
+    pub others: f64,
+    /// What the databases did per accepted order.
+    pub work: Option<Counters>,
+    /// Orders of a mean batch.
+    pub batch: Option<f64>,
+    /// Answers that were no order, by code.
+    pub not_accepted: BTreeMap<String, u64>,
+}
+
+impl Sample {
+    /// Of a load on the service.
+    pub fn of(load: &Load, value: f64) -> Self {
+        Self {
+            value,
+            cpu_us: load.cpu_us.clone(),
+            machine: load.machine,
+            others: load.others,
+            work: (load.accepted > 1).then_some(load.work),
+            batch: load.batch,
+            not_accepted: load.not_accepted.clone(),
+        }
+    }
+
+    /// Of a baseline that did something `operations` times.
+    pub fn of_baseline(value: f64, operations: u64, used: &Usage) -> Self {
+        let cpu_us = used.us_for_each(operations);
+        Self { value, cpu_us, machine: used.machine, others: used.others, ..Self::default() }
+    }
+
+    /// The middle of two samples of a baseline.
+    pub fn middle(&self, after: &Self) -> Self {
+        let cpu_us = self.cpu_us.iter().filter_map(|(program, used)| {
+            Some((*program, f64::midpoint(*used, *after.cpu_us.get(program)?)))
+        });
+        Sample {
+            value: f64::midpoint(self.value, after.value),
+            cpu_us: cpu_us.collect(),
+            machine: f64::midpoint(self.machine, after.machine),
+            others: f64::midpoint(self.others, after.others),
+            ..Sample::default()
+        }
+    }
+}
+
+/// What one round found.
+#[derive(Debug, Default, Serialize)]
+pub struct Round {
+    /// One sample a measure and build.
+    pub samples: BTreeMap<Measure, BTreeMap<Build, Sample>>,
+    /// H just before and just after a measure that is compared with it, in the middle: what else the
+    /// machine does changes from second to second.
+    pub bare_beside: BTreeMap<Measure, Sample>,
+    /// Verdicts that were not clean, with the measure.
+    pub broken: Vec<String>,
+}
+
+impl Round {
+    pub fn add(&mut self, measure: &Measure, build: Build, sample: Sample) {
+        eprintln!("  {measure}, {}: {:.0} {}", build.word(), sample.value, measure.unit());
+        self.samples.entry(measure.clone()).or_default().insert(build, sample);
+    }
+
+    /// What was measured of a build; a baseline is every build's.
+    pub fn sample(&self, measure: &Measure, build: Build) -> Option<&Sample> {
+        self.samples.get(measure)?.get(&build)
+    }
+}
