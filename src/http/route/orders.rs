@@ -10,7 +10,7 @@ use crate::http::body::OptionalJsonBody;
 use crate::http::extract::{Buyer, OrderPath, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::lifecycle::Lifecycle;
-use crate::order::{Listed, Orders, StepError};
+use crate::order::{OrderPage, Orders, StepError};
 use crate::payment::{Payable, Payments};
 use crate::purchase::Purchases;
 use shop_domain::{Order, OrderId};
@@ -112,7 +112,8 @@ pub async fn list(
 ) -> Result<Json<OrdersBody>, Problem> {
     let (limit, before) = page(&pairs)?;
     // One more order than the page has shows whether there is a next page.
-    let Listed { mut orders, is_incomplete } = orders.list(claims.user, before, limit + 1).await?;
+    let OrderPage { mut orders, is_incomplete } =
+        orders.list(claims.user, before, limit + 1).await?;
     let more = orders.len() > limit as usize;
     orders.truncate(limit as usize);
     let next = orders.last().filter(|_| more).map(|order| order.id.to_string());

@@ -16,7 +16,7 @@ use crate::http::extract::{Admin, QueryPairs};
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::lifecycle::Lifecycle;
-use crate::payment::{ByHand, Headers, Payment, Payments, Taken};
+use crate::payment::{ByHand, Headers, MessageResult, Payment, Payments};
 use shop_domain::Clock;
 use shop_domain::payment::{PaymentId, PaymentStatus, RefundReason};
 
@@ -42,7 +42,7 @@ pub struct ProviderMessageBody {
 
 /// What became of a message of the provider.
 #[derive(Serialize, ToSchema)]
-pub struct TakenBody {
+pub struct MessageResultBody {
     /// `paid`, `refund_wanted`, `refunded`, `partly_refunded` or `unchanged`.
     result: &'static str,
     /// Why the money has to go back.
@@ -115,7 +115,7 @@ impl From<Payment> for PaymentBody {
     ),
     request_body = ProviderMessageBody,
     responses(
-        (status = 200, description = "Taken; a repetition has no further effect", body = TakenBody),
+        (status = 200, description = "MessageResult; a repetition has no further effect", body = MessageResultBody),
         (status = "4XX", description = "Not taken", body = ProblemBody, content_type = "application/problem+json"),
         (status = "5XX", description = "Send it again", body = ProblemBody, content_type = "application/problem+json"),
     ),
@@ -128,7 +128,7 @@ pub async fn take(
     _: AddressRateLimit,
     headers: HeaderMap,
     RawJson(body): RawJson,
-) -> Result<Json<TakenBody>, Problem> {
+) -> Result<Json<MessageResultBody>, Problem> {
     let text = |name: &str| {
         let value = headers.get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()
@@ -149,13 +149,13 @@ pub async fn take(
     });
     let taken = task.await.map_err(|_| ProblemType::Internal.problem().outcome_unknown())?;
     let (result, reason) = match taken? {
-        Taken::Paid => ("paid", None),
-        Taken::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),
-        Taken::Refunded => ("refunded", None),
-        Taken::PartlyRefunded => ("partly_refunded", None),
-        Taken::Unchanged => ("unchanged", None),
+        MessageResult::Paid => ("paid", None),
+        MessageResult::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),
+        MessageResult::Refunded => ("refunded", None),
+        MessageResult::PartlyRefunded => ("partly_refunded", None),
+        MessageResult::Unchanged => ("unchanged", None),
     };
-    Ok(Json(TakenBody { result, reason }))
+    Ok(Json(MessageResultBody { result, reason }))
 }
 
 /// List payments.

@@ -6,7 +6,8 @@ pub mod gathered;
 pub mod shards;
 pub mod single_flight;
 
-pub use shards::{Homes, Ledger, ROUTE_ATTEMPTS_MAX, RoutedError, Shards};
+pub use crate::ledger::Ledger;
+pub use shards::{Homes, ROUTE_ATTEMPTS_MAX, RoutedError, Shards};
 
 use shop_domain::LedgerError;
 

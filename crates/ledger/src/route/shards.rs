@@ -220,13 +220,6 @@ impl fmt::Debug for Homes {
     }
 }
 
-/// The connections to a ledger, and its breaker.
-#[derive(Clone)]
-pub struct Ledger {
-    pub pool: Database,
-    pub breaker: Breaker,
-}
-
 /// One `T` for each ledger, and the way from an item to its ledger's. Clones share them.
 pub struct Shards<T> {
     homes: Homes,
@@ -272,12 +265,6 @@ impl<T> Shards<T> {
         Ok((self.at(home.shard), home))
     }
 
-    /// Finds an item's ledger again, after a write found that it has moved.
-    pub async fn of_item_again(&self, item: ItemId) -> Result<(&T, Home), Unreachable> {
-        let home = self.homes.find_again(item).await?;
-        Ok((self.at(home.shard), home))
-    }
-
     /// The new route to an item, if something that was read by the route `home` may be out of date: its
     /// stock row, read after everything else, had this `epoch`. `None` when the read counts.
     pub async fn moved_since(
@@ -301,21 +288,29 @@ impl<T> Shards<T> {
     /// # Errors
     /// Those of `read`; [`LedgerError::Unavailable`] when the home ledger does not answer, and
     /// [`LedgerError::Moving`] when the item moves again and again.
-    pub async fn read<'a, R, E: From<LedgerError>>(
+    pub async fn read<'a, R, E, F>(
         &'a self,
         item: ItemId,
-        read: impl AsyncFnMut(&'a T, Home) -> Result<(R, Option<u64>), E>,
-    ) -> Result<R, E> {
+        read: impl Fn(&'a T, Home) -> F,
+    ) -> Result<R, E>
+    where
+        E: From<LedgerError>,
+        F: Future<Output = Result<(R, Option<u64>), E>>,
+    {
         let home = self.homes.find(item).await.map_err(LedgerError::from)?;
         self.read_by(Routed { item, home }, read).await
     }
 
     /// Reads like [`Shards::read`], and begins with a route that the caller knows.
-    pub async fn read_by<'a, R, E: From<LedgerError>>(
+    pub async fn read_by<'a, R, E, F>(
         &'a self,
         Routed { item, mut home }: Routed,
-        mut read: impl AsyncFnMut(&'a T, Home) -> Result<(R, Option<u64>), E>,
-    ) -> Result<R, E> {
+        read: impl Fn(&'a T, Home) -> F,
+    ) -> Result<R, E>
+    where
+        E: From<LedgerError>,
+        F: Future<Output = Result<(R, Option<u64>), E>>,
+    {
         for _ in 0..ROUTE_ATTEMPTS_MAX {
             let (value, epoch) = read(self.at(home.shard), home).await?;
             match self.moved_since(item, home, epoch).await.map_err(LedgerError::from)? {
@@ -331,11 +326,15 @@ impl<T> Shards<T> {
     ///
     /// # Errors
     /// Those of `write`; [`LedgerError::Unavailable`] when the home ledger does not answer.
-    pub async fn write<'a, R, E: RoutedError>(
+    pub async fn write<'a, R, E, F>(
         &'a self,
         item: ItemId,
-        mut write: impl AsyncFnMut(&'a T, Home) -> Result<R, E>,
-    ) -> Result<R, E> {
+        write: impl Fn(&'a T, Home) -> F,
+    ) -> Result<R, E>
+    where
+        E: RoutedError,
+        F: Future<Output = Result<R, E>>,
+    {
         let mut home = self.homes.find(item).await.map_err(LedgerError::from)?;
         let mut attempt = 1;
         loop {

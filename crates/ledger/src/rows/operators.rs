@@ -8,9 +8,9 @@ use sqlx::{FromRow, MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::actions::{self, Actor};
-use super::link::answered;
+use super::link::{TRANSACTION_MAX, answered, within};
 use super::sessions;
-use super::transaction::begin;
+use super::transaction::transact;
 use super::users::{self, NewAccount};
 use shop_domain::{UserId, Username};
 
@@ -39,17 +39,17 @@ pub async fn list(pool: &Database) -> sqlx::Result<Vec<Operator>> {
 /// Creates an operator's account; `None` when the name, or one that looks like it, is taken.
 pub async fn create(pool: &Database, new: &NewAccount<'_>) -> sqlx::Result<Option<UserId>> {
     let now = OffsetDateTime::now_utc();
-    let mut transaction = begin(pool).await?;
-    let created = async {
-        let Some(user) = users::insert(&mut *transaction, new, now).await? else {
-            return Ok(None);
-        };
-        let detail = json!({ "username": new.username.typed(), "role": new.role });
-        record(&mut transaction, user, "operator_created", &detail).await?;
-        Ok(Some(user))
-    };
-    let created = answered(created).await;
-    transaction.end(created).await
+    let created = transact(pool, |transaction| {
+        Box::pin(async move {
+            let Some(user) = users::insert(&mut **transaction, new, now).await? else {
+                return Ok(None);
+            };
+            let detail = json!({ "username": new.username.typed(), "role": new.role });
+            record(transaction, user, "operator_created", &detail).await?;
+            Ok(Some(user))
+        })
+    });
+    within(TRANSACTION_MAX, created).await
 }
 
 /// Gives an account a role and ends its sessions; `None` when there is no such account.
@@ -58,23 +58,21 @@ pub async fn set_role(
     username: &Username,
     role: &str,
 ) -> sqlx::Result<Option<UserId>> {
-    let mut transaction = begin(pool).await?;
-    let changed = async {
-        let Some((user, before)) = find(&mut transaction, username).await? else {
-            return Ok(None);
-        };
-        sqlx::query("UPDATE users SET role = ? WHERE id = ?")
-            .bind(role)
-            .bind(user.get())
-            .execute(&mut *transaction)
-            .await?;
-        sessions::begin_generation(&mut transaction, user).await?;
-        let detail = json!({ "username": username.typed(), "role": role, "before": before });
-        record(&mut transaction, user, "role_changed", &detail).await?;
-        Ok(Some(user))
-    };
-    let changed = answered(changed).await;
-    transaction.end(changed).await
+    let changed = transact(pool, |transaction| {
+        Box::pin(async move {
+            let Some((user, before)) = find(transaction, username).await? else { return Ok(None) };
+            sqlx::query("UPDATE users SET role = ? WHERE id = ?")
+                .bind(role)
+                .bind(user.get())
+                .execute(&mut **transaction)
+                .await?;
+            sessions::begin_generation(transaction, user).await?;
+            let detail = json!({ "username": username.typed(), "role": role, "before": before });
+            record(transaction, user, "role_changed", &detail).await?;
+            Ok(Some(user))
+        })
+    });
+    within(TRANSACTION_MAX, changed).await
 }
 
 /// Sets the password of an account and ends its sessions; `None` when there is no such account.
@@ -83,21 +81,21 @@ pub async fn set_password(
     username: &Username,
     password_hash: &str,
 ) -> sqlx::Result<Option<UserId>> {
-    let mut transaction = begin(pool).await?;
-    let changed = async {
-        let Some((user, _)) = find(&mut transaction, username).await? else { return Ok(None) };
-        sqlx::query("UPDATE users SET password_hash = ? WHERE id = ?")
-            .bind(password_hash)
-            .bind(user.get())
-            .execute(&mut *transaction)
-            .await?;
-        sessions::begin_generation(&mut transaction, user).await?;
-        let detail = json!({ "username": username.typed() });
-        record(&mut transaction, user, "password_set", &detail).await?;
-        Ok(Some(user))
-    };
-    let changed = answered(changed).await;
-    transaction.end(changed).await
+    let changed = transact(pool, |transaction| {
+        Box::pin(async move {
+            let Some((user, _)) = find(transaction, username).await? else { return Ok(None) };
+            sqlx::query("UPDATE users SET password_hash = ? WHERE id = ?")
+                .bind(password_hash)
+                .bind(user.get())
+                .execute(&mut **transaction)
+                .await?;
+            sessions::begin_generation(transaction, user).await?;
+            let detail = json!({ "username": username.typed() });
+            record(transaction, user, "password_set", &detail).await?;
+            Ok(Some(user))
+        })
+    });
+    within(TRANSACTION_MAX, changed).await
 }
 
 /// The id and the role of an account, whose row is locked.

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use super::columns::Text;
 use super::link::answered;
-use super::transaction::{begin, confirmed};
+use super::transaction::{confirmed, transact};
 use shop_domain::UserId;
 
 /// Inserts a revoked token; a second insert changes nothing.
@@ -90,9 +90,7 @@ pub async fn begin_generation(
 /// # Errors
 /// The database's; after an error of the COMMIT the sessions may have ended.
 pub async fn end_all(pool: &Database, user: UserId) -> sqlx::Result<u32> {
-    let mut transaction = begin(pool).await?;
-    let generation = answered(begin_generation(&mut transaction, user)).await;
-    transaction.end(generation).await
+    transact(pool, |transaction| Box::pin(answered(begin_generation(transaction, user)))).await
 }
 
 /// The present generation of a user's sessions.
