@@ -1,68 +1,11 @@
 //! Editing items. The transaction is in `ledger::catalog`.
 
-use super::{Catalog, CatalogLedger, GroupForItemError, StockedItem};
-use ledger::catalog::{self, EditRefusal, GroupForItem};
-use ledger::route::RoutedError;
+use super::{Catalog, CatalogLedger, StockedItem};
+use ledger::catalog::{self, EditError, GroupForItem, StrategyError};
 use ledger::rows::actions::Actor;
-use ledger::rows::{Rollback, failed_change, items};
+use ledger::rows::items;
 use ledger::waiting_list::LineChange;
-use shop_domain::{ItemEdit, ItemId, ItemKind, LedgerError, Routed};
-
-/// The reason why a strategy cannot be the default of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StrategyError {
-    /// There is no strategy of this name.
-    #[error("no such strategy")]
-    Unknown,
-    /// The strategy can oversell, and the item belongs to the shop.
-    #[error("the strategy can oversell")]
-    Unsafe,
-}
-
-/// The reason why an item was not edited; nothing changed unless the ledger did not answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum EditError {
-    /// There is no such item.
-    #[error("no such item")]
-    NotFound,
-    /// The item has another revision than the operator saw.
-    #[error("the item was edited since")]
-    RevisionChanged,
-    /// The new schedule ends before it starts.
-    #[error("the sale must start before it ends")]
-    InvalidSchedule,
-    /// The group of items cannot be used for the item.
-    #[error(transparent)]
-    Group(#[from] GroupForItemError),
-    /// Fewer units are left than were to be taken out, or the total would be too large.
-    #[error("the stock would be out of range")]
-    StockOutOfRange,
-    /// The strategy cannot be used for the item.
-    #[error(transparent)]
-    Strategy(#[from] StrategyError),
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
-
-impl From<Rollback<EditRefusal>> for EditError {
-    fn from(error: Rollback<EditRefusal>) -> Self {
-        match error {
-            Rollback::Refused(EditRefusal::NotFound) => Self::NotFound,
-            Rollback::Refused(EditRefusal::RevisionChanged) => Self::RevisionChanged,
-            Rollback::Refused(EditRefusal::InvalidSchedule) => Self::InvalidSchedule,
-            Rollback::Refused(EditRefusal::StockOutOfRange) => Self::StockOutOfRange,
-            Rollback::Failed(error) => Self::Ledger(failed_change(&error)),
-        }
-    }
-}
-
-impl RoutedError for EditError {
-    /// Where an item is gone, there is none.
-    fn may_have_moved(&self) -> bool {
-        matches!(self, Self::Ledger(LedgerError::Moving) | Self::NotFound)
-    }
-}
+use shop_domain::{ItemEdit, ItemId, ItemKind, Routed};
 
 impl Catalog {
     /// Edits an item for an operator; a restock is part of an edit. Returns also what became of the

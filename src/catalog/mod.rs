@@ -32,9 +32,8 @@ use shop_domain::{Clock, Item, ItemId, LedgerError, OrderStatus, Routed, ShardId
 use list::ShopList;
 
 pub use create::{CreateError, check, create};
-pub use edit::{EditError, StrategyError};
 pub use groups::GroupError;
-pub use ledger::catalog::GroupForItemError;
+pub use ledger::catalog::{EditError, GroupForItemError, StrategyError};
 pub use ledger::rows::items::StockedItem;
 pub use ledger::rows::orders::OrderCount;
 

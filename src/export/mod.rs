@@ -17,7 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use ledger::route::{Ledger, Shards};
 use ledger::rows::export::{self, Snapshot};
-use ledger::rows::{self, failed_read, homes, stock};
+use ledger::rows::{failed_read, homes, stock};
 use shop_domain::item::word_enum;
 use shop_domain::{ItemId, LedgerError, Routed};
 use writer::Writer;
@@ -132,12 +132,12 @@ impl Exporter {
         let home = self.ledgers.home();
         let moves = async || match is_only {
             true => Ok((0, 0)),
-            false => rows::ask(&home.breaker, homes::count_moves(&home.pool)).await,
+            false => home.read(homes::count_moves(&home.pool)).await,
         };
         let before = moves().await?;
         let mut snapshots = Vec::new();
-        for (_, Ledger { pool, breaker }) in self.ledgers.iter() {
-            snapshots.push(rows::ask(breaker, export::begin(pool)).await?);
+        for (_, ledger) in self.ledgers.iter() {
+            snapshots.push(ledger.read(export::begin(&ledger.pool)).await?);
         }
         let after = moves().await?;
         let is_still = after.1 == 0 && after == before;
@@ -146,10 +146,10 @@ impl Exporter {
 
     /// A snapshot of the ledger in which an item lives.
     async fn snapshot_of(&self, item: ItemId) -> Result<Snapshot, ExportError> {
-        let read = self.ledgers.read(item, |Ledger { pool, breaker }, home| async move {
-            let mut snapshot = rows::ask(breaker, export::begin(pool)).await?;
+        let read = self.ledgers.read(item, |ledger, home| async move {
+            let mut snapshot = ledger.read(export::begin(&ledger.pool)).await?;
             let epoch = stock::epoch(&mut *snapshot, Routed { item, home });
-            let epoch = rows::ask(breaker, epoch).await?;
+            let epoch = ledger.read(epoch).await?;
             Ok((snapshot, epoch))
         });
         read.await

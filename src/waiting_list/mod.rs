@@ -1,4 +1,4 @@
-//! The waiting list of an item: joining, looking, leaving, and ending lapsed offers and places.
+//! The waiting list of an item: joining, finding, leaving, and ending lapsed offers and places.
 //!
 //! Who gets a unit is decided in the transaction that returns it (`ledger::waiting_list`). The
 //! purchase of an offered unit is `purchase/offers.rs`.

@@ -59,17 +59,19 @@ impl RetryPolicy {
     ) -> Result<T, E> {
         let (mut attempt, mut may_have_written) = (1, false);
         loop {
-            let error = match work().await.map_err(E::into_database) {
+            let error = match work().await {
                 Ok(value) => return Ok(value),
-                Err(Err(refusal)) => return Err(refusal),
-                Err(Ok(error)) => error,
+                Err(error) => error,
             };
-            let (fault, is_unsent) = (Fault::of(&error), nothing_was_sent(&error));
-            let passes = self.passing.contains(&fault) && (self.waits_again || !is_silence(&error));
+            let Some(failed) = error.database() else { return Err(error) };
+            let (fault, is_unsent) = (Fault::of(failed), nothing_was_sent(failed));
+            let passes = self.passing.contains(&fault) && (self.waits_again || !is_silence(failed));
             if is_unsent || attempt == self.attempts_max || !passes {
                 let wrote_nothing = is_unsent || fault == Fault::ReadOnly;
-                let hides = may_have_written && wrote_nothing;
-                return Err(if hides { unconfirmed(error) } else { error }.into());
+                return Err(match may_have_written && wrote_nothing {
+                    true => unconfirmed(sqlx::Error::PoolTimedOut).into(),
+                    false => error,
+                });
             }
             may_have_written |= fault == Fault::Connection;
             let longest = PAUSE_FIRST * 2_u32.pow(attempt);
@@ -115,5 +117,65 @@ impl Ledger {
     ) -> Result<T, LedgerError> {
         let changed = self.transact(RetryPolicy::ONCE, work).await;
         changed.map_err(|error| failed_change(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::rows::{Rollback, is_unconfirmed};
+
+    /// Ends the attempts with `errors`, in their order, and all later ones well; returns how the last one
+    /// ended, and the number of attempts.
+    async fn run(policy: RetryPolicy, errors: Vec<sqlx::Error>) -> (sqlx::Result<()>, usize) {
+        let left = Mutex::new(errors.into_iter());
+        let attempts = Mutex::new(0);
+        let ended = policy.run(|| async {
+            *attempts.lock().expect("not poisoned") += 1;
+            left.lock().expect("not poisoned").next().map_or(Ok(()), Err)
+        });
+        (ended.await, attempts.into_inner().expect("not poisoned"))
+    }
+
+    fn lost() -> sqlx::Error {
+        sqlx::Error::Io(ErrorKind::ConnectionReset.into())
+    }
+
+    #[tokio::test]
+    async fn what_passes_is_tried_again_up_to_a_limit() {
+        let policy = RetryPolicy::IDEMPOTENT;
+        let (ended, attempts) = run(policy, vec![lost(), lost()]).await;
+        assert!(ended.is_ok() && attempts == 3, "{ended:?} after {attempts}");
+        let (ended, attempts) = run(policy, (0..9).map(|_| lost()).collect()).await;
+        assert!(ended.is_err() && attempts == 4, "{ended:?} after {attempts}");
+        for policy in [RetryPolicy::ONCE, RetryPolicy::ROLLED_BACK] {
+            let (ended, attempts) = run(policy, vec![lost()]).await;
+            assert!(ended.is_err() && attempts == 1, "{policy:?}: {ended:?} after {attempts}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_was_sent_says_nothing_of_an_earlier_attempt() {
+        let (ended, attempts) = run(RetryPolicy::IDEMPOTENT, vec![sqlx::Error::PoolTimedOut]).await;
+        assert!(ended.is_err_and(|error| nothing_was_sent(&error)) && attempts == 1);
+        let errors = vec![lost(), sqlx::Error::PoolTimedOut];
+        let (ended, attempts) = run(RetryPolicy::IDEMPOTENT, errors).await;
+        let error = ended.expect_err("no connection");
+        assert!(is_unconfirmed(&error) && !nothing_was_sent(&error) && attempts == 2, "{error:?}");
+        assert_eq!(failed_change(&error), LedgerError::OutcomeUnknown);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_not_tried_again() {
+        let attempts = Mutex::new(0);
+        let refused = RetryPolicy::IDEMPOTENT.run(|| async {
+            *attempts.lock().expect("not poisoned") += 1;
+            Err::<(), _>(Rollback::Refused("no"))
+        });
+        assert!(matches!(refused.await, Err(Rollback::Refused("no"))));
+        assert_eq!(attempts.into_inner().expect("not poisoned"), 1);
     }
 }

@@ -3,47 +3,82 @@
 use serde_json::{Value, json};
 use sqlx::MySqlConnection;
 
-use super::groups::GroupForItem;
+use super::groups::{GroupForItem, GroupForItemError};
 use super::{read_back, rfc3339};
+use crate::route::RoutedError;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, ItemUpdate, StockedItem};
-use crate::rows::{Rollback, limit_groups, moved};
+use crate::rows::{Rollback, failed_change, limit_groups, moved};
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::write::restock::{Restock, restock};
 use crate::{Ledger, RetryPolicy};
-use shop_domain::{ItemEdit, LimitGroupId, Routed, SaleWindow};
+use shop_domain::{ItemEdit, LedgerError, LimitGroupId, Routed, SaleWindow};
 
-/// The reason why the ledger refuses an edit; nothing changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EditRefusal {
-    /// There is no such item.
-    NotFound,
-    /// The item has another revision than the operator saw.
-    RevisionChanged,
-    /// The new schedule ends before it starts.
-    InvalidSchedule,
-    /// Fewer units are left than were to be taken out, or the total would be too large.
-    StockOutOfRange,
+/// The reason why a strategy cannot be the default of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StrategyError {
+    /// There is no strategy of this name.
+    #[error("no such strategy")]
+    Unknown,
+    /// The strategy can oversell, and the item belongs to the shop.
+    #[error("the strategy can oversell")]
+    Unsafe,
 }
 
-type Edited = Result<(StockedItem, LineChange), Rollback<EditRefusal>>;
+/// The reason why an item was not edited; nothing changed unless the ledger did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// There is no such item.
+    #[error("no such item")]
+    NotFound,
+    /// The item has another revision than the operator saw.
+    #[error("the item was edited since")]
+    RevisionChanged,
+    /// The new schedule ends before it starts.
+    #[error("the sale must start before it ends")]
+    InvalidSchedule,
+    /// The group of items cannot be used for the item.
+    #[error(transparent)]
+    Group(#[from] GroupForItemError),
+    /// Fewer units are left than were to be taken out, or the total would be too large.
+    #[error("the stock would be out of range")]
+    StockOutOfRange,
+    /// The strategy cannot be used for the item.
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl RoutedError for EditError {
+    /// Where an item is gone, there is none.
+    fn may_have_moved(&self) -> bool {
+        matches!(self, Self::Ledger(LedgerError::Moving) | Self::NotFound)
+    }
+}
+
+type EditResult = Result<(StockedItem, LineChange), Rollback<EditError>>;
 
 /// Edits an item for an operator. Returns the item after the edit, and what became of the stock and of the
 /// buyers in `line`.
 ///
 /// # Errors
-/// A refusal, or the database's.
+/// See [`EditError`].
 pub async fn edit(
     ledger: &Ledger,
     routed: Routed,
     (edit, group): (&ItemEdit, Option<&GroupForItem>),
     actor: &Actor,
     line: &WaitingLine,
-) -> Edited {
+) -> Result<(StockedItem, LineChange), EditError> {
     let edited = ledger.transact(RetryPolicy::ONCE, |transaction| {
         Box::pin(edit_in(transaction, routed, (edit, group), actor, line))
     });
-    edited.await
+    edited.await.map_err(|error| match error {
+        Rollback::Refused(refusal) => refusal,
+        Rollback::Failed(error) => EditError::Ledger(failed_change(&error)),
+    })
 }
 
 async fn edit_in(
@@ -52,23 +87,23 @@ async fn edit_in(
     (edit, group): (&ItemEdit, Option<&GroupForItem>),
     actor: &Actor,
     line: &WaitingLine,
-) -> Edited {
+) -> EditResult {
     let id = routed.item;
     let before = items::find_for_update(transaction, id).await?;
-    let before = before.ok_or(Rollback::Refused(EditRefusal::NotFound))?;
+    let before = before.ok_or(Rollback::Refused(EditError::NotFound))?;
     if before.home_epoch != routed.home.epoch {
         return Err(moved().into());
     }
     let item = before.item;
     if edit.revision_seen.is_some_and(|seen| seen != item.revision) {
-        return Err(Rollback::Refused(EditRefusal::RevisionChanged));
+        return Err(Rollback::Refused(EditError::RevisionChanged));
     }
     let window = SaleWindow::new(
         edit.starts_at.unwrap_or_else(|| item.window.starts_at()),
         edit.ends_at.unwrap_or_else(|| item.window.ends_at()),
     );
     let update = ItemUpdate {
-        window: window.ok_or(Rollback::Refused(EditRefusal::InvalidSchedule))?,
+        window: window.ok_or(Rollback::Refused(EditError::InvalidSchedule))?,
         paused: edit.paused.unwrap_or(item.paused),
         waiting_room: edit.waiting_room.unwrap_or(item.waiting_room),
         offer_seconds: edit.offer_seconds.unwrap_or(item.offer_seconds),
@@ -97,12 +132,12 @@ async fn change_stock(
     routed: Routed,
     (edit, line): (&ItemEdit, &WaitingLine),
     actor: &Actor,
-) -> Result<LineChange, Rollback<EditRefusal>> {
+) -> Result<LineChange, Rollback<EditError>> {
     let mut restocked = None;
     if let Some(units) = edit.stock_delta.filter(|&units| units != 0) {
         let order = Restock { routed, units, operator: actor.user, now: actor.now };
         let version = restock(transaction, &order).await?;
-        restocked = Some((units, version.ok_or(Rollback::Refused(EditRefusal::StockOutOfRange))?));
+        restocked = Some((units, version.ok_or(Rollback::Refused(EditError::StockOutOfRange))?));
     }
     let (change, _) = line.tend(transaction, routed).await?;
     Ok(match restocked {

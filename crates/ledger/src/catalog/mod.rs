@@ -13,7 +13,7 @@ use crate::rows::items::{self, StockedItem};
 use shop_domain::Routed;
 
 pub use create::{NewItems, create};
-pub use edit::{EditRefusal, edit};
+pub use edit::{EditError, StrategyError, edit};
 pub use groups::{GroupForItem, GroupForItemError, create_group};
 
 /// Reads an item before the COMMIT: after it, a failed read would count as a failed change.

@@ -81,13 +81,6 @@ impl From<LedgerError> for StepError {
 }
 
 impl WorkError for StepError {
-    fn into_database(self) -> Result<sqlx::Error, Self> {
-        match self {
-            Self::Unavailable(error) => Ok(error),
-            refusal => Err(refusal),
-        }
-    }
-
     fn database(&self) -> Option<&sqlx::Error> {
         match self {
             Self::Unavailable(error) => Some(error),

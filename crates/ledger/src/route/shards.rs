@@ -57,12 +57,12 @@ struct Parts {
     /// Ledgers that are configured.
     ledgers: usize,
     age_max: Duration,
-    known: Cache<ItemId, Known>,
+    known: Cache<ItemId, KnownHome>,
     reads: GatheredReads<homes::Row>,
 }
 
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownHome {
     home: Home,
     read_at: Instant,
     /// The last try to read it again.
@@ -122,7 +122,7 @@ impl Homes {
             Some(known) => match timeout(WAIT_MAX, parts.read(item)).await {
                 Ok(Ok(home)) => Ok(home),
                 Ok(Err(_)) | Err(_) => {
-                    parts.known.insert(item, Known { asked_at: Instant::now(), ..known });
+                    parts.known.insert(item, KnownHome { asked_at: Instant::now(), ..known });
                     Ok(known.home)
                 }
             },
@@ -206,7 +206,7 @@ impl Parts {
                 Ok(known.home)
             }
             _ => {
-                self.known.insert(item, Known { home, read_at: now, asked_at: now });
+                self.known.insert(item, KnownHome { home, read_at: now, asked_at: now });
                 Ok(home)
             }
         }

@@ -24,21 +24,11 @@ pub struct LedgerTransaction<'c> {
 
 /// An error of the work within a transaction.
 pub trait WorkError: From<sqlx::Error> {
-    /// The database's error; the error itself when the work was refused, which is an answer of the ledger.
-    ///
-    /// # Errors
-    /// A refusal.
-    fn into_database(self) -> Result<sqlx::Error, Self>;
-
-    /// The database's error; `None` when the work was refused.
+    /// The database's error; `None` when the work was refused, which is an answer of the ledger.
     fn database(&self) -> Option<&sqlx::Error>;
 }
 
 impl WorkError for sqlx::Error {
-    fn into_database(self) -> Result<sqlx::Error, Self> {
-        Ok(self)
-    }
-
     fn database(&self) -> Option<&sqlx::Error> {
         Some(self)
     }
@@ -60,13 +50,6 @@ impl<R> From<sqlx::Error> for Rollback<R> {
 }
 
 impl<R> WorkError for Rollback<R> {
-    fn into_database(self) -> Result<sqlx::Error, Self> {
-        match self {
-            Self::Failed(error) => Ok(error),
-            refused @ Self::Refused(_) => Err(refused),
-        }
-    }
-
     fn database(&self) -> Option<&sqlx::Error> {
         match self {
             Self::Failed(error) => Some(error),
