@@ -20,11 +20,11 @@ use shop_domain::ShardId;
 const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
 
 /// A list, and the time of its read.
-type Listed = (Vec<StockedItem>, Instant);
+type DatedList = (Vec<StockedItem>, Instant);
 
 /// The last list of one ledger.
 #[derive(Default)]
-pub(super) struct ShopList(RwLock<Option<Listed>>);
+pub(super) struct ShopList(RwLock<Option<DatedList>>);
 
 impl Catalog {
     /// Reads the shop's sales that are not over for longer than a day, soonest end first, as
