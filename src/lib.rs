@@ -16,8 +16,7 @@
 //! # Rules
 //! A test (`tests/tidy.rs`) keeps the first three.
 //!
-//! * Only two places write orders and stock: the [`ledger`] takes units, restocks and moves items, and [`order`]
-//!   gives units back, and takes them again for a late payment.
+//! * Only the [`ledger`] writes rows: nothing else has the database's driver.
 //! * Only [`http`] knows status codes, and it never reads a row: it calls use cases.
 //! * [`shop_domain`] does no I/O; `leaselock` knows no items, buyers or orders.
 //! * No process needs the memory of another one.

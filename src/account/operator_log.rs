@@ -1,7 +1,7 @@
 //! The log of operators' actions. A change of an item writes its line in its own transaction, see
 //! `catalog`; every other action is recorded here.
 
-use ledger::route::shards::{Ledger, Shards};
+use ledger::route::{Ledger, Shards};
 use ledger::rows::{self, actions, failed_read};
 use shop_domain::{ItemId, LedgerError, OrderId, UserId};
 

@@ -79,8 +79,7 @@ impl App {
             purchases::purchases(&config, &shared, &writers, &locks)?;
         let orders = Orders::new(shared.ledgers.map(|ledger| {
             LedgerOrders::new(
-                ledger.pool.clone(),
-                ledger.breakers.mysql.clone(),
+                ledger.ledger(),
                 ledger.counters.clone(),
                 ledger.queue.clone(),
                 shared.hub.clone(),

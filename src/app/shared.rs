@@ -8,21 +8,21 @@ use ledger::Database;
 use tokio::sync::mpsc;
 
 use crate::account::Revocations;
-use crate::catalog::{self, Catalog};
+use crate::catalog::{Catalog, LedgerItems};
 use crate::config::Config;
 use crate::event::{self, PrivateNetworks, WebhookClient};
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
 use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
 use crate::trace::{self, Traces};
-use crate::waiting_list::{self, WaitingLists};
+use crate::waiting_list::{self, LedgerWaitlist, WaitingLists};
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
 use ledger::route::breaker::Breakers;
 use ledger::route::{Homes, Ledger, Shards};
 use ledger::rows::outbox::Outbox;
 use ledger::rows::{self, Writer};
-use ledger::waiting_list::WaitingLine;
+use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::write::{Arbiter, BatchConnections, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS};
 use shop_domain::{Clock, ItemId, ShardId};
 use shop_metrics::Metrics;
@@ -75,12 +75,6 @@ impl LedgerParts {
     pub(super) fn ledger(&self) -> Ledger {
         Ledger { pool: self.pool.clone(), breaker: self.breakers.mysql.clone() }
     }
-
-    /// Its connections, breaker and counters.
-    pub(super) fn with_counters(&self) -> catalog::LedgerParts {
-        let Ledger { pool, breaker } = self.ledger();
-        catalog::LedgerParts { pool, breaker, counters: self.counters.clone() }
-    }
 }
 
 /// The receiving ends of the shared parts' channels, each for one worker.
@@ -122,7 +116,10 @@ impl Shared {
         let events = Outbox::new(config.events.enabled);
         let line_max = config.waiting_list.line_max;
         let line = WaitingLine::new(clock.clone(), events, metrics.clone(), line_max);
-        let catalog_parts = ledgers.map(LedgerParts::with_counters);
+        let catalog_parts = ledgers.map(|ledger| LedgerItems {
+            ledger: ledger.ledger(),
+            counters: ledger.counters.clone(),
+        });
         let catalog = Catalog::over(&catalog_parts, clock.clone(), line.clone());
         let shared = Self {
             lifecycle,
@@ -225,12 +222,14 @@ impl Shared {
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::Parts {
-            ledgers: self.ledgers.map(|ledger| waiting_list::LedgerParts {
-                pool: ledger.pool.clone(),
-                breaker: ledger.breakers.mysql.clone(),
+            ledgers: self.ledgers.map(|ledger| LedgerWaitlist {
+                waitlist: Waitlist::new(
+                    ledger.ledger(),
+                    self.line.clone(),
+                    ledger.concurrency.clone(),
+                ),
                 counters: ledger.counters.clone(),
                 metrics: ledger.metrics.clone(),
-                concurrency: ledger.concurrency.clone(),
             }),
             catalog: self.catalog.clone(),
             hub: self.hub.clone(),

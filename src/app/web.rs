@@ -24,6 +24,7 @@ use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::waiting_list::WaitingLists;
+use ledger::Ledger;
 use ledger::item_move::Overview;
 
 pub(super) fn web(
@@ -50,7 +51,7 @@ pub(super) fn web(
         accounts,
         operator_log: OperatorLog::new(shared.ledgers.map(LedgerParts::ledger)),
         overview: Overview::new(shared.ledgers.map(LedgerParts::ledger)),
-        endpoints: Endpoints::new(pool, mysql, shared.events.is_enabled()),
+        endpoints: Endpoints::new(Ledger { pool, breaker: mysql }, shared.events.is_enabled()),
         auditor: Auditor::new(shared.ledgers.map(|ledger| audit::LedgerParts {
             pool: ledger.pool.clone(),
             breaker: ledger.breakers.mysql.clone(),

@@ -8,7 +8,8 @@ use futures::future::join_all;
 use time::OffsetDateTime;
 use tokio::time::{Instant, timeout};
 
-use super::{AGE_MAX, Catalog, Ledger, LedgerParts, Seen, StockedItem};
+use super::{AGE_MAX, Catalog, CatalogLedger, Seen, StockedItem};
+use ledger::Ledger;
 use ledger::route::Unreachable;
 use ledger::route::shards::PART_OF_LIST_MAX;
 use ledger::rows::items::LIST_MAX;
@@ -19,11 +20,11 @@ use shop_domain::ShardId;
 const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
 
 /// A list, and the time of its read.
-type Listed = (Vec<StockedItem>, Instant);
+type DatedList = (Vec<StockedItem>, Instant);
 
 /// The last list of one ledger.
 #[derive(Default)]
-pub(super) struct ShopList(RwLock<Option<Listed>>);
+pub(super) struct ShopList(RwLock<Option<DatedList>>);
 
 impl Catalog {
     /// Reads the shop's sales that are not over for longer than a day, soonest end first, as
@@ -99,9 +100,9 @@ impl Catalog {
     }
 }
 
-impl Ledger {
+impl CatalogLedger {
     async fn list(&self, now: OffsetDateTime) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
-        let LedgerParts { pool, breaker, .. } = &self.parts;
+        let Ledger { pool, breaker } = &self.items.ledger;
         match rows::ask(breaker, items::list_shop(pool, now - LISTED_AFTER_END)).await {
             Ok(listed) => {
                 self.shop.learn(&listed);

@@ -19,20 +19,21 @@ use ledger::Database;
 use tokio::time::Instant;
 
 use gates::redis_store::Counters;
+use ledger::Ledger;
 use ledger::route::breaker::Breaker;
 use ledger::route::cache::Cache;
 use ledger::route::gathered::{GatheredReads, Rows};
 use ledger::route::shards::Shards;
 use ledger::route::single_flight::SingleFlight;
-use ledger::rows::{self, failed_read, items, orders, stock, waiting_list};
+use ledger::rows::{self, items, orders, stock, waiting_list};
 use ledger::waiting_list::WaitingLine;
-use shop_domain::{Clock, Item, ItemId, LedgerError, OrderStatus, ShardId};
+use shop_domain::{Clock, Item, ItemId, LedgerError, OrderStatus, Routed, ShardId};
 
 use list::ShopList;
 
 pub use create::{CreateError, check, create};
-pub use edit::{EditError, StrategyError};
-pub use groups::{GroupError, GroupForItemError};
+pub use groups::GroupError;
+pub use ledger::catalog::{EditError, GroupForItemError, StrategyError};
 pub use ledger::rows::items::StockedItem;
 pub use ledger::rows::orders::OrderCount;
 
@@ -40,8 +41,6 @@ pub use ledger::route::Unreachable;
 
 /// Items in the cache.
 const CACHED_MAX: usize = 20_000;
-/// Reads of the figures of an item that moves again and again.
-const LOOKS_MAX: u32 = 3;
 /// The greatest age of a state that is shown while the ledger does not answer.
 const AGE_MAX: Duration = Duration::from_secs(600);
 
@@ -79,17 +78,16 @@ struct Cached {
     is_current: bool,
 }
 
-/// The parts of one ledger that the catalog uses.
+/// One ledger, and the counters of its items.
 #[derive(Clone)]
-pub struct LedgerParts {
-    pub pool: Database,
-    pub breaker: Breaker,
+pub struct LedgerItems {
+    pub ledger: Ledger,
     pub counters: Counters,
 }
 
-/// One ledger.
-struct Ledger {
-    parts: LedgerParts,
+/// What the catalog knows of one ledger.
+struct CatalogLedger {
+    items: LedgerItems,
     reads: GatheredReads<StockedItem>,
     shop: ShopList,
 }
@@ -97,7 +95,7 @@ struct Ledger {
 /// The items. Clones share the cache.
 #[derive(Clone)]
 pub struct Catalog {
-    ledgers: Shards<Ledger>,
+    ledgers: Shards<CatalogLedger>,
     /// Who gets restocked units.
     line: WaitingLine,
     items: Cache<ItemId, Cached>,
@@ -115,15 +113,16 @@ impl Catalog {
         clock: Clock,
         line: WaitingLine,
     ) -> Self {
-        Self::over(&Shards::only(LedgerParts { pool, breaker, counters }), clock, line)
+        let ledger = Ledger { pool, breaker };
+        Self::over(&Shards::only(LedgerItems { ledger, counters }), clock, line)
     }
 
     /// Makes a catalog like [`Catalog::new`] of several ledgers, each with a time of its own.
     #[must_use]
-    pub fn over(ledgers: &Shards<LedgerParts>, clock: Clock, line: WaitingLine) -> Self {
-        let ledgers = ledgers.map_numbered(move |shard, parts| Ledger {
-            parts: parts.clone(),
-            reads: reads(parts.clone(), clock.clone(), shard),
+    pub fn over(ledgers: &Shards<LedgerItems>, clock: Clock, line: WaitingLine) -> Self {
+        let ledgers = ledgers.map_numbered(move |shard, items| CatalogLedger {
+            items: items.clone(),
+            reads: reads(items.ledger.clone(), clock.clone(), shard),
             shop: ShopList::default(),
         });
         let (items, flights) = (Cache::new(CACHED_MAX), SingleFlight::new());
@@ -176,39 +175,35 @@ impl Catalog {
     /// # Errors
     /// When the ledger does not answer. Without Redis the counter is left out.
     pub async fn figures(&self, id: ItemId) -> Result<Option<SaleFigures>, LedgerError> {
-        let mut home = self.ledgers.homes().find(id).await.map_err(away)?;
-        for _ in 0..LOOKS_MAX {
-            let LedgerParts { pool, breaker, counters } = &self.ledgers.at(home.shard).parts;
-            let read = async {
+        let read = self.ledgers.read(id, |CatalogLedger { items, .. }, home| async move {
+            let LedgerItems { ledger, counters } = items;
+            let pool = &ledger.pool;
+            let read = ledger.read(async {
                 let stocked = items::find(pool, id).await?;
                 let orders = orders::count_by_status(pool, id).await?;
                 let line = waiting_list::counts(pool, id).await?;
-                let epoch = match home.is_only {
-                    true => None,
-                    false => stock::read(pool, id).await?.map(|row| row.home_epoch),
-                };
-                Ok((stocked, orders, line, epoch))
-            };
-            let read = rows::ask(breaker, read).await.map_err(|error| failed_read(&error))?;
-            let (stocked, orders, (waiting, offered), epoch) = read;
-            if let Some(now) = self.ledgers.moved_since(id, home, epoch).await.map_err(away)? {
-                home = now;
-                continue;
-            }
-            let Some(stocked) = stocked else { return Ok(None) };
+                Ok((stocked, orders, line, stock::epoch(pool, Routed { item: id, home }).await?))
+            });
+            let (stocked, orders, (waiting, offered), epoch) = read.await?;
+            let Some(stocked) = stocked else { return Ok((None, epoch)) };
             let stocked = stocked.at(home);
             let counter = counters.peek(id).await.ok().flatten();
             let counter_available = counter.map(|counter| counter.available);
             let figures = SaleFigures { stocked, orders, counter_available, waiting, offered };
-            return Ok(Some(figures));
-        }
-        Err(LedgerError::Moving)
+            Ok((Some(figures), epoch))
+        });
+        read.await
+    }
+
+    /// The ledgers alone.
+    fn rows(&self) -> Shards<Ledger> {
+        self.ledgers.map(|ledger| ledger.items.ledger.clone())
     }
 
     /// The connections to the ledger of an item that was found.
     #[must_use]
     pub fn pool_of(&self, item: &Item) -> &Database {
-        &self.ledgers.at(item.home.shard).parts.pool
+        &self.ledgers.at(item.home.shard).items.ledger.pool
     }
 
     /// Reads an item from the ledger; keeps the last answer when the ledger does not answer.
@@ -227,34 +222,27 @@ impl Catalog {
         }
     }
 
-    /// Reads an item where it lives. When it is not there, or has another epoch, it may have moved: then
-    /// where it lives is read again, once.
-    async fn read_ledger(&self, id: ItemId) -> Result<Option<StockedItem>, Unreachable> {
-        let (ledger, home) = self.ledgers.of_item(id).await?;
-        let found = ledger.reads.read(id).await?;
-        let is_there = found.as_ref().is_some_and(|stocked| stocked.home_epoch == home.epoch);
-        if home.is_only || is_there {
-            return Ok(found.map(|stocked| stocked.at(home)));
-        }
-        let (ledger, again) = self.ledgers.of_item_again(id).await?;
-        if again == home {
-            // Being moved, or there is no such item.
-            return Ok(found.map(|stocked| stocked.at(home)));
-        }
-        Ok(ledger.reads.read(id).await?.map(|stocked| stocked.at(again)))
+    /// Reads an item where it lives.
+    async fn read_ledger(&self, id: ItemId) -> Result<Option<StockedItem>, LedgerError> {
+        let read = self.ledgers.read(id, |ledger, home| async move {
+            let found = ledger.reads.read(id).await?;
+            let epoch = found.as_ref().map(|stocked| stocked.home_epoch);
+            Ok((found.map(|stocked| stocked.at(home)), epoch))
+        });
+        read.await
     }
 }
 
 /// Reads items of one ledger, unless its breaker is open.
-fn reads(parts: LedgerParts, clock: Clock, shard: ShardId) -> GatheredReads<StockedItem> {
+fn reads(ledger: Ledger, clock: Clock, shard: ShardId) -> GatheredReads<StockedItem> {
     GatheredReads::new(move |ids| {
-        let (parts, clock) = (parts.clone(), clock.clone());
-        async move { read_several(&parts, (&clock, shard), &ids).await }.boxed()
+        let (ledger, clock) = (ledger.clone(), clock.clone());
+        async move { read_several(&ledger, (&clock, shard), &ids).await }.boxed()
     })
 }
 
 async fn read_several(
-    LedgerParts { pool, breaker, .. }: &LedgerParts,
+    Ledger { pool, breaker }: &Ledger,
     (clock, shard): (&Clock, ShardId),
     ids: &[ItemId],
 ) -> Rows<StockedItem> {
@@ -277,10 +265,6 @@ async fn read_several(
         (id, stocked)
     });
     Ok(found.collect())
-}
-
-fn away(_: Unreachable) -> LedgerError {
-    LedgerError::Unavailable
 }
 
 impl Cached {

@@ -7,11 +7,10 @@ use time::OffsetDateTime;
 
 use super::{ExitResult, parse};
 use crate::account::Actor;
-use crate::catalog::{Catalog, LedgerParts};
+use crate::catalog::{Catalog, LedgerItems};
 use crate::http::body::CSV_BYTES_MAX;
 use crate::http::route::import::read_table;
 use gates::redis_store::{Counters, RedisClient};
-use ledger::route::Ledger;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
 use shop_domain::{Clock, UserId};
@@ -53,10 +52,9 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(settings)?;
     let metrics = Metrics::new();
     let redis = RedisClient::new(&config)?;
-    let ledgers = super::ledgers::open(&config)?.map(|Ledger { pool, breaker }| LedgerParts {
-        pool: pool.clone(),
-        breaker: breaker.clone(),
-        counters: Counters::new(redis.clone(), pool.clone(), metrics.clone()),
+    let ledgers = super::ledgers::open(&config)?.map(|ledger| LedgerItems {
+        ledger: ledger.clone(),
+        counters: Counters::new(redis.clone(), ledger.pool.clone(), metrics.clone()),
     });
     let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
     let line = WaitingLine::new(clock.clone(), events, metrics, config.waiting_list.line_max);

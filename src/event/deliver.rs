@@ -14,7 +14,6 @@ use tokio_util::sync::CancellationToken;
 
 use super::receiver::{Clients, Receiver};
 use super::webhook::Failure;
-use ledger::rows;
 use ledger::rows::deliveries::{Claim, Replay, due};
 use ledger::rows::endpoints::Endpoint;
 use ledger::rows::event_log::{self, LoggedEvent};
@@ -271,9 +270,7 @@ impl Service<'_> {
     ) -> ledger::Result<()> {
         let endpoint = self.endpoint.id;
         tracing::error!(%endpoint, position, error, "event refused too often: it is a dead letter now");
-        let mut transaction = rows::begin(&self.parts.pool).await?;
-        self.claim.set_aside(&mut transaction, position, error).await?;
-        transaction.commit().await?;
+        self.claim.set_aside(&self.parts.pool, position, error).await?;
         if let Source::Replay(replay) = source {
             self.claim.skip_replay(&self.parts.pool, replay, position).await?;
         }

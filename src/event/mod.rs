@@ -13,15 +13,13 @@ pub mod webhook;
 use std::path::Path;
 use std::time::Duration;
 
-use ledger::Database;
-use sqlx::MySqlConnection;
+use ledger::{Database, Ledger};
 use tokio_rustls::rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
 
 use crate::tls;
-use ledger::route::breaker::Breaker;
-use ledger::rows::actions::{self, Actor};
-use ledger::rows::{self, failed_change, failed_read};
+use ledger::endpoints::{self as changes, EndpointChange};
+use ledger::rows::actions::Actor;
 use ledger::rows::{endpoints, event_log};
 use shop_domain::{EndpointId, LedgerError};
 
@@ -60,13 +58,6 @@ pub enum EndpointError {
     Ledger(#[from] LedgerError),
 }
 
-/// For `?` inside a transaction.
-impl From<ledger::Error> for EndpointError {
-    fn from(error: ledger::Error) -> Self {
-        Self::Ledger(failed_change(&error))
-    }
-}
-
 /// A new endpoint, as an operator wants it.
 #[derive(Clone, Debug)]
 pub struct NewEndpoint {
@@ -81,17 +72,15 @@ pub struct NewEndpoint {
 /// The endpoints, for operators. Clones share everything.
 #[derive(Clone)]
 pub struct Endpoints {
-    pool: Database,
-    breaker: Breaker,
+    ledger: Ledger,
     enabled: bool,
 }
 
 impl Endpoints {
-    /// The endpoints of the ledger behind `pool` and its `breaker`; `enabled` is whether there are
-    /// events at all.
+    /// The endpoints of the home `ledger`; `enabled` is whether there are events at all.
     #[must_use]
-    pub fn new(pool: Database, breaker: Breaker, enabled: bool) -> Self {
-        Self { pool, breaker, enabled }
+    pub fn new(ledger: Ledger, enabled: bool) -> Self {
+        Self { ledger, enabled }
     }
 
     /// Creates an endpoint and reads it back, with its secret.
@@ -104,29 +93,18 @@ impl Endpoints {
             return Err(EndpointError::Off);
         }
         check_target(new)?;
-        let existing = self.read(endpoints::list(&self.pool)).await?;
+        let existing = self.ledger.read(endpoints::list(&self.ledger.pool)).await?;
         if existing.len() >= ENDPOINTS_MAX {
             return Err(EndpointError::TooMany);
         }
-        let last = self.read(event_log::last_position(&self.pool)).await?;
+        let last = self.ledger.read(event_log::last_position(&self.ledger.pool)).await?;
         let delivered = if new.from_start { 0 } else { last };
         let (kind, secret) = match new.is_stream {
             true => ("redis-stream", String::new()),
             false => ("webhook", webhook::new_secret()),
         };
-        let create = async {
-            let mut transaction = rows::begin(&self.pool).await?;
-            let what = (kind, new.target.as_str(), secret.as_str());
-            let id = endpoints::insert(&mut transaction, what, delivered).await?;
-            let detail =
-                serde_json::json!({ "endpoint": id.get(), "kind": kind, "target": new.target });
-            actions::record(&mut transaction, actor, "endpoint_created", None, &detail).await?;
-            let created = endpoints::find(&mut transaction, id).await?;
-            transaction.commit().await?;
-            created.ok_or(ledger::Error::RowNotFound)
-        };
-        let created = rows::change(&self.breaker, create).await;
-        created.map_err(|error| failed_change(&error).into())
+        let what = (kind, new.target.as_str(), secret.as_str());
+        Ok(changes::create(&self.ledger, what, delivered, actor).await?)
     }
 
     /// Switches an endpoint on or off.
@@ -136,20 +114,12 @@ impl Endpoints {
         enabled: bool,
         actor: &Actor,
     ) -> Result<(), EndpointError> {
-        let detail = serde_json::json!({ "endpoint": id.get(), "enabled": enabled });
-        self.change(actor, ("endpoint_switched", detail), async |transaction| {
-            endpoints::switch(transaction, id, enabled).await
-        })
-        .await
+        self.change(id, EndpointChange::Switch(enabled), actor).await
     }
 
     /// Deletes an endpoint with its dead letters.
     pub async fn delete(&self, id: EndpointId, actor: &Actor) -> Result<(), EndpointError> {
-        let detail = serde_json::json!({ "endpoint": id.get() });
-        self.change(actor, ("endpoint_deleted", detail), async |transaction| {
-            endpoints::delete(transaction, id).await
-        })
-        .await
+        self.change(id, EndpointChange::Delete, actor).await
     }
 
     /// Orders that the events from `first` to `last` are delivered again, as far as the log has
@@ -160,20 +130,12 @@ impl Endpoints {
         (first, last): (i64, i64),
         actor: &Actor,
     ) -> Result<(), EndpointError> {
-        let newest = self.read(event_log::last_position(&self.pool)).await?;
+        let newest = self.ledger.read(event_log::last_position(&self.ledger.pool)).await?;
         let (first, last) = (first.max(1), last.min(newest));
         if first > last {
             return Err(EndpointError::RangeOutOfLog);
         }
-        let detail = serde_json::json!({ "endpoint": id.get(), "first": first, "last": last });
-        self.change(actor, ("events_replayed", detail), async |transaction| {
-            if endpoints::find(transaction, id).await?.is_none() {
-                return Ok(false);
-            }
-            endpoints::insert_replay(transaction, id, (first, last)).await?;
-            Ok(true)
-        })
-        .await
+        self.change(id, EndpointChange::Replay(first, last), actor).await
     }
 
     /// Lists the endpoints, each with the number of its dead letters, and the last position of the
@@ -182,15 +144,17 @@ impl Endpoints {
     /// # Errors
     /// When the ledger does not answer.
     pub async fn list(&self) -> Result<(Vec<(Endpoint, i64)>, i64), LedgerError> {
-        self.read(async {
-            let mut listed = Vec::new();
-            for endpoint in endpoints::list(&self.pool).await? {
-                let letters = endpoints::count_dead_letters(&self.pool, endpoint.id).await?;
-                listed.push((endpoint, letters));
-            }
-            Ok((listed, event_log::last_position(&self.pool).await?))
-        })
-        .await
+        self.ledger
+            .read(async {
+                let mut listed = Vec::new();
+                for endpoint in endpoints::list(&self.ledger.pool).await? {
+                    let letters =
+                        endpoints::count_dead_letters(&self.ledger.pool, endpoint.id).await?;
+                    listed.push((endpoint, letters));
+                }
+                Ok((listed, event_log::last_position(&self.ledger.pool).await?))
+            })
+            .await
     }
 
     /// Lists the dead letters of an endpoint behind the position `after`.
@@ -203,7 +167,7 @@ impl Endpoints {
         after: i64,
         limit: u32,
     ) -> Result<Vec<DeadLetter>, LedgerError> {
-        self.read(endpoints::dead_letters(&self.pool, id, after, limit)).await
+        self.ledger.read(endpoints::dead_letters(&self.ledger.pool, id, after, limit)).await
     }
 
     /// Reads the log behind the position `after`.
@@ -212,39 +176,17 @@ impl Endpoints {
     /// When the ledger does not answer.
     pub async fn log(&self, after: i64, limit: u32) -> Result<Vec<LoggedEvent>, LedgerError> {
         let first = after.saturating_add(1);
-        self.read(event_log::read(&self.pool, first, i64::MAX, limit)).await
+        self.ledger.read(event_log::read(&self.ledger.pool, first, i64::MAX, limit)).await
     }
 
-    async fn read<T>(
-        &self,
-        question: impl Future<Output = ledger::Result<T>>,
-    ) -> Result<T, LedgerError> {
-        rows::ask(&self.breaker, question).await.map_err(|error| failed_read(&error))
-    }
-
-    /// Makes a change and writes its line in the operators' log; `false` from `work` means that
-    /// there is no such endpoint.
     async fn change(
         &self,
+        id: EndpointId,
+        change: EndpointChange,
         actor: &Actor,
-        (action, detail): (&'static str, serde_json::Value),
-        work: impl AsyncFnOnce(&mut MySqlConnection) -> ledger::Result<bool>,
     ) -> Result<(), EndpointError> {
-        let change = async {
-            let mut transaction = rows::begin(&self.pool).await?;
-            if !work(&mut transaction).await? {
-                transaction.rollback().await?;
-                return Ok(false);
-            }
-            actions::record(&mut transaction, actor, action, None, &detail).await?;
-            transaction.commit().await?;
-            Ok(true)
-        };
-        match rows::change(&self.breaker, change).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(EndpointError::NotFound),
-            Err(error) => Err(error.into()),
-        }
+        let is_there = changes::change(&self.ledger, id, change, actor).await?;
+        is_there.then_some(()).ok_or(EndpointError::NotFound)
     }
 }
 

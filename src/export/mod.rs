@@ -15,10 +15,11 @@ use futures::future::BoxFuture;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use ledger::route::shards::{Ledger, Shards};
-use ledger::rows::{self, export, failed_read, homes, stock};
+use ledger::route::{Ledger, Shards};
+use ledger::rows::export::{self, Snapshot};
+use ledger::rows::{failed_read, homes, stock};
 use shop_domain::item::word_enum;
-use shop_domain::{ItemId, LedgerError};
+use shop_domain::{ItemId, LedgerError, Routed};
 use writer::Writer;
 
 pub use ledger::rows::export::Selection;
@@ -27,8 +28,6 @@ pub use ledger::rows::export::Selection;
 const EXPORTS_MAX: usize = 2;
 /// Pages that wait for a slow reader.
 const PAGES_MAX: usize = 2;
-/// Looks for the ledger of an item that moves again and again.
-const LOOKS_MAX: u32 = 3;
 /// How long an export may take: the ledger keeps old rows for its snapshot.
 const EXPORT_MAX: Duration = Duration::from_secs(1_800);
 
@@ -133,65 +132,27 @@ impl Exporter {
         let home = self.ledgers.home();
         let moves = async || match is_only {
             true => Ok((0, 0)),
-            false => rows::ask(&home.breaker, homes::count_moves(&home.pool)).await,
+            false => home.read(homes::count_moves(&home.pool)).await,
         };
         let before = moves().await?;
         let mut snapshots = Vec::new();
-        for (_, Ledger { pool, breaker }) in self.ledgers.iter() {
-            match rows::ask(breaker, export::begin(pool)).await {
-                Ok(snapshot) => snapshots.push(snapshot),
-                Err(error) => {
-                    end_all(snapshots).await;
-                    return Err(error.into());
-                }
-            }
+        for (_, ledger) in self.ledgers.iter() {
+            snapshots.push(ledger.read(export::begin(&ledger.pool)).await?);
         }
-        let why_not = match moves().await {
-            Ok(after) if after.1 == 0 && after == before => return Ok(snapshots),
-            Ok(_) => ExportError::Ledger(LedgerError::Moving),
-            Err(error) => error.into(),
-        };
-        end_all(snapshots).await;
-        Err(why_not)
+        let after = moves().await?;
+        let is_still = after.1 == 0 && after == before;
+        is_still.then_some(snapshots).ok_or(ExportError::Ledger(LedgerError::Moving))
     }
 
     /// A snapshot of the ledger in which an item lives.
     async fn snapshot_of(&self, item: ItemId) -> Result<Snapshot, ExportError> {
-        let away = |_| ExportError::Ledger(LedgerError::Unavailable);
-        let mut home = self.ledgers.homes().find(item).await.map_err(away)?;
-        for _ in 0..LOOKS_MAX {
-            let Ledger { pool, breaker } = self.ledgers.at(home.shard);
-            let mut snapshot = rows::ask(breaker, export::begin(pool)).await?;
-            if home.is_only {
-                return Ok(snapshot);
-            }
-            let moved = match rows::ask(breaker, stock::read(&mut *snapshot, item)).await {
-                Ok(row) => {
-                    let epoch = row.map(|row| row.home_epoch);
-                    self.ledgers.moved_since(item, home, epoch).await.map_err(away)
-                }
-                Err(error) => Err(error.into()),
-            };
-            match moved {
-                Ok(None) => return Ok(snapshot),
-                Ok(Some(now)) => home = now,
-                Err(error) => {
-                    export::end(snapshot).await;
-                    return Err(error);
-                }
-            }
-            export::end(snapshot).await;
-        }
-        Err(ExportError::Ledger(LedgerError::Moving))
-    }
-}
-
-/// The connection of a snapshot.
-type Snapshot = sqlx::pool::PoolConnection<sqlx::MySql>;
-
-async fn end_all(snapshots: Vec<Snapshot>) {
-    for snapshot in snapshots {
-        export::end(snapshot).await;
+        let read = self.ledgers.read(item, |ledger, home| async move {
+            let mut snapshot = ledger.read(export::begin(&ledger.pool)).await?;
+            let epoch = stock::epoch(&mut *snapshot, Routed { item, home });
+            let epoch = ledger.read(epoch).await?;
+            Ok((snapshot, epoch))
+        });
+        read.await
     }
 }
 
@@ -205,8 +166,6 @@ fn run(
     Box::pin(async move {
         let _permit = permit;
         let write = table::write(&mut snapshots, &mut writer, selection);
-        let written = tokio::time::timeout(EXPORT_MAX, write).await;
-        end_all(snapshots).await;
-        written.map_err(|_| ExportError::TooLong)?
+        tokio::time::timeout(EXPORT_MAX, write).await.map_err(|_| ExportError::TooLong)?
     })
 }

@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 
 use super::Job;
-use crate::order::{LedgerOrders, Swept};
+use crate::order::{ExpiryRun, LedgerOrders};
 use crate::purchase::Purchases;
 use ledger::route::Homes;
 use ledger::rows::{Fault, nothing_was_sent};
@@ -66,7 +66,7 @@ impl Expire {
     /// order cannot expire.
     async fn sweep_item(&self, item: Routed, total: &mut usize) -> ledger::Result<bool> {
         for _ in 0..BATCHES_MAX {
-            let Swept { expired, stuck } = self.orders.expire(item, self.batch_max).await?;
+            let ExpiryRun { expired, stuck } = self.orders.expire(item, self.batch_max).await?;
             *total += expired;
             if expired > 0 {
                 self.purchases.item_changed(item.item);

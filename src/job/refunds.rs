@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::Job;
-use crate::payment::{Asked, Payments};
+use crate::payment::{Payments, RefundRun};
 use shop_domain::ShardId;
 use shop_metrics::Metrics;
 
@@ -20,7 +20,7 @@ pub struct RequestRefunds {
 impl Job for RequestRefunds {
     async fn run(&self) -> Result<String, String> {
         let asked = self.payments.request_refunds(self.shard, &self.metrics).await;
-        let Asked { accepted, failed, later } = asked.map_err(|error| error.to_string())?;
+        let RefundRun { accepted, failed, later } = asked.map_err(|error| error.to_string())?;
         let later = match later {
             0 => String::new(),
             later => format!("; {later} wait for the move of their item"),

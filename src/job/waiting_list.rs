@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 
 use super::Job;
-use crate::waiting_list::{Tended, WaitingLists};
+use crate::waiting_list::{TendRun, WaitingLists};
 use shop_domain::ShardId;
 
 /// The pause between two measurements.
@@ -44,7 +44,7 @@ impl Job for TendWaitingLists {
         if self.is_due() {
             self.lists.measure(self.shard).await.map_err(|error| error.to_string())?;
         }
-        let Tended { changed, failed } = tended;
+        let TendRun { changed, failed } = tended;
         match failed {
             0 => Ok(format!("{changed} places changed")),
             1 => Err(format!("1 line not tended, see the log; {changed} places changed")),

@@ -1,9 +1,9 @@
 //! Finding the orders of one ledger: those that are written, and those that are queued.
 
-use super::{LedgerOrders, Listed};
+use super::{LedgerOrders, OrderPage};
 use gates::redis_store::CounterError;
 use gates::redis_store::queue::QueuedOrders;
-use ledger::rows::{self, RowAt, failed_read, orders};
+use ledger::rows::{RowAt, orders};
 use shop_domain::{LedgerError, Order, OrderId, UserId};
 
 /// The reason why an order could not be looked up.
@@ -18,7 +18,7 @@ pub enum FindError {
 }
 
 /// The part of a buyer's list that one of several ledgers has.
-pub(super) struct Part {
+pub(super) struct LedgerPage {
     /// Written orders.
     pub written: Vec<RowAt<Order>>,
     /// Queued orders; some of them may be written by now.
@@ -56,8 +56,8 @@ impl LedgerOrders {
         id: OrderId,
         owner: Option<UserId>,
     ) -> Result<Option<RowAt<Order>>, LedgerError> {
-        let found = rows::ask(&self.breaker, orders::find_placed(&self.pool, id, owner)).await;
-        found.map_err(|error| failed_read(&error))
+        let ledger = self.ledger();
+        ledger.read(orders::find_placed(&ledger.pool, id, owner)).await
     }
 
     async fn find_in_ledger(
@@ -65,8 +65,8 @@ impl LedgerOrders {
         id: OrderId,
         owner: UserId,
     ) -> Result<Option<Order>, LedgerError> {
-        let found = rows::ask(&self.breaker, orders::find(&self.pool, id, owner)).await;
-        found.map_err(|error| failed_read(&error))
+        let ledger = self.ledger();
+        ledger.read(orders::find(&ledger.pool, id, owner)).await
     }
 
     /// Lists an owner's orders, newest first, with the queued ones; without Redis only those of the
@@ -79,11 +79,11 @@ impl LedgerOrders {
         owner: UserId,
         before: Option<OrderId>,
         limit: u32,
-    ) -> Result<Listed, LedgerError> {
+    ) -> Result<OrderPage, LedgerError> {
         let (queued, is_incomplete) = self.list_queued(owner, before).await;
-        let listed = orders::list(&self.pool, owner, before, limit);
-        let listed = rows::ask(&self.breaker, listed).await;
-        let mut orders = listed.map_err(|error| failed_read(&error))?;
+        let ledger = self.ledger();
+        let listed = ledger.read(orders::list(&ledger.pool, owner, before, limit));
+        let mut orders = listed.await?;
         for order in queued {
             if orders.iter().all(|listed| listed.id != order.id) {
                 orders.push(order);
@@ -91,7 +91,7 @@ impl LedgerOrders {
         }
         orders.sort_unstable_by_key(|order| std::cmp::Reverse(order.id));
         orders.truncate(limit as usize);
-        Ok(Listed { orders, is_incomplete })
+        Ok(OrderPage { orders, is_incomplete })
     }
 
     /// Lists an owner's orders like [`LedgerOrders::list`], as a part of a list of several ledgers.
@@ -100,11 +100,11 @@ impl LedgerOrders {
         owner: UserId,
         before: Option<OrderId>,
         limit: u32,
-    ) -> Result<Part, LedgerError> {
+    ) -> Result<LedgerPage, LedgerError> {
         let (queued, is_incomplete) = self.list_queued(owner, before).await;
-        let written = orders::list_placed(&self.pool, owner, before, limit);
-        let written = rows::ask(&self.breaker, written).await;
-        Ok(Part { written: written.map_err(|error| failed_read(&error))?, queued, is_incomplete })
+        let ledger = self.ledger();
+        let written = ledger.read(orders::list_placed(&ledger.pool, owner, before, limit)).await?;
+        Ok(LedgerPage { written, queued, is_incomplete })
     }
 
     /// An owner's queued orders, and whether some may be missing. They are read before the ledger: an

@@ -9,20 +9,14 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use futures::future::join_all;
 use tokio::time::timeout;
 
-use super::find::Part;
-use super::{FindError, LedgerOrders, StepError};
-use crate::order::Confirmed;
+use super::find::LedgerPage;
+use super::{FindError, LedgerOrders, OrderRoute, PaymentResult, StepError};
 use ledger::route::shards::PART_OF_LIST_MAX;
-use ledger::route::{Shards, Unreachable};
+use ledger::route::{ROUTE_ATTEMPTS_MAX, RoutedError, Shards};
 use ledger::rows::RowAt;
 use shop_domain::order::Step;
 use shop_domain::payment::ReceivedPayment;
-use shop_domain::{
-    Home, ItemId, LedgerError, Order, OrderId, OrderStatus, Routed, ShardId, UserId,
-};
-
-/// Looks at an order whose item moves again and again.
-const LOOKS_MAX: u32 = 3;
+use shop_domain::{Home, ItemId, LedgerError, Order, OrderId, OrderStatus, ShardId, UserId};
 
 /// Steps of orders. Clones share everything.
 #[derive(Clone)]
@@ -39,18 +33,9 @@ enum Routes {
     Fresh,
 }
 
-/// The way to an order.
-#[derive(Clone, Copy, Debug)]
-pub struct OrderRoute {
-    /// The route to its item; to the home ledger for an order that does not exist.
-    pub home: Home,
-    /// Its item; `None` for an order that does not exist, and while there is one ledger.
-    pub item: Option<ItemId>,
-}
-
 /// The orders of a buyer that a ledger has.
 #[derive(Default)]
-struct Sorted {
+struct SortedPage {
     /// Those of items that live there.
     current: BTreeMap<OrderId, Order>,
     /// Those that are left behind, or copied early: they are looked for where their items live.
@@ -63,19 +48,11 @@ struct Sorted {
 
 /// A page of a buyer's orders.
 #[derive(Clone, Debug)]
-pub struct Listed {
+pub struct OrderPage {
     /// Newest first.
     pub orders: Vec<Order>,
     /// Whether a ledger or a server with queued orders did not answer, so that its orders are missing.
     pub is_incomplete: bool,
-}
-
-impl OrderRoute {
-    /// The order's item with the route to it.
-    #[must_use]
-    pub fn routed(&self) -> Option<Routed> {
-        self.item.map(|item| Routed { item, home: self.home })
-    }
 }
 
 impl Orders {
@@ -133,7 +110,7 @@ impl Orders {
         owner: UserId,
         before: Option<OrderId>,
         limit: u32,
-    ) -> Result<Listed, LedgerError> {
+    ) -> Result<OrderPage, LedgerError> {
         if let Some(only) = self.ledgers.if_only() {
             return only.list(owner, before, limit).await;
         }
@@ -141,7 +118,7 @@ impl Orders {
             let part = timeout(PART_OF_LIST_MAX, ledger.list_part(owner, before, limit)).await;
             self.sort(shard, part.map_err(|_| LedgerError::Unavailable)??).await
         });
-        let (mut all, mut failed) = (Sorted::default(), Vec::new());
+        let (mut all, mut failed) = (SortedPage::default(), Vec::new());
         for part in join_all(parts).await {
             match part {
                 Ok(sorted) => all.add(sorted),
@@ -153,7 +130,7 @@ impl Orders {
         {
             return Err(*error);
         }
-        let Sorted { mut current, mut doubtful, queued, mut is_incomplete } = all;
+        let SortedPage { mut current, mut doubtful, queued, mut is_incomplete } = all;
         doubtful.retain(|id| !current.contains_key(id));
         let again = doubtful.iter().rev().take(limit as usize);
         let again = again.map(|id| self.locate(*id, Some(owner), Routes::Known));
@@ -171,34 +148,42 @@ impl Orders {
             current.entry(order.id).or_insert(order);
         }
         let orders = current.into_values().rev().take(limit as usize).collect();
-        Ok(Listed { orders, is_incomplete })
+        Ok(OrderPage { orders, is_incomplete })
     }
 
-    /// Takes money that came for an order. A repetition answers [`Confirmed::Known`]. Money for an order
+    /// Takes money that came for an order. A repetition is [`PaymentResult::Known`]. Money for an order
     /// that does not exist is written in the home ledger.
     ///
     /// # Errors
     /// When a ledger does not answer; then the provider has to say it again.
-    pub async fn confirm(&self, received: &ReceivedPayment) -> Result<Confirmed, LedgerError> {
-        let route = self.route_of(received.order).await?;
-        match self.ledgers.at(route.home.shard).confirm(received, route).await {
-            Err(LedgerError::Moving) => {
-                let route = self.fresh_route_of(received.order).await?;
-                self.ledgers.at(route.home.shard).confirm(received, route).await
+    pub async fn confirm(&self, received: &ReceivedPayment) -> Result<PaymentResult, LedgerError> {
+        self.write(received.order, |ledger, route| ledger.confirm(received, route)).await
+    }
+
+    /// Writes something of an order in the ledger in which the order is: once more when the order has moved
+    /// since the way to it was found.
+    ///
+    /// # Errors
+    /// Those of `write`; when a ledger that may have the order does not answer.
+    pub async fn write<'a, R, F: Future<Output = Result<R, LedgerError>>>(
+        &'a self,
+        order: OrderId,
+        write: impl Fn(&'a LedgerOrders, OrderRoute) -> F,
+    ) -> Result<R, LedgerError> {
+        let route = self.route_by(order, Routes::Known).await?;
+        match write(self.ledgers.at(route.home.shard), route).await {
+            Err(error) if error.may_have_moved() => {
+                let route = self.route_by(order, Routes::Fresh).await?;
+                write(self.ledgers.at(route.home.shard), route).await
             }
-            confirmed => confirmed,
+            written => written,
         }
     }
 
-    /// The way to an order.
+    /// The way to an order, by what the home ledger says now.
     ///
     /// # Errors
-    /// When a ledger that may have it does not answer.
-    pub async fn route_of(&self, order: OrderId) -> Result<OrderRoute, LedgerError> {
-        self.route_by(order, Routes::Known).await
-    }
-
-    /// The way to an order, after another one turned out to be out of date.
+    /// When a ledger that may have the order does not answer.
     pub async fn fresh_route_of(&self, order: OrderId) -> Result<OrderRoute, LedgerError> {
         self.route_by(order, Routes::Fresh).await
     }
@@ -227,7 +212,9 @@ impl Orders {
         }
         match self.step_by((id, owner), step, Routes::Known).await {
             // The item has moved since.
-            Err(StepError::Moving) => self.step_by((id, owner), step, Routes::Fresh).await,
+            Err(error) if error.may_have_moved() => {
+                self.step_by((id, owner), step, Routes::Fresh).await
+            }
             stepped => stepped,
         }
     }
@@ -238,22 +225,17 @@ impl Orders {
         step: Step,
         routes: Routes,
     ) -> Result<Order, StepError> {
-        let located = match self.locate(id, Some(owner), routes).await {
-            Ok(located) => located,
-            Err(LedgerError::Moving) => return Err(StepError::Moving),
-            Err(_) => return Err(StepError::Away),
-        };
-        match located {
-            Some((home, _)) => self.ledgers.at(home.shard).step((id, owner), step, home).await,
-            None => match self.find(id, owner).await {
-                // That is another answer than "not found".
-                Ok(Some(order)) if order.status == OrderStatus::Queued => {
-                    Err(StepError::Conflict(Box::new(order)))
-                }
-                Ok(Some(_)) => Err(StepError::Moving),
-                Ok(None) => Err(StepError::NotFound),
-                Err(_) => Err(StepError::Away),
-            },
+        if let Some((home, _)) = self.locate(id, Some(owner), routes).await? {
+            return self.ledgers.at(home.shard).step((id, owner), step, home).await;
+        }
+        match self.find(id, owner).await {
+            // That is another answer than "not found".
+            Ok(Some(order)) if order.status == OrderStatus::Queued => {
+                Err(StepError::Conflict(Box::new(order)))
+            }
+            Ok(Some(_)) => Err(StepError::Moving),
+            Ok(None) => Err(StepError::NotFound),
+            Err(_) => Err(StepError::Away),
         }
     }
 
@@ -264,31 +246,30 @@ impl Orders {
         owner: Option<UserId>,
         routes: Routes,
     ) -> Result<Option<(Home, Order)>, LedgerError> {
-        let away = |_: Unreachable| LedgerError::Unavailable;
         let homes = self.ledgers.homes();
-        for _ in 0..LOOKS_MAX {
-            let Some((shard, found)) = self.look(id, owner).await? else { return Ok(None) };
+        for _ in 0..ROUTE_ATTEMPTS_MAX {
+            let Some((shard, found)) = self.probe(id, owner).await? else { return Ok(None) };
             let item = found.row.item_id;
             if routes == Routes::Fresh {
-                homes.find_again(item).await.map_err(away)?;
+                homes.find_again(item).await?;
             }
-            if homes.holds(shard, &found).await.map_err(away)? {
-                return Ok(Some((homes.find(item).await.map_err(away)?, found.row)));
+            if homes.holds(shard, &found).await? {
+                return Ok(Some((homes.find(item).await?, found.row)));
             }
             // A move has left it behind, or has copied it and not flipped.
-            let home = homes.find(item).await.map_err(away)?;
+            let home = homes.find(item).await?;
             let there = self.ledgers.at(home.shard).find_placed(id, owner).await?;
             if let Some(there) = there
-                && homes.holds(home.shard, &there).await.map_err(away)?
+                && homes.holds(home.shard, &there).await?
             {
-                return Ok(Some((homes.find(item).await.map_err(away)?, there.row)));
+                return Ok(Some((homes.find(item).await?, there.row)));
             }
         }
         Err(LedgerError::Moving)
     }
 
     /// Finds a row of a written order in any ledger: first in the one that its id names.
-    async fn look(
+    async fn probe(
         &self,
         id: OrderId,
         owner: Option<UserId>,
@@ -318,19 +299,16 @@ impl Orders {
     }
 
     /// Sorts the part of a list that one ledger has.
-    async fn sort(&self, shard: ShardId, part: Part) -> Result<Sorted, LedgerError> {
-        let Part { queued, is_incomplete, .. } = part;
-        let mut sorted = Sorted { queued, is_incomplete, ..Sorted::default() };
+    async fn sort(&self, shard: ShardId, part: LedgerPage) -> Result<SortedPage, LedgerError> {
+        let LedgerPage { queued, is_incomplete, .. } = part;
+        let mut sorted = SortedPage { queued, is_incomplete, ..SortedPage::default() };
         // All rows are of one moment, so those of an item count together.
         let mut held: HashMap<ItemId, bool> = HashMap::new();
         for placed in part.written {
             let item = placed.row.item_id;
             let is_current = match held.get(&item) {
                 Some(is_current) => *is_current,
-                None => {
-                    let holds = self.ledgers.homes().holds(shard, &placed).await;
-                    holds.map_err(|_| LedgerError::Unavailable)?
-                }
+                None => self.ledgers.homes().holds(shard, &placed).await?,
             };
             held.insert(item, is_current);
             if is_current {
@@ -343,7 +321,7 @@ impl Orders {
     }
 }
 
-impl Sorted {
+impl SortedPage {
     fn add(&mut self, other: Self) {
         self.current.extend(other.current);
         self.doubtful.extend(other.doubtful);

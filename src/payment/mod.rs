@@ -13,15 +13,17 @@ use std::sync::Arc;
 
 use axum::body::Bytes;
 
-use crate::order::{Confirmed, FindError, Orders, StepError};
-use ledger::route::shards::{Ledger, Shards};
+use crate::order::{FindError, Orders, PaymentResult, StepError};
+use ledger::Ledger;
+use ledger::route::Shards;
 use shop_domain::payment::{Currency, RefundReason};
 use shop_domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
 
+pub use ledger::order::refund::ByHand;
 pub use ledger::rows::payments::Payment;
 pub use message::{Headers, Message, MessageError};
 pub use provider::{Demo, Provider, Webhook};
-pub use refunds::{Asked, ByHand};
+pub use refunds::RefundRun;
 use verifier::Verifier;
 
 /// The reason why a payment is not possible.
@@ -72,7 +74,7 @@ pub struct Payable {
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum MessageResult {
     /// The order is paid.
     Paid,
     /// The money has to go back.
@@ -142,20 +144,20 @@ impl Payments {
     ///
     /// # Errors
     /// See [`TakeError`]. After an error of the ledger the provider has to send it again.
-    pub async fn take(&self, headers: Headers, body: Bytes) -> Result<Taken, TakeError> {
+    pub async fn take(&self, headers: Headers, body: Bytes) -> Result<MessageResult, TakeError> {
         let Parts { orders, provider, clock, currency, .. } = &self.parts;
         let keys = (provider.secret().ok_or(TakeError::Off)?, currency);
         match self.verifier.read(keys, headers, body, clock.now()).await? {
             Message::Succeeded(received) => Ok(match orders.confirm(&received).await? {
-                Confirmed::Known => Taken::Unchanged,
-                Confirmed::Paid(order) => {
-                    tracing::info!(payment = %received.id, order = %order.id, "order paid");
-                    Taken::Paid
+                PaymentResult::Known => MessageResult::Unchanged,
+                PaymentResult::Paid(made) => {
+                    tracing::info!(payment = %received.id, order = %made.order.id, "order paid");
+                    MessageResult::Paid
                 }
-                Confirmed::RefundWanted(reason) => Taken::RefundWanted(reason),
+                PaymentResult::RefundWanted(reason) => MessageResult::RefundWanted(reason),
             }),
             Message::Refunded(received) => Ok(self.take_refund(&received).await?),
-            Message::Other => Ok(Taken::Unchanged),
+            Message::Other => Ok(MessageResult::Unchanged),
         }
     }
 }

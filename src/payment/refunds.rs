@@ -1,22 +1,18 @@
 //! Money that goes back: telling the provider, hearing of it, and what operators see and note of it.
 //!
-//! With several ledgers a payment is where its order is. Each change checks that in its transaction, since
-//! rows that a move leaves behind, or has copied early, are not the payment.
+//! The transactions are in `ledger::order::refund`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use sqlx::MySqlConnection;
-
-use super::{Payment, Payments, Taken};
-use crate::order::OrderRoute;
+use super::{MessageResult, Payment, Payments};
+use ledger::Ledger;
+use ledger::order::refund::{self, ByHand, RefundResult};
 use ledger::route::Unreachable;
-use ledger::route::shards::Ledger;
-use ledger::rows::actions::{self, Actor};
-use ledger::rows::stock::check_home;
-use ledger::rows::{self, Fault, RowAt, failed_change, failed_read, payments};
+use ledger::rows::actions::Actor;
+use ledger::rows::{Fault, RowAt, payments};
 use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
-use shop_domain::{Cents, LedgerError, Routed, ShardId};
+use shop_domain::{LedgerError, Routed, ShardId};
 use shop_metrics::Metrics;
 
 /// Refunds that one run tells the provider.
@@ -32,24 +28,13 @@ const FORGOTTEN_MAX: u32 = 1_000;
 
 /// What became of the refunds that were due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asked {
+pub struct RefundRun {
     /// Refunds that the provider has accepted.
     pub accepted: u32,
     /// Tries that failed.
     pub failed: u32,
     /// Refunds whose item is being moved: they are told after the move.
     pub later: u32,
-}
-
-/// What became of an operator's note that money went back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ByHand {
-    /// The refund is noted.
-    Noted,
-    /// The money has paid an order, so it does not have to go back.
-    HasPaid,
-    /// There is no such payment that is not refunded.
-    NotFound,
 }
 
 /// The way to the item of a payment.
@@ -68,12 +53,12 @@ impl Payments {
         &self,
         shard: ShardId,
         metrics: &Metrics,
-    ) -> ledger::Result<Asked> {
+    ) -> ledger::Result<RefundRun> {
         let Ledger { pool, .. } = self.parts.ledgers.at(shard);
         let (provider, clock) = (&self.parts.provider, &self.parts.clock);
         metrics.refunds_open.set(payments::count_open_refunds(pool).await?);
         payments::forget_messages(pool, MESSAGES_KEPT_DAYS, FORGOTTEN_MAX).await?;
-        let mut asked = Asked::default();
+        let mut asked = RefundRun::default();
         if !provider.takes_refunds() {
             return Ok(asked);
         }
@@ -92,19 +77,11 @@ impl Payments {
             };
             let payment = due.row;
             let told = provider.refund(&payment, clock.now()).await;
-            let note = async {
-                let mut transaction = rows::begin(pool).await?;
-                match &told {
-                    Ok(()) => payments::refund_requested(&mut transaction, &payment.id).await?,
-                    Err(error) => {
-                        let pause = pause_after(payment.failures);
-                        payments::refund_failed(&mut transaction, &payment.id, error, pause)
-                            .await?;
-                    }
-                }
-                check(&mut transaction, routed).await?;
-                transaction.commit().await
+            let answer = match &told {
+                Ok(()) => Ok(()),
+                Err(error) => Err((error.as_str(), pause_after(payment.failures))),
             };
+            let note = refund::note_request(pool, &payment.id, answer, routed);
             match (note.await, &told) {
                 // It is noted where the payment lives by then, after the provider was told once more.
                 (Err(error), _) if Fault::of(&error) == Fault::Moved => asked.later += 1,
@@ -136,46 +113,15 @@ impl Payments {
     pub(super) async fn take_refund(
         &self,
         received: &ReceivedPayment,
-    ) -> Result<Taken, LedgerError> {
-        let route = self.parts.orders.route_of(received.order).await?;
-        match self.note_refund(received, route).await {
-            Err(LedgerError::Moving) => {
-                let route = self.parts.orders.fresh_route_of(received.order).await?;
-                self.note_refund(received, route).await
-            }
-            noted => noted,
-        }
-    }
-
-    async fn note_refund(
-        &self,
-        received: &ReceivedPayment,
-        route: OrderRoute,
-    ) -> Result<Taken, LedgerError> {
-        let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
-        let note = async {
-            let mut transaction = rows::begin(pool).await?;
-            // A refund of a part may come several times, each with a message of its own.
-            if !payments::note_message(&mut transaction, &received.message).await?
-                || !payments::note_refund(&mut transaction, received).await?
-            {
-                // Committed all the same: only so it is sure that the present writer says it.
-                transaction.commit().await?;
-                return Ok(Taken::Unchanged);
-            }
-            let taken = match payments::find_for_update(&mut transaction, &received.id).await? {
-                Some(payment) => add_refund(&mut transaction, &payment, received).await?,
-                // The refund is told before the payment: the payment must not pay.
-                None => {
-                    payments::insert_refund_alone(&mut transaction, received).await?;
-                    Taken::Refunded
-                }
-            };
-            check(&mut transaction, route.routed()).await?;
-            transaction.commit().await?;
-            Ok(taken)
-        };
-        rows::change(breaker, note).await.map_err(|error| failed_change(&error))
+    ) -> Result<MessageResult, LedgerError> {
+        let noted = self.parts.orders.write(received.order, |orders, route| {
+            refund::note_message(orders.ledger(), received, route)
+        });
+        Ok(match noted.await? {
+            RefundResult::Refunded => MessageResult::Refunded,
+            RefundResult::PartlyRefunded => MessageResult::PartlyRefunded,
+            RefundResult::Unchanged => MessageResult::Unchanged,
+        })
     }
 
     /// Lists payments, of one status or of all, behind the id `after`.
@@ -188,13 +134,12 @@ impl Payments {
         after: &str,
         limit: u32,
     ) -> Result<Vec<Payment>, LedgerError> {
-        let away = |_: Unreachable| LedgerError::Unavailable;
         let homes = self.parts.ledgers.homes();
         let (mut all, mut doubtful) = (BTreeMap::new(), Vec::new());
-        for (shard, Ledger { pool, breaker }) in self.parts.ledgers.iter() {
-            let listed = rows::ask(breaker, payments::list(pool, status, after, limit)).await;
-            for placed in listed.map_err(|error| failed_read(&error))? {
-                if homes.holds(shard, &placed).await.map_err(away)? {
+        for (shard, ledger) in self.parts.ledgers.iter() {
+            let listed = ledger.read(payments::list(&ledger.pool, status, after, limit));
+            for placed in listed.await? {
+                if homes.holds(shard, &placed).await? {
                     all.insert(placed.row.id.as_str().to_owned(), placed.row);
                 } else {
                     doubtful.push(placed.row);
@@ -218,11 +163,10 @@ impl Payments {
     /// Reads a payment where its order is.
     async fn find_again(&self, payment: &Payment) -> Result<Option<Payment>, LedgerError> {
         let route = self.parts.orders.fresh_route_of(payment.order).await?;
-        let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
-        let found = rows::ask(breaker, payments::find_placed(pool, &payment.id)).await;
-        let Some(found) = found.map_err(|error| failed_read(&error))? else { return Ok(None) };
-        let holds = self.parts.ledgers.homes().holds(route.home.shard, &found).await;
-        match holds.map_err(|_| LedgerError::Unavailable)? {
+        let ledger = self.parts.ledgers.at(route.home.shard);
+        let found = ledger.read(payments::find_placed(&ledger.pool, &payment.id)).await?;
+        let Some(found) = found else { return Ok(None) };
+        match self.parts.ledgers.homes().holds(route.home.shard, &found).await? {
             true => Ok(Some(found.row)),
             false => Err(LedgerError::Moving),
         }
@@ -235,84 +179,17 @@ impl Payments {
         actor: &Actor,
     ) -> Result<ByHand, LedgerError> {
         let mut found = None;
-        for (_, Ledger { pool, breaker }) in self.parts.ledgers.iter() {
-            let placed = rows::ask(breaker, payments::find_placed(pool, id)).await;
-            found = placed.map_err(|error| failed_read(&error))?;
+        for (_, ledger) in self.parts.ledgers.iter() {
+            found = ledger.read(payments::find_placed(&ledger.pool, id)).await?;
             if found.is_some() {
                 break;
             }
         }
         let Some(payment) = found else { return Ok(ByHand::NotFound) };
-        let route = self.parts.orders.route_of(payment.row.order).await?;
-        match self.note_by_hand(id, actor, route).await {
-            Err(LedgerError::Moving) => {
-                let route = self.parts.orders.fresh_route_of(payment.row.order).await?;
-                self.note_by_hand(id, actor, route).await
-            }
-            noted => noted,
-        }
-    }
-
-    async fn note_by_hand(
-        &self,
-        id: &PaymentId,
-        actor: &Actor,
-        route: OrderRoute,
-    ) -> Result<ByHand, LedgerError> {
-        let Ledger { pool, breaker } = self.parts.ledgers.at(route.home.shard);
-        let note = async {
-            let mut transaction = rows::begin(pool).await?;
-            let found = payments::find_for_update(&mut transaction, id).await?;
-            let noted = match found.map(|payment| (payment.status, payment)) {
-                Some((PaymentStatus::RefundWanted | PaymentStatus::RefundRequested, due)) => {
-                    let left = due.left_cents();
-                    let rest = Cents::new(left).unwrap_or(due.amount);
-                    payments::add_refund(&mut transaction, &due, rest).await?;
-                    let detail =
-                        serde_json::json!({ "payment": id.as_str(), "amount_cents": left });
-                    let action = "payment_refunded";
-                    actions::record(&mut transaction, actor, action, None, &detail).await?;
-                    ByHand::Noted
-                }
-                Some((PaymentStatus::Accepted, _)) => ByHand::HasPaid,
-                Some((PaymentStatus::Refunded, _)) | None => ByHand::NotFound,
-            };
-            check(&mut transaction, route.routed()).await?;
-            transaction.commit().await?;
-            Ok(noted)
-        };
-        let noted = rows::change(breaker, note).await;
-        noted.map_err(|error| failed_change(&error))
-    }
-}
-
-/// Adds a refund that the provider tells to a payment that is known.
-async fn add_refund(
-    transaction: &mut MySqlConnection,
-    payment: &Payment,
-    refund: &ReceivedPayment,
-) -> ledger::Result<Taken> {
-    if payment.status == PaymentStatus::Refunded && !payment.is_refund_alone() {
-        return Ok(Taken::Unchanged);
-    }
-    if payment.foreign_currency != refund.foreign_currency {
-        tracing::warn!(payment = %payment.id, "a refund in another currency than its payment is not counted");
-        return Ok(Taken::Unchanged);
-    }
-    if payment.status == PaymentStatus::Accepted {
-        tracing::warn!(payment = %payment.id, order = %payment.order, amount_cents = refund.amount.cents(), "money that has paid an order went back; the order stays paid");
-    }
-    match payments::add_refund(transaction, payment, refund.amount).await? {
-        true => Ok(Taken::Refunded),
-        false => Ok(Taken::PartlyRefunded),
-    }
-}
-
-/// Checks that the item of a payment still lives at the end of its route, where there is one.
-async fn check(transaction: &mut MySqlConnection, routed: Option<Routed>) -> ledger::Result<()> {
-    match routed {
-        Some(routed) => check_home(transaction, routed).await,
-        None => Ok(()),
+        let noted = self.parts.orders.write(payment.row.order, |orders, route| {
+            refund::note_by_hand(orders.ledger(), id, actor, route)
+        });
+        noted.await
     }
 }
 

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 
-use super::{Done, LedgerParts, WaitingLists, Work};
-use ledger::rows::link::TRANSACTION_MAX;
-use ledger::rows::{Fault, nothing_was_sent, waiting_list, within};
+use super::{LedgerWaitlist, WaitingLists};
+use ledger::rows::{Fault, nothing_was_sent, waiting_list};
 use shop_domain::{ItemId, Routed, ShardId};
 
 /// Items whose lines are tended at once: as many rows may be held at the same time without a delay for the
@@ -25,7 +24,7 @@ const TRANSACTIONS_MAX: u32 = 100;
 
 /// What one run has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tended {
+pub struct TendRun {
     /// Places that changed.
     pub changed: usize,
     /// Items whose lines could not be tended, with those that are left alone after an earlier error.
@@ -64,9 +63,10 @@ impl WaitingLists {
     ///
     /// # Errors
     /// The database's, when the items cannot be read or no connection can be had; what was done stays done.
-    pub async fn tend(&self, shard: ShardId) -> ledger::Result<Tended> {
+    pub async fn tend(&self, shard: ShardId) -> ledger::Result<TendRun> {
         let ledger = self.parts.ledgers.at(shard);
-        let found = waiting_list::items_to_tend(&ledger.pool, self.parts.clock.now()).await?;
+        let pool = &ledger.waitlist.ledger().pool;
+        let found = waiting_list::items_to_tend(pool, self.parts.clock.now()).await?;
         let items = self.parts.ledgers.homes().routed_in(shard, found).await;
         let items = items.map_err(|_| ledger::Error::PoolTimedOut)?;
         self.deferred.end();
@@ -74,12 +74,12 @@ impl WaitingLists {
             items.into_iter().partition(|routed| self.deferred.has(routed.item));
         let lines = items.into_iter().map(|routed| self.tend_line(ledger, routed));
         let mut lines = stream::iter(lines).buffer_unordered(AT_ONCE);
-        let mut sum = Tended { changed: 0, failed: deferred.len() };
+        let mut sum = TendRun { changed: 0, failed: deferred.len() };
         let mut ended = Ok(());
         // To the end: a line that is dropped in the middle would not be told of its COMMIT.
         while let Some(tended) = lines.next().await {
             match tended {
-                Ok(Tended { changed, failed }) => {
+                Ok(TendRun { changed, failed }) => {
                     sum.changed += changed;
                     sum.failed += failed;
                 }
@@ -90,19 +90,18 @@ impl WaitingLists {
     }
 
     /// Tends one line, in as many transactions as one run may make.
-    async fn tend_line(&self, ledger: &LedgerParts, routed: Routed) -> ledger::Result<Tended> {
-        let mut sum = Tended::default();
+    async fn tend_line(&self, ledger: &LedgerWaitlist, routed: Routed) -> ledger::Result<TendRun> {
+        let mut sum = TendRun::default();
         for _ in 0..TRANSACTIONS_MAX {
             let begin = Instant::now();
-            let tended = self.transact(ledger, routed, &Work::Tend);
-            match within(TRANSACTION_MAX, tended).await {
-                Ok(Done::Tended(change, more)) => {
+            match ledger.waitlist.tend(routed).await {
+                Ok((change, more)) => {
+                    self.publish(routed.item, &change).await;
                     sum.changed += change.changed.len();
                     if !more {
                         break;
                     }
                 }
-                Ok(_) => break,
                 // Its line is tended after the move, wherever the item is by then.
                 Err(error) if Fault::of(&error) == Fault::Moved => break,
                 // The ledger fails, not this item.

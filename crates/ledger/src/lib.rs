@@ -5,20 +5,28 @@
 //! 2. [`waiting_list`]: buyers who wait for units that come back, and the offers to them.
 //! 3. [`rows`]: the connections, and the statements that neither write an order nor take stock.
 //! 4. [`route`]: the ways between several ledgers, caches, and circuit breakers.
-//! 5. [`item_move`]: moves of an item from one ledger to another.
+//! 5. [`order`]: what happens to an order after it is placed.
+//! 6. [`catalog`]: creating and editing items.
+//! 7. [`endpoints`]: changes of the endpoints that get events.
+//! 8. [`item_move`]: moves of an item from one ledger to another.
 
 #[macro_use]
 extern crate failpoint;
 #[macro_use]
 extern crate shop_domain;
 
+pub mod catalog;
+pub mod endpoints;
 pub mod item_move;
+mod ledger;
 mod options;
+pub mod order;
 pub mod route;
 pub mod rows;
 pub mod waiting_list;
 pub mod write;
 
+pub use ledger::{Ledger, RetryPolicy};
 pub use options::LedgerOptions;
 pub use rows::database::Database;
 /// An error of the database, and a result with it.

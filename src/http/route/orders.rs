@@ -12,7 +12,7 @@ use crate::http::extract::{Buyer, OrderPath, QueryPairs};
 use crate::http::paging::Page;
 use crate::http::problem::{Problem, ProblemType};
 use crate::lifecycle::Lifecycle;
-use crate::order::{Listed, Orders, StepError};
+use crate::order::{OrderPage, Orders, StepError};
 use crate::payment::{Payable, Payments};
 use crate::purchase::Purchases;
 use shop_domain::Order;
@@ -100,8 +100,8 @@ pub async fn list(
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<OrdersBody>, Problem> {
     let page = Page::read(&pairs)?;
-    let listed = orders.list(claims.user, page.cursor, page.rows()).await?;
-    let Listed { orders, is_incomplete } = listed;
+    let OrderPage { orders, is_incomplete } =
+        orders.list(claims.user, page.cursor, page.rows()).await?;
     let (orders, next) = page.cut(orders, |order| order.id.to_string());
     let orders = orders.into_iter().map(OrderBody::from).collect();
     Ok(Json(OrdersBody { orders, next, is_incomplete }))

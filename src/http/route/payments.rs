@@ -17,7 +17,7 @@ use crate::http::paging::Page;
 use crate::http::problem::{Problem, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::lifecycle::Lifecycle;
-use crate::payment::{ByHand, Headers, Payment, Payments, Taken};
+use crate::payment::{ByHand, Headers, MessageResult, Payment, Payments};
 use shop_domain::payment::{PaymentId, PaymentStatus, RefundReason};
 
 /// A message of the payment provider; further fields are left alone.
@@ -136,11 +136,11 @@ pub async fn take(
         taken
     });
     let (result, reason) = match taken.await? {
-        Taken::Paid => ("paid", None),
-        Taken::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),
-        Taken::Refunded => ("refunded", None),
-        Taken::PartlyRefunded => ("partly_refunded", None),
-        Taken::Unchanged => ("unchanged", None),
+        MessageResult::Paid => ("paid", None),
+        MessageResult::RefundWanted(reason) => ("refund_wanted", Some(reason.as_str())),
+        MessageResult::Refunded => ("refunded", None),
+        MessageResult::PartlyRefunded => ("partly_refunded", None),
+        MessageResult::Unchanged => ("unchanged", None),
     };
     Ok(Json(TakenBody { result, reason }))
 }

@@ -16,7 +16,7 @@ use crate::http::extract::{Buyer, IdempotencyKey, ItemPath, RequestTrace};
 use crate::http::problem::Problem;
 use crate::lifecycle::Lifecycle;
 use crate::purchase::Purchases;
-use crate::waiting_list::{Standing, WaitingLists};
+use crate::waiting_list::{LinePosition, WaitingLists};
 use shop_domain::{Clock, ItemId};
 
 /// A buyer's place in the waiting list of an item.
@@ -45,7 +45,7 @@ pub struct PlaceBody {
 impl PlaceBody {
     /// The standing of a buyer; `None` when the buyer never waited.
     #[must_use]
-    pub fn new(item: ItemId, standing: Option<Standing>, now: OffsetDateTime) -> Self {
+    pub fn new(item: ItemId, standing: Option<LinePosition>, now: OffsetDateTime) -> Self {
         let waiting = standing.as_ref().filter(|seen| seen.place.status.as_str() == "waiting");
         let ahead = waiting.map(|standing| standing.ahead);
         let place = standing.map(|standing| standing.place);

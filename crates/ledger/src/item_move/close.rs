@@ -13,7 +13,7 @@ use super::{MoveError, Progress};
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::moves::{self, ItemMove};
 use crate::rows::statement::Read;
-use crate::rows::{Fault, audit, begin, confirmed, within};
+use crate::rows::{Fault, audit, confirmed, transact, within};
 use shop_domain::ItemId;
 
 /// The epoch of a stock row at the target while rows are copied: no route ever has it.
@@ -197,29 +197,29 @@ impl MoveEndpoints<'_> {
         differences: &[(&Layout, &Difference)],
         stock: Option<&Layout>,
     ) -> sqlx::Result<bool> {
-        let mut transaction = begin(self.target).await?;
-        let written = async {
-            if lock_epoch(&mut transaction, self.of.item).await? != Some(OPEN_COPY) {
-                return Ok(false);
-            }
-            for (layout, difference) in differences {
-                for keys in difference.extra.chunks(CHUNK_ROWS) {
-                    layout.delete(&mut transaction, keys).await?;
+        let write = transact(self.target, |transaction| {
+            Box::pin(async move {
+                if lock_epoch(transaction, self.of.item).await? != Some(OPEN_COPY) {
+                    return Ok(false);
                 }
-                for keys in difference.changed.chunks(CHUNK_ROWS) {
-                    let rows = layout.read(self.source, keys).await?;
-                    layout.write(&mut transaction, &rows).await?;
+                for (layout, difference) in differences {
+                    for keys in difference.extra.chunks(CHUNK_ROWS) {
+                        layout.delete(transaction, keys).await?;
+                    }
+                    for keys in difference.changed.chunks(CHUNK_ROWS) {
+                        let rows = layout.read(self.source, keys).await?;
+                        layout.write(transaction, &rows).await?;
+                    }
                 }
-            }
-            if let Some(stock) = stock {
-                // It has the epoch of the move already: so the source was closed.
-                let row = stock.read(self.source, &[self.of.item.to_string()]).await?;
-                stock.write(&mut transaction, &row).await?;
-            }
-            Ok(true)
-        };
-        let written = written.await;
-        transaction.end(written).await
+                if let Some(stock) = stock {
+                    // It has the epoch of the move already: so the source was closed.
+                    let row = stock.read(self.source, &[self.of.item.to_string()]).await?;
+                    stock.write(transaction, &row).await?;
+                }
+                Ok(true)
+            })
+        });
+        write.await
     }
 
     fn is_open(&self, is_open: bool) -> Result<(), MoveError> {

@@ -13,7 +13,7 @@ use super::copy::{self, CHUNK_ROWS, Layout, Values};
 use super::tables::{ITEM_TABLES, RowPolicy};
 use super::{MoveError, Mover};
 use crate::rows::kept_rows::{self, KeptMove, KeptRow};
-use crate::rows::{answered, begin, confirmed, moves};
+use crate::rows::{answered, confirmed, moves, transact};
 use shop_domain::{ItemId, ShardId};
 
 /// An item that lives again.
@@ -151,17 +151,17 @@ async fn write(
     (layout, rows): (&Layout, &[Values]),
     raised: Option<(ItemId, u64)>,
 ) -> sqlx::Result<()> {
-    let mut transaction = begin(pool).await?;
-    let written = async {
-        layout.write(&mut transaction, rows).await?;
-        if let Some((item, epoch)) = raised {
-            let raise = sqlx::query("UPDATE stock SET home_epoch = ? WHERE item_id = ?");
-            raise.bind(epoch).bind(item.get()).execute(&mut *transaction).await?;
-        }
-        Ok(())
-    };
-    let written = written.await;
-    transaction.end(written).await
+    transact(pool, |transaction| {
+        Box::pin(async move {
+            layout.write(transaction, rows).await?;
+            if let Some((item, epoch)) = raised {
+                let raise = sqlx::query("UPDATE stock SET home_epoch = ? WHERE item_id = ?");
+                raise.bind(epoch).bind(item.get()).execute(&mut **transaction).await?;
+            }
+            Ok(())
+        })
+    })
+    .await
 }
 
 /// The table of a kept row, and the row's columns in the order of the table.

@@ -10,7 +10,7 @@ use super::close::{OPEN_COPY, lock_epoch, tried};
 use super::copy::{self, Layout};
 use super::tables::{ITEM_TABLES, ItemTable, RowPolicy};
 use super::{MoveEndpoints, MoveError};
-use crate::rows::{begin, kept_rows};
+use crate::rows::{kept_rows, transact};
 use shop_domain::ItemId;
 
 /// Rows that one transaction deletes.
@@ -71,9 +71,7 @@ impl Removal<'_> {
     /// Deletes one chunk of a table, and returns its rows. Without a stock row of these epochs it deletes
     /// nothing: another mover has finished, and the item may live here again.
     async fn remove_chunk(&self, layout: &Layout) -> sqlx::Result<u64> {
-        let mut transaction = begin(self.pool).await?;
-        let deleted = self.delete(&mut transaction, layout).await;
-        transaction.end(deleted).await
+        transact(self.pool, |transaction| Box::pin(self.delete(transaction, layout))).await
     }
 
     async fn delete(

@@ -1,7 +1,7 @@
 //! Runs statements behind the ledger's breaker: refused at once while the breaker is open.
 
-use super::Fault;
-use super::link::{LONG_READ_MAX, TRANSACTION_MAX, within};
+use super::link::{LONG_READ_MAX, TRANSACTION_MAX, within, within_limit};
+use super::{Fault, WorkError, is_unconfirmed};
 use crate::route::breaker::{Breaker, BreakerPermit};
 use shop_domain::LedgerError;
 
@@ -21,12 +21,20 @@ pub async fn ask<T>(
 
 /// Runs a change of the ledger. It is never the probe of an open breaker: a payment must not be
 /// used to find out whether the ledger answers again.
-pub async fn change<T>(
+pub fn change<T>(
     breaker: &Breaker,
     work: impl Future<Output = sqlx::Result<T>>,
-) -> sqlx::Result<T> {
+) -> impl Future<Output = sqlx::Result<T>> {
+    change_or_refuse(breaker, work)
+}
+
+/// Runs a change like [`change`]. A refusal is an answer of the ledger.
+pub(crate) async fn change_or_refuse<T, E: WorkError>(
+    breaker: &Breaker,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
     let call = breaker.enter_closed().ok_or(sqlx::Error::PoolTimedOut)?;
-    report(call, within(TRANSACTION_MAX, work).await).await
+    report(call, within_limit(TRANSACTION_MAX, work).await).await
 }
 
 /// Returns whether an error means that nothing was sent: no connection was available.
@@ -51,6 +59,7 @@ pub fn failed_read(error: &sqlx::Error) -> LedgerError {
 pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "ledger not changed");
     match Fault::of(error) {
+        _ if is_unconfirmed(error) => LedgerError::OutcomeUnknown,
         Fault::ReadOnly => LedgerError::ReadOnly,
         Fault::Moved => LedgerError::Moving,
         _ if nothing_was_sent(error) => LedgerError::Unavailable,
@@ -58,15 +67,15 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     }
 }
 
-async fn report<T>(call: BreakerPermit, answer: sqlx::Result<T>) -> sqlx::Result<T> {
-    match &answer {
-        Ok(_) => call.answered(),
-        Err(sqlx::Error::PoolTimedOut) => call.got_no_connection().await,
-        Err(error) if Fault::of(error) == Fault::Connection => call.failed(),
+async fn report<T, E: WorkError>(call: BreakerPermit, answer: Result<T, E>) -> Result<T, E> {
+    match answer.as_ref().map_err(E::database) {
+        Ok(_) | Err(None) => call.answered(),
+        Err(Some(sqlx::Error::PoolTimedOut)) => call.got_no_connection().await,
+        Err(Some(error)) if Fault::of(error) == Fault::Connection => call.failed(),
         // Any other error is an answer of the server.
-        Err(sqlx::Error::Database(_)) => call.answered(),
-        Err(error) if Fault::of(error) == Fault::Moved => call.answered(),
-        Err(_) => {}
+        Err(Some(sqlx::Error::Database(_))) => call.answered(),
+        Err(Some(error)) if Fault::of(error) == Fault::Moved => call.answered(),
+        Err(Some(_)) => {}
     }
     answer
 }

@@ -11,6 +11,7 @@ use sqlx::MySqlConnection;
 use super::endpoints::{Endpoint, find};
 use super::link::answered;
 use super::statement::{Binds, Read, Write};
+use super::transaction::transact;
 use shop_domain::EndpointId;
 
 /// The longest error that is stored, in characters.
@@ -126,6 +127,16 @@ impl Claim<'_> {
 
     /// Writes a dead letter, in the caller's transaction.
     pub async fn set_aside(
+        &self,
+        pool: &Database,
+        position: i64,
+        reason: &str,
+    ) -> sqlx::Result<()> {
+        transact(pool, |transaction| Box::pin(self.write_aside(transaction, position, reason)))
+            .await
+    }
+
+    async fn write_aside(
         &self,
         transaction: &mut MySqlConnection,
         position: i64,

@@ -7,12 +7,12 @@
 use std::collections::HashSet;
 
 use crate::Database;
-use sqlx::QueryBuilder;
+use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
 use super::link::{TRANSACTION_MAX, answered, within};
 use super::statement::{Binds, Read, Write};
-use super::transaction::{begin, confirmed};
+use super::transaction::{confirmed, transact};
 
 /// Rows that one transaction moves.
 const MOVED_MAX: u64 = 256;
@@ -43,45 +43,42 @@ pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
     if waiting.is_none() {
         return Ok(false);
     }
-    let moving = async {
-        let mut transaction = begin(pool).await?;
-        // On an engine that accepts SKIP LOCKED and locks nothing, the key of the log stops the
-        // second instance.
-        let last: Option<i64> = sqlx::query_scalar(
-            "SELECT last_position FROM event_relay WHERE id = 1 FOR UPDATE SKIP LOCKED",
-        )
-        .fetch_optional(&mut *transaction)
-        .await?;
-        let Some(last) = last else {
-            transaction.rollback().await?;
-            return Ok(0);
-        };
-        let moved = sqlx::query(
-            // The rows are numbered apart from their data, which no temporary table should hold.
-            "INSERT INTO event_log (position, outbox_seq, id, type, payload, created_at) \
+    let moving = transact(pool, |transaction| {
+        Box::pin(async move {
+            // On an engine that accepts SKIP LOCKED and locks nothing, the key of the log stops the
+            // second instance.
+            let last: Option<i64> = sqlx::query_scalar(
+                "SELECT last_position FROM event_relay WHERE id = 1 FOR UPDATE SKIP LOCKED",
+            )
+            .fetch_optional(&mut **transaction)
+            .await?;
+            let Some(last) = last else { return Ok(0) };
+            let moved = sqlx::query(
+                // The rows are numbered apart from their data, which no temporary table should hold.
+                "INSERT INTO event_log (position, outbox_seq, id, type, payload, created_at) \
              SELECT ? + numbered.place, outbox.seq, id, type, payload, created_at FROM \
              (SELECT seq, ROW_NUMBER() OVER (ORDER BY seq) AS place FROM outbox \
               ORDER BY seq LIMIT ?) AS numbered JOIN outbox ON outbox.seq = numbered.seq",
-        )
-        .binds((last, MOVED_MAX))
-        .execute(&mut *transaction)
-        .await?
-        .rows_affected();
-        sqlx::query(
-            "DELETE outbox FROM outbox JOIN event_log ON event_log.outbox_seq = outbox.seq \
+            )
+            .binds((last, MOVED_MAX))
+            .execute(&mut **transaction)
+            .await?
+            .rows_affected();
+            sqlx::query(
+                "DELETE outbox FROM outbox JOIN event_log ON event_log.outbox_seq = outbox.seq \
              WHERE event_log.position > ?",
-        )
-        .bind(last)
-        .execute(&mut *transaction)
-        .await?;
-        sqlx::query("UPDATE event_relay SET last_position = last_position + ? WHERE id = 1")
-            .bind(moved)
-            .execute(&mut *transaction)
+            )
+            .bind(last)
+            .execute(&mut **transaction)
             .await?;
-        failpoint!("events-moved");
-        transaction.commit().await?;
-        Ok(moved)
-    };
+            sqlx::query("UPDATE event_relay SET last_position = last_position + ? WHERE id = 1")
+                .bind(moved)
+                .execute(&mut **transaction)
+                .await?;
+            failpoint!("events-moved");
+            Ok(moved)
+        })
+    });
     // A transaction that is dropped is rolled back before its connection is used again.
     Ok(within(TRANSACTION_MAX, moving).await? == MOVED_MAX)
 }
@@ -105,7 +102,8 @@ pub async fn move_to_home(from: &Database, home: &Database) -> sqlx::Result<bool
     let Some(oldest) = rows.iter().map(|(.., created_at)| *created_at).min() else {
         return Ok(false);
     };
-    within(TRANSACTION_MAX, append(home, &rows, oldest)).await?;
+    let append = transact(home, |transaction| Box::pin(append(transaction, &rows, oldest)));
+    within(TRANSACTION_MAX, append).await?;
     failpoint!("events-copied");
     let mut taken = QueryBuilder::new("DELETE FROM outbox WHERE seq IN ");
     taken.push_tuples(&rows, |mut tuple, (seq, ..)| {
@@ -116,8 +114,11 @@ pub async fn move_to_home(from: &Database, home: &Database) -> sqlx::Result<bool
 }
 
 /// Appends rows to the log, other than those that it has.
-async fn append(home: &Database, rows: &[OutboxRow], oldest: OffsetDateTime) -> sqlx::Result<()> {
-    let mut transaction = begin(home).await?;
+async fn append(
+    transaction: &mut MySqlConnection,
+    rows: &[OutboxRow],
+    oldest: OffsetDateTime,
+) -> sqlx::Result<()> {
     let mut position: i64 =
         sqlx::query_scalar("SELECT last_position FROM event_relay WHERE id = 1 FOR UPDATE")
             .fetch_one(&mut *transaction)
@@ -150,7 +151,7 @@ async fn append(home: &Database, rows: &[OutboxRow], oldest: OffsetDateTime) -> 
             .execute(&mut *transaction)
             .await?;
     }
-    transaction.commit().await
+    Ok(())
 }
 
 /// The last position of the log; 0 while it was never written.

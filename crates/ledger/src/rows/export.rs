@@ -1,7 +1,7 @@
 //! Sales, orders and movements of stock, page by page, in one snapshot of the ledger, with their sums.
 
 use crate::Database;
-use sqlx::{Connection as _, Executor as _, MySql, MySqlConnection, QueryBuilder};
+use sqlx::{Executor as _, MySql, MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
 use super::link::{LONG_READ_MAX, answered, within};
@@ -57,8 +57,12 @@ fn id_of(time: OffsetDateTime) -> String {
     format!("{:08x}-{:04x}", ms >> 16, ms & 0xffff)
 }
 
+/// The connection of a snapshot. When it is dropped, it is rolled back before its next use, as every connection
+/// of a pool.
+pub type Snapshot = sqlx::pool::PoolConnection<MySql>;
+
 /// Begins a snapshot: a transaction that sees the ledger as it is at its first read.
-pub async fn begin(pool: &Database) -> sqlx::Result<sqlx::pool::PoolConnection<MySql>> {
+pub async fn begin(pool: &Database) -> sqlx::Result<Snapshot> {
     let mut connection = pool.acquire().await?;
     let begin = async {
         connection
@@ -69,14 +73,6 @@ pub async fn begin(pool: &Database) -> sqlx::Result<sqlx::pool::PoolConnection<M
     };
     answered(begin).await?;
     Ok(connection)
-}
-
-/// Ends a snapshot.
-pub async fn end(mut connection: sqlx::pool::PoolConnection<MySql>) {
-    if answered(connection.execute(sqlx::raw_sql("ROLLBACK"))).await.is_err() {
-        // The next user of the connection must not read the past.
-        let _ = connection.detach().close_hard().await;
-    }
 }
 
 /// Reads orders behind the id `after`, by id.

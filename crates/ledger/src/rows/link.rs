@@ -47,17 +47,22 @@ pub async fn answered<T>(work: impl Future<Output = sqlx::Result<T>>) -> sqlx::R
 ///
 /// # Errors
 /// The work's; an error of input and output when its time is over.
-pub async fn within<T>(
+pub fn within<T>(
     limit: Duration,
     work: impl Future<Output = sqlx::Result<T>>,
-) -> sqlx::Result<T> {
-    match tokio::time::timeout(limit, work).await {
-        Ok(answer) => answer,
-        Err(_) => Err(sqlx::Error::Io(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("the database did not answer within {} s", limit.as_secs()),
-        ))),
-    }
+) -> impl Future<Output = sqlx::Result<T>> {
+    within_limit(limit, work)
+}
+
+/// Waits like [`within`] for work whose error may be a refusal.
+pub(crate) async fn within_limit<T, E: From<sqlx::Error>>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        let sentence = format!("the database did not answer within {} s", limit.as_secs());
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, sentence)).into())
+    })
 }
 
 /// Returns whether an error is a missing answer.

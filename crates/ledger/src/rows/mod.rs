@@ -66,7 +66,9 @@ pub use destination::Destination;
 pub use error::{Fault, is_unconfirmed, moved, unconfirmed};
 pub use link::{answered, within};
 pub use row_at::RowAt;
-pub use transaction::{LedgerTransaction, begin, begin_on, confirmed};
+pub use transaction::{
+    LedgerTransaction, Rollback, WorkError, begin, begin_on, confirmed, transact,
+};
 pub use writer::Writer;
 
 /// How long an unused connection stays open.

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::link::{TRANSACTION_MAX, answered, within};
 use super::statement::{Binds, Read, Write};
-use super::transaction::{begin as begin_transaction, confirmed};
+use super::transaction::{confirmed, transact};
 use shop_domain::{ItemId, ShardId};
 
 /// The most moves that one list returns.
@@ -241,18 +241,15 @@ async fn set_state_and_home(
     set: &str,
     home: ShardId,
 ) -> sqlx::Result<bool> {
-    let work = async {
-        let mut transaction = begin_transaction(pool).await?;
-        let written = async {
-            if !change(&mut transaction, set, of).await? {
+    let work = transact(pool, |transaction| {
+        Box::pin(async move {
+            if !change(transaction, set, of).await? {
                 return Ok(false);
             }
-            set_home(&mut *transaction, of.item, (home, of.epoch)).await?;
+            set_home(&mut **transaction, of.item, (home, of.epoch)).await?;
             Ok(true)
-        };
-        let written = written.await;
-        transaction.end(written).await
-    };
+        })
+    });
     // Boxed, as the next one, or the futures of all movers would be larger.
     within(TRANSACTION_MAX, Box::pin(work)).await
 }

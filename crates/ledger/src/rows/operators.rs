@@ -7,10 +7,10 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::actions::{self, Actor};
-use super::link::answered;
+use super::link::{TRANSACTION_MAX, within};
 use super::sessions;
 use super::statement::Read;
-use super::transaction::begin;
+use super::transaction::transact;
 use super::users::{self, NewAccount};
 use shop_domain::{UserId, Username};
 
@@ -39,17 +39,17 @@ pub async fn list(pool: &Database) -> sqlx::Result<Vec<Operator>> {
 /// Creates an operator's account; `None` when the name, or one that looks like it, is taken.
 pub async fn create(pool: &Database, new: &NewAccount<'_>) -> sqlx::Result<Option<UserId>> {
     let now = OffsetDateTime::now_utc();
-    let mut transaction = begin(pool).await?;
-    let created = async {
-        let Some(user) = users::insert(&mut *transaction, new, now).await? else {
-            return Ok(None);
-        };
-        let detail = json!({ "username": new.username.typed(), "role": new.role });
-        record(&mut transaction, user, "operator_created", &detail).await?;
-        Ok(Some(user))
-    };
-    let created = answered(created).await;
-    transaction.end(created).await
+    let created = transact(pool, |transaction| {
+        Box::pin(async move {
+            let Some(user) = users::insert(&mut **transaction, new, now).await? else {
+                return Ok(None);
+            };
+            let detail = json!({ "username": new.username.typed(), "role": new.role });
+            record(transaction, user, "operator_created", &detail).await?;
+            Ok(Some(user))
+        })
+    });
+    within(TRANSACTION_MAX, created).await
 }
 
 /// Gives an account a role and ends its sessions; `None` when there is no such account.
@@ -81,20 +81,20 @@ async fn set(
     pool: &Database,
     username: &Username,
     (column, value): (&'static str, &str),
-    line: impl FnOnce(&str) -> (&'static str, Value),
+    line: impl FnOnce(&str) -> (&'static str, Value) + Send,
 ) -> sqlx::Result<Option<UserId>> {
-    let mut transaction = begin(pool).await?;
-    let changed = async {
-        let Some((user, role)) = find(&mut transaction, username).await? else { return Ok(None) };
-        let update = format!("UPDATE users SET {column} = ? WHERE id = ?");
-        sqlx::query(&update).bind(value).bind(user.get()).execute(&mut *transaction).await?;
-        sessions::begin_generation(&mut transaction, user).await?;
-        let (action, detail) = line(&role);
-        record(&mut transaction, user, action, &detail).await?;
-        Ok(Some(user))
-    };
-    let changed = answered(changed).await;
-    transaction.end(changed).await
+    let changed = transact(pool, |transaction| {
+        Box::pin(async move {
+            let Some((user, role)) = find(transaction, username).await? else { return Ok(None) };
+            let update = format!("UPDATE users SET {column} = ? WHERE id = ?");
+            sqlx::query(&update).bind(value).bind(user.get()).execute(&mut **transaction).await?;
+            sessions::begin_generation(transaction, user).await?;
+            let (action, detail) = line(&role);
+            record(transaction, user, action, &detail).await?;
+            Ok(Some(user))
+        })
+    });
+    within(TRANSACTION_MAX, changed).await
 }
 
 /// The id and the role of an account, whose row is locked.

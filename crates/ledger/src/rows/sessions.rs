@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use super::link::answered;
 use super::statement::{Binds, Read};
-use super::transaction::{begin, confirmed};
+use super::transaction::{confirmed, transact};
 use shop_domain::UserId;
 use shop_domain::columns::Text;
 
@@ -92,9 +92,7 @@ pub async fn begin_generation(
 /// # Errors
 /// The database's; after an error of the COMMIT the sessions may have ended.
 pub async fn end_all(pool: &Database, user: UserId) -> sqlx::Result<u32> {
-    let mut transaction = begin(pool).await?;
-    let generation = answered(begin_generation(&mut transaction, user)).await;
-    transaction.end(generation).await
+    transact(pool, |transaction| Box::pin(answered(begin_generation(transaction, user)))).await
 }
 
 /// The present generation of a user's sessions.

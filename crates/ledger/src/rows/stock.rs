@@ -30,6 +30,18 @@ pub async fn read(from: impl MySqlExecutor<'_>, id: ItemId) -> sqlx::Result<Opti
         .await
 }
 
+/// Reads the epoch of an item's stock row, to compare it with that of the route by which something else of
+/// the item was read before; `None` without a row, and while there is one ledger.
+pub async fn epoch(
+    from: impl MySqlExecutor<'_>,
+    Routed { item, home }: Routed,
+) -> sqlx::Result<Option<u64>> {
+    if home.is_only {
+        return Ok(None);
+    }
+    Ok(read(from, item).await?.map(|row| row.home_epoch))
+}
+
 /// Reads an item's stock like [`read`], and compares its epoch with that of the route.
 ///
 /// # Errors

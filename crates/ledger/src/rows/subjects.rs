@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use super::Fault;
 use super::link::answered;
 use super::statement::{Binds, Read, new_id};
-use super::transaction::begin;
+use super::transaction::transact;
 use shop_domain::UserId;
 
 /// What the folded name of such a user begins with: no name that a person types has a colon.
@@ -51,9 +51,9 @@ pub async fn create(
     name: &str,
     now: OffsetDateTime,
 ) -> sqlx::Result<Option<UserId>> {
-    let mut transaction = begin(pool).await?;
-    let user = answered(insert(&mut transaction, subject, name, now)).await;
-    match transaction.end(user).await {
+    let created =
+        transact(pool, |transaction| Box::pin(answered(insert(transaction, subject, name, now))));
+    match created.await {
         Err(error) if Fault::of(&error) == Fault::Duplicate => Ok(None),
         user => user.map(Some),
     }

@@ -8,6 +8,7 @@
 use std::ops::{Deref, DerefMut};
 
 use crate::Database;
+use futures::future::BoxFuture;
 use sqlx::{Connection, MySql, MySqlConnection, Transaction};
 
 use super::Destination;
@@ -19,6 +20,67 @@ use super::link::{answered, is_silence};
 pub struct LedgerTransaction<'c> {
     transaction: Transaction<'c, MySql>,
     destination: Option<Destination>,
+}
+
+/// An error of the work within a transaction.
+pub trait WorkError: From<sqlx::Error> {
+    /// The database's error; `None` when the work was refused, which is an answer of the ledger.
+    fn database(&self) -> Option<&sqlx::Error>;
+}
+
+impl WorkError for sqlx::Error {
+    fn database(&self) -> Option<&sqlx::Error> {
+        Some(self)
+    }
+}
+
+/// The reason why work within a transaction is rolled back.
+#[derive(Debug)]
+pub enum Rollback<R> {
+    /// The work was refused.
+    Refused(R),
+    /// The database's error.
+    Failed(sqlx::Error),
+}
+
+impl<R> From<sqlx::Error> for Rollback<R> {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl<R> WorkError for Rollback<R> {
+    fn database(&self) -> Option<&sqlx::Error> {
+        match self {
+            Self::Failed(error) => Some(error),
+            Self::Refused(_) => None,
+        }
+    }
+}
+
+/// Runs `work` in a transaction: BEGIN, the work, and COMMIT, or ROLLBACK after any error. The future of
+/// `work` is boxed: only so the compiler sees that the whole may run on any thread.
+///
+/// # Errors
+/// Those of `work`, of BEGIN, and of [`LedgerTransaction::commit`].
+pub async fn transact<'w, T, E: WorkError>(
+    pool: &Database,
+    work: impl for<'t> FnOnce(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
+) -> Result<T, E> {
+    let mut transaction: LedgerTransaction<'w> = begin(pool).await?;
+    match work(&mut transaction).await {
+        Ok(value) => {
+            transaction.commit().await?;
+            Ok(value)
+        }
+        Err(error) => {
+            match error.database() {
+                Some(failed) => transaction.roll_back_after(failed).await,
+                None => transaction.roll_back_after_refusal().await,
+            }
+            Err(error)
+        }
+    }
 }
 
 /// Begins a transaction on a connection of a pool.
@@ -77,26 +139,13 @@ impl LedgerTransaction<'_> {
     /// the transaction ends with its connection.
     pub async fn roll_back_after(self, error: &sqlx::Error) {
         if !is_silence(error) {
-            // If the rollback fails, the connection is dead, and the server rolls back by itself.
-            let _ = self.rollback().await;
+            self.roll_back_after_refusal().await;
         }
     }
 
-    /// Commits when the work has succeeded, and rolls back otherwise.
-    ///
-    /// # Errors
-    /// The work's, and those of [`LedgerTransaction::commit`].
-    pub async fn end<T>(self, work: sqlx::Result<T>) -> sqlx::Result<T> {
-        match work {
-            Ok(value) => {
-                self.commit().await?;
-                Ok(value)
-            }
-            Err(error) => {
-                self.roll_back_after(&error).await;
-                Err(error)
-            }
-        }
+    async fn roll_back_after_refusal(self) {
+        // If the rollback fails, the connection is dead, and the server rolls back by itself.
+        let _ = self.rollback().await;
     }
 }
 

@@ -4,10 +4,10 @@ use crate::Database;
 use sqlx::MySqlExecutor;
 use time::OffsetDateTime;
 
-use super::link::answered;
+use super::link::{TRANSACTION_MAX, answered, within};
 use super::sessions;
 use super::statement::{Binds, Read, new_id};
-use super::transaction::{begin, confirmed};
+use super::transaction::{confirmed, transact};
 use shop_domain::columns::Text;
 use shop_domain::{UserId, Username, username};
 
@@ -111,20 +111,21 @@ pub async fn change_password(
     id: UserId,
     (old, new): (&str, &str),
 ) -> sqlx::Result<Option<u32>> {
-    let mut transaction = begin(pool).await?;
-    let changing = async {
-        let updated =
-            sqlx::query("UPDATE users SET password_hash = ? WHERE id = ? AND password_hash = ?")
-                .binds((new, id.get(), old))
-                .execute(&mut *transaction)
-                .await?;
-        match updated.rows_affected() {
-            0 => Ok(None),
-            _ => sessions::begin_generation(&mut transaction, id).await.map(Some),
-        }
-    };
-    let generation = answered(changing).await;
-    transaction.end(generation).await
+    let changing = transact(pool, |transaction| {
+        Box::pin(async move {
+            let updated = sqlx::query(
+                "UPDATE users SET password_hash = ? WHERE id = ? AND password_hash = ?",
+            )
+            .binds((new, id.get(), old))
+            .execute(&mut **transaction)
+            .await?;
+            match updated.rows_affected() {
+                0 => Ok(None),
+                _ => sessions::begin_generation(transaction, id).await.map(Some),
+            }
+        })
+    });
+    within(TRANSACTION_MAX, changing).await
 }
 
 from_row!(Account {

@@ -12,6 +12,7 @@
 
 mod length;
 mod sql;
+mod transaction;
 
 use std::sync::Arc;
 
@@ -29,6 +30,7 @@ use sql::{
 
 use length::{Length, Lengths};
 pub(crate) use sql::accept;
+pub use transaction::Waitlist;
 
 /// Places that one statement changes.
 const TOGETHER_MAX: usize = 256;
@@ -131,7 +133,7 @@ impl WaitingLine {
     ///
     /// # Errors
     /// The database's; the caller rolls back.
-    pub async fn hand_out(
+    pub(crate) async fn hand_out(
         &self,
         transaction: &mut MySqlConnection,
         routed: Routed,
@@ -166,7 +168,7 @@ impl WaitingLine {
     ///
     /// # Errors
     /// The database's; the caller rolls back.
-    pub async fn leave(
+    async fn leave(
         &self,
         transaction: &mut MySqlConnection,
         routed: Routed,
@@ -191,7 +193,7 @@ impl WaitingLine {
     ///
     /// # Errors
     /// The database's; the caller rolls back.
-    pub async fn tend(
+    pub(crate) async fn tend(
         &self,
         transaction: &mut MySqlConnection,
         routed: Routed,

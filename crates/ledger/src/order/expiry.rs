@@ -3,13 +3,15 @@
 //! The statement compares `expires_at` with the database's clock, so that an instance with a wrong
 //! clock ends no hold.
 
-use ledger::Database;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::transaction::{count_back, count_back_in_group, insert_movement, return_stock};
-use ledger::rows::{self, answered, lost_commit, orders};
-use ledger::waiting_list::{LineChange, WaitingLine};
+use super::OrderSteps;
+use super::step::{count_back, count_back_in_group, insert_movement, return_stock};
+use crate::Database;
+use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
+use crate::rows::{Fault, answered, begin_on, lost_commit, orders, transact, within};
+use crate::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::{MovementReason, Step, Transition};
 use shop_domain::{ItemId, Order, OrderId, OrderStatus, Routed};
 
@@ -17,7 +19,7 @@ use shop_domain::{ItemId, Order, OrderId, OrderStatus, Routed};
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
 
 /// A batch of orders that have expired.
-pub(super) struct Expired {
+pub struct ExpiryBatch {
     /// The orders after the change.
     pub orders: Vec<Order>,
     /// What became of the stock, and of the buyers who wait for units.
@@ -26,39 +28,91 @@ pub(super) struct Expired {
     pub at: Option<OffsetDateTime>,
 }
 
-/// Expires overdue orders of one item in one transaction, oldest first: at most `limit`, or `only`
-/// one. Errors are rolled back.
-pub(super) async fn expire(
-    pool: &Database,
-    routed: Routed,
-    (only, limit): (Option<OrderId>, u32),
-    line: &WaitingLine,
-) -> ledger::Result<Expired> {
-    let mut transaction = rows::begin(pool).await?;
-    match expire_batch(&mut transaction, routed, (only, limit), line).await {
-        Ok(expired) => {
-            failpoint!("expiry-applied");
-            if let Err(error) = transaction.commit().await {
-                return recover_lost_commit(pool, expired).await.ok_or(error);
+impl OrderSteps {
+    /// Expires at most `limit` overdue orders of one item in one transaction, oldest first. May run in every
+    /// instance at once: rows that another one works on are skipped.
+    ///
+    /// # Errors
+    /// The database's; no order has expired, unless the COMMIT was not answered.
+    pub async fn expire(&self, routed: Routed, limit: u32) -> sqlx::Result<ExpiryBatch> {
+        within(LONG_READ_MAX, Box::pin(self.expire_together(routed, (None, limit)))).await
+    }
+
+    /// Expires one order, if it is overdue.
+    ///
+    /// # Errors
+    /// As for [`OrderSteps::expire`].
+    pub async fn expire_one(&self, routed: Routed, order: OrderId) -> sqlx::Result<ExpiryBatch> {
+        within(TRANSACTION_MAX, Box::pin(self.expire_together(routed, (Some(order), 1)))).await
+    }
+
+    async fn expire_together(
+        &self,
+        routed: Routed,
+        (only, limit): (Option<OrderId>, u32),
+    ) -> sqlx::Result<ExpiryBatch> {
+        let pool = &self.ledger.pool;
+        let mut sent = None;
+        let batch = &mut sent;
+        let work = transact(pool, |transaction| {
+            Box::pin(async move {
+                *batch = Some(expire_batch(transaction, routed, (only, limit), &self.line).await?);
+                failpoint!("expiry-applied");
+                Ok(())
+            })
+        });
+        let ended: sqlx::Result<()> = work.await;
+        match (ended, sent) {
+            (Ok(()), Some(batch)) => {
+                failpoint!("expiry-committed");
+                Ok(batch)
             }
-            failpoint!("expiry-committed");
-            Ok(expired)
-        }
-        Err(error) => {
-            transaction.roll_back_after(&error).await;
-            Err(error)
+            (Err(error), Some(batch)) => recover_lost_commit(pool, batch).await.ok_or(error),
+            (ended, None) => Err(ended.err().unwrap_or(sqlx::Error::RowNotFound)),
         }
     }
+
+    /// Lists the ids of at most `limit` overdue orders of an item, oldest first.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn overdue_orders(&self, item: ItemId, limit: u32) -> sqlx::Result<Vec<OrderId>> {
+        let statement = format!(
+            "SELECT id FROM orders WHERE item_id = ? AND {OVERDUE} ORDER BY expires_at LIMIT ?"
+        );
+        let listed = sqlx::query_scalar(&statement).bind(item.get()).bind(limit);
+        within(LONG_READ_MAX, listed.fetch_all(&self.ledger.pool)).await
+    }
+
+    /// Lists the items with overdue orders.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn overdue_items(&self) -> sqlx::Result<Vec<ItemId>> {
+        let statement = format!(
+            "SELECT id FROM items WHERE EXISTS \
+             (SELECT 1 FROM orders WHERE orders.item_id = items.id AND {OVERDUE})"
+        );
+        let listed = sqlx::query_scalar(&statement).fetch_all(&self.ledger.pool);
+        within(LONG_READ_MAX, listed).await
+    }
+}
+
+/// Whether an error belongs to one row that the database refuses: the other orders can still
+/// expire.
+#[must_use]
+pub fn is_of_one_order(error: &sqlx::Error) -> bool {
+    matches!(Fault::of(error), Fault::CheckViolated | Fault::Duplicate | Fault::Other)
 }
 
 /// The orders of a batch whose COMMIT was not answered, if they are expired in the ledger. The
 /// batch is not repeated, so their events are published from here. The read waits for a COMMIT that
 /// is slow.
-async fn recover_lost_commit(pool: &Database, batch: Expired) -> Option<Expired> {
+async fn recover_lost_commit(pool: &Database, batch: ExpiryBatch) -> Option<ExpiryBatch> {
     let first = batch.orders.first()?;
-    let look = async {
+    let read = async {
         let mut connection = lost_commit::connection(pool).await?;
-        let mut transaction = rows::begin_on(&mut connection).await?;
+        let mut transaction = begin_on(&mut connection).await?;
         let status = sqlx::query_scalar("SELECT status FROM orders WHERE id = ? FOR UPDATE")
             .bind(first.id.to_string())
             .fetch_optional(&mut *transaction)
@@ -67,7 +121,7 @@ async fn recover_lost_commit(pool: &Database, batch: Expired) -> Option<Expired>
         let _ = transaction.rollback().await;
         Ok(status)
     };
-    let status: OrderStatus = answered(look).await.ok().flatten()?;
+    let status: OrderStatus = answered(read).await.ok().flatten()?;
     // All of them or none: it was one transaction.
     (status == OrderStatus::Expired).then_some(batch)
 }
@@ -77,7 +131,7 @@ async fn expire_batch(
     routed: Routed,
     (only, limit): (Option<OrderId>, u32),
     line: &WaitingLine,
-) -> ledger::Result<Expired> {
+) -> sqlx::Result<ExpiryBatch> {
     let mut expired: Vec<(Order, MovementReason)> = Vec::new();
     for order in read_overdue(connection, routed.item, only, limit).await? {
         let Transition::GiveBack(status, reason) = order.status.step(Step::Expire) else {
@@ -112,7 +166,7 @@ async fn expire_batch(
         true => None,
         false => sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_optional(connection).await?,
     };
-    Ok(Expired { orders: expired, line, at })
+    Ok(ExpiryBatch { orders: expired, line, at })
 }
 
 /// Reads and locks overdue orders, skipping those that another transaction has locked. They are
@@ -123,7 +177,7 @@ async fn read_overdue(
     item: ItemId,
     only: Option<OrderId>,
     limit: u32,
-) -> ledger::Result<Vec<Order>> {
+) -> sqlx::Result<Vec<Order>> {
     let this_one = if only.is_some() { "AND id = ?" } else { "" };
     let statement = format!(
         "SELECT {} FROM orders WHERE item_id = ? AND {OVERDUE} {this_one} \
@@ -145,32 +199,11 @@ async fn set_expired(
     connection: &mut MySqlConnection,
     order: &Order,
     status: OrderStatus,
-) -> ledger::Result<bool> {
+) -> sqlx::Result<bool> {
     let done = sqlx::query("UPDATE orders SET status = ? WHERE id = ? AND status = 'pending'")
         .bind(status.as_str())
         .bind(order.id.to_string())
         .execute(connection)
         .await?;
     Ok(done.rows_affected() == 1)
-}
-
-/// Lists the ids of at most `limit` overdue orders of an item, oldest first.
-pub(super) async fn overdue_orders(
-    pool: &Database,
-    item: ItemId,
-    limit: u32,
-) -> ledger::Result<Vec<OrderId>> {
-    let statement = format!(
-        "SELECT id FROM orders WHERE item_id = ? AND {OVERDUE} ORDER BY expires_at LIMIT ?"
-    );
-    sqlx::query_scalar(&statement).bind(item.get()).bind(limit).fetch_all(pool).await
-}
-
-/// Lists the items with overdue orders.
-pub(super) async fn overdue_items(pool: &Database) -> ledger::Result<Vec<ItemId>> {
-    let statement = format!(
-        "SELECT id FROM items WHERE EXISTS \
-         (SELECT 1 FROM orders WHERE orders.item_id = items.id AND {OVERDUE})"
-    );
-    sqlx::query_scalar(&statement).fetch_all(pool).await
 }

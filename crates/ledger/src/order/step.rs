@@ -2,20 +2,20 @@
 
 use std::slice;
 
-use ledger::Database;
 use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::StepError;
-use ledger::rows::stock::check_home;
-use ledger::rows::{self, Fault, moved, orders};
-use ledger::waiting_list::{LineChange, WaitingLine};
+use crate::Database;
+use crate::rows::stock::check_home;
+use crate::rows::{Fault, moved, orders};
+use crate::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::{MovementReason, Step, Transition};
 use shop_domain::{Home, ItemId, Order, OrderId, OrderStatus, Routed, UserId};
 
 /// An order after a step.
 #[derive(Clone)]
-pub(super) struct Stepped {
+pub struct StepResult {
     /// The order after the step.
     pub order: Order,
     /// Whether this call changed it.
@@ -26,10 +26,19 @@ pub(super) struct Stepped {
     pub line: LineChange,
 }
 
-impl Stepped {
+impl StepResult {
     /// The step changed the order's status alone, or nothing.
     fn without_stock(order: Order, changed: bool) -> Self {
         Self { order, changed, units_returned: 0, line: LineChange::default() }
+    }
+
+    /// The change by a step: this one of its last attempt, or that of an earlier attempt whose COMMIT was not
+    /// answered.
+    pub(super) fn or_before(self, sent: Option<Self>) -> Self {
+        match sent {
+            Some(sent) if !self.changed && sent.order.status == self.order.status => sent,
+            _ => self,
+        }
     }
 }
 
@@ -37,42 +46,11 @@ impl Stepped {
 pub(super) async fn item_and_status(
     pool: &Database,
     id: OrderId,
-) -> ledger::Result<Option<(ItemId, OrderStatus)>> {
+) -> sqlx::Result<Option<(ItemId, OrderStatus)>> {
     sqlx::query_as("SELECT item_id, status FROM orders WHERE id = ?")
         .bind(id.to_string())
         .fetch_optional(pool)
         .await
-}
-
-/// Makes one step of an owner's order. Errors are rolled back. While the COMMIT is not answered,
-/// `lost` has the change that it makes if it comes through, also for a caller that stops waiting.
-pub(super) async fn step(
-    pool: &Database,
-    (id, owner): (OrderId, UserId),
-    (step, home): (Step, Home),
-    line: &WaitingLine,
-    lost: &mut Option<Stepped>,
-) -> Result<Stepped, StepError> {
-    let mut transaction = rows::begin(pool).await.map_err(StepError::Unavailable)?;
-    let applied = async { apply(&mut transaction, (id, owner), (step, home), line).await };
-    let stepped = match applied.await {
-        Ok(stepped) => stepped,
-        Err(error) => {
-            // If the rollback fails, the connection is dead, and the server rolls back by itself.
-            let _ = transaction.rollback().await;
-            return Err(error);
-        }
-    };
-    failpoint!("step-applied");
-    if stepped.changed {
-        *lost = Some(stepped.clone());
-    }
-    transaction.commit().await.map_err(StepError::Unavailable)?;
-    if stepped.changed {
-        *lost = None;
-    }
-    failpoint!("step-committed");
-    Ok(stepped)
 }
 
 /// Makes one step within the caller's transaction, which is to be rolled back after an error. The event
@@ -82,7 +60,7 @@ pub(super) async fn apply(
     (id, owner): (OrderId, UserId),
     (step, home): (Step, Home),
     line: &WaitingLine,
-) -> Result<Stepped, StepError> {
+) -> Result<StepResult, StepError> {
     let statement = format!(
         "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders \
          WHERE id = ? AND user_id = ? FOR UPDATE",
@@ -92,50 +70,48 @@ pub(super) async fn apply(
         .bind(id.to_string())
         .bind(owner.get())
         .fetch_optional(&mut *connection)
-        .await
-        .map_err(StepError::Unavailable)?;
+        .await?;
     // With several ledgers it was found before the step.
     let row = row.ok_or(if home.is_only { StepError::NotFound } else { StepError::Moving })?;
-    let order = orders::read(&row).map_err(StepError::Unavailable)?;
-    let now = row.try_get("ledger_now").map_err(StepError::Unavailable)?;
+    let order = orders::read(&row)?;
+    let now = row.try_get("ledger_now")?;
     let routed = Routed { item: order.item_id, home };
     match order.status.step(step) {
         // Nothing is written, but a row that a move has left behind says nothing of the order.
         Transition::Already => {
-            check_home(connection, routed).await.map_err(StepError::of)?;
-            Ok(Stepped::without_stock(order, false))
+            check_home(connection, routed).await?;
+            Ok(StepResult::without_stock(order, false))
         }
         Transition::Conflict => {
-            check_home(connection, routed).await.map_err(StepError::of)?;
+            check_home(connection, routed).await?;
             Err(StepError::Conflict(Box::new(order)))
         }
         Transition::To(status) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            check_home(connection, routed).await.map_err(StepError::of)?;
-            Ok(Stepped::without_stock(order, true))
+            check_home(connection, routed).await?;
+            Ok(StepResult::without_stock(order, true))
         }
         Transition::GiveBack(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let given_back = give_back(connection, &order, (reason, home), line).await;
-            let line = given_back.map_err(StepError::of)?;
+            let line = give_back(connection, &order, (reason, home), line).await?;
             let units_returned = order.quantity.signed();
-            Ok(Stepped { order, changed: true, units_returned, line })
+            Ok(StepResult { order, changed: true, units_returned, line })
         }
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
             let version = match take_again(connection, &order, (reason, home)).await {
                 Err(StepError::LimitReached) => {
-                    check_home(connection, routed).await.map_err(StepError::of)?;
+                    check_home(connection, routed).await?;
                     return Err(StepError::LimitReached);
                 }
                 taken => taken?,
             };
             let units_returned = -order.quantity.signed();
             let line = LineChange::default().after_return(units_returned, version);
-            Ok(Stepped { order, changed: true, units_returned, line })
+            Ok(StepResult { order, changed: true, units_returned, line })
         }
     }
 }
@@ -145,9 +121,8 @@ async fn tell(
     connection: &mut MySqlConnection,
     order: &Order,
     line: &WaitingLine,
-) -> Result<(), StepError> {
-    let told = line.outbox().changed(connection, slice::from_ref(order)).await;
-    told.map_err(StepError::Unavailable)
+) -> sqlx::Result<()> {
+    line.outbox().changed(connection, slice::from_ref(order)).await
 }
 
 async fn set_status(
@@ -155,15 +130,14 @@ async fn set_status(
     order: Order,
     status: OrderStatus,
     now: OffsetDateTime,
-) -> Result<Order, StepError> {
+) -> sqlx::Result<Order> {
     let paid_at = if status == OrderStatus::Paid { Some(now) } else { order.paid_at };
     sqlx::query("UPDATE orders SET status = ?, paid_at = ? WHERE id = ?")
         .bind(status.as_str())
         .bind(paid_at)
         .bind(order.id.to_string())
         .execute(connection)
-        .await
-        .map_err(StepError::Unavailable)?;
+        .await?;
     failpoint!("step-status-set");
     Ok(Order { status, paid_at, ..order })
 }
@@ -173,7 +147,7 @@ async fn give_back(
     order: &Order,
     (reason, home): (MovementReason, Home),
     line: &WaitingLine,
-) -> ledger::Result<LineChange> {
+) -> sqlx::Result<LineChange> {
     count_back(connection, order).await?;
     count_back_in_group(connection, order).await?;
     insert_movement(connection, order, reason, order.quantity.signed()).await?;
@@ -185,7 +159,7 @@ async fn give_back(
 pub(super) async fn count_back(
     connection: &mut MySqlConnection,
     order: &Order,
-) -> ledger::Result<()> {
+) -> sqlx::Result<()> {
     // Lab items without an arbiter count no buyers, so the row may be missing.
     sqlx::query("UPDATE buyer_limits SET bought = bought - ? WHERE item_id = ? AND user_id = ?")
         .bind(order.quantity.signed())
@@ -200,7 +174,7 @@ pub(super) async fn count_back(
 pub(super) async fn count_back_in_group(
     connection: &mut MySqlConnection,
     order: &Order,
-) -> ledger::Result<()> {
+) -> sqlx::Result<()> {
     count_in_group(connection, order, -order.quantity.signed()).await
 }
 
@@ -208,7 +182,7 @@ async fn count_in_group(
     connection: &mut MySqlConnection,
     order: &Order,
     units: i64,
-) -> ledger::Result<()> {
+) -> sqlx::Result<()> {
     let Some(group) = order.limit_group else { return Ok(()) };
     sqlx::query("UPDATE group_limits SET bought = bought + ? WHERE group_id = ? AND user_id = ?")
         .bind(units)
@@ -225,7 +199,7 @@ pub(super) async fn return_stock(
     routed: Routed,
     units: i64,
     line: &WaitingLine,
-) -> ledger::Result<LineChange> {
+) -> sqlx::Result<LineChange> {
     let done = sqlx::query(
         "UPDATE stock SET available = available + ?, version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND home_epoch = ?",
@@ -252,7 +226,7 @@ async fn take_again(
     let (item, units) = (order.item_id.get(), order.quantity.signed());
     let refused = |error| match Fault::of(&error) {
         Fault::CheckViolated => StepError::LimitReached,
-        _ => StepError::Unavailable(error),
+        _ => StepError::from(error),
     };
     sqlx::query("UPDATE buyer_limits SET bought = bought + ? WHERE item_id = ? AND user_id = ?")
         .bind(units)
@@ -262,7 +236,7 @@ async fn take_again(
         .await
         .map_err(refused)?;
     count_in_group(connection, order, units).await.map_err(refused)?;
-    insert_movement(connection, order, reason, -units).await.map_err(StepError::Unavailable)?;
+    insert_movement(connection, order, reason, -units).await?;
     let taken = sqlx::query(
         "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND available >= ? AND home_epoch = ?",
@@ -272,12 +246,11 @@ async fn take_again(
     .bind(units)
     .bind(home.epoch)
     .execute(&mut *connection)
-    .await
-    .map_err(StepError::Unavailable)?;
+    .await?;
     if taken.rows_affected() == 1 {
         return Ok(taken.last_insert_id());
     }
-    check_home(connection, Routed { item: order.item_id, home }).await.map_err(StepError::of)?;
+    check_home(connection, Routed { item: order.item_id, home }).await?;
     Err(StepError::SoldOut)
 }
 
@@ -286,7 +259,7 @@ pub(super) async fn insert_movement(
     order: &Order,
     reason: MovementReason,
     delta: i64,
-) -> ledger::Result<()> {
+) -> sqlx::Result<()> {
     sqlx::query(
         "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) \
          VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6))",

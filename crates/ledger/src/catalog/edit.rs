@@ -1,0 +1,166 @@
+//! Editing an item: one transaction, with the operator's log.
+
+use serde_json::{Value, json};
+use sqlx::MySqlConnection;
+
+use super::groups::{GroupForItem, GroupForItemError};
+use super::{read_back, rfc3339};
+use crate::route::RoutedError;
+use crate::rows::actions::{self, Actor};
+use crate::rows::items::{self, ItemUpdate, StockedItem};
+use crate::rows::{Rollback, failed_change, limit_groups, moved};
+use crate::waiting_list::{LineChange, WaitingLine};
+use crate::write::restock::{Restock, restock};
+use crate::{Ledger, RetryPolicy};
+use shop_domain::{ItemEdit, LedgerError, LimitGroupId, Routed, SaleWindow};
+
+/// The reason why a strategy cannot be the default of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StrategyError {
+    /// There is no strategy of this name.
+    #[error("no such strategy")]
+    Unknown,
+    /// The strategy can oversell, and the item belongs to the shop.
+    #[error("the strategy can oversell")]
+    Unsafe,
+}
+
+/// The reason why an item was not edited; nothing changed unless the ledger did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EditError {
+    /// There is no such item.
+    #[error("no such item")]
+    NotFound,
+    /// The item has another revision than the operator saw.
+    #[error("the item was edited since")]
+    RevisionChanged,
+    /// The new schedule ends before it starts.
+    #[error("the sale must start before it ends")]
+    InvalidSchedule,
+    /// The group of items cannot be used for the item.
+    #[error(transparent)]
+    Group(#[from] GroupForItemError),
+    /// Fewer units are left than were to be taken out, or the total would be too large.
+    #[error("the stock would be out of range")]
+    StockOutOfRange,
+    /// The strategy cannot be used for the item.
+    #[error(transparent)]
+    Strategy(#[from] StrategyError),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl RoutedError for EditError {
+    /// Where an item is gone, there is none.
+    fn may_have_moved(&self) -> bool {
+        matches!(self, Self::Ledger(LedgerError::Moving) | Self::NotFound)
+    }
+}
+
+type EditResult = Result<(StockedItem, LineChange), Rollback<EditError>>;
+
+/// Edits an item for an operator. Returns the item after the edit, and what became of the stock and of the
+/// buyers in `line`.
+///
+/// # Errors
+/// See [`EditError`].
+pub async fn edit(
+    ledger: &Ledger,
+    routed: Routed,
+    (edit, group): (&ItemEdit, Option<&GroupForItem>),
+    actor: &Actor,
+    line: &WaitingLine,
+) -> Result<(StockedItem, LineChange), EditError> {
+    let edited = ledger.transact(RetryPolicy::ONCE, |transaction| {
+        Box::pin(edit_in(transaction, routed, (edit, group), actor, line))
+    });
+    edited.await.map_err(|error| match error {
+        Rollback::Refused(refusal) => refusal,
+        Rollback::Failed(error) => EditError::Ledger(failed_change(&error)),
+    })
+}
+
+async fn edit_in(
+    transaction: &mut MySqlConnection,
+    routed: Routed,
+    (edit, group): (&ItemEdit, Option<&GroupForItem>),
+    actor: &Actor,
+    line: &WaitingLine,
+) -> EditResult {
+    let id = routed.item;
+    let before = items::find_for_update(transaction, id).await?;
+    let before = before.ok_or(Rollback::Refused(EditError::NotFound))?;
+    if before.home_epoch != routed.home.epoch {
+        return Err(moved().into());
+    }
+    let item = before.item;
+    if edit.revision_seen.is_some_and(|seen| seen != item.revision) {
+        return Err(Rollback::Refused(EditError::RevisionChanged));
+    }
+    let window = SaleWindow::new(
+        edit.starts_at.unwrap_or_else(|| item.window.starts_at()),
+        edit.ends_at.unwrap_or_else(|| item.window.ends_at()),
+    );
+    let update = ItemUpdate {
+        window: window.ok_or(Rollback::Refused(EditError::InvalidSchedule))?,
+        paused: edit.paused.unwrap_or(item.paused),
+        waiting_room: edit.waiting_room.unwrap_or(item.waiting_room),
+        offer_seconds: edit.offer_seconds.unwrap_or(item.offer_seconds),
+        limit_group: edit
+            .limit_group
+            .unwrap_or_else(|| item.limit_group.as_ref().map(|group| group.id)),
+        strategy: edit.strategy.as_deref().unwrap_or(&item.strategy),
+    };
+    items::update(transaction, id, &update).await?;
+    if let Some(group) = group {
+        group.copy_to(transaction).await?;
+    }
+    if let Some(group) = update.limit_group {
+        limit_groups::add_item(transaction, group, id).await?;
+    }
+    let change = change_stock(transaction, routed, (edit, line), actor).await?;
+    let detail = edit_json(edit);
+    actions::record(transaction, actor, "item_edited", Some(id), &detail).await?;
+    let edited = read_back(transaction, routed).await?;
+    Ok((edited, change))
+}
+
+/// Restocks, and tends the line: new units go to the buyers who wait, and a pause ends the line.
+async fn change_stock(
+    transaction: &mut MySqlConnection,
+    routed: Routed,
+    (edit, line): (&ItemEdit, &WaitingLine),
+    actor: &Actor,
+) -> Result<LineChange, Rollback<EditError>> {
+    let mut restocked = None;
+    if let Some(units) = edit.stock_delta.filter(|&units| units != 0) {
+        let order = Restock { routed, units, operator: actor.user, now: actor.now };
+        let version = restock(transaction, &order).await?;
+        restocked = Some((units, version.ok_or(Rollback::Refused(EditError::StockOutOfRange))?));
+    }
+    let (change, _) = line.tend(transaction, routed).await?;
+    Ok(match restocked {
+        Some((units, version)) => change.after_return(units, version),
+        None => change,
+    })
+}
+
+/// The operators' log line of an edit: the fields that it changes.
+fn edit_json(edit: &ItemEdit) -> Value {
+    let mut detail = json!({
+        "starts_at": rfc3339(edit.starts_at),
+        "ends_at": rfc3339(edit.ends_at),
+        "paused": edit.paused,
+        "waiting_room": edit.waiting_room,
+        "offer_seconds": edit.offer_seconds,
+        // 0: taken out of its group.
+        "limit_group_id": edit.limit_group.map(|group| group.map_or(0, LimitGroupId::get)),
+        "strategy": edit.strategy,
+        "stock_delta": edit.stock_delta.filter(|delta| *delta != 0),
+    });
+    if let Some(fields) = detail.as_object_mut() {
+        fields.retain(|_, value| !value.is_null());
+    }
+    detail
+}

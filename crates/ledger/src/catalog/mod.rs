@@ -1,0 +1,30 @@
+//! The transactions that create items and groups, and edit items. Each also writes the operator's log: no
+//! change without its line, and no line without its change.
+
+mod create;
+mod edit;
+mod groups;
+
+use sqlx::MySqlConnection;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::rows::items::{self, StockedItem};
+use shop_domain::Routed;
+
+pub use create::{NewItems, create};
+pub use edit::{EditError, StrategyError, edit};
+pub use groups::{GroupForItem, GroupForItemError, create_group};
+
+/// Reads an item before the COMMIT: after it, a failed read would count as a failed change.
+async fn read_back(
+    transaction: &mut MySqlConnection,
+    Routed { item, home }: Routed,
+) -> sqlx::Result<StockedItem> {
+    let found = items::find(transaction, item).await?;
+    found.map(|stocked| stocked.at(home)).ok_or(sqlx::Error::RowNotFound)
+}
+
+fn rfc3339(instant: Option<OffsetDateTime>) -> Option<String> {
+    instant.and_then(|instant| instant.format(&Rfc3339).ok())
+}

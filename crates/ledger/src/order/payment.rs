@@ -1,0 +1,127 @@
+//! Payments that a provider confirms: the money pays the order, or has to go back.
+//!
+//! One transaction notes the provider's message, writes the payment, and makes the step of the
+//! order. When the step is refused, everything is rolled back, and a second transaction writes the
+//! payment as one that has to go back. So there is no money without a row.
+
+use sqlx::MySqlConnection;
+
+use super::step::{StepResult, apply};
+use super::{OrderRoute, OrderSteps, StepError};
+use crate::RetryPolicy;
+use crate::rows::stock::check_home;
+use crate::rows::{answered, failed_change, moved, orders, payments};
+use crate::waiting_list::WaitingLine;
+use shop_domain::order::Step;
+use shop_domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
+use shop_domain::{Home, LedgerError, Order, OrderId, Routed, UserId};
+
+/// What became of a payment.
+#[derive(Clone)]
+pub enum PaymentResult {
+    /// The payment was known already; nothing changed.
+    Known,
+    /// The money has paid the order.
+    Paid(Box<StepResult>),
+    /// The money has to go back.
+    RefundWanted(RefundReason),
+}
+
+impl OrderSteps {
+    /// Takes money that came for an order, whose way is `route`. A repetition is
+    /// [`PaymentResult::Known`].
+    ///
+    /// # Errors
+    /// When the ledger does not answer; then the provider has to say it again.
+    pub async fn confirm(
+        &self,
+        received: &ReceivedPayment,
+        route: OrderRoute,
+    ) -> Result<PaymentResult, LedgerError> {
+        let _permit = self.permit(received.order, Step::Pay, route.home).await?;
+        let mut refusal = None;
+        loop {
+            // A duplicate is another delivery of this message, which was quicker.
+            let written = self.ledger.transact(RetryPolicy::ROLLED_BACK, |transaction| {
+                Box::pin(write(transaction, (received, route), refusal, &self.line))
+            });
+            // A refused step is rolled back, and the payment is written as one that has to go back.
+            match written.await {
+                Ok(result) => {
+                    if let PaymentResult::RefundWanted(reason) = &result {
+                        tracing::warn!(payment = %received.id, order = %received.order, reason = reason.as_str(), "payment has to go back");
+                    }
+                    return Ok(result);
+                }
+                Err(StepError::SoldOut) => refusal = Some(RefundReason::SoldOut),
+                Err(StepError::LimitReached) => refusal = Some(RefundReason::LimitReached),
+                Err(StepError::Unavailable(error)) => return Err(failed_change(&error)),
+                Err(StepError::Moving) => return Err(LedgerError::Moving),
+                // The row is locked, and its status allows the step.
+                Err(_) => return Err(LedgerError::OutcomeUnknown),
+            }
+        }
+    }
+}
+
+/// `refusal` is the reason why the step was refused in an earlier try.
+async fn write(
+    connection: &mut MySqlConnection,
+    (received, route): (&ReceivedPayment, OrderRoute),
+    refusal: Option<RefundReason>,
+    line: &WaitingLine,
+) -> Result<PaymentResult, StepError> {
+    if !payments::note_message(connection, &received.message).await? {
+        return Ok(PaymentResult::Known);
+    }
+    let known = payments::find_for_update(connection, &received.id).await?;
+    if known.as_ref().is_some_and(|known| !known.is_refund_alone()) {
+        return Ok(PaymentResult::Known);
+    }
+    let OrderRoute { home, item } = route;
+    let found = find_for_update(connection, received.order).await?;
+    if !home.is_only && found.is_some() != item.is_some() {
+        // The order has moved since the way to it was found, or was written.
+        return Err(moved().into());
+    }
+    if let Some(known) = known {
+        let reason = payments::complete(connection, &known, received).await?;
+        check_found(connection, found.as_ref(), home).await?;
+        return Ok(reason.map_or(PaymentResult::Known, PaymentResult::RefundWanted));
+    }
+    let reason = match &found {
+        None => Some(RefundReason::UnknownOrder),
+        Some(order) => RefundReason::of(order.status, order.amount, received).or(refusal),
+    };
+    if let Some(reason) = reason {
+        payments::insert(connection, received, (PaymentStatus::RefundWanted, Some(reason))).await?;
+        check_found(connection, found.as_ref(), home).await?;
+        return Ok(PaymentResult::RefundWanted(reason));
+    }
+    let owner: Option<UserId> = found.map(|order| order.user_id);
+    let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
+    payments::insert(connection, received, (PaymentStatus::Accepted, None)).await?;
+    let made = apply(connection, (received.order, owner), (Step::Pay, home), line).await?;
+    Ok(PaymentResult::Paid(Box::new(made)))
+}
+
+/// Checks that the order's item, if there is an order, still lives in `home`.
+async fn check_found(
+    connection: &mut MySqlConnection,
+    found: Option<&Order>,
+    home: Home,
+) -> sqlx::Result<()> {
+    match found {
+        Some(order) => check_home(connection, Routed { item: order.item_id, home }).await,
+        None => Ok(()),
+    }
+}
+
+async fn find_for_update(
+    connection: &mut MySqlConnection,
+    id: OrderId,
+) -> sqlx::Result<Option<Order>> {
+    let statement = format!("SELECT {} FROM orders WHERE id = ? FOR UPDATE", orders::COLUMNS);
+    let row = sqlx::query(&statement).bind(id.to_string()).fetch_optional(connection);
+    answered(row).await?.as_ref().map(orders::read).transpose()
+}

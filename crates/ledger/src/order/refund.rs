@@ -1,0 +1,159 @@
+//! The transactions that note money which goes back.
+//!
+//! With several ledgers a payment is where its order is. Each change checks that in its transaction, since
+//! rows that a move leaves behind, or has copied early, are not the payment.
+
+use std::time::Duration;
+
+use sqlx::MySqlConnection;
+
+use super::OrderRoute;
+use crate::rows::actions::{self, Actor};
+use crate::rows::stock::check_home;
+use crate::rows::{payments, transact};
+use crate::{Database, Ledger};
+use payments::Payment;
+use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
+use shop_domain::{Cents, LedgerError, Routed};
+
+/// What became of the provider's message of a refund.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefundResult {
+    /// All of the money went back.
+    Refunded,
+    /// A part of the money went back.
+    PartlyRefunded,
+    /// Nothing changed: the message was known, or says nothing that matters here.
+    Unchanged,
+}
+
+/// What became of an operator's note that money went back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ByHand {
+    /// The refund is noted.
+    Noted,
+    /// The money has paid an order, so it does not have to go back.
+    HasPaid,
+    /// There is no such payment that is not refunded.
+    NotFound,
+}
+
+/// Notes what the provider said to the request of a refund: it is accepted, or asked for again after a pause.
+///
+/// # Errors
+/// The database's; [`moved`](crate::rows::moved) when the payment does not live here any more.
+pub async fn note_request(
+    pool: &Database,
+    id: &PaymentId,
+    answer: Result<(), (&str, Duration)>,
+    routed: Option<Routed>,
+) -> sqlx::Result<()> {
+    transact(pool, |transaction| {
+        Box::pin(async move {
+            match answer {
+                Ok(()) => payments::refund_requested(transaction, id).await?,
+                Err((error, pause)) => {
+                    payments::refund_failed(transaction, id, error, pause).await?;
+                }
+            }
+            check(transaction, routed).await
+        })
+    })
+    .await
+}
+
+/// Notes that money went back, as the provider says.
+///
+/// # Errors
+/// When it was not noted, or may have been.
+pub async fn note_message(
+    ledger: &Ledger,
+    received: &ReceivedPayment,
+    route: OrderRoute,
+) -> Result<RefundResult, LedgerError> {
+    let noted = ledger.change(|transaction| {
+        Box::pin(async move {
+            // A refund of a part may come several times, each with a message of its own.
+            if !payments::note_message(transaction, &received.message).await?
+                || !payments::note_refund(transaction, received).await?
+            {
+                // Committed all the same: only so it is sure that the present writer says it.
+                return Ok(RefundResult::Unchanged);
+            }
+            let result = match payments::find_for_update(transaction, &received.id).await? {
+                Some(payment) => add_refund(transaction, &payment, received).await?,
+                // The refund is told before the payment: the payment must not pay.
+                None => {
+                    payments::insert_refund_alone(transaction, received).await?;
+                    RefundResult::Refunded
+                }
+            };
+            check(transaction, route.routed()).await?;
+            Ok(result)
+        })
+    });
+    noted.await
+}
+
+/// Notes that an operator has paid back by hand all of the money that has to go back.
+///
+/// # Errors
+/// When it was not noted, or may have been.
+pub async fn note_by_hand(
+    ledger: &Ledger,
+    id: &PaymentId,
+    actor: &Actor,
+    route: OrderRoute,
+) -> Result<ByHand, LedgerError> {
+    let noted = ledger.change(|transaction| {
+        Box::pin(async move {
+            let found = payments::find_for_update(transaction, id).await?;
+            let noted = match found.map(|payment| (payment.status, payment)) {
+                Some((PaymentStatus::RefundWanted | PaymentStatus::RefundRequested, due)) => {
+                    let left = due.left_cents();
+                    let rest = Cents::new(left).unwrap_or(due.amount);
+                    payments::add_refund(transaction, &due, rest).await?;
+                    let detail =
+                        serde_json::json!({ "payment": id.as_str(), "amount_cents": left });
+                    actions::record(transaction, actor, "payment_refunded", None, &detail).await?;
+                    ByHand::Noted
+                }
+                Some((PaymentStatus::Accepted, _)) => ByHand::HasPaid,
+                Some((PaymentStatus::Refunded, _)) | None => ByHand::NotFound,
+            };
+            check(transaction, route.routed()).await?;
+            Ok(noted)
+        })
+    });
+    noted.await
+}
+
+/// Adds a refund that the provider tells to a payment that is known.
+async fn add_refund(
+    transaction: &mut MySqlConnection,
+    payment: &Payment,
+    refund: &ReceivedPayment,
+) -> sqlx::Result<RefundResult> {
+    if payment.status == PaymentStatus::Refunded && !payment.is_refund_alone() {
+        return Ok(RefundResult::Unchanged);
+    }
+    if payment.foreign_currency != refund.foreign_currency {
+        tracing::warn!(payment = %payment.id, "a refund in another currency than its payment is not counted");
+        return Ok(RefundResult::Unchanged);
+    }
+    if payment.status == PaymentStatus::Accepted {
+        tracing::warn!(payment = %payment.id, order = %payment.order, amount_cents = refund.amount.cents(), "money that has paid an order went back; the order stays paid");
+    }
+    match payments::add_refund(transaction, payment, refund.amount).await? {
+        true => Ok(RefundResult::Refunded),
+        false => Ok(RefundResult::PartlyRefunded),
+    }
+}
+
+/// Checks that the item of a payment still lives at the end of its route, where there is one.
+async fn check(transaction: &mut MySqlConnection, routed: Option<Routed>) -> sqlx::Result<()> {
+    match routed {
+        Some(routed) => check_home(transaction, routed).await,
+        None => Ok(()),
+    }
+}

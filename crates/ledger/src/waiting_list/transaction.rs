@@ -1,0 +1,89 @@
+//! The transactions of the waiting lists of one ledger.
+
+use futures::future::BoxFuture;
+
+use super::{LineChange, WaitingLine};
+use crate::rows::link::{TRANSACTION_MAX, within};
+use crate::rows::{LedgerTransaction, failed_change, transact};
+use crate::write::ItemConcurrency;
+use crate::{Ledger, RetryPolicy};
+use shop_domain::{Home, Item, ItemId, LedgerError, Place, Refusal, Routed, UserId};
+
+/// Writes the waiting lists of one ledger. Clones share everything.
+#[derive(Clone)]
+pub struct Waitlist {
+    ledger: Ledger,
+    line: WaitingLine,
+    concurrency: ItemConcurrency,
+}
+
+impl Waitlist {
+    /// The waiting lists in `ledger`. `concurrency` is the limit of each item.
+    #[must_use]
+    pub fn new(ledger: Ledger, line: WaitingLine, concurrency: ItemConcurrency) -> Self {
+        Self { ledger, line, concurrency }
+    }
+
+    /// The ledger of these waiting lists.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Puts a buyer at the end of an item's line, or returns the place that the buyer has. Beside a new place
+    /// in a long line stands the number of buyers in front of it.
+    ///
+    /// # Errors
+    /// When the ledger does not answer, or the item has moved.
+    pub async fn join(
+        &self,
+        (item, home): (&Item, Home),
+        buyer: UserId,
+    ) -> Result<Result<(Place, Option<u64>), Refusal>, LedgerError> {
+        self.change(item.id, |transaction| {
+            Box::pin(self.line.join(transaction, (item, home), buyer))
+        })
+        .await
+    }
+
+    /// Takes a buyer out of an item's line; the unit of an open offer goes to the next one. Returns `None`
+    /// when the buyer has no place.
+    ///
+    /// # Errors
+    /// As for [`Waitlist::join`].
+    pub async fn leave(
+        &self,
+        routed: Routed,
+        buyer: UserId,
+    ) -> Result<Option<LineChange>, LedgerError> {
+        self.change(routed.item, |transaction| {
+            Box::pin(self.line.leave(transaction, routed, buyer))
+        })
+        .await
+    }
+
+    /// Ends offers that were not accepted in time, and the line of a sale that is over; then offers the units
+    /// that are available. Returns also whether more is to do.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn tend(&self, routed: Routed) -> sqlx::Result<(LineChange, bool)> {
+        let tend = transact(&self.ledger.pool, |transaction| {
+            Box::pin(self.line.tend(transaction, routed))
+        });
+        within(TRANSACTION_MAX, Box::pin(tend)).await
+    }
+
+    /// Makes a change, which waits for its item without a connection. Joining and leaving are idempotent, so a
+    /// lost COMMIT is tried again too.
+    async fn change<'w, T>(
+        &self,
+        item: ItemId,
+        work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, sqlx::Result<T>>,
+    ) -> Result<T, LedgerError> {
+        let permit = self.concurrency.acquire_for_step(item).await;
+        let _permit = permit.ok_or(LedgerError::Contended)?;
+        let changed = self.ledger.transact(RetryPolicy::IDEMPOTENT, work).await;
+        changed.map_err(|error| failed_change(&error))
+    }
+}
