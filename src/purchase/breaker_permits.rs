@@ -96,7 +96,7 @@ mod tests {
             Outcome::Unavailable(Unavailable::Contended),
             Outcome::Unavailable(Unavailable::Overloaded),
             Outcome::Unavailable(Unavailable::ReadOnly),
-            Outcome::Refused(Refusal::SoldOut),
+            Outcome::Refused(Refusal::SoldOut { asked_at: None }),
             Outcome::Refused(Refusal::RequestInProgress),
             // The gate needs another server.
             Outcome::Unknown(Doubt::Unanswered(Dependency::Etcd)),

@@ -16,7 +16,7 @@ impl Purchases {
             // Nothing comes back while the ledger is away; a key asks for more than that.
             Ok(Found::Earlier { sold_out: true, .. }) if request.key.is_none() => {
                 self.parts.metrics.sold_out_from_memory.inc();
-                Err(Outcome::Refused(Refusal::SoldOut))
+                Err(Outcome::Refused(Refusal::SoldOut { asked_at: None }))
             }
             Ok(Found::Earlier { .. }) | Err(_) => Err(no_ledger()),
         }
@@ -86,7 +86,7 @@ impl Purchases {
         }
         if self.parts.sold_out.is_known(item.id) {
             self.parts.metrics.sold_out_from_memory.inc();
-            return refuse(Refusal::SoldOut);
+            return refuse(Refusal::SoldOut { asked_at: None });
         }
         Ok(amount)
     }

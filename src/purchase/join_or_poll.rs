@@ -27,7 +27,9 @@ impl Purchases {
         let items = &self.parts.items;
         let item = match items.find(id).await.map_err(away)? {
             Found::Fresh(item) => item,
-            Found::Earlier { sold_out: true, .. } => return Err(Denied::Refused(Refusal::SoldOut)),
+            Found::Earlier { sold_out: true, .. } => {
+                return Err(Denied::Refused(Refusal::SoldOut { asked_at: None }));
+            }
             Found::Earlier { .. } => return Err(away(Unreachable)),
             Found::Nothing => return Err(Denied::Refused(Refusal::ItemNotFound)),
         };
@@ -36,7 +38,7 @@ impl Purchases {
         }
         let open = item.window.phase(now) == Phase::Open;
         if open && items.available(id).await.map_err(away)? <= 0 {
-            return Err(Denied::Refused(Refusal::SoldOut));
+            return Err(Denied::Refused(Refusal::SoldOut { asked_at: None }));
         }
         let status = self.parts.waiting_room.join_or_poll(&item, buyer, shown, now);
         let answer = match &status {

@@ -36,8 +36,8 @@ use ledger::route::breaker::Breakers;
 use ledger::route::shards::Shards;
 use shop_domain::outcome::Dependency;
 use shop_domain::{
-    Cents, Clock, Doubt, Item, ItemId, Look, OrderId, Outcome, Purchase, Quantity, Refusal,
-    RequestKey, Span, Trace, Unavailable, UserId,
+    Cents, Clock, Doubt, Item, ItemId, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey,
+    Span, Trace, Unavailable, UserId,
 };
 use shop_metrics::Metrics;
 
@@ -255,7 +255,6 @@ impl Purchases {
             expires_at: created_at + time::Duration::seconds(item.hold_seconds.into()),
             item,
             trace: gate.trace(),
-            look: Look::default(),
         };
         let (parts, strategy) = (Arc::clone(&self.parts), Arc::clone(strategy));
         let (options, deadline) = (request.options, started + self.parts.gate_wait);
@@ -299,13 +298,13 @@ impl Parts {
         options: Options,
         deadline: Instant,
     ) -> Outcome {
-        let (item, quantity, look) = (purchase.item.id, purchase.quantity, purchase.look.clone());
+        let (item, quantity) = (purchase.item.id, purchase.quantity);
         let outcome = strategy.purchase_with(purchase, options, deadline).await;
         match &outcome {
             Outcome::Sold(order) | Outcome::Queued(order) => self.hub.order_changed(order),
             // Asking for several units may fail while a single one is left.
-            Outcome::Refused(Refusal::SoldOut) if quantity == Quantity::ONE => {
-                self.sold_out.learn(item, look.at());
+            Outcome::Refused(Refusal::SoldOut { asked_at }) if quantity == Quantity::ONE => {
+                self.sold_out.learn(item, *asked_at);
             }
             _ => {}
         }

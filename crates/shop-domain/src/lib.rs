@@ -30,7 +30,7 @@ pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, New
 pub use money::Cents;
 pub use order::{Order, OrderStatus};
 pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable};
-pub use purchase::{Look, Purchase};
+pub use purchase::Purchase;
 pub use quantity::Quantity;
 pub use trace::{Span, Trace};
 pub use username::Username;

@@ -16,7 +16,7 @@ use shop_domain::{LedgerError, Refusal, Unavailable};
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::SoldOut => ProblemType::SoldOut.into(),
+            Refusal::SoldOut { .. } => ProblemType::SoldOut.into(),
             Refusal::LimitReached { limit } => ProblemType::LimitReached
                 .detail(format!("You have bought the {limit} units that one buyer may have."))
                 .member("orders", "/api/orders"),
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_problem_has_the_code_of_its_outcome() {
         let refusals = [
-            Refusal::SoldOut,
+            Refusal::SoldOut { asked_at: None },
             Refusal::LimitReached { limit: 1 },
             Refusal::GroupLimitReached { limit: 1 },
             Refusal::QuantityOverLimit { limit: 1 },

@@ -110,6 +110,7 @@ impl Shared {
         operations: Vec<Operation<Wanted, ()>>,
     ) {
         let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = requests::begin(operations).unzip();
+        let mut asked_at = std::time::Instant::now();
         let mut left = match left_for(batches, &purchases).await {
             Ok(left) => left,
             Err(outcome) => return requests::answer_all(waiting, &outcome),
@@ -127,12 +128,19 @@ impl Shared {
         let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = others.into_iter().unzip();
         // A purchase that fits may have taken nothing (a replay, a buyer at the limit), and a
         // cancellation may have brought units back: then "sold out" would be a lie to the others.
-        let left = if has_written { left_for(batches, &purchases).await } else { Ok(left) };
+        let mut left = Ok(left);
+        if has_written {
+            asked_at = std::time::Instant::now();
+            left = left_for(batches, &purchases).await;
+        }
         match left {
             Ok(left) if purchases.iter().any(|one| one.quantity.signed() <= left) => {
                 self.write(batches, name, held, (purchases, waiting)).await;
             }
-            Ok(_) => requests::answer_all(waiting, &Outcome::Refused(Refusal::SoldOut)),
+            Ok(_) => {
+                let sold_out = Refusal::SoldOut { asked_at: Some(asked_at) };
+                requests::answer_all(waiting, &Outcome::Refused(sold_out));
+            }
             Err(outcome) => requests::answer_all(waiting, &outcome),
         }
     }
@@ -186,7 +194,6 @@ impl Shared {
 /// Units left for purchases of one item, read now.
 async fn left_for(batches: &BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
     let Some(first) = purchases.first() else { return Ok(0) };
-    purchases.iter().for_each(|purchase| purchase.look.is_now());
     batches.available(first.item.routed()).await.map_err(|error| ledger_view::unavailable(&error))
 }
 

@@ -70,7 +70,7 @@ pub async fn sold_out(
     deadline: Instant,
 ) -> Option<Outcome> {
     if purchase.item.arbiter == ArbiterMode::Off {
-        return Some(Outcome::Refused(Refusal::SoldOut));
+        return Some(Outcome::Refused(Refusal::SoldOut { asked_at: None }));
     }
     if let Err(outcome) = ledger_view::read(&context.arbiter, purchase).await {
         return Some(outcome);

@@ -1,6 +1,8 @@
 //! The statement that takes the stock: the condition that no purchase gets past. It names the epoch of the
 //! route that led to the item, so that nothing is sold where the item does not live any more.
 
+use std::time::Instant;
+
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
@@ -110,7 +112,7 @@ pub(super) async fn why_refused(
     purchase: &Purchase,
     stock: StockWrite<'_>,
 ) -> sqlx::Result<Answer> {
-    purchase.look.is_now();
+    let asked_at = Some(Instant::now());
     let row = sqlx::query("SELECT available, home_epoch FROM stock WHERE item_id = ?")
         .bind(purchase.item.id.get())
         .fetch_optional(connection)
@@ -120,7 +122,7 @@ pub(super) async fn why_refused(
         Ok(left) if left >= purchase.quantity.signed() && stock.is_compared() => {
             Err(Conflict::Stale)
         }
-        Ok(_) => Ok(Outcome::Refused(Refusal::SoldOut)),
+        Ok(_) => Ok(Outcome::Refused(Refusal::SoldOut { asked_at })),
     })
 }
 
@@ -134,20 +136,12 @@ pub(super) async fn lock_row(
         .bind(purchase.item.id.get())
         .fetch_optional(connection)
         .await?;
+    let left = left_of(row, purchase)?;
     // The lock has kept the row as it is now.
-    purchase.look.is_now();
-    enough_of(row, purchase)
-}
-
-/// The units left by a row with `available` and `home_epoch`, or the outcome when they are too few for a
-/// purchase.
-pub(super) fn enough_of(
-    row: Option<MySqlRow>,
-    purchase: &Purchase,
-) -> sqlx::Result<Result<i64, Outcome>> {
-    Ok(left_of(row, purchase)?.and_then(|left| match left >= purchase.quantity.signed() {
+    let asked_at = Some(Instant::now());
+    Ok(left.and_then(|left| match left >= purchase.quantity.signed() {
         true => Ok(left),
-        false => Err(Outcome::Refused(Refusal::SoldOut)),
+        false => Err(Outcome::Refused(Refusal::SoldOut { asked_at })),
     }))
 }
 
