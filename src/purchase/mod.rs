@@ -255,6 +255,7 @@ impl Purchases {
             expires_at: created_at + time::Duration::seconds(item.hold_seconds.into()),
             item,
             trace: gate.trace(),
+            counts_refusals: true,
         };
         let (parts, strategy) = (Arc::clone(&self.parts), Arc::clone(strategy));
         let (options, deadline) = (request.options, started + self.parts.gate_wait);

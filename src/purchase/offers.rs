@@ -48,7 +48,7 @@ impl Strategy for AcceptOffer {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
         let (stock, deadline) = (StockWrite::Offered, Some(deadline));
         let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
-        self.arbiter.write(&write).await
+        self.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
     }
 }
 

@@ -31,6 +31,9 @@ pub struct Purchase {
     pub expires_at: OffsetDateTime,
     /// Where its steps write their spans.
     pub trace: Trace,
+    /// Whether a refusal by the ledger is counted as one that the gate should have made. Not where the
+    /// ledger's batch is the gate.
+    pub counts_refusals: bool,
 }
 
 impl Purchase {

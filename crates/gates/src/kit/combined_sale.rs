@@ -166,7 +166,6 @@ impl Shared {
         let mut tell = |answers: Vec<(usize, Answer)>| {
             let mut decided = Vec::with_capacity(answers.len());
             for (index, answer) in answers {
-                self.context.arbiter.count(purchases[index].strategy, &answer);
                 let Some(begun) = waiting[index].take() else { continue };
                 match answer {
                     Ok(outcome) => decided.push((begun, outcome)),

@@ -190,24 +190,19 @@ impl Arbiter {
         self.kept.read_stock(self.kept.get().await?, routed).await
     }
 
-    /// Writes the order and takes the stock, or says why not. Never leaves half an order. A
-    /// conflict is answered `contended`.
-    pub async fn write(&self, write: &OrderWrite<'_>) -> Outcome {
-        self.compare_and_write(write).await.unwrap_or_else(Outcome::from)
-    }
-
-    /// Writes the order like [`Arbiter::write`], for a gate that compares or holds a lock.
+    /// Writes the order and takes the stock, or says why not. Never leaves half an order.
     ///
     /// # Errors
-    /// The conflict, when another write came first; nothing changed.
-    pub async fn compare_and_write(&self, write: &OrderWrite<'_>) -> Answer {
-        let answer = self.write_uncounted(write).await;
-        self.count(write.purchase.strategy, &answer);
+    /// The conflict, when another write came first; nothing changed. Only a gate that compares or
+    /// holds a lock can meet one.
+    pub async fn write(&self, write: &OrderWrite<'_>) -> Answer {
+        let answer = self.decide(write).await;
+        self.count_refusal(write.purchase, &answer);
         answer
     }
 
-    /// Tries the transaction until it is decided; the caller counts a refusal.
-    async fn write_uncounted(&self, write: &OrderWrite<'_>) -> Answer {
+    /// Tries the transaction until it is decided.
+    async fn decide(&self, write: &OrderWrite<'_>) -> Answer {
         let mut fault = Fault::Transient;
         // Whether an earlier call of this order was not answered.
         let mut may_run = false;
@@ -300,14 +295,17 @@ impl Arbiter {
     }
 
     /// Counts a refusal: a gate that lets too much through is visible even when nothing went wrong.
-    pub fn count(&self, strategy: &'static str, answer: &Answer) {
+    fn count_refusal(&self, purchase: &Purchase, answer: &Answer) {
+        if !purchase.counts_refusals {
+            return;
+        }
         let why = match answer {
             Ok(Outcome::Refused(refusal)) => refusal.code(),
             Err(Conflict::Stale) => "stale",
             Err(Conflict::Fenced { .. }) => "fenced",
             Ok(_) => return,
         };
-        self.metrics.arbiter_refused(strategy, why);
+        self.metrics.arbiter_refused(purchase.strategy, why);
     }
 }
 

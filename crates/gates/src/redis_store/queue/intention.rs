@@ -127,6 +127,7 @@ impl Intention {
             created_at: self.created_at,
             expires_at: self.expires_at,
             trace: Trace::default(),
+            counts_refusals: true,
         }
     }
 }

@@ -47,7 +47,7 @@ pub struct BatchWriter {
 }
 
 impl BatchWriter {
-    /// A writer over `connections`. Its refusals are not counted, see [`Arbiter::count`].
+    /// A writer over `connections`.
     pub(super) fn new(
         arbiter: Arbiter,
         connections: BatchConnections,
@@ -63,8 +63,7 @@ impl BatchWriter {
     }
 
     /// Writes the orders of one item, under the fence of the item's lock if there is one. Orders
-    /// that are left over are written singly. No try of an order begins after its deadline. Refusals
-    /// are not counted.
+    /// that are left over are written singly. No try of an order begins after its deadline.
     pub async fn write(&self, orders: BatchOrders<'_>, fence: Option<Fence>, tell: Tell<'_>) {
         let slot = self.pipeline.enter().await;
         self.write_at(slot, orders, fence, tell).await;
@@ -84,7 +83,7 @@ impl BatchWriter {
             is_one_item,
             "a batch with a fence, or whose rest is written singly, is of one item"
         );
-        let mut batch = Batch::new(orders, fence, tell, false);
+        let mut batch = Batch::new(&self.arbiter, orders, fence, tell);
         // A single order keeps the pipeline to itself until it is written.
         let _exclusive = if purchases.len() > 1 {
             self.write_together(slot, &mut batch).await;
@@ -98,7 +97,7 @@ impl BatchWriter {
         for (index, deadline) in batch.undecided() {
             let (purchase, stock) = (&purchases[index], StockWrite::Guarded);
             let write = OrderWrite { purchase, fence, stock, deadline };
-            batch.answers[index] = Some(self.arbiter.write_uncounted(&write).await);
+            batch.answers[index] = Some(self.arbiter.decide(&write).await);
             batch.tell_decided();
         }
     }
@@ -111,7 +110,7 @@ impl BatchWriter {
         orders: BatchOrders<'_>,
         tell: Tell<'_>,
     ) {
-        let mut batch = Batch::new(orders, None, tell, true);
+        let mut batch = Batch::shared(&self.arbiter, orders, tell);
         self.write_together(slot, &mut batch).await;
         batch.tell_decided();
     }

@@ -25,7 +25,7 @@ use std::sync::{Arc, Weak};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::{Answer, Arbiter, OrderWrite, StockWrite, in_time};
+use super::{Arbiter, OrderWrite, StockWrite, in_time};
 use crate::route::cache::Cache;
 use pipeline::{BatchPipeline, OVERTAKEN_MAX};
 use queue::{Asker, BatchQueue, Waiting, claim};
@@ -87,42 +87,30 @@ impl GroupCommit {
         self.writer_of(self.parts.connections.clone(), BatchPipeline::default())
     }
 
-    /// Like [`Arbiter::write`], guarded and without a fence, in a batch: for purchases that a gate
-    /// accepted. Once a batch has the order, its answer is waited for beyond the deadline.
+    /// Like [`Arbiter::write`], guarded and without a fence, in a batch. Once a batch has the order,
+    /// its answer is waited for beyond the deadline.
     pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
-        let strategy = purchase.strategy;
-        let answer = self.write_uncounted(purchase, deadline).await;
-        self.parts.arbiter.count(strategy, &answer);
-        answer.unwrap_or_else(Outcome::from)
-    }
-
-    /// Like [`GroupCommit::write`], where the batch is the gate, so that its refusals do not count
-    /// as the arbiter's.
-    pub async fn decide(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
-        self.write_uncounted(purchase, deadline).await.unwrap_or_else(Outcome::from)
-    }
-
-    async fn write_uncounted(&self, purchase: Purchase, deadline: Option<Instant>) -> Answer {
         let queue = self.queue_of(purchase.item.id);
         if let Some(_direct) = queue.direct() {
             let stock = StockWrite::Guarded;
             let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
             // Boxed: it is rarely awaited, and would make every purchase's future larger.
-            return Box::pin(self.parts.arbiter.write_uncounted(&write)).await;
+            return Box::pin(self.parts.arbiter.write(&write)).await.unwrap_or_else(Outcome::from);
         }
         let (asker, mut answered, claimed) = Asker::new(deadline);
         if queue.push(self, Waiting::new(purchase, asker)).is_err() {
-            return Ok(Outcome::Unavailable(Unavailable::Overloaded));
+            return Outcome::Unavailable(Unavailable::Overloaded);
         }
         let answer = match in_time(deadline, &mut answered).await {
-            Some(Ok(answer)) => return answer,
+            Some(Ok(answer)) => return answer.unwrap_or_else(Outcome::from),
             // Too late, and no batch has it.
-            _ if claim(&claimed) => return Ok(Outcome::Unavailable(Unavailable::Contended)),
+            _ if claim(&claimed) => return Outcome::Unavailable(Unavailable::Contended),
             Some(broken) => broken,
             None => answered.await,
         };
         // A writer that broke off between its COMMIT and the answer: only the ledger knows.
-        answer.unwrap_or(Ok(Outcome::Unknown(Doubt::BrokenOff)))
+        let answer = answer.unwrap_or(Ok(Outcome::Unknown(Doubt::BrokenOff)));
+        answer.unwrap_or_else(Outcome::from)
     }
 
     /// The queue that an order of the item belongs to.
