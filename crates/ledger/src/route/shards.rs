@@ -18,7 +18,7 @@ use super::breaker::Breaker;
 use super::cache::Cache;
 use super::gathered::GatheredReads;
 use crate::rows::{self, Placed, homes};
-use shop_domain::{Home, ItemId, OrderId, Routed, ShardId};
+use shop_domain::{Home, ItemId, LedgerError, OrderId, Routed, ShardId};
 
 /// Items whose homes are remembered.
 const REMEMBERED_MAX: usize = 100_000;
@@ -28,6 +28,21 @@ const WAIT_MAX: Duration = Duration::from_millis(250);
 /// How long one of several ledgers may take for its part of a list; then the list is not complete. A move
 /// leaves its rows at the source for longer, so that no list misses an order in both ledgers.
 pub const PART_OF_LIST_MAX: Duration = Duration::from_secs(1);
+
+/// Ledgers that are asked, one after the other, for an item that moves again and again.
+pub const ROUTE_ATTEMPTS_MAX: u32 = 3;
+
+/// An error of a write that was sent to the ledger in which its item is thought to live.
+pub trait RoutedError: From<LedgerError> {
+    /// Whether the item may live in another ledger; nothing was written then.
+    fn may_have_moved(&self) -> bool;
+}
+
+impl RoutedError for LedgerError {
+    fn may_have_moved(&self) -> bool {
+        *self == Self::Moving
+    }
+}
 
 /// Where items live. Clones share what they remember.
 #[derive(Clone)]
@@ -277,6 +292,66 @@ impl<T> Shards<T> {
         let now = self.homes.find_again(item).await?;
         // The same home: closed for a move, so nothing has changed.
         Ok((now != home).then_some(now))
+    }
+
+    /// Reads something of an item in the ledger in which the item lives. `read` gets the ledger and the
+    /// route to the item, and returns the value with the epoch of the item's stock row, which it reads last.
+    /// If the item has moved meanwhile, `read` runs again at the new ledger.
+    ///
+    /// # Errors
+    /// Those of `read`; [`LedgerError::Unavailable`] when the home ledger does not answer, and
+    /// [`LedgerError::Moving`] when the item moves again and again.
+    pub async fn read<'a, R, E: From<LedgerError>>(
+        &'a self,
+        item: ItemId,
+        read: impl AsyncFnMut(&'a T, Home) -> Result<(R, Option<u64>), E>,
+    ) -> Result<R, E> {
+        let home = self.homes.find(item).await.map_err(LedgerError::from)?;
+        self.read_by(Routed { item, home }, read).await
+    }
+
+    /// Reads like [`Shards::read`], and begins with a route that the caller knows.
+    pub async fn read_by<'a, R, E: From<LedgerError>>(
+        &'a self,
+        Routed { item, mut home }: Routed,
+        mut read: impl AsyncFnMut(&'a T, Home) -> Result<(R, Option<u64>), E>,
+    ) -> Result<R, E> {
+        for _ in 0..ROUTE_ATTEMPTS_MAX {
+            let (value, epoch) = read(self.at(home.shard), home).await?;
+            match self.moved_since(item, home, epoch).await.map_err(LedgerError::from)? {
+                Some(now) => home = now,
+                None => return Ok(value),
+            }
+        }
+        Err(LedgerError::Moving.into())
+    }
+
+    /// Writes something of an item in the ledger in which the item lives. `write` gets the ledger and the
+    /// route to the item; it runs again when it finds that the item has moved to another ledger.
+    ///
+    /// # Errors
+    /// Those of `write`; [`LedgerError::Unavailable`] when the home ledger does not answer.
+    pub async fn write<'a, R, E: RoutedError>(
+        &'a self,
+        item: ItemId,
+        mut write: impl AsyncFnMut(&'a T, Home) -> Result<R, E>,
+    ) -> Result<R, E> {
+        let mut home = self.homes.find(item).await.map_err(LedgerError::from)?;
+        let mut attempt = 1;
+        loop {
+            match write(self.at(home.shard), home).await {
+                Err(error) if error.may_have_moved() && attempt < ROUTE_ATTEMPTS_MAX => {
+                    let again = self.homes.find_again(item).await.map_err(LedgerError::from)?;
+                    if again == home {
+                        // It is closed for a move, or does not exist.
+                        return Err(error);
+                    }
+                    home = again;
+                    attempt += 1;
+                }
+                written => return written,
+            }
+        }
     }
 
     /// The ledger with a number that a route names.
