@@ -1,9 +1,9 @@
-//! QueueStatus in line for an item.
+//! The position in the queue of an item with a waiting room.
 
 use time::OffsetDateTime;
 
 use super::Purchases;
-use super::items::Found;
+use super::find::ItemRead;
 use super::waiting_room::{Denied, QueueStatus};
 use crate::catalog::Unreachable;
 use shop_domain::outcome::Dependency;
@@ -26,12 +26,12 @@ impl Purchases {
     ) -> Result<QueueStatus, Denied> {
         let items = &self.parts.items;
         let item = match items.find(id).await.map_err(away)? {
-            Found::Fresh(item) => item,
-            Found::Earlier { sold_out: true, .. } => {
+            ItemRead::Fresh(item) => item,
+            ItemRead::Remembered { sold_out: true, .. } => {
                 return Err(Denied::Refused(Refusal::SoldOut { asked_at: None }));
             }
-            Found::Earlier { .. } => return Err(away(Unreachable)),
-            Found::Nothing => return Err(Denied::Refused(Refusal::ItemNotFound)),
+            ItemRead::Remembered { .. } => return Err(away(Unreachable)),
+            ItemRead::Missing => return Err(Denied::Refused(Refusal::ItemNotFound)),
         };
         if !item.waiting_room {
             return Err(Denied::Refused(Refusal::NoWaitingRoom));

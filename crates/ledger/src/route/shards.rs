@@ -301,21 +301,29 @@ impl<T> Shards<T> {
     /// # Errors
     /// Those of `read`; [`LedgerError::Unavailable`] when the home ledger does not answer, and
     /// [`LedgerError::Moving`] when the item moves again and again.
-    pub async fn read<'a, R, E: From<LedgerError>>(
+    pub async fn read<'a, R, E, F>(
         &'a self,
         item: ItemId,
-        read: impl AsyncFnMut(&'a T, Home) -> Result<(R, Option<u64>), E>,
-    ) -> Result<R, E> {
+        read: impl Fn(&'a T, Home) -> F,
+    ) -> Result<R, E>
+    where
+        E: From<LedgerError>,
+        F: Future<Output = Result<(R, Option<u64>), E>>,
+    {
         let home = self.homes.find(item).await.map_err(LedgerError::from)?;
         self.read_by(Routed { item, home }, read).await
     }
 
     /// Reads like [`Shards::read`], and begins with a route that the caller knows.
-    pub async fn read_by<'a, R, E: From<LedgerError>>(
+    pub async fn read_by<'a, R, E, F>(
         &'a self,
         Routed { item, mut home }: Routed,
-        mut read: impl AsyncFnMut(&'a T, Home) -> Result<(R, Option<u64>), E>,
-    ) -> Result<R, E> {
+        read: impl Fn(&'a T, Home) -> F,
+    ) -> Result<R, E>
+    where
+        E: From<LedgerError>,
+        F: Future<Output = Result<(R, Option<u64>), E>>,
+    {
         for _ in 0..ROUTE_ATTEMPTS_MAX {
             let (value, epoch) = read(self.at(home.shard), home).await?;
             match self.moved_since(item, home, epoch).await.map_err(LedgerError::from)? {
@@ -331,11 +339,15 @@ impl<T> Shards<T> {
     ///
     /// # Errors
     /// Those of `write`; [`LedgerError::Unavailable`] when the home ledger does not answer.
-    pub async fn write<'a, R, E: RoutedError>(
+    pub async fn write<'a, R, E, F>(
         &'a self,
         item: ItemId,
-        mut write: impl AsyncFnMut(&'a T, Home) -> Result<R, E>,
-    ) -> Result<R, E> {
+        write: impl Fn(&'a T, Home) -> F,
+    ) -> Result<R, E>
+    where
+        E: RoutedError,
+        F: Future<Output = Result<R, E>>,
+    {
         let mut home = self.homes.find(item).await.map_err(LedgerError::from)?;
         let mut attempt = 1;
         loop {

@@ -33,6 +33,7 @@ pub mod outbox;
 pub mod payments;
 pub mod placed;
 pub mod replication;
+pub mod request_keys;
 pub mod running;
 pub mod schema;
 pub mod sessions;

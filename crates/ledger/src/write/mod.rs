@@ -167,11 +167,11 @@ impl Arbiter {
     }
 
     /// Has the hosts of the ledger asked soon, after an error that another host may not give.
-    fn suspect(&self, error: &sqlx::Error) {
+    fn recheck_writer(&self, error: &sqlx::Error) {
         if let (Some(writer), Fault::ReadOnly | Fault::Connection) =
             (&self.writer, Fault::of(error))
         {
-            writer.suspect();
+            writer.recheck_writer();
         }
     }
 
@@ -236,7 +236,7 @@ impl Arbiter {
                 }
                 // Boxed: it is rarely awaited, and would make every purchase's future larger.
                 Err(error) => {
-                    self.suspect(&error);
+                    self.recheck_writer(&error);
                     Box::pin(after_error(&mut kept.connection, write.purchase, &error)).await
                 }
             };

@@ -256,7 +256,7 @@ impl BatchWriter {
                 // Too few are left for all, or for all that there were a moment ago.
                 Ok(Filled::TooFew) => objected = true,
                 Err(Broken::Before(error)) => {
-                    self.arbiter.suspect(&error);
+                    self.arbiter.recheck_writer(&error);
                     tracing::debug!(%error, "batch rolled back");
                     match Fault::of(&error) {
                         Fault::Duplicate | Fault::CheckViolated => objected = true,
