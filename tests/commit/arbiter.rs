@@ -134,7 +134,7 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "stock": 3, "per_buyer_limit": 3 })).await;
     let name = &*store::order_routine::NAME;
-    let own = include_str!("../../crates/ledger/src/rows/order_routine.sql");
+    let own = store::order_routine::TEXT.as_str();
     let drop = format!("DROP PROCEDURE {name}");
     let without_stock = own.replacen("available = available - p_units", "available = available", 1);
     let other_rights = own.replacen("SQL SECURITY INVOKER", "SQL SECURITY DEFINER", 1);
@@ -149,8 +149,8 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
         let foreign = foreign.replacen("ORDER_ROUTINE", name, 1);
         sqlx::raw_sql(&foreign).execute(&shop.pool).await.expect("it is made");
         let mut connection = shop.pool.acquire().await.expect("a connection");
-        let found = store::order_routine::look(&mut connection).await.expect("a look");
-        assert_eq!(found, store::order_routine::Found::Foreign);
+        let found = store::order_routine::compare(&mut connection).await.expect("a look");
+        assert_eq!(found, store::order_routine::RoutineState::Foreign);
         let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
         let key = format!("k{sold}");
         let item_id = ItemId::new(item).expect("positive");
@@ -162,8 +162,8 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
         assert_eq!((&audit["held"], &audit["clean"]), (&json!(sold), &json!(true)), "{audit}");
         // A migration replaces it.
         store::order_routine::install(&mut connection).await.expect("it is replaced");
-        let found = store::order_routine::look(&mut connection).await.expect("a look");
-        assert_eq!(found, store::order_routine::Found::Own);
+        let found = store::order_routine::compare(&mut connection).await.expect("a look");
+        assert_eq!(found, store::order_routine::RoutineState::Own);
     }
 }
 

@@ -60,10 +60,10 @@ use crate::redis_store::{Buckets, Counters, Queue, RedisClient};
 use ledger::write::{Arbiter, GroupCommit};
 use shop_domain::{Outcome, Purchase};
 
-pub use kit::built::{Built, Strategies};
 pub use kit::card::{Breaks, Card};
 pub use kit::locks::{LockSources, ZookeeperLocks};
 pub use kit::options::{Options, OptionsError, Scope, Store, WaitFor};
+pub use kit::strategies::{BuiltStrategy, Strategies};
 
 /// Every strategy, in the order in which pages show them: those to use, then those to learn from.
 pub static LIST: &[Entry] = &[

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::combined_requests::{self as requests, Begun, Wanted};
+use super::combined_requests::{self as requests, SaleRequest, StartedRequest};
 use super::{ledger_view, sale_locks};
 use crate::StrategyContext;
 use leaselock::LockName;
@@ -32,7 +32,7 @@ const ITEMS_MAX: usize = 10_000;
 #[derive(Clone)]
 pub struct CombinedSale {
     shared: Arc<Shared>,
-    combiners: Cache<ItemId, Combiner<Wanted, ()>>,
+    combiners: Cache<ItemId, Combiner<SaleRequest, ()>>,
     tasks: TaskTracker,
 }
 
@@ -72,14 +72,14 @@ impl CombinedSale {
         let combiner =
             self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
         let waiting = sale_locks::lock_wait(&purchase, &name);
-        let (wanted, answered) = Wanted::new(purchase, deadline, waiting);
+        let (wanted, answered) = SaleRequest::new(purchase, deadline, waiting);
         match combiner.submit(wanted, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
         }
     }
 
-    fn start(&self, name: LockName) -> Combiner<Wanted, ()> {
+    fn start(&self, name: LockName) -> Combiner<SaleRequest, ()> {
         let options = CombineOptions {
             lease: self.shared.context.lease,
             batch_max: BATCH_MAX,
@@ -89,7 +89,7 @@ impl CombinedSale {
         let mutex = Arc::clone(&shared.mutex);
         let batches = Arc::new(shared.context.group_commit.writer());
         let lock_name = name.clone();
-        let execute: Executor<Wanted, ()> = Arc::new(move |held, operations| {
+        let execute: Executor<SaleRequest, ()> = Arc::new(move |held, operations| {
             let (shared, name) = (Arc::clone(&shared), lock_name.clone());
             let batches = Arc::clone(&batches);
             Box::pin(async move {
@@ -107,25 +107,26 @@ impl Shared {
         batches: &BatchWriter,
         name: &LockName,
         held: &HeldFor,
-        operations: Vec<Operation<Wanted, ()>>,
+        operations: Vec<Operation<SaleRequest, ()>>,
     ) {
-        let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = requests::begin(operations).unzip();
+        let (purchases, waiting): (Vec<Purchase>, Vec<StartedRequest>) =
+            requests::begin(operations).unzip();
         let mut asked_at = std::time::Instant::now();
         let mut left = match left_for(batches, &purchases).await {
             Ok(left) => left,
             Err(outcome) => return requests::answer_all(waiting, &outcome),
         };
-        let fits = |(purchase, _): &(Purchase, Begun)| {
+        let fits = |(purchase, _): &(Purchase, StartedRequest)| {
             let fits = purchase.quantity.signed() <= left;
             left -= if fits { purchase.quantity.signed() } else { 0 };
             fits
         };
-        type Requests = Vec<(Purchase, Begun)>;
+        type Requests = Vec<(Purchase, StartedRequest)>;
         let (fitting, others): (Requests, Requests) =
             purchases.into_iter().zip(waiting).partition(fits);
         let has_written = !fitting.is_empty();
         self.write(batches, name, held, fitting.into_iter().unzip()).await;
-        let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = others.into_iter().unzip();
+        let (purchases, waiting): (Vec<Purchase>, Vec<StartedRequest>) = others.into_iter().unzip();
         // A purchase that fits may have taken nothing (a replay, a buyer at the limit), and a
         // cancellation may have brought units back: then "sold out" would be a lie to the others.
         let mut left = Ok(left);
@@ -151,7 +152,7 @@ impl Shared {
         batches: &BatchWriter,
         name: &LockName,
         held: &HeldFor,
-        (purchases, waiting): (Vec<Purchase>, Vec<Begun>),
+        (purchases, waiting): (Vec<Purchase>, Vec<StartedRequest>),
     ) {
         if purchases.is_empty() {
             return;
@@ -161,7 +162,7 @@ impl Shared {
             return requests::answer_all(waiting, &contended);
         }
         let deadlines: Vec<_> = waiting.iter().map(|one| Some(one.deadline)).collect();
-        let mut waiting: Vec<Option<Begun>> = waiting.into_iter().map(Some).collect();
+        let mut waiting: Vec<Option<StartedRequest>> = waiting.into_iter().map(Some).collect();
         let (mut later_fence, mut fenced) = (None, Vec::new());
         let mut tell = |answers: Vec<(usize, Answer)>| {
             let mut decided = Vec::with_capacity(answers.len());

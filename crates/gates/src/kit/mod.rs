@@ -1,6 +1,5 @@
 //! Building blocks that several strategies share.
 
-pub mod built;
 pub mod card;
 mod combined_requests;
 pub mod combined_sale;
@@ -13,4 +12,5 @@ pub mod memory_gate;
 pub mod options;
 pub mod redis_gate;
 pub mod sale_locks;
+pub mod strategies;
 pub mod textbook;

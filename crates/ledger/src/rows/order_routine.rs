@@ -12,9 +12,11 @@ use sha2::{Digest, Sha256};
 use sqlx::{Executor, MySqlConnection};
 
 use super::link::answered;
+use crate::write::new_order;
 
-/// The text, with [`PLACEHOLDER`] for the name.
-const TEXT: &str = include_str!("order_routine.sql");
+/// The text, with [`PLACEHOLDER`] for the name. Its statements are those of `new_order.rs`.
+pub static TEXT: LazyLock<String> =
+    LazyLock::new(|| new_order::fill_in(include_str!("order_routine.sql")));
 const PLACEHOLDER: &str = "ORDER_ROUTINE";
 /// Bytes of the digest that stand in the name.
 const DIGEST_BYTES: usize = 6;
@@ -31,7 +33,7 @@ pub static NAME: LazyLock<String> = LazyLock::new(|| {
 
 /// The procedure of this name in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum RoutineState {
     /// The program's own.
     Own,
     /// One with another text, other parameters or other rights; or this account may not read the text.
@@ -54,7 +56,7 @@ fn parameters() -> String {
 }
 
 /// Compares the procedure in the database with the program's own.
-pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<Found> {
+pub async fn compare(connection: &mut MySqlConnection) -> sqlx::Result<RoutineState> {
     let found = sqlx::query_as(
         "SELECT CAST(routine_definition AS CHAR), CAST(security_type AS CHAR), \
          (SELECT CAST(GROUP_CONCAT(CONCAT(parameter_mode, ' ', parameter_name) \
@@ -66,12 +68,12 @@ pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<Found> {
     .bind(&*NAME)
     .fetch_optional(connection);
     let found: Option<(Option<String>, Option<String>, Option<String>)> = answered(found).await?;
-    let Some((text, rights, names)) = found else { return Ok(Found::Missing) };
+    let Some((text, rights, names)) = found else { return Ok(RoutineState::Missing) };
     let names = names.unwrap_or_default().replace("IN ", "");
     let is_own = text.is_some_and(|text| text.trim() == body())
         && rights.as_deref() == Some("INVOKER")
         && names == parameters();
-    Ok(if is_own { Found::Own } else { Found::Foreign })
+    Ok(if is_own { RoutineState::Own } else { RoutineState::Foreign })
 }
 
 /// Creates the procedure unless it is there, and replaces one with another text. The connection keeps the settings with which it was made.
@@ -79,12 +81,12 @@ pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<Found> {
 /// # Errors
 /// The database's: it has no procedures, this account may not create them, or it does not answer.
 pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
-    let found = look(connection).await?;
+    let found = compare(connection).await?;
     let work = async {
         match found {
-            Found::Own => return Ok(()),
-            Found::Missing => {}
-            Found::Foreign => {
+            RoutineState::Own => return Ok(()),
+            RoutineState::Missing => {}
+            RoutineState::Foreign => {
                 tracing::warn!(
                     name = *NAME,
                     "a procedure of this name has another text, and is replaced"
@@ -116,6 +118,6 @@ mod tests {
         assert!(body().starts_with("BEGIN\n") && body().ends_with("\nEND"));
         let names = parameters();
         assert!(names.starts_with("p_order,p_item,") && names.ends_with(",p_payload"), "{names}");
-        assert_eq!(names.split(',').count(), 21);
+        assert_eq!(names.split(',').count(), 22);
     }
 }

@@ -10,21 +10,19 @@
 //! One try of the transaction ends in one of four ways ([`Attempt`]): it is *done*; it was rolled
 //! back for a passing reason and the whole transaction is tried *again*, a bounded number of times;
 //! the connection died after *COMMIT* was sent, and the ledger is asked what became of it
-//! (`doubt.rs`); or it died after the *call* of the whole order was sent (`one_call.rs`).
+//! (`after_error.rs`); or it died after the *call* of the whole order was sent (`one_call.rs`).
 //! Such a call may still run when the ledger has been asked. So the order is tried again under the same
 //! key, which lets one of the two count; if the second try sells nothing, the outcome is unknown.
 
 mod after_error;
 mod answers;
-mod budget;
 pub mod checks;
-mod doubt;
 mod fence;
-mod form;
 mod group_commit;
 mod item_concurrency;
 mod kept_connections;
 mod literal;
+pub(crate) mod new_order;
 mod one_call;
 mod reject;
 pub mod restock;
@@ -46,12 +44,11 @@ use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Doubt, OrderStatus, Outcome, Purchase, Routed, Unavailable};
 use shop_metrics::Metrics;
 
-use after_error::after_error;
 pub use after_error::replay;
+use after_error::{RetryBudget, after_error};
 pub use answers::Answers;
-use budget::RetryBudget;
-use form::Forms;
-use kept_connections::{Kept, KeptConnections};
+use kept_connections::{KeptConnection, KeptConnections};
+use one_call::OrderCalls;
 
 pub use fence::Fence;
 pub use group_commit::{
@@ -120,7 +117,7 @@ pub struct Arbiter {
     budget: Arc<RetryBudget>,
     concurrency: ItemConcurrency,
     kept: KeptConnections,
-    forms: Forms,
+    calls: OrderCalls,
     outbox: Outbox,
 }
 
@@ -143,8 +140,8 @@ impl Arbiter {
         let budget = Arc::new(RetryBudget::new());
         let kept_max = pool.connections_max() / KEPT_SHARE;
         let kept = KeptConnections::new(pool.clone(), kept_max);
-        let (forms, outbox) = (Forms::default(), Outbox::default());
-        Self { pool, writer: None, metrics, budget, concurrency, kept, forms, outbox }
+        let (calls, outbox) = (OrderCalls::default(), Outbox::default());
+        Self { pool, writer: None, metrics, budget, concurrency, kept, calls, outbox }
     }
 
     /// An arbiter that tells `writer` when the server behind the pool refuses writes or is lost.
@@ -162,7 +159,7 @@ impl Arbiter {
     /// Whether an order may be one call of the ledger's procedure; without this, it may.
     #[must_use]
     pub fn with_calls(mut self, is_called: bool) -> Self {
-        self.forms.is_called = is_called;
+        self.calls.is_called = is_called;
         self
     }
 
@@ -228,7 +225,7 @@ impl Arbiter {
             let mut has_ended = false;
             let is_galera = self.writer.as_ref().is_some_and(Writer::is_galera);
             let connection = &mut kept.connection;
-            let tried = self.forms.try_once(connection, write, self.outbox, is_galera);
+            let tried = self.calls.try_once(connection, write, self.outbox, is_galera);
             let mut tried = match tried.await {
                 Ok(tried) => {
                     has_ended = matches!(tried, Attempt::Done(_));
@@ -280,7 +277,7 @@ impl Arbiter {
     async fn connect(
         &self,
         write: &OrderWrite<'_>,
-    ) -> Result<(OwnedSemaphorePermit, Kept), Unavailable> {
+    ) -> Result<(OwnedSemaphorePermit, KeptConnection), Unavailable> {
         let _span = write.purchase.trace.span("connection wait");
         let permit =
             in_time(write.deadline, self.concurrency.acquire(write.purchase.item.id)).await;

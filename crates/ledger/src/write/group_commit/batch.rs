@@ -17,9 +17,9 @@ use sqlx::MySqlConnection;
 
 use super::batch_orders::{Batch, BatchOrders, Tell};
 use super::connections::BatchConnections;
-use super::look::{Written, choose, find_written, items_of, locked_by_others};
 use super::pipeline::{BatchPipeline, PipelineSlot};
-use super::sql::{Broken, Filled, commit};
+use super::pre_check::{WrittenOrders, choose, find_written, items_of, locked_by_others};
+use super::sql::{BatchError, BatchResult, commit};
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::{Fault, within};
 use crate::write::{
@@ -159,7 +159,7 @@ impl BatchWriter {
         }
         for attempt in 1..=LOST_COMMIT_READS_MAX {
             match find_written(&self.arbiter.pool, &purchases).await {
-                Ok(Written { mut orders, moved }) => {
+                Ok(WrittenOrders { mut orders, moved }) => {
                     for index in asked {
                         let purchase = &batch.purchases[index];
                         let order = orders.remove(&purchase.order_id);
@@ -229,7 +229,7 @@ impl BatchWriter {
             let committed = commit(connection, &picked, (batch.fence, outbox), at).await;
             drop(transaction);
             match committed {
-                Ok(Filled::Whole) => {
+                Ok(BatchResult::Whole) => {
                     batch.sold(&chosen);
                     // Those that were passed over are checked again, unless the others of many items
                     // would wait. Each round decides at least one order, so there are no more rounds
@@ -240,12 +240,12 @@ impl BatchWriter {
                     }
                     continue;
                 }
-                Ok(Filled::Fenced { accepted }) => {
+                Ok(BatchResult::Fenced { accepted }) => {
                     batch.answer_rest(&Err(Conflict::Fenced { accepted }));
                     return true;
                 }
                 // Those whose time is over are answered, and the others tried again.
-                Ok(Filled::Late) => {
+                Ok(BatchResult::Late) => {
                     if slot.is_overtaken() {
                         return true;
                     }
@@ -254,8 +254,8 @@ impl BatchWriter {
                     continue;
                 }
                 // Too few are left for all, or for all that there were a moment ago.
-                Ok(Filled::TooFew) => objected = true,
-                Err(Broken::Before(error)) => {
+                Ok(BatchResult::TooFew) => objected = true,
+                Err(BatchError::Before(error)) => {
                     self.arbiter.recheck_writer(&error);
                     tracing::debug!(%error, "batch rolled back");
                     match Fault::of(&error) {
@@ -280,7 +280,7 @@ impl BatchWriter {
                         Fault::Moved | Fault::Other => return true,
                     }
                 }
-                Err(Broken::AtCommit(error)) => {
+                Err(BatchError::AtCommit(error)) => {
                     tracing::warn!(%error, orders = picked.len(), "COMMIT of a batch not answered");
                     self.arbiter.metrics.arbiter_commits_lost.inc();
                     for &index in &chosen {

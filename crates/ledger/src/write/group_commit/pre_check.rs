@@ -213,7 +213,7 @@ async fn select_stock(
 }
 
 /// The orders of a batch whose COMMIT was not answered.
-pub(super) struct Written {
+pub(super) struct WrittenOrders {
     /// Those that are written.
     pub orders: HashMap<OrderId, Order>,
     /// Items that do not live here any more: their orders may be written elsewhere.
@@ -225,8 +225,8 @@ pub(super) struct Written {
 pub(super) async fn find_written(
     pool: &Database,
     purchases: &[&Purchase],
-) -> sqlx::Result<Written> {
-    let none = Written { orders: HashMap::new(), moved: BTreeSet::new() };
+) -> sqlx::Result<WrittenOrders> {
+    let none = WrittenOrders { orders: HashMap::new(), moved: BTreeSet::new() };
     let Some(last) = purchases.last() else { return Ok(none) };
     let length = purchases.len().next_power_of_two();
     let places = vec!["?"; length].join(", ");
@@ -255,5 +255,5 @@ pub(super) async fn find_written(
     };
     let moved = purchases.iter().filter(has_moved).map(|one| one.item.id).collect();
     let order = |row| orders::read(row).map(|order| (order.id, order));
-    Ok(Written { orders: rows.iter().map(order).collect::<sqlx::Result<_>>()?, moved })
+    Ok(WrittenOrders { orders: rows.iter().map(order).collect::<sqlx::Result<_>>()?, moved })
 }

@@ -6,11 +6,11 @@ use crate::{BuildError, Card, Entry, LIST, Strategy, StrategyContext};
 
 /// The strategies of a running service, by name.
 pub struct Strategies {
-    built: Vec<Built>,
+    built: Vec<BuiltStrategy>,
 }
 
 /// A strategy of the list in a running service.
-pub struct Built {
+pub struct BuiltStrategy {
     /// Its description.
     pub card: &'static Card,
     /// The strategy itself; `None` when its servers are not configured.
@@ -24,8 +24,10 @@ impl Strategies {
     /// A sentence for the operator when a setting cannot be used.
     pub fn new(context: &StrategyContext) -> Result<Self, String> {
         let build = |entry: &Entry| match (entry.build)(context) {
-            Ok(strategy) => Ok(Built { card: entry.card, strategy: Some(strategy) }),
-            Err(BuildError::NotConfigured) => Ok(Built { card: entry.card, strategy: None }),
+            Ok(strategy) => Ok(BuiltStrategy { card: entry.card, strategy: Some(strategy) }),
+            Err(BuildError::NotConfigured) => {
+                Ok(BuiltStrategy { card: entry.card, strategy: None })
+            }
             Err(BuildError::Unusable(why)) => Err(why),
         };
         Ok(Self { built: LIST.iter().map(build).collect::<Result<_, _>>()? })
@@ -33,7 +35,7 @@ impl Strategies {
 
     /// Finds a strategy of the list.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<&Built> {
+    pub fn find(&self, name: &str) -> Option<&BuiltStrategy> {
         self.built.iter().find(|built| built.card.name == name)
     }
 

@@ -1,0 +1,300 @@
+//! The rows that a new order writes beside its stock row. Each statement has one text, from which the
+//! forms of a single order, of a batch and of the procedure are made.
+
+use std::fmt::{self, Display};
+use std::sync::{LazyLock, OnceLock};
+
+use sqlx::mysql::MySqlArguments;
+use sqlx::query::Query;
+use sqlx::{MySql, MySqlConnection};
+use time::OffsetDateTime;
+
+use super::fence::Fence;
+use super::literal::{OrNull, Text, Time};
+use shop_domain::order::MovementReason;
+use shop_domain::{OrderId, OrderStatus, Purchase};
+
+/// Rows that one statement writes at most.
+const ROWS_MAX: usize = 256;
+
+/// An order that is to be written.
+#[derive(Clone, Copy)]
+pub(super) struct NewOrder<'a> {
+    pub(super) purchase: &'a Purchase,
+    pub(super) status: OrderStatus,
+    /// The key under which it is found.
+    pub(super) key: &'a str,
+    /// The fence under which it is written.
+    pub(super) fence: Option<Fence>,
+    /// The number of the write among those under the same counter.
+    pub(super) fence_sequence: Option<u64>,
+}
+
+/// A column of `orders`.
+struct Column {
+    name: &'static str,
+    /// Its value in the procedure.
+    in_procedure: &'static str,
+    /// The type of the parameter that has this value; `None`: the procedure finds the value itself.
+    parameter: Option<&'static str>,
+    value: for<'a> fn(&NewOrder<'a>) -> Value<'a>,
+}
+
+impl Column {
+    const fn new(
+        name: &'static str,
+        in_procedure: &'static str,
+        parameter: &'static str,
+        value: for<'a> fn(&NewOrder<'a>) -> Value<'a>,
+    ) -> Self {
+        Self { name, in_procedure, parameter: Some(parameter), value }
+    }
+}
+
+/// The columns of a new order. A column that is added here is in every statement that writes one.
+static COLUMNS: [Column; 14] = [
+    Column::new("id", "p_order", "CHAR(36) CHARACTER SET ascii", |new| {
+        Value::Id(new.purchase.order_id)
+    }),
+    Column::new("item_id", "p_item", "BIGINT", |new| Value::from(new.purchase.item.id.get())),
+    Column::new("user_id", "p_buyer", "BIGINT", |new| Value::from(new.purchase.buyer.get())),
+    Column::new("quantity", "p_units", "INT UNSIGNED", |new| {
+        Value::from(new.purchase.quantity.signed())
+    }),
+    Column::new("amount_cents", "p_amount", "BIGINT", |new| {
+        Value::from(new.purchase.amount.cents())
+    }),
+    Column::new("status", "p_status", "VARCHAR(16) CHARACTER SET ascii", |new| {
+        Value::Text(Some(new.status.as_str()))
+    }),
+    Column::new("strategy", "p_strategy", "VARCHAR(64) CHARACTER SET ascii", |new| {
+        Value::Text(Some(new.purchase.strategy))
+    }),
+    Column::new("fence", "p_token", "BIGINT UNSIGNED", |new| {
+        Value::Unsigned(new.fence.map(|fence| fence.token))
+    }),
+    Column::new("fence_backend", "p_backend", "VARCHAR(32) CHARACTER SET ascii", |new| {
+        Value::Text(new.fence.map(|fence| fence.backend))
+    }),
+    Column {
+        name: "fence_sequence",
+        in_procedure: "v_sequence",
+        parameter: None,
+        value: |new| Value::Unsigned(new.fence_sequence),
+    },
+    Column::new(
+        "request_key",
+        "p_key",
+        "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin",
+        |new| Value::Text(Some(new.key)),
+    ),
+    // A rejected order counts against no limit.
+    Column::new("limit_group_id", "p_group", "BIGINT", |new| {
+        let counted = new.purchase.counted_group().filter(|_| new.status != OrderStatus::Rejected);
+        Value::Signed(counted.map(|group| group.id.get()))
+    }),
+    Column::new("created_at", "p_created_at", "DATETIME(6)", |new| {
+        Value::Time(new.purchase.created_at)
+    }),
+    Column::new("expires_at", "p_expires_at", "DATETIME(6)", |new| {
+        Value::Time(new.purchase.expires_at)
+    }),
+];
+
+/// The value of a column.
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Id(OrderId),
+    Signed(Option<i64>),
+    Unsigned(Option<u64>),
+    Text(Option<&'a str>),
+    Time(OffsetDateTime),
+}
+
+impl From<i64> for Value<'_> {
+    fn from(value: i64) -> Self {
+        Self::Signed(Some(value))
+    }
+}
+
+impl Display for Value<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Id(id) => write!(formatter, "'{id}'"),
+            Self::Signed(number) => OrNull(number).fmt(formatter),
+            Self::Unsigned(number) => OrNull(number).fmt(formatter),
+            Self::Text(text) => OrNull(text.map(Text)).fmt(formatter),
+            Self::Time(time) => Time(time).fmt(formatter),
+        }
+    }
+}
+
+type Statement<'a> = Query<'a, MySql, MySqlArguments>;
+
+impl<'a> Value<'a> {
+    fn bind(self, statement: Statement<'a>) -> Statement<'a> {
+        match self {
+            Self::Id(id) => statement.bind(id.to_string()),
+            Self::Signed(number) => statement.bind(number),
+            Self::Unsigned(number) => statement.bind(number),
+            Self::Text(text) => statement.bind(text),
+            Self::Time(time) => statement.bind(time),
+        }
+    }
+}
+
+/// Writes the arguments of a call, in the order of the procedure's parameters.
+impl Display for NewOrder<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for column in COLUMNS.iter().filter(|column| column.parameter.is_some()) {
+            write!(formatter, "{between}{}", (column.value)(self))?;
+            between = ", ";
+        }
+        Ok(())
+    }
+}
+
+/// An INSERT of one or many rows.
+struct Insert {
+    head: String,
+    /// The placeholders of a row.
+    row: String,
+    tail: &'static str,
+    /// The text for each power of two of rows.
+    texts: [OnceLock<String>; ROWS_MAX.ilog2() as usize + 1],
+}
+
+static ORDERS: LazyLock<Insert> = LazyLock::new(|| {
+    let names: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
+    let places = vec!["?"; names.len()].join(", ");
+    Insert::new(format!("INSERT INTO orders ({})", names.join(", ")), format!("({places})"), "")
+});
+
+static BUYERS: LazyLock<Insert> =
+    LazyLock::new(|| Insert::counting("INSERT INTO buyer_limits (item_id"));
+
+static GROUPS: LazyLock<Insert> =
+    LazyLock::new(|| Insert::counting("INSERT INTO group_limits (group_id"));
+
+static MOVEMENTS: LazyLock<Insert> = LazyLock::new(|| {
+    let head = "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at)";
+    let row = format!("(?, ?, '{}', ?, ?)", MovementReason::Sold.as_str());
+    Insert::new(head.to_owned(), row, "")
+});
+
+impl Insert {
+    fn new(head: String, row: String, tail: &'static str) -> Self {
+        Self { head, row, tail, texts: Default::default() }
+    }
+
+    /// Counts units against limits; the table's CHECK refuses the unit too many.
+    fn counting(beginning: &str) -> Self {
+        let head = format!("{beginning}, user_id, bought, allowed)");
+        let tail = " ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), \
+             allowed = VALUES(allowed)";
+        Self::new(head, "(?, ?, ?, ?)".to_owned(), tail)
+    }
+
+    fn of(&self, rows: &str) -> String {
+        format!("{} VALUES {rows}{}", self.head, self.tail)
+    }
+
+    /// The text for a power of two of rows, so that there are few statements to prepare.
+    fn text(&self, rows: usize) -> &str {
+        assert!(rows.is_power_of_two() && rows <= ROWS_MAX, "few lengths, each prepared once");
+        let text = || self.of(&vec![&*self.row; rows].join(", "));
+        self.texts[rows.ilog2() as usize].get_or_init(text)
+    }
+}
+
+/// Units that are counted against the limit of a buyer.
+#[derive(Clone, Copy)]
+pub(super) struct CountedUnits {
+    /// The id of the item or of the group.
+    pub(super) of: i64,
+    pub(super) buyer: i64,
+    pub(super) units: i64,
+    pub(super) limit: u32,
+}
+
+/// Inserts orders: a power of two, at most 256.
+pub(super) async fn insert_orders<'a>(
+    connection: &mut MySqlConnection,
+    orders: impl ExactSizeIterator<Item = NewOrder<'a>>,
+) -> sqlx::Result<()> {
+    let mut statement = sqlx::query(ORDERS.text(orders.len()));
+    for order in orders {
+        let values = COLUMNS.iter().map(|column| (column.value)(&order));
+        statement = values.fold(statement, |statement, value| value.bind(statement));
+    }
+    statement.execute(connection).await.map(drop)
+}
+
+/// Counts units against the limits of items for each buyer: a power of two of rows, at most 256.
+pub(super) async fn count_buyers(
+    connection: &mut MySqlConnection,
+    counted: &[CountedUnits],
+) -> sqlx::Result<()> {
+    count(connection, &BUYERS, counted).await
+}
+
+/// Counts units against the limits of groups for each buyer: a power of two of rows, at most 256.
+pub(super) async fn count_in_groups(
+    connection: &mut MySqlConnection,
+    counted: &[CountedUnits],
+) -> sqlx::Result<()> {
+    count(connection, &GROUPS, counted).await
+}
+
+async fn count(
+    connection: &mut MySqlConnection,
+    insert: &'static Insert,
+    counted: &[CountedUnits],
+) -> sqlx::Result<()> {
+    let mut statement = sqlx::query(insert.text(counted.len()));
+    for one in counted {
+        statement = statement.bind(one.of).bind(one.buyer).bind(one.units).bind(one.limit);
+    }
+    statement.execute(connection).await.map(drop)
+}
+
+/// Writes the movements of sold units: a power of two, at most 256.
+pub(super) async fn insert_movements(
+    connection: &mut MySqlConnection,
+    sold: &[&Purchase],
+) -> sqlx::Result<()> {
+    let mut statement = sqlx::query(MOVEMENTS.text(sold.len()));
+    for purchase in sold {
+        statement = statement
+            .bind(purchase.item.id.get())
+            .bind(purchase.order_id.to_string())
+            .bind(-purchase.quantity.signed())
+            .bind(purchase.created_at);
+    }
+    statement.execute(connection).await.map(drop)
+}
+
+/// The statement that takes `units` of the items that `items` names, where enough are left and the
+/// route's `epoch` is right. The primary key is named because the optimizer would scan a small table.
+pub(super) fn stock_update(units: &str, items: &str, epoch: &str) -> String {
+    format!(
+        "UPDATE stock FORCE INDEX (PRIMARY) SET available = available - {units}, version = version + 1 \
+         WHERE item_id {items} AND available >= {units} AND home_epoch = {epoch}"
+    )
+}
+
+/// Fills the statements into the text of the procedure.
+pub(crate) fn fill_in(text: &str) -> String {
+    let values: Vec<_> = COLUMNS.iter().map(|column| column.in_procedure).collect();
+    let sold = MovementReason::Sold.as_str();
+    let movement = format!("(p_item, p_order, '{sold}', -CAST(p_units AS SIGNED), p_created_at)");
+    let typed = |column: &Column| Some(format!("{} {}", column.in_procedure, column.parameter?));
+    let parameters: Vec<_> = COLUMNS.iter().filter_map(typed).collect();
+    text.replace("ORDER_PARAMETERS", &parameters.join(",\n    "))
+        .replace("INSERT_ORDER", &ORDERS.of(&format!("({})", values.join(", "))))
+        .replace("COUNT_BUYER", &BUYERS.of("(p_item, p_buyer, p_units, p_limit)"))
+        .replace("COUNT_IN_GROUP", &GROUPS.of("(p_group, p_buyer, p_units, p_group_limit)"))
+        .replace("INSERT_MOVEMENT", &MOVEMENTS.of(&movement))
+        .replace("TAKE_STOCK", &stock_update("p_units", "= p_item", "p_epoch"))
+}
