@@ -9,6 +9,8 @@ use sqlx::query::Query;
 use sqlx::{MySql, MySqlConnection};
 use time::OffsetDateTime;
 
+use Value::{Ascii, At, Id, Signed, Unsigned};
+
 use super::fence::Fence;
 use super::literal::{OrNull, Text, Time};
 use shop_domain::order::MovementReason;
@@ -35,71 +37,37 @@ struct Column {
     name: &'static str,
     /// Its value in the procedure.
     in_procedure: &'static str,
-    /// The type of the parameter that has this value; `None`: the procedure finds the value itself.
-    parameter: Option<&'static str>,
+    /// The type of the parameter that has this value; empty: the procedure finds the value itself.
+    parameter: &'static str,
     value: for<'a> fn(&NewOrder<'a>) -> Value<'a>,
 }
 
-impl Column {
-    const fn new(
-        name: &'static str,
-        in_procedure: &'static str,
-        parameter: &'static str,
-        value: for<'a> fn(&NewOrder<'a>) -> Value<'a>,
-    ) -> Self {
-        Self { name, in_procedure, parameter: Some(parameter), value }
+/// The columns of a new order. A column that is added here is in every statement that writes one.
+#[rustfmt::skip]
+static COLUMNS: [Column; 14] = [
+    Column { name: "id", in_procedure: "p_order", parameter: "CHAR(36) CHARACTER SET ascii", value: |new| Id(new.purchase.order_id) },
+    Column { name: "item_id", in_procedure: "p_item", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.item.id.get())) },
+    Column { name: "user_id", in_procedure: "p_buyer", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.buyer.get())) },
+    Column { name: "quantity", in_procedure: "p_units", parameter: "INT UNSIGNED", value: |new| Signed(Some(new.purchase.quantity.signed())) },
+    Column { name: "amount_cents", in_procedure: "p_amount", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.amount.cents())) },
+    Column { name: "status", in_procedure: "p_status", parameter: "VARCHAR(16) CHARACTER SET ascii", value: |new| Ascii(Some(new.status.as_str())) },
+    Column { name: "strategy", in_procedure: "p_strategy", parameter: "VARCHAR(64) CHARACTER SET ascii", value: |new| Ascii(Some(new.purchase.strategy)) },
+    Column { name: "fence", in_procedure: "p_token", parameter: "BIGINT UNSIGNED", value: |new| Unsigned(new.fence.map(|fence| fence.token)) },
+    Column { name: "fence_backend", in_procedure: "p_backend", parameter: "VARCHAR(32) CHARACTER SET ascii", value: |new| Ascii(new.fence.map(|fence| fence.backend)) },
+    Column { name: "fence_sequence", in_procedure: "v_sequence", parameter: "", value: |new| Unsigned(new.fence_sequence) },
+    Column { name: "request_key", in_procedure: "p_key", parameter: "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin", value: |new| Ascii(Some(new.key)) },
+    Column { name: "limit_group_id", in_procedure: "p_group", parameter: "BIGINT", value: |new| Signed(new.counted_group()) },
+    Column { name: "created_at", in_procedure: "p_created_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.created_at) },
+    Column { name: "expires_at", in_procedure: "p_expires_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.expires_at) },
+];
+
+impl NewOrder<'_> {
+    /// The group in whose limit its units are counted; a rejected order counts in none.
+    fn counted_group(&self) -> Option<i64> {
+        let group = self.purchase.counted_group().filter(|_| self.status != OrderStatus::Rejected);
+        group.map(|group| group.id.get())
     }
 }
-
-/// The columns of a new order. A column that is added here is in every statement that writes one.
-static COLUMNS: [Column; 14] = [
-    Column::new("id", "p_order", "CHAR(36) CHARACTER SET ascii", |new| {
-        Value::Id(new.purchase.order_id)
-    }),
-    Column::new("item_id", "p_item", "BIGINT", |new| Value::from(new.purchase.item.id.get())),
-    Column::new("user_id", "p_buyer", "BIGINT", |new| Value::from(new.purchase.buyer.get())),
-    Column::new("quantity", "p_units", "INT UNSIGNED", |new| {
-        Value::from(new.purchase.quantity.signed())
-    }),
-    Column::new("amount_cents", "p_amount", "BIGINT", |new| {
-        Value::from(new.purchase.amount.cents())
-    }),
-    Column::new("status", "p_status", "VARCHAR(16) CHARACTER SET ascii", |new| {
-        Value::Text(Some(new.status.as_str()))
-    }),
-    Column::new("strategy", "p_strategy", "VARCHAR(64) CHARACTER SET ascii", |new| {
-        Value::Text(Some(new.purchase.strategy))
-    }),
-    Column::new("fence", "p_token", "BIGINT UNSIGNED", |new| {
-        Value::Unsigned(new.fence.map(|fence| fence.token))
-    }),
-    Column::new("fence_backend", "p_backend", "VARCHAR(32) CHARACTER SET ascii", |new| {
-        Value::Text(new.fence.map(|fence| fence.backend))
-    }),
-    Column {
-        name: "fence_sequence",
-        in_procedure: "v_sequence",
-        parameter: None,
-        value: |new| Value::Unsigned(new.fence_sequence),
-    },
-    Column::new(
-        "request_key",
-        "p_key",
-        "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin",
-        |new| Value::Text(Some(new.key)),
-    ),
-    // A rejected order counts against no limit.
-    Column::new("limit_group_id", "p_group", "BIGINT", |new| {
-        let counted = new.purchase.counted_group().filter(|_| new.status != OrderStatus::Rejected);
-        Value::Signed(counted.map(|group| group.id.get()))
-    }),
-    Column::new("created_at", "p_created_at", "DATETIME(6)", |new| {
-        Value::Time(new.purchase.created_at)
-    }),
-    Column::new("expires_at", "p_expires_at", "DATETIME(6)", |new| {
-        Value::Time(new.purchase.expires_at)
-    }),
-];
 
 /// The value of a column.
 #[derive(Clone, Copy)]
@@ -107,14 +75,8 @@ enum Value<'a> {
     Id(OrderId),
     Signed(Option<i64>),
     Unsigned(Option<u64>),
-    Text(Option<&'a str>),
-    Time(OffsetDateTime),
-}
-
-impl From<i64> for Value<'_> {
-    fn from(value: i64) -> Self {
-        Self::Signed(Some(value))
-    }
+    Ascii(Option<&'a str>),
+    At(OffsetDateTime),
 }
 
 impl Display for Value<'_> {
@@ -123,8 +85,8 @@ impl Display for Value<'_> {
             Self::Id(id) => write!(formatter, "'{id}'"),
             Self::Signed(number) => OrNull(number).fmt(formatter),
             Self::Unsigned(number) => OrNull(number).fmt(formatter),
-            Self::Text(text) => OrNull(text.map(Text)).fmt(formatter),
-            Self::Time(time) => Time(time).fmt(formatter),
+            Self::Ascii(text) => OrNull(text.map(Text)).fmt(formatter),
+            Self::At(time) => Time(time).fmt(formatter),
         }
     }
 }
@@ -137,8 +99,8 @@ impl<'a> Value<'a> {
             Self::Id(id) => statement.bind(id.to_string()),
             Self::Signed(number) => statement.bind(number),
             Self::Unsigned(number) => statement.bind(number),
-            Self::Text(text) => statement.bind(text),
-            Self::Time(time) => statement.bind(time),
+            Self::Ascii(text) => statement.bind(text),
+            Self::At(time) => statement.bind(time),
         }
     }
 }
@@ -147,7 +109,7 @@ impl<'a> Value<'a> {
 impl Display for NewOrder<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut between = "";
-        for column in COLUMNS.iter().filter(|column| column.parameter.is_some()) {
+        for column in COLUMNS.iter().filter(|column| !column.parameter.is_empty()) {
             write!(formatter, "{between}{}", (column.value)(self))?;
             between = ", ";
         }
@@ -289,8 +251,9 @@ pub(crate) fn fill_in(text: &str) -> String {
     let values: Vec<_> = COLUMNS.iter().map(|column| column.in_procedure).collect();
     let sold = MovementReason::Sold.as_str();
     let movement = format!("(p_item, p_order, '{sold}', -CAST(p_units AS SIGNED), p_created_at)");
-    let typed = |column: &Column| Some(format!("{} {}", column.in_procedure, column.parameter?));
-    let parameters: Vec<_> = COLUMNS.iter().filter_map(typed).collect();
+    let columns = COLUMNS.iter().filter(|column| !column.parameter.is_empty());
+    let typed = columns.map(|column| format!("{} {}", column.in_procedure, column.parameter));
+    let parameters: Vec<_> = typed.collect();
     text.replace("ORDER_PARAMETERS", &parameters.join(",\n    "))
         .replace("INSERT_ORDER", &ORDERS.of(&format!("({})", values.join(", "))))
         .replace("COUNT_BUYER", &BUYERS.of("(p_item, p_buyer, p_units, p_limit)"))
