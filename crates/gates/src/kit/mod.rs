@@ -1,6 +1,5 @@
 //! Building blocks that several strategies share.
 
-pub mod card;
 mod combined_requests;
 pub mod combined_sale;
 pub mod compare_and_set;
@@ -12,5 +11,4 @@ pub mod memory_gate;
 pub mod options;
 pub mod redis_gate;
 pub mod sale_locks;
-pub mod strategies;
 pub mod textbook;

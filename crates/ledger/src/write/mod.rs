@@ -4,6 +4,16 @@
 //! counted it against the buyer's limit, written the movement and taken the stock with a
 //! condition (`transaction.rs`, `stock.rs`). Gates may lie, vanish or restart: nothing is oversold.
 //!
+//! One order is written like this:
+//!
+//! 1. [`Arbiter::write`] tries the transaction until it is decided, and counts a refusal;
+//! 2. one try is a call of the server's procedure (`one_call.rs`, `rows/order_routine.sql`), or one
+//!    statement after the other (`transaction.rs`) where there is no procedure;
+//! 3. an error is sorted by `after_error.rs`: rolled back and tried again, refused, or unknown.
+//!
+//! Orders that wait for each other are written in batches ([`GroupCommit`]). All forms have the same
+//! statements in the same order: their texts are in `new_order.rs`, each once.
+//!
 //! For lab items the arbiter can be off. Then the order is written with the stock statement of the
 //! strategy's textbook form (`unguarded.rs`), and the gate has to carry correctness alone.
 //!
@@ -21,7 +31,6 @@ mod fence;
 mod group_commit;
 mod item_concurrency;
 mod kept_connections;
-mod literal;
 pub(crate) mod new_order;
 mod one_call;
 mod reject;

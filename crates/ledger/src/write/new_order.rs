@@ -1,18 +1,23 @@
-//! The rows that a new order writes beside its stock row. Each statement has one text, from which the
-//! forms of a single order, of a batch and of the procedure are made.
+//! The rows that a new order writes, and the statement that takes its units. Each statement has one text,
+//! from which the forms of a single order, of a batch and of the procedure are made.
+//!
+//! A call contains its values, so that it needs no round trip to be prepared. No text of a buyer stands
+//! in it as it came: see [`Text`].
 
-use std::fmt::{self, Display};
+use std::fmt::{self, Display, Write};
 use std::sync::{LazyLock, OnceLock};
 
 use sqlx::mysql::MySqlArguments;
 use sqlx::query::Query;
 use sqlx::{MySql, MySqlConnection};
-use time::OffsetDateTime;
+use time::format_description::FormatItem;
+use time::macros::format_description;
+use time::{OffsetDateTime, UtcOffset};
 
 use Value::{Ascii, At, Id, Signed, Unsigned};
 
+use super::WRITTEN_AS;
 use super::fence::Fence;
-use super::literal::{OrNull, Text, Time};
 use shop_domain::order::MovementReason;
 use shop_domain::{OrderId, OrderStatus, Purchase};
 
@@ -61,7 +66,17 @@ static COLUMNS: [Column; 14] = [
     Column { name: "expires_at", in_procedure: "p_expires_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.expires_at) },
 ];
 
-impl NewOrder<'_> {
+impl<'a> NewOrder<'a> {
+    /// The order of a purchase that is sold.
+    pub(super) fn sold(
+        purchase: &'a Purchase,
+        fence: Option<Fence>,
+        fence_sequence: Option<u64>,
+    ) -> Self {
+        let (status, key) = (WRITTEN_AS, purchase.key.as_str());
+        Self { purchase, status, key, fence, fence_sequence }
+    }
+
     /// The group in whose limit its units are counted; a rejected order counts in none.
     fn counted_group(&self) -> Option<i64> {
         let group = self.purchase.counted_group().filter(|_| self.status != OrderStatus::Rejected);
@@ -180,6 +195,25 @@ pub(super) struct CountedUnits {
     pub(super) limit: u32,
 }
 
+impl CountedUnits {
+    /// The units of a purchase, counted against the limit of its item.
+    pub(super) fn of_buyer(purchase: &Purchase) -> Self {
+        Self {
+            of: purchase.item.id.get(),
+            buyer: purchase.buyer.get(),
+            units: purchase.quantity.signed(),
+            limit: purchase.item.per_buyer_limit,
+        }
+    }
+
+    /// The units of a purchase, counted against the limit of its item's group, if it is in one.
+    pub(super) fn in_group(purchase: &Purchase) -> Option<Self> {
+        let group = purchase.counted_group()?;
+        let (of, limit) = (group.id.get(), group.per_buyer_limit);
+        Some(Self { of, limit, ..Self::of_buyer(purchase) })
+    }
+}
+
 /// Inserts orders: a power of two, at most 256.
 pub(super) async fn insert_orders<'a>(
     connection: &mut MySqlConnection,
@@ -238,10 +272,10 @@ pub(super) async fn insert_movements(
 }
 
 /// The statement that takes `units` of the items that `items` names, where enough are left and the
-/// route's `epoch` is right. The primary key is named because the optimizer would scan a small table.
-pub(super) fn stock_update(units: &str, items: &str, epoch: &str) -> String {
+/// route's `epoch` is right. `stock` is the table, with a hint if need be.
+pub(super) fn stock_update(stock: &str, units: &str, items: &str, epoch: &str) -> String {
     format!(
-        "UPDATE stock FORCE INDEX (PRIMARY) SET available = available - {units}, version = version + 1 \
+        "UPDATE {stock} SET available = available - {units}, version = version + 1 \
          WHERE item_id {items} AND available >= {units} AND home_epoch = {epoch}"
     )
 }
@@ -259,5 +293,75 @@ pub(crate) fn fill_in(text: &str) -> String {
         .replace("COUNT_BUYER", &BUYERS.of("(p_item, p_buyer, p_units, p_limit)"))
         .replace("COUNT_IN_GROUP", &GROUPS.of("(p_group, p_buyer, p_units, p_group_limit)"))
         .replace("INSERT_MOVEMENT", &MOVEMENTS.of(&movement))
-        .replace("TAKE_STOCK", &stock_update("p_units", "= p_item", "p_epoch"))
+        .replace("TAKE_STOCK", &stock_update("stock", "p_units", "= p_item", "p_epoch"))
+}
+
+/// A string literal. What is not plain ASCII, or could end the literal, is written as hexadecimal
+/// digits, whatever the server's SQL mode makes of backslashes.
+pub(super) struct Text<'a>(pub(super) &'a str);
+
+impl Display for Text<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\');
+        if self.0.bytes().all(is_plain) {
+            return write!(formatter, "'{}'", self.0);
+        }
+        formatter.write_str("_utf8mb4 X'")?;
+        self.0.bytes().try_for_each(|byte| write!(formatter, "{byte:02X}"))?;
+        formatter.write_char('\'')
+    }
+}
+
+/// A value, or `NULL`.
+pub(super) struct OrNull<T>(pub(super) Option<T>);
+
+impl<T: Display> Display for OrNull<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(value) => value.fmt(formatter),
+            None => formatter.write_str("NULL"),
+        }
+    }
+}
+
+/// A point in time as a DATETIME(6) literal in UTC.
+pub(super) struct Time(pub(super) OffsetDateTime);
+
+const DATETIME: &[FormatItem<'_>] =
+    format_description!("'[year]-[month]-[day] [hour]:[minute]:[second].[subsecond digits:6]'");
+
+impl Display for Time {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_offset(UtcOffset::UTC).format(DATETIME).map_err(|_| fmt::Error)?;
+        formatter.write_str(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn no_text_ends_its_literal() {
+        assert_eq!(Text("order 7: {\"a\":[1]}").to_string(), "'order 7: {\"a\":[1]}'");
+        assert_eq!(Text("").to_string(), "''");
+        for hostile in ["'", "\\", "' OR 1=1 -- ", "\u{fc}", "\0", "\n", "\u{ff07}", "\\'"] {
+            let literal = Text(hostile).to_string();
+            let digits =
+                literal.strip_prefix("_utf8mb4 X'").and_then(|rest| rest.strip_suffix('\''));
+            let digits = digits.unwrap_or_else(|| panic!("{hostile:?} is quoted: {literal}"));
+            assert_eq!(digits.len(), hostile.len() * 2);
+            assert!(digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{literal}");
+        }
+    }
+
+    #[test]
+    fn times_are_written_in_utc_with_microseconds() {
+        let time = datetime!(2026-03-01 00:30:05.000042 +02:00);
+        assert_eq!(Time(time).to_string(), "'2026-02-28 22:30:05.000042'");
+        assert_eq!(OrNull::<u64>(None).to_string(), "NULL");
+        assert_eq!(OrNull(Some(7)).to_string(), "7");
+    }
 }

@@ -20,9 +20,9 @@ use sqlx::{Executor, MySqlConnection};
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
-use super::literal::{OrNull, Text, Time};
+use super::new_order::{NewOrder, OrNull, Text, Time};
 use super::stock::{self, StockWrite};
-use super::transaction::{self, new_order};
+use super::transaction;
 use super::{Attempt, OrderWrite, WRITTEN_AS, is_guarded};
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::order_routine::{self, NAME, RoutineState};
@@ -178,7 +178,7 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
         "CALL {name}({order}, {limit}, {group_limit}, {epoch}, {version}, {changed_at}, '{take}', \
          {event}, {kind}, {payload})",
         name = *NAME,
-        order = new_order(purchase, fence, None),
+        order = NewOrder::sold(purchase, fence, None),
         limit = purchase.item.per_buyer_limit,
         group_limit = OrNull(purchase.counted_group().map(|group| group.per_buyer_limit)),
         epoch = purchase.item.home.epoch,

@@ -54,7 +54,7 @@ impl<'a> StockWrite<'a> {
     }
 }
 
-static TAKE: LazyLock<String> = LazyLock::new(|| stock_update("?", "= ?", "?"));
+static TAKE: LazyLock<String> = LazyLock::new(|| stock_update("stock", "?", "= ?", "?"));
 static TAKE_BY_VERSION: LazyLock<String> = LazyLock::new(|| format!("{} AND version = ?", *TAKE));
 static TAKE_BY_TIMESTAMP: LazyLock<String> =
     LazyLock::new(|| format!("{} AND changed_at = ?", *TAKE));

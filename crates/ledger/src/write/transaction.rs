@@ -7,7 +7,7 @@
 use crate::Database;
 use sqlx::MySqlConnection;
 
-use super::fence::{Fence, FenceResult, raise_fence};
+use super::fence::{FenceResult, raise_fence};
 use super::{
     Answer, Attempt, Conflict, OrderWrite, StockWrite, UnguardedWrite, WRITTEN_AS, is_guarded,
     stock,
@@ -79,12 +79,12 @@ async fn fill(
         _ => None,
     };
     failpoint!("fence-raised");
-    let order = new_order(purchase, fence, sequence);
+    let order = NewOrder::sold(purchase, fence, sequence);
     insert_orders(connection, std::iter::once(order)).await?;
     failpoint!("order-inserted");
     if is_guarded {
-        count_buyers(connection, &[counted_for_buyer(purchase)]).await?;
-        if let Some(counted) = counted_in_group(purchase) {
+        count_buyers(connection, &[CountedUnits::of_buyer(purchase)]).await?;
+        if let Some(counted) = CountedUnits::in_group(purchase) {
             count_in_groups(connection, &[counted]).await?;
         }
     }
@@ -98,32 +98,6 @@ async fn fill(
     let refusal = stock::take(connection, purchase, stock, outbox).await?;
     failpoint!("stock-taken");
     Ok(refusal)
-}
-
-/// The row of a purchase that is sold.
-pub(super) fn new_order(
-    purchase: &Purchase,
-    fence: Option<Fence>,
-    fence_sequence: Option<u64>,
-) -> NewOrder<'_> {
-    NewOrder { purchase, status: WRITTEN_AS, key: purchase.key.as_str(), fence, fence_sequence }
-}
-
-/// The units of a purchase, counted against the limit of its item.
-pub(super) fn counted_for_buyer(purchase: &Purchase) -> CountedUnits {
-    CountedUnits {
-        of: purchase.item.id.get(),
-        buyer: purchase.buyer.get(),
-        units: purchase.quantity.signed(),
-        limit: purchase.item.per_buyer_limit,
-    }
-}
-
-/// The units of a purchase, counted against the limit of its item's group, if it is in one.
-pub(super) fn counted_in_group(purchase: &Purchase) -> Option<CountedUnits> {
-    let group = purchase.counted_group()?;
-    let (of, limit) = (group.id.get(), group.per_buyer_limit);
-    Some(CountedUnits { of, limit, ..counted_for_buyer(purchase) })
 }
 
 /// Finds a purchase's order by its key, waiting for a transaction that still holds the row.

@@ -14,9 +14,9 @@ use crate::rows::outbox::Outbox;
 use crate::rows::{Fault, answered, begin_on};
 use crate::write::fence::{Fence, FenceResult, raise_fence};
 use crate::write::new_order::{
-    CountedUnits, count_buyers, count_in_groups, insert_movements, insert_orders, stock_update,
+    CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
+    stock_update,
 };
-use crate::write::transaction::{counted_for_buyer, counted_in_group, new_order};
 use crate::write::{WRITTEN_AS, in_time, is_guarded, is_late};
 use shop_domain::{ItemId, Purchase, Span};
 
@@ -133,15 +133,15 @@ async fn write_rows(
     let mut sorted = purchases.to_vec();
     sorted.sort_unstable_by_key(|one| (one.buyer, one.item.id, one.key.as_str()));
     for chunk in powers_of_two(&sorted) {
-        let orders = chunk.iter().map(|purchase| new_order(purchase, fence, sequence));
+        let orders = chunk.iter().map(|purchase| NewOrder::sold(purchase, fence, sequence));
         answered(insert_orders(connection, orders)).await?;
     }
     failpoint!("batch-orders-inserted");
     let guarded = purchases.iter().filter(|purchase| is_guarded(purchase));
-    for chunk in powers_of_two(&summed(guarded.map(|purchase| counted_for_buyer(purchase)))) {
+    for chunk in powers_of_two(&summed(guarded.map(|purchase| CountedUnits::of_buyer(purchase)))) {
         answered(count_buyers(connection, chunk)).await?;
     }
-    let grouped = purchases.iter().filter_map(|purchase| counted_in_group(purchase));
+    let grouped = purchases.iter().filter_map(|purchase| CountedUnits::in_group(purchase));
     for chunk in powers_of_two(&summed(grouped)) {
         answered(count_in_groups(connection, chunk)).await?;
     }
@@ -255,13 +255,14 @@ impl Epochs {
 /// where the batch has so large a part of all items that the optimizer would choose a scan.
 fn take_statement(items: usize, epochs: Epochs) -> String {
     if items == 1 {
-        return stock_update("?", "= ?", "?");
+        return stock_update("stock", "?", "= ?", "?");
     }
     let length = items.next_power_of_two();
     let by_item = format!("CASE item_id{} END", " WHEN ? THEN ?".repeat(length));
     let places = vec!["?"; length].join(", ");
     let epoch = if epochs == Epochs::Differ { &*by_item } else { "?" };
-    stock_update(&by_item, &format!("IN ({places})"), epoch)
+    let stock = "stock FORCE INDEX (PRIMARY)";
+    stock_update(stock, &by_item, &format!("IN ({places})"), epoch)
 }
 
 /// Cuts a batch into pieces whose lengths are powers of two, largest first: a handful of statement
