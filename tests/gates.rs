@@ -223,7 +223,7 @@ async fn a_write_that_compares_an_old_row_changes_nothing() {
     for (key, stock) in attempts {
         let purchase = testbed.purchase(key, 1).await;
         let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline: None };
-        let answer = arbiter.compare_and_write(&write).await;
+        let answer = arbiter.write(&write).await;
         match key {
             "new" => assert!(matches!(answer, Ok(Outcome::Sold(_))), "{answer:?}"),
             _ => assert_eq!(answer, Err(Conflict::Stale), "an old {key}"),

@@ -66,7 +66,7 @@ mod tests {
     fn outcomes_are_counted_by_item_and_the_oldest_items_are_forgotten() {
         let outcome_counts = OutcomeCounts::default();
         let item = |id: usize| ItemId::new(i64::try_from(id).expect("small")).expect("positive");
-        let refused = Outcome::Refused(Refusal::SoldOut);
+        let refused = Outcome::Refused(Refusal::SoldOut { asked_at: None });
         outcome_counts.count(item(1), &refused);
         outcome_counts.count(item(1), &refused);
         outcome_counts.count(item(1), &Outcome::Unknown(Doubt::StillRunning));

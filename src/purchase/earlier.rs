@@ -10,23 +10,47 @@
 //! a gate queues has not met the arbiter: for those two the earlier try is looked for before the
 //! gate.
 
-use super::keys::{KeyState, Looked};
-use super::{LedgerParts, MOVING, PurchaseRequest, Purchases, no_ledger};
+use super::keys::KeyState;
+use super::{LedgerParts, MOVING, NO_LEDGER, PurchaseRequest, Purchases};
 use gates::Card;
 use gates::redis_store::queue::QueuedRequest;
+use ledger::route::Shards;
 use ledger::route::breaker::BreakerPermit;
-use ledger::route::{Shards, Unreachable};
 use shop_domain::outcome::Dependency;
 use shop_domain::{
-    Doubt, Item, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Routed, Unavailable,
-    UserId,
+    Doubt, Item, LedgerError, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Routed,
+    Unavailable, UserId,
 };
 
-/// Looks for the key of a request whose item moves again and again.
-const LOOKS_MAX: u32 = 3;
+/// The place behind which an earlier request with the same key may be out of sight.
+pub(super) enum Cover<'a> {
+    /// A purchase is about to pass the strategy of this description.
+    Gate(&'a Purchase, &'a Card),
+    /// The request is answered with this outcome.
+    Answer(&'a Outcome),
+}
+
+impl Cover<'_> {
+    /// Whether the earlier request may have become an order, or may still, without being seen.
+    pub(super) fn may_hide_an_order(&self) -> bool {
+        match self {
+            Self::Gate(purchase, card) => {
+                let is_queued = purchase.item.has_queue || !card.durable_before_reply;
+                purchase.key.is_from_caller() && is_queued
+            }
+            Self::Answer(Outcome::Refused(Refusal::KeyReused { .. })) => false,
+            Self::Answer(Outcome::Refused(_)) => true,
+            // It was turned away before anything was known of it, to spare the service work.
+            Self::Answer(Outcome::Unavailable(why)) => *why != Unavailable::Overloaded,
+            // It may have become one, with its answer still on the way.
+            Self::Answer(Outcome::Unknown(doubt)) => *doubt == Doubt::InProgress,
+            Self::Answer(_) => false,
+        }
+    }
+}
 
 /// The request whose earlier try is looked for.
-struct Sought<'a> {
+struct KeyedRequest<'a> {
     buyer: UserId,
     /// Its item, by the route that was known when it was turned away.
     routed: Routed,
@@ -36,23 +60,23 @@ struct Sought<'a> {
 
 impl Purchases {
     /// The answer in place of `refused`, if an earlier try of the request is an order or may become
-    /// one. `found` is its item.
+    /// one.
     pub(super) async fn earlier(
         &self,
         request: &PurchaseRequest,
         key: &RequestKey,
-        found: &Item,
+        item: &Item,
         refused: &Outcome,
     ) -> Option<Outcome> {
-        let PurchaseRequest { buyer, item, quantity, .. } = *request;
-        let sought = Sought { buyer, routed: found.routed(), key, quantity };
-        let has_queue = found.has_queue;
+        let PurchaseRequest { buyer, quantity, .. } = *request;
+        let keyed = KeyedRequest { buyer, routed: item.routed(), key, quantity };
         let ledgers = &self.parts.ledgers;
-        let is_running = ledgers.iter().any(|(_, one)| one.admission.is_in(buyer, item, key));
-        let found = match in_ledger_or_queue(ledgers, &sought, has_queue).await {
-            None if has_queue => match in_queue(ledgers, &sought, Permit::Needed).await {
+        let mut each = ledgers.iter();
+        let is_running = each.any(|(_, one)| one.admission.is_running(buyer, item.id, key));
+        let found = match in_ledger_or_queue(ledgers, &keyed, item.has_queue).await {
+            None if item.has_queue => match in_queue(ledgers, &keyed, Permit::Needed).await {
                 // The try may have moved from the queue to the ledger in between.
-                None => in_ledger(ledgers, &sought).await,
+                None => in_ledger(ledgers, &keyed).await,
                 queued => queued,
             },
             found => found,
@@ -68,23 +92,17 @@ impl Purchases {
     }
 }
 
-/// Whether an earlier try of an admitted purchase may be an order that its gate would not find:
-/// then [`found`] looks for it.
-pub(super) fn may_be_hidden(purchase: &Purchase, card: &Card) -> bool {
-    purchase.key.is_from_caller() && (purchase.item.has_queue || !card.durable_before_reply)
-}
-
-/// The answer if the request of an admitted purchase is an order already, where [`may_be_hidden`].
-pub(super) async fn found(
+/// The answer if the request of an admitted purchase is an order already, where one may be hidden.
+pub(super) async fn find(
     ledgers: &Shards<LedgerParts>,
     purchase: &Purchase,
     card: &Card,
 ) -> Option<Outcome> {
     let Purchase { key, buyer, quantity, item, .. } = purchase;
-    let sought = Sought { buyer: *buyer, routed: item.routed(), key, quantity: *quantity };
+    let keyed = KeyedRequest { buyer: *buyer, routed: item.routed(), key, quantity: *quantity };
     if !card.durable_before_reply {
         // Its script knows what is queued.
-        return match in_ledger_or_queue(ledgers, &sought, item.has_queue).await {
+        return match in_ledger_or_queue(ledgers, &keyed, item.has_queue).await {
             found if found == Some(MOVING) => found,
             // Too many look-ups at once say nothing about the ledger.
             Some(Outcome::Unavailable(_)) => Some(Outcome::Unavailable(Unavailable::Overloaded)),
@@ -93,7 +111,7 @@ pub(super) async fn found(
     }
     let needs_redis = card.needs.contains(&Dependency::Redis);
     let permit = if needs_redis { Permit::Held } else { Permit::Needed };
-    in_queue(ledgers, &sought, permit).await
+    in_queue(ledgers, &keyed, permit).await
 }
 
 /// Whether the caller may ask Redis.
@@ -109,12 +127,12 @@ enum Permit {
 /// order.
 async fn in_ledger_or_queue(
     ledgers: &Shards<LedgerParts>,
-    sought: &Sought<'_>,
+    keyed: &KeyedRequest<'_>,
     has_queue: bool,
 ) -> Option<Outcome> {
-    let found = in_ledger(ledgers, sought).await;
+    let found = in_ledger(ledgers, keyed).await;
     if has_queue && found == Some(Outcome::Unknown(Doubt::InProgress)) {
-        match in_queue(ledgers, sought, Permit::Needed).await {
+        match in_queue(ledgers, keyed, Permit::Needed).await {
             None | Some(Outcome::Unavailable(_)) => found,
             queued => queued,
         }
@@ -124,37 +142,34 @@ async fn in_ledger_or_queue(
 }
 
 /// Looks where the item lives: rows that a move has left behind say nothing of the key.
-async fn in_ledger(ledgers: &Shards<LedgerParts>, sought: &Sought<'_>) -> Option<Outcome> {
-    let Routed { item, mut home } = sought.routed;
-    for _ in 0..LOOKS_MAX {
-        let parts = ledgers.at(home.shard);
-        if parts.breakers.mysql.is_open() {
-            return Some(no_ledger());
+async fn in_ledger<'a>(
+    ledgers: &'a Shards<LedgerParts>,
+    keyed: &KeyedRequest<'_>,
+) -> Option<Outcome> {
+    let KeyedRequest { buyer, routed: Routed { item, .. }, key, .. } = *keyed;
+    let state = ledgers.read_by(keyed.routed, |ledger: &'a LedgerParts, home| async move {
+        if ledger.breakers.mysql.is_open() {
+            return Err(LedgerError::Unavailable);
         }
-        let routed = Routed { item, home };
-        let looked = parts.keys.find(sought.buyer, routed, sought.key.clone()).await;
-        let Ok(Looked { state, home_epoch }) = looked else { return Some(no_ledger()) };
-        match ledgers.moved_since(item, home, home_epoch).await {
-            Ok(Some(now)) => home = now,
-            Ok(None) => {
-                return match state {
-                    KeyState::None => None,
-                    KeyState::Running => Some(Outcome::Unknown(Doubt::InProgress)),
-                    KeyState::Order(order) => Some(sought.is(order)),
-                };
-            }
-            Err(Unreachable) => return Some(no_ledger()),
-        }
+        let found = ledger.keys.find(buyer, Routed { item, home }, key.clone()).await;
+        let found = found.map_err(|_| LedgerError::Unavailable)?;
+        Ok((found.state, found.home_epoch))
+    });
+    match state.await {
+        Ok(KeyState::None) => None,
+        Ok(KeyState::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
+        Ok(KeyState::Order(order)) => Some(keyed.is(order)),
+        Err(LedgerError::Moving) => Some(MOVING),
+        Err(_) => Some(NO_LEDGER),
     }
-    Some(MOVING)
 }
 
 async fn in_queue(
     ledgers: &Shards<LedgerParts>,
-    sought: &Sought<'_>,
+    keyed: &KeyedRequest<'_>,
     permit: Permit,
 ) -> Option<Outcome> {
-    let Routed { item, home } = sought.routed;
+    let Routed { item, home } = keyed.routed;
     let parts = ledgers.at(home.shard);
     let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
     let asked = match permit {
@@ -164,11 +179,11 @@ async fn in_queue(
             None => return Some(away),
         },
     };
-    match parts.queue.find_request(item, sought.buyer, sought.key).await {
+    match parts.queue.find_request(item, keyed.buyer, keyed.key).await {
         Ok(queued) => {
             asked.into_iter().for_each(BreakerPermit::answered);
             queued.map(|QueuedRequest { order, is_replicated }| match is_replicated {
-                true => sought.is(order),
+                true => keyed.is(order),
                 false => Outcome::Unknown(Doubt::TooFewReplicas),
             })
         }
@@ -180,7 +195,7 @@ async fn in_queue(
     }
 }
 
-impl Sought<'_> {
+impl KeyedRequest<'_> {
     /// The answer when the request became this order.
     fn is(&self, order: Order) -> Outcome {
         if order.quantity == self.quantity {

@@ -1,9 +1,9 @@
-//! QueueStatus in line for an item.
+//! The position in the queue of an item with a waiting room.
 
 use time::OffsetDateTime;
 
 use super::Purchases;
-use super::items::Found;
+use super::find::ItemRead;
 use super::waiting_room::{Denied, QueueStatus};
 use crate::catalog::Unreachable;
 use shop_domain::outcome::Dependency;
@@ -26,17 +26,19 @@ impl Purchases {
     ) -> Result<QueueStatus, Denied> {
         let items = &self.parts.items;
         let item = match items.find(id).await.map_err(away)? {
-            Found::Fresh(item) => item,
-            Found::Earlier { sold_out: true, .. } => return Err(Denied::Refused(Refusal::SoldOut)),
-            Found::Earlier { .. } => return Err(away(Unreachable)),
-            Found::Nothing => return Err(Denied::Refused(Refusal::ItemNotFound)),
+            ItemRead::Fresh(item) => item,
+            ItemRead::Remembered { sold_out: true, .. } => {
+                return Err(Denied::Refused(Refusal::SoldOut { asked_at: None }));
+            }
+            ItemRead::Remembered { .. } => return Err(away(Unreachable)),
+            ItemRead::Missing => return Err(Denied::Refused(Refusal::ItemNotFound)),
         };
         if !item.waiting_room {
             return Err(Denied::Refused(Refusal::NoWaitingRoom));
         }
         let open = item.window.phase(now) == Phase::Open;
         if open && items.available(id).await.map_err(away)? <= 0 {
-            return Err(Denied::Refused(Refusal::SoldOut));
+            return Err(Denied::Refused(Refusal::SoldOut { asked_at: None }));
         }
         let status = self.parts.waiting_room.join_or_poll(&item, buyer, shown, now);
         let answer = match &status {

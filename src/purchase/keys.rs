@@ -5,26 +5,18 @@
 //! asked about together: while one statement runs the next questions gather, up to a bound. There
 //! is no timer; a question that comes alone is asked at once.
 //!
-//! First the requests that run on other instances are read, then the orders: a request that ends in
-//! between is found in one of the two. The orders are read with READ UNCOMMITTED on a connection of
-//! their own: a transaction that has written the key is seen without waiting for its commit, so no
-//! purchase waits for the row of another item.
-//!
-//! What is found ends a request for good, so it counts only from the present writer of the ledger. While that is
-//! in doubt, a key is not looked up.
+//! The reads are `ledger::rows::request_keys`.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ledger::Database;
-use sqlx::{Executor, MySqlConnection};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use ledger::rows::{
-    Destination, Fault, Writer, is_unconfirmed, orders, replication, running, stock, unconfirmed,
-};
+use ledger::rows::Writer;
+use ledger::rows::request_keys::{KeyRows, RequestKeys};
 use shop_domain::{ItemId, Order, RequestKey, Routed, UserId};
 
 /// Questions that one statement asks.
@@ -38,7 +30,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// A key was not looked up: too many requests ask, or the ledger does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key could not be looked up")]
-pub struct NotLookedUp;
+pub struct NotKeyFindingUp;
 
 /// The ledger's knowledge of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +45,7 @@ pub enum KeyState {
 
 /// What the look-up of a key has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Looked {
+pub struct KeyFinding {
     /// What the ledger knows of the key.
     pub state: KeyState,
     /// The epoch of the item's stock row, read after the rest; `None` without a stock row, and while there
@@ -65,7 +57,7 @@ struct Question {
     buyer: UserId,
     routed: Routed,
     key: RequestKey,
-    answer: oneshot::Sender<Result<Looked, NotLookedUp>>,
+    answer: oneshot::Sender<Result<KeyFinding, NotKeyFindingUp>>,
 }
 
 /// Asks about keys. The questions of all clones are asked together.
@@ -76,26 +68,8 @@ pub struct Keys {
 
 /// Answers the questions.
 pub struct KeyReader {
-    pool: Database,
-    instance: String,
-    writer: Writer,
-    /// Made when it is first needed, and again after an error or at another writer.
-    uncommitted: Option<Uncommitted>,
+    rows: RequestKeys,
     questions: mpsc::Receiver<Question>,
-}
-
-/// A connection that sees what is not committed, with the server that it leads to.
-struct Uncommitted {
-    connection: MySqlConnection,
-    destination: Destination,
-}
-
-/// The findings about some requests.
-#[derive(Default)]
-struct Found {
-    running: HashSet<orders::RequestOf>,
-    orders: HashMap<orders::RequestOf, Order>,
-    epochs: HashMap<ItemId, u64>,
 }
 
 impl Keys {
@@ -103,10 +77,8 @@ impl Keys {
     #[must_use]
     pub fn new(pool: Database, writer: Writer, instance: String) -> (Self, KeyReader) {
         let (sender, questions) = mpsc::channel(WAITING_MAX);
-        (
-            Self { questions: sender },
-            KeyReader { pool, instance, writer, uncommitted: None, questions },
-        )
+        let rows = RequestKeys::new(pool, writer, instance);
+        (Self { questions: sender }, KeyReader { rows, questions })
     }
 
     /// Looks up what became of a request that does not run in this process, where a route leads.
@@ -118,13 +90,13 @@ impl Keys {
         buyer: UserId,
         routed: Routed,
         key: RequestKey,
-    ) -> Result<Looked, NotLookedUp> {
+    ) -> Result<KeyFinding, NotKeyFindingUp> {
         let (answer, found) = oneshot::channel();
         let question = Question { buyer, routed, key, answer };
-        self.questions.try_send(question).map_err(|_| NotLookedUp)?;
+        self.questions.try_send(question).map_err(|_| NotKeyFindingUp)?;
         match timeout(ANSWER_MAX, found).await {
             Ok(Ok(found)) => found,
-            Ok(Err(_)) | Err(_) => Err(NotLookedUp),
+            Ok(Err(_)) | Err(_) => Err(NotKeyFindingUp),
         }
     }
 }
@@ -154,8 +126,8 @@ impl KeyReader {
                 let request = (buyer, routed.item, key.as_str().to_owned());
                 // A client that went away asks again.
                 let _ = answer.send(match &found {
-                    Ok(found) => Ok(found.look(&request)),
-                    Err(_) => Err(NotLookedUp),
+                    Ok(rows) => Ok(finding(rows, &request)),
+                    Err(_) => Err(NotKeyFindingUp),
                 });
             }
             if let Err(error) = found {
@@ -164,83 +136,21 @@ impl KeyReader {
         }
     }
 
-    /// Tries a second time after an idle connection turned out to be gone, or to lead to a server that was replaced.
-    async fn look_up(&mut self, together: &[Question]) -> ledger::Result<Found> {
-        let is_idle = self.uncommitted.is_some();
-        match self.look_up_once(together).await {
-            Err(error)
-                if is_unconfirmed(&error) || is_idle && Fault::of(&error) == Fault::Connection =>
-            {
-                self.look_up_once(together).await
-            }
-            found => found,
-        }
-    }
-
-    async fn look_up_once(&mut self, together: &[Question]) -> ledger::Result<Found> {
+    async fn look_up(&mut self, together: &[Question]) -> ledger::Result<KeyRows> {
         let asked: Vec<_> =
             together.iter().map(|one| (one.buyer, one.routed.item, one.key.as_str())).collect();
-        // Kept only when all went well: a connection in doubt is closed.
-        let kept = self.uncommitted.take().filter(|kept| !kept.destination.has_changed());
-        let mut uncommitted = match kept {
-            Some(kept) => kept,
-            None => self.connect().await?,
-        };
-        let reads = &mut uncommitted.connection;
-        let mut running = running::elsewhere(reads, &self.instance, &asked).await?;
-        let written = orders::written(reads, &asked).await?;
-        let mut orders = HashMap::new();
-        if !written.is_empty() {
-            let asked: Vec<_> =
-                written.iter().map(|(buyer, item, key)| (*buyer, *item, key.as_str())).collect();
-            let mut connection = self.pool.acquire().await?;
-            orders = orders::find_by_keys(&mut connection, &asked).await?;
-            // Written and not committed, or taken back a moment ago.
-            let open = written.iter().filter(|request| !orders.contains_key(*request));
-            running.extend(open.cloned());
-        }
-        // After everything else: an item that has moved by now may have been read too late.
         let movable = together.iter().filter(|one| !one.routed.home.is_only);
         let movable: BTreeSet<ItemId> = movable.map(|one| one.routed.item).collect();
-        let movable: Vec<ItemId> = movable.into_iter().collect();
-        let epochs = stock::epochs(&mut *reads, &movable).await?;
-        self.check_writer(reads).await?;
-        if uncommitted.destination.has_changed() {
-            return Err(unconfirmed(Destination::replaced()));
-        }
-        self.uncommitted = Some(uncommitted);
-        Ok(Found { running, orders, epochs })
-    }
-
-    /// A connection beside the pool, since its sessions must not see what may be taken back.
-    async fn connect(&self) -> ledger::Result<Uncommitted> {
-        let destination = Destination::of(&self.pool);
-        let mut connection = self.pool.acquire().await?.detach();
-        let session = "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED";
-        connection.execute(sqlx::raw_sql(session)).await?;
-        Ok(Uncommitted { connection, destination })
-    }
-
-    /// Checks that the server still takes writes, where another one may do so instead.
-    async fn check_writer(&self, connection: &mut MySqlConnection) -> ledger::Result<()> {
-        if !self.writer.has_several_hosts() {
-            return Ok(());
-        }
-        if !replication::role(connection).await?.writes {
-            self.writer.suspect();
-            return Err(Destination::replaced());
-        }
-        if self.writer.is_in_doubt() { Err(Destination::replaced()) } else { Ok(()) }
+        self.rows.find(&asked, &movable.into_iter().collect::<Vec<_>>()).await
     }
 }
 
-impl Found {
-    fn look(&self, request: &orders::RequestOf) -> Looked {
-        let state = match self.orders.get(request) {
-            Some(order) => KeyState::Order(order.clone()),
-            None if self.running.contains(request) => KeyState::Running,
-            None => KeyState::None,
-        };
-        Looked { state, home_epoch: self.epochs.get(&request.1).copied() }
-    }
+/// What the rows say of one request.
+fn finding(rows: &KeyRows, request: &(UserId, ItemId, String)) -> KeyFinding {
+    let state = match rows.orders.get(request) {
+        Some(order) => KeyState::Order(order.clone()),
+        None if rows.running.contains(request) => KeyState::Running,
+        None => KeyState::None,
+    };
+    KeyFinding { state, home_epoch: rows.epochs.get(&request.1).copied() }
 }

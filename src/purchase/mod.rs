@@ -1,19 +1,23 @@
 //! The purchase path, which is the same for every strategy.
 //!
-//! [`Purchases::buy`] in order: find the item and the strategy; check what can be said without the
-//! gate (the sale's window, the ticket, the buyer's limit, "sold out" from memory); ask the
-//! breakers and admission; run the gate on a task of its own, which finishes whether or not the
-//! buyer still waits; where that ends without an order, ask what became of the request's key before
-//! (`earlier.rs`); report the outcome.
+//! [`Purchases::buy`] takes five steps, each in a file of its own:
 //!
-//! A retry's key is looked up last, because most keys are new: the arbiter's unique key finds those
-//! that reach it, and only a request that would be turned away has to be asked about.
+//! 1. *find* the item, and the strategy that decides;
+//! 2. *check* what can be said without the strategy: the sale's window, the ticket, the buyer's
+//!    limit, "sold out" from memory;
+//! 3. *admit* the purchase: one permit for the circuit breakers, the load and the request's key;
+//! 4. pass the *gate* on a task of its own, which finishes whether or not the buyer still waits;
+//! 5. ask for an *earlier* request with the same key where the purchase ends without an order.
+//!
+//! The key of a retry is looked up last, because most keys are new: the unique key of the ledger
+//! finds an earlier order of a request that reaches it, so only a request that is turned away has
+//! to be asked about.
 
-mod admission;
-mod breaker_permits;
-mod checks;
+mod admit;
+mod check;
 mod earlier;
-mod items;
+mod find;
+mod gate;
 mod join_or_poll;
 mod keys;
 mod load_shedder;
@@ -27,25 +31,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use tracing::Instrument;
 
 use crate::live::{Hub, OutcomeCounts};
 use gates::redis_store::Queue;
-use gates::{Card, Options, Strategies, Strategy};
+use gates::{Options, Strategies, Strategy};
 use ledger::route::breaker::Breakers;
 use ledger::route::shards::Shards;
 use shop_domain::outcome::Dependency;
-use shop_domain::{
-    Cents, Clock, Doubt, Item, ItemId, Look, OrderId, Outcome, Purchase, Quantity, Refusal,
-    RequestKey, Span, Trace, Unavailable, UserId,
-};
+use shop_domain::{Clock, ItemId, Outcome, Quantity, RequestKey, Span, Trace, Unavailable, UserId};
 use shop_metrics::Metrics;
 
-use breaker_permits::BreakerPermits;
+use earlier::Cover;
+use find::{Sale, Source};
 
-pub use admission::Admission;
-pub use items::Items;
-pub use keys::{KeyReader, KeyState, Keys, Looked, NotLookedUp};
+pub use admit::Admission;
+pub use find::Items;
+pub use keys::{KeyReader, Keys};
 pub use load_shedder::ItemLimits;
 pub use offers::AcceptOffer;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
@@ -130,55 +131,58 @@ impl Purchases {
     /// Buys, or says why not. When the wait runs out the answer is `Unknown` and the purchase
     /// still finishes; dropping the returned future does not stop it either.
     pub async fn buy(&self, request: PurchaseRequest) -> Outcome {
-        let started = Instant::now();
-        let admission = request.trace.span("admission");
-        let item = match self.find(&request).await {
-            Ok(item) => item,
+        self.buy_from(&request, Source::Stock).await
+    }
+
+    /// The five steps: an order takes its units from the stock, or the unit of an offer.
+    async fn buy_from(&self, request: &PurchaseRequest, source: Source) -> Outcome {
+        let (started, span) = (Instant::now(), request.trace.span("admission"));
+        let mut sale = match self.find(request, source).await {
+            Ok(sale) => sale,
             Err(outcome) => return outcome,
         };
-        let mut found = Arc::clone(&item);
-        let resolved = self.resolve(&request, &item);
-        let card = resolved.as_ref().ok().map(|(card, _)| *card);
-        let mut outcome = match resolved {
-            Ok(gate) => self.attempt(&request, item, gate, (started, admission)).await,
-            Err(outcome) => outcome,
-        };
+        let mut outcome = self.attempt(request, &sale, started, span).await.unwrap_or_else(|no| no);
         if outcome == MOVING
-            && let Some(moved) = Box::pin(self.find_moved(&request, found.home)).await
-            && let Ok(gate) = self.resolve(&request, &moved)
+            && let Some(moved) = Box::pin(self.find_moved(request, &sale)).await
         {
-            found = Arc::clone(&moved);
-            let again = request.trace.span("admission");
-            outcome = Box::pin(self.attempt(&request, moved, gate, (started, again))).await;
+            let span = request.trace.span("admission");
+            let attempt = Box::pin(self.attempt(request, &moved, started, span));
+            outcome = attempt.await.unwrap_or_else(|no| no);
+            sale = moved;
         }
         if let Some(key) = &request.key
-            && hides_an_order(&outcome)
+            && Cover::Answer(&outcome).may_hide_an_order()
             && let _span = request.trace.span("earlier request")
-            && let Some(earlier) = Box::pin(self.earlier(&request, key, &found, &outcome)).await
+            && let Some(found) = Box::pin(self.earlier(request, key, &sale.item, &outcome)).await
         {
-            outcome = earlier;
+            outcome = found;
         }
-        if let Some(card) = card {
-            let seconds = started.elapsed().as_secs_f64();
-            let ledger = self.parts.ledgers.at(found.home.shard);
-            ledger.metrics.purchase_ended(card.name, outcome.as_str(), seconds);
-            self.parts.outcome_counts.count(found.id, &outcome);
-        }
+        self.count(&sale, &outcome, started);
         outcome
     }
 
-    /// Checks what can be said without the gate, and runs it.
+    /// Steps 2 to 4, or the outcome of the first that fails. `span` ends with the admission.
     async fn attempt(
         &self,
         request: &PurchaseRequest,
-        item: Arc<Item>,
-        gate: (&'static Card, &Arc<dyn Strategy>),
-        (started, admission): (Instant, Span),
-    ) -> Outcome {
-        match self.check_eligibility(request, &item) {
-            Ok(amount) => self.run(request, item, amount, gate, (started, admission)).await,
-            Err(outcome) => outcome,
-        }
+        sale: &Sale<'_>,
+        started: Instant,
+        span: Span,
+    ) -> Result<Outcome, Outcome> {
+        let gate = sale.gate.clone()?;
+        let amount = self.check(request, sale)?;
+        let permit = self.admit(request, sale, gate)?;
+        drop(span);
+        Ok(self.pass_gate(request, sale, gate, amount, permit, started).await)
+    }
+
+    /// Counts the outcome of a purchase whose strategy is known.
+    fn count(&self, sale: &Sale<'_>, outcome: &Outcome, started: Instant) {
+        let Ok(gate) = &sale.gate else { return };
+        let seconds = started.elapsed().as_secs_f64();
+        let ledger = self.parts.ledgers.at(sale.item.home.shard);
+        ledger.metrics.purchase_ended(gate.card.name, outcome.as_str(), seconds);
+        self.parts.outcome_counts.count(sale.item.id, outcome);
     }
 
     /// The items as purchases see them.
@@ -218,117 +222,10 @@ impl Purchases {
         self.parts.items.forget(item);
         self.parts.sold_out.clear(item);
     }
-
-    /// Admission, then the gate on a task of its own.
-    async fn run(
-        &self,
-        request: &PurchaseRequest,
-        item: Arc<Item>,
-        amount: Cents,
-        (card, strategy): (&'static Card, &Arc<dyn Strategy>),
-        (started, admission): (Instant, Span),
-    ) -> Outcome {
-        let ledger = self.parts.ledgers.at(item.home.shard);
-        let permits = match BreakerPermits::acquire(&ledger.breakers, card) {
-            Ok(permits) => permits,
-            Err(outcome) => return outcome,
-        };
-        let key = request.key.as_ref();
-        let admitted = match ledger.admission.enter(request.buyer, item.id, key) {
-            Ok(admitted) => admitted,
-            Err(outcome) => return outcome,
-        };
-        drop(admission);
-        let mut gate = request.trace.span("gate");
-        gate.set("strategy", card.name);
-        let order_id = OrderId::generate_at(item.home);
-        // The item's ledger ends the hold, so it begins by the same clock.
-        let created_at = self.parts.clock.ledger_now(item.home.shard);
-        let purchase = Purchase {
-            order_id,
-            buyer: request.buyer,
-            quantity: request.quantity,
-            amount,
-            key: key.cloned().unwrap_or_else(|| RequestKey::of_order(order_id)),
-            strategy: card.name,
-            created_at,
-            expires_at: created_at + time::Duration::seconds(item.hold_seconds.into()),
-            item,
-            trace: gate.trace(),
-            look: Look::default(),
-        };
-        let (parts, strategy) = (Arc::clone(&self.parts), Arc::clone(strategy));
-        let (options, deadline) = (request.options, started + self.parts.gate_wait);
-        let client = admitted.client();
-        let work = async move {
-            // Boxed: it is rarely awaited, and would make every purchase's future larger.
-            let hidden = match earlier::may_be_hidden(&purchase, card) {
-                true => Box::pin(earlier::found(&parts.ledgers, &purchase, card)).await,
-                false => None,
-            };
-            let outcome = match hidden {
-                Some(outcome) => outcome,
-                None => parts.pass_gate(&*strategy, purchase, options, deadline).await,
-            };
-            // Also when the buyer waits no more: the breakers count the outcome.
-            permits.ended(&outcome);
-            drop(admitted);
-            gate.set("outcome", outcome.as_str());
-            outcome
-        };
-        let task = self.parts.tasks.spawn(work.instrument(request.trace.log_span()));
-        let outcome = match tokio::time::timeout_at(started + self.parts.deadline, task).await {
-            Ok(Ok(outcome)) => outcome,
-            // A panic in a gate: whether its write went through is for the ledger to say.
-            Ok(Err(_)) => Outcome::Unknown(Doubt::BrokenOff),
-            Err(_) => Outcome::Unknown(Doubt::StillRunning),
-        };
-        if let Some(client) = client {
-            client.answered();
-        }
-        outcome
-    }
-}
-
-impl Parts {
-    /// Runs the gate, then publishes and counts the outcome.
-    async fn pass_gate(
-        &self,
-        strategy: &dyn Strategy,
-        purchase: Purchase,
-        options: Options,
-        deadline: Instant,
-    ) -> Outcome {
-        let (item, quantity, look) = (purchase.item.id, purchase.quantity, purchase.look.clone());
-        let outcome = strategy.purchase_with(purchase, options, deadline).await;
-        match &outcome {
-            Outcome::Sold(order) | Outcome::Queued(order) => self.hub.order_changed(order),
-            // Asking for several units may fail while a single one is left.
-            Outcome::Refused(Refusal::SoldOut) if quantity == Quantity::ONE => {
-                self.sold_out.learn(item, look.at());
-            }
-            _ => {}
-        }
-        outcome
-    }
-}
-
-/// Whether the request may have become an order earlier, although it is turned away now. Not when
-/// it was turned away before anything was known of it, to spare the service work.
-fn hides_an_order(outcome: &Outcome) -> bool {
-    match outcome {
-        Outcome::Refused(Refusal::KeyReused { .. }) => false,
-        Outcome::Refused(_) => true,
-        Outcome::Unavailable(why) => *why != Unavailable::Overloaded,
-        // It may have become one, with its answer still on the way.
-        Outcome::Unknown(doubt) => *doubt == Doubt::InProgress,
-        _ => false,
-    }
 }
 
 /// The outcome of a purchase whose route was out of date.
 const MOVING: Outcome = Outcome::Unavailable(Unavailable::Moving);
 
-fn no_ledger() -> Outcome {
-    Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql))
-}
+/// The outcome of a purchase whose ledger does not answer.
+const NO_LEDGER: Outcome = Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql));

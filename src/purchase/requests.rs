@@ -53,13 +53,13 @@ struct Running {
 }
 
 /// A request that runs; dropping it ends it.
-pub struct InHand {
+pub struct RunningRequest {
     shared: Arc<Shared>,
     request: RequestOf,
 }
 
 /// A client that waits for its request's answer; dropping it says that the client went away.
-pub struct Waiting {
+pub struct WaitingClient {
     shared: Arc<Shared>,
     request: Option<RequestOf>,
 }
@@ -81,7 +81,7 @@ impl Requests {
 
     /// Begins a request; `None` when one with its key runs already.
     #[must_use]
-    pub fn begin(&self, buyer: UserId, item: ItemId, key: &RequestKey) -> Option<InHand> {
+    pub fn begin(&self, buyer: UserId, item: ItemId, key: &RequestKey) -> Option<RunningRequest> {
         let request = (buyer, item, key.as_str().to_owned());
         let mut running = self.shared.running();
         if running.contains_key(&request) {
@@ -89,7 +89,7 @@ impl Requests {
         }
         let state = Running { since: Instant::now(), client_left: false, announced: None };
         running.insert(request.clone(), state);
-        Some(InHand { shared: Arc::clone(&self.shared), request })
+        Some(RunningRequest { shared: Arc::clone(&self.shared), request })
     }
 
     /// Whether a request with this key runs in this process.
@@ -140,15 +140,15 @@ impl Shared {
     }
 }
 
-impl InHand {
+impl RunningRequest {
     /// The client that waits for it.
     #[must_use]
-    pub fn client(&self) -> Waiting {
-        Waiting { shared: Arc::clone(&self.shared), request: Some(self.request.clone()) }
+    pub fn client(&self) -> WaitingClient {
+        WaitingClient { shared: Arc::clone(&self.shared), request: Some(self.request.clone()) }
     }
 }
 
-impl Drop for InHand {
+impl Drop for RunningRequest {
     fn drop(&mut self) {
         let ended = self.shared.running().remove(&self.request);
         if ended.is_some_and(|state| state.announced.is_some()) {
@@ -157,14 +157,14 @@ impl Drop for InHand {
     }
 }
 
-impl Waiting {
+impl WaitingClient {
     /// The client has its answer.
     pub fn answered(mut self) {
         self.request = None;
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingClient {
     fn drop(&mut self) {
         let Some(request) = &self.request else { return };
         if let Some(state) = self.shared.running().get_mut(request) {
@@ -238,10 +238,10 @@ mod tests {
         (buyer, item, key.to_owned())
     }
 
-    fn begin(requests: &Requests, key: &str) -> InHand {
+    fn begin(requests: &Requests, key: &str) -> RunningRequest {
         let state = Running { since: Instant::now(), client_left: false, announced: None };
         requests.shared.running().insert(request(key), state);
-        InHand { shared: Arc::clone(&requests.shared), request: request(key) }
+        RunningRequest { shared: Arc::clone(&requests.shared), request: request(key) }
     }
 
     #[test]

@@ -22,14 +22,14 @@ const REMEMBERED_MAX: usize = 100_000;
 /// The items that are known to be sold out. Clones share them.
 #[derive(Clone)]
 pub struct SoldOut {
-    known: Cache<ItemId, Arc<Known>>,
+    known: Cache<ItemId, Arc<SoldOutItem>>,
     started: Instant,
     look_again: Duration,
 }
 
 /// One item that is sold out. Times are in microseconds since the start of the memory.
 #[derive(Debug)]
-struct Known {
+struct SoldOutItem {
     /// When the ledger was asked.
     learnt_us: u64,
     next_look_us: AtomicU64,
@@ -72,7 +72,7 @@ impl SoldOut {
             return;
         }
         let next_look_us = AtomicU64::new(learnt_us + micros(self.look_again));
-        self.known.insert(item, Arc::new(Known { learnt_us, next_look_us }));
+        self.known.insert(item, Arc::new(SoldOutItem { learnt_us, next_look_us }));
     }
 
     /// Forgets the item, because units came back.
@@ -114,7 +114,7 @@ mod tests {
         let sold_out = SoldOut::new(look_again);
         // A late look has put the next one off.
         let next_look_us = AtomicU64::new(u64::MAX);
-        sold_out.known.insert(item, Arc::new(Known { learnt_us: 0, next_look_us }));
+        sold_out.known.insert(item, Arc::new(SoldOutItem { learnt_us: 0, next_look_us }));
         std::thread::sleep(look_again * 2);
         assert!(!sold_out.is_known(item));
     }

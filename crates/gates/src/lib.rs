@@ -58,10 +58,9 @@ use tokio::time::Instant;
 use crate::memory_store::MemoryCounters;
 use crate::redis_store::{Buckets, Counters, Queue, RedisClient};
 use ledger::write::{Arbiter, GroupCommit};
+use shop_domain::outcome::Dependency;
 use shop_domain::{Outcome, Purchase};
 
-pub use kit::built::{Built, Strategies};
-pub use kit::card::Card;
 pub use kit::locks::{LockSources, ZookeeperLocks};
 pub use kit::options::{Options, OptionsError, Scope, Store, WaitFor};
 pub use ledger_audit::Breaks;
@@ -110,6 +109,42 @@ pub struct Entry {
     pub build: fn(&StrategyContext) -> Result<Arc<dyn Strategy>, BuildError>,
 }
 
+/// The description of a strategy, as data that pages, documents and tests read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Its name in the route.
+    pub name: &'static str,
+    /// The family: `lock`, `sql`, `batch`, `cas`, `script`, `queue`, `watch`, `mutex`, `naive`.
+    pub family: &'static str,
+    /// The store of the counter that it decides by: `mysql`, `redis` or `memory`.
+    pub store: &'static str,
+    /// Whether the gate alone, with the arbiter off and several instances, never oversells.
+    pub safe: bool,
+    /// The number of instances that breaks the gate; `Never` exactly when it is safe.
+    pub breaks_with: Breaks,
+    /// Its way of deciding, in one sentence.
+    pub summary: &'static str,
+    /// The fault that breaks it, in one sentence.
+    pub breaks_when: &'static str,
+    /// The servers that it needs beside MySQL.
+    pub needs: &'static [Dependency],
+    /// Whether an accepted answer means a durable order.
+    pub durable_before_reply: bool,
+    /// Its source: the article `S0` to `S4`, or `ours`.
+    pub source: &'static str,
+    /// Whether it takes the options of [`Options`].
+    pub takes_options: bool,
+}
+
+impl Card {
+    /// The number of instances that breaks the gate of the strategy with these options: a lock on
+    /// the buyer alone leaves the stock to the arbiter.
+    #[must_use]
+    pub fn breaks_with_options(&self, options: &Options) -> Breaks {
+        if options.scope == Some(Scope::User) { Breaks::Alone } else { self.breaks_with }
+    }
+}
+
 /// The reason why a strategy was not made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError {
@@ -152,6 +187,60 @@ pub trait Strategy: Send + Sync {
     /// The locks that it works with, for their figures.
     fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
         Vec::new()
+    }
+}
+
+/// The strategies of a running service, by name.
+pub struct Strategies {
+    built: Vec<BuiltStrategy>,
+}
+
+/// A strategy of the list in a running service.
+pub struct BuiltStrategy {
+    /// Its description.
+    pub card: &'static Card,
+    /// The strategy itself; `None` when its servers are not configured.
+    pub strategy: Option<Arc<dyn Strategy>>,
+}
+
+impl Strategies {
+    /// Builds every strategy on the list.
+    ///
+    /// # Errors
+    /// A sentence for the operator when a setting cannot be used.
+    pub fn new(context: &StrategyContext) -> Result<Self, String> {
+        let build = |entry: &Entry| match (entry.build)(context) {
+            Ok(strategy) => Ok(BuiltStrategy { card: entry.card, strategy: Some(strategy) }),
+            Err(BuildError::NotConfigured) => {
+                Ok(BuiltStrategy { card: entry.card, strategy: None })
+            }
+            Err(BuildError::Unusable(why)) => Err(why),
+        };
+        Ok(Self { built: LIST.iter().map(build).collect::<Result<_, _>>()? })
+    }
+
+    /// Finds a strategy of the list.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&BuiltStrategy> {
+        self.built.iter().find(|built| built.card.name == name)
+    }
+
+    /// Every card, with whether the strategy is available here.
+    pub fn cards(&self) -> impl Iterator<Item = (&'static Card, bool)> {
+        self.built.iter().map(|built| (built.card, built.strategy.is_some()))
+    }
+
+    /// The locks of all strategies, each once.
+    #[must_use]
+    pub fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
+        let mut locks: Vec<Arc<dyn leaselock::Mutex>> = Vec::new();
+        let strategies = self.built.iter().filter_map(|built| built.strategy.as_ref());
+        for mutex in strategies.flat_map(|strategy| strategy.locks()) {
+            if !locks.iter().any(|known| Arc::ptr_eq(known, &mutex)) {
+                locks.push(mutex);
+            }
+        }
+        locks
     }
 }
 

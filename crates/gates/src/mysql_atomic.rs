@@ -48,6 +48,6 @@ impl Strategy for MysqlAtomic {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
         let (stock, deadline) = (StockWrite::Guarded, Some(deadline));
         let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
-        self.arbiter.write(&write).await
+        self.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
     }
 }

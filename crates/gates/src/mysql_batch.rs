@@ -50,6 +50,8 @@ struct MysqlBatch {
 #[async_trait]
 impl Strategy for MysqlBatch {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        self.group_commit.decide(purchase, Some(deadline)).await
+        // The batch is the gate: what it refuses has passed no other one.
+        let purchase = Purchase { counts_refusals: false, ..purchase };
+        self.group_commit.write(purchase, Some(deadline)).await
     }
 }

@@ -52,6 +52,6 @@ impl Strategy for MysqlForUpdate {
         let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::LockRow);
         let deadline = Some(deadline);
         let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
-        self.arbiter.write(&write).await
+        self.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
     }
 }

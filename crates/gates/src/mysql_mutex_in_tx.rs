@@ -71,13 +71,14 @@ impl Strategy for MysqlMutexInTx {
         let deadline = Some(deadline);
         let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
         let mut committed = pin!(self.context.arbiter.write(&write));
-        tokio::select! {
-            outcome = &mut committed => outcome,
+        let answer = tokio::select! {
+            answer = &mut committed => answer,
             () = written.notified() => {
                 // The mistake that this strategy shows: COMMIT is still to come.
                 drop(held);
                 committed.await
             }
-        }
+        };
+        answer.unwrap_or_else(Outcome::from)
     }
 }

@@ -1,10 +1,11 @@
 //! Types of the sale and the rules between them. No I/O, no async.
 //!
-//! Reading order: [`quantity`] and [`money`] (numbers that parse), [`id`], [`home`], [`window`], [`item`],
+//! Reading order: [`amount`] (numbers that parse), [`id`], [`home`], [`window`], [`item`],
 //! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`waiting`]
 //! (places in a waiting list), [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
 //! purchase took).
 
+pub mod amount;
 pub mod audit;
 pub mod clock;
 #[cfg(feature = "sqlx")]
@@ -12,26 +13,23 @@ pub mod columns;
 pub mod home;
 pub mod id;
 pub mod item;
-pub mod money;
 pub mod order;
 pub mod outcome;
 pub mod payment;
 pub mod purchase;
-pub mod quantity;
 pub mod trace;
 pub mod username;
 pub mod waiting;
 pub mod window;
 
+pub use amount::{Cents, Quantity};
 pub use clock::Clock;
 pub use home::{Home, Routed, ShardId};
 pub use id::{EndpointId, ItemId, LimitGroupId, OrderId, RequestKey, UserId};
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};
-pub use money::Cents;
 pub use order::{Order, OrderStatus};
 pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable};
-pub use purchase::{Look, Purchase};
-pub use quantity::Quantity;
+pub use purchase::Purchase;
 pub use trace::{Span, Trace};
 pub use username::Username;
 pub use waiting::{Place, WaitingStatus};

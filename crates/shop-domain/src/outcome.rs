@@ -5,6 +5,8 @@
 //! (nothing changed, and trying again with the same request will not help); `unavailable` (nothing
 //! changed, try again); `unknown` (it may have changed: ask again with the same key).
 
+use std::time::Instant;
+
 use time::OffsetDateTime;
 
 use super::{Order, OrderId};
@@ -81,7 +83,11 @@ impl Outcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Fewer units are left than were asked for.
-    SoldOut,
+    SoldOut {
+        /// When the ledger was asked how many units are left: its answer may be as old as that,
+        /// however late it comes. `None`: a gate said so, just now.
+        asked_at: Option<Instant>,
+    },
     /// The buyer already has, or would then have, more than the limit.
     LimitReached {
         /// Units per buyer.
@@ -150,7 +156,7 @@ impl Refusal {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::SoldOut => "sold_out",
+            Self::SoldOut { .. } => "sold_out",
             Self::LimitReached { .. } => "limit_reached",
             Self::GroupLimitReached { .. } => "group_limit_reached",
             Self::QuantityOverLimit { .. } => "quantity_over_limit",
@@ -184,7 +190,7 @@ impl Refusal {
     pub fn is_by_the_ledger(&self) -> bool {
         matches!(
             self,
-            Self::SoldOut
+            Self::SoldOut { .. }
                 | Self::LimitReached { .. }
                 | Self::GroupLimitReached { .. }
                 | Self::NoOffer

@@ -1,7 +1,6 @@
 //! One purchase on its way through the gate to the arbiter.
 
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::sync::Arc;
 
 use time::OffsetDateTime;
 
@@ -32,26 +31,9 @@ pub struct Purchase {
     pub expires_at: OffsetDateTime,
     /// Where its steps write their spans.
     pub trace: Trace,
-    /// When the ledger last said how many units are left.
-    pub look: Look,
-}
-
-/// The last moment at which the ledger was asked how many units are left: its answer may be as old as
-/// that, however late it comes. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Look(Arc<Mutex<Option<Instant>>>);
-
-impl Look {
-    /// Notes that the ledger is asked now.
-    pub fn is_now(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-
-    /// When the ledger was asked; `None` if it was not.
-    #[must_use]
-    pub fn at(&self) -> Option<Instant> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    /// Whether a refusal by the ledger is counted as one that the gate should have made. Not where the
+    /// ledger's batch is the gate.
+    pub counts_refusals: bool,
 }
 
 impl Purchase {

@@ -37,7 +37,7 @@ macro_rules! problems {
 
 problems! {
     Refusal {
-        SoldOut => SoldOut, NoWaitingList => NoWaitingList, UnitsLeft => UnitsLeft,
+        NoWaitingList => NoWaitingList, UnitsLeft => UnitsLeft,
         WaitingListFull => WaitingListFull, NoOffer => NoOffer, SaleEnded => SaleEnded,
         SalePaused => SalePaused, TicketRequired => TicketRequired,
         TicketInvalid => TicketInvalid, TicketNotYetValid => TicketNotYetValid,
@@ -45,6 +45,7 @@ problems! {
         ItemNotFound => ItemNotFound, StrategyNotFound => StrategyNotFound,
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
         RequestInProgress => RequestInProgress; from;
+        Refusal::SoldOut { .. } => ProblemType::SoldOut.into(),
         Refusal::LimitReached { limit } => ProblemType::LimitReached
             .detail(format!("You have bought the {limit} units that one buyer may have."))
             .member("orders", "/api/orders"),
@@ -190,7 +191,7 @@ mod tests {
     #[test]
     fn a_problem_has_the_code_of_its_outcome() {
         let refusals = [
-            Refusal::SoldOut,
+            Refusal::SoldOut { asked_at: None },
             Refusal::LimitReached { limit: 1 },
             Refusal::GroupLimitReached { limit: 1 },
             Refusal::QuantityOverLimit { limit: 1 },

@@ -9,7 +9,7 @@ use ledger::write::Answers;
 use shop_domain::{Outcome, Purchase, Span};
 
 /// One request's part of a batch.
-pub(super) struct Wanted {
+pub(super) struct SaleRequest {
     purchase: Purchase,
     /// No try of the order begins after it.
     deadline: Instant,
@@ -22,16 +22,16 @@ pub(super) struct Wanted {
 }
 
 /// A request of a batch that has begun.
-pub(super) struct Begun {
+pub(super) struct StartedRequest {
     /// No try of the order begins after it.
     pub deadline: Instant,
     runtime: Handle,
     answer: oneshot::Sender<Outcome>,
     /// Dropped after the answer is sent: this wakes the request.
-    _operation: Operation<Wanted, ()>,
+    _operation: Operation<SaleRequest, ()>,
 }
 
-impl Wanted {
+impl SaleRequest {
     /// A request, and the end that gets its answer. To be called on the runtime of the task that waits.
     pub(super) fn new(
         purchase: Purchase,
@@ -46,17 +46,17 @@ impl Wanted {
 
 /// Takes the purchases of a batch.
 pub(super) fn begin(
-    operations: Vec<Operation<Wanted, ()>>,
-) -> impl Iterator<Item = (Purchase, Begun)> {
+    operations: Vec<Operation<SaleRequest, ()>>,
+) -> impl Iterator<Item = (Purchase, StartedRequest)> {
     operations.into_iter().filter_map(|mut operation| {
-        let Wanted { purchase, deadline, answer, runtime, .. } = operation.take_input()?;
-        Some((purchase, Begun { deadline, runtime, answer, _operation: operation }))
+        let SaleRequest { purchase, deadline, answer, runtime, .. } = operation.take_input()?;
+        Some((purchase, StartedRequest { deadline, runtime, answer, _operation: operation }))
     })
 }
 
 /// Sends outcomes; each runtime is woken once.
-pub(super) fn answer(decided: impl IntoIterator<Item = (Begun, Outcome)>) {
-    let mut answers = Answers::of_batch(|(begun, outcome): (Begun, Outcome)| {
+pub(super) fn answer(decided: impl IntoIterator<Item = (StartedRequest, Outcome)>) {
+    let mut answers = Answers::of_batch(|(begun, outcome): (StartedRequest, Outcome)| {
         // A request that was cancelled has no receiver any more.
         let _ = begun.answer.send(outcome);
     });
@@ -67,6 +67,6 @@ pub(super) fn answer(decided: impl IntoIterator<Item = (Begun, Outcome)>) {
 }
 
 /// Sends the outcome of all requests.
-pub(super) fn answer_all(begun: Vec<Begun>, outcome: &Outcome) {
+pub(super) fn answer_all(begun: Vec<StartedRequest>, outcome: &Outcome) {
     answer(begun.into_iter().map(|one| (one, outcome.clone())));
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::combined_requests::{self as requests, Begun, Wanted};
+use super::combined_requests::{self as requests, SaleRequest, StartedRequest};
 use super::{ledger_view, sale_locks};
 use crate::StrategyContext;
 use leaselock::LockName;
@@ -32,7 +32,7 @@ const ITEMS_MAX: usize = 10_000;
 #[derive(Clone)]
 pub struct CombinedSale {
     shared: Arc<Shared>,
-    combiners: Cache<ItemId, Combiner<Wanted, ()>>,
+    combiners: Cache<ItemId, Combiner<SaleRequest, ()>>,
     tasks: TaskTracker,
 }
 
@@ -72,14 +72,14 @@ impl CombinedSale {
         let combiner =
             self.combiners.get_or_insert_with(purchase.item.id, || self.start(name.clone()));
         let waiting = sale_locks::lock_wait(&purchase, &name);
-        let (wanted, answered) = Wanted::new(purchase, deadline, waiting);
+        let (wanted, answered) = SaleRequest::new(purchase, deadline, waiting);
         match combiner.submit(wanted, deadline).await {
             Ok(()) | Err(SubmitError::Unknown) => answered.await.map_err(|_| SubmitError::Unknown),
             Err(error) => Err(error),
         }
     }
 
-    fn start(&self, name: LockName) -> Combiner<Wanted, ()> {
+    fn start(&self, name: LockName) -> Combiner<SaleRequest, ()> {
         let options = CombineOptions {
             lease: self.shared.context.lease,
             batch_max: BATCH_MAX,
@@ -89,7 +89,7 @@ impl CombinedSale {
         let mutex = Arc::clone(&shared.mutex);
         let batches = Arc::new(shared.context.group_commit.writer());
         let lock_name = name.clone();
-        let execute: Executor<Wanted, ()> = Arc::new(move |held, operations| {
+        let execute: Executor<SaleRequest, ()> = Arc::new(move |held, operations| {
             let (shared, name) = (Arc::clone(&shared), lock_name.clone());
             let batches = Arc::clone(&batches);
             Box::pin(async move {
@@ -107,32 +107,41 @@ impl Shared {
         batches: &BatchWriter,
         name: &LockName,
         held: &BatchHold,
-        operations: Vec<Operation<Wanted, ()>>,
+        operations: Vec<Operation<SaleRequest, ()>>,
     ) {
-        let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = requests::begin(operations).unzip();
+        let (purchases, waiting): (Vec<Purchase>, Vec<StartedRequest>) =
+            requests::begin(operations).unzip();
+        let mut asked_at = std::time::Instant::now();
         let mut left = match left_for(batches, &purchases).await {
             Ok(left) => left,
             Err(outcome) => return requests::answer_all(waiting, &outcome),
         };
-        let fits = |(purchase, _): &(Purchase, Begun)| {
+        let fits = |(purchase, _): &(Purchase, StartedRequest)| {
             let fits = purchase.quantity.signed() <= left;
             left -= if fits { purchase.quantity.signed() } else { 0 };
             fits
         };
-        type Requests = Vec<(Purchase, Begun)>;
+        type Requests = Vec<(Purchase, StartedRequest)>;
         let (fitting, others): (Requests, Requests) =
             purchases.into_iter().zip(waiting).partition(fits);
         let has_written = !fitting.is_empty();
         self.write(batches, name, held, fitting.into_iter().unzip()).await;
-        let (purchases, waiting): (Vec<Purchase>, Vec<Begun>) = others.into_iter().unzip();
+        let (purchases, waiting): (Vec<Purchase>, Vec<StartedRequest>) = others.into_iter().unzip();
         // A purchase that fits may have taken nothing (a replay, a buyer at the limit), and a
         // cancellation may have brought units back: then "sold out" would be a lie to the others.
-        let left = if has_written { left_for(batches, &purchases).await } else { Ok(left) };
+        let mut left = Ok(left);
+        if has_written {
+            asked_at = std::time::Instant::now();
+            left = left_for(batches, &purchases).await;
+        }
         match left {
             Ok(left) if purchases.iter().any(|one| one.quantity.signed() <= left) => {
                 self.write(batches, name, held, (purchases, waiting)).await;
             }
-            Ok(_) => requests::answer_all(waiting, &Outcome::Refused(Refusal::SoldOut)),
+            Ok(_) => {
+                let sold_out = Refusal::SoldOut { asked_at: Some(asked_at) };
+                requests::answer_all(waiting, &Outcome::Refused(sold_out));
+            }
             Err(outcome) => requests::answer_all(waiting, &outcome),
         }
     }
@@ -143,7 +152,7 @@ impl Shared {
         batches: &BatchWriter,
         name: &LockName,
         held: &BatchHold,
-        (purchases, waiting): (Vec<Purchase>, Vec<Begun>),
+        (purchases, waiting): (Vec<Purchase>, Vec<StartedRequest>),
     ) {
         if purchases.is_empty() {
             return;
@@ -153,12 +162,11 @@ impl Shared {
             return requests::answer_all(waiting, &contended);
         }
         let deadlines: Vec<_> = waiting.iter().map(|one| Some(one.deadline)).collect();
-        let mut waiting: Vec<Option<Begun>> = waiting.into_iter().map(Some).collect();
+        let mut waiting: Vec<Option<StartedRequest>> = waiting.into_iter().map(Some).collect();
         let (mut later_fence, mut fenced) = (None, Vec::new());
         let mut tell = |answers: Vec<(usize, Answer)>| {
             let mut decided = Vec::with_capacity(answers.len());
             for (index, answer) in answers {
-                self.context.arbiter.count(purchases[index].strategy, &answer);
                 let Some(begun) = waiting[index].take() else { continue };
                 match answer {
                     Ok(outcome) => decided.push((begun, outcome)),
@@ -186,7 +194,6 @@ impl Shared {
 /// Units left for purchases of one item, read now.
 async fn left_for(batches: &BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
     let Some(first) = purchases.first() else { return Ok(0) };
-    purchases.iter().for_each(|purchase| purchase.look.is_now());
     batches.available(first.item.routed()).await.map_err(|error| ledger_view::unavailable(&error))
 }
 

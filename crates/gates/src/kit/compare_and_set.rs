@@ -71,6 +71,6 @@ impl CompareAndSet {
         let available = seen.available - purchase.quantity.signed();
         let stock = (self.comparison)(&purchase.item, &seen, available);
         let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
-        Ok(self.context.arbiter.compare_and_write(&write).await)
+        Ok(self.context.arbiter.write(&write).await)
     }
 }

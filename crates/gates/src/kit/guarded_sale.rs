@@ -179,7 +179,7 @@ impl GuardedSale {
         let fence = held.and_then(Held::fence);
         let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, unguarded);
         let write = OrderWrite { purchase, fence, stock, deadline: Some(deadline) };
-        let answer = self.context.arbiter.compare_and_write(&write).await;
+        let answer = self.context.arbiter.write(&write).await;
         if let (Err(Conflict::Fenced { accepted }), Some(held)) = (&answer, held) {
             sale_locks::catch_up(&*self.locks.mutex, held.guard.name(), *accepted).await;
         }

@@ -12,10 +12,10 @@ use shop_domain::{Outcome, Purchase, Refusal, Unavailable};
 /// # Errors
 /// The outcome that ends the purchase.
 pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Outcome> {
-    purchase.look.is_now();
+    let asked_at = Some(std::time::Instant::now());
     match arbiter.stock(purchase.item.routed()).await {
         Ok(Some(row)) if row.available < purchase.quantity.signed() => {
-            Err(Outcome::Refused(Refusal::SoldOut))
+            Err(Outcome::Refused(Refusal::SoldOut { asked_at }))
         }
         Ok(Some(row)) => Ok(row),
         Ok(None) => Err(Outcome::Refused(Refusal::ItemNotFound)),

@@ -31,8 +31,7 @@ pub async fn purchase(
         let taken = take(&counter, units).await;
         drop(held);
         if taken {
-            let write = redis_gate::record(purchase, deadline);
-            let outcome = context.arbiter.write(&write).await;
+            let outcome = redis_gate::write_record(context, purchase, deadline).await;
             if !outcome.may_hold_stock() {
                 counter.give_back(units);
             }

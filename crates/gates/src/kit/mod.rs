@@ -1,7 +1,5 @@
 //! Building blocks that several strategies share.
 
-pub mod built;
-pub mod card;
 mod combined_requests;
 pub mod combined_sale;
 pub mod compare_and_set;

@@ -23,7 +23,7 @@ pub async fn write(
     epoch: u64,
     deadline: Instant,
 ) -> Outcome {
-    let outcome = context.arbiter.write(&record(purchase, deadline)).await;
+    let outcome = write_record(context, purchase, deadline).await;
     give_back_if_refused(context, purchase, epoch, &outcome).await;
     outcome
 }
@@ -37,15 +37,19 @@ pub async fn write_in_batch(
 ) -> Outcome {
     match purchase.item.arbiter {
         ArbiterMode::On => context.group_commit.write(purchase, Some(deadline)).await,
-        ArbiterMode::Off => context.arbiter.write(&record(&purchase, deadline)).await,
+        ArbiterMode::Off => write_record(context, &purchase, deadline).await,
     }
 }
 
-/// The order of a purchase whose units a counter has already given.
-#[must_use]
-pub fn record(purchase: &Purchase, deadline: Instant) -> OrderWrite<'_> {
+/// Has the arbiter write the order of a purchase whose units a counter has already given.
+pub async fn write_record(
+    context: &StrategyContext,
+    purchase: &Purchase,
+    deadline: Instant,
+) -> Outcome {
     let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, UnguardedWrite::Record);
-    OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) }
+    let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
+    context.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
 }
 
 /// Gives the purchase's units back to the counter unless they were sold or may have been.
@@ -70,7 +74,7 @@ pub async fn sold_out(
     deadline: Instant,
 ) -> Option<Outcome> {
     if purchase.item.arbiter == ArbiterMode::Off {
-        return Some(Outcome::Refused(Refusal::SoldOut));
+        return Some(Outcome::Refused(Refusal::SoldOut { asked_at: None }));
     }
     if let Err(outcome) = ledger_view::read(&context.arbiter, purchase).await {
         return Some(outcome);

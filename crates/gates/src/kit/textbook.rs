@@ -22,7 +22,7 @@ pub async fn on_ledger(
     };
     let stock = StockWrite::of(&purchase.item, StockWrite::Guarded, set);
     let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };
-    context.arbiter.write(&write).await
+    context.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
 }
 
 /// SELECT, and check in the program. Answers the statement that writes the computed number.

@@ -35,7 +35,7 @@ static LOAD: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("count
 
 /// The result of marking a counter for a load.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Begun {
+enum LoadStart {
     /// The counter is marked and has no units yet.
     Marked,
     /// The load that had timed out is complete; it has the epoch of this load now.
@@ -171,15 +171,15 @@ impl Counters {
         let parts = 0..self.layout.parts;
         let begin = parts.clone().map(|part| self.begin_load(item, part, epoch, in_vain));
         let begun = try_join_all(begin).await?;
-        if begun.contains(&Begun::Later) {
+        if begun.contains(&LoadStart::Later) {
             return Ok(false);
         }
-        if begun.iter().all(|begun| *begun == Begun::Kept) {
+        if begun.iter().all(|begun| *begun == LoadStart::Kept) {
             return Ok(true);
         }
         // Units are taken from complete loads only, so the parts of an incomplete one are not in
         // use.
-        let kept = parts.clone().filter(|&part| begun[part] == Begun::Kept);
+        let kept = parts.clone().filter(|&part| begun[part] == LoadStart::Kept);
         let forget = kept.map(|part| self.begin_load(item, part, epoch, None));
         try_join_all(forget).await?;
         // Only the whole counter has a queue. The queue first: an order that moves to the ledger
@@ -203,14 +203,14 @@ impl Counters {
         part: usize,
         epoch: u64,
         in_vain: Option<u64>,
-    ) -> Result<Begun, CounterError> {
+    ) -> Result<LoadStart, CounterError> {
         let mut call = BEGIN.key(self.key_of(item, part));
         call.arg(epoch).arg(in_vain.map(|epoch| epoch.to_string()).unwrap_or_default());
         let word: String = call.invoke_async(&mut self.redis.shared()).await?;
         Ok(match &*word {
-            "load" => Begun::Marked,
-            "kept" => Begun::Kept,
-            _ => Begun::Later,
+            "load" => LoadStart::Marked,
+            "kept" => LoadStart::Kept,
+            _ => LoadStart::Later,
         })
     }
 

@@ -21,7 +21,7 @@ static UNTAKE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("cou
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Take {
     /// The units were taken, and can be given back.
-    First(Taken),
+    First(TakeReceipt),
     /// An earlier try of the same request has taken the units already.
     Again,
     /// Too few units are left.
@@ -36,7 +36,7 @@ pub enum Take {
 
 /// Units that a request took.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct TakeReceipt {
     item: ItemId,
     buyer: UserId,
     epoch: u64,
@@ -70,7 +70,7 @@ impl Counters {
             match &*answer {
                 "taken" => {
                     failpoint!("counter-taken");
-                    return Ok(Take::First(Taken { item, buyer, epoch, units, request }));
+                    return Ok(Take::First(TakeReceipt { item, buyer, epoch, units, request }));
                 }
                 "again" => return Ok(Take::Again),
                 "nothing_left" => return Ok(Take::NothingLeft),
@@ -86,7 +86,7 @@ impl Counters {
 
     /// Gives back units that were taken and not sold, unless another try of the request uses them.
     /// Best effort: the reconciliation finds missed units.
-    pub async fn untake(&self, taken: &Taken) {
+    pub async fn untake(&self, taken: &TakeReceipt) {
         let mut call = UNTAKE.key(self.key(taken.item));
         call.key(self.takes_key(taken.item)).key(self.takes_before_key(taken.item));
         call.arg(taken.epoch).arg(taken.units).arg(&taken.request).arg(taken.buyer.get());

@@ -143,11 +143,11 @@ impl Link {
             match tokio::time::timeout(limit, connection.ping()).await {
                 Ok(Ok(())) => Ok(true),
                 Ok(Err(_)) => {
-                    link.writer.suspect();
+                    link.writer.recheck_writer();
                     Ok(false)
                 }
                 Err(_) => {
-                    link.writer.suspect();
+                    link.writer.recheck_writer();
                     tracing::debug!("silent connection to the database closed");
                     *link.silent() = Some(Instant::now());
                     Ok(false)

@@ -33,6 +33,7 @@ pub mod outbox;
 pub mod payments;
 pub mod redis_lists;
 pub mod replication;
+pub mod request_keys;
 pub mod row_at;
 pub mod running;
 pub mod schema;

@@ -13,9 +13,11 @@ use sqlx::{Executor, MySqlConnection};
 
 use super::link::answered;
 use super::statement::Read;
+use crate::write::new_order;
 
-/// The text, with [`PLACEHOLDER`] for the name.
-const TEXT: &str = include_str!("order_routine.sql");
+/// The text, with [`PLACEHOLDER`] for the name. Its statements are those of `new_order.rs`.
+pub static TEXT: LazyLock<String> =
+    LazyLock::new(|| new_order::fill_in(include_str!("order_routine.sql")));
 const PLACEHOLDER: &str = "ORDER_ROUTINE";
 /// Bytes of the digest that stand in the name.
 const DIGEST_BYTES: usize = 6;
@@ -55,7 +57,7 @@ fn parameters() -> String {
 }
 
 /// Compares the procedure in the database with the program's own.
-pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<RoutineState> {
+pub async fn compare(connection: &mut MySqlConnection) -> sqlx::Result<RoutineState> {
     let found: Option<(Option<String>, Option<String>, Option<String>)> = sqlx::query_as(
         "SELECT CAST(routine_definition AS CHAR), CAST(security_type AS CHAR), \
          (SELECT CAST(GROUP_CONCAT(CONCAT(parameter_mode, ' ', parameter_name) \
@@ -80,7 +82,7 @@ pub async fn look(connection: &mut MySqlConnection) -> sqlx::Result<RoutineState
 /// # Errors
 /// The database's: it has no procedures, this account may not create them, or it does not answer.
 pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
-    let found = look(connection).await?;
+    let found = compare(connection).await?;
     let work = async {
         match found {
             RoutineState::Own => return Ok(()),
@@ -117,6 +119,6 @@ mod tests {
         assert!(body().starts_with("BEGIN\n") && body().ends_with("\nEND"));
         let names = parameters();
         assert!(names.starts_with("p_order,p_item,") && names.ends_with(",p_payload"), "{names}");
-        assert_eq!(names.split(',').count(), 21);
+        assert_eq!(names.split(',').count(), 22);
     }
 }

@@ -1,22 +1,10 @@
 CREATE PROCEDURE ORDER_ROUTINE(
-    -- The order.
-    p_order CHAR(36) CHARACTER SET ascii,
-    p_item BIGINT,
-    p_buyer BIGINT,
-    p_units INT UNSIGNED,
-    p_amount BIGINT,
-    p_strategy VARCHAR(64) CHARACTER SET ascii,
-    p_key VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin,
-    p_created_at DATETIME(6),
-    p_expires_at DATETIME(6),
+    -- The order; without a lock its fence is NULL.
+    ORDER_PARAMETERS,
     -- The buyer's limit.
     p_limit INT,
-    -- The group of the item and its limit; NULL: the item is in no group.
-    p_group BIGINT,
+    -- The limit of the item's group; NULL: the item is in no group.
     p_group_limit INT,
-    -- The fence of the item's lock and the number of the write; NULL: no lock.
-    p_backend VARCHAR(32) CHARACTER SET ascii,
-    p_token BIGINT UNSIGNED,
     -- The epoch of the route that led to the item.
     p_epoch BIGINT UNSIGNED,
     -- What the gate has read; NULL: it does not compare.
@@ -57,29 +45,19 @@ BEGIN
         SET v_sequence = LAST_INSERT_ID();
     END IF;
     IF p_take = 'first' THEN
-        UPDATE stock SET available = available - p_units, version = version + 1
-         WHERE item_id = p_item AND available >= p_units AND home_epoch = p_epoch
+        TAKE_STOCK
            AND (p_version IS NULL OR version = p_version)
            AND (p_changed_at IS NULL OR changed_at = p_changed_at);
         IF ROW_COUNT() <> 1 THEN
             SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'seckill: not one row';
         END IF;
     END IF;
-    INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, fence,
-                        fence_backend, fence_sequence, request_key, limit_group_id, created_at,
-                        expires_at)
-    VALUES (p_order, p_item, p_buyer, p_units, p_amount, 'pending', p_strategy, p_token,
-            p_backend, v_sequence, p_key, p_group, p_created_at, p_expires_at);
-    INSERT INTO buyer_limits (item_id, user_id, bought, allowed)
-    VALUES (p_item, p_buyer, p_units, p_limit)
-    ON DUPLICATE KEY UPDATE bought = bought + p_units, allowed = p_limit;
+    INSERT_ORDER;
+    COUNT_BUYER;
     IF p_group IS NOT NULL THEN
-        INSERT INTO group_limits (group_id, user_id, bought, allowed)
-        VALUES (p_group, p_buyer, p_units, p_group_limit)
-        ON DUPLICATE KEY UPDATE bought = bought + p_units, allowed = p_group_limit;
+        COUNT_IN_GROUP;
     END IF;
-    INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at)
-    VALUES (p_item, p_order, 'sold', -CAST(p_units AS SIGNED), p_created_at);
+    INSERT_MOVEMENT;
     IF p_event IS NOT NULL THEN
         INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at)
         VALUES (p_event, 'orders', 'ledger', p_event_type, p_payload, UTC_TIMESTAMP(6));
@@ -92,8 +70,7 @@ BEGIN
         END IF;
     END IF;
     IF p_take <> 'first' THEN
-        UPDATE stock SET available = available - p_units, version = version + 1
-         WHERE item_id = p_item AND available >= p_units AND home_epoch = p_epoch
+        TAKE_STOCK
            AND (p_version IS NULL OR version = p_version)
            AND (p_changed_at IS NULL OR changed_at = p_changed_at);
         IF ROW_COUNT() <> 1 THEN

@@ -115,7 +115,7 @@ impl Writer {
     }
 
     /// Asks the hosts soon: a server refused a write, or was lost.
-    pub fn suspect(&self) {
+    pub fn recheck_writer(&self) {
         self.found.suspected.notify_one();
     }
 
@@ -232,7 +232,7 @@ impl WriterState {
     }
 
     /// Asks the hosts soon.
-    pub(super) fn suspect(&self) {
+    pub(super) fn recheck_writer(&self) {
         self.suspected.notify_one();
     }
 
@@ -289,13 +289,13 @@ impl WriterState {
                 Ok(role.identity)
             }
             Ok(_) => {
-                self.suspect();
+                self.recheck_writer();
                 // The next try, which comes at once, would meet the same server.
                 let _ = tokio::time::timeout(FOUND_MAX, writer.changed()).await;
                 Err(not_the_writer("this host does not take writes (any more)"))
             }
             Err(error) => {
-                self.suspect();
+                self.recheck_writer();
                 Err(error)
             }
         }

@@ -1,8 +1,14 @@
-//! The meaning of an error, and of an order that is there already, for a purchase.
+//! What follows an error: its meaning for a purchase, the budget of retries, and the question what became
+//! of a write whose answer was lost.
+//!
+//! The ledger's rows tell what became of it. With several ledgers they tell it of an item only while it
+//! lives here: it may have moved with its orders.
+
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use sqlx::MySqlConnection;
 
-use super::Attempt;
+use super::{Answer, Arbiter, Attempt, LOST_COMMIT_READS_MAX, UNANSWERED, pause, transaction};
 use crate::rows::{Fault, orders, stock};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Order, Outcome, Purchase, Refusal, Unavailable};
@@ -78,3 +84,100 @@ pub fn replay(purchase: &Purchase, order: Order) -> Outcome {
 
 /// The constraint that keeps the limits of groups.
 const GROUP_LIMIT: &str = "group_limits_within";
+
+impl Arbiter {
+    /// Finds out what became of a COMMIT whose answer was lost: `Some(Some(order))` it happened,
+    /// `Some(None)` it did not and never will, `None` the ledger cannot be asked.
+    ///
+    /// The read locks, so it waits for a transaction that still holds the row: a COMMIT that is
+    /// only slow is not mistaken for one that failed.
+    pub(super) async fn recover_lost_commit(&self, purchase: &Purchase) -> Option<Option<Order>> {
+        self.metrics.arbiter_commits_lost.inc();
+        let _span = purchase.trace.span("recovery of a lost COMMIT");
+        for attempt in 1..=LOST_COMMIT_READS_MAX {
+            match transaction::find_locking(&self.pool, purchase).await {
+                // The item has moved, with the order if there is one.
+                Ok(None) if !self.is_still_here(purchase).await => return None,
+                Ok(found) => return Some(found),
+                Err(error) => {
+                    tracing::warn!(%error, order = %purchase.order_id, "result of a lost COMMIT not known yet");
+                }
+            }
+            pause(attempt + 2).await;
+        }
+        None
+    }
+
+    /// The answer of a try after a call of the same order was lost. The order's key lets only one of
+    /// them count, so an order that is there is the answer. Any other answer says nothing about the
+    /// call, which may still run.
+    pub(super) async fn doubt(&self, purchase: &Purchase, answer: Answer) -> Answer {
+        if matches!(answer, Ok(Outcome::Sold(_) | Outcome::Replayed(_))) {
+            return answer;
+        }
+        let found = Box::pin(self.recover_lost_commit(purchase)).await.flatten();
+        Ok(found.map_or(UNANSWERED, |order| replay(purchase, order)))
+    }
+
+    /// Whether the item of a purchase has not moved, as far as the ledger says so.
+    async fn is_still_here(&self, purchase: &Purchase) -> bool {
+        let home = purchase.item.home;
+        let routed = purchase.item.routed();
+        home.is_only || stock::read_routed(&self.pool, routed).await.is_ok()
+    }
+}
+
+/// Credit that a write adds.
+const WRITE: i64 = 1;
+/// Credit that a retry costs.
+const RETRY: i64 = 10;
+/// The most credit that is saved up: a hundred retries.
+const RESERVE_MAX: i64 = 100 * RETRY;
+
+/// The retries of one process: one for every ten writes, so that retries cannot multiply the load on a
+/// database that is in trouble. A reserve covers short storms.
+#[derive(Debug)]
+pub struct RetryBudget(AtomicI64);
+
+impl RetryBudget {
+    /// A full reserve.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(AtomicI64::new(RESERVE_MAX))
+    }
+
+    /// Adds the credit of one write.
+    pub fn write(&self) {
+        if self.0.fetch_add(WRITE, Ordering::Relaxed) >= RESERVE_MAX {
+            self.0.fetch_sub(WRITE, Ordering::Relaxed);
+        }
+    }
+
+    /// Pays for a retry; `false` when the credit does not suffice.
+    #[must_use]
+    pub fn retry(&self) -> bool {
+        let paid = self.0.fetch_sub(RETRY, Ordering::Relaxed) >= RETRY;
+        if !paid {
+            self.0.fetch_add(RETRY, Ordering::Relaxed);
+        }
+        paid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_are_a_tenth_of_the_writes_once_the_reserve_is_gone() {
+        let budget = RetryBudget::new();
+        let reserve = (0..1_000).filter(|_| budget.retry()).count();
+        assert_eq!(reserve, 100);
+        let mut retries = 0;
+        for _ in 0..1_000 {
+            budget.write();
+            retries += u32::from(budget.retry());
+        }
+        assert_eq!(retries, 100);
+    }
+}

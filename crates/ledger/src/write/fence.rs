@@ -26,7 +26,7 @@ impl Fence {
 }
 
 /// The result of comparing a write's fence with the accepted one.
-pub(super) enum Raised {
+pub(super) enum FenceResult {
     /// Accepted: no earlier write has a higher fence. The orders keep the number of the write, by
     /// which the audit knows the order of the writes.
     Accepted {
@@ -45,7 +45,7 @@ pub(super) async fn raise_fence(
     connection: &mut MySqlConnection,
     purchase: &Purchase,
     fence: Fence,
-) -> sqlx::Result<Raised> {
+) -> sqlx::Result<FenceResult> {
     assert!(
         !fence.backend.is_empty() && fence.backend.len() <= BACKEND_LENGTH_MAX,
         "a fence names its counter"
@@ -63,7 +63,7 @@ pub(super) async fn raise_fence(
     .execute(&mut *connection)
     .await?;
     if raised.rows_affected() == 1 {
-        return Ok(Raised::Accepted { sequence: raised.last_insert_id() });
+        return Ok(FenceResult::Accepted { sequence: raised.last_insert_id() });
     }
     // The row is missing (the item's first write under this backend) or holds a later token.
     let first = sqlx::query(
@@ -75,12 +75,12 @@ pub(super) async fn raise_fence(
     .execute(&mut *connection)
     .await?;
     if first.rows_affected() == 1 {
-        return Ok(Raised::Accepted { sequence: 1 });
+        return Ok(FenceResult::Accepted { sequence: 1 });
     }
     let row = sqlx::query("SELECT fence FROM fences WHERE item_id = ? AND backend = ?")
         .bind(item)
         .bind(fence.backend)
         .fetch_one(&mut *connection)
         .await?;
-    Ok(Raised::Late { accepted: row.try_get("fence")? })
+    Ok(FenceResult::Late { accepted: row.try_get("fence")? })
 }

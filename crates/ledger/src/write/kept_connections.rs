@@ -26,13 +26,13 @@ const UNUSED_MAX: Duration = Duration::from_secs(1);
 pub(super) struct KeptConnections {
     pool: Database,
     /// The last one is the last that was used.
-    unused: Arc<Mutex<Vec<Kept>>>,
+    unused: Arc<Mutex<Vec<KeptConnection>>>,
     kept_max: usize,
 }
 
 /// A connection with the server that it leads to.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptConnection {
     pub(super) connection: PoolConnection<MySql>,
     pub(super) destination: Destination,
     used_at: Instant,
@@ -48,20 +48,20 @@ impl KeptConnections {
     ///
     /// # Errors
     /// The database's, when the pool has none.
-    pub(super) async fn get(&self) -> sqlx::Result<Kept> {
+    pub(super) async fn get(&self) -> sqlx::Result<KeptConnection> {
         match self.last_used() {
             Some(kept) => Ok(kept),
             None => self.of_pool().await,
         }
     }
 
-    async fn of_pool(&self) -> sqlx::Result<Kept> {
+    async fn of_pool(&self) -> sqlx::Result<KeptConnection> {
         let destination = Destination::of(&self.pool);
         let connection = self.pool.acquire().await?;
-        Ok(Kept { connection, destination, used_at: Instant::now() })
+        Ok(KeptConnection { connection, destination, used_at: Instant::now() })
     }
 
-    fn last_used(&self) -> Option<Kept> {
+    fn last_used(&self) -> Option<KeptConnection> {
         let mut unused = self.unused.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = unused.pop()?;
         if kept.used_at.elapsed() < UNUSED_MAX && !kept.destination.has_changed() {
@@ -91,7 +91,7 @@ impl KeptConnections {
     /// The database's, and [`moved`](crate::rows::moved).
     pub(super) async fn read_stock(
         &self,
-        mut kept: Kept,
+        mut kept: KeptConnection,
         routed: Routed,
     ) -> sqlx::Result<Option<StockRow>> {
         let mut read = stock::read_routed(&mut *kept.connection, routed).await;
@@ -113,7 +113,7 @@ impl KeptConnections {
     }
 
     /// Keeps a connection whose transaction has ended. Dropping it instead returns it to the pool.
-    pub(super) fn keep(&self, mut kept: Kept) {
+    pub(super) fn keep(&self, mut kept: KeptConnection) {
         if kept.destination.has_changed() {
             return;
         }

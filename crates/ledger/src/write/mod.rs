@@ -4,27 +4,34 @@
 //! counted it against the buyer's limit, written the movement and taken the stock with a
 //! condition (`transaction.rs`, `stock.rs`). Gates may lie, vanish or restart: nothing is oversold.
 //!
+//! One order is written like this:
+//!
+//! 1. [`Arbiter::write`] tries the transaction until it is decided, and counts a refusal;
+//! 2. one try is a call of the server's procedure (`one_call.rs`, `rows/order_routine.sql`), or one
+//!    statement after the other (`transaction.rs`) where there is no procedure;
+//! 3. an error is sorted by `after_error.rs`: rolled back and tried again, refused, or unknown.
+//!
+//! Orders that wait for each other are written in batches ([`GroupCommit`]). All forms have the same
+//! statements in the same order: their texts are in `new_order.rs`, each once.
+//!
 //! For lab items the arbiter can be off. Then the order is written with the stock statement of the
 //! strategy's textbook form (`unguarded.rs`), and the gate has to carry correctness alone.
 //!
 //! One try of the transaction ends in one of four ways ([`Attempt`]): it is *done*; it was rolled
 //! back for a passing reason and the whole transaction is tried *again*, a bounded number of times;
 //! the connection died after *COMMIT* was sent, and the ledger is asked what became of it
-//! (`doubt.rs`); or it died after the *call* of the whole order was sent (`one_call.rs`).
+//! (`after_error.rs`); or it died after the *call* of the whole order was sent (`one_call.rs`).
 //! Such a call may still run when the ledger has been asked. So the order is tried again under the same
 //! key, which lets one of the two count; if the second try sells nothing, the outcome is unknown.
 
 mod after_error;
 mod answers;
-mod budget;
 pub mod checks;
-mod doubt;
 mod fence;
-mod form;
 mod group_commit;
 mod item_concurrency;
 mod kept_connections;
-mod literal;
+pub(crate) mod new_order;
 mod one_call;
 mod reject;
 pub mod restock;
@@ -46,12 +53,11 @@ use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Doubt, OrderStatus, Outcome, Purchase, Routed, Unavailable};
 use shop_metrics::Metrics;
 
-use after_error::after_error;
 pub use after_error::replay;
+use after_error::{RetryBudget, after_error};
 pub use answers::Answers;
-use budget::RetryBudget;
-use form::Forms;
-use kept_connections::{Kept, KeptConnections};
+use kept_connections::{KeptConnection, KeptConnections};
+use one_call::OrderCalls;
 
 pub use fence::Fence;
 pub use group_commit::{
@@ -120,7 +126,7 @@ pub struct Arbiter {
     budget: Arc<RetryBudget>,
     concurrency: ItemConcurrency,
     kept: KeptConnections,
-    forms: Forms,
+    calls: OrderCalls,
     outbox: Outbox,
 }
 
@@ -143,8 +149,8 @@ impl Arbiter {
         let budget = Arc::new(RetryBudget::new());
         let kept_max = pool.connections_max() / KEPT_SHARE;
         let kept = KeptConnections::new(pool.clone(), kept_max);
-        let (forms, outbox) = (Forms::default(), Outbox::default());
-        Self { pool, writer: None, metrics, budget, concurrency, kept, forms, outbox }
+        let (calls, outbox) = (OrderCalls::default(), Outbox::default());
+        Self { pool, writer: None, metrics, budget, concurrency, kept, calls, outbox }
     }
 
     /// An arbiter that tells `writer` when the server behind the pool refuses writes or is lost.
@@ -162,16 +168,16 @@ impl Arbiter {
     /// Whether an order may be one call of the ledger's procedure; without this, it may.
     #[must_use]
     pub fn with_calls(mut self, is_called: bool) -> Self {
-        self.forms.is_called = is_called;
+        self.calls.is_called = is_called;
         self
     }
 
     /// Has the hosts of the ledger asked soon, after an error that another host may not give.
-    fn suspect(&self, error: &sqlx::Error) {
+    fn recheck_writer(&self, error: &sqlx::Error) {
         if let (Some(writer), Fault::ReadOnly | Fault::Connection) =
             (&self.writer, Fault::of(error))
         {
-            writer.suspect();
+            writer.recheck_writer();
         }
     }
 
@@ -190,24 +196,19 @@ impl Arbiter {
         self.kept.read_stock(self.kept.get().await?, routed).await
     }
 
-    /// Writes the order and takes the stock, or says why not. Never leaves half an order. A
-    /// conflict is answered `contended`.
-    pub async fn write(&self, write: &OrderWrite<'_>) -> Outcome {
-        self.compare_and_write(write).await.unwrap_or_else(Outcome::from)
-    }
-
-    /// Writes the order like [`Arbiter::write`], for a gate that compares or holds a lock.
+    /// Writes the order and takes the stock, or says why not. Never leaves half an order.
     ///
     /// # Errors
-    /// The conflict, when another write came first; nothing changed.
-    pub async fn compare_and_write(&self, write: &OrderWrite<'_>) -> Answer {
-        let answer = self.write_uncounted(write).await;
-        self.count(write.purchase.strategy, &answer);
+    /// The conflict, when another write came first; nothing changed. Only a gate that compares or
+    /// holds a lock can meet one.
+    pub async fn write(&self, write: &OrderWrite<'_>) -> Answer {
+        let answer = self.decide(write).await;
+        self.count_refusal(write.purchase, &answer);
         answer
     }
 
-    /// Tries the transaction until it is decided; the caller counts a refusal.
-    async fn write_uncounted(&self, write: &OrderWrite<'_>) -> Answer {
+    /// Tries the transaction until it is decided.
+    async fn decide(&self, write: &OrderWrite<'_>) -> Answer {
         let mut fault = Fault::Transient;
         // Whether an earlier call of this order was not answered.
         let mut may_run = false;
@@ -233,7 +234,7 @@ impl Arbiter {
             let mut has_ended = false;
             let is_galera = self.writer.as_ref().is_some_and(Writer::is_galera);
             let connection = &mut kept.connection;
-            let tried = self.forms.try_once(connection, write, self.outbox, is_galera);
+            let tried = self.calls.try_once(connection, write, self.outbox, is_galera);
             let mut tried = match tried.await {
                 Ok(tried) => {
                     has_ended = matches!(tried, Attempt::Done(_));
@@ -241,7 +242,7 @@ impl Arbiter {
                 }
                 // Boxed: it is rarely awaited, and would make every purchase's future larger.
                 Err(error) => {
-                    self.suspect(&error);
+                    self.recheck_writer(&error);
                     Box::pin(after_error(&mut kept.connection, write.purchase, &error)).await
                 }
             };
@@ -285,7 +286,7 @@ impl Arbiter {
     async fn connect(
         &self,
         write: &OrderWrite<'_>,
-    ) -> Result<(OwnedSemaphorePermit, Kept), Unavailable> {
+    ) -> Result<(OwnedSemaphorePermit, KeptConnection), Unavailable> {
         let _span = write.purchase.trace.span("connection wait");
         let permit =
             in_time(write.deadline, self.concurrency.acquire(write.purchase.item.id)).await;
@@ -300,14 +301,17 @@ impl Arbiter {
     }
 
     /// Counts a refusal: a gate that lets too much through is visible even when nothing went wrong.
-    pub fn count(&self, strategy: &'static str, answer: &Answer) {
+    fn count_refusal(&self, purchase: &Purchase, answer: &Answer) {
+        if !purchase.counts_refusals {
+            return;
+        }
         let why = match answer {
             Ok(Outcome::Refused(refusal)) => refusal.code(),
             Err(Conflict::Stale) => "stale",
             Err(Conflict::Fenced { .. }) => "fenced",
             Ok(_) => return,
         };
-        self.metrics.arbiter_refused(strategy, why);
+        self.metrics.arbiter_refused(purchase.strategy, why);
     }
 }
 

@@ -1,6 +1,7 @@
-//! The one transaction in one round trip: a stored procedure judges and commits on the server.
+//! The one transaction in one round trip: a stored procedure judges and commits on the server. Without
+//! the procedure, `transaction.rs` sends one statement after the other.
 //!
-//! Its statements and their order are those of `transaction.rs`. The hot row is locked no longer than
+//! Both have the same statements in the same order. The hot row is locked no longer than
 //! the flush of the log takes, and the server parses the statements once for each connection instead
 //! of once for each order.
 //!
@@ -11,6 +12,7 @@
 //! A call that was not answered may still run, or may not have begun: the ledger can say that the
 //! order is there, but not that it never will be. See [`Attempt::CallLost`].
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sqlx::mysql::MySqlDatabaseError;
@@ -18,11 +20,12 @@ use sqlx::{Executor, MySqlConnection};
 use tracing::Dispatch;
 use tracing::instrument::WithSubscriber;
 
-use super::literal::{OrNull, Text, Time};
+use super::new_order::{NewOrder, OrNull, Text, Time};
 use super::stock::{self, StockWrite};
+use super::transaction;
 use super::{Attempt, OrderWrite, WRITTEN_AS, is_guarded};
 use crate::rows::link::TRANSACTION_MAX;
-use crate::rows::order_routine::{self, NAME};
+use crate::rows::order_routine::{self, NAME, RoutineState};
 use crate::rows::outbox::Outbox;
 use crate::rows::{Fault, answered, within};
 use shop_domain::Outcome;
@@ -35,52 +38,124 @@ const COMMIT_FAILED: &str = "seckill: COMMIT failed";
 /// A call that takes longer is logged; the driver has the same limit for a statement.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// The result of a call.
-pub(super) enum Called {
-    /// The call was answered, or lost.
-    Tried(Attempt),
-    /// The fence has no row yet, or was overtaken: the statements tell which, one by one.
-    NotRaised,
-    /// The server has no such procedure for this account.
-    Missing,
+/// The procedure is looked at again after this: it may have been made or replaced since, or another
+/// server may write.
+const RECHECK_PERIOD: Duration = Duration::from_secs(30);
+
+/// What is known about the procedure, and since when.
+type KnownRoutine = Option<(RoutineState, Instant)>;
+
+/// Writes orders by calls where the server has the procedure. Clones share what they know about it.
+#[derive(Clone, Debug)]
+pub(super) struct OrderCalls {
+    /// Whether an order may be one call of the procedure.
+    pub(super) is_called: bool,
+    known: Arc<Mutex<KnownRoutine>>,
 }
 
-/// One try. `Err` means that nothing was committed and the transaction was rolled back.
-pub(super) async fn run(
-    connection: &mut MySqlConnection,
-    write: &OrderWrite<'_>,
-    outbox: Outbox,
-) -> sqlx::Result<Called> {
-    let purchase = write.purchase;
-    assert!(is_guarded(purchase) && write.stock.fits_a_call(), "only the arbiter's own statements");
-    let call = call(write, outbox)?;
-    let span = purchase.trace.span("transaction");
-    let error = match within(TRANSACTION_MAX, send(&call, connection)).await {
-        Ok(_) => {
-            drop(span);
+impl Default for OrderCalls {
+    fn default() -> Self {
+        Self { is_called: true, known: Arc::default() }
+    }
+}
+
+impl OrderCalls {
+    /// One try in the fastest form: one call, or one statement after the other. `Err` means that nothing
+    /// was committed and the transaction was rolled back.
+    pub(super) async fn try_once(
+        &self,
+        connection: &mut MySqlConnection,
+        write: &OrderWrite<'_>,
+        outbox: Outbox,
+        is_galera: bool,
+    ) -> sqlx::Result<Attempt> {
+        let purchase = write.purchase;
+        // Galera never gets a call: a node that rolls a transaction back, because another node's came
+        // first, must be able to say so after each statement.
+        let fits = is_guarded(purchase) && write.stock.fits_a_call() && !is_galera;
+        if !(fits && self.is_called && self.is_own(connection).await?) {
+            return transaction::run(connection, write, outbox).await;
+        }
+        let call = call(write, outbox)?;
+        let (span, started) = (purchase.trace.span("transaction"), Instant::now());
+        // The driver logs nothing meanwhile, because it would log the text, which contains the values.
+        let sent = connection.execute(sqlx::raw_sql(&call)).with_subscriber(Dispatch::none());
+        let answer = within(TRANSACTION_MAX, sent).await;
+        drop(span);
+        let elapsed = started.elapsed();
+        if elapsed > SLOW {
+            tracing::warn!(elapsed_ms = elapsed.as_millis(), "the call of an order was slow");
+        }
+        let Err(error) = answer else {
             failpoint!("committed");
             let token = write.fence.map(|fence| fence.token);
-            let sold = Outcome::Sold(purchase.order(WRITTEN_AS, token));
-            return Ok(Called::Tried(Attempt::Done(Ok(sold))));
+            return Ok(Attempt::Done(Ok(Outcome::Sold(purchase.order(WRITTEN_AS, token)))));
+        };
+        let Some(server_error) = server_error(&error) else {
+            tracing::warn!(%error, order = %purchase.order_id, "the call of an order was not answered");
+            return Ok(Attempt::CallLost);
+        };
+        match server_error.message() {
+            // The fence has no row yet, or was overtaken: the statements tell which, one by one.
+            NOT_ONE_ROW if write.fence.is_some() => {
+                transaction::run(connection, write, outbox).await
+            }
+            NOT_ONE_ROW => {
+                let refused = stock::why_refused(connection, purchase, write.stock);
+                Ok(Attempt::Done(answered(refused).await?))
+            }
+            COMMIT_FAILED => Ok(Attempt::CommitLost),
+            _ if order_routine::is_missing(server_error.number()) => {
+                self.remember(RoutineState::Missing);
+                transaction::run(connection, write, outbox).await
+            }
+            // The server ends the connection, maybe in the middle of COMMIT.
+            _ if Fault::of(&error) == Fault::Connection => Ok(Attempt::CommitLost),
+            _ => Err(error),
         }
-        Err(error) => error,
-    };
-    drop(span);
-    let Some(answered_error) = server_error(&error) else {
-        tracing::warn!(%error, order = %purchase.order_id, "the call of an order was not answered");
-        return Ok(Called::Tried(Attempt::CallLost));
-    };
-    match answered_error.message() {
-        NOT_ONE_ROW if write.fence.is_some() => Ok(Called::NotRaised),
-        NOT_ONE_ROW => {
-            let refused = stock::why_refused(connection, purchase, write.stock);
-            Ok(Called::Tried(Attempt::Done(answered(refused).await?)))
+    }
+
+    /// Whether the server's procedure is the program's own.
+    async fn is_own(&self, connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+        match self.recent() {
+            Some(found) => Ok(found == RoutineState::Own),
+            None => {
+                let found = order_routine::compare(connection).await?;
+                self.remember(found);
+                Ok(found == RoutineState::Own)
+            }
         }
-        COMMIT_FAILED => Ok(Called::Tried(Attempt::CommitLost)),
-        _ if order_routine::is_missing(answered_error.number()) => Ok(Called::Missing),
-        // The server ends the connection, maybe in the middle of COMMIT.
-        _ if Fault::of(&error) == Fault::Connection => Ok(Called::Tried(Attempt::CommitLost)),
-        _ => Err(error),
+    }
+
+    /// What is known, if it is known well enough. When it is too old, one caller looks again, and the
+    /// others go by it until then.
+    fn recent(&self) -> Option<RoutineState> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (found, since) = known.as_mut()?;
+        if since.elapsed() < RECHECK_PERIOD {
+            return Some(*found);
+        }
+        *since = Instant::now();
+        None
+    }
+
+    fn remember(&self, found: RoutineState) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = known.replace((found, Instant::now()));
+        if before.is_some_and(|(before, _)| before == found) {
+            return;
+        }
+        match found {
+            RoutineState::Own => {}
+            RoutineState::Missing => tracing::warn!(
+                "the ledger has no procedure for orders, or this account may not execute it; \
+                 `seckill migrate` makes it; until then each order takes more round trips"
+            ),
+            RoutineState::Foreign => tracing::warn!(
+                "the ledger's procedure for orders is not the one of this program, or this account may \
+                 not read it; it is not called; `seckill migrate` replaces it"
+            ),
+        }
     }
 }
 
@@ -88,7 +163,6 @@ pub(super) async fn run(
 fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
     let OrderWrite { purchase, fence, stock, .. } = *write;
     assert!(purchase.quantity.signed() > 0, "a purchase takes at least one unit");
-    let group = purchase.counted_group();
     let event = outbox.event_of(&[purchase], WRITTEN_AS)?;
     let (version, changed_at) = match stock {
         StockWrite::GuardedByVersion(version) => (Some(version), None),
@@ -101,24 +175,12 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
         _ => "last",
     };
     Ok(format!(
-        "CALL {name}('{order}', {item}, {buyer}, {units}, {amount}, {strategy}, {key}, {created_at}, \
-         {expires_at}, {limit}, {group}, {group_limit}, {backend}, {token}, {epoch}, {version}, \
-         {changed_at}, '{take}', {event}, {kind}, {payload})",
+        "CALL {name}({order}, {limit}, {group_limit}, {epoch}, {version}, {changed_at}, '{take}', \
+         {event}, {kind}, {payload})",
         name = *NAME,
-        order = purchase.order_id,
-        item = purchase.item.id.get(),
-        buyer = purchase.buyer.get(),
-        units = purchase.quantity.units(),
-        amount = purchase.amount.cents(),
-        strategy = Text(purchase.strategy),
-        key = Text(purchase.key.as_str()),
-        created_at = Time(purchase.created_at),
-        expires_at = Time(purchase.expires_at),
+        order = NewOrder::sold(purchase, fence, None),
         limit = purchase.item.per_buyer_limit,
-        group_limit = OrNull(group.map(|group| group.per_buyer_limit)),
-        group = OrNull(group.map(|group| group.id.get())),
-        backend = OrNull(fence.map(|fence| Text(fence.backend))),
-        token = OrNull(fence.map(|fence| fence.token)),
+        group_limit = OrNull(purchase.counted_group().map(|group| group.per_buyer_limit)),
         epoch = purchase.item.home.epoch,
         version = OrNull(version),
         changed_at = OrNull(changed_at),
@@ -126,18 +188,6 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
         payload = OrNull(event.as_ref().map(|event| Text(&event.payload))),
         event = OrNull(event.as_ref().map(|event| format!("'{}'", event.id))),
     ))
-}
-
-/// Sends the call and waits for its answer. The driver logs nothing meanwhile, because it would log the
-/// text, which contains the values.
-async fn send(call: &str, connection: &mut MySqlConnection) -> sqlx::Result<()> {
-    let start = Instant::now();
-    let answer = connection.execute(sqlx::raw_sql(call)).with_subscriber(Dispatch::none()).await;
-    let elapsed = start.elapsed();
-    if elapsed > SLOW {
-        tracing::warn!(elapsed_ms = elapsed.as_millis(), "the call of an order was slow");
-    }
-    answer.map(drop)
 }
 
 /// The server's error; `None` if the server gave none.

@@ -8,6 +8,7 @@ use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::outbox::Outbox;
 use crate::rows::stock::check_home;
 use crate::rows::{Fault, begin, confirmed, orders, within};
+use crate::write::new_order::{NewOrder, insert_orders};
 use shop_domain::{Order, OrderStatus, Purchase};
 
 impl Arbiter {
@@ -47,23 +48,10 @@ async fn insert(
 ) -> sqlx::Result<()> {
     // After an error the transaction is dropped, which rolls it back.
     let mut transaction = begin(pool).await?;
-    sqlx::query(
-        "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
-         request_key, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .bind(purchase.order_id.to_string())
-    .bind(purchase.item.id.get())
-    .bind(purchase.buyer.get())
-    .bind(purchase.quantity.units())
-    .bind(purchase.amount.cents())
-    .bind(OrderStatus::Rejected.as_str())
-    .bind(purchase.strategy)
-    .bind(key)
-    .bind(purchase.created_at)
-    .bind(purchase.expires_at)
-    .execute(&mut *transaction)
-    .await?;
-    outbox.inserted(&mut transaction, &[purchase], OrderStatus::Rejected).await?;
+    let status = OrderStatus::Rejected;
+    let order = NewOrder { purchase, status, key, fence: None, fence_sequence: None };
+    insert_orders(&mut transaction, std::iter::once(order)).await?;
+    outbox.inserted(&mut transaction, &[purchase], status).await?;
     check_home(&mut transaction, purchase.item.routed()).await?;
     transaction.commit().await
 }

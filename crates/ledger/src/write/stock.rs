@@ -1,6 +1,9 @@
 //! The statement that takes the stock: the condition that no purchase gets past. It names the epoch of the
 //! route that led to the item, so that nothing is sold where the item does not live any more.
 
+use std::sync::LazyLock;
+use std::time::Instant;
+
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
@@ -9,6 +12,7 @@ use super::unguarded::{self, UnguardedWrite};
 use super::{Answer, Conflict};
 use crate::rows::outbox::Outbox;
 use crate::waiting_list;
+use crate::write::new_order::stock_update;
 use shop_domain::{ArbiterMode, Home, Item, Outcome, Purchase, Refusal, Unavailable};
 
 /// The statement that takes the stock of an order.
@@ -50,6 +54,11 @@ impl<'a> StockWrite<'a> {
     }
 }
 
+static TAKE: LazyLock<String> = LazyLock::new(|| stock_update("stock", "?", "= ?", "?"));
+static TAKE_BY_VERSION: LazyLock<String> = LazyLock::new(|| format!("{} AND version = ?", *TAKE));
+static TAKE_BY_TIMESTAMP: LazyLock<String> =
+    LazyLock::new(|| format!("{} AND changed_at = ?", *TAKE));
+
 /// Takes the units of a purchase from the stock row. `Some` ends the purchase, and the transaction
 /// must be rolled back.
 pub(super) async fn take(
@@ -61,16 +70,16 @@ pub(super) async fn take(
     let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
     let epoch = purchase.item.home.epoch;
     assert!(units > 0, "a purchase takes at least one unit");
-    let guarded = "UPDATE stock SET available = available - ?, version = version + 1 \
-         WHERE item_id = ? AND available >= ? AND home_epoch = ?";
-    let update = |statement| sqlx::query(statement).bind(units).bind(item).bind(units).bind(epoch);
+    let update = |statement: &'static LazyLock<String>| {
+        sqlx::query(statement).bind(units).bind(item).bind(units).bind(epoch)
+    };
     let update = match stock {
         StockWrite::Unguarded(write) => {
             let is_off = purchase.item.arbiter == ArbiterMode::Off;
             assert!(is_off, "an item with an arbiter is sold without a condition");
             return unguarded::write(connection, purchase, write).await;
         }
-        StockWrite::Guarded => update(guarded),
+        StockWrite::Guarded => update(&TAKE),
         StockWrite::Offered => {
             if units == 1 && waiting_list::accept(connection, purchase, outbox).await? {
                 return Ok(None);
@@ -84,18 +93,10 @@ pub(super) async fn take(
             if let Err(outcome) = lock_row(connection, purchase).await? {
                 return Ok(Some(Ok(outcome)));
             }
-            update(guarded)
+            update(&TAKE)
         }
-        StockWrite::GuardedByVersion(version) => {
-            let statement = "UPDATE stock SET available = available - ?, version = version + 1 \
-                 WHERE item_id = ? AND available >= ? AND home_epoch = ? AND version = ?";
-            update(statement).bind(version)
-        }
-        StockWrite::GuardedByTimestamp(changed_at) => {
-            let statement = "UPDATE stock SET available = available - ?, version = version + 1 \
-                 WHERE item_id = ? AND available >= ? AND home_epoch = ? AND changed_at = ?";
-            update(statement).bind(changed_at)
-        }
+        StockWrite::GuardedByVersion(version) => update(&TAKE_BY_VERSION).bind(version),
+        StockWrite::GuardedByTimestamp(changed_at) => update(&TAKE_BY_TIMESTAMP).bind(changed_at),
     };
     if update.execute(&mut *connection).await?.rows_affected() == 1 {
         return Ok(None);
@@ -110,7 +111,7 @@ pub(super) async fn why_refused(
     purchase: &Purchase,
     stock: StockWrite<'_>,
 ) -> sqlx::Result<Answer> {
-    purchase.look.is_now();
+    let asked_at = Some(Instant::now());
     let row = sqlx::query("SELECT available, home_epoch FROM stock WHERE item_id = ?")
         .bind(purchase.item.id.get())
         .fetch_optional(connection)
@@ -120,7 +121,7 @@ pub(super) async fn why_refused(
         Ok(left) if left >= purchase.quantity.signed() && stock.is_compared() => {
             Err(Conflict::Stale)
         }
-        Ok(_) => Ok(Outcome::Refused(Refusal::SoldOut)),
+        Ok(_) => Ok(Outcome::Refused(Refusal::SoldOut { asked_at })),
     })
 }
 
@@ -134,20 +135,12 @@ pub(super) async fn lock_row(
         .bind(purchase.item.id.get())
         .fetch_optional(connection)
         .await?;
+    let left = left_of(row, purchase)?;
     // The lock has kept the row as it is now.
-    purchase.look.is_now();
-    enough_of(row, purchase)
-}
-
-/// The units left by a row with `available` and `home_epoch`, or the outcome when they are too few for a
-/// purchase.
-pub(super) fn enough_of(
-    row: Option<MySqlRow>,
-    purchase: &Purchase,
-) -> sqlx::Result<Result<i64, Outcome>> {
-    Ok(left_of(row, purchase)?.and_then(|left| match left >= purchase.quantity.signed() {
+    let asked_at = Some(Instant::now());
+    Ok(left.and_then(|left| match left >= purchase.quantity.signed() {
         true => Ok(left),
-        false => Err(Outcome::Refused(Refusal::SoldOut)),
+        false => Err(Outcome::Refused(Refusal::SoldOut { asked_at })),
     }))
 }
 

@@ -164,7 +164,7 @@ pub enum Action {
     CutOwn(usize, u8),
     /// `write/mod.rs`: an order by itself.
     WriteSingly(usize),
-    /// `batch.rs`, `look.rs`: a batch enters its stage; after an objection it looks first.
+    /// `batch.rs`, `pre_check.rs`: a batch enters its stage; after an objection it looks first.
     Enter(usize),
     /// `sql.rs`: the next row, and after the last one COMMIT.
     Advance(usize),

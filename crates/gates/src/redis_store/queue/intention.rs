@@ -6,8 +6,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use shop_domain::{
-    Cents, Item, ItemId, Look, Order, OrderId, OrderStatus, Purchase, Quantity, RequestKey, Trace,
-    UserId,
+    Cents, Item, ItemId, Order, OrderId, OrderStatus, Purchase, Quantity, RequestKey, Trace, UserId,
 };
 
 /// A purchase that a gate has accepted, queued for the arbiter.
@@ -128,7 +127,7 @@ impl Intention {
             created_at: self.created_at,
             expires_at: self.expires_at,
             trace: Trace::default(),
-            look: Look::default(),
+            counts_refusals: true,
         }
     }
 }

@@ -17,9 +17,9 @@ use sqlx::MySqlConnection;
 
 use super::batch_orders::{Batch, BatchOrders, Tell};
 use super::connections::BatchConnections;
-use super::look::{Written, choose, find_written, items_of, locked_by_others};
 use super::pipeline::{BatchPipeline, PipelineSlot};
-use super::sql::{Broken, Filled, commit};
+use super::pre_check::{WrittenOrders, choose, find_written, items_of, locked_by_others};
+use super::sql::{BatchError, BatchResult, commit};
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::{Fault, within};
 use crate::write::{
@@ -47,7 +47,7 @@ pub struct BatchWriter {
 }
 
 impl BatchWriter {
-    /// A writer over `connections`. Its refusals are not counted, see [`Arbiter::count`].
+    /// A writer over `connections`.
     pub(super) fn new(
         arbiter: Arbiter,
         connections: BatchConnections,
@@ -63,8 +63,7 @@ impl BatchWriter {
     }
 
     /// Writes the orders of one item, under the fence of the item's lock if there is one. Orders
-    /// that are left over are written singly. No try of an order begins after its deadline. Refusals
-    /// are not counted.
+    /// that are left over are written singly. No try of an order begins after its deadline.
     pub async fn write(&self, orders: BatchOrders<'_>, fence: Option<Fence>, tell: Tell<'_>) {
         let slot = self.pipeline.enter().await;
         self.write_at(slot, orders, fence, tell).await;
@@ -84,7 +83,7 @@ impl BatchWriter {
             is_one_item,
             "a batch with a fence, or whose rest is written singly, is of one item"
         );
-        let mut batch = Batch::new(orders, fence, tell, false);
+        let mut batch = Batch::new(&self.arbiter, orders, fence, tell);
         // A single order keeps the pipeline to itself until it is written.
         let _exclusive = if purchases.len() > 1 {
             self.write_together(slot, &mut batch).await;
@@ -98,7 +97,7 @@ impl BatchWriter {
         for (index, deadline) in batch.undecided() {
             let (purchase, stock) = (&purchases[index], StockWrite::Guarded);
             let write = OrderWrite { purchase, fence, stock, deadline };
-            batch.answers[index] = Some(self.arbiter.write_uncounted(&write).await);
+            batch.answers[index] = Some(self.arbiter.decide(&write).await);
             batch.tell_decided();
         }
     }
@@ -111,7 +110,7 @@ impl BatchWriter {
         orders: BatchOrders<'_>,
         tell: Tell<'_>,
     ) {
-        let mut batch = Batch::new(orders, None, tell, true);
+        let mut batch = Batch::shared(&self.arbiter, orders, tell);
         self.write_together(slot, &mut batch).await;
         batch.tell_decided();
     }
@@ -160,7 +159,7 @@ impl BatchWriter {
         }
         for attempt in 1..=LOST_COMMIT_READS_MAX {
             match find_written(&self.arbiter.pool, &purchases).await {
-                Ok(Written { mut orders, moved }) => {
+                Ok(WrittenOrders { mut orders, moved }) => {
                     for index in asked {
                         let purchase = &batch.purchases[index];
                         let order = orders.remove(&purchase.order_id);
@@ -230,7 +229,7 @@ impl BatchWriter {
             let committed = commit(connection, &picked, (batch.fence, outbox), at).await;
             drop(transaction);
             match committed {
-                Ok(Filled::Whole) => {
+                Ok(BatchResult::Whole) => {
                     batch.sold(&chosen);
                     // Those that were passed over are checked again, unless the others of many items
                     // would wait. Each round decides at least one order, so there are no more rounds
@@ -241,12 +240,12 @@ impl BatchWriter {
                     }
                     continue;
                 }
-                Ok(Filled::Fenced { accepted }) => {
+                Ok(BatchResult::Fenced { accepted }) => {
                     batch.answer_rest(&Err(Conflict::Fenced { accepted }));
                     return true;
                 }
                 // Those whose time is over are answered, and the others tried again.
-                Ok(Filled::Late) => {
+                Ok(BatchResult::Late) => {
                     if slot.is_overtaken() {
                         return true;
                     }
@@ -255,9 +254,9 @@ impl BatchWriter {
                     continue;
                 }
                 // Too few are left for all, or for all that there were a moment ago.
-                Ok(Filled::TooFew) => objected = true,
-                Err(Broken::Before(error)) => {
-                    self.arbiter.suspect(&error);
+                Ok(BatchResult::TooFew) => objected = true,
+                Err(BatchError::Before(error)) => {
+                    self.arbiter.recheck_writer(&error);
                     tracing::debug!(%error, "batch rolled back");
                     match Fault::of(&error) {
                         Fault::Duplicate | Fault::CheckViolated => objected = true,
@@ -281,7 +280,7 @@ impl BatchWriter {
                         Fault::Moved | Fault::Other => return true,
                     }
                 }
-                Err(Broken::AtCommit(error)) => {
+                Err(BatchError::AtCommit(error)) => {
                     tracing::warn!(%error, orders = picked.len(), "COMMIT of a batch not answered");
                     self.arbiter.metrics.arbiter_commits_lost.inc();
                     for &index in &chosen {

@@ -6,7 +6,7 @@
 use tokio::time::Instant;
 
 use super::batch::UNWRITTEN;
-use crate::write::{Answer, Fence, UNANSWERED, WRITTEN_AS, is_late};
+use crate::write::{Answer, Arbiter, Fence, UNANSWERED, WRITTEN_AS, is_late};
 use shop_domain::trace::SharedSpan;
 use shop_domain::{Outcome, Purchase};
 
@@ -24,6 +24,7 @@ pub type Tell<'a> = &'a mut (dyn FnMut(Vec<(usize, Answer)>) + Send);
 
 /// One batch under way.
 pub(super) struct Batch<'a> {
+    arbiter: &'a Arbiter,
     pub(super) purchases: &'a [Purchase],
     deadlines: &'a [Option<Instant>],
     pub(super) fence: Option<Fence>,
@@ -37,18 +38,25 @@ pub(super) struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// Orders of one item.
     pub(super) fn new(
+        arbiter: &'a Arbiter,
         BatchOrders { purchases, deadlines }: BatchOrders<'a>,
         fence: Option<Fence>,
         tell: Tell<'a>,
-        is_shared: bool,
     ) -> Self {
         assert_eq!(purchases.len(), deadlines.len(), "each order of a batch has one deadline");
         let traces = purchases.iter().map(|purchase| &purchase.trace);
         let mut span = SharedSpan::begin("batch", traces);
         span.set("orders", purchases.len());
         let (answers, is_told) = (vec![None; purchases.len()], vec![false; purchases.len()]);
-        Self { purchases, deadlines, fence, answers, is_told, tell, is_shared, span }
+        let is_shared = false;
+        Self { arbiter, purchases, deadlines, fence, answers, is_told, tell, is_shared, span }
+    }
+
+    /// Orders of many items.
+    pub(super) fn shared(arbiter: &'a Arbiter, orders: BatchOrders<'a>, tell: Tell<'a>) -> Self {
+        Self { is_shared: true, ..Self::new(arbiter, orders, None, tell) }
     }
 
     /// Answers orders that are written.
@@ -116,7 +124,9 @@ impl<'a> Batch<'a> {
         let told = decided.into_iter().filter_map(|index| {
             self.is_told[index] = true;
             // What is left says that the order is decided, and is read no more.
-            Some((index, self.answers[index].replace(Ok(UNWRITTEN))?))
+            let answer = self.answers[index].replace(Ok(UNWRITTEN))?;
+            self.arbiter.count_refusal(&self.purchases[index], &answer);
+            Some((index, answer))
         });
         let told = told.collect();
         (self.tell)(told);

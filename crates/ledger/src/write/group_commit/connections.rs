@@ -8,7 +8,7 @@ use crate::Database;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::rows::stock::StockRow;
-use crate::write::kept_connections::{Kept, KeptConnections};
+use crate::write::kept_connections::{KeptConnection, KeptConnections};
 use shop_domain::Routed;
 
 /// The connections of batches. Clones share them.
@@ -53,7 +53,7 @@ impl BatchConnections {
 
 /// A connection for one batch. Dropping it returns it to its pool, before the permit is free.
 pub(super) struct BatchConnection {
-    pub(super) kept: Kept,
+    pub(super) kept: KeptConnection,
     source: KeptConnections,
     _permit: Option<OwnedSemaphorePermit>,
 }

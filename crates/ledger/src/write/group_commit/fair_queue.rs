@@ -16,7 +16,7 @@ const ITEM_WAITING_MAX: usize = 16_384;
 const WAITING_MAX: usize = 65_536;
 
 /// The entries that left the queue.
-pub(super) struct Cut<T> {
+pub(super) struct CutBatch<T> {
     pub(super) batch: Vec<T>,
     /// Those that do not begin any more.
     pub(super) dropped: Vec<T>,
@@ -64,9 +64,13 @@ impl<T> FairQueue<T> {
     /// Cuts the next batch of at most `size_max` entries. There are only a few sizes (powers of
     /// two), so that each statement is prepared once; the rest waits for the next batch. An entry
     /// for which `begins` answers `false` takes no place.
-    pub(super) fn cut(&mut self, size_max: usize, mut begins: impl FnMut(&T) -> bool) -> Cut<T> {
+    pub(super) fn cut(
+        &mut self,
+        size_max: usize,
+        mut begins: impl FnMut(&T) -> bool,
+    ) -> CutBatch<T> {
         let size = self.waiting.min(size_max).checked_ilog2().map_or(0, |exponent| 1 << exponent);
-        let mut cut = Cut { batch: Vec::with_capacity(size), dropped: Vec::new() };
+        let mut cut = CutBatch { batch: Vec::with_capacity(size), dropped: Vec::new() };
         let items = self.turns.len();
         let share = size.checked_div(items).unwrap_or(0).max(1);
         for _ in 0..items {
@@ -112,7 +116,7 @@ impl<T> FairQueue<T> {
         &mut self,
         item: ItemId,
         count: usize,
-        cut: &mut Cut<T>,
+        cut: &mut CutBatch<T>,
         begins: &mut impl FnMut(&T) -> bool,
     ) {
         let Entry::Occupied(mut queue) = self.by_item.entry(item) else { return };
@@ -214,7 +218,7 @@ mod tests {
     #[test]
     fn what_does_not_begin_takes_no_place() {
         let mut queue = queue(&[4, 4]);
-        let Cut { batch, dropped } = queue.cut(SIZE_MAX, |(_, number)| number % 2 == 1);
+        let CutBatch { batch, dropped } = queue.cut(SIZE_MAX, |(_, number)| number % 2 == 1);
         assert_eq!(dropped, [(1, 0), (1, 2), (2, 0), (2, 2)]);
         assert_eq!((of_item(&batch, 1), of_item(&batch, 2)), (vec![1, 3], vec![1, 3]));
         assert!(queue.is_empty());

@@ -1,23 +1,23 @@
 //! Group commit: the orders of many buyers, of one hot item or of many items, in one transaction.
 //!
 //! Every ledger has one *shared* queue (or a few, by the item's id), whose batches have a fair share
-//! of each item that waits. An item that objects, or whose row another transaction holds, is *suspect* for a
+//! of each item that waits. An item that objects, or whose row another transaction holds, is in *quarantine* for a
 //! while: its orders have a queue of their own, so that it costs the others nothing.
 //!
 //! `fair_queue.rs` divides a batch among the items, `queue.rs` gathers orders and cuts batches,
-//! `pipeline.rs` lets one batch write its rows while the one before is committed, `suspicion.rs`
-//! says which items are apart, `batch.rs` decides what is written together, `look.rs` finds the
+//! `pipeline.rs` lets one batch write its rows while the one before is committed, `quarantine.rs`
+//! says which items are apart, `batch.rs` decides what is written together, `pre_check.rs` finds the
 //! orders that are not, and `sql.rs` holds the transaction.
 
 mod batch;
 mod batch_orders;
 mod connections;
 mod fair_queue;
-mod look;
 mod pipeline;
+mod pre_check;
+mod quarantine;
 mod queue;
 mod sql;
-mod suspicion;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -25,12 +25,12 @@ use std::sync::{Arc, Weak};
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-use super::{Answer, Arbiter, OrderWrite, StockWrite, in_time};
+use super::{Arbiter, OrderWrite, StockWrite, in_time};
 use crate::route::cache::Cache;
 use pipeline::{BatchPipeline, OVERTAKEN_MAX};
+use quarantine::Quarantine;
 use queue::{Asker, BatchQueue, Waiting, claim};
 use shop_domain::{Doubt, ItemId, Outcome, Purchase, Unavailable};
-use suspicion::Suspicion;
 
 pub use batch::BatchWriter;
 pub use batch_orders::{BatchOrders, Tell};
@@ -87,42 +87,30 @@ impl GroupCommit {
         self.writer_of(self.parts.connections.clone(), BatchPipeline::default())
     }
 
-    /// Like [`Arbiter::write`], guarded and without a fence, in a batch: for purchases that a gate
-    /// accepted. Once a batch has the order, its answer is waited for beyond the deadline.
+    /// Like [`Arbiter::write`], guarded and without a fence, in a batch. Once a batch has the order,
+    /// its answer is waited for beyond the deadline.
     pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
-        let strategy = purchase.strategy;
-        let answer = self.write_uncounted(purchase, deadline).await;
-        self.parts.arbiter.count(strategy, &answer);
-        answer.unwrap_or_else(Outcome::from)
-    }
-
-    /// Like [`GroupCommit::write`], where the batch is the gate, so that its refusals do not count
-    /// as the arbiter's.
-    pub async fn decide(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
-        self.write_uncounted(purchase, deadline).await.unwrap_or_else(Outcome::from)
-    }
-
-    async fn write_uncounted(&self, purchase: Purchase, deadline: Option<Instant>) -> Answer {
         let queue = self.queue_of(purchase.item.id);
         if let Some(_direct) = queue.direct() {
             let stock = StockWrite::Guarded;
             let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
             // Boxed: it is rarely awaited, and would make every purchase's future larger.
-            return Box::pin(self.parts.arbiter.write_uncounted(&write)).await;
+            return Box::pin(self.parts.arbiter.write(&write)).await.unwrap_or_else(Outcome::from);
         }
         let (asker, mut answered, claimed) = Asker::new(deadline);
         if queue.push(self, Waiting::new(purchase, asker)).is_err() {
-            return Ok(Outcome::Unavailable(Unavailable::Overloaded));
+            return Outcome::Unavailable(Unavailable::Overloaded);
         }
         let answer = match in_time(deadline, &mut answered).await {
-            Some(Ok(answer)) => return answer,
+            Some(Ok(answer)) => return answer.unwrap_or_else(Outcome::from),
             // Too late, and no batch has it.
-            _ if claim(&claimed) => return Ok(Outcome::Unavailable(Unavailable::Contended)),
+            _ if claim(&claimed) => return Outcome::Unavailable(Unavailable::Contended),
             Some(broken) => broken,
             None => answered.await,
         };
         // A writer that broke off between its COMMIT and the answer: only the ledger knows.
-        answer.unwrap_or(Ok(Outcome::Unknown(Doubt::BrokenOff)))
+        let answer = answer.unwrap_or(Ok(Outcome::Unknown(Doubt::BrokenOff)));
+        answer.unwrap_or_else(Outcome::from)
     }
 
     /// The queue that an order of the item belongs to.
@@ -131,7 +119,7 @@ impl GroupCommit {
         let shared = item.get().unsigned_abs().checked_rem(queues);
         let shared = shared.and_then(|index| self.parts.shared.get(usize::try_from(index).ok()?));
         match shared {
-            Some(shared) if !self.is_suspect(item) => Arc::clone(shared),
+            Some(shared) if !self.is_quarantined(item) => Arc::clone(shared),
             _ => self.own_queue(item),
         }
     }
@@ -139,8 +127,8 @@ impl GroupCommit {
     fn own_queue(&self, item: ItemId) -> Arc<BatchQueue> {
         let Parts { arbiter, connections, own, .. } = &*self.parts;
         let make = || {
-            let suspicion = Suspicion::new(arbiter.metrics.batch_suspects.clone());
-            Arc::new(BatchQueue::of_item(item, suspicion, connections.clone()))
+            let quarantine = Quarantine::new(arbiter.metrics.batch_suspects.clone());
+            Arc::new(BatchQueue::of_item(item, quarantine, connections.clone()))
         };
         own.get_or_insert_with(item, make)
     }
@@ -153,27 +141,27 @@ impl GroupCommit {
         }
     }
 
-    /// Changes the suspicion of an item, and sees to it that it expires.
-    fn suspect(&self, item: ItemId, change: impl Fn(&Suspicion)) {
+    /// Changes the quarantine of an item, and sees to it that it expires.
+    fn quarantine(&self, item: ItemId, change: impl Fn(&Quarantine)) {
         let queue = self.own_queue(item);
-        let Some(suspicion) = queue.suspicion() else { return };
-        change(suspicion);
-        if suspicion.needs_watch() {
+        let Some(quarantine) = queue.quarantine() else { return };
+        change(quarantine);
+        if quarantine.needs_watch() {
             // Not one of the tasks that a stop waits for.
             tokio::spawn(expire(Arc::downgrade(&queue)));
         }
     }
 
-    fn is_suspect(&self, item: ItemId) -> bool {
-        let own = self.has_suspects().then(|| self.parts.own.get(item)).flatten();
-        own.is_some_and(|own| own.suspicion().is_some_and(Suspicion::is_raised))
+    fn is_quarantined(&self, item: ItemId) -> bool {
+        let own = self.has_quarantined().then(|| self.parts.own.get(item)).flatten();
+        own.is_some_and(|own| own.quarantine().is_some_and(Quarantine::is_raised))
     }
 
-    fn has_suspects(&self) -> bool {
-        self.suspects() > 0
+    fn has_quarantined(&self) -> bool {
+        self.quarantined() > 0
     }
 
-    fn suspects(&self) -> i64 {
+    fn quarantined(&self) -> i64 {
         self.parts.arbiter.metrics.batch_suspects.get()
     }
 
@@ -204,13 +192,13 @@ impl fmt::Debug for GroupCommit {
     }
 }
 
-/// Ends the suspicion of an item when it is over. Nobody may ask about the item any more, and the
-/// number of suspects has to be right.
+/// Ends the quarantine of an item when it is over. Nobody may ask about the item any more, and the
+/// number of items in quarantine has to be right.
 async fn expire(queue: Weak<BatchQueue>) {
     loop {
         let queue = queue.upgrade();
-        let suspicion = queue.as_ref().and_then(|queue| queue.suspicion());
-        let Some(next) = suspicion.and_then(|one| one.expire(Instant::now())) else { return };
+        let quarantine = queue.as_ref().and_then(|queue| queue.quarantine());
+        let Some(next) = quarantine.and_then(|one| one.expire(Instant::now())) else { return };
         drop(queue);
         tokio::time::sleep_until(next).await;
     }

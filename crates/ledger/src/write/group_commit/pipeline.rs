@@ -12,7 +12,7 @@
 //!
 //! In a pipeline that many items share, a batch that waits for a row that another transaction holds is
 //! *overtaken*: it leaves its stage, goes on by itself, and the batches behind it pass. They have
-//! none of its items, which are suspect from then on, so they do not meet.
+//! none of its items, which are in quarantine from then on, so they do not meet.
 
 use std::pin::pin;
 use std::sync::Arc;

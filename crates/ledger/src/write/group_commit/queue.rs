@@ -6,7 +6,7 @@
 //! so an order in them is finished whether or not its buyer still waits. An idle queue has no task
 //! and no connection.
 //!
-//! A *shared* queue is for many items; an item has a queue of its own while it is suspect.
+//! A *shared* queue is for many items; an item has a queue of its own while it is in quarantine.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,10 +22,10 @@ use super::GroupCommit;
 use super::batch::UNWRITTEN;
 use super::batch_orders::{BatchOrders, Tell};
 use super::connections::BatchConnections;
-use super::fair_queue::{Cut, FairQueue};
-use super::look::items_of;
+use super::fair_queue::{CutBatch, FairQueue};
 use super::pipeline::{BatchPipeline, PipelineSlot};
-use super::suspicion::{SUSPECTS_MAX, Suspicion};
+use super::pre_check::items_of;
+use super::quarantine::{QUARANTINED_MAX, Quarantine};
 use crate::write::{Answer, Answers, is_late};
 use shop_domain::{ItemId, Outcome, Purchase, Span};
 
@@ -136,7 +136,7 @@ struct State {
 /// A queue.
 pub(super) struct BatchQueue {
     /// `None` for a shared queue.
-    item: Option<(ItemId, Suspicion)>,
+    item: Option<(ItemId, Quarantine)>,
     connections: BatchConnections,
     pipeline: BatchPipeline,
     state: Mutex<State>,
@@ -161,14 +161,14 @@ impl BatchQueue {
     /// A queue for one item, written on `connections`.
     pub(super) fn of_item(
         item: ItemId,
-        suspicion: Suspicion,
+        quarantine: Quarantine,
         connections: BatchConnections,
     ) -> Self {
-        Self::new(Some((item, suspicion)), connections, BatchPipeline::default())
+        Self::new(Some((item, quarantine)), connections, BatchPipeline::default())
     }
 
     fn new(
-        item: Option<(ItemId, Suspicion)>,
+        item: Option<(ItemId, Quarantine)>,
         connections: BatchConnections,
         pipeline: BatchPipeline,
     ) -> Self {
@@ -176,9 +176,9 @@ impl BatchQueue {
         Self { item, connections, pipeline, state: Mutex::new(state), arrived: Notify::new() }
     }
 
-    /// The suspicion of the item that this queue belongs to.
-    pub(super) fn suspicion(&self) -> Option<&Suspicion> {
-        self.item.as_ref().map(|(_, suspicion)| suspicion)
+    /// The quarantine of the item that this queue belongs to.
+    pub(super) fn quarantine(&self) -> Option<&Quarantine> {
+        self.item.as_ref().map(|(_, quarantine)| quarantine)
     }
 
     /// Lets an order be written by itself: when the queue is for many items, nobody waits in it, no
@@ -239,20 +239,20 @@ impl BatchQueue {
         }
     }
 
-    /// Cuts the next batch, without orders of suspect items: these go to the queues of their items.
+    /// Cuts the next batch, without orders of items in quarantine: these go to the queues of their items.
     fn cut(&self, group: &GroupCommit) -> Vec<Waiting> {
-        let mut suspects = Vec::new();
-        let Cut { batch, dropped } = {
+        let mut apart = Vec::new();
+        let CutBatch { batch, dropped } = {
             let mut state = self.state();
-            if self.item.is_none() && group.has_suspects() {
-                let is_suspect = |item: &ItemId| group.is_suspect(*item);
-                let items: Vec<ItemId> = state.waiting.items().filter(is_suspect).collect();
-                suspects.extend(items.into_iter().flat_map(|item| state.waiting.remove(item)));
+            if self.item.is_none() && group.has_quarantined() {
+                let is_quarantined = |item: &ItemId| group.is_quarantined(*item);
+                let items: Vec<ItemId> = state.waiting.items().filter(is_quarantined).collect();
+                apart.extend(items.into_iter().flat_map(|item| state.waiting.remove(item)));
             }
             state.waiting.cut(BATCH_MAX, |one| one.asker.begins())
         };
         dropped.into_iter().for_each(|one| one.asker.give_up());
-        suspects.into_iter().for_each(|one| group.write_apart(one));
+        apart.into_iter().for_each(|one| group.write_apart(one));
         batch
     }
 
@@ -275,7 +275,7 @@ impl BatchQueue {
                 let now = Instant::now();
                 items
                     .iter()
-                    .for_each(|item| group.suspect(*item, |one| one.raise_until_clean(now)));
+                    .for_each(|item| group.quarantine(*item, |one| one.raise_until_clean(now)));
             });
         }
         let mut askers: Vec<Option<Asker>> = askers.into_iter().map(Some).collect();
@@ -300,12 +300,12 @@ impl BatchQueue {
             return;
         }
         if let Some((item, _)) = self.item.as_ref().filter(|_| group.shares_queues()) {
-            group.suspect(*item, |one| one.batch_ended(begun, Instant::now(), has_objected));
+            group.quarantine(*item, |one| one.batch_ended(begun, Instant::now(), has_objected));
         }
         let rest = purchases.into_iter().zip(askers);
         for (purchase, asker) in rest.filter_map(|(one, asker)| Some((one, asker?))) {
             let now = Instant::now();
-            group.suspect(purchase.item.id, |one| one.raise_until_clean(now));
+            group.quarantine(purchase.item.id, |one| one.raise_until_clean(now));
             if let Some(asker) = asker.left_over() {
                 group.write_apart(Waiting::new(purchase, asker));
             }
@@ -326,7 +326,7 @@ impl BatchQueue {
         }
     }
 
-    /// Raises the suspicion of items whose orders are refused: their next ones would have the next
+    /// Raises the quarantine of items whose orders are refused: their next ones would have the next
     /// shared batch rolled back. Returns whether any answer is other than "sold".
     fn note_objections(
         &self,
@@ -341,8 +341,8 @@ impl BatchQueue {
         if self.item.is_none() {
             let refused = answers.iter().filter(|(_, answer)| is_refused(answer));
             for item in items_of(refused.map(|(index, _)| &purchases[*index])) {
-                if group.suspects() < SUSPECTS_MAX {
-                    group.suspect(item, |one| one.raise(Instant::now()));
+                if group.quarantined() < QUARANTINED_MAX {
+                    group.quarantine(item, |one| one.raise(Instant::now()));
                 }
             }
         }

@@ -12,32 +12,34 @@ use tokio::time::Instant;
 use super::pipeline::PipelineSlot;
 use crate::rows::outbox::Outbox;
 use crate::rows::{Fault, answered, begin_on};
-use crate::write::fence::{Fence, Raised, raise_fence};
-use crate::write::transaction::insert_orders;
+use crate::write::fence::{Fence, FenceResult, raise_fence};
+use crate::write::new_order::{
+    CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
+    stock_update,
+};
 use crate::write::{WRITTEN_AS, in_time, is_guarded, is_late};
-use shop_domain::order::MovementReason;
-use shop_domain::{ItemId, LimitGroupId, Purchase, Span, UserId};
+use shop_domain::{ItemId, Purchase, Span};
 
 /// Stock rows that one statement changes; a batch with more items has two. The statement compares
 /// each row with half of the list on average, so twice the rows cost four times as much.
 const STOCK_ROWS_MAX: usize = 128;
 
 /// The failure of a batch's transaction.
-pub(super) enum Broken {
+pub(super) enum BatchError {
     /// Rolled back; nothing changed.
     Before(sqlx::Error),
     /// COMMIT was sent and not answered.
     AtCommit(sqlx::Error),
 }
 
-impl From<sqlx::Error> for Broken {
+impl From<sqlx::Error> for BatchError {
     fn from(error: sqlx::Error) -> Self {
         Self::Before(error)
     }
 }
 
 /// The result of the statements before COMMIT.
-pub(super) enum Filled {
+pub(super) enum BatchResult {
     /// All orders are written.
     Whole,
     /// The stock of an item did not suffice for its orders.
@@ -58,10 +60,10 @@ pub(super) async fn commit(
     purchases: &[&Purchase],
     (fence, outbox): (Option<Fence>, Outbox),
     (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
-) -> Result<Filled, Broken> {
+) -> Result<BatchResult, BatchError> {
     let mut transaction = begin_on(connection).await?;
     match fill(&mut transaction, purchases, (fence, outbox), (slot, turn_max, span)).await {
-        Ok(Filled::Whole) => {
+        Ok(BatchResult::Whole) => {
             let committed = {
                 let _span = span.span("COMMIT");
                 transaction.commit().await
@@ -69,10 +71,12 @@ pub(super) async fn commit(
             match committed {
                 Ok(()) => {
                     failpoint!("batch-committed");
-                    Ok(Filled::Whole)
+                    Ok(BatchResult::Whole)
                 }
-                Err(error) if Fault::of(&error) == Fault::Transient => Err(Broken::Before(error)),
-                Err(error) => Err(Broken::AtCommit(error)),
+                Err(error) if Fault::of(&error) == Fault::Transient => {
+                    Err(BatchError::Before(error))
+                }
+                Err(error) => Err(BatchError::AtCommit(error)),
             }
         }
         Ok(refused) => {
@@ -81,7 +85,7 @@ pub(super) async fn commit(
         }
         Err(error) => {
             transaction.roll_back_after(&error).await;
-            Err(Broken::Before(error))
+            Err(BatchError::Before(error))
         }
     }
 }
@@ -92,24 +96,24 @@ async fn fill(
     purchases: &[&Purchase],
     (fence, outbox): (Option<Fence>, Outbox),
     (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
-) -> sqlx::Result<Filled> {
+) -> sqlx::Result<BatchResult> {
     let rows = span.span("rows");
     let late = slot.run(write_rows(connection, purchases, (fence, outbox))).await?;
     if let Some(accepted) = late {
-        return Ok(Filled::Fenced { accepted });
+        return Ok(BatchResult::Fenced { accepted });
     }
     drop(rows);
     let turn = span.span("wait for the batch before");
     let has_turn = in_time(turn_max, slot.enter_stock_stage()).await.is_some();
     drop(turn);
     if !has_turn || is_late(turn_max) {
-        return Ok(Filled::Late);
+        return Ok(BatchResult::Late);
     }
     assert!(slot.is_in_stock_stage(), "a batch takes the stock after the batch before it");
     let _stock = span.span("stock");
     let whole = slot.run(take_stock(connection, purchases)).await?;
     failpoint!("batch-stock-taken");
-    Ok(if whole { Filled::Whole } else { Filled::TooFew })
+    Ok(if whole { BatchResult::Whole } else { BatchResult::TooFew })
 }
 
 /// Writes all rows but the stock's: fence, orders, limits, movements, events. `Some` with the accepted fence
@@ -121,19 +125,26 @@ async fn write_rows(
 ) -> sqlx::Result<Option<u64>> {
     let sequence = match fence.filter(|_| is_guarded(purchases[0])) {
         Some(fence) => match answered(raise_fence(connection, purchases[0], fence)).await? {
-            Raised::Accepted { sequence } => Some(sequence),
-            Raised::Late { accepted } => return Ok(Some(accepted)),
+            FenceResult::Accepted { sequence } => Some(sequence),
+            FenceResult::Late { accepted } => return Ok(Some(accepted)),
         },
         None => None,
     };
     let mut sorted = purchases.to_vec();
     sorted.sort_unstable_by_key(|one| (one.buyer, one.item.id, one.key.as_str()));
     for chunk in powers_of_two(&sorted) {
-        answered(insert_orders(connection, chunk, fence, sequence)).await?;
+        let orders = chunk.iter().map(|purchase| NewOrder::sold(purchase, fence, sequence));
+        answered(insert_orders(connection, orders)).await?;
     }
     failpoint!("batch-orders-inserted");
-    answered(count_buyers(connection, purchases)).await?;
-    answered(count_in_groups(connection, purchases)).await?;
+    let guarded = purchases.iter().filter(|purchase| is_guarded(purchase));
+    for chunk in powers_of_two(&summed(guarded.map(|purchase| CountedUnits::of_buyer(purchase)))) {
+        answered(count_buyers(connection, chunk)).await?;
+    }
+    let grouped = purchases.iter().filter_map(|purchase| CountedUnits::in_group(purchase));
+    for chunk in powers_of_two(&summed(grouped)) {
+        answered(count_in_groups(connection, chunk)).await?;
+    }
     failpoint!("batch-buyers-counted");
     for chunk in powers_of_two(&sorted) {
         answered(insert_movements(connection, chunk)).await?;
@@ -143,85 +154,20 @@ async fn write_rows(
     Ok(None)
 }
 
-/// One row for each buyer of each item that counts its buyers, sorted.
-async fn count_buyers(
-    connection: &mut MySqlConnection,
-    purchases: &[&Purchase],
-) -> sqlx::Result<()> {
-    let mut counted: BTreeMap<(ItemId, UserId), (i64, u32)> = BTreeMap::new();
-    for purchase in purchases.iter().filter(|purchase| is_guarded(purchase)) {
-        let buyer = counted.entry((purchase.item.id, purchase.buyer)).or_default();
-        buyer.0 += purchase.quantity.signed();
-        buyer.1 = purchase.item.per_buyer_limit;
+/// One row for each buyer of each item or group, sorted: their units together.
+fn summed(counted: impl Iterator<Item = CountedUnits>) -> Vec<CountedUnits> {
+    let mut sums: BTreeMap<(i64, i64), CountedUnits> = BTreeMap::new();
+    for one in counted {
+        let none = CountedUnits { units: 0, ..one };
+        let sum = sums.entry((one.of, one.buyer)).or_insert(none);
+        *sum = CountedUnits { units: sum.units + one.units, ..one };
     }
-    let counted: Vec<_> = counted.into_iter().collect();
-    for chunk in powers_of_two(&counted) {
-        let placeholders = vec!["(?, ?, ?, ?)"; chunk.len()].join(", ");
-        let statement = format!(
-            "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES {placeholders} \
-             ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), allowed = VALUES(allowed)"
-        );
-        let mut query = sqlx::query(&statement);
-        for ((item, user), (units, limit)) in chunk {
-            query = query.bind(item.get()).bind(user.get()).bind(units).bind(limit);
-        }
-        query.execute(&mut *connection).await?;
-    }
-    Ok(())
-}
-
-/// One row for each buyer of each group of items that share a limit, sorted.
-async fn count_in_groups(
-    connection: &mut MySqlConnection,
-    purchases: &[&Purchase],
-) -> sqlx::Result<()> {
-    let mut counted: BTreeMap<(LimitGroupId, UserId), (i64, u32)> = BTreeMap::new();
-    for purchase in purchases {
-        let Some(group) = purchase.counted_group() else { continue };
-        let buyer = counted.entry((group.id, purchase.buyer)).or_default();
-        buyer.0 += purchase.quantity.signed();
-        buyer.1 = group.per_buyer_limit;
-    }
-    let counted: Vec<_> = counted.into_iter().collect();
-    for chunk in powers_of_two(&counted) {
-        let placeholders = vec!["(?, ?, ?, ?)"; chunk.len()].join(", ");
-        let statement = format!(
-            "INSERT INTO group_limits (group_id, user_id, bought, allowed) VALUES {placeholders} \
-             ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), allowed = VALUES(allowed)"
-        );
-        let mut query = sqlx::query(&statement);
-        for ((group, user), (units, limit)) in chunk {
-            query = query.bind(group.get()).bind(user.get()).bind(units).bind(limit);
-        }
-        query.execute(&mut *connection).await?;
-    }
-    Ok(())
-}
-
-async fn insert_movements(
-    connection: &mut MySqlConnection,
-    chunk: &[&Purchase],
-) -> sqlx::Result<()> {
-    let sold = MovementReason::Sold.as_str();
-    let placeholders = vec![format!("(?, ?, '{sold}', ?, ?)"); chunk.len()].join(", ");
-    let statement = format!(
-        "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) VALUES {placeholders}"
-    );
-    let mut query = sqlx::query(&statement);
-    for purchase in chunk {
-        query = query
-            .bind(purchase.item.id.get())
-            .bind(purchase.order_id.to_string())
-            .bind(-purchase.quantity.signed())
-            .bind(purchase.created_at);
-    }
-    query.execute(connection).await?;
-    Ok(())
+    sums.into_values().collect()
 }
 
 /// The units that a batch takes of one item, and the epoch of the route to it.
 #[derive(Clone, Copy)]
-struct Taken {
+struct TakenUnits {
     units: i64,
     epoch: u64,
 }
@@ -232,17 +178,17 @@ async fn take_stock(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
 ) -> sqlx::Result<bool> {
-    let mut taken: BTreeMap<ItemId, Taken> = BTreeMap::new();
+    let mut taken: BTreeMap<ItemId, TakenUnits> = BTreeMap::new();
     for purchase in purchases {
         let epoch = purchase.item.home.epoch;
-        let one = taken.entry(purchase.item.id).or_insert(Taken { units: 0, epoch });
+        let one = taken.entry(purchase.item.id).or_insert(TakenUnits { units: 0, epoch });
         one.units += purchase.quantity.signed();
         // Of two routes one is out of date: then the batch is checked before it is written.
         one.epoch = one.epoch.min(epoch);
     }
     let enough = taken.values().all(|one| one.units > 0);
     assert!(enough, "a batch takes at least one unit of each item");
-    let taken: Vec<(ItemId, Taken)> = taken.into_iter().collect();
+    let taken: Vec<(ItemId, TakenUnits)> = taken.into_iter().collect();
     for chunk in taken.chunks(STOCK_ROWS_MAX) {
         if answered(take(connection, chunk)).await? < chunk.len() as u64 {
             return Ok(false);
@@ -252,7 +198,10 @@ async fn take_stock(
 }
 
 /// Takes units of several items, in the order of their ids, and answers how many had enough.
-async fn take(connection: &mut MySqlConnection, taken: &[(ItemId, Taken)]) -> sqlx::Result<u64> {
+async fn take(
+    connection: &mut MySqlConnection,
+    taken: &[(ItemId, TakenUnits)],
+) -> sqlx::Result<u64> {
     let epochs = Epochs::of(taken);
     let statement = take_statement(taken.len(), epochs);
     let mut query = sqlx::query(&statement);
@@ -280,7 +229,7 @@ async fn take(connection: &mut MySqlConnection, taken: &[(ItemId, Taken)]) -> sq
 }
 
 /// The items, and the last one again until there are a power of two of them.
-fn repeated(taken: &[(ItemId, Taken)]) -> impl Iterator<Item = &(ItemId, Taken)> {
+fn repeated(taken: &[(ItemId, TakenUnits)]) -> impl Iterator<Item = &(ItemId, TakenUnits)> {
     let length = taken.len().next_power_of_two();
     taken.iter().chain(taken.last().into_iter().cycle()).take(length)
 }
@@ -295,7 +244,7 @@ enum Epochs {
 }
 
 impl Epochs {
-    fn of(taken: &[(ItemId, Taken)]) -> Self {
+    fn of(taken: &[(ItemId, TakenUnits)]) -> Self {
         let first = taken.first().map_or(0, |(_, one)| one.epoch);
         let is_same = taken.iter().all(|(_, one)| one.epoch == first);
         if is_same { Self::Same(first) } else { Self::Differ }
@@ -306,18 +255,14 @@ impl Epochs {
 /// where the batch has so large a part of all items that the optimizer would choose a scan.
 fn take_statement(items: usize, epochs: Epochs) -> String {
     if items == 1 {
-        return "UPDATE stock SET available = available - ?, version = version + 1 \
-                WHERE item_id = ? AND available >= ? AND home_epoch = ?"
-            .to_owned();
+        return stock_update("stock", "?", "= ?", "?");
     }
     let length = items.next_power_of_two();
     let by_item = format!("CASE item_id{} END", " WHEN ? THEN ?".repeat(length));
     let places = vec!["?"; length].join(", ");
     let epoch = if epochs == Epochs::Differ { &*by_item } else { "?" };
-    format!(
-        "UPDATE stock FORCE INDEX (PRIMARY) SET available = available - {by_item}, version = version + 1 \
-         WHERE item_id IN ({places}) AND available >= {by_item} AND home_epoch = {epoch}"
-    )
+    let stock = "stock FORCE INDEX (PRIMARY)";
+    stock_update(stock, &by_item, &format!("IN ({places})"), epoch)
 }
 
 /// Cuts a batch into pieces whose lengths are powers of two, largest first: a handful of statement

@@ -3,6 +3,7 @@
 //! orders a lost COMMIT has written.
 
 use std::collections::{BTreeSet, HashMap};
+use std::time::Instant;
 
 use crate::Database;
 use sqlx::{MySqlConnection, QueryBuilder, Row};
@@ -30,7 +31,7 @@ pub(super) async fn choose(
     answer_finished(connection, purchases, answers).await?;
     let bought = bought_so_far(connection, purchases).await?;
     let grouped = bought_in_groups(connection, purchases).await?;
-    purchases.iter().for_each(|purchase| purchase.look.is_now());
+    let asked_at = Some(Instant::now());
     let available = available(connection, &items_of(purchases)).await?;
     for index in undecided {
         // Read after the orders: what a move has left behind answers nothing.
@@ -75,7 +76,7 @@ pub(super) async fn choose(
             let limit = group.map_or(0, |(_, group)| group.per_buyer_limit);
             answers[index] = Some(Ok(Outcome::Refused(Refusal::GroupLimitReached { limit })));
         } else if units > available {
-            answers[index] = Some(Ok(Outcome::Refused(Refusal::SoldOut)));
+            answers[index] = Some(Ok(Outcome::Refused(Refusal::SoldOut { asked_at })));
         } else if !over_limit(written + *taken_by)
             && !over_group(written_in + chosen_in)
             && *taken + units <= available
@@ -212,7 +213,7 @@ async fn select_stock(
 }
 
 /// The orders of a batch whose COMMIT was not answered.
-pub(super) struct Written {
+pub(super) struct WrittenOrders {
     /// Those that are written.
     pub orders: HashMap<OrderId, Order>,
     /// Items that do not live here any more: their orders may be written elsewhere.
@@ -224,8 +225,8 @@ pub(super) struct Written {
 pub(super) async fn find_written(
     pool: &Database,
     purchases: &[&Purchase],
-) -> sqlx::Result<Written> {
-    let none = Written { orders: HashMap::new(), moved: BTreeSet::new() };
+) -> sqlx::Result<WrittenOrders> {
+    let none = WrittenOrders { orders: HashMap::new(), moved: BTreeSet::new() };
     let Some(last) = purchases.last() else { return Ok(none) };
     let length = purchases.len().next_power_of_two();
     let places = vec!["?"; length].join(", ");
@@ -254,5 +255,5 @@ pub(super) async fn find_written(
     };
     let moved = purchases.iter().filter(has_moved).map(|one| one.item.id).collect();
     let order = |row| orders::read(row).map(|order| (order.id, order));
-    Ok(Written { orders: rows.iter().map(order).collect::<sqlx::Result<_>>()?, moved })
+    Ok(WrittenOrders { orders: rows.iter().map(order).collect::<sqlx::Result<_>>()?, moved })
 }

@@ -1,10 +1,10 @@
-//! Suspicion: whether an item is written apart from the others for a while, because of it a batch
+//! Quarantine: whether an item is written apart from the others for a while, because of it a batch
 //! was rolled back or waited.
 //!
-//! Suspicion lasts for a second after each objection, and then until a batch of the item's own went
+//! Quarantine lasts for a second after each objection, and then until a batch of the item's own went
 //! through whole and at once. So an item that is sold out, or whose row another transaction holds, costs the
 //! others one batch, not one batch a second. An item that has not objected for a while, because nobody
-//! orders it any more, is not suspect either: it would take a place of those that object now.
+//! orders it any more, is not in quarantine either: it would take a place of those that object now.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,42 +14,42 @@ use tokio::time::Instant;
 
 use super::pipeline::PATIENCE;
 
-/// Items that are suspect at once because their orders were refused. The orders of further ones are
+/// Items that are in quarantine at once because their orders were refused. The orders of further ones are
 /// refused in the batches of all: when many items object, writing each apart helps nobody.
-pub(super) const SUSPECTS_MAX: i64 = 16;
+pub(super) const QUARANTINED_MAX: i64 = 16;
 /// How long an item stays apart after an objection.
-const SUSPECT_FOR: Duration = Duration::from_secs(1);
+const QUARANTINE_MIN: Duration = Duration::from_secs(1);
 /// How long an item stays apart without an objection and without a clean batch. An item that objects
 /// less often costs the others one batch in this time.
-const SUSPECT_MAX: Duration = Duration::from_secs(5);
+const QUARANTINE_MAX: Duration = Duration::from_secs(5);
 
-/// The suspicion of one item.
-pub(super) struct Suspicion {
+/// The quarantine of one item.
+pub(super) struct Quarantine {
     state: Mutex<State>,
-    /// The number of suspect items, which all items share.
-    suspects: Gauge,
+    /// The number of items in quarantine, which all items share.
+    quarantined: Gauge,
 }
 
 #[derive(Default)]
 struct State {
-    /// `None`: not suspect. Otherwise the instant from which on a clean batch ends it.
+    /// `None`: not in quarantine. Otherwise the instant from which on a clean batch ends it.
     until: Option<Instant>,
     /// Whether a task waits for it to expire.
     is_watched: bool,
 }
 
-impl Suspicion {
-    /// Of an item that is not suspect, counted in `suspects` when it is.
-    pub(super) fn new(suspects: Gauge) -> Self {
-        Self { state: Mutex::default(), suspects }
+impl Quarantine {
+    /// Of an item that is not in quarantine, counted in `quarantined` when it is.
+    pub(super) fn new(quarantined: Gauge) -> Self {
+        Self { state: Mutex::default(), quarantined }
     }
 
-    /// Whether the item is suspect.
+    /// Whether the item is in quarantine.
     pub(super) fn is_raised(&self) -> bool {
         self.state().until.is_some()
     }
 
-    /// Whether the caller is to call [`Suspicion::expire`] from now on: the item is suspect, and no
+    /// Whether the caller is to call [`Quarantine::expire`] from now on: the item is in quarantine, and no
     /// other caller does.
     pub(super) fn needs_watch(&self) -> bool {
         let mut state = self.state();
@@ -58,36 +58,36 @@ impl Suspicion {
         needs_watch
     }
 
-    /// Ends the suspicion if the last objection is long ago. Returns the instant at which to look
-    /// again, `None` when the item is not suspect any more.
+    /// Ends the quarantine if the last objection is long ago. Returns the instant at which to look
+    /// again, `None` when the item is not in quarantine any more.
     pub(super) fn expire(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state();
-        let expires = state.until.map(|until| until + SUSPECT_MAX);
+        let expires = state.until.map(|until| until + QUARANTINE_MAX);
         if expires.is_some_and(|expires| expires > now) {
             return expires;
         }
         if state.until.take().is_some() {
-            self.suspects.dec();
+            self.quarantined.dec();
         }
         state.is_watched = false;
         None
     }
 
-    /// Makes the item suspect for a second from `now` on.
+    /// Puts the item into quarantine for a second from `now` on.
     pub(super) fn raise(&self, now: Instant) {
-        self.raise_until(now + SUSPECT_FOR);
+        self.raise_until(now + QUARANTINE_MIN);
     }
 
-    /// Makes the item suspect until its next clean batch.
+    /// Puts the item into quarantine until its next clean batch.
     pub(super) fn raise_until_clean(&self, now: Instant) {
         self.raise_until(now);
     }
 
     /// Takes note of the end, at `now`, of a batch of the item's own that began at `begun` and
     /// either objected or was clean. A slow one was not clean, unless more than
-    /// [`SUSPECTS_MAX`] items are apart: then each is slow for that reason alone.
+    /// [`QUARANTINED_MAX`] items are apart: then each is slow for that reason alone.
     pub(super) fn batch_ended(&self, begun: Instant, now: Instant, objected: bool) {
-        let slow = now - begun > PATIENCE && self.suspects.get() <= SUSPECTS_MAX;
+        let slow = now - begun > PATIENCE && self.quarantined.get() <= QUARANTINED_MAX;
         if objected || slow {
             self.raise(now);
             return;
@@ -95,14 +95,14 @@ impl Suspicion {
         let mut state = self.state();
         if state.until.is_some_and(|until| begun >= until) {
             state.until = None;
-            self.suspects.dec();
+            self.quarantined.dec();
         }
     }
 
     fn raise_until(&self, instant: Instant) {
         let mut state = self.state();
         if state.until.is_none() {
-            self.suspects.inc();
+            self.quarantined.inc();
         }
         state.until = state.until.max(Some(instant));
     }
@@ -112,10 +112,10 @@ impl Suspicion {
     }
 }
 
-impl Drop for Suspicion {
+impl Drop for Quarantine {
     fn drop(&mut self) {
         if self.is_raised() {
-            self.suspects.dec();
+            self.quarantined.dec();
         }
     }
 }
@@ -125,65 +125,65 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_is_suspect_for_a_second_and_until_its_next_clean_batch() {
-        let suspects = Gauge::default();
-        let item = Suspicion::new(suspects.clone());
+    fn an_item_is_in_quarantine_for_a_second_and_until_its_next_clean_batch() {
+        let quarantined = Gauge::default();
+        let item = Quarantine::new(quarantined.clone());
         let raised = Instant::now();
         item.raise(raised);
         item.batch_ended(raised, raised, false);
         assert!(item.is_raised(), "too early");
-        let later = raised + 2 * SUSPECT_FOR;
+        let later = raised + 2 * QUARANTINE_MIN;
         item.batch_ended(later, later, true);
         item.batch_ended(later, later, false);
         assert!(item.is_raised(), "it objected again");
-        let (slow, slow_ended) = (later + SUSPECT_FOR, later + SUSPECT_FOR + 2 * PATIENCE);
+        let (slow, slow_ended) = (later + QUARANTINE_MIN, later + QUARANTINE_MIN + 2 * PATIENCE);
         item.batch_ended(slow, slow_ended, false);
         assert!(item.is_raised(), "it was slow");
-        assert_eq!(suspects.get(), 1);
-        let last = slow_ended + SUSPECT_FOR;
+        assert_eq!(quarantined.get(), 1);
+        let last = slow_ended + QUARANTINE_MIN;
         item.batch_ended(last, last, false);
-        assert_eq!((item.is_raised(), suspects.get()), (false, 0));
+        assert_eq!((item.is_raised(), quarantined.get()), (false, 0));
     }
 
     #[test]
     fn a_clean_batch_clears_an_item_that_only_was_in_bad_company() {
-        let suspects = Gauge::default();
-        let item = Suspicion::new(suspects.clone());
+        let quarantined = Gauge::default();
+        let item = Quarantine::new(quarantined.clone());
         let now = Instant::now();
         item.raise_until_clean(now);
-        assert_eq!((item.is_raised(), suspects.get()), (true, 1));
+        assert_eq!((item.is_raised(), quarantined.get()), (true, 1));
         item.batch_ended(now, now, false);
-        assert_eq!((item.is_raised(), suspects.get()), (false, 0));
+        assert_eq!((item.is_raised(), quarantined.get()), (false, 0));
         item.raise(now);
         drop(item);
-        assert_eq!(suspects.get(), 0);
+        assert_eq!(quarantined.get(), 0);
     }
 
     #[test]
     fn suspicion_expires_when_nothing_objects_any_more() {
-        let suspects = Gauge::default();
-        let item = Suspicion::new(suspects.clone());
+        let quarantined = Gauge::default();
+        let item = Quarantine::new(quarantined.clone());
         let now = Instant::now();
-        assert!(!item.needs_watch(), "it is not suspect");
+        assert!(!item.needs_watch(), "it is not in quarantine");
         item.raise(now);
         assert!(item.needs_watch() && !item.needs_watch(), "one watches");
         let expires = item.expire(now).expect("it has just objected");
         // It objects again meanwhile.
-        item.raise(now + SUSPECT_MAX);
+        item.raise(now + QUARANTINE_MAX);
         let later = item.expire(expires).expect("it has objected again");
         assert!(later > expires && item.is_raised());
         assert_eq!(item.expire(later), None);
-        assert_eq!((item.is_raised(), suspects.get()), (false, 0));
+        assert_eq!((item.is_raised(), quarantined.get()), (false, 0));
         item.raise(later);
         assert!(item.needs_watch(), "nobody watches any more");
     }
 
     #[test]
     fn slow_batches_keep_nobody_apart_when_very_many_are() {
-        let suspects = Gauge::default();
+        let quarantined = Gauge::default();
         let now = Instant::now();
-        let items: Vec<Suspicion> =
-            (0..=SUSPECTS_MAX).map(|_| Suspicion::new(suspects.clone())).collect();
+        let items: Vec<Quarantine> =
+            (0..=QUARANTINED_MAX).map(|_| Quarantine::new(quarantined.clone())).collect();
         items.iter().for_each(|item| item.raise_until_clean(now));
         items[0].batch_ended(now, now + 2 * PATIENCE, false);
         assert!(!items[0].is_raised());

@@ -1,0 +1,367 @@
+//! The rows that a new order writes, and the statement that takes its units. Each statement has one text,
+//! from which the forms of a single order, of a batch and of the procedure are made.
+//!
+//! A call contains its values, so that it needs no round trip to be prepared. No text of a buyer stands
+//! in it as it came: see [`Text`].
+
+use std::fmt::{self, Display, Write};
+use std::sync::{LazyLock, OnceLock};
+
+use sqlx::mysql::MySqlArguments;
+use sqlx::query::Query;
+use sqlx::{MySql, MySqlConnection};
+use time::format_description::FormatItem;
+use time::macros::format_description;
+use time::{OffsetDateTime, UtcOffset};
+
+use Value::{Ascii, At, Id, Signed, Unsigned};
+
+use super::WRITTEN_AS;
+use super::fence::Fence;
+use shop_domain::order::MovementReason;
+use shop_domain::{OrderId, OrderStatus, Purchase};
+
+/// Rows that one statement writes at most.
+const ROWS_MAX: usize = 256;
+
+/// An order that is to be written.
+#[derive(Clone, Copy)]
+pub(super) struct NewOrder<'a> {
+    pub(super) purchase: &'a Purchase,
+    pub(super) status: OrderStatus,
+    /// The key under which it is found.
+    pub(super) key: &'a str,
+    /// The fence under which it is written.
+    pub(super) fence: Option<Fence>,
+    /// The number of the write among those under the same counter.
+    pub(super) fence_sequence: Option<u64>,
+}
+
+/// A column of `orders`.
+struct Column {
+    name: &'static str,
+    /// Its value in the procedure.
+    in_procedure: &'static str,
+    /// The type of the parameter that has this value; empty: the procedure finds the value itself.
+    parameter: &'static str,
+    value: for<'a> fn(&NewOrder<'a>) -> Value<'a>,
+}
+
+/// The columns of a new order. A column that is added here is in every statement that writes one.
+#[rustfmt::skip]
+static COLUMNS: [Column; 14] = [
+    Column { name: "id", in_procedure: "p_order", parameter: "CHAR(36) CHARACTER SET ascii", value: |new| Id(new.purchase.order_id) },
+    Column { name: "item_id", in_procedure: "p_item", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.item.id.get())) },
+    Column { name: "user_id", in_procedure: "p_buyer", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.buyer.get())) },
+    Column { name: "quantity", in_procedure: "p_units", parameter: "INT UNSIGNED", value: |new| Signed(Some(new.purchase.quantity.signed())) },
+    Column { name: "amount_cents", in_procedure: "p_amount", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.amount.cents())) },
+    Column { name: "status", in_procedure: "p_status", parameter: "VARCHAR(16) CHARACTER SET ascii", value: |new| Ascii(Some(new.status.as_str())) },
+    Column { name: "strategy", in_procedure: "p_strategy", parameter: "VARCHAR(64) CHARACTER SET ascii", value: |new| Ascii(Some(new.purchase.strategy)) },
+    Column { name: "fence", in_procedure: "p_token", parameter: "BIGINT UNSIGNED", value: |new| Unsigned(new.fence.map(|fence| fence.token)) },
+    Column { name: "fence_backend", in_procedure: "p_backend", parameter: "VARCHAR(32) CHARACTER SET ascii", value: |new| Ascii(new.fence.map(|fence| fence.backend)) },
+    Column { name: "fence_sequence", in_procedure: "v_sequence", parameter: "", value: |new| Unsigned(new.fence_sequence) },
+    Column { name: "request_key", in_procedure: "p_key", parameter: "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin", value: |new| Ascii(Some(new.key)) },
+    Column { name: "limit_group_id", in_procedure: "p_group", parameter: "BIGINT", value: |new| Signed(new.counted_group()) },
+    Column { name: "created_at", in_procedure: "p_created_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.created_at) },
+    Column { name: "expires_at", in_procedure: "p_expires_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.expires_at) },
+];
+
+impl<'a> NewOrder<'a> {
+    /// The order of a purchase that is sold.
+    pub(super) fn sold(
+        purchase: &'a Purchase,
+        fence: Option<Fence>,
+        fence_sequence: Option<u64>,
+    ) -> Self {
+        let (status, key) = (WRITTEN_AS, purchase.key.as_str());
+        Self { purchase, status, key, fence, fence_sequence }
+    }
+
+    /// The group in whose limit its units are counted; a rejected order counts in none.
+    fn counted_group(&self) -> Option<i64> {
+        let group = self.purchase.counted_group().filter(|_| self.status != OrderStatus::Rejected);
+        group.map(|group| group.id.get())
+    }
+}
+
+/// The value of a column.
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Id(OrderId),
+    Signed(Option<i64>),
+    Unsigned(Option<u64>),
+    Ascii(Option<&'a str>),
+    At(OffsetDateTime),
+}
+
+impl Display for Value<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Id(id) => write!(formatter, "'{id}'"),
+            Self::Signed(number) => OrNull(number).fmt(formatter),
+            Self::Unsigned(number) => OrNull(number).fmt(formatter),
+            Self::Ascii(text) => OrNull(text.map(Text)).fmt(formatter),
+            Self::At(time) => Time(time).fmt(formatter),
+        }
+    }
+}
+
+type Statement<'a> = Query<'a, MySql, MySqlArguments>;
+
+impl<'a> Value<'a> {
+    fn bind(self, statement: Statement<'a>) -> Statement<'a> {
+        match self {
+            Self::Id(id) => statement.bind(id.to_string()),
+            Self::Signed(number) => statement.bind(number),
+            Self::Unsigned(number) => statement.bind(number),
+            Self::Ascii(text) => statement.bind(text),
+            Self::At(time) => statement.bind(time),
+        }
+    }
+}
+
+/// Writes the arguments of a call, in the order of the procedure's parameters.
+impl Display for NewOrder<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for column in COLUMNS.iter().filter(|column| !column.parameter.is_empty()) {
+            write!(formatter, "{between}{}", (column.value)(self))?;
+            between = ", ";
+        }
+        Ok(())
+    }
+}
+
+/// An INSERT of one or many rows.
+struct Insert {
+    head: String,
+    /// The placeholders of a row.
+    row: String,
+    tail: &'static str,
+    /// The text for each power of two of rows.
+    texts: [OnceLock<String>; ROWS_MAX.ilog2() as usize + 1],
+}
+
+static ORDERS: LazyLock<Insert> = LazyLock::new(|| {
+    let names: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
+    let places = vec!["?"; names.len()].join(", ");
+    Insert::new(format!("INSERT INTO orders ({})", names.join(", ")), format!("({places})"), "")
+});
+
+static BUYERS: LazyLock<Insert> =
+    LazyLock::new(|| Insert::counting("INSERT INTO buyer_limits (item_id"));
+
+static GROUPS: LazyLock<Insert> =
+    LazyLock::new(|| Insert::counting("INSERT INTO group_limits (group_id"));
+
+static MOVEMENTS: LazyLock<Insert> = LazyLock::new(|| {
+    let head = "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at)";
+    let row = format!("(?, ?, '{}', ?, ?)", MovementReason::Sold.as_str());
+    Insert::new(head.to_owned(), row, "")
+});
+
+impl Insert {
+    fn new(head: String, row: String, tail: &'static str) -> Self {
+        Self { head, row, tail, texts: Default::default() }
+    }
+
+    /// Counts units against limits; the table's CHECK refuses the unit too many.
+    fn counting(beginning: &str) -> Self {
+        let head = format!("{beginning}, user_id, bought, allowed)");
+        let tail = " ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), \
+             allowed = VALUES(allowed)";
+        Self::new(head, "(?, ?, ?, ?)".to_owned(), tail)
+    }
+
+    fn of(&self, rows: &str) -> String {
+        format!("{} VALUES {rows}{}", self.head, self.tail)
+    }
+
+    /// The text for a power of two of rows, so that there are few statements to prepare.
+    fn text(&self, rows: usize) -> &str {
+        assert!(rows.is_power_of_two() && rows <= ROWS_MAX, "few lengths, each prepared once");
+        let text = || self.of(&vec![&*self.row; rows].join(", "));
+        self.texts[rows.ilog2() as usize].get_or_init(text)
+    }
+}
+
+/// Units that are counted against the limit of a buyer.
+#[derive(Clone, Copy)]
+pub(super) struct CountedUnits {
+    /// The id of the item or of the group.
+    pub(super) of: i64,
+    pub(super) buyer: i64,
+    pub(super) units: i64,
+    pub(super) limit: u32,
+}
+
+impl CountedUnits {
+    /// The units of a purchase, counted against the limit of its item.
+    pub(super) fn of_buyer(purchase: &Purchase) -> Self {
+        Self {
+            of: purchase.item.id.get(),
+            buyer: purchase.buyer.get(),
+            units: purchase.quantity.signed(),
+            limit: purchase.item.per_buyer_limit,
+        }
+    }
+
+    /// The units of a purchase, counted against the limit of its item's group, if it is in one.
+    pub(super) fn in_group(purchase: &Purchase) -> Option<Self> {
+        let group = purchase.counted_group()?;
+        let (of, limit) = (group.id.get(), group.per_buyer_limit);
+        Some(Self { of, limit, ..Self::of_buyer(purchase) })
+    }
+}
+
+/// Inserts orders: a power of two, at most 256.
+pub(super) async fn insert_orders<'a>(
+    connection: &mut MySqlConnection,
+    orders: impl ExactSizeIterator<Item = NewOrder<'a>>,
+) -> sqlx::Result<()> {
+    let mut statement = sqlx::query(ORDERS.text(orders.len()));
+    for order in orders {
+        let values = COLUMNS.iter().map(|column| (column.value)(&order));
+        statement = values.fold(statement, |statement, value| value.bind(statement));
+    }
+    statement.execute(connection).await.map(drop)
+}
+
+/// Counts units against the limits of items for each buyer: a power of two of rows, at most 256.
+pub(super) async fn count_buyers(
+    connection: &mut MySqlConnection,
+    counted: &[CountedUnits],
+) -> sqlx::Result<()> {
+    count(connection, &BUYERS, counted).await
+}
+
+/// Counts units against the limits of groups for each buyer: a power of two of rows, at most 256.
+pub(super) async fn count_in_groups(
+    connection: &mut MySqlConnection,
+    counted: &[CountedUnits],
+) -> sqlx::Result<()> {
+    count(connection, &GROUPS, counted).await
+}
+
+async fn count(
+    connection: &mut MySqlConnection,
+    insert: &'static Insert,
+    counted: &[CountedUnits],
+) -> sqlx::Result<()> {
+    let mut statement = sqlx::query(insert.text(counted.len()));
+    for one in counted {
+        statement = statement.bind(one.of).bind(one.buyer).bind(one.units).bind(one.limit);
+    }
+    statement.execute(connection).await.map(drop)
+}
+
+/// Writes the movements of sold units: a power of two, at most 256.
+pub(super) async fn insert_movements(
+    connection: &mut MySqlConnection,
+    sold: &[&Purchase],
+) -> sqlx::Result<()> {
+    let mut statement = sqlx::query(MOVEMENTS.text(sold.len()));
+    for purchase in sold {
+        statement = statement
+            .bind(purchase.item.id.get())
+            .bind(purchase.order_id.to_string())
+            .bind(-purchase.quantity.signed())
+            .bind(purchase.created_at);
+    }
+    statement.execute(connection).await.map(drop)
+}
+
+/// The statement that takes `units` of the items that `items` names, where enough are left and the
+/// route's `epoch` is right. `stock` is the table, with a hint if need be.
+pub(super) fn stock_update(stock: &str, units: &str, items: &str, epoch: &str) -> String {
+    format!(
+        "UPDATE {stock} SET available = available - {units}, version = version + 1 \
+         WHERE item_id {items} AND available >= {units} AND home_epoch = {epoch}"
+    )
+}
+
+/// Fills the statements into the text of the procedure.
+pub(crate) fn fill_in(text: &str) -> String {
+    let values: Vec<_> = COLUMNS.iter().map(|column| column.in_procedure).collect();
+    let sold = MovementReason::Sold.as_str();
+    let movement = format!("(p_item, p_order, '{sold}', -CAST(p_units AS SIGNED), p_created_at)");
+    let columns = COLUMNS.iter().filter(|column| !column.parameter.is_empty());
+    let typed = columns.map(|column| format!("{} {}", column.in_procedure, column.parameter));
+    let parameters: Vec<_> = typed.collect();
+    text.replace("ORDER_PARAMETERS", &parameters.join(",\n    "))
+        .replace("INSERT_ORDER", &ORDERS.of(&format!("({})", values.join(", "))))
+        .replace("COUNT_BUYER", &BUYERS.of("(p_item, p_buyer, p_units, p_limit)"))
+        .replace("COUNT_IN_GROUP", &GROUPS.of("(p_group, p_buyer, p_units, p_group_limit)"))
+        .replace("INSERT_MOVEMENT", &MOVEMENTS.of(&movement))
+        .replace("TAKE_STOCK", &stock_update("stock", "p_units", "= p_item", "p_epoch"))
+}
+
+/// A string literal. What is not plain ASCII, or could end the literal, is written as hexadecimal
+/// digits, whatever the server's SQL mode makes of backslashes.
+pub(super) struct Text<'a>(pub(super) &'a str);
+
+impl Display for Text<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\'' | b'\\');
+        if self.0.bytes().all(is_plain) {
+            return write!(formatter, "'{}'", self.0);
+        }
+        formatter.write_str("_utf8mb4 X'")?;
+        self.0.bytes().try_for_each(|byte| write!(formatter, "{byte:02X}"))?;
+        formatter.write_char('\'')
+    }
+}
+
+/// A value, or `NULL`.
+pub(super) struct OrNull<T>(pub(super) Option<T>);
+
+impl<T: Display> Display for OrNull<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(value) => value.fmt(formatter),
+            None => formatter.write_str("NULL"),
+        }
+    }
+}
+
+/// A point in time as a DATETIME(6) literal in UTC.
+pub(super) struct Time(pub(super) OffsetDateTime);
+
+const DATETIME: &[FormatItem<'_>] =
+    format_description!("'[year]-[month]-[day] [hour]:[minute]:[second].[subsecond digits:6]'");
+
+impl Display for Time {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.to_offset(UtcOffset::UTC).format(DATETIME).map_err(|_| fmt::Error)?;
+        formatter.write_str(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use time::macros::datetime;
+
+    use super::*;
+
+    #[test]
+    fn no_text_ends_its_literal() {
+        assert_eq!(Text("order 7: {\"a\":[1]}").to_string(), "'order 7: {\"a\":[1]}'");
+        assert_eq!(Text("").to_string(), "''");
+        for hostile in ["'", "\\", "' OR 1=1 -- ", "\u{fc}", "\0", "\n", "\u{ff07}", "\\'"] {
+            let literal = Text(hostile).to_string();
+            let digits =
+                literal.strip_prefix("_utf8mb4 X'").and_then(|rest| rest.strip_suffix('\''));
+            let digits = digits.unwrap_or_else(|| panic!("{hostile:?} is quoted: {literal}"));
+            assert_eq!(digits.len(), hostile.len() * 2);
+            assert!(digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{literal}");
+        }
+    }
+
+    #[test]
+    fn times_are_written_in_utc_with_microseconds() {
+        let time = datetime!(2026-03-01 00:30:05.000042 +02:00);
+        assert_eq!(Time(time).to_string(), "'2026-02-28 22:30:05.000042'");
+        assert_eq!(OrNull::<u64>(None).to_string(), "NULL");
+        assert_eq!(OrNull(Some(7)).to_string(), "7");
+    }
+}

@@ -1,0 +1,219 @@
+//! Step 3: one permit for all that a running purchase needs: the circuit breakers of its servers, a
+//! place among the purchases that run, its item's share of these places, and its request's key.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::find::{Gate, Sale};
+use super::load_shedder::{ItemLimits, LoadPermit, LoadShedder};
+use super::requests::{Requests, RunningRequest, WaitingClient};
+use super::{PurchaseRequest, Purchases};
+use gates::Card;
+use ledger::route::breaker::{BreakerPermit, Breakers};
+use shop_domain::outcome::Dependency;
+use shop_domain::{Doubt, ItemId, Outcome, RequestKey, Unavailable, UserId};
+use shop_metrics::Metrics;
+
+/// Limits the purchases that run at once. Clones share the limits.
+#[derive(Clone)]
+pub struct Admission {
+    places: Arc<Semaphore>,
+    load_shedder: LoadShedder,
+    /// Requests with a caller's key that run in this process. Between processes the ledger's
+    /// unique key decides; here it would hold a connection while waiting for it.
+    requests: Requests,
+    metrics: Metrics,
+}
+
+/// The right of one purchase to run. Dropping it gives everything back.
+pub(super) struct PurchasePermit {
+    breakers: BreakerPermits,
+    request: Option<RunningRequest>,
+    _in_flight: InFlight,
+    _place: OwnedSemaphorePermit,
+    _load: LoadPermit,
+}
+
+impl Purchases {
+    /// Admits a purchase without waiting, or says why it may not run now.
+    pub(super) fn admit(
+        &self,
+        request: &PurchaseRequest,
+        sale: &Sale<'_>,
+        gate: Gate<'_>,
+    ) -> Result<PurchasePermit, Outcome> {
+        let ledger = self.parts.ledgers.at(sale.item.home.shard);
+        let breakers = BreakerPermits::of(&ledger.breakers, gate.card)?;
+        ledger.admission.enter(breakers, request.buyer, sale.item.id, request.key.as_ref())
+    }
+}
+
+impl Admission {
+    /// Admits `in_flight_max` purchases at once, and of each item no more than its limits allow.
+    #[must_use]
+    pub fn new(
+        in_flight_max: usize,
+        item_limits: ItemLimits,
+        requests: Requests,
+        metrics: Metrics,
+    ) -> Self {
+        let places = Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)));
+        Self { places, load_shedder: LoadShedder::new(item_limits), requests, metrics }
+    }
+
+    fn enter(
+        &self,
+        breakers: BreakerPermits,
+        buyer: UserId,
+        item: ItemId,
+        key: Option<&RequestKey>,
+    ) -> Result<PurchasePermit, Outcome> {
+        let free = self.places.available_permits();
+        let place = Arc::clone(&self.places).try_acquire_owned().ok();
+        // Entered only with a place: an entry that is dropped counts as a purchase that has ended.
+        let load = place.as_ref().and_then(|_| self.load_shedder.enter(item, free));
+        let (Some(place), Some(load)) = (place, load) else {
+            self.metrics.purchases_shed.inc();
+            return Err(Outcome::Unavailable(Unavailable::Overloaded));
+        };
+        let in_progress = Outcome::Unknown(Doubt::InProgress);
+        let request = match key {
+            Some(key) => Some(self.requests.begin(buyer, item, key).ok_or(in_progress)?),
+            None => None,
+        };
+        let _in_flight = InFlight::new(&self.metrics);
+        Ok(PurchasePermit { breakers, request, _in_flight, _place: place, _load: load })
+    }
+
+    /// Whether a request with this key runs in this process.
+    pub(super) fn is_running(&self, buyer: UserId, item: ItemId, key: &RequestKey) -> bool {
+        self.requests.is_running(buyer, item, key)
+    }
+}
+
+impl PurchasePermit {
+    /// The client that waits for the answer, if it can ask again.
+    pub(super) fn client(&self) -> Option<WaitingClient> {
+        self.request.as_ref().map(RunningRequest::client)
+    }
+
+    /// Ends it, and reports the outcome to the breakers.
+    pub(super) fn ended(self, outcome: &Outcome) {
+        self.breakers.ended(outcome);
+    }
+}
+
+/// Counts a purchase as running until it is dropped.
+struct InFlight(Metrics);
+
+impl InFlight {
+    fn new(metrics: &Metrics) -> Self {
+        metrics.purchases_in_flight.inc();
+        Self(metrics.clone())
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.purchases_in_flight.dec();
+    }
+}
+
+/// The permits of the circuit breakers, one for each server that the strategy needs.
+struct BreakerPermits {
+    /// The permit of the ledger. Purchases are never its probe: reading an item is.
+    mysql: BreakerPermit,
+    /// The permit of the server that the strategy needs beside the ledger.
+    gate: Option<BreakerPermit>,
+}
+
+impl BreakerPermits {
+    /// Asks the breakers. `Err` when one of the servers is known not to answer.
+    fn of(breakers: &Breakers, card: &Card) -> Result<Self, Outcome> {
+        let refused = |dependency| Outcome::Unavailable(Unavailable::Dependency(dependency));
+        let mysql = breakers.mysql.enter_closed().ok_or_else(|| refused(Dependency::Mysql))?;
+        let gate = match card.needs.first() {
+            Some(&needed) => Some(breakers.of(needed).enter().ok_or_else(|| refused(needed))?),
+            None => None,
+        };
+        Ok(Self { mysql, gate })
+    }
+
+    /// Reports the outcome to the breakers. A server fails when it does not answer; a purchase that
+    /// waited for its item, or was not over in time, is counted for no server.
+    fn ended(self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Unavailable(Unavailable::Dependency(dependency))
+            | Outcome::Unknown(Doubt::Unanswered(dependency)) => self.failed(*dependency),
+            Outcome::Sold(_) | Outcome::Replayed(_) => {
+                self.mysql.answered();
+                self.gate.into_iter().for_each(BreakerPermit::answered);
+            }
+            // The ledger has not been asked yet.
+            Outcome::Queued(_) => self.gate.into_iter().for_each(BreakerPermit::answered),
+            Outcome::Refused(refusal) if refusal.is_by_the_ledger() => {
+                self.mysql.answered();
+                self.gate.into_iter().for_each(BreakerPermit::answered);
+            }
+            Outcome::Refused(_) | Outcome::Unavailable(_) | Outcome::Unknown(_) => {}
+        }
+    }
+
+    fn failed(self, dependency: Dependency) {
+        match dependency {
+            Dependency::Mysql => self.mysql.failed(),
+            other => self
+                .gate
+                .into_iter()
+                .filter(|permit| permit.dependency() == other)
+                .for_each(BreakerPermit::failed),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gates::LIST;
+    use ledger::route::breaker::CALLS_MIN;
+    use shop_domain::Refusal;
+    use shop_metrics::Metrics;
+
+    /// The breakers that are open after many purchases with this outcome.
+    fn opened_by(outcome: &Outcome) -> Vec<Dependency> {
+        let breakers = Breakers::new(&Metrics::new());
+        let entry = LIST.iter().find(|entry| entry.card.name == "redis-lua").expect("a strategy");
+        for _ in 0..CALLS_MIN {
+            let permits = BreakerPermits::of(&breakers, entry.card);
+            permits.unwrap_or_else(|refused| panic!("it opened early: {refused:?}")).ended(outcome);
+        }
+        Dependency::ALL.into_iter().filter(|&server| breakers.of(server).is_open()).collect()
+    }
+
+    #[test]
+    fn a_server_is_blamed_only_when_it_did_not_answer() {
+        for server in [Dependency::Mysql, Dependency::Redis] {
+            let unanswered = Outcome::Unknown(Doubt::Unanswered(server));
+            assert_eq!(opened_by(&unanswered), [server]);
+            let away = Outcome::Unavailable(Unavailable::Dependency(server));
+            assert_eq!(opened_by(&away), [server]);
+        }
+        for uncounted in [
+            Outcome::Unknown(Doubt::StillRunning),
+            Outcome::Unknown(Doubt::InProgress),
+            Outcome::Unknown(Doubt::BrokenOff),
+            Outcome::Unknown(Doubt::TooFewReplicas),
+            Outcome::Unavailable(Unavailable::Faulty(Dependency::Redis)),
+            Outcome::Unavailable(Unavailable::Contended),
+            Outcome::Unavailable(Unavailable::Overloaded),
+            Outcome::Unavailable(Unavailable::ReadOnly),
+            Outcome::Refused(Refusal::SoldOut { asked_at: None }),
+            Outcome::Refused(Refusal::RequestInProgress),
+            // The gate needs another server.
+            Outcome::Unknown(Doubt::Unanswered(Dependency::Etcd)),
+        ] {
+            assert_eq!(opened_by(&uncounted), [], "{uncounted:?}");
+        }
+    }
+}

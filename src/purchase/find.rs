@@ -1,0 +1,151 @@
+//! Step 1: the item of a request, through the catalog's cache, and the strategy that decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::offers;
+use super::{NO_LEDGER, PurchaseRequest, Purchases};
+use crate::catalog::{Catalog, Seen, Unreachable};
+use gates::{Breaks, Card, Strategy};
+use shop_domain::{Item, ItemId, ItemKind, Outcome, Refusal, Unavailable};
+
+/// Greatest age of the number of units left, for the waiting room.
+const AVAILABLE_AGE_MAX: Duration = Duration::from_millis(250);
+
+/// The sale that a request is for.
+pub(super) struct Sale<'a> {
+    pub(super) item: Arc<Item>,
+    /// The strategy that decides, or the outcome when the item cannot be sold with it.
+    pub(super) gate: Result<Gate<'a>, Outcome>,
+    pub(super) source: Source,
+}
+
+/// A strategy with its description.
+#[derive(Clone, Copy)]
+pub(super) struct Gate<'a> {
+    pub(super) card: &'static Card,
+    pub(super) strategy: &'a Arc<dyn Strategy>,
+}
+
+/// The source of an order's units.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    Stock,
+    /// An offer from the waiting list.
+    Offer,
+}
+
+impl Purchases {
+    /// Finds the item and the strategy.
+    pub(super) async fn find(
+        &self,
+        request: &PurchaseRequest,
+        source: Source,
+    ) -> Result<Sale<'_>, Outcome> {
+        let item = match self.parts.items.find(request.item).await {
+            Ok(ItemRead::Fresh(item)) => item,
+            Ok(ItemRead::Missing) => return Err(Outcome::Refused(Refusal::ItemNotFound)),
+            // Nothing comes back while the ledger is away; a key asks for more than that.
+            Ok(ItemRead::Remembered { sold_out: true }) if request.key.is_none() => {
+                self.parts.metrics.sold_out_from_memory.inc();
+                return Err(Outcome::Refused(Refusal::SoldOut { asked_at: None }));
+            }
+            Ok(ItemRead::Remembered { .. }) | Err(_) => return Err(NO_LEDGER),
+        };
+        let gate = match source {
+            Source::Stock => self.gate_of(request, &item),
+            Source::Offer => {
+                let strategy = &self.parts.ledgers.at(item.home.shard).accept_offer;
+                Ok(Gate { card: &offers::CARD, strategy })
+            }
+        };
+        Ok(Sale { item, gate, source })
+    }
+
+    /// Finds the sale again whose route was out of date; `None` when the item is still where it was,
+    /// and is only being moved, or cannot be sold with the strategy any more.
+    pub(super) async fn find_moved(
+        &self,
+        request: &PurchaseRequest,
+        before: &Sale<'_>,
+    ) -> Option<Sale<'_>> {
+        self.parts.items.forget(request.item);
+        let sale = self.find(request, before.source).await.ok()?;
+        (sale.item.home != before.item.home && sale.gate.is_ok()).then_some(sale)
+    }
+
+    /// Finds the strategy, and refuses what can never be sold this way.
+    fn gate_of(&self, request: &PurchaseRequest, item: &Item) -> Result<Gate<'_>, Outcome> {
+        let refuse = |refusal| Err(Outcome::Refused(refusal));
+        let default = request.strategy == "default";
+        let name = if default { &item.strategy } else { &request.strategy };
+        let Some(found) = self.parts.ledgers.at(item.home.shard).strategies.find(name) else {
+            return refuse(Refusal::StrategyNotFound);
+        };
+        let (card, options) = (found.card, &request.options);
+        if !options.is_default() && !card.takes_options {
+            return refuse(Refusal::OptionsNotTaken);
+        }
+        if item.kind == ItemKind::Shop && card.breaks_with_options(options) != Breaks::Never {
+            return refuse(Refusal::UnsafeStrategy);
+        }
+        if item.kind == ItemKind::Shop && !options.fit_shop_items() {
+            return refuse(Refusal::OptionsForLabItems);
+        }
+        let unavailable = Outcome::Unavailable(Unavailable::StrategyUnavailable);
+        Ok(Gate { card, strategy: found.strategy.as_ref().ok_or(unavailable)? })
+    }
+}
+
+/// An item as a purchase reads it.
+#[derive(Clone, Debug)]
+pub(super) enum ItemRead {
+    /// The item as it is.
+    Fresh(Arc<Item>),
+    /// The ledger does not answer now; `sold_out` says whether nothing was left when it last did.
+    Remembered { sold_out: bool },
+    /// There is no such item.
+    Missing,
+}
+
+/// The catalog, with the age that an item may have.
+#[derive(Clone)]
+pub struct Items {
+    catalog: Catalog,
+    age_max: Duration,
+}
+
+impl Items {
+    /// Items that are at most `age_max` old.
+    #[must_use]
+    pub fn new(catalog: Catalog, age_max: Duration) -> Self {
+        Self { catalog, age_max }
+    }
+
+    /// Units left, at most a quarter of a second ago; 0 of an item that does not exist.
+    ///
+    /// # Errors
+    /// When the ledger does not answer and the item was not read lately.
+    pub async fn available(&self, id: ItemId) -> Result<i64, Unreachable> {
+        let seen = self.catalog.find_recent(id, AVAILABLE_AGE_MAX).await?;
+        Ok(seen.value.map_or(0, |stocked| stocked.available))
+    }
+
+    /// Finds an item.
+    ///
+    /// # Errors
+    /// When the ledger does not answer and the item was not read lately.
+    pub(super) async fn find(&self, id: ItemId) -> Result<ItemRead, Unreachable> {
+        let Seen { value, age } = self.catalog.find_recent(id, self.age_max).await?;
+        Ok(match (value, age) {
+            (None, _) => ItemRead::Missing,
+            (Some(stocked), None) => ItemRead::Fresh(stocked.item),
+            (Some(stocked), Some(_)) => ItemRead::Remembered { sold_out: stocked.available <= 0 },
+        })
+    }
+
+    /// Reads the item afresh next time.
+    pub fn forget(&self, id: ItemId) {
+        self.catalog.forget(id);
+    }
+}
