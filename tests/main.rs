@@ -45,6 +45,7 @@ mod prose;
 mod reconcile;
 mod redis_costs;
 mod redis_lua;
+mod replay;
 mod same_key;
 mod shard_moves;
 mod shards;
