@@ -46,6 +46,7 @@ mod reconcile;
 mod redis_costs;
 mod redis_lua;
 mod reference;
+mod replay;
 mod same_key;
 mod shard_moves;
 mod shards;

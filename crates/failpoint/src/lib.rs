@@ -81,6 +81,29 @@ pub fn reach(name: &str) {
 #[inline]
 pub const fn reach(_name: &str) {}
 
+/// Pauses at which a test decides who goes on, and in which order.
+#[cfg(feature = "armed")]
+pub mod hold;
+
+/// A pause: `hold!("stock-read", item, buyer)` waits while a test holds this buyer there. It does nothing
+/// unless this crate is built with the feature `armed`, and nothing for an item that no test directs.
+#[macro_export]
+macro_rules! hold {
+    ($name:literal, $item:expr, $buyer:expr) => {
+        $crate::pause($name, $item, $buyer).await;
+    };
+}
+
+#[cfg(feature = "armed")]
+pub use hold::pause;
+
+/// Does nothing: pauses are for tests alone.
+#[cfg(not(feature = "armed"))]
+#[inline]
+pub fn pause(_name: &'static str, _item: i64, _buyer: i64) -> std::future::Ready<()> {
+    std::future::ready(())
+}
+
 /// A crash point; see this crate.
 #[macro_export]
 macro_rules! failpoint {

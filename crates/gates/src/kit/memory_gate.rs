@@ -28,7 +28,7 @@ pub async fn purchase(
             },
             None => None,
         };
-        let taken = take(&counter, units).await;
+        let taken = take(&counter, purchase).await;
         drop(held);
         if taken {
             let outcome = redis_gate::write_record(context, purchase, deadline).await;
@@ -54,13 +54,15 @@ async fn find(context: &StrategyContext, item: ItemId) -> Result<MemoryCounter, 
 }
 
 /// Read, check, write; whether the units were there.
-async fn take(counter: &MemoryCounter, units: i64) -> bool {
+async fn take(counter: &MemoryCounter, purchase: &Purchase) -> bool {
+    let units = purchase.quantity.signed();
     let seen = counter.read();
     if seen < units {
         return false;
     }
     // Lets another task run here, as any step between read and write may.
     tokio::task::yield_now().await;
+    hold!("number-read", purchase.item.id.get(), purchase.buyer.get());
     counter.overwrite(seen - units);
     true
 }

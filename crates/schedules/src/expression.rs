@@ -1,0 +1,197 @@
+//! Conditions and assignments: whole numbers, `+`, `-`, comparisons, `and`, `or`.
+//!
+//! A name that begins with `my_` belongs to one buyer, a name that ends with `@` to one instance of the
+//! service, any other name to all. `me` is the number of the buyer, from 1; `units` is the stock at the start.
+//! Every variable is 0 until something is assigned.
+
+use std::fmt;
+
+/// A condition or a number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expression {
+    /// A number.
+    Number(i64),
+    /// The value of a variable.
+    Name(String),
+    /// Two values and what is done with them.
+    Binary(Operator, Box<[Expression; 2]>),
+}
+
+/// What is done with two values. A comparison is 1 or 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Operator {
+    Or,
+    And,
+    Equal,
+    NotEqual,
+    AtMost,
+    AtLeast,
+    Below,
+    Above,
+    Plus,
+    Minus,
+}
+
+/// `name = expression`, or `name = expression if condition`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Assignment {
+    /// The variable that changes.
+    pub name: String,
+    /// Its new value.
+    pub value: Expression,
+    /// It changes only if this is true.
+    pub condition: Option<Expression>,
+}
+
+/// Error: a text that is no expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyntaxError(String);
+
+impl fmt::Display for SyntaxError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "not an expression: {:?}", self.0)
+    }
+}
+
+impl std::error::Error for SyntaxError {}
+
+/// The operators, the loosest first: those of one row bind alike, from left to right.
+const LEVELS: [&[(&str, Operator)]; 4] = [
+    &[("or", Operator::Or)],
+    &[("and", Operator::And)],
+    &[
+        ("==", Operator::Equal),
+        ("!=", Operator::NotEqual),
+        ("<=", Operator::AtMost),
+        (">=", Operator::AtLeast),
+        ("<", Operator::Below),
+        (">", Operator::Above),
+    ],
+    &[("+", Operator::Plus), ("-", Operator::Minus)],
+];
+
+impl Expression {
+    /// Reads an expression. Words and signs are separated by spaces.
+    ///
+    /// # Errors
+    /// When the text is no expression.
+    pub fn parse(text: &str) -> Result<Self, SyntaxError> {
+        let words: Vec<&str> = text.split_whitespace().collect();
+        Self::parse_words(&words, 0).ok_or_else(|| SyntaxError(text.to_owned()))
+    }
+
+    /// Splits at the last operator of the loosest level, so that equal ones bind from left to right.
+    fn parse_words(words: &[&str], level: usize) -> Option<Self> {
+        let Some(operators) = LEVELS.get(level) else {
+            let [word] = words else { return None };
+            return Self::parse_word(word);
+        };
+        let split = words.iter().enumerate().rev().find_map(|(at, word)| {
+            let found = operators.iter().find(|(sign, _)| sign == word)?;
+            Some((at, found.1))
+        });
+        let Some((at, operator)) = split else { return Self::parse_words(words, level + 1) };
+        let left = Self::parse_words(&words[..at], level)?;
+        let right = Self::parse_words(&words[at + 1..], level + 1)?;
+        Some(Self::Binary(operator, Box::new([left, right])))
+    }
+
+    fn parse_word(word: &str) -> Option<Self> {
+        if let Ok(number) = word.parse() {
+            return Some(Self::Number(number));
+        }
+        is_name(word).then(|| Self::Name(word.to_owned()))
+    }
+
+    /// Computes the value; `value_of` knows the variables.
+    pub fn value(&self, value_of: &impl Fn(&str) -> i64) -> i64 {
+        match self {
+            Self::Number(number) => *number,
+            Self::Name(name) => value_of(name),
+            Self::Binary(operator, sides) => {
+                let (left, right) = (sides[0].value(value_of), sides[1].value(value_of));
+                match operator {
+                    Operator::Or => i64::from(left != 0 || right != 0),
+                    Operator::And => i64::from(left != 0 && right != 0),
+                    Operator::Equal => i64::from(left == right),
+                    Operator::NotEqual => i64::from(left != right),
+                    Operator::AtMost => i64::from(left <= right),
+                    Operator::AtLeast => i64::from(left >= right),
+                    Operator::Below => i64::from(left < right),
+                    Operator::Above => i64::from(left > right),
+                    Operator::Plus => left.saturating_add(right),
+                    Operator::Minus => left.saturating_sub(right),
+                }
+            }
+        }
+    }
+
+    /// Adds the names of the variables to `names`.
+    pub fn names<'a>(&'a self, names: &mut Vec<&'a str>) {
+        match self {
+            Self::Number(_) => {}
+            Self::Name(name) => names.push(name),
+            Self::Binary(_, sides) => sides.iter().for_each(|side| side.names(names)),
+        }
+    }
+}
+
+impl Assignment {
+    /// Reads an assignment.
+    ///
+    /// # Errors
+    /// When the text is something else.
+    pub fn parse(text: &str) -> Result<Self, SyntaxError> {
+        let wrong = || SyntaxError(text.to_owned());
+        let (name, value) = text.split_once(" = ").ok_or_else(wrong)?;
+        if !is_name(name) || ["me", "units"].contains(&name) {
+            return Err(wrong());
+        }
+        let (value, condition) = match value.split_once(" if ") {
+            Some((value, condition)) => (value, Some(Expression::parse(condition)?)),
+            None => (value, None),
+        };
+        Ok(Self { name: name.to_owned(), value: Expression::parse(value)?, condition })
+    }
+
+    /// Adds the names of the variables to `names`.
+    pub fn names<'a>(&'a self, names: &mut Vec<&'a str>) {
+        names.push(&self.name);
+        self.value.names(names);
+        self.condition.iter().for_each(|condition| condition.names(names));
+    }
+}
+
+fn is_name(word: &str) -> bool {
+    let stem = word.strip_suffix('@').unwrap_or(word);
+    !stem.is_empty() && stem.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(text: &str) -> i64 {
+        let value_of = |name: &str| if name == "row" { 2 } else { 0 };
+        Expression::parse(text).expect("an expression").value(&value_of)
+    }
+
+    #[test]
+    fn operators_bind_as_in_most_languages() {
+        assert_eq!(value("7 - 2 - 1"), 4);
+        assert_eq!(value("row - 1 >= 1 and free == 0"), 1);
+        assert_eq!(value("row == 1 or row == 2 and free == 1"), 0);
+        assert_eq!(value("row == 2 or row == 1 and free == 1"), 1);
+    }
+
+    #[test]
+    fn other_texts_are_refused() {
+        for text in ["", "1 +", "a b", "A", "1 2", "= 1", "a ** b"] {
+            assert!(Expression::parse(text).is_err(), "{text}");
+        }
+        for text in ["a == 1", "me = 2", "units = 1", "row=1", "1 = row"] {
+            assert!(Assignment::parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! A strategy as data: the steps of one purchase, and the faults that may happen to it.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::expression::{Assignment, Expression};
+
+/// The program of a strategy: each buyer runs it once, for one unit.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The name of the strategy.
+    pub name: String,
+    /// Values at the start; every other variable begins with 0.
+    pub start: Vec<Assignment>,
+    /// The steps, from the first.
+    pub steps: Vec<Step>,
+    /// What else may happen, beside the steps of the buyers.
+    pub events: Vec<Event>,
+    /// What the other servers do when the process of a buyer ends at once; `None` where no crash is offered.
+    pub crash: Option<Vec<Assignment>>,
+    /// The faults with which the strategy oversells although it is safe without them, the arbiter being off.
+    pub broken_by: Vec<String>,
+}
+
+/// One step of a purchase: nobody else does anything meanwhile.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The command, in the words of the articles.
+    pub text: String,
+    /// The buyer waits until this is true.
+    pub when: Option<Expression>,
+    /// What the step changes.
+    pub change: Vec<Assignment>,
+    /// Whether the step writes the order.
+    pub is_order: bool,
+    /// The fence that the arbiter compares when it writes the order.
+    pub fence: Option<Expression>,
+    /// What the step changes also when the arbiter has refused the order.
+    pub always: Vec<Assignment>,
+    /// The next step where the condition is true after the change, else the following one.
+    pub jumps: Vec<(Expression, usize)>,
+    /// The place in the strategy's code that comes right after this step, for a replay.
+    pub point: Option<String>,
+}
+
+/// Something that happens beside the steps of the buyers.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Its name in a schedule.
+    pub name: String,
+    /// Whether it is a fault. Other events, like the tick of a clock, happen at any time.
+    pub is_fault: bool,
+    /// It can happen only while this is true.
+    pub when: Expression,
+    /// What it changes.
+    pub change: Vec<Assignment>,
+    /// How often it may happen in one schedule.
+    pub times_max: u8,
+}
+
+/// Error: a text that is no program.
+#[derive(Debug)]
+pub struct ProgramError(String);
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ProgramError {}
+
+/// A program whose shared parts stand where they are used.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ProgramFile {
+    #[serde(default)]
+    start: Vec<String>,
+    steps: Vec<StepFile>,
+    #[serde(default)]
+    events: Vec<EventFile>,
+    crash: Option<Vec<String>>,
+    #[serde(default)]
+    broken_by: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StepFile {
+    text: String,
+    when: Option<String>,
+    #[serde(default)]
+    r#do: Vec<String>,
+    #[serde(default)]
+    order: bool,
+    fence: Option<String>,
+    #[serde(default)]
+    always: Vec<String>,
+    r#if: Option<String>,
+    then: Option<usize>,
+    next: Option<usize>,
+    point: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EventFile {
+    name: String,
+    #[serde(default)]
+    fault: bool,
+    when: String,
+    r#do: Vec<String>,
+    #[serde(default = "once")]
+    times_max: u8,
+}
+
+fn once() -> u8 {
+    1
+}
+
+/// The name of the step behind the last one: the purchase has ended.
+const END: &str = "end";
+
+/// Puts the shared steps and events where a program uses them, and the numbers of steps where it names
+/// places. This is the form that the page reads.
+///
+/// # Errors
+/// A sentence when a text is no JSON, or names something that does not exist.
+pub fn expand(text: &str, shared: &str) -> Result<Value, ProgramError> {
+    let wrong = |error: serde_json::Error| ProgramError(error.to_string());
+    let mut program: Value = serde_json::from_str(text).map_err(wrong)?;
+    let shared: Value = serde_json::from_str(shared).map_err(wrong)?;
+    for part in ["steps", "events"] {
+        let Some(list) = program.get_mut(part).and_then(Value::as_array_mut) else { continue };
+        let mut whole = Vec::new();
+        for entry in std::mem::take(list) {
+            match entry.get("use").and_then(Value::as_str) {
+                None => whole.push(entry),
+                Some(name) => match &shared[part][name] {
+                    Value::Array(several) => whole.extend(several.iter().cloned()),
+                    Value::Null => return Err(ProgramError(format!("nothing shared is {name:?}"))),
+                    one => whole.push(one.clone()),
+                },
+            }
+        }
+        *list = whole;
+    }
+    let Some(steps) = program.get_mut("steps").and_then(Value::as_array_mut) else {
+        return Err(ProgramError("there are no steps".to_owned()));
+    };
+    let places: Vec<Option<Value>> =
+        steps.iter_mut().map(|step| step.as_object_mut()?.remove("at")).collect();
+    let count = steps.len();
+    for step in steps {
+        for jump in ["then", "next"] {
+            let Some(target) = step.get_mut(jump) else { continue };
+            let found = match target.as_str() == Some(END) {
+                true => Some(count),
+                false => places.iter().position(|place| place.as_ref() == Some(target)),
+            };
+            *target = found
+                .map(Value::from)
+                .ok_or_else(|| ProgramError(format!("no step is at {target}")))?;
+        }
+    }
+    Ok(program)
+}
+
+impl Program {
+    /// Reads a program; `shared` is the text of the file with the shared steps and events.
+    ///
+    /// # Errors
+    /// A sentence when a text is no JSON, or names something that does not exist.
+    pub fn parse(name: &str, text: &str, shared: &str) -> Result<Self, ProgramError> {
+        let wrong = |error: &dyn fmt::Display| ProgramError(format!("{name}: {error}"));
+        let expanded = expand(text, shared).map_err(|error| wrong(&error))?;
+        let file: ProgramFile = serde_json::from_value(expanded).map_err(|error| wrong(&error))?;
+        let read = || -> Result<Self, Box<dyn std::error::Error>> {
+            Ok(Self {
+                name: name.to_owned(),
+                start: assignments(&file.start)?,
+                steps: file.steps.iter().map(read_step).collect::<Result<_, _>>()?,
+                events: file.events.iter().map(read_event).collect::<Result<_, _>>()?,
+                crash: file.crash.as_deref().map(assignments).transpose()?,
+                broken_by: file.broken_by.clone(),
+            })
+        };
+        read().map_err(|error| wrong(&error))
+    }
+
+    /// Lists the variables, in the order of their names: those of all, of an instance, and of a buyer.
+    #[must_use]
+    pub fn names(&self) -> Vec<&str> {
+        let mut names = vec!["row"];
+        let changes = self.start.iter().chain(self.crash.iter().flatten());
+        let changes = changes.chain(self.steps.iter().flat_map(|step| &step.change));
+        let changes = changes.chain(self.steps.iter().flat_map(|step| &step.always));
+        let changes = changes.chain(self.events.iter().flat_map(|event| &event.change));
+        changes.for_each(|change| change.names(&mut names));
+        for step in &self.steps {
+            let conditions = step.when.iter().chain(&step.fence);
+            let conditions = conditions.chain(step.jumps.iter().map(|(condition, _)| condition));
+            conditions.for_each(|condition| condition.names(&mut names));
+            if step.fence.is_some() {
+                names.push(ACCEPTED_FENCE);
+            }
+        }
+        self.events.iter().for_each(|event| event.when.names(&mut names));
+        names.retain(|name| !["me", "units"].contains(name));
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+}
+
+/// The highest fence that the arbiter has accepted.
+pub(crate) const ACCEPTED_FENCE: &str = "accepted_fence";
+
+fn assignments(texts: &[String]) -> Result<Vec<Assignment>, crate::expression::SyntaxError> {
+    texts.iter().map(|text| Assignment::parse(text)).collect()
+}
+
+fn read_step(file: &StepFile) -> Result<Step, Box<dyn std::error::Error>> {
+    let mut jumps = Vec::new();
+    match (&file.r#if, file.then) {
+        (Some(condition), Some(then)) => jumps.push((Expression::parse(condition)?, then)),
+        (None, None) => {}
+        _ => return Err(format!("{:?}: `if` and `then` belong together", file.text).into()),
+    }
+    jumps.extend(file.next.map(|next| (Expression::Number(1), next)));
+    Ok(Step {
+        text: file.text.clone(),
+        when: file.when.as_deref().map(Expression::parse).transpose()?,
+        change: assignments(&file.r#do)?,
+        is_order: file.order,
+        fence: file.fence.as_deref().map(Expression::parse).transpose()?,
+        always: assignments(&file.always)?,
+        jumps,
+        point: file.point.clone(),
+    })
+}
+
+fn read_event(file: &EventFile) -> Result<Event, crate::expression::SyntaxError> {
+    Ok(Event {
+        name: file.name.clone(),
+        is_fault: file.fault,
+        when: Expression::parse(&file.when)?,
+        change: assignments(&file.r#do)?,
+        times_max: file.times_max,
+    })
+}

@@ -1,0 +1,144 @@
+//! Each program agrees with its strategy's card: the search finds an oversell exactly where the card says so.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gates::{Breaks, LIST};
+use schedules::machine::{CRASH, orders};
+use schedules::{Action, Bounds, Machine, Program, Search, Settings, search};
+
+/// No program has more states than this with three buyers and every fault.
+const STATES_MAX: usize = 3_000_000;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../gates/src")
+}
+
+fn program(name: &str) -> Program {
+    let read = |path: PathBuf| {
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let text = read(folder().join(name.replace('-', "_")).with_extension("json"));
+    let shared = read(folder().join("kit/shared_programs.json"));
+    Program::parse(name, &text, &shared).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn run(program: &Program, settings: Settings, faults: &[String]) -> Search {
+    let machine = Machine::new(program, settings);
+    let result = search(&machine, &Bounds { faults: faults.to_vec(), states_max: STATES_MAX });
+    assert!(result.states <= STATES_MAX, "{}: {} states", program.name, result.states);
+    result
+}
+
+/// Circumstances for which a statement about a strategy has to hold.
+fn circumstances(instances: u8, arbiter: bool) -> Vec<Settings> {
+    let of = |buyers, units| Settings { buyers, instances, units, arbiter };
+    vec![of(2, 1), of(3, 1), of(3, 2)]
+}
+
+fn faults_of(program: &Program) -> Vec<String> {
+    let faults = program.events.iter().filter(|event| event.is_fault);
+    let mut names: Vec<String> = faults.map(|event| event.name.clone()).collect();
+    names.extend(program.crash.is_some().then(|| CRASH.to_owned()));
+    names
+}
+
+/// Runs a schedule, and counts what it sold.
+fn sold(program: &Program, settings: Settings, schedule: &[Action]) -> i64 {
+    let machine = Machine::new(program, settings);
+    let mut state = machine.start();
+    for action in schedule {
+        state = machine.after(&state, action);
+    }
+    orders(&state)
+}
+
+fn check(name: &str) {
+    let card = LIST.iter().map(|entry| entry.card).find(|card| card.name == name).expect("a card");
+    let program = program(name);
+    let oversells = |instances, arbiter, faults: &[String]| {
+        let mut results = circumstances(instances, arbiter).into_iter().filter_map(|settings| {
+            let found = run(&program, settings, faults).oversells?;
+            assert!(sold(&program, settings, &found) > settings.units);
+            Some((settings, found))
+        });
+        results.next()
+    };
+    let (alone, two) = match card.breaks_with {
+        Breaks::Never => (false, false),
+        Breaks::WithTwoInstances => (false, true),
+        Breaks::Alone => (true, true),
+    };
+    assert_eq!(oversells(1, false, &[]).is_some(), alone, "one instance");
+    let found = oversells(2, false, &[]);
+    assert_eq!(found.is_some(), two, "two instances");
+    let all = faults_of(&program);
+    if let Some((settings, schedule)) = found {
+        println!("{name}: {} steps oversell, {settings:?}: {schedule:?}", schedule.len());
+    } else {
+        let settings = Settings { buyers: 3, instances: 2, units: 1, arbiter: false };
+        let whole = run(&program, settings, &[]);
+        println!("{name}: none of {:?} schedules, {} states", whole.schedules, whole.states);
+        for fault in &all {
+            let broken = oversells(2, false, std::slice::from_ref(fault));
+            let length = broken.as_ref().map(|(_, schedule)| schedule.len());
+            println!("{name}: with {fault}: {length:?} steps");
+            assert_eq!(broken.is_some(), program.broken_by.contains(fault), "with {fault}");
+        }
+    }
+    assert_eq!(oversells(2, true, &all), None, "with the arbiter on");
+}
+
+macro_rules! test_each {
+    ($($test:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $test() {
+                check(&stringify!($test).replace('_', "-"));
+            }
+        )+
+        const TESTED: &[&str] = &[$(stringify!($test)),+];
+    };
+}
+
+test_each! {
+    lock_redis,
+    lock_redis_token,
+    lock_redis_reentrant,
+    lock_redis_fair,
+    lock_redlock,
+    lock_mysql_table,
+    lock_mysql_named,
+    lock_etcd,
+    lock_zookeeper,
+    lock_zookeeper_spin,
+    mysql_atomic,
+    mysql_batch,
+    mysql_for_update,
+    mysql_version,
+    redis_lua,
+    redis_bucket,
+    redis_stream,
+    redis_watch,
+    lock_local,
+    lock_redis_setnx_expire,
+    lock_redis_setnx,
+    lock_redis_getset,
+    mysql_mutex,
+    redis_mutex,
+    memory_mutex,
+    mysql_mutex_in_tx,
+    mysql_mutex_per_request,
+    mysql_timestamp,
+    mysql_naive,
+    redis_naive,
+    memory_naive,
+}
+
+#[test]
+fn every_card_has_a_program_and_a_test() {
+    for entry in LIST {
+        let test = entry.card.name.replace('-', "_");
+        assert!(TESTED.contains(&test.as_str()), "{test} has no test");
+    }
+}

@@ -1,0 +1,139 @@
+//! The shortest schedule that the search finds for an unsafe strategy, on the real strategy with real
+//! servers: it oversells there, too.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use failpoint::hold::Director;
+use gates::{Breaks, LIST};
+use schedules::machine::Phase;
+use schedules::{Action, Bounds, Machine, Program, Settings, search};
+use serde_json::json;
+use time::OffsetDateTime;
+
+use crate::support::{Answer, BOUND, Instance, Shop, rounds};
+
+/// How often each schedule is replayed.
+const ROUNDS: u32 = 3;
+/// How much the clock of the second instance is ahead, for the strategy that compares clocks.
+const CLOCK_AHEAD: time::Duration = time::Duration::minutes(10);
+/// A replay within one second of the ledger's clock begins in its first milliseconds.
+const SECOND_BEGIN_MAX_MS: u16 = 200;
+
+/// What a schedule means for a real strategy: who gets where, in which order.
+#[derive(Debug, PartialEq)]
+enum Scene {
+    /// The buyer stands at the pause of this name.
+    Arrives(u8, String),
+    /// The buyer has the answer.
+    Ends(u8),
+}
+
+fn program(name: &str) -> Program {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/gates/src");
+    let file = folder.join(name.replace('-', "_")).with_extension("json");
+    let text = fs::read_to_string(file).expect("a program");
+    let shared = fs::read_to_string(folder.join("kit/shared_programs.json")).expect("the shared");
+    Program::parse(name, &text, &shared).expect("a program")
+}
+
+/// The scenes of the shortest schedule that oversells.
+fn scenes(program: &Program, settings: Settings) -> Vec<Scene> {
+    let machine = Machine::new(program, settings);
+    let found = search(&machine, &Bounds { faults: Vec::new(), states_max: 1_000_000 });
+    let schedule = found.oversells.expect("it oversells");
+    let mut state = machine.start();
+    let mut scenes = Vec::new();
+    for action in schedule {
+        if let Action::Step(buyer) = action
+            && let Phase::At(step) = state.phases[usize::from(buyer)]
+        {
+            let point = &program.steps[usize::from(step)].point;
+            scenes.extend(point.iter().map(|point| Scene::Arrives(buyer, point.clone())));
+        }
+        state = machine.after(&state, &action);
+        if let Action::Step(buyer) = action
+            && state.phases[usize::from(buyer)] == Phase::Ended
+        {
+            scenes.push(Scene::Ends(buyer));
+        }
+    }
+    assert_eq!(schedules::machine::orders(&state), settings.units + 1);
+    // Both have an order; what a buyer does after it decides nothing.
+    for buyer in 0..settings.buyers {
+        if !scenes.contains(&Scene::Ends(buyer)) {
+            scenes.push(Scene::Ends(buyer));
+        }
+    }
+    scenes
+}
+
+/// One replay; returns whether both buyers bought the only unit.
+async fn replay(strategy: &str, instances: &[Instance], scenes: &[Scene]) -> bool {
+    if strategy == "mysql-timestamp" {
+        // Its mistake needs two writes in one second.
+        while OffsetDateTime::now_utc().millisecond() > SECOND_BEGIN_MAX_MS {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let item = instances[0].make_item(json!({ "stock": 1, "arbiter": "off" })).await;
+    let director = Director::of(item);
+    let mut presses: [Option<tokio::task::JoinHandle<Answer>>; 2] = [None, None];
+    let mut answers = Vec::new();
+    for scene in scenes {
+        let (Scene::Arrives(buyer, _) | Scene::Ends(buyer)) = scene;
+        let (index, id) = (usize::from(*buyer), i64::from(*buyer) + 1);
+        if presses[index].is_none() {
+            let client = instances[index % instances.len()].buyer(id);
+            let strategy = strategy.to_owned();
+            presses[index] =
+                Some(tokio::spawn(async move { client.buy_for_good(&strategy, item).await }));
+        } else {
+            director.release(id);
+        }
+        match scene {
+            Scene::Arrives(_, point) => {
+                let arrival = director.arrival(id, point);
+                tokio::time::timeout(BOUND, arrival).await.expect("the buyer arrives in time");
+            }
+            Scene::Ends(_) => {
+                let press = presses[index].take().expect("pressed");
+                answers.push(press.await.expect("an answer"));
+            }
+        }
+    }
+    let sold = answers.iter().filter(|answer| answer.status == 201).count();
+    let audit = instances[0].audit(item).await;
+    println!("{strategy}: {sold} sold of 1, {}", audit["verdict"]);
+    sold == 2
+}
+
+async fn check(strategy: &str) {
+    let card = LIST.iter().map(|entry| entry.card).find(|card| card.name == strategy);
+    let instances = match card.expect("a card").breaks_with {
+        Breaks::Never => return,
+        Breaks::Alone => 1,
+        Breaks::WithTwoInstances => 2,
+    };
+    let settings = Settings { buyers: 2, instances, units: 1, arbiter: false };
+    let scenes = scenes(&program(strategy), settings);
+    let shop = Shop::new().await;
+    let mut running = Vec::new();
+    for _ in 0..instances {
+        running.push(shop.start().await);
+    }
+    if strategy == "lock-redis-getset" {
+        running[1].clock.shift(CLOCK_AHEAD);
+    }
+    for round in 0..rounds(ROUNDS) {
+        let mut is_oversold = replay(strategy, &running, &scenes).await;
+        if strategy == "mysql-timestamp" && !is_oversold {
+            // The second may have ended in between.
+            is_oversold = replay(strategy, &running, &scenes).await;
+        }
+        assert!(is_oversold, "{strategy}, round {round}: {scenes:?}");
+    }
+}
+
+crate::support::strategies::test_each_strategy!(check);
