@@ -14,7 +14,7 @@
 //! ```
 //!
 //! # Rules
-//! A test (`tests/tidy.rs`) keeps the first three.
+//! A test (`tests/house/tidy.rs`) keeps the first three.
 //!
 //! * Only the [`ledger`] writes rows: nothing else has the database's driver.
 //! * Only [`http`] knows status codes, and it never reads a row: it calls use cases.

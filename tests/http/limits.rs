@@ -8,8 +8,8 @@ use seckill::config::Config;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::raw::Raw;
 use super::{BOUND, assert_problem, eventually, when};
+use crate::support::raw::Raw;
 use crate::support::{Answer, Client, Shop};
 
 /// Requests at once, far more than the bursts of these tests.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::json;
 
-use super::events::{Event, Events};
 use super::{BOUND, SOON, eventually, order_id};
+use crate::support::event_stream::{Event, Events};
 use crate::support::{Client, Shop};
 
 /// How long a try waits for an event before it buys once more.

@@ -7,7 +7,7 @@ use seckill::account::Role;
 use serde_json::json;
 
 use super::assert_problem;
-use super::h2::{Carried, Http2};
+use crate::support::h2::{Carried, Http2};
 use crate::support::{Shop, purchase_path};
 
 #[tokio::test]

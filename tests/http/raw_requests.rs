@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::assert_clean;
 use super::ledger::Ledger;
-use super::raw::{Heard, Raw};
+use crate::support::raw::{Heard, Raw};
 use crate::support::{Instance, Shop};
 
 /// How long the instances of these tests wait for a head or a body.

@@ -7,9 +7,9 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-use super::events::Events;
 use super::{BOUND, eventually, when};
 use crate::support::Shop;
+use crate::support::event_stream::Events;
 
 /// Bytes of a 16 KiB reserve in the kernel, a small window of the client, and what the service
 /// itself keeps, twice over.

@@ -5,8 +5,8 @@ use seckill::lifecycle::StopResult;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
-use super::events::{Event, Events};
 use super::{BOUND, SOON, order_id};
+use crate::support::event_stream::{Event, Events};
 use crate::support::{Instance, Shop};
 
 async fn watch(instance: &Instance, item: i64) -> Events {

@@ -5,8 +5,8 @@ use hyper::header::AUTHORIZATION;
 use seckill::account::Role;
 use serde_json::json;
 
-use super::h2::{Carried, Http2};
 use super::{BOUND, assert_problem, eventually, when};
+use crate::support::h2::{Carried, Http2};
 use crate::support::{Instance, Shop};
 
 /// Opens `count` streams of an item over one connection; answers those that were granted.

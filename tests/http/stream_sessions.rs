@@ -5,7 +5,7 @@ use seckill::account::Role;
 use serde_json::json;
 
 use super::BOUND;
-use super::events::Events;
+use crate::support::event_stream::Events;
 use crate::support::{Client, Instance, Shop};
 
 async fn watch(client: &Client, path: &str) -> Events {

@@ -2,11 +2,19 @@
 
 mod client;
 pub mod crowd;
+pub mod event_stream;
 mod files;
+pub mod h2;
+pub mod identity_keys;
+pub mod identity_provider;
 mod instance;
+pub mod payment_provider;
 mod purchase;
+pub mod raw;
 pub mod strategies;
+pub mod trace_collector;
 mod waiting;
+pub mod webhook_receiver;
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -495,6 +495,7 @@ export default {
   'lab.results': 'Results',
   'lab.runs': 'Earlier runs',
   'lab.gallery': 'Ways to break a sale',
+  'lab.play': 'Be the scheduler: choose who makes the next step.',
   'lab.galleryHint': 'Each of these has happened in a real system. A button runs the wrong way beside its remedy.',
   'lab.break': 'Break it',
   'lab.cure': 'The remedy:',

@@ -474,6 +474,7 @@ export default {
   'lab.results': '结果',
   'lab.runs': '以往的实验',
   'lab.gallery': '弄坏一场秒杀的方法',
+  'lab.play': '你来调度：由你决定下一步谁走。',
   'lab.galleryHint': '每一种都有人真的踩过。带按钮的可以在这里跑，错误写法与正确写法并排对照。',
   'lab.break': '弄坏它',
   'lab.cure': '如何避免：',

@@ -1,0 +1,121 @@
+//! `seckill dead-letter`: an operator lists, retries and drops queued orders that could not be decided.
+
+use gates::redis_store::queue::{Push, Reader};
+use gates::redis_store::{Counters, Queue, RedisClient};
+use gates::redis_stream;
+use serde_json::json;
+use shop_domain::{ItemId, OrderId, Purchase, UserId};
+use shop_metrics::Metrics;
+
+use crate::process::program::program;
+use crate::support::{self, Shop};
+
+/// An item of ten units with one queued order of two, which is a dead letter; no service runs.
+struct DeadLetterTestbed {
+    shop: Shop,
+    item: ItemId,
+    order: OrderId,
+    counters: Counters,
+    reader: Reader,
+}
+
+impl DeadLetterTestbed {
+    async fn new() -> Self {
+        let (shop, instance) = Shop::open().await;
+        let item = ItemId::new(instance.make_item(json!({})).await).expect("positive");
+        instance.stop().await;
+        let redis = RedisClient::new(&shop.config).expect("the URL is fine");
+        let counters = Counters::new(redis.clone(), shop.pool.clone(), Metrics::new());
+        let name = redis_stream::NAME;
+        let (queue, _) = Queue::new(redis, shop.pool.clone(), counters.clone(), name, 10);
+        let purchase = purchase(&shop, item).await;
+        let order = purchase.order_id;
+        assert_eq!(queue.push(&purchase, None).await.expect("pushed"), Push::Queued);
+        let testbed = Self { shop, item, order, counters, reader: Reader::new(queue) };
+        testbed.move_to_dead_letters().await;
+        testbed
+    }
+
+    /// Moves the entry, as the consumer does when it cannot decide an order.
+    async fn move_to_dead_letters(&self) {
+        let entries = self.reader.read(self.item, 10).await.expect("read");
+        assert_eq!(entries.len(), 1, "{entries:?}");
+        let moved = self.reader.move_to_dead_letters(self.item, &entries[0], "for a test").await;
+        assert!(moved.expect("moved"));
+    }
+
+    /// The entries that the command lists.
+    async fn listed(&self) -> Vec<String> {
+        let (code, text) = self.run(&["dead-letter"]).await;
+        assert_eq!(code, Some(0), "{text}");
+        let lines = text.lines().filter(|line| line.contains("for a test"));
+        lines
+            .filter_map(|line| line.split("entry ").nth(1)?.split(':').next())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    async fn run(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let output = program(&self.shop, arguments).output().await.expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    async fn left(&self) -> (i64, i64) {
+        let seen = self.counters.peek_with_queue(self.item).await.expect("read").expect("loaded");
+        (seen.counter.available, seen.queued)
+    }
+
+    async fn status(&self) -> Option<String> {
+        sqlx::query_scalar("SELECT status FROM orders WHERE id = ?")
+            .bind(self.order.to_string())
+            .fetch_optional(&self.shop.pool)
+            .await
+            .expect("read")
+    }
+}
+
+async fn purchase(shop: &Shop, item: ItemId) -> Purchase {
+    let purchase = support::purchase(shop, item, 2, (redis_stream::NAME, "k")).await;
+    Purchase { buyer: UserId::new(3).expect("positive"), ..purchase }
+}
+
+#[tokio::test]
+async fn a_dead_letter_is_listed_and_retried() {
+    let testbed = DeadLetterTestbed::new().await;
+    assert_eq!(testbed.left().await, (8, 2));
+    let listed = testbed.listed().await;
+    let [entry] = &*listed else { panic!("{listed:?}") };
+    let item = testbed.item.to_string();
+    let retry = ["parked", "--item", &item, "--retry", entry, "--operator", "1"];
+    assert_eq!(testbed.run(&retry).await.0, Some(0));
+    assert_eq!(testbed.run(&retry).await.0, Some(1), "it is there no more");
+    assert!(testbed.listed().await.is_empty());
+    // It waits for a consumer again, with its units.
+    testbed.move_to_dead_letters().await;
+    assert_eq!((testbed.left().await, testbed.status().await), ((8, 2), None));
+}
+
+#[tokio::test]
+async fn a_dropped_dead_letter_is_rejected_and_its_units_come_back_once() {
+    let testbed = DeadLetterTestbed::new().await;
+    let listed = testbed.listed().await;
+    let [entry] = &*listed else { panic!("{listed:?}") };
+    let item = testbed.item.to_string();
+    let mut drop = vec!["parked", "--item", &item, "--drop", entry, "--operator", "7"];
+    assert_eq!(testbed.run(&drop).await.0, Some(2), "without a reason");
+    drop.extend(["--reason", "the price was wrong"]);
+    let (code, text) = testbed.run(&drop).await;
+    assert_eq!(code, Some(0), "{text}");
+    assert_eq!(testbed.run(&drop).await.0, Some(1), "it is there no more");
+    assert_eq!(
+        (testbed.left().await, testbed.status().await.as_deref()),
+        ((10, 0), Some("rejected"))
+    );
+    assert!(testbed.listed().await.is_empty());
+    let (user, detail): (i64, String) =
+        sqlx::query_as("SELECT user_id, detail FROM admin_actions WHERE action = 'parked_dropped'")
+            .fetch_one(&testbed.shop.pool)
+            .await
+            .expect("one line in the log");
+    assert!(user == 7 && detail.contains("the price was wrong"), "{user} {detail}");
+}

@@ -1,0 +1,68 @@
+//! A server of a Redis Cluster that is away while the others work.
+
+use dev_servers::{RedisCluster, RedisClusterOptions};
+use gates::redis_store::queue::{Push, Reader};
+use redis_connection::Slot;
+use seckill::config::Secret;
+use serde_json::json;
+use shop_domain::ItemId;
+
+use super::{STREAM, hold_up, in_ledger, purchase, queue, queue_of, shop};
+use crate::process::program::program;
+use crate::support::{Instance, eventually};
+
+/// Makes an item on another server than `but`, and returns both.
+async fn item_elsewhere(
+    instance: &Instance,
+    cluster: &RedisCluster,
+    but: Option<usize>,
+) -> (i64, usize) {
+    for _ in 0..50 {
+        let item = instance.make_item(json!({ "stock": 10 })).await;
+        let slot = Slot::of(format!("item:{item}").as_bytes()).number();
+        let owner = cluster.owner(slot, None).await.expect("an owner");
+        if but != Some(owner) {
+            return (item, owner);
+        }
+    }
+    panic!("no item on another server");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orders_of_a_dead_consumer_are_taken_over_while_another_server_is_away() {
+    let options = RedisClusterOptions { replicas: 0, ..RedisClusterOptions::default() };
+    let cluster = RedisCluster::start(options).await.expect("it starts");
+    let mut shop = shop().await;
+    shop.config.redis_url = Secret::new(cluster.url());
+    let instance = shop.start().await;
+    let (away, dead) = item_elsewhere(&instance, &cluster, None).await;
+    let (healthy, _) = item_elsewhere(&instance, &cluster, Some(dead)).await;
+    // Both queues are on the list, and one has an order.
+    assert_eq!(instance.buyer(2).buy_for_good(STREAM, healthy).await.status, 201);
+    let _undecided = hold_up(&shop, away).await;
+    queue(&instance, away, 1).await;
+
+    cluster.nodes[dead].kill().await;
+    let queue = queue_of(&shop);
+    let purchase = purchase(&shop, healthy, "k").await;
+    assert_eq!(queue.push(&purchase, None).await.expect("pushed"), Push::Queued);
+    // A consumer that dies with the order in hand.
+    let id = ItemId::new(healthy).expect("positive");
+    let taken = Reader::new(queue.clone()).read(id, 10).await.expect("read");
+    drop(taken);
+    eventually("the order to be in the ledger", || async {
+        in_ledger(&shop, healthy).await.contains(&purchase.order_id.to_string()).then_some(())
+    })
+    .await;
+
+    // The list has the orders of the other servers, and says that it is incomplete.
+    let listed = instance.buyer(1).get("/api/orders").await;
+    assert_eq!((listed.status, &listed.json["incomplete"]), (200, &json!(true)), "{}", listed.text);
+    assert_eq!(listed.json["orders"].as_array().map(Vec::len), Some(1), "{}", listed.text);
+    let output = program(&shop, &["dead-letter"]).output().await.expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("incomplete: 1 items could not be read"), "{text}");
+    drop(instance);
+    cluster.stop().await;
+}

@@ -1,0 +1,168 @@
+//! A queued order: its owner sees it everywhere until the ledger decides, and the queue is bounded.
+
+use gates::redis_store::queue::Push;
+use reqwest::Method;
+use serde_json::json;
+
+use super::{STREAM, ends_as, hold_up, in_ledger, order, purchase, queue_of, shop};
+use crate::http::{BOUND, assert_clean, assert_problem, order_id};
+use crate::support::event_stream::Events;
+use crate::support::{Client, eventually, purchase_path, statements_running};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
+    let shop = shop().await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let item = here.make_item(json!({ "stock": 3 })).await;
+    let (buyer, elsewhere) = (here.buyer(1), there.buyer(1));
+    let mut events = Events::open(elsewhere.request(Method::GET, "/api/orders/events")).await;
+    let holder = hold_up(&shop, item).await;
+
+    let queued = buyer.buy_with_key(STREAM, item, "k").await;
+    assert_eq!((queued.status, &queued.json["status"]), (202, &json!("queued")), "{}", queued.text);
+    let id = order_id(&queued);
+    assert_eq!(queued.headers["location"], format!("/api/orders/{id}"));
+    for client in [&buyer, &elsewhere] {
+        assert_eq!(order(client, &id).await.json, queued.json, "as it was answered");
+        let again = client.buy_with_key(STREAM, item, "k").await;
+        assert_eq!((again.status, order_id(&again)), (202, id.clone()), "{}", again.text);
+        assert_eq!(again.headers["idempotency-replayed"], "true");
+        let other = Client::send(
+            client
+                .request(Method::POST, &purchase_path(STREAM, item))
+                .header("idempotency-key", "l"),
+        );
+        assert_problem(&other.await, (409, "limit_reached"), "a second order of one");
+        // A try of the consumer may have the order's row just then; that is waited for.
+        for step in ["payment", "cancellation"] {
+            eventually("the step to be refused", || async {
+                let path = format!("/api/orders/{id}/{step}");
+                let refused = client.post(&path, &json!({})).await;
+                assert!([409, 503].contains(&refused.status), "{}", refused.text);
+                (refused.code() == "order_state_conflict").then_some(())
+            })
+            .await;
+        }
+    }
+    eventually("both to list it", || async {
+        for client in [&buyer, &elsewhere] {
+            let listed = client.get("/api/orders").await.json;
+            if listed["orders"] != json!([queued.json]) {
+                return None;
+            }
+        }
+        Some(())
+    })
+    .await;
+    assert_problem(&order(&here.buyer(2), &id).await, (404, "order_not_found"), "another's");
+    assert_eq!(here.buyer(2).get("/api/orders").await.json["orders"], json!([]));
+    // Units in the queue are accounted for.
+    let audit = here.audit(item).await;
+    let figures = ["clean", "available", "redis_available", "redis_queued"].map(|f| &audit[f]);
+    assert_eq!(figures, [&json!(true), &json!(3), &json!(2), &json!(1)], "{audit}");
+
+    holder.rollback().await.expect("the row is free");
+    let told = events.seek(BOUND, |event| event.data["status"] == "pending").await;
+    assert_eq!(told.expect("the decision is told").data["id"], json!(id));
+    for client in [&buyer, &elsewhere] {
+        ends_as(client, &id, "pending").await;
+        let again = client.buy_with_key(STREAM, item, "k").await;
+        assert_eq!((again.status, order_id(&again)), (201, id.clone()));
+        let listed = client.get("/api/orders").await.json;
+        assert_eq!(listed["orders"].as_array().map(Vec::len), Some(1), "{listed}");
+    }
+    assert_eq!(in_ledger(&shop, item).await, std::slice::from_ref(&id));
+    let audit = assert_clean(&here, item).await;
+    assert_eq!((&audit["redis_available"], &audit["redis_queued"]), (&json!(2), &json!(0)));
+    let paid = buyer.post(&format!("/api/orders/{id}/payment"), &json!({})).await;
+    assert_eq!(paid.status, 200, "{}", paid.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1 })).await;
+    let buyer = instance.buyer(1);
+    // The counter is loaded; then the unit is sold by a strategy that does not know of it, while
+    // the queued order waits for the ledger.
+    let holder = hold_up(&shop, item).await;
+    let other = instance.buyer(2);
+    let other = tokio::spawn(async move { other.buy("mysql-atomic", item).await });
+    eventually("the other one to wait for the row", || async {
+        let waiting = statements_running(&shop.pool, "UPDATE stock SET available%").await;
+        (waiting > 0).then_some(())
+    })
+    .await;
+    let queued = buyer.buy_with_key(STREAM, item, "k").await;
+    assert_eq!(queued.status, 202, "{}", queued.text);
+    let id = order_id(&queued);
+    holder.rollback().await.expect("the row is free");
+    assert_eq!(other.await.expect("no panic").status, 201);
+    ends_as(&buyer, &id, "rejected").await;
+    let again = buyer.buy_with_key(STREAM, item, "k").await;
+    assert_eq!((again.status, &again.json["status"]), (202, &json!("rejected")), "{}", again.text);
+    assert_eq!(order_id(&again), id);
+    let listed = buyer.get("/api/orders").await.json;
+    assert_eq!(listed["orders"][0]["status"], "rejected", "{listed}");
+    assert_eq!(in_ledger(&shop, item).await.len(), 1);
+    let audit = assert_clean(&instance, item).await;
+    assert_eq!((&audit["redis_available"], &audit["redis_queued"]), (&json!(0), &json!(0)));
+    // The unit that came back to the ledger is sold by the queue.
+    let cancelled = instance.buyer(2).get("/api/orders").await.json["orders"][0]["id"].clone();
+    let path = format!("/api/orders/{}/cancellation", cancelled.as_str().expect("an id"));
+    assert_eq!(instance.buyer(2).post(&path, &json!({})).await.status, 200);
+    eventually("the unit to be sold again", || async {
+        let answer = instance.buyer(3).buy_for_good(STREAM, item).await;
+        (answer.status == 201).then_some(())
+    })
+    .await;
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_queue_is_bounded_and_refuses_rather_than_forgets() {
+    let mut shop = shop().await;
+    shop.config.queue.backlog_max = 3;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 10 })).await;
+    let holder = hold_up(&shop, item).await;
+    let mut queued = Vec::new();
+    for id in 1..=5 {
+        let answer = instance.buyer(id).buy(STREAM, item).await;
+        if id <= 3 {
+            assert_eq!(answer.status, 202, "{}", answer.text);
+            queued.push((instance.buyer(id), order_id(&answer)));
+        } else {
+            assert_problem(&answer, (503, "overloaded"), "one too many");
+        }
+    }
+    holder.rollback().await.expect("the row is free");
+    for (buyer, id) in &queued {
+        ends_as(buyer, id, "pending").await;
+    }
+    assert_eq!(instance.buyer(6).buy_for_good(STREAM, item).await.status, 201);
+    assert_eq!(assert_clean(&instance, item).await["held"], 4);
+}
+
+/// The queues of newer sales do not hide an older one, whose order nobody was told of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let newer: Vec<String> = (1..=1_001).map(|number| format!("({})", item + number)).collect();
+    let statement = format!("INSERT INTO redis_queues (item_id) VALUES {}", newer.join(", "));
+    sqlx::query(&statement).execute(&shop.pool).await.expect("newer queues");
+    // As if its instance had died after it had queued the order.
+    let queue = queue_of(&shop);
+    let purchase = purchase(&shop, item, "k").await;
+    let holder = hold_up(&shop, item).await;
+    assert_eq!(queue.push(&purchase, None).await.expect("queued"), Push::Queued);
+    let (buyer, order_id) = (instance.buyer(1), purchase.order_id.to_string());
+    let seen = order(&buyer, &order_id).await;
+    assert_eq!((seen.status, &seen.json["status"]), (200, &json!("queued")), "{}", seen.text);
+    holder.rollback().await.expect("the row is free");
+    ends_as(&buyer, &order_id, "pending").await;
+    assert_clean(&instance, item).await;
+}

@@ -1,0 +1,267 @@
+//! What the documents say is checked against what is there: links, files and settings that they name. `commands`
+//! checks the commands, `reference` the pages that are made from the code.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use gates::LIST;
+use seckill::config::DEFAULTS;
+
+/// A first page that is longer is not read; the rest belongs to a page of `docs`.
+const README_LINES_MAX: usize = 130;
+const README_WORDS_MAX: usize = 1_300;
+const PAGE_LINES_MAX: usize = 400;
+
+/// One page, by its path below the root.
+pub struct Page {
+    pub path: PathBuf,
+    pub text: String,
+}
+
+#[test]
+fn the_readme_is_one_page_and_counts_the_strategies() {
+    let readme = read("README.md");
+    assert!(
+        readme.lines().count() <= README_LINES_MAX,
+        "README.md has more than {README_LINES_MAX} lines"
+    );
+    assert!(
+        readme.split_whitespace().count() <= README_WORDS_MAX,
+        "README.md has more than {README_WORDS_MAX} words"
+    );
+    assert!(
+        readme.contains(&format!("one of {} *strategies*", LIST.len())),
+        "README.md must say that there are {} strategies",
+        LIST.len()
+    );
+}
+
+#[test]
+fn every_relative_link_leads_somewhere() {
+    let mut count = 0;
+    for page in pages() {
+        let folder = page.path.parent().expect("a page is in a folder");
+        for target in links(&page.text) {
+            if target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let (file, heading) = target.split_once('#').unwrap_or((target, ""));
+            let path = if file.is_empty() { page.path.clone() } else { folder.join(file) };
+            assert!(root().join(&path).exists(), "{}: no {target}", page.path.display());
+            if !heading.is_empty() {
+                let text = read(&path.to_string_lossy());
+                assert!(anchors(&text).contains(heading), "{}: no {target}", page.path.display());
+            }
+            count += 1;
+        }
+    }
+    assert!(count > 0, "no link was found: the test reads the pages wrongly");
+}
+
+#[test]
+fn every_page_of_docs_is_in_the_book() {
+    let summary = read("docs/SUMMARY.md");
+    let listed: BTreeSet<PathBuf> =
+        links(&summary).into_iter().map(|target| Path::new("docs").join(target)).collect();
+    let expected: BTreeSet<PathBuf> = pages()
+        .into_iter()
+        .map(|page| page.path)
+        .filter(|path| path.starts_with("docs") && !path.ends_with("SUMMARY.md"))
+        .collect();
+    assert_eq!(listed, expected, "docs/SUMMARY.md names each page of docs");
+}
+
+#[test]
+fn no_page_of_docs_is_too_long() {
+    for page in pages().into_iter().filter(|page| page.path.starts_with("docs")) {
+        let lines = page.text.lines().count();
+        assert!(lines <= PAGE_LINES_MAX, "{} has {lines} lines", page.path.display());
+    }
+}
+
+#[test]
+fn every_file_that_is_named_exists() {
+    let folders = [
+        "src/",
+        "tests/",
+        "scripts/",
+        "docs/",
+        "migrations/",
+        "loadtest/",
+        "static/",
+        "deploy/",
+        "bench/",
+        "crates/",
+    ];
+    let mut count = 0;
+    for page in pages() {
+        for span in code_spans(&page.text) {
+            // A path alone: not a command, a pattern or a placeholder.
+            let is_path = folders.iter().any(|folder| span.starts_with(folder))
+                && !span.contains([' ', '*', '<', '{']);
+            if is_path {
+                assert!(root().join(span).exists(), "{}: no {span}", page.path.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 0, "no path was found: the test reads the pages wrongly");
+}
+
+/// The order of the imports, as every page shows it.
+const MAP: &str = "http -> purchase -> gates -> {leaselock, ledger} -> shop-domain";
+
+#[test]
+fn the_map_is_drawn_in_one_way() {
+    let mut texts: Vec<_> = pages().into_iter().map(|page| (page.path, page.text)).collect();
+    texts.push((PathBuf::from("src/lib.rs"), read("src/lib.rs")));
+    let mut drawn = 0;
+    for (path, text) in &texts {
+        for line in text.lines().filter(|line| line.contains("http -> ")) {
+            assert!(line.contains(MAP), "{}: {line}", path.display());
+            drawn += 1;
+        }
+    }
+    assert!(drawn >= 3, "{drawn} maps");
+}
+
+#[test]
+fn every_variable_that_is_named_exists() {
+    let mut known = settings();
+    // An older name of SECKILL_ACCEPT_RISKS, which still works.
+    known.insert("SECKILL_I_KNOW".to_owned());
+    for script in
+        ["compare", "loadtest", "run", "test", "test-shards", "install-packages", "mysql-sid"]
+    {
+        known.extend(variables(&read(&format!("scripts/{script}"))).map(str::to_owned));
+    }
+    // Those that make tests longer stand where they are read.
+    let longer = [
+        "tests/http/fuzz/dice.rs",
+        "tests/http/many_pages.rs",
+        "tests/purchase/overload.rs",
+        "tests/house/reference.rs",
+        "tests/process/stopping.rs",
+        "tests/support/mod.rs",
+        "tests/ledger/waiting_list/rush.rs",
+        "tests/shop/events/cost.rs",
+        "tests/shop/events/volume.rs",
+    ];
+    for test in longer {
+        known.extend(variables(&read(test)).map(str::to_owned));
+    }
+    for page in pages() {
+        for name in variables(&page.text) {
+            assert!(known.contains(name), "{}: there is no {name}", page.path.display());
+        }
+    }
+}
+
+/// Variables that set a key of `defaults.toml`.
+fn settings() -> BTreeSet<String> {
+    let defaults: toml::Table = toml::from_str(DEFAULTS).expect("defaults.toml is TOML");
+    let mut names = BTreeSet::new();
+    for (key, value) in &defaults {
+        match value.as_table() {
+            Some(section) => {
+                names.extend(
+                    section.keys().map(|inner| format!("SECKILL_{key}_{inner}").to_uppercase()),
+                );
+            }
+            None => {
+                names.insert(format!("SECKILL_{key}").to_uppercase());
+            }
+        }
+    }
+    names
+}
+
+fn variables(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .filter(|word| word.starts_with("SECKILL_") && *word != "SECKILL_")
+}
+
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+pub fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The pages for people: those at the root and those in `docs`.
+pub fn pages() -> Vec<Page> {
+    let mut pages = Vec::new();
+    for folder in ["", "docs"] {
+        for entry in fs::read_dir(root().join(folder)).expect("a folder of the project").flatten() {
+            let path = Path::new(folder).join(entry.file_name());
+            if path.extension().is_some_and(|kind| kind == "md") {
+                pages.push(Page { text: read(&path.to_string_lossy()), path });
+            }
+        }
+    }
+    let has = |name: &str| pages.iter().any(|page| page.path == Path::new(name));
+    for name in ["README.md", "CHANGELOG.md", "docs/architecture.md", "docs/decisions.md"] {
+        assert!(has(name), "{name} is missing");
+    }
+    pages
+}
+
+/// The targets of `[words](target)` and `![words](target)`, outside code.
+fn links(text: &str) -> Vec<&str> {
+    let prose = parts(text).into_iter().filter(|part| !part.is_code);
+    prose
+        .flat_map(|part| part.line.split("](").skip(1))
+        .filter_map(|rest| rest.split_once(')').map(|(target, _)| target))
+        .collect()
+}
+
+/// The names by which headings are linked: lower case, spaces as hyphens, no other signs.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings =
+        parts(text).into_iter().filter(|part| !part.is_code && part.line.starts_with('#'));
+    headings
+        .map(|part| {
+            let words = part.line.trim_start_matches('#').trim().to_lowercase();
+            let kept =
+                words.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+            kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+        })
+        .collect()
+}
+
+/// The lines of each part between fences.
+pub fn code_blocks(text: &str) -> Vec<Vec<&str>> {
+    parts(text)
+        .chunk_by(|one, next| one.is_code == next.is_code && one.block == next.block)
+        .filter(|lines| lines[0].is_code)
+        .map(|lines| lines.iter().map(|part| part.line).collect())
+        .collect()
+}
+
+/// What stands between backticks in prose. A span never goes over the end of a line.
+pub fn code_spans(text: &str) -> Vec<&str> {
+    let prose = parts(text).into_iter().filter(|part| !part.is_code);
+    prose.flat_map(|part| part.line.split('`').skip(1).step_by(2)).collect()
+}
+
+/// A line, whether it stands between fences, and the number of fences above it.
+struct Part<'a> {
+    line: &'a str,
+    is_code: bool,
+    block: usize,
+}
+
+fn parts(text: &str) -> Vec<Part<'_>> {
+    let mut block = 0;
+    let mut parts = Vec::new();
+    for line in text.lines() {
+        if line.trim_start().starts_with("```") {
+            block += 1;
+        } else {
+            parts.push(Part { line, is_code: block % 2 == 1, block });
+        }
+    }
+    parts
+}

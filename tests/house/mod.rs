@@ -1,0 +1,10 @@
+//! Rules of the source, the documents and the files of deployment.
+
+pub mod commands;
+pub mod dependencies;
+pub mod deploy;
+pub mod docs;
+pub mod docs_locks;
+pub mod prose;
+pub mod reference;
+pub mod tidy;

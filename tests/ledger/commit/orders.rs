@@ -1,0 +1,101 @@
+//! COMMIT fails for a batch of orders, or for a step of an order: each order is decided once.
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::{link_before, linked_shop, loses_answer, loses_commit};
+use crate::http::{BOUND, order_id};
+use crate::support::event_stream::{Event, Events};
+use crate::support::{FaultyLink, Instance, Shop, eventually};
+
+#[tokio::test]
+async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
+    for breaks in [loses_answer(), loses_commit()] {
+        let (link, linked, beside) = linked_shop().await;
+        let item = beside.make_item(json!({ "stock": 30 })).await;
+        // The first two buyers' orders are written by themselves; a batch has the others.
+        link.trap(breaks.skip(2));
+        let presses = (1..=40).map(|id| {
+            let buyer = linked.buyer(id);
+            async move { buyer.buy("mysql-batch", item).await.status }
+        });
+        let statuses = futures::future::join_all(presses).await;
+        assert_eq!(link.caught(), 1, "the fault did not bite");
+        assert_eq!(statuses.iter().filter(|status| **status == 201).count(), 30, "{statuses:?}");
+        let audit = beside.audit(item).await;
+        assert_eq!((&audit["held"], &audit["clean"]), (&json!(30), &json!(true)), "{audit}");
+    }
+}
+
+#[tokio::test]
+async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
+    let (link, linked, beside) = linked_shop().await;
+    let item = beside.make_item(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
+    for (step, trap) in [("cancellation", loses_answer()), ("payment", loses_commit())] {
+        let order = beside.buyer(1).buy("mysql-atomic", item).await;
+        let id = order.json["id"].as_str().expect("an id").to_owned();
+        link.trap(trap);
+        let cuts = link.caught();
+        let answer = linked.buyer(1).post(&format!("/api/orders/{id}/{step}"), &json!({})).await;
+        assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
+        assert_eq!(answer.status, 200, "{step}: {}", answer.text);
+    }
+    let audit = beside.audit(item).await;
+    assert_eq!(
+        (&audit["sold"], &audit["held"], &audit["clean"]),
+        (&json!(1), &json!(0), &json!(true)),
+        "{audit}"
+    );
+}
+
+/// A shop whose one instance reaches the ledger through a link, and whose counters nobody repairs.
+async fn lone_shop() -> (FaultyLink, Shop, Instance) {
+    let mut shop = Shop::with(|config| {
+        config.job.expire_period_ms = 200;
+        config.job.reconcile_period_ms = 3_600_000;
+        config.session.revocation_period_ms = 3_600_000;
+    })
+    .await;
+    let link = link_before(&mut shop).await;
+    let instance = shop.start().await;
+    (link, shop, instance)
+}
+
+#[tokio::test]
+async fn a_step_whose_answer_is_lost_is_told_and_counted() {
+    let (link, shop, instance) = lone_shop().await;
+    let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let buyer = instance.buyer(1);
+    let mut events = Events::open(buyer.request(Method::GET, "/api/orders/events")).await;
+    let steps = [("payment", "paid"), ("cancellation", "cancelled"), ("expiry", "expired")];
+    for (number, (step, status)) in (1..).zip(steps) {
+        let order = order_id(&buyer.buy("redis-lua", item).await);
+        link.trap(loses_answer());
+        if step == "expiry" {
+            sqlx::query(
+                "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?",
+            )
+            .bind(&order)
+            .execute(&shop.pool)
+            .await
+            .expect("its hold ends");
+        } else {
+            let answer = buyer.post(&format!("/api/orders/{order}/{step}"), &json!({})).await;
+            assert_eq!(answer.status, 200, "{step}: {}", answer.text);
+        }
+        let told = |event: &Event| {
+            event.name == "order" && event.data["id"] == *order && event.data["status"] == status
+        };
+        events.seek(BOUND, told).await.expect("the step is told");
+        assert_eq!(link.caught(), number, "{step}: the fault did not bite");
+    }
+    // The counter was told, too: it equals the ledger, and nobody repairs it here.
+    let audit = eventually("the counter to follow", || async {
+        let audit = instance.audit(item).await;
+        (audit["clean"] == true).then_some(audit)
+    })
+    .await;
+    assert_eq!((&audit["sold"], &audit["available"]), (&json!(1), &json!(4)), "{audit}");
+    let metrics = instance.stranger().get("/metrics").await.text;
+    assert!(metrics.contains("seckill_orders_expired_total 1\n"), "{metrics}");
+}

@@ -1,0 +1,350 @@
+//! The sweep that ends holds: whose clock it goes by, whose errors it keeps apart, and what it must
+//! not overwrite.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use dev_servers::faulty_link::Trap;
+use dev_servers::{MysqlOptions, MysqlServer};
+use futures::future::join_all;
+use seckill::account::Role;
+use seckill::config::Secret;
+use serde_json::{Value, json};
+
+use crate::http::BOUND;
+use crate::process::program::{free_addr, serve};
+use crate::support::{Client, Instance, Shop, eventually, link_to_ledger};
+
+/// The hold of the orders that must not end yet.
+const HOLD_SECONDS: i64 = 900;
+/// How much of it may be over when a test on a busy machine looks.
+const LATE_SECONDS: i64 = 120;
+
+/// Buys one unit; answers the order.
+async fn buy(instance: &Instance, buyer: i64, item: i64) -> Value {
+    let bought = instance.buyer(buyer).buy("mysql-atomic", item).await;
+    assert_eq!(bought.status, 201, "{}", bought.text);
+    bought.json
+}
+
+async fn wait_for_status(instance: &Instance, buyer: i64, order: &Value, status: &str) {
+    let path = format!("/api/orders/{}", order["id"].as_str().expect("an id"));
+    eventually(&format!("the order of buyer {buyer} to be {status}"), || async {
+        let seen = instance.buyer(buyer).get(&path).await.json;
+        (seen["status"] == status).then_some(())
+    })
+    .await;
+}
+
+/// Waits until the sweep has begun and ended at least once from now on.
+async fn wait_for_a_sweep(client: &Client) {
+    let runs = async || {
+        let metrics = client.get("/metrics").await.text;
+        let counted = metrics.lines().filter(|line| {
+            line.starts_with("seckill_job_runs_total{") && line.contains("\"expire\"")
+        });
+        counted.filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum::<u64>()
+    };
+    let before = runs().await;
+    // The first one may have begun before.
+    eventually("a sweep", || async { (runs().await >= before + 2).then_some(()) }).await;
+}
+
+/// Waits until a session of the shop's database is in the middle of this statement.
+async fn wait_for_statement(shop: &Shop, like: &str) {
+    eventually(like, || async {
+        let running = crate::support::statements_running(&shop.pool, like).await;
+        (running > 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_order_that_cannot_expire_stops_no_other() {
+    let shop = Shop::with(|config| config.job.expire_period_ms = 20).await;
+    let instance = shop.start().await;
+    // The first item of the sweep.
+    let spoiled = instance.make_item(json!({})).await;
+    let item = instance.make_item(json!({})).await;
+    let stuck = buy(&instance, 1, spoiled).await;
+    let beside_it = buy(&instance, 2, spoiled).await;
+    let elsewhere = buy(&instance, 1, item).await;
+    // To give back one unit more than was counted is what the table refuses.
+    sqlx::query("UPDATE buyer_limits SET bought = bought - 1 WHERE item_id = ? AND user_id = 1")
+        .bind(spoiled)
+        .execute(&shop.pool)
+        .await
+        .expect("planted");
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    wait_for_status(&instance, 1, &elsewhere, "expired").await;
+    wait_for_status(&instance, 2, &beside_it, "expired").await;
+    let said = eventually("the job to tell of it", || async {
+        let ready = instance.stranger().get("/readyz").await.json;
+        let last = &ready["jobs"]["expire"];
+        (last["ok"] == false).then(|| last["said"].to_string())
+    })
+    .await;
+    assert!(said.contains("1 item failed"), "{said}");
+    wait_for_status(&instance, 1, &stuck, "pending").await;
+    sqlx::query("UPDATE buyer_limits SET bought = bought + 1 WHERE item_id = ? AND user_id = 1")
+        .bind(spoiled)
+        .execute(&shop.pool)
+        .await
+        .expect("mended");
+    wait_for_status(&instance, 1, &stuck, "expired").await;
+    for item in [spoiled, item] {
+        let audit = instance.audit(item).await;
+        assert_eq!((&audit["held"], &audit["available"]), (&json!(0), &json!(10)), "{audit}");
+    }
+}
+
+#[tokio::test]
+async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
+    let shop = Shop::with(|config| {
+        config.job.expire_period_ms = 20;
+        config.mysql.lock_wait_timeout_seconds = 1;
+    })
+    .await;
+    let instance = shop.start().await;
+    let locked = instance.make_item(json!({})).await;
+    let item = instance.make_item(json!({})).await;
+    let waiting = buy(&instance, 1, locked).await;
+    let elsewhere = buy(&instance, 1, item).await;
+    let holder = crate::support::hold_stock_row(&shop.pool, locked).await;
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    wait_for_status(&instance, 1, &elsewhere, "expired").await;
+    wait_for_status(&instance, 1, &waiting, "pending").await;
+    holder.rollback().await.expect("the row is free");
+    wait_for_status(&instance, 1, &waiting, "expired").await;
+}
+
+/// How long the hold of an order still lasts by the database's clock.
+async fn seconds_left(shop: &Shop, order: &Value) -> i64 {
+    sqlx::query_scalar(
+        "SELECT CAST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), expires_at) AS SIGNED) \
+         FROM orders WHERE id = ? AND status = 'pending'",
+    )
+    .bind(order["id"].as_str().expect("an id"))
+    .fetch_optional(&shop.pool)
+    .await
+    .expect("the ledger is read")
+    .unwrap_or_else(|| panic!("its hold is over: {order}"))
+}
+
+#[tokio::test]
+async fn a_hold_lasts_by_the_databases_clock_whatever_an_instances_says() {
+    let shop = Shop::with(|config| config.job.expire_period_ms = 20).await;
+    let (right, ahead, behind) = (shop.start().await, shop.start().await, shop.start().await);
+    ahead.clock.shift(time::Duration::HOUR);
+    behind.clock.shift(-time::Duration::HOUR);
+    let since = time::OffsetDateTime::now_utc() - time::Duration::hours(3);
+    let since = since.format(&time::format_description::well_known::Rfc3339).expect("a time");
+    let body = json!({ "hold_seconds": HOLD_SECONDS, "starts_at": since, "stock": 100 });
+    let item = right.make_item(body).await;
+    // One that is really wrong, not only the clock that tests can move.
+    let addr = free_addr();
+    let library = faketime();
+    let settings = [
+        ("SECKILL_JOB_EXPIRE_PERIOD_MS", "20"),
+        ("LD_PRELOAD", library.to_str().expect("a path")),
+        ("FAKETIME", "+3600s"),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+    ];
+    let _process = serve(&shop, &addr, &settings).await;
+    let addr = addr.parse().expect("an address");
+    // Good for an hour by its clock, too.
+    let process = |buyer| Client::new(addr, Some(ahead.token(buyer, Role::Buyer)));
+
+    let strategies = ["mysql-atomic", "mysql-batch", "redis-stream", "lock-redis"];
+    let mut orders = Vec::new();
+    for (number, strategy) in (1_i64..).zip(strategies) {
+        let buyers = [
+            right.buyer(number * 10),
+            ahead.buyer(number * 10 + 1),
+            behind.buyer(number * 10 + 2),
+            process(number * 10 + 3),
+        ];
+        for buyer in buyers {
+            let told = buyer.buy(strategy, item).await;
+            assert!([201, 202].contains(&told.status), "{strategy}: {}", told.text);
+            let written = buyer.outcome(told.clone()).await;
+            // What the buyer is shown is what counts.
+            for field in ["created_at", "expires_at"] {
+                let kept = buyer
+                    .get(&format!("/api/orders/{}", told.json["id"].as_str().expect("an id")))
+                    .await;
+                assert_eq!(kept.json[field], told.json[field], "{strategy}: {field}");
+            }
+            orders.push(written.json);
+        }
+    }
+    for client in [right.stranger(), ahead.stranger(), behind.stranger(), process(1)] {
+        wait_for_a_sweep(&client).await;
+    }
+    for order in &orders {
+        let left = seconds_left(&shop, order).await;
+        let expected = HOLD_SECONDS - LATE_SECONDS..=HOLD_SECONDS;
+        assert!(expected.contains(&left), "{left} s are left of {HOLD_SECONDS}: {order}");
+    }
+    // And it does end.
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    eventually("all holds to end", || async {
+        (right.audit(item).await["held"] == 0).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_payment_is_stamped_by_the_databases_clock() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let order = buy(&instance, 1, item).await;
+    instance.clock.shift(time::Duration::HOUR);
+    let id = order["id"].as_str().expect("an id");
+    let paid = instance.buyer(1).post(&format!("/api/orders/{id}/payment"), &json!({})).await;
+    assert_eq!(paid.status, 200, "{}", paid.text);
+    let ahead: i64 = sqlx::query_scalar(
+        "SELECT CAST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), paid_at) AS SIGNED) \
+         FROM orders WHERE id = ?",
+    )
+    .bind(id)
+    .fetch_one(&shop.pool)
+    .await
+    .expect("the ledger is read");
+    assert!((-LATE_SECONDS..=0).contains(&ahead), "paid {ahead} s from now");
+    let kept = instance.buyer(1).get(&format!("/api/orders/{id}")).await.json;
+    assert_eq!(kept["paid_at"], paid.json["paid_at"]);
+}
+
+fn faketime() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").expect("a folder").flatten();
+    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    let library = libraries.find(|library| library.is_file());
+    library.expect("libfaketime: scripts/install-packages lab installs it")
+}
+
+#[tokio::test]
+async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
+    let mut shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
+    let beside = shop.start().await;
+    let item = beside.make_item(json!({})).await;
+    let (paid, unpaid) = (buy(&beside, 1, item).await, buy(&beside, 2, item).await);
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    // An engine without SKIP LOCKED: the sweep reads, and locks nothing.
+    let link = link_to_ledger(&shop).await;
+    link.blank(b"FOR UPDATE SKIP LOCKED");
+    link.trap(Trap::at(b"UPDATE orders SET status").hold().always());
+    shop.config.database_url = Secret::new(link.url());
+    shop.config.job.expire_period_ms = 20;
+    let sweeping = shop.start().await;
+    // It has read both orders as pending, and has changed none.
+    tokio::time::timeout(BOUND, link.holds(1)).await.expect("the sweep comes");
+    let path = format!("/api/orders/{}/payment", paid["id"].as_str().expect("an id"));
+    let answer = beside.buyer(1).post(&path, &json!({})).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    link.mend();
+    wait_for_status(&beside, 2, &unpaid, "expired").await;
+    wait_for_a_sweep(&sweeping.stranger()).await;
+    wait_for_status(&beside, 1, &paid, "paid").await;
+    let audit = beside.audit(item).await;
+    let figures = (&audit["sold"], &audit["available"], &audit["clean"]);
+    assert_eq!(figures, (&json!(1), &json!(9), &json!(true)), "{audit}");
+}
+
+/// Batches take the rows of `buyer_limits` in the order of the buyers. The sweep takes them in the
+/// same order, whichever of the orders ends first.
+#[tokio::test]
+async fn the_sweep_takes_buyers_in_the_order_of_the_batches() {
+    let shop = Shop::with(|config| {
+        config.job.expire_period_ms = 3_600_000;
+        config.mysql.lock_wait_timeout_seconds = 20;
+    })
+    .await;
+    let maker = shop.start().await;
+    let item = maker.make_item(json!({})).await;
+    // The order of buyer 9 ends first.
+    let (last, first) = (buy(&maker, 9, item).await, buy(&maker, 3, item).await);
+    shop.let_holds_pass(HOLD_SECONDS).await;
+    // A batch with both buyers has counted the first of them.
+    let mut batch = shop.pool.begin().await.expect("a transaction");
+    let count = "UPDATE buyer_limits SET allowed = allowed WHERE item_id = ? AND user_id = ?";
+    sqlx::query(count).bind(item).bind(3).execute(&mut *batch).await.expect("counted");
+    let mut sweeping = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
+    sweeping.config.job.expire_period_ms = 20;
+    let sweeping = sweeping.start().await;
+    wait_for_statement(&shop, "UPDATE buyer_limits SET bought = bought - %").await;
+    let counted = sqlx::query(count).bind(item).bind(9).execute(&mut *batch).await;
+    counted.expect("the batch and the sweep wait for each other in a circle");
+    batch.commit().await.expect("committed");
+    wait_for_status(&sweeping, 3, &first, "expired").await;
+    wait_for_status(&sweeping, 9, &last, "expired").await;
+}
+
+/// The count of deadlocks that a server has seen.
+async fn deadlocks(shop: &Shop) -> i64 {
+    let statement = "SELECT CAST(COUNT AS SIGNED) FROM information_schema.INNODB_METRICS \
+                     WHERE NAME = 'lock_deadlocks'";
+    sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("the count of deadlocks")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn batches_expiry_and_cancellation_do_not_deadlock() {
+    const BUYERS: i64 = 32;
+    const ROUNDS: usize = 12;
+    // A server of its own, since only the server counts deadlocks.
+    let server = MysqlServer::start(MysqlOptions::temporary()).await.expect("a server");
+    let url = server.url_of("seckill_deadlocks");
+    let shop = Shop::with(|config| {
+        config.database_url = Secret::new(url.as_str());
+        config.job.expire_period_ms = 5;
+    })
+    .await;
+    let instances = [shop.start().await, shop.start().await];
+    let item = instances[0]
+        .make_item(
+            json!({ "stock": 100_000, "per_buyer_limit": 10_000, "hold_seconds": HOLD_SECONDS }),
+        )
+        .await;
+    let press = async |round: usize, buyer: i64| {
+        let client =
+            instances[(round + usize::try_from(buyer).expect("positive")) % 2].buyer(buyer);
+        let bought = eventually("a purchase", || async {
+            // A busy machine may say: try again.
+            let bought = client.buy("mysql-batch", item).await;
+            (bought.status == 201).then_some(bought)
+        })
+        .await;
+        if buyer % 4 == 0 {
+            let id = bought.json["id"].as_str().expect("an id").to_owned();
+            client.post(&format!("/api/orders/{id}/cancellation"), &json!({})).await;
+        }
+    };
+    let expired = async || {
+        let mut sum = 0.0;
+        for instance in &instances {
+            let metrics = instance.stranger().get("/metrics").await.text;
+            let line =
+                metrics.lines().find(|line| line.starts_with("seckill_orders_expired_total"));
+            let figure = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+            sum += figure.unwrap_or_default();
+        }
+        sum
+    };
+    for round in 0..ROUNDS {
+        // Whoever has the highest number ends first, against the order of the batches.
+        let turned_around = "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL user_id SECOND \
+                             WHERE status = 'pending'";
+        let end_holds = async {
+            tokio::time::sleep(Duration::from_millis(3)).await;
+            let _ = sqlx::query(turned_around).execute(&shop.pool).await;
+        };
+        let presses = join_all((1..=BUYERS).map(|buyer| press(round, buyer)));
+        tokio::join!(presses, end_holds);
+    }
+    assert!(expired().await > 0.0, "no order has expired meanwhile");
+    assert_eq!(deadlocks(&shop).await, 0);
+    eventually("a clean audit", || async {
+        (instances[0].audit(item).await["clean"] == true).then_some(())
+    })
+    .await;
+}

@@ -1,0 +1,240 @@
+//! The answers at a failover of the ledger: what a replaced writer says counts for nothing, and one
+//! silent moment of the writer is no failover.
+
+use dev_servers::{MysqlSet, Replicated};
+use ledger::rows::is_unconfirmed;
+use ledger::write::Arbiter;
+use seckill::config::Secret;
+use serde_json::json;
+use shop_domain::OrderStatus;
+use shop_metrics::Metrics;
+use sqlx::mysql::MySqlConnection;
+use sqlx::{Connection, Executor};
+use tokio::sync::Mutex;
+
+use crate::gates::stream::purchase;
+use crate::http::order_id;
+use crate::support::crowd::{RECOVERY_MAX, metric, on, on_with};
+use crate::support::payment_provider::TestProvider;
+use crate::support::{Instance, assert_clean, eventually, when};
+
+/// Connections that a server grants while it lets nobody else in: the fewest that it accepts.
+const CONNECTIONS_MIN: usize = 10;
+/// Connections that a server grants otherwise.
+const CONNECTIONS_MAX: usize = 200;
+/// A connection to a server that has too few is refused, and one more is kept for its operator.
+const INTRUDERS: usize = CONNECTIONS_MIN + 2;
+
+async fn run(session: &mut MySqlConnection, statement: &str) {
+    session.execute(sqlx::raw_sql(statement)).await.expect(statement);
+}
+
+async fn execute(pair: &MysqlSet, place: usize, statement: &str) {
+    run(&mut pair.operator(place).await.expect("it answers"), statement).await;
+}
+
+/// A server that opens no new connection: those that it has work on.
+struct Closed {
+    operator: MySqlConnection,
+    intruders: Vec<MySqlConnection>,
+}
+
+impl Closed {
+    async fn new(pair: &MysqlSet, place: usize) -> Self {
+        let operator = pair.operator(place).await.expect("it answers");
+        let mut intruders = Vec::new();
+        for _ in 0..INTRUDERS {
+            intruders.push(pair.operator(place).await.expect("it answers"));
+        }
+        let mut closed = Self { operator, intruders };
+        closed.limit(CONNECTIONS_MIN).await;
+        closed
+    }
+
+    async fn limit(&mut self, connections: usize) {
+        run(&mut self.operator, &format!("SET GLOBAL max_connections = {connections}")).await;
+    }
+
+    /// Ends the connections on which the service asks this server whether it writes.
+    async fn end_looks(&mut self) {
+        let looks = "SELECT CAST(id AS SIGNED) FROM information_schema.processlist \
+             WHERE db IS NULL AND user NOT IN ('operator', 'system user', 'root') \
+             AND command IN ('Sleep', 'Query')";
+        let looks = sqlx::query_scalar(looks).fetch_all(&mut self.operator).await;
+        let looks: Vec<i64> = looks.expect("it answers");
+        assert!(!looks.is_empty(), "the service looks at its writer");
+        for id in looks {
+            // It may have ended.
+            let _ = self.operator.execute(sqlx::raw_sql(&format!("KILL {id}"))).await;
+        }
+    }
+
+    async fn open(mut self) {
+        self.limit(CONNECTIONS_MAX).await;
+        for intruder in self.intruders {
+            let _ = intruder.close().await;
+        }
+    }
+}
+
+/// Waits until the service follows the host at this place of the URL, from 1.
+async fn is_followed(instance: &Instance, place: f64) {
+    eventually(RECOVERY_MAX, || async {
+        let writer = metric(instance, "seckill_ledger_writer").await;
+        when((writer - place).abs() < 0.1, writer)
+    })
+    .await;
+}
+
+/// Runs work whose COMMIT the writer holds until its replica was promoted and is followed. Then it answers the COMMIT.
+/// No replica has what it writes.
+async fn answered_by_the_old_writer<T: Send + 'static>(
+    pair: &mut MysqlSet,
+    work: impl Future<Output = T> + Send + 'static,
+    replica_is_followed: impl AsyncFnOnce(),
+) -> T {
+    execute(pair, 0, "SET GLOBAL rpl_semi_sync_master_enabled = 0").await;
+    let mut holder = pair.operator(0).await.expect("it answers");
+    let observer = Mutex::new(pair.operator(0).await.expect("it answers"));
+    let mut closed = Closed::new(pair, 0).await;
+    for stage in ["START", "FLUSH", "BLOCK_DDL", "BLOCK_COMMIT"] {
+        run(&mut holder, &format!("BACKUP STAGE {stage}")).await;
+    }
+    let work = tokio::spawn(work);
+    eventually("a COMMIT that waits", || async {
+        let waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE info = 'COMMIT'";
+        let waiting = sqlx::query_scalar(waiting).fetch_one(&mut *observer.lock().await).await;
+        let waiting: i64 = waiting.expect("it answers");
+        when(waiting > 0, waiting)
+    })
+    .await;
+    closed.end_looks().await;
+    pair.take_over().await.expect("the replica takes over");
+    replica_is_followed().await;
+    run(&mut holder, "BACKUP STAGE END").await;
+    let answer = work.await.expect("no panic");
+    closed.open().await;
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_payment_is_not_lost_at_a_failover() {
+    let provider = TestProvider::start().await;
+    let (mut pair, shop, instance) = on_with(Replicated::SemiSync, |config| {
+        config.payment.provider = "webhook".to_owned();
+        config.payment.checkout_url =
+            "https://pay.example/checkout?order={order}&cents={amount_cents}".to_owned();
+        config.payment.secret = Secret::new(provider.secret());
+    })
+    .await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
+    let said = provider.succeeded("m1", "p1", &order, 250);
+    let (message, shop_address) = (said.clone(), instance.addr);
+    let work = async move { message.send_to(shop_address).await };
+    let follows = async || is_followed(&instance, 2.0).await;
+    let answer = answered_by_the_old_writer(&mut pair, work, follows).await;
+    assert_eq!(answer.status, 503, "acknowledged by a replaced writer: {}", answer.text);
+    let paid = eventually(RECOVERY_MAX, || async {
+        let again = said.send(&instance).await;
+        when(again.status == 200, again.text)
+    })
+    .await;
+    assert!(paid.contains("paid"), "{paid}");
+    let payments = "SELECT COUNT(*) FROM payments WHERE id = 'p1' AND status = 'accepted'";
+    let count: i64 = sqlx::query_scalar(payments).fetch_one(&shop.pool).await.expect("read");
+    assert_eq!(count, 1);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rejection_that_only_the_old_writer_has_is_stored_again() {
+    let (mut pair, shop, instance) = on(Replicated::SemiSync).await;
+    let item = instance.make_item(json!({ "stock": 1 })).await;
+    let refused = purchase(&shop, item, "queued-order").await;
+    let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
+    let work = {
+        let (arbiter, refused) = (arbiter.clone(), refused.clone());
+        async move { arbiter.reject(&refused).await }
+    };
+    let old = shop.pool.connect_options().get_port();
+    let follows = async || {
+        eventually(RECOVERY_MAX, || async {
+            let port = shop.pool.connect_options().get_port();
+            when(port != old, port)
+        })
+        .await;
+    };
+    let stored = answered_by_the_old_writer(&mut pair, work, follows).await;
+    let error = stored.expect_err("a replaced writer has stored it");
+    assert!(is_unconfirmed(&error), "{error}");
+    // The consumer is given it again.
+    let stored = eventually(RECOVERY_MAX, || arbiter.reject(&refused)).await;
+    assert_eq!(stored.status, OrderStatus::Rejected);
+    let there = "SELECT COUNT(*) FROM orders WHERE status = 'rejected'";
+    let count: i64 = sqlx::query_scalar(there).fetch_one(&shop.pool).await.expect("read");
+    assert_eq!(count, 1);
+}
+
+/// The old writer lives on as a server that takes no writes, and still has its old rows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_an_order_is_found_at_the_new_writer_after_a_failover() {
+    let (mut pair, shop, instance) = on(Replicated::SemiSync).await;
+    let once = json!({ "stock": 1, "per_buyer_limit": 1 });
+    let (before, after) =
+        (instance.make_item(once.clone()).await, instance.make_item(once.clone()).await);
+    let key = |number: u128| format!("{number:032x}");
+    assert_eq!(instance.buyer(1).buy_with_key("mysql-atomic", before, &key(1)).await.status, 201);
+    // The refusal looks the key up, and the service keeps the connection for the next look.
+    let refused = instance.buyer(2).buy_with_key("mysql-atomic", before, &key(2)).await;
+    assert_eq!(refused.brief(), (409, "sold_out"), "{}", refused.text);
+    pair.switch_over().await.expect("the replica takes over");
+    is_followed(&instance, 2.0).await;
+    let sold = eventually(RECOVERY_MAX, || async {
+        let answer = instance.buyer(3).buy_with_key("mysql-atomic", after, &key(3)).await;
+        when(answer.status == 201, answer.json)
+    })
+    .await;
+    // Other buyers find it sold out: from now on the service knows that.
+    let refused = instance.buyer(4).buy_with_key("mysql-atomic", after, &key(4)).await;
+    assert_eq!(refused.brief(), (409, "sold_out"), "{}", refused.text);
+    // An instance that knows nothing of this request but what the ledger tells.
+    for asked in [&instance, &shop.start().await] {
+        let again = asked.buyer(3).buy_with_key("mysql-atomic", after, &key(3)).await;
+        assert_eq!((again.status, &again.json["id"]), (201, &sold["id"]), "{}", again.text);
+    }
+    assert_clean(&instance, after).await;
+}
+
+/// A replica was left writable by mistake. The writer is silent for a moment, and comes back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_is_silent_for_a_moment_is_kept_beside_a_writable_replica() {
+    let (mut pair, _shop, instance) = on(Replicated::SemiSync).await;
+    is_followed(&instance, 1.0).await;
+    execute(&pair, 1, "SET GLOBAL read_only = 0").await;
+    let claims = async |count: f64| {
+        eventually(RECOVERY_MAX, || async {
+            let writers = metric(&instance, "seckill_ledger_writers").await;
+            when((writers - count).abs() < 0.1, writers)
+        })
+        .await
+    };
+    claims(2.0).await;
+    assert_eq!(metric(&instance, "seckill_ledger_writers_in_conflict").await, 1.0);
+    assert!(pair.member(0).pause());
+    claims(1.0).await;
+    // It is reported for as long as nobody has decided.
+    assert_eq!(metric(&instance, "seckill_ledger_writers_in_conflict").await, 1.0);
+    assert!(pair.member(0).resume());
+    claims(2.0).await;
+    assert_eq!(metric(&instance, "seckill_ledger_writer").await, 1.0);
+    assert_eq!(metric(&instance, "seckill_ledger_writer_changes_total").await, 0.0);
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    // The operators decide: the replica takes no writes any more.
+    execute(&pair, 1, "SET GLOBAL read_only = 1").await;
+    claims(1.0).await;
+    assert_eq!(metric(&instance, "seckill_ledger_writers_in_conflict").await, 0.0);
+    pair.switch_over().await.expect("the replica takes over");
+    is_followed(&instance, 2.0).await;
+}

@@ -1,0 +1,21 @@
+//! The ledger: transactions, batches, waiting lists, moves between ledgers, and its failures.
+
+pub mod backup;
+pub mod batches;
+pub mod commit;
+pub mod engines;
+pub mod expiry;
+pub mod failover;
+pub mod fences;
+pub mod item_reads;
+pub mod limit_groups;
+pub mod shard_moves;
+pub mod shards;
+pub mod shared_batches;
+pub mod silence;
+pub mod tls;
+pub mod transactions;
+pub mod trouble;
+pub mod upgrade;
+pub mod waiting_list;
+pub mod writer;

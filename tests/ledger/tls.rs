@@ -1,0 +1,64 @@
+//! TLS to the ledger: off unless the URL asks for it, and verified where it says so.
+//!
+//! The certificates in `tests/tls` are for 127.0.0.1 and localhost, by an authority whose key is
+//! thrown away, and good for a hundred years.
+
+use dev_servers::{MysqlOptions, MysqlServer};
+use ledger::rows::engine::Engine;
+use seckill::config::Secret;
+use serde_json::json;
+
+use crate::support::{Shop, own_mysql, unique};
+
+fn file(name: &str) -> String {
+    format!("{}/tests/ledger/tls/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A database server that offers TLS with a certificate of its own authority.
+async fn server_with_tls() -> MysqlServer {
+    let mut options = MysqlOptions::temporary();
+    options.extra_arguments = vec![
+        format!("--ssl-ca={}", file("ca.pem")),
+        format!("--ssl-cert={}", file("server.pem")),
+        format!("--ssl-key={}", file("server.key")),
+    ];
+    own_mysql(options).await
+}
+
+/// A shop over TCP with further parameters in its URL.
+async fn shop(server: &MysqlServer, parameters: &str) -> Shop {
+    let url = format!("{}{parameters}", server.tcp_url_of(&unique("seckill")));
+    Shop::with(|config| config.database_url = Secret::new(url)).await
+}
+
+async fn tls_of(shop: &Shop) -> Option<String> {
+    Engine::read(&shop.pool).await.expect("it answers").tls
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_offers_tls_is_spoken_to_without_it_unless_the_url_asks() {
+    let server = server_with_tls().await;
+    let plain = shop(&server, "").await;
+    assert_eq!(tls_of(&plain).await, None);
+    let required = shop(&server, "?ssl-mode=REQUIRED").await;
+    let protocol = tls_of(&required).await.expect("TLS is in force");
+    assert!(protocol.starts_with("TLSv1."), "{protocol}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_verified_server_sells_and_one_of_an_unknown_authority_is_refused() {
+    let server = server_with_tls().await;
+    let verified = format!("?ssl-mode=VERIFY_IDENTITY&ssl-ca={}", file("ca.pem"));
+    let shop = shop(&server, &verified).await;
+    assert!(tls_of(&shop).await.is_some());
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy("mysql-batch", item).await.status, 201);
+
+    let mut config = shop.config.clone();
+    let unknown = config.database_url.reveal().replace(&verified, "?ssl-mode=VERIFY_CA");
+    config.database_url = Secret::new(unknown);
+    let pool = ledger::rows::pool(&config).expect("the URL is fine");
+    let refused = pool.acquire().await.expect_err("nobody vouches for the server").to_string();
+    assert!(refused.contains("certificate") || refused.contains("UnknownIssuer"), "{refused}");
+}

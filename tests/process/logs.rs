@@ -1,0 +1,131 @@
+//! No secret in the logs, whatever is logged and however.
+
+use std::process::Stdio;
+
+use reqwest::Method;
+use seckill::account::Role;
+use serde_json::json;
+
+use crate::process::program::{free_addr, program, signal};
+use crate::support::identity_keys::{TestKey, unsigned};
+use crate::support::identity_provider::TestIdentityProvider;
+use crate::support::{Client, Shop};
+
+/// What a token says is logged when the token is refused; it stays in its line.
+#[tokio::test]
+async fn a_token_with_a_line_break_writes_no_line_into_the_log() {
+    let provider = TestIdentityProvider::start(vec![TestKey::ec("ec-1")]).await;
+    let mut shop = Shop::new().await;
+    provider.configure(&mut shop.config);
+    let identity = &shop.config.identity;
+    let addr = free_addr();
+    let child = program(&shop, &["serve"])
+        .env("SECKILL_HTTP_ADDR", &addr)
+        .env("SECKILL_LOG_FILTER", "info")
+        .env("SECKILL_IDENTITY_ISSUER", &identity.issuer)
+        .env("SECKILL_IDENTITY_AUDIENCE", &identity.client_id)
+        .env("SECKILL_IDENTITY_PRIVATE_NETWORKS", &identity.private_networks)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let pid = child.id().expect("running");
+    let output = tokio::spawn(child.wait_with_output());
+    let stranger = Client::new(addr.parse().expect("an address"), None);
+    stranger.until_answered().await;
+    for break_of_line in ["\n", "\r\n", "\u{85}", "\u{2028}"] {
+        let algorithm =
+            format!("x{break_of_line}2026-11-22T00:00:00Z ERROR planted-line\u{1b}[31m");
+        let header = json!({ "alg": algorithm, "kid": "ec-1" });
+        let token = format!("{}.AAAA", unsigned(&header, &provider.claims("victim")));
+        let answer = stranger.post("/api/session", &json!({ "token": token })).await;
+        assert_eq!(answer.brief(), (401, "identity_refused"), "{}", answer.text);
+    }
+    signal(pid, "TERM").await;
+    let output = output.await.expect("no panic").expect("ended");
+    let log = String::from_utf8_lossy(&output.stderr);
+    let planted: Vec<_> = log.lines().filter(|line| line.contains("planted-line")).collect();
+    assert_eq!(planted.len(), 4, "each was logged: {log}");
+    for line in planted {
+        assert!(
+            line.contains("token of the identity provider refused"),
+            "a line of its own: {log}"
+        );
+        assert!(!line.chars().any(char::is_control), "{line:?}");
+    }
+}
+
+#[tokio::test]
+async fn secrets_are_not_logged_and_lines_cannot_be_forged() {
+    let shop = Shop::new().await;
+    let maker = shop.start().await;
+    let item = maker.make_item(json!({})).await;
+    let token = maker.token(1, Role::Buyer);
+    for format in ["text", "json"] {
+        let addr = free_addr();
+        let child = program(&shop, &["serve"])
+            .env("SECKILL_HTTP_ADDR", &addr)
+            .env("SECKILL_LOG_FILTER", "debug")
+            .env("SECKILL_LOG_FORMAT", format)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("started");
+        let pid = child.id().expect("running");
+        let output = tokio::spawn(child.wait_with_output());
+        let stranger = Client::new(addr.parse().expect("an address"), None);
+        stranger.until_answered().await;
+        let name = format!("planted-name-{format}");
+        let credentials = json!({ "username": name, "password": "planted-password" });
+        assert_eq!(stranger.post("/api/users", &credentials).await.status, 201);
+        let session = stranger.post("/api/session", &credentials).await;
+        let signed = session.json["token"].as_str().expect("a token").to_owned();
+        let wrong = json!({ "username": name, "password": "planted-wrong-password" });
+        assert_eq!(stranger.post("/api/session", &wrong).await.status, 401);
+        let buyer = stranger.with_token(&token);
+        buyer.buy_with_key("default", item, "planted-key").await;
+        let odd = stranger
+            .request(Method::POST, &format!("/api/seckill/default/{item}?planted-query=1"))
+            .header("authorization", "Bearer planted-token")
+            .header("cookie", "seckill=planted-cookie");
+        assert_eq!(Client::send(odd).await.status, 401);
+        // What a client sends cannot begin a line of its own.
+        let forged = "/api/items/1%0aERROR%20planted-line%1b%5b31m";
+        assert_eq!(stranger.get(forged).await.status, 400);
+        signal(pid, "TERM").await;
+        let output = output.await.expect("no panic").expect("ended");
+        let log = String::from_utf8_lossy(&output.stderr);
+        assert!(log.contains("serving http://"), "nothing was logged: {log}");
+        assert!(log.contains("SELECT"), "too little was logged to be a test: {log}");
+        assert!(log.contains("a sign-in failed"), "a wrong password left no trace: {log}");
+        let password = |url: &str| {
+            let (user, _) = url.rsplit_once('@')?;
+            user.rsplit_once(':').map(|(_, password)| password.to_owned())
+        };
+        let database_password =
+            password(shop.config.database_url.reveal()).expect("it has a password");
+        for secret in [
+            shop.config.secret.reveal(),
+            shop.config.database_url.reveal(),
+            shop.config.redis_url.reveal(),
+            &database_password,
+            &token,
+            &signed,
+            // People type passwords into the wrong field.
+            "planted-name",
+            "planted-password",
+            "planted-wrong-password",
+            "planted-key",
+            "planted-token",
+            "planted-cookie",
+            "planted-query",
+        ] {
+            assert!(!log.contains(secret), "{format}: the log shows {secret:?}");
+        }
+        assert!(!log.lines().any(|line| line.starts_with("ERROR planted-line")));
+        assert!(!log.contains('\u{1b}'), "{format}: an escape sequence was let through");
+        if format == "json" {
+            for line in log.lines().filter(|line| !line.is_empty()) {
+                serde_json::from_str::<serde_json::Value>(line).expect("each line is JSON");
+            }
+        }
+    }
+}

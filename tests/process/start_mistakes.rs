@@ -1,0 +1,283 @@
+//! Mistakes of an installation: `serve` says each in one sentence with the remedy and ends, or waits
+//! within a limit and says for what; `doctor` finds the same.
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::time::Duration;
+
+use dev_servers::{MysqlOptions, MysqlServer};
+use seckill::config::Secret;
+use serde_json::{Value, json};
+
+use crate::process::program::{free_addr, program, signal, told};
+use crate::support::{
+    BOUND, Client, Shop, eventually, own_mysql, own_redis, servers, unique, when,
+};
+
+/// How long a start that is refused may take.
+const REFUSAL_MAX: Duration = Duration::from_secs(60);
+
+/// Starts `serve` with some variables; answers its exit code and what it said.
+async fn serve(shop: &Shop, variables: &[(&str, &str)]) -> (i32, String) {
+    let mut serve = program(shop, &["serve"]);
+    serve.env("SECKILL_HTTP_ADDR", "127.0.0.1:0").env("SECKILL_LIFECYCLE_START_WAIT_MS", "1000");
+    serve.envs(variables.iter().copied());
+    let output = tokio::time::timeout(REFUSAL_MAX, serve.output()).await;
+    told(&output.unwrap_or_else(|_| panic!("it goes on: {variables:?}")).expect("runs"))
+}
+
+/// What `doctor --json` finds with some variables, and whether it exits as it says.
+async fn doctor(shop: &Shop, variables: &[(&str, &str)]) -> Value {
+    let mut doctor = program(shop, &["doctor", "--json"]);
+    let output = doctor.envs(variables.iter().copied()).output().await.expect("runs");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let code = if found["healthy"] == true { 0 } else { 1 };
+    assert_eq!(output.status.code(), Some(code), "{found}");
+    found
+}
+
+/// Asserts that a finding of the doctor is not fine and says the same words.
+fn assert_found(found: &Value, words: &str) {
+    let checks = found["checks"].as_array().expect("a list");
+    let named = checks.iter().any(|check| {
+        let text = format!("{} {}", check["found"], check["remedy"]);
+        text.contains(words) && check["state"] != "ok"
+    });
+    assert!(named && found["healthy"] == false, "no {words:?} in {found:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_mistake_has_its_sentence_and_its_exit_code() {
+    let shop = Shop::new().await;
+    let url = shop.config.database_url.reveal().to_owned();
+    let server = servers().await.mysql;
+    let (before, _) = url.split_once('@').expect("a user");
+    let wrong_password = url.replacen(before, "mysql://seckill:wrong", 1);
+    let no_database = server.url_of(&unique("seckill_nowhere"));
+    let empty = Shop::new().await;
+    for table in ["_sqlx_migrations", "schema_needs"] {
+        sqlx::query(&format!("DROP TABLE {table}")).execute(&empty.pool).await.expect("dropped");
+    }
+    let old = Shop::new().await;
+    let forget = "DELETE FROM _sqlx_migrations ORDER BY version DESC LIMIT 1";
+    sqlx::query(forget).execute(&old.pool).await.expect("forgotten");
+    let too_new = Shop::new().await;
+    let needs = "UPDATE schema_needs SET known_version_min = 9999";
+    sqlx::query(needs).execute(&too_new.pool).await.expect("it needs a newer program");
+    let url_of = |shop: &Shop| shop.config.database_url.reveal().to_owned();
+    let (empty, old, too_new) = (url_of(&empty), url_of(&old), url_of(&too_new));
+    let cluster = own_redis(1, &["cluster-enabled yes", "cluster-config-file nodes.conf"]).await;
+    let cluster = cluster[0].url();
+    let cases = [
+        ("DATABASE_URL", &*wrong_password, "refuses the user or the password of DATABASE_URL"),
+        (
+            "DATABASE_URL",
+            &*no_database,
+            "has no database of the name in DATABASE_URL; run `seckill migrate`",
+        ),
+        ("DATABASE_URL", "mysql://u:p@127.0.0.1:9/seckill", "no server answers at 127.0.0.1:9"),
+        (
+            "DATABASE_URL",
+            "mysql://u:p@nowhere.invalid/seckill",
+            "the host of DATABASE_URL, nowhere.invalid, has no address",
+        ),
+        ("DATABASE_URL", &*empty, "the database has no tables of Seckill; run `seckill migrate`"),
+        ("DATABASE_URL", &*old, "and this program needs"),
+        ("DATABASE_URL", &*too_new, "start a newer build"),
+        ("REDIS_URL", &*cluster, "Redis runs in cluster mode"),
+    ];
+    for (name, value, sentence) in cases {
+        let (code, text) = serve(&shop, &[(name, value)]).await;
+        assert_eq!(code, 2, "{value}: {text}");
+        // The last line is the sentence.
+        let last = text.lines().last().unwrap_or_default();
+        assert!(last.starts_with("seckill: ") && last.contains(sentence), "{value}: {text}");
+        assert!(!text.contains("panicked at") && !text.contains(":wrong"), "{value}: {text}");
+        assert_found(
+            &doctor(&shop, &[(name, value)]).await,
+            sentence.split("; ").next().expect("words"),
+        );
+    }
+    assert_found(&doctor(&shop, &[("SECKILL_SECRET", "")]).await, "SECKILL_SECRET is not set");
+    assert_found(&doctor(&shop, &[("SECKILL_LOCK_LEASE_MS", "1")]).await, "lock.lease_ms");
+    let fine = doctor(&shop, &[]).await;
+    assert_eq!(fine["healthy"], true, "{fine:#}");
+    let checks = fine["checks"].as_array().expect("a list");
+    let operators = checks.iter().find(|check| check["check"] == "ledger.operators");
+    assert_eq!(operators.expect("it is checked")["state"], "warning", "{fine:#}");
+}
+
+/// Whether the servers of the tests are MariaDB, which can be told to be older or to have little room.
+async fn is_mariadb(shop: &Shop) -> bool {
+    let version = sqlx::query_scalar("SELECT VERSION()").fetch_one(&shop.pool);
+    let version: String = version.await.expect("it answers");
+    version.contains("MariaDB")
+}
+
+/// A database server of the test's own with further arguments, and a shop on it.
+async fn on_own_server(arguments: &[&str]) -> (MysqlServer, Shop) {
+    let mut options = MysqlOptions::temporary();
+    options.extra_arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
+    options.extra_statements = crate::process::program::starts::KEEPER.map(str::to_owned).to_vec();
+    let server = own_mysql(options).await;
+    let url = server.tcp_url_of(&unique("seckill_own"));
+    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
+    (server, shop)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_too_old_is_refused() {
+    if !is_mariadb(&Shop::new().await).await {
+        return println!("left out: MySQL has no option for the version that it names");
+    }
+    let (_server, shop) = on_own_server(&["--version=10.5.9-MariaDB"]).await;
+    let (code, text) = serve(&shop, &[]).await;
+    let sentence = "the version of MariaDB, 10.5.9-MariaDB, is too old";
+    assert_eq!((code, text.contains(sentence)), (2, true), "{text}");
+    assert!(text.contains("use MySQL >= 8.0.16 or MariaDB >= 10.6"), "{text}");
+    assert_found(&doctor(&shop, &[]).await, sentence);
+}
+
+/// Where the tables share one file that may not grow, InnoDB answers as on a disk without space.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_of_the_database_is_said_with_its_remedy() {
+    if !is_mariadb(&Shop::new().await).await {
+        return println!("left out: MySQL keeps each table and its undo log in files that grow");
+    }
+    // MariaDB 10.11 may abort when a long text finds the file full, which depends on the size of the schema. With
+    // this size it answers 1114.
+    let room = "--innodb-data-file-path=ibdata1:12M:autoextend:max:36M";
+    let (server, shop) = on_own_server(&["--skip-innodb-file-per-table", room]).await;
+    let fine = doctor(&shop, &[]).await;
+    assert_eq!(fine["healthy"], true, "{fine:#}");
+    sqlx::raw_sql("CREATE TABLE filler (bytes LONGBLOB)").execute(&shop.pool).await.expect("made");
+    for bytes in [400_000, 7_000, 100] {
+        let insert = format!("INSERT INTO filler VALUES (REPEAT('x', {bytes}))");
+        let mut rows = 0;
+        let full = loop {
+            match sqlx::query(&insert).execute(&shop.pool).await {
+                Ok(_) => rows += 1,
+                Err(error) => break error,
+            }
+            assert!(rows < 10_000, "it takes rows without end");
+        };
+        assert!(full.to_string().contains("1114"), "{full}");
+    }
+    let sentence = "cannot write, probably because its disk is full";
+    let (code, text) = serve(&shop, &[]).await;
+    assert_eq!((code, text.contains(sentence)), (2, true), "{text}");
+    assert!(text.contains("free some space on the disk of the database"), "{text}");
+    assert_found(&doctor(&shop, &[]).await, sentence);
+    let url = server.url_of(&unique("seckill_full"));
+    let migrate = program(&shop, &["migrate"]).env("DATABASE_URL", &url).output().await;
+    let (code, text) = told(&migrate.expect("it runs"));
+    assert_eq!((code, text.contains("free some space on the disk")), (2, true), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_only_ledger_is_waited_for_within_a_limit() {
+    let (server, shop) = on_own_server(&[]).await;
+    let root = crate::process::program::starts::keeper(&server).await;
+    sqlx::raw_sql("SET GLOBAL read_only = 1").execute(&root).await.expect("read-only");
+    let (code, text) = serve(&shop, &[]).await;
+    assert_eq!((code, text.contains("MySQL is read-only")), (2, true), "{text}");
+    assert_found(&doctor(&shop, &[]).await, "read-only");
+}
+
+/// A server that is away fills no log, and is used as soon as it comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_without_servers_waits_quietly_and_says_for_what() {
+    let shop = Shop::new().await;
+    let ledger = crate::support::link_to_ledger(&shop).await;
+    ledger.cut();
+    let addr = free_addr();
+    let mut serve = program(&shop, &["serve"]);
+    serve.env("SECKILL_HTTP_ADDR", &addr).env("DATABASE_URL", ledger.url());
+    serve.env("REDIS_URL", "redis://127.0.0.1:9").env("SECKILL_LOG_FILTER", "info");
+    let child = serve.stderr(Stdio::piped()).spawn().expect("started");
+    let pid = child.id().expect("running");
+    let output = tokio::spawn(child.wait_with_output());
+    let stranger = Client::new(addr.parse().expect("an address"), None);
+    stranger.until_answered().await;
+    let ready = stranger.get("/readyz").await;
+    assert_ne!(ready.json["dependencies"]["mysql"], "ok", "{}", ready.text);
+    // Jobs try twice a second: as many lines there would be.
+    eventually("some failures of the jobs", || async {
+        let metrics = stranger.get("/metrics").await.text;
+        let runs = metrics.lines().find_map(|line| {
+            line.strip_prefix(r#"seckill_job_runs_total{job="expire",result="failed"} "#)
+        });
+        runs.and_then(|runs| runs.parse::<u32>().ok()).filter(|runs| *runs >= 4)
+    })
+    .await;
+    ledger.mend();
+    eventually(BOUND, || async {
+        let ready = stranger.get("/readyz").await;
+        when(ready.json["dependencies"]["mysql"] == "ok", ready.text)
+    })
+    .await;
+    signal(pid, "TERM").await;
+    let output = output.await.expect("no panic").expect("ended");
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(log.contains("waiting: "), "{log}");
+    let mut seen = std::collections::BTreeMap::new();
+    for line in log.lines() {
+        // Without its time.
+        let line = line.split_once(' ').map_or(line, |(_, line)| line);
+        *seen.entry(line.trim().to_owned()).or_insert(0) += 1;
+    }
+    for (line, count) in seen {
+        assert!(count <= 2, "{count} times: {line}\n{log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_behind_a_url_of_one_server_is_seen() {
+    let cluster = own_redis(1, &["cluster-enabled yes", "cluster-config-file nodes.conf"]).await;
+    let shop = Shop::with(|config| config.redis_url = Secret::new(cluster[0].url())).await;
+    let instance = shop.start().await;
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!(ready.json["dependencies"]["redis"], "cluster mode behind a single-server URL");
+    assert_eq!(ready.json["dependencies"]["mysql"], json!("ok"), "{}", ready.text);
+}
+
+/// An earlier build next to a later one: `schema_needs` says whether it may work.
+#[tokio::test]
+async fn a_schema_that_is_too_new_makes_an_instance_unready() {
+    let (shop, instance) = Shop::open().await;
+    let later = "INSERT INTO _sqlx_migrations \
+                 (version, description, installed_on, success, checksum, execution_time) \
+                 VALUES (9998, 'a later one', NOW(), TRUE, '', 0)";
+    sqlx::query(later).execute(&shop.pool).await.expect("migrated by a later build");
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!((ready.status, &ready.json["status"]), (200, &json!("ready")), "{}", ready.text);
+    let (code, text) = crate::process::program::run(&shop, &["migrate"]).await;
+    assert_eq!(code, 0, "an earlier build has nothing to do: {text}");
+    let needs = "UPDATE schema_needs SET known_version_min = 9998";
+    sqlx::query(needs).execute(&shop.pool).await.expect("changed");
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!((ready.status, &ready.json["status"]), (503, &json!("schema is too new")));
+    assert!(ready.json["dependencies"].is_object(), "{}", ready.text);
+}
+
+/// As `/tmp/.data/env`, which anybody may make.
+#[tokio::test]
+async fn a_file_of_settings_that_others_may_write_is_refused() {
+    let shop = Shop::new().await;
+    let folder = std::env::temp_dir().join(unique("shared"));
+    let below = folder.join("a/b");
+    std::fs::create_dir_all(folder.join(".data")).expect("a folder");
+    std::fs::create_dir_all(&below).expect("a folder");
+    let file = folder.join(".data/env");
+    std::fs::write(&file, format!("SECKILL_SECRET={}\n", "planted-".repeat(8))).expect("written");
+    for (mode, code) in [(0o600, 0), (0o666, 2), (0o660, 2)] {
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
+        let mut token = program(&shop, &["token", "--user", "1"]);
+        token.current_dir(&below).env_remove("SECKILL_DATA_DIR").env_remove("SECKILL_SECRET");
+        let (ended, said) = told(&token.output().await.expect("runs"));
+        assert_eq!(ended, code, "{mode:o}: {said}");
+        let is_refused = said.contains(".data/env is not read: others may write it");
+        assert_eq!(is_refused, code == 2, "{mode:o}: {said}");
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
+}

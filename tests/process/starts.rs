@@ -1,0 +1,215 @@
+//! Starts that meet each other, and starts on servers that are set up wrongly.
+
+use std::path::Path;
+use std::process::Output;
+use std::time::Duration;
+
+use dev_servers::{MysqlOptions, MysqlServer};
+use futures::future::join_all;
+use ledger::rows;
+use seckill::config::Secret;
+use serde_json::json;
+
+use crate::process::program::{program, signal};
+use crate::support::{
+    Client, Shop, eventually, files_below, own_mysql, redis_url, servers, unique,
+};
+
+/// Starts at once; more than two, so that they meet in every step.
+const STARTS: usize = 5;
+/// How long a start that is refused may take.
+const REFUSAL_MAX: Duration = Duration::from_secs(60);
+
+fn text_of(output: &Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn five_migrations_of_an_empty_database_at_once_all_succeed() {
+    let shop = Shop::new().await;
+    let name = unique("seckill_migrated");
+    let url = servers().await.mysql.url_of(&name);
+    let starts =
+        (0..STARTS).map(|_| program(&shop, &["migrate"]).env("DATABASE_URL", &url).output());
+    for ended in join_all(starts).await {
+        let ended = ended.expect("the program runs");
+        assert_eq!(ended.status.code(), Some(0), "{}", text_of(&ended));
+    }
+    let mut config = shop.config.clone();
+    config.database_url = Secret::new(url);
+    let pool = rows::pool(&config).expect("the URL is fine");
+    let state = rows::schema::schema_state(&pool).await.expect("it answers");
+    assert!(state.is_usable(), "{state:?}");
+}
+
+/// The run's Redis without its password, and with another one.
+async fn refused_redis_urls() -> [String; 2] {
+    let url = redis_url().await;
+    let (scheme, rest) = url.split_once("://").expect("a URL");
+    let (_, host) = rest.split_once('@').expect("it has a password");
+    [format!("{scheme}://{host}"), format!("{scheme}://:wrong@{host}")]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_that_demands_another_password_is_said_in_a_sentence() {
+    let (shop, instance) = Shop::open().await;
+    instance.make_item(json!({})).await;
+    for url in refused_redis_urls().await {
+        for command in ["serve", "audit", "dev"] {
+            let mut start = program(&shop, &[command]);
+            start.env("REDIS_URL", &url).env("RUST_BACKTRACE", "1");
+            start.env("SECKILL_HTTP_ADDR", "127.0.0.1:0");
+            let dir = std::env::temp_dir().join(unique("dev"));
+            start.env("SECKILL_DATA_DIR", &dir);
+            let ended = tokio::time::timeout(REFUSAL_MAX, start.output()).await;
+            let ended = ended.unwrap_or_else(|_| panic!("{command} goes on")).expect("it runs");
+            let text = text_of(&ended);
+            let _ = std::fs::remove_dir_all(&dir);
+            assert_eq!(ended.status.code(), Some(2), "{command}: {text}");
+            assert!(!text.contains("panicked") && !text.contains("backtrace"), "{command}: {text}");
+            assert_eq!(text.matches("the password of REDIS_URL").count(), 1, "{command}: {text}");
+            assert!(text.contains("password"), "{command}: {text}");
+            assert!(!text.contains("wrong@"), "{command} shows the password: {text}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_whose_password_changes_while_it_runs_is_away_and_nothing_panics() {
+    let shop = Shop::new().await;
+    let redis = crate::support::own_redis(1, &[]).await;
+    let mut config = shop.config.clone();
+    config.redis_url = Secret::new(redis[0].url());
+    let instance = Shop { config, pool: shop.pool.clone() }.start().await;
+    let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
+    assert_eq!(instance.buyer(1).buy("redis-lua", item).await.status, 201);
+    let client = redis::Client::open(redis[0].url()).expect("a URL");
+    let mut own = client.get_multiplexed_async_connection().await.expect("a connection");
+    let set = redis::cmd("CONFIG").arg("SET").arg("requirepass").arg("another").to_owned();
+    let () = set.query_async(&mut own).await.expect("the password is another one");
+    // Only who connects anew is asked for it.
+    let kill = redis::cmd("CLIENT").arg("KILL").arg("TYPE").arg("normal").to_owned();
+    let killed: i64 = kill.query_async(&mut own).await.expect("the connections are killed");
+    assert!(killed >= 1, "{killed}");
+    let away = eventually("Redis to be away", || async {
+        let answer = instance.buyer(1).buy("redis-lua", item).await;
+        (answer.status == 503).then_some(answer)
+    })
+    .await;
+    assert!(away.text.contains("redis"), "{}", away.text);
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201, "the ledger sells");
+}
+
+/// An account that may do everything, beside the one of the shop, which may not write where the
+/// server is read-only.
+pub const KEEPER: [&str; 2] = [
+    "CREATE USER IF NOT EXISTS 'keeper'@'127.0.0.1' IDENTIFIED BY 'a-password'",
+    "GRANT ALL PRIVILEGES ON *.* TO 'keeper'@'127.0.0.1'",
+];
+
+pub async fn keeper(server: &MysqlServer) -> ledger::Database {
+    let url = format!("mysql://keeper:a-password@127.0.0.1:{}/seckill", server.port());
+    sqlx::MySqlPool::connect(&url).await.expect("it answers").into()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_read_only_ledger_is_said_to_be_read_only() {
+    let mut options = MysqlOptions::temporary();
+    options.extra_statements = KEEPER.map(str::to_owned).to_vec();
+    let server = own_mysql(options).await;
+    let url = server.tcp_url_of("seckill_read_only");
+    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1_000, "per_buyer_limit": 1_000 })).await;
+    let order = instance.buyer(1).buy("mysql-atomic", item).await;
+    assert_eq!(order.status, 201, "{}", order.text);
+    let id = order.json["id"].as_str().expect("an id").to_owned();
+    assert_eq!(instance.stranger().get("/readyz").await.status, 200);
+
+    let root = keeper(&server).await;
+    sqlx::raw_sql("SET GLOBAL read_only = 1").execute(&root).await.expect("read-only");
+    for strategy in ["mysql-atomic", "mysql-batch", "lock-redis", "redis-lua"] {
+        let answer = instance.buyer(2).buy(strategy, item).await;
+        assert_eq!(answer.brief(), (503, "dependency_unavailable"), "{strategy}: {}", answer.text);
+        assert_eq!(answer.json["outcome"], "none", "{strategy}: {}", answer.text);
+        let detail = answer.json["detail"].as_str().unwrap_or_default();
+        assert!(detail.contains("read-only"), "{strategy}: {}", answer.text);
+    }
+    let body = json!({ "username": "somebody", "password": "a long password of somebody" });
+    let signed_up = instance.stranger().post("/api/users", &body).await;
+    assert_eq!(signed_up.status, 503, "{}", signed_up.text);
+    assert_eq!(signed_up.json["outcome"], "none", "{}", signed_up.text);
+    assert!(signed_up.text.contains("read-only"), "{}", signed_up.text);
+    let paid = instance.buyer(1).post(&format!("/api/orders/{id}/payment"), &json!({})).await;
+    assert_eq!((paid.status, &paid.json["outcome"]), (503, &json!("none")), "{}", paid.text);
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!(ready.json["dependencies"]["mysql"], "read-only", "{}", ready.text);
+
+    sqlx::raw_sql("SET GLOBAL read_only = 0").execute(&root).await.expect("writable");
+    eventually("a sale", || async {
+        (instance.buyer(2).buy("mysql-atomic", item).await.status == 201).then_some(())
+    })
+    .await;
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!(ready.json["dependencies"]["mysql"], "ok", "{}", ready.text);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn started_in_an_empty_folder_dev_serves_every_page() {
+    let shop = Shop::new().await;
+    let folder = std::env::temp_dir().join(unique("empty"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let mut dev = program(&shop, &["dev"]);
+    dev.current_dir(&folder)
+        .env("SECKILL_HTTP_ADDR", "127.0.0.1:0")
+        .env("SECKILL_DATA_DIR", "data");
+    let mut dev = dev.spawn().expect("started");
+    let url = eventually("the file for a second terminal", || async {
+        let text = std::fs::read_to_string(folder.join("data/env")).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("SECKILL_URL=http://")).map(str::to_owned)
+    })
+    .await;
+    let stranger = Client::new(url.parse().expect("an address"), None);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
+    let mut count = 0;
+    for kind in ["html", "js", "css", "svg"] {
+        for path in files_below("static", kind) {
+            let name = path.strip_prefix(&root).expect("below static").display().to_string();
+            let answer = stranger.get(&format!("/{name}")).await;
+            let text = std::fs::read_to_string(&path).expect("text");
+            assert!(answer.status == 200 && answer.text == text, "{name}: {}", answer.status);
+            count += 1;
+        }
+    }
+    assert!(count > 50, "{count} pages");
+    let start = std::fs::read_to_string(root.join("index.html")).expect("text");
+    assert_eq!(stranger.get("/").await.text, start);
+    assert_eq!(stranger.get("/no-such-page.html").await.status, 404);
+    let id = dev.id().expect("it runs");
+    signal(id, "INT").await;
+    assert_eq!(dev.wait().await.expect("it ends").code(), Some(0));
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_folder_without_pages_is_refused_before_servers_start() {
+    let shop = Shop::new().await;
+    for command in ["dev", "serve"] {
+        let mut start = program(&shop, &[command]);
+        start
+            .env("SECKILL_HTTP_ADDR", "127.0.0.1:0")
+            .env("SECKILL_HTTP_STATIC_DIR", "no-such-folder");
+        let dir = std::env::temp_dir().join(unique("dev"));
+        start.env("SECKILL_DATA_DIR", &dir);
+        let output = tokio::time::timeout(REFUSAL_MAX, start.output()).await;
+        let ended = output.expect("it ends").expect("the program runs");
+        let said = text_of(&ended);
+        assert_eq!(ended.status.code(), Some(2), "{command}: {said}");
+        assert!(
+            said.contains("the pages of the shop are not in http.static_dir"),
+            "{command}: {said}"
+        );
+        assert!(said.contains("leave SECKILL_HTTP_STATIC_DIR empty"), "{command}: {said}");
+        assert!(!dir.join("env").exists(), "{command}");
+    }
+}

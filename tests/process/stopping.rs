@@ -1,0 +1,148 @@
+//! Stopping under load: what was accepted is done, streams end, and a second signal does not wait.
+//!
+//! `SECKILL_TEST_ROUNDS=100` stops it a hundred times.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use reqwest::Method;
+use seckill::account::Role;
+use serde_json::json;
+
+use crate::process::program::{free_addr, program, serve, signal};
+use crate::support::{Client, Instance, Shop, eventually, purchase_path};
+
+/// Rounds of an ordinary run.
+const ROUNDS: u32 = 2;
+/// Buyers of a round; half of them find nothing left.
+const BUYERS: i64 = 80;
+/// The drain's ten seconds, and time for a busy machine to start and end a process.
+const STOP_MAX: Duration = Duration::from_secs(20);
+const STRATEGIES: [&str; 4] = ["lock-redis", "mysql-atomic", "mysql-batch", "redis-lua"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_accepted_is_lost_however_often_it_is_stopped() {
+    let rounds = std::env::var("SECKILL_TEST_ROUNDS").ok().and_then(|text| text.parse().ok());
+    let shop = Arc::new(Shop::new().await);
+    let maker = shop.start().await;
+    for (round, strategy) in (0..rounds.unwrap_or(ROUNDS)).zip(STRATEGIES.iter().cycle()) {
+        stop_once(&shop, &maker, strategy, round).await;
+    }
+}
+
+/// The threads of a process that serve connections.
+fn connection_threads(pid: u32) -> usize {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
+    let name = |thread: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(thread.ok()?.path().join("comm")).ok()
+    };
+    threads.filter_map(name).filter(|name| name.starts_with("connections-")).count()
+}
+
+async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
+    let item = maker.make_item(json!({ "stock": BUYERS / 2 })).await;
+    let addr = free_addr();
+    // Every second round the connections have threads of their own.
+    let runtimes = [0, 2][round as usize % 2];
+    let setting = ("SECKILL_HTTP_RUNTIMES", &*runtimes.to_string());
+    let mut service = serve(shop, &addr, &[setting]).await;
+    assert_eq!(connection_threads(service.id().expect("running")), runtimes);
+    let addr = addr.parse().expect("an address");
+    // Two streams that would never end by themselves.
+    let watcher = Client::new(addr, Some(maker.token(1, Role::Buyer)));
+    let streams = ["/api/orders/events".to_owned(), format!("/api/items/{item}/events")];
+    let streams = join_all(streams.iter().map(|path| watcher.request(Method::GET, path).send()));
+    let streams: Vec<_> = streams.await.into_iter().map(|open| open.expect("a stream")).collect();
+    let path = purchase_path(strategy, item);
+    let presses = (1..=BUYERS).map(|id| {
+        let client = Client::new(addr, Some(maker.token(id, Role::Buyer)));
+        let request = client.request(Method::POST, &path).header("idempotency-key", "once");
+        tokio::spawn(async move {
+            let response = request.send().await.ok()?;
+            let status = response.status().as_u16();
+            let order: serde_json::Value = response.json().await.ok()?;
+            (status == 201).then(|| order["id"].as_str().expect("an id").to_owned())
+        })
+    });
+    let presses: Vec<_> = presses.collect();
+    // Another moment each round: before the first sale, in the middle, near the end.
+    let sold_before = i64::from(round % 4) * BUYERS / 10;
+    eventually("some sales", || async {
+        (maker.audit(item).await["held"].as_i64() >= Some(sold_before)).then_some(())
+    })
+    .await;
+    signal(service.id().expect("running"), "TERM").await;
+    let ended = tokio::time::timeout(STOP_MAX, service.wait()).await;
+    let code = ended.expect("it stops in time").expect("ended").code();
+    assert_eq!(code, Some(0), "{strategy}, round {round}: not everything was finished");
+    for stream in streams {
+        // Its end, not a broken connection.
+        stream.bytes().await.expect("a stream that is ended properly");
+    }
+    let accepted: Vec<String> =
+        join_all(presses).await.into_iter().filter_map(|press| press.expect("no panic")).collect();
+    let ledger: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
+        .bind(item)
+        .fetch_all(&shop.pool)
+        .await
+        .expect("the ledger is read");
+    let lost = accepted.iter().filter(|id| !ledger.contains(id)).count();
+    assert_eq!(lost, 0, "{strategy}, round {round}: {} accepted", accepted.len());
+    // Who was cut off asks again with the same key, and has at most the one order.
+    let answers = join_all(
+        (1..=BUYERS)
+            .map(async |id| maker.buyer(id).buy_with_key(strategy, item, "once").await.status),
+    );
+    let sold = answers.await.into_iter().filter(|status| *status == 201).count();
+    assert_eq!(sold as i64, BUYERS / 2, "{strategy}, round {round}");
+    eventually("a clean audit", || async {
+        (maker.audit(item).await["clean"] == true).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_second_signal_does_not_wait() {
+    let shop = Shop::new().await;
+    let maker = shop.start().await;
+    let item = maker.make_item(json!({})).await;
+    let addr = free_addr();
+    let mut service = program(&shop, &["serve"])
+        .env("SECKILL_HTTP_ADDR", &addr)
+        // Without the second signal it would outlast this test.
+        .env("SECKILL_LIFECYCLE_DRAIN_MS", "600000")
+        .env("SECKILL_PURCHASE_DEADLINE_MS", "600000")
+        .env("SECKILL_MYSQL_LOCK_WAIT_TIMEOUT_SECONDS", "300")
+        .spawn()
+        .expect("started");
+    let client = Client::new(addr.parse().expect("an address"), Some(maker.token(1, Role::Buyer)));
+    client.until_answered().await;
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+    let request = client.request(Method::POST, &purchase_path("mysql-atomic", item));
+    let press = tokio::spawn(request.header("idempotency-key", "once").send());
+    eventually("the purchase to run", || async {
+        let metrics = client.get("/metrics").await.text;
+        metrics.contains("seckill_purchases_in_flight 1\n").then_some(())
+    })
+    .await;
+    let pid = service.id().expect("running");
+    signal(pid, "TERM").await;
+    eventually("the listener to close", || async {
+        client.request(Method::GET, "/healthz").send().await.is_err().then_some(())
+    })
+    .await;
+    assert!(service.try_wait().expect("asked").is_none(), "it waits for the purchase");
+    signal(pid, "TERM").await;
+    let ended = tokio::time::timeout(STOP_MAX, service.wait()).await;
+    let code = ended.expect("it stops at once").expect("ended").code();
+    assert_ne!(code, Some(0), "what was cut off is told by the exit code");
+    assert!(press.await.expect("no panic").is_err(), "nobody was told that it was sold");
+    holder.rollback().await.expect("the row is free");
+    let told = eventually("the truth", || async {
+        let answer = maker.buyer(1).buy_with_key("mysql-atomic", item, "once").await;
+        (answer.status == 201).then_some(answer)
+    });
+    assert!(told.await.json["id"].is_string());
+    assert_eq!(maker.audit(item).await["orders"], 1);
+}

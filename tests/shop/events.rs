@@ -1,0 +1,371 @@
+//! Events for other systems: each durable change is delivered at least once, and no other event is.
+
+mod cost;
+mod endpoints;
+mod volume;
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use opentelemetry_proto::tonic::trace::v1::Span;
+use seckill::account::Role;
+use serde_json::{Value, json};
+
+use crate::process::program::{free_addr, press, serve};
+use crate::support::trace_collector::{Collector, hex};
+use crate::support::webhook_receiver::{Answering, TestReceiver};
+use crate::support::{Client, Instance, Shop, eventually, purchase_path, when};
+
+/// A shop with events whose webhooks may reach this machine.
+async fn shop_with_events() -> Shop {
+    Shop::with(|config| {
+        config.events.enabled = true;
+        config.events.poll_ms = 20;
+        config.events.private_networks = "127.0.0.1".to_owned();
+        config.events.pause_seconds_max = 1;
+        config.events.refusals_max = 3;
+        config.job.expire_period_ms = 20;
+    })
+    .await
+}
+
+/// Creates a webhook; answers its id.
+async fn subscribe(instance: &Instance, receiver: &TestReceiver) -> i64 {
+    let body = json!({ "target": receiver.url() });
+    let created = instance.admin().post("/api/admin/endpoints", &body).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+    receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
+    created.json["id"].as_i64().expect("an id")
+}
+
+/// What the console shows of an endpoint.
+async fn endpoint(instance: &Instance, id: i64) -> Value {
+    let listed = instance.admin().get("/api/admin/endpoints").await.json;
+    let found = listed["endpoints"].as_array().expect("a list").iter().find(|one| one["id"] == id);
+    found.cloned().unwrap_or(Value::Null)
+}
+
+/// Each order's statuses in the order in which they were told, doubles left out.
+fn told(receiver: &TestReceiver) -> BTreeMap<String, Vec<String>> {
+    let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for event in receiver.distinct_events() {
+        for order in event["data"]["orders"].as_array().expect("orders") {
+            let text = |field: &str| order[field].as_str().expect("text").to_owned();
+            told.entry(text("id")).or_default().push(text("status"));
+        }
+    }
+    told
+}
+
+#[tokio::test]
+async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    subscribe(&instance, &receiver).await;
+    let item = instance.make_item(json!({ "stock": 10, "hold_seconds": 900 })).await;
+    let mut expected = BTreeMap::new();
+    for (buyer, strategy, step) in [
+        (1, "mysql-atomic", Some("payment")),
+        (2, "mysql-batch", Some("cancellation")),
+        (3, "lock-redis", None),
+    ] {
+        let client = instance.buyer(buyer);
+        let bought = client.buy(strategy, item).await;
+        let id = crate::http::order_id(&bought);
+        let last = match step {
+            Some(step) => {
+                let done = client.post(&format!("/api/orders/{id}/{step}"), &json!({})).await;
+                assert_eq!(done.status, 200, "{}", done.text);
+                // A second time nothing changes, so nothing is told.
+                client.post(&format!("/api/orders/{id}/{step}"), &json!({})).await;
+                done.json["status"].as_str().expect("a status").to_owned()
+            }
+            None => "expired".to_owned(),
+        };
+        expected.insert(id, vec!["pending".to_owned(), last]);
+    }
+    shop.let_holds_pass(900).await;
+    eventually("all changes at the receiver", || async {
+        let told = told(&receiver);
+        when(told == expected, told)
+    })
+    .await;
+    let event = &receiver.distinct_events()[0];
+    assert_eq!((&event["type"], &event["position"]), (&json!("orders.changed"), &json!(1)));
+    let order = &event["data"]["orders"][0];
+    assert_eq!((&order["item_id"], &order["user_id"]), (&json!(item), &json!(1)));
+    assert_eq!((&order["quantity"], &order["amount_cents"]), (&json!(1), &json!(250)));
+    let outbox: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM outbox")
+        .fetch_one(&shop.pool)
+        .await
+        .expect("read");
+    assert_eq!(outbox, 0, "rows are taken out when they are in the log");
+}
+
+#[tokio::test]
+async fn a_traced_delivery_names_its_span() {
+    let collector = Collector::start().await;
+    let mut shop = shop_with_events().await;
+    shop.config.traces.endpoint = collector.url().to_owned();
+    shop.config.traces.sample_ratio = 1.0;
+    shop.config.traces.period_ms = 10;
+    let instance = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    subscribe(&instance, &receiver).await;
+    let item = instance.make_item(json!({})).await;
+    instance.buyer(1).buy("mysql-atomic", item).await;
+    eventually("the span of the delivery", || async {
+        let told = receiver.traceparents();
+        let spans = collector.spans();
+        let mut sent = spans.iter().filter(|span| span.name == "POST webhook");
+        let name = |span: &Span| format!("00-{}-{}-01", hex(&span.trace_id), hex(&span.span_id));
+        sent.any(|span| told.contains(&name(span))).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_batch_is_one_row_and_a_refused_purchase_is_none() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 40 })).await;
+    let buyers = (1..=60).map(|buyer| {
+        let client = instance.buyer(buyer);
+        async move { client.buy("mysql-batch", item).await.status }
+    });
+    let sold = join_all(buyers).await.into_iter().filter(|status| *status == 201).count();
+    assert_eq!(sold, 40);
+    let rows = eventually("all orders in the log", || async {
+        let page = instance.admin().get("/api/admin/events").await.json;
+        let events = page["events"].as_array().expect("events").clone();
+        let orders: usize =
+            events.iter().map(|event| event["data"]["orders"].as_array().map_or(0, Vec::len)).sum();
+        when(orders == 40, events.len())
+    })
+    .await;
+    assert!(rows < 40, "a row for each transaction, not for each order: {rows}");
+}
+
+#[tokio::test]
+async fn without_the_setting_nothing_is_written_and_no_endpoint_is_taken() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    let rows: i64 = sqlx::query_scalar(
+        "SELECT (SELECT COUNT(*) FROM outbox) + (SELECT COUNT(*) FROM event_log)",
+    )
+    .fetch_one(&shop.pool)
+    .await
+    .expect("read");
+    assert_eq!(rows, 0);
+    let body = json!({ "target": "https://shop.example/in" });
+    let refused = instance.admin().post("/api/admin/endpoints", &body).await;
+    assert_eq!(refused.brief(), (409, "events_off"));
+}
+
+#[tokio::test]
+async fn a_receiver_that_is_away_gets_everything_later_and_in_order() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    receiver.answer(Answering::Status(503));
+    let id = subscribe(&instance, &receiver).await;
+    let item = instance.make_item(json!({ "stock": 20, "per_buyer_limit": 20 })).await;
+    for _ in 0..5 {
+        assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    }
+    eventually("some failed tries", || async {
+        let seen = endpoint(&instance, id).await;
+        // More than refusals would be forgiven.
+        when(seen["failures"].as_i64() >= Some(3), seen)
+    })
+    .await;
+    assert!(
+        endpoint(&instance, id).await["last_error"]
+            .as_str()
+            .is_some_and(|error| error.contains("503"))
+    );
+    // Now the answer is lost: the receiver has it, and gets it again.
+    receiver.answer(Answering::HangUp);
+    eventually("an answer that is lost", || async {
+        when(receiver.hung_up() > 0, receiver.hung_up())
+    })
+    .await;
+    receiver.answer(Answering::Status(204));
+    eventually("all five", || async {
+        let told = told(&receiver);
+        when(told.len() == 5, told)
+    })
+    .await;
+    let positions: Vec<i64> =
+        receiver.distinct_events().iter().filter_map(|event| event["position"].as_i64()).collect();
+    assert_eq!(positions, [1, 2, 3, 4, 5]);
+    let seen = eventually("an endpoint without failures", || async {
+        let seen = endpoint(&instance, id).await;
+        when(seen["delivered"] == 5, seen)
+    })
+    .await;
+    assert_eq!((&seen["failures"], &seen["dead_letters"]), (&json!(0), &json!(0)));
+}
+
+#[tokio::test]
+async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    let item = instance.make_item(json!({ "stock": 20, "per_buyer_limit": 20 })).await;
+    for _ in 0..9 {
+        assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    }
+    receiver.answer(Answering::RefusePosition(4));
+    let body = json!({ "target": receiver.url(), "from_start": true });
+    let created = instance.admin().post("/api/admin/endpoints", &body).await;
+    receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
+    let id = created.json["id"].as_i64().expect("an id");
+    eventually("all but the refused one", || async {
+        let told = told(&receiver);
+        when(told.len() == 8, told)
+    })
+    .await;
+    let letters = eventually("a dead letter", || async {
+        let path = format!("/api/admin/endpoints/{id}/dead-letters");
+        let letters = instance.admin().get(&path).await.json["dead_letters"].clone();
+        when(letters.as_array().is_some_and(|letters| letters.len() == 1), letters)
+    })
+    .await;
+    assert_eq!(letters[0]["position"], 4);
+    assert!(
+        letters[0]["reason"].as_str().is_some_and(|reason| reason.contains("422")),
+        "{letters}"
+    );
+    let metrics = instance.stranger().get("/metrics").await.text;
+    assert!(metrics.contains("seckill_events_dead_letters_total 1\n"), "{metrics}");
+
+    receiver.answer(Answering::Status(200));
+    let path = format!("/api/admin/endpoints/{id}/replays");
+    let out = instance.admin().post(&path, &json!({ "first": 10 })).await;
+    assert_eq!(out.brief(), (422, "range_out_of_log"));
+    let replayed = instance.admin().post(&path, &json!({ "first": 3, "last": 4 })).await;
+    assert_eq!(replayed.status, 202, "{}", replayed.text);
+    eventually("the ninth order", || async {
+        let told = told(&receiver);
+        when(told.len() == 9, told)
+    })
+    .await;
+    eventually("no dead letter", || async {
+        let seen = endpoint(&instance, id).await;
+        when(seen["dead_letters"] == 0, seen)
+    })
+    .await;
+    assert_eq!(receiver.times_of_position(3), 2, "a replay delivers the whole range");
+    assert_eq!(receiver.times_of_position(5), 1, "and no more");
+}
+
+#[tokio::test]
+async fn events_go_to_a_redis_stream_too() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let body = json!({ "kind": "redis-stream", "target": "back-office" });
+    let created = instance.admin().post("/api/admin/endpoints", &body).await;
+    assert_eq!((created.status, &created.json["secret"]), (201, &Value::Null), "{}", created.text);
+    let item = instance.make_item(json!({})).await;
+    let order = crate::http::order_id(&instance.buyer(7).buy("mysql-atomic", item).await);
+    let mut redis = crate::support::redis_of(&shop);
+    let key = format!("{}events:back-office", shop.config.redis.prefix);
+    let entry: redis::streams::StreamId = eventually("an entry", || async {
+        let range: redis::RedisResult<redis::streams::StreamRangeReply> =
+            redis::cmd("XRANGE").arg(&key).arg("-").arg("+").query_async(&mut redis.clone()).await;
+        range.ok().and_then(|mut range| range.ids.pop())
+    })
+    .await;
+    redis::cmd("DEL").arg(&key).exec_async(&mut redis).await.expect("deleted");
+    let data: String = entry.get("data").expect("data");
+    let data: Value = serde_json::from_str(&data).expect("JSON");
+    assert_eq!(
+        (&data["orders"][0]["id"], &data["orders"][0]["status"]),
+        (&json!(order), &json!("pending"))
+    );
+    assert_eq!(entry.get::<i64>("position"), Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn kills_of_the_service_and_the_receiver_lose_no_event_and_invent_none() {
+    let shop = shop_with_events().await;
+    let maker = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    subscribe(&maker, &receiver).await;
+    let item = maker.make_item(json!({ "stock": 200 })).await;
+    let settings = [
+        ("SECKILL_EVENTS_ENABLED", "true"),
+        ("SECKILL_EVENTS_POLL_MS", "20"),
+        ("SECKILL_EVENTS_PRIVATE_NETWORKS", "127.0.0.1"),
+        ("SECKILL_EVENTS_PAUSE_SECONDS_MAX", "1"),
+        ("SECKILL_EVENTS_TIMEOUT_MS", "1000"),
+    ];
+    // Two more instances: one lives, one is killed.
+    let (steady, mortal) = (free_addr(), free_addr());
+    let _steady = serve(&shop, &steady, &settings).await;
+    maker.stop().await;
+    let mut crash = settings.to_vec();
+    crash.push(("FAILPOINT", "events-moved:3"));
+    let mut service = serve(&shop, &mortal, &crash).await;
+    let presses = (1..=260).map(|id| {
+        let token = token_of(&shop, id);
+        let (addr, strategy) = match id % 4 {
+            0 => (&steady, "mysql-batch"),
+            1 => (&mortal, "mysql-batch"),
+            2 => (&mortal, "mysql-atomic"),
+            _ => (&mortal, "redis-stream"),
+        };
+        let client = Client::new(addr.parse().expect("an address"), Some(token));
+        tokio::spawn(press(client, purchase_path(strategy, item), format!("key-{id}")))
+    });
+    let presses: Vec<_> = presses.collect();
+    for round in 0..3 {
+        eventually("further events", || async {
+            when(receiver.distinct_events().len() > 4 * round, ())
+        })
+        .await;
+        // The first time it may have ended by itself, between the log and its COMMIT.
+        let _ = service.kill().await;
+        service.wait().await.expect("gone");
+        receiver.answer(if round % 2 == 0 { Answering::HangUp } else { Answering::Status(500) });
+        service = serve(&shop, &mortal, &settings).await;
+        receiver.answer(Answering::Status(200));
+    }
+    join_all(presses).await;
+    // Nothing is missing, and nothing is invented.
+    let orders = eventually("the ledger's orders at the receiver", || async {
+        let rows: Vec<(String, String)> =
+            sqlx::query_as("SELECT id, status FROM orders WHERE item_id = ?")
+                .bind(item)
+                .fetch_all(&shop.pool)
+                .await
+                .expect("read");
+        let ledger: BTreeMap<String, String> = rows.into_iter().collect();
+        let last = |(id, told): (String, Vec<String>)| Some((id, told.last()?.clone()));
+        let told: BTreeMap<String, String> = told(&receiver).into_iter().filter_map(last).collect();
+        when(told == ledger, (told.len(), ledger.len()))
+    })
+    .await;
+    assert!(orders.1 >= 100, "most were sold: {orders:?}");
+    eventually("an empty outbox", || async {
+        let rows = sqlx::query_scalar("SELECT COUNT(*) FROM outbox").fetch_one(&shop.pool).await;
+        let rows: i64 = rows.expect("read");
+        when(rows == 0, rows)
+    })
+    .await;
+    let gaps: i64 =
+        sqlx::query_scalar("SELECT COALESCE(MAX(position), 0) - COUNT(*) FROM event_log")
+            .fetch_one(&shop.pool)
+            .await
+            .expect("read");
+    assert_eq!(gaps, 0, "positions have no gaps");
+}
+
+fn token_of(shop: &Shop, user: i64) -> String {
+    let tokens = seckill::account::Tokens::new(&shop.config.secret, &shop.config.secret_previous);
+    let user = shop_domain::UserId::new(user).expect("positive");
+    tokens.sign(user, Role::Buyer, time::OffsetDateTime::now_utc() + time::Duration::HOUR)
+}

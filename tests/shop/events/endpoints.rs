@@ -1,0 +1,135 @@
+//! Endpoints: which addresses they may have, who may change them, and how far behind they may be.
+
+use serde_json::json;
+
+use super::{endpoint, shop_with_events, subscribe};
+use crate::support::webhook_receiver::{Answering, TestReceiver};
+use crate::support::{Client, Shop, eventually, when};
+
+#[tokio::test]
+async fn a_webhook_never_reaches_into_a_private_network() {
+    let shop = Shop::with(|config| {
+        config.events.enabled = true;
+        config.events.poll_ms = 20;
+        config.events.pause_seconds_max = 1;
+    })
+    .await;
+    let instance = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    let port =
+        receiver.url().rsplit(':').next().expect("a port").trim_end_matches("/in").to_owned();
+    let item = instance.make_item(json!({})).await;
+    let mut endpoints = Vec::new();
+    // As an address, as a name, and in disguise.
+    for host in ["127.0.0.1", "localhost", "[::ffff:127.0.0.1]"] {
+        for scheme in ["http", "https"] {
+            let body = json!({ "target": format!("{scheme}://{host}:{port}/in") });
+            let created = instance.admin().post("/api/admin/endpoints", &body).await;
+            endpoints.push(created.json["id"].as_i64().expect("an id"));
+        }
+    }
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    for id in endpoints {
+        eventually("a try that is refused here", || async {
+            let seen = endpoint(&instance, id).await;
+            when(
+                seen["last_error"].as_str().is_some_and(|error| error.contains("not permitted")),
+                seen,
+            )
+        })
+        .await;
+    }
+    assert_eq!(receiver.connections(), 0, "nobody connected");
+    for target in ["ftp://shop.example", "https://me:pw@shop.example/", "shop.example"] {
+        let refused =
+            instance.admin().post("/api/admin/endpoints", &json!({ "target": target })).await;
+        assert_eq!(refused.brief(), (422, "invalid_target"), "{target}");
+    }
+}
+
+#[tokio::test]
+async fn operators_switch_and_delete_endpoints_and_buyers_do_not() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    let id = subscribe(&instance, &receiver).await;
+    let path = format!("/api/admin/endpoints/{id}");
+    let buyer = instance.buyer(2);
+    assert_eq!(buyer.get("/api/admin/endpoints").await.brief(), (403, "forbidden"));
+    assert_eq!(buyer.get("/api/admin/events").await.brief(), (403, "forbidden"));
+    let admin = instance.admin();
+    assert_eq!(admin.patch(&path, &json!({ "enabled": false })).await.status, 204);
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    eventually("the event in the log", || async {
+        let last = admin.get("/api/admin/endpoints").await.json["last"].clone();
+        when(last == 1, last)
+    })
+    .await;
+    assert_eq!(receiver.requests(), 0, "it is switched off");
+    assert_eq!(admin.patch(&path, &json!({ "enabled": true })).await.status, 204);
+    eventually("the event that waited", || async { when(receiver.requests() > 0, 0) }).await;
+    let deleted = Client::send(admin.request(reqwest::Method::DELETE, &path)).await;
+    assert_eq!(deleted.status, 204);
+    assert_eq!(
+        admin.patch(&path, &json!({ "enabled": true })).await.brief(),
+        (404, "endpoint_not_found")
+    );
+    let actions = admin.get("/api/admin/actions").await.json;
+    let names: Vec<&str> = actions["actions"]
+        .as_array()
+        .expect("lines")
+        .iter()
+        .filter_map(|line| line["action"].as_str())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "endpoint_deleted",
+            "endpoint_switched",
+            "item_created",
+            "endpoint_switched",
+            "endpoint_created"
+        ]
+    );
+    assert!(!actions.to_string().contains("whsec_"), "the secret is not in the log");
+}
+
+#[tokio::test]
+async fn old_events_are_deleted_and_an_endpoint_that_is_too_far_behind_is_switched_off() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    receiver.answer(Answering::Status(503));
+    let id = subscribe(&instance, &receiver).await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    for _ in 0..2 {
+        assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    }
+    eventually("events behind", || async {
+        let metrics = instance.stranger().get("/metrics").await.text;
+        let line = format!("seckill_events_behind{{endpoint=\"{id}\"}} 2\n");
+        when(metrics.contains(&line), ())
+    })
+    .await;
+    sqlx::query(
+        "UPDATE event_log SET created_at = created_at - INTERVAL 30 DAY WHERE position = 1",
+    )
+    .execute(&shop.pool)
+    .await
+    .expect("aged");
+    let seen = eventually("an endpoint that is switched off", || async {
+        let seen = endpoint(&instance, id).await;
+        when(seen["enabled"] == false, seen)
+    })
+    .await;
+    assert!(
+        seen["last_error"].as_str().is_some_and(|error| error.contains("switched off")),
+        "{seen}"
+    );
+    eventually("the old event to be gone", || async {
+        let page = instance.admin().get("/api/admin/events").await.json;
+        when(page["events"].as_array().is_some_and(|events| events.len() == 1), page)
+    })
+    .await;
+}

@@ -1,0 +1,286 @@
+//! Exports add up to the ledger, and imports create all or nothing.
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, StreamExt};
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::http::{assert_problem, order_id};
+use crate::process::program as process;
+use crate::support::{Client, Instance, Shop, assert_clean};
+
+/// The records of an export as JSON lines.
+async fn records(instance: &Instance, query: &str) -> Vec<Value> {
+    let path = format!("/api/admin/export?format=jsonl&{query}");
+    let answer = instance.admin().get(&path).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.headers["content-type"], "application/jsonl");
+    answer.text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// The lines of an export as CSV, by column.
+async fn csv_records(client: &Client, query: &str) -> Vec<BTreeMap<String, String>> {
+    let answer = client.get(&format!("/api/admin/export?{query}")).await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    parse_csv(&answer.text)
+}
+
+fn parse_csv(text: &str) -> Vec<BTreeMap<String, String>> {
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    reader.deserialize().map(|row| row.expect("a row")).collect()
+}
+
+fn sum(records: &[Value], kind: &str, field: &str) -> i64 {
+    let of_kind = records.iter().filter(|record| record["record"] == kind);
+    of_kind.map(|record| record[field].as_i64().expect("a number")).sum()
+}
+
+/// Sells an item to the end in many orders, pays some, cancels some.
+async fn sell(instance: &Instance, buyers: i64) -> i64 {
+    let item = json!({
+        "stock": buyers + 50, "name": "=HYPERLINK(\"https://evil.example\")", "kind": "shop",
+        "strategy": "mysql-batch", "price_cents": 199,
+    });
+    let item = instance.make_item(item).await;
+    let orders: Vec<(i64, String)> =
+        stream::iter(1..=buyers)
+            .map(|buyer| async move {
+                (buyer, order_id(&instance.buyer(buyer).buy("default", item).await))
+            })
+            .buffer_unordered(32)
+            .collect()
+            .await;
+    stream::iter(orders)
+        .for_each_concurrent(8, |(buyer, order)| async move {
+            let client = instance.buyer(buyer);
+            let answer = match buyer % 20 {
+                0 => client.post(&format!("/api/orders/{order}/payment"), &json!({})).await,
+                1 => {
+                    let path = format!("/api/orders/{order}/cancellation");
+                    client.post(&path, &json!({})).await
+                }
+                _ => return,
+            };
+            assert_eq!(answer.status, 200, "{}", answer.text);
+        })
+        .await;
+    let path = format!("/api/admin/items/{item}");
+    for delta in [7, -3] {
+        let restocked = instance.admin().patch(&path, &json!({ "stock_delta": delta })).await;
+        assert_eq!(restocked.status, 200, "{}", restocked.text);
+    }
+    item
+}
+
+#[tokio::test]
+async fn an_export_of_a_sold_sale_adds_up_to_the_ledger_to_the_cent() {
+    let (shop, instance) = Shop::open().await;
+    let (buyers, other) = (2_100, instance.make_item(json!({ "stock": 5 })).await);
+    order_id(&instance.buyer(1).buy("mysql-atomic", other).await);
+    let item = sell(&instance, buyers).await;
+    let audit = assert_clean(&instance, item).await;
+
+    let orders = records(&instance, &format!("table=orders&item={item}")).await;
+    let rows: Vec<&Value> = orders.iter().filter(|it| it["record"] == "order").collect();
+    assert_eq!(i64::try_from(rows.len()).expect("a count"), buyers);
+    let total = orders.last().expect("a last record");
+    assert_eq!(total["record"], "total");
+    for (field, column) in [("quantity", "quantity"), ("amount_cents", "amount_cents")] {
+        let statement =
+            format!("SELECT CAST(SUM({column}) AS SIGNED) FROM orders WHERE item_id = ?");
+        let ledger: i64 =
+            sqlx::query_scalar(&statement).bind(item).fetch_one(&shop.pool).await.expect("a sum");
+        assert_eq!(sum(&orders, "order", field), ledger, "{field} of the rows");
+        assert_eq!(sum(&orders, "sum", field), ledger, "{field} of the sums");
+        assert_eq!(total[field], ledger, "{field} of the total");
+    }
+    assert_eq!(total["amount_cents"], buyers * 199);
+    // By status, as the audit says it.
+    let of_status = |status: &str, field: &str| {
+        let sums = orders.iter().filter(|it| it["record"] == "sum" && it["status"] == status);
+        sums.map(|it| it[field].as_i64().expect("a number")).sum::<i64>()
+    };
+    assert_eq!(of_status("paid", "quantity"), audit["sold"].as_i64().expect("a number"));
+    assert_eq!(of_status("pending", "quantity"), audit["held"].as_i64().expect("a number"));
+    assert_eq!(of_status("paid", "count"), 105);
+
+    let moves = records(&instance, &format!("table=movements&item={item}")).await;
+    let moved = sum(&moves, "movement", "delta");
+    assert_eq!(moves.last().expect("a record")["delta"], moved);
+    // The stock at the start plus every movement since is the stock now.
+    let available = audit["available"].as_i64().expect("a number");
+    assert_eq!(buyers + 50 + moved, available);
+
+    let sales = records(&instance, &format!("table=sales&item={item}")).await;
+    let sale = &sales[0];
+    assert_eq!((&sale["paid_cents"], &sale["adds_up"]), (&json!(105 * 199), &json!(true)));
+    assert_eq!(sale["available"], available);
+    let all = records(&instance, "table=sales").await;
+    assert_eq!(all.last().expect("a total")["count"], 2);
+    let all = records(&instance, "table=orders").await;
+    assert_eq!(all.last().expect("a total")["count"], buyers + 1);
+    let all = records(&instance, "table=movements").await;
+    assert_eq!(sum(&all, "movement", "delta"), moved - 1);
+
+    // CSV has the same rows, and no formula.
+    let lines = csv_records(&instance.admin(), &format!("table=orders&item={item}")).await;
+    assert_eq!(lines.len(), orders.len());
+    let cents: i64 = lines
+        .iter()
+        .filter(|it| it["record"] == "order")
+        .map(|it| it["amount_cents"].parse::<i64>().expect("a number"))
+        .sum();
+    assert_eq!(cents, buyers * 199);
+    let sale = &csv_records(&instance.admin(), &format!("table=sales&item={item}")).await[0];
+    assert_eq!(sale["name"], "'=HYPERLINK(\"https://evil.example\")");
+
+    // The command writes the same file.
+    let (code, said) =
+        process::run(&shop, &["export", "orders", "--item", &item.to_string()]).await;
+    assert_eq!(code, 0, "{said}");
+    assert_eq!(parse_csv(&said), lines);
+}
+
+#[tokio::test]
+async fn an_export_can_be_of_some_time() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 10, "per_buyer_limit": 9 })).await;
+    let buyer = instance.buyer(1);
+    for _ in 0..3 {
+        order_id(&buyer.buy("mysql-atomic", item).await);
+    }
+    // One order is moved to an earlier hour.
+    let moved = "UPDATE orders SET created_at = created_at - INTERVAL 2 HOUR ORDER BY id LIMIT 1";
+    sqlx::query(moved).execute(&shop.pool).await.expect("moved");
+    let now = time::OffsetDateTime::now_utc();
+    let hour_ago = seckill::http::problem::rfc3339(now - time::Duration::HOUR);
+    let count = async |query: String| {
+        let records = records(&instance, &query).await;
+        records.last().expect("a total")["count"].as_i64().expect("a number")
+    };
+    assert_eq!(count(format!("table=orders&from={hour_ago}")).await, 2);
+    assert_eq!(count(format!("table=orders&until={hour_ago}")).await, 1);
+    assert_eq!(count(format!("table=orders&from={hour_ago}&until={hour_ago}")).await, 0);
+    assert_eq!(count(format!("table=movements&from={hour_ago}")).await, 3);
+    assert_eq!(count(format!("table=sales&until={hour_ago}")).await, 0);
+}
+
+#[tokio::test]
+async fn an_export_is_for_operators_and_is_written_down() {
+    let (_shop, instance) = Shop::open().await;
+    let path = "/api/admin/export?table=orders";
+    assert_problem(&instance.stranger().get(path).await, (401, "unauthenticated"), path);
+    assert_problem(&instance.buyer(1).get(path).await, (403, "forbidden"), path);
+    for wrong in
+        ["table=users", "format=xls", "item=0", "item=x", "from=today", "x=1", "item=1&item=2"]
+    {
+        let answer = instance.admin().get(&format!("/api/admin/export?{wrong}")).await;
+        assert_problem(&answer, (400, "invalid_query_parameter"), wrong);
+    }
+    let empty = records(&instance, "table=orders").await;
+    assert_eq!(empty, [json!({ "record": "total", "count": 0, "quantity": 0, "amount_cents": 0 })]);
+    let log = instance.admin().get("/api/admin/actions").await;
+    assert_eq!(log.json["actions"][0]["action"], "exported", "{}", log.text);
+    assert_eq!(log.json["actions"][0]["detail"]["table"], "orders", "{}", log.text);
+}
+
+const TABLE: &str = "name,price_cents,stock,starts_at,ends_at,strategy\n\
+    Lamp,250,10,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,mysql-atomic\n\
+    \"Kettle, \"\"big\"\"\",999,5,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,\n\
+    '=Mug,1,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,redis-lua\n";
+
+async fn import(client: &Client, query: &str, table: &str) -> crate::support::Answer {
+    let request = client.request(Method::POST, &format!("/api/admin/import{query}"));
+    let request = request.header("content-type", "text/csv; charset=utf-8");
+    Client::send(request.body(table.to_owned())).await
+}
+
+async fn items(shop: &Shop) -> i64 {
+    sqlx::query_scalar("SELECT COUNT(*) FROM items").fetch_one(&shop.pool).await.expect("a count")
+}
+
+#[tokio::test]
+async fn a_table_becomes_sales_all_or_none() {
+    let (shop, instance) = Shop::open().await;
+    let admin = instance.admin();
+    let checked = import(&admin, "?dry_run=true", TABLE).await;
+    assert_eq!(checked.status, 200, "{}", checked.text);
+    assert_eq!((&checked.json["sales"], &checked.json["faults"]), (&json!(3), &json!([])));
+    assert_eq!(items(&shop).await, 0, "a check created something");
+
+    let faulty = format!("{TABLE}Cup,-5,x,2026-01-01T00:00:00Z,2025-01-01T00:00:00Z,mysql-naive\n");
+    let checked = import(&admin, "?dry_run=true", &faulty).await;
+    let faults = checked.json["faults"].as_array().expect("a list");
+    let brief: Vec<_> = faults.iter().map(|it| (&it["line"], &it["column"])).collect();
+    let expected = [
+        (json!(5), json!("price_cents")),
+        (json!(5), json!("stock")),
+        (json!(5), json!("starts_at")),
+        (json!(5), json!("strategy")),
+    ];
+    assert_eq!(brief, expected.iter().map(|(line, column)| (line, column)).collect::<Vec<_>>());
+    let refused = import(&admin, "", &faulty).await;
+    assert_problem(&refused, (422, "invalid_table"), "a table with faults");
+    assert_eq!(refused.json["faults"].as_array().map(Vec::len), Some(4));
+    assert_eq!(items(&shop).await, 0, "a table with faults created something");
+
+    let made = import(&admin, "", TABLE).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let ids = made.json["items"].as_array().expect("a list");
+    assert_eq!(ids.len(), 3);
+    let mug = instance.stranger().get(&format!("/api/items/{}", ids[2])).await;
+    assert_eq!((&mug.json["name"], &mug.json["available"]), (&json!("=Mug"), &json!(1)));
+    assert_eq!(mug.json["strategy"], "redis-lua");
+    let id = ids[2].as_i64().expect("an id");
+    assert_eq!(instance.buyer(1).buy("default", id).await.status, 201);
+    let log = instance.admin().get("/api/admin/actions").await;
+    let actions = log.json["actions"].as_array().expect("a list");
+    let created = actions.iter().filter(|it| it["action"] == "item_created").count();
+    assert_eq!(created, 3);
+}
+
+#[tokio::test]
+async fn an_import_has_limits_and_is_for_operators() {
+    let (shop, instance) = Shop::open().await;
+    let stranger = import(&instance.stranger(), "", TABLE).await;
+    assert_problem(&stranger, (401, "unauthenticated"), "a stranger");
+    assert_problem(&import(&instance.buyer(1), "", TABLE).await, (403, "forbidden"), "a buyer");
+    let large = format!("{TABLE}{}", "x".repeat(1 << 20));
+    let answer = import(&instance.admin(), "", &large).await;
+    assert_problem(&answer, (413, "payload_too_large"), "a large table");
+    let answer = import(&instance.admin(), "?dry_run=perhaps", TABLE).await;
+    assert_problem(&answer, (400, "invalid_query_parameter"), "a wrong parameter");
+    let answer = instance.admin().post("/api/admin/import", &json!({})).await;
+    assert_problem(&answer, (415, "unsupported_media_type"), "JSON");
+    assert_eq!(items(&shop).await, 0);
+}
+
+#[tokio::test]
+async fn the_command_imports_as_the_console_does() {
+    let (shop, instance) = Shop::open().await;
+    let file = std::env::temp_dir().join(crate::support::unique("table"));
+    let path = file.to_str().expect("text");
+    std::fs::write(&file, TABLE).expect("written");
+    let (code, said) = process::run(&shop, &["import", path, "--dry-run"]).await;
+    assert_eq!((code, items(&shop).await), (0, 0), "{said}");
+    assert!(said.contains("3 sales, no faults"), "{said}");
+    let (code, said) = process::run(&shop, &["import", path, "--operator", "1"]).await;
+    assert_eq!((code, items(&shop).await), (0, 3), "{said}");
+    std::fs::write(&file, TABLE.replace("999", "free")).expect("written");
+    let (code, said) = process::run(&shop, &["import", path, "--operator", "1"]).await;
+    assert_eq!((code, items(&shop).await), (1, 3), "{said}");
+    assert!(said.contains(":3: price_cents:"), "{said}");
+    // The id is what the command was told, so the log says who ran it.
+    let log = instance.admin().get("/api/admin/actions").await;
+    let created = log.json["actions"].as_array().expect("a list").iter();
+    let mut created = created.filter(|line| line["detail"]["system_user"].is_string());
+    let line = created.next().unwrap_or_else(|| panic!("nobody: {}", log.text));
+    let user = line["detail"]["system_user"].as_str().expect("a text");
+    assert!(user.contains("uid "), "{user}");
+    let (code, _) = process::run(&shop, &["import", path]).await;
+    assert_eq!(code, 2, "an import without an operator");
+    let listed = instance.stranger().get("/api/items").await;
+    assert_eq!(listed.json["items"].as_array().map(Vec::len), Some(3));
+    std::fs::remove_file(file).expect("removed");
+}

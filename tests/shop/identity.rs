@@ -1,0 +1,241 @@
+//! Accounts from elsewhere: tokens of an identity provider, and sign-in by it.
+
+mod attacks;
+mod code_flow;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::http::{BOUND, assert_problem};
+use crate::support::event_stream::Events;
+use crate::support::identity_keys::TestKey;
+use crate::support::identity_provider::TestIdentityProvider;
+use crate::support::{Answer, Client, Instance, Shop, eventually, when};
+
+/// A provider with one key of each kind, and a shop that trusts it.
+async fn provider_and_shop() -> (TestIdentityProvider, Shop) {
+    let keys = vec![TestKey::rsa("rsa-1"), TestKey::ec("ec-1"), TestKey::ed("ed-1")];
+    let provider = TestIdentityProvider::start(keys).await;
+    let shop = Shop::with(|config| provider.configure(config)).await;
+    (provider, shop)
+}
+
+async fn exchange(instance: &Instance, token: &str) -> Answer {
+    instance.stranger().post("/api/session", &json!({ "token": token })).await
+}
+
+/// The user whose session this is.
+#[track_caller]
+fn user(answer: &Answer) -> i64 {
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    answer.json["user_id"].as_i64().expect("an id")
+}
+
+fn session_of(instance: &Instance, answer: &Answer) -> Client {
+    instance.stranger().with_token(answer.json["token"].as_str().expect("a token"))
+}
+
+#[tokio::test]
+async fn a_token_of_each_algorithm_becomes_a_session_that_buys() {
+    let (provider, shop) = provider_and_shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 3 })).await;
+    for (at, subject) in ["rsa-user", "ec-user", "ed-user"].into_iter().enumerate() {
+        let token = provider.key(at).token(&provider.claims(subject));
+        let session = exchange(&instance, &token).await;
+        let first = user(&session);
+        assert_eq!(session.json["role"], "buyer");
+        let client = session_of(&instance, &session);
+        assert_eq!(client.buy("mysql-atomic", item).await.status, 201);
+        let who = client.get("/api/session").await;
+        assert_eq!((&who.json["user_id"], &who.json["role"]), (&json!(first), &json!("buyer")));
+        // Whatever key signs, the subject stays the same user.
+        let again = provider.key((at + 1) % 3).token(&provider.claims(subject));
+        assert_eq!(user(&exchange(&instance, &again).await), first);
+    }
+    let users: i64 = sqlx::query_scalar("SELECT COUNT(DISTINCT user_id) FROM subjects")
+        .fetch_one(&shop.pool)
+        .await
+        .expect("a count");
+    assert_eq!(users, 3);
+}
+
+#[tokio::test]
+async fn a_subject_that_signs_in_twice_at_once_becomes_one_user() {
+    let (provider, shop) = provider_and_shop().await;
+    let (one, other) = (shop.start().await, shop.start().await);
+    let token = provider.key(0).token(&provider.claims("eager"));
+    let tries = (0..16).map(|at| exchange(if at % 2 == 0 { &one } else { &other }, &token));
+    let users: Vec<i64> = futures::future::join_all(tries).await.iter().map(user).collect();
+    assert!(users.iter().all(|id| *id == users[0]), "{users:?}");
+    // The name of another issuer's user may be the same.
+    let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM users WHERE password_hash = ''")
+        .fetch_one(&shop.pool)
+        .await
+        .expect("a count");
+    assert_eq!(count, 1);
+}
+
+#[tokio::test]
+async fn roles_come_from_the_claim() {
+    let (provider, shop) = provider_and_shop().await;
+    let instance = shop.start().await;
+    for (roles, expected) in [
+        (json!([]), "buyer"),
+        (json!(["chief", "sale"]), "buyer"),
+        (json!(["sales"]), "operator"),
+        (json!(["x", "shop-operators"]), "operator"),
+        (json!(["sales", "chiefs"]), "admin"),
+        (json!("sales extra"), "operator"),
+        (json!({ "chiefs": true }), "buyer"),
+    ] {
+        let mut claims = provider.claims("worker");
+        claims["realm"] = json!({ "roles": roles });
+        let session = exchange(&instance, &provider.key(0).token(&claims)).await;
+        assert_eq!(session.json["role"], expected, "{roles}: {}", session.text);
+        let audit = session_of(&instance, &session).get("/api/admin/actions").await;
+        assert_eq!(audit.status, if expected == "buyer" { 403 } else { 200 }, "{roles}");
+    }
+    // A claim at the top with the name of a role gives none.
+    let mut claims = provider.claims("worker");
+    claims["roles"] = json!(["chiefs"]);
+    let session = exchange(&instance, &provider.key(0).token(&claims)).await;
+    assert_eq!(session.json["role"], "buyer");
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_token_and_everywhere_at_once() {
+    let (provider, shop) = provider_and_shop().await;
+    let instance = shop.start().await;
+    let mut claims = provider.claims("short");
+    let end = claims["iat"].as_i64().expect("a time") + 120;
+    claims["exp"] = json!(end);
+    let session = exchange(&instance, &provider.key(1).token(&claims)).await;
+    let expires_at = session.json["expires_at"].as_str().expect("a time");
+    let expires_at =
+        time::OffsetDateTime::parse(expires_at, &time::format_description::well_known::Rfc3339);
+    assert_eq!(expires_at.expect("a time").unix_timestamp(), end + 60);
+
+    // Two sessions of one subject; signing out everywhere ends both, and their streams.
+    let token = provider.key(0).token(&provider.claims("many-devices"));
+    let (here, there) = (exchange(&instance, &token).await, exchange(&instance, &token).await);
+    let (here, there) = (session_of(&instance, &here), session_of(&instance, &there));
+    let stream = there.request(Method::GET, "/api/orders/events");
+    let mut stream = Events::open(stream).await;
+    let out = Client::send(here.request(Method::DELETE, "/api/sessions")).await;
+    assert_eq!(out.status, 204, "{}", out.text);
+    assert!(stream.ends(BOUND).await, "the stream of a session that was signed out is open");
+    let late = there.get("/api/orders").await;
+    assert_problem(&late, (401, "invalid_token"), "a session that was signed out elsewhere");
+    // The provider's token still opens a new session.
+    let again = session_of(&instance, &exchange(&instance, &token).await);
+    assert_eq!(again.get("/api/orders").await.status, 200);
+}
+
+#[tokio::test]
+async fn keys_are_read_again_when_they_change_but_not_for_every_stranger() {
+    let (provider, shop) = provider_and_shop().await;
+    let instance = shop.start().await;
+    let (old, claims) = (provider.key(0), provider.claims("rotating"));
+    user(&exchange(&instance, &old.token(&claims)).await);
+    assert_eq!(provider.reads_of_keys(), 1);
+    // A flood of unknown ids costs the provider nothing within the pause.
+    for at in 0..50 {
+        let unknown = TestKey::ec(&format!("unknown-{at}"));
+        let answer = exchange(&instance, &unknown.token(&claims)).await;
+        assert_problem(&answer, (401, "identity_refused"), "an unknown key");
+    }
+    assert!(provider.reads_of_keys() <= 3, "{} reads", provider.reads_of_keys());
+    provider.rotate(vec![TestKey::ec("ec-2")]);
+    let token = provider.key(0).token(&claims);
+    eventually("the new key", || async {
+        let answer = exchange(&instance, &token).await;
+        when(answer.status == 200, answer.text)
+    })
+    .await;
+    let answer = exchange(&instance, &old.token(&claims)).await;
+    assert_problem(&answer, (401, "identity_refused"), "a key that was taken back");
+    // What was read is good while the provider is away.
+    provider.be_away(true);
+    user(&exchange(&instance, &token).await);
+}
+
+#[tokio::test]
+async fn without_the_providers_keys_nobody_is_believed() {
+    let (provider, shop) = provider_and_shop().await;
+    provider.be_away(true);
+    let instance = shop.start().await;
+    let token = provider.key(0).token(&provider.claims("early"));
+    let answer = exchange(&instance, &token).await;
+    assert_problem(&answer, (503, "dependency_unavailable"), "keys that cannot be read");
+    provider.be_away(false);
+    eventually("the keys", || async {
+        let answer = exchange(&instance, &token).await;
+        when(answer.status == 200, answer.text)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_provider_in_a_private_network_is_asked_only_if_the_settings_name_the_network() {
+    let (provider, mut shop) = provider_and_shop().await;
+    shop.config.identity.private_networks = "192.0.2.0/24".to_owned();
+    let instance = shop.start().await;
+    let token = provider.key(0).token(&provider.claims("1"));
+    let answer = exchange(&instance, &token).await;
+    assert_problem(&answer, (503, "dependency_unavailable"), "a private network");
+    assert_eq!(provider.reads_of_keys(), 0);
+}
+
+#[tokio::test]
+async fn keys_of_a_file_need_no_provider() {
+    let key = TestKey::ed("file-1");
+    let path = std::env::temp_dir().join(crate::support::unique("keys"));
+    std::fs::write(&path, json!({ "keys": [key.jwk()] }).to_string()).expect("written");
+    let shop = Shop::with(|config| {
+        config.identity.issuer = "https://id.example".to_owned();
+        config.identity.audience = "shop, other-shop".to_owned();
+        config.identity.jwks_file.clone_from(&path);
+    })
+    .await;
+    let instance = shop.start().await;
+    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    let claims = |audience: Value| json!({ "iss": "https://id.example", "aud": audience, "sub": "1", "exp": now + 60 });
+    for audience in [json!("shop"), json!("other-shop"), json!(["x", "shop"])] {
+        user(&exchange(&instance, &key.token(&claims(audience))).await);
+    }
+    let answer = exchange(&instance, &key.token(&claims(json!("another")))).await;
+    assert_problem(&answer, (401, "identity_refused"), "another audience");
+    // Browsers need the provider's pages, so there is no button.
+    let methods = instance.stranger().get("/api/session/methods").await;
+    assert_eq!(methods.json, json!({ "passwords": true, "provider": null }));
+    std::fs::remove_file(path).expect("removed");
+}
+
+#[tokio::test]
+async fn own_accounts_can_be_switched_off_and_tokens_are_off_by_default() {
+    let (provider, mut shop) = provider_and_shop().await;
+    shop.config.session.own_accounts = false;
+    let instance = shop.start().await;
+    let person = json!({ "username": "somebody", "password": "correct horse battery" });
+    for path in ["/api/users", "/api/session"] {
+        let answer = instance.stranger().post(path, &person).await;
+        assert_problem(&answer, (403, "passwords_off"), path);
+    }
+    let methods = instance.stranger().get("/api/session/methods").await;
+    let expected = json!({ "name": "Example ID", "start": "/api/session/provider" });
+    assert_eq!(methods.json, json!({ "passwords": false, "provider": expected }));
+    let session = exchange(&instance, &provider.key(0).token(&provider.claims("1"))).await;
+    // A user of the provider has no password to change.
+    let words = json!({ "current_password": "", "new_password": "correct horse battery" });
+    let change = session_of(&instance, &session).request(Method::PUT, "/api/session/password");
+    let change = Client::send(change.json(&words)).await;
+    assert_problem(&change, (403, "passwords_off"), "a password");
+
+    let (_shop, plain) = Shop::open().await;
+    let answer = exchange(&plain, "a.b.c").await;
+    assert_problem(&answer, (409, "identity_off"), "a shop without a provider");
+    let both = json!({ "username": "a", "password": "b", "token": "c" });
+    let answer = plain.stranger().post("/api/session", &both).await;
+    assert_problem(&answer, (422, "unknown_field"), "a token and a password");
+}

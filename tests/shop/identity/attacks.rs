@@ -1,0 +1,189 @@
+//! The list of attacks on tokens: each is refused, and the honest token beside it is not.
+
+use serde_json::{Value, json};
+
+use super::{exchange, provider_and_shop, user};
+use crate::http::assert_problem;
+use crate::support::identity_keys::{TestKey, sign_hmac, unsigned};
+use crate::support::identity_provider::{CLIENT_ID, TestIdentityProvider};
+
+/// A token that must be refused, and what it tries.
+type Attack = (String, String);
+
+fn changed(mut claims: Value, name: &str, value: Value) -> Value {
+    claims[name] = value;
+    claims
+}
+
+fn without(mut claims: Value, name: &str) -> Value {
+    claims.as_object_mut().expect("an object").remove(name);
+    claims
+}
+
+/// Attacks on the signature and on the choice of its algorithm and key.
+fn on_signatures(provider: &TestIdentityProvider) -> Vec<Attack> {
+    let (rsa, ec, claims) = (provider.key(0), provider.key(1), provider.claims("victim"));
+    let stranger = TestKey::ec("ec-1");
+    let honest = ec.token(&claims);
+    let mut attacks = Vec::new();
+    let mut add = |what: &str, token: String| attacks.push((what.to_owned(), token));
+    for none in ["none", "None", "NONE", "nOnE", ""] {
+        for header in [json!({ "alg": none }), json!({ "alg": none, "kid": "rsa-1" })] {
+            add("no signature", format!("{}.", unsigned(&header, &claims)));
+        }
+    }
+    add("no algorithm", rsa.sign(&json!({ "kid": "rsa-1" }).to_string(), &claims.to_string()));
+    for secret in rsa.public_bytes() {
+        for algorithm in ["HS256", "HS384", "HS512"] {
+            let header = json!({ "alg": algorithm, "kid": "rsa-1" });
+            add("the public key as a shared secret", sign_hmac(&secret, &header, &claims));
+        }
+    }
+    for (key, algorithm) in [(&rsa, "ES256"), (&rsa, "EdDSA"), (&ec, "RS256"), (&ec, "EdDSA")] {
+        let mut header = key.header();
+        header["alg"] = json!(algorithm);
+        add("the key of another kind", key.sign(&header.to_string(), &claims.to_string()));
+    }
+    for algorithm in ["RS512", "PS256", "RS384", "ES384"] {
+        let mut header = rsa.header();
+        header["alg"] = json!(algorithm);
+        add("another algorithm of the key", rsa.sign(&header.to_string(), &claims.to_string()));
+    }
+    add("a stranger with the id of our key", stranger.token(&claims));
+    let mut header = stranger.header();
+    header["jwk"] = stranger.jwk();
+    add("a key in the token", stranger.sign(&header.to_string(), &claims.to_string()));
+    let mut header = TestKey::ec("theirs").header();
+    header["jku"] = json!("https://evil.example/keys");
+    header["x5u"] = json!("https://evil.example/cert");
+    add("an address of keys in the token", stranger.sign(&header.to_string(), &claims.to_string()));
+    for id in ["../../../../dev/null", "ec-1' OR '1'='1", "", "EC-1", "ec-1\u{0}", &"k".repeat(300)]
+    {
+        let mut header = ec.header();
+        header["kid"] = json!(id);
+        add("an id that is no key's", ec.sign(&header.to_string(), &claims.to_string()));
+    }
+    for id in [Value::Null, json!(7), json!(["ec-1"])] {
+        let mut header = ec.header();
+        header["kid"] = id;
+        add("an id that is no text", ec.sign(&header.to_string(), &claims.to_string()));
+    }
+    let (message, signature) = honest.rsplit_once('.').expect("three parts");
+    add("an empty signature", format!("{message}."));
+    add("half a signature", format!("{message}.{}", &signature[..signature.len() / 2]));
+    add("a signature of zeros", format!("{message}.{}", "A".repeat(86)));
+    add("a signature in the form of certificates", ec.sign_asn1(&claims));
+    let other = ec.token(&provider.claims("attacker"));
+    let (_, others) = other.rsplit_once('.').expect("three parts");
+    add("the signature of another token", format!("{message}.{others}"));
+    attacks
+}
+
+/// Attacks with headers and forms.
+fn on_form(provider: &TestIdentityProvider) -> Vec<Attack> {
+    let (ec, claims) = (provider.key(1), provider.claims("victim"));
+    let honest = ec.token(&claims);
+    let mut attacks = Vec::new();
+    let mut add = |what: &str, token: String| attacks.push((what.to_owned(), token));
+    for crit in [json!(["exp"]), json!(["b64"]), json!(["unknown"]), json!([]), json!("exp")] {
+        let mut header = ec.header();
+        header["crit"] = crit;
+        header["b64"] = json!(false);
+        add("a header that must be understood", ec.sign(&header.to_string(), &claims.to_string()));
+    }
+    for kind in ["logout+jwt", "secevent+jwt", "dpop+jwt", "JOSE"] {
+        let mut header = ec.header();
+        header["typ"] = json!(kind);
+        add("a token of another type", ec.sign(&header.to_string(), &claims.to_string()));
+    }
+    for twice in [
+        r#"{"alg":"ES256","alg":"none","kid":"ec-1"}"#,
+        r#"{"alg":"none","alg":"ES256","kid":"ec-1"}"#,
+        r#"{"alg":"ES256","kid":"ec-1","kid":"rsa-1"}"#,
+    ] {
+        add("a header that comes twice", ec.sign(twice, &claims.to_string()));
+    }
+    let text = claims.to_string();
+    let twice = format!("{},\"sub\":\"admin\"}}", text.trim_end_matches('}'));
+    add("a claim that comes twice", ec.sign(&ec.header().to_string(), &twice));
+    add("claims that are a list", ec.sign(&ec.header().to_string(), "[]"));
+    add("claims that are no JSON", ec.sign(&ec.header().to_string(), "sub=victim"));
+    let long = changed(claims.clone(), "pad", json!("x".repeat(7_000)));
+    add("a token that is too long", ec.token(&long));
+    for form in ["", ".", "..", "...", "a.b", "a.b.c", "a.b.c.d.e", "Bearer x", "\u{0}.\u{0}.\u{0}"]
+    {
+        add("no token at all", form.to_owned());
+    }
+    add("four parts", format!("{honest}.{honest}"));
+    add("spaces around it", format!(" {honest} "));
+    add("padding", honest.replace('.', "=."));
+    attacks
+}
+
+/// Attacks with claims, honestly signed.
+fn on_claims(provider: &TestIdentityProvider) -> Vec<Attack> {
+    let (ec, claims) = (provider.key(1), provider.claims("victim"));
+    let now = claims["iat"].as_i64().expect("a time");
+    let wrong = [
+        ("aud", json!("another-service")),
+        ("aud", json!(["another-service", "a-third"])),
+        ("aud", json!([])),
+        ("aud", json!("")),
+        ("aud", json!(CLIENT_ID.to_uppercase())),
+        ("aud", json!({ CLIENT_ID: true })),
+        ("iss", json!("https://evil.example")),
+        ("iss", json!(format!("{}/", provider.issuer()))),
+        ("iss", json!([provider.issuer(), "https://evil.example"])),
+        ("iss", json!([provider.issuer()])),
+        ("exp", json!(now - 120)),
+        ("exp", json!(0)),
+        ("exp", json!(-1)),
+        ("exp", json!((now + 600).to_string())),
+        ("exp", Value::Null),
+        ("nbf", json!(now + 600)),
+        ("nbf", json!((now + 600).to_string())),
+        ("iat", json!(now + 600)),
+        ("sub", json!("")),
+        ("sub", json!(7)),
+        ("sub", Value::Null),
+        ("sub", json!("s".repeat(256))),
+    ];
+    let wrong = wrong.into_iter().map(|(name, value)| {
+        let what = format!("{name} {}", value.to_string().chars().take(60).collect::<String>());
+        (what, ec.token(&changed(claims.clone(), name, value)))
+    });
+    let missing = ["aud", "iss", "exp", "sub"]
+        .map(|name| (format!("no {name}"), ec.token(&without(claims.clone(), name))));
+    wrong.chain(missing).collect()
+}
+
+#[tokio::test]
+async fn each_attack_on_a_token_is_refused() {
+    let (provider, shop) = provider_and_shop().await;
+    let instance = shop.start().await;
+    let honest = provider.key(1).token(&provider.claims("victim"));
+    let victim = user(&exchange(&instance, &honest).await);
+    let all = [on_signatures(&provider), on_form(&provider), on_claims(&provider)].concat();
+    println!("{} attacks", all.len());
+    assert!(all.len() > 80, "{}", all.len());
+    for (what, token) in &all {
+        let answer = exchange(&instance, token).await;
+        let code = match answer.code() {
+            "token_expired" => "token_expired",
+            _ => "identity_refused",
+        };
+        assert_problem(&answer, (401, code), &format!("{what}: {token}"));
+    }
+    assert_eq!(user(&exchange(&instance, &honest).await), victim);
+    let users: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM subjects")
+        .fetch_one(&shop.pool)
+        .await
+        .expect("a count");
+    assert_eq!(users, 1, "an attack made a user");
+    // Within the clocks' difference a token is good.
+    let now = time::OffsetDateTime::now_utc().unix_timestamp();
+    for (name, at) in [("exp", now - 30), ("nbf", now + 30), ("iat", now + 30)] {
+        let token = provider.key(1).token(&changed(provider.claims("victim"), name, json!(at)));
+        assert_eq!(user(&exchange(&instance, &token).await), victim, "{name}");
+    }
+}

@@ -1,0 +1,201 @@
+//! The first operator, on the command line; roles; signing out everywhere; changing a password.
+
+use std::process::Stdio;
+
+use reqwest::Method;
+use seckill::account::Role;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+
+use crate::process::program::{program, run, told};
+use crate::support::{Answer, BOUND, Client, Instance, Shop, eventually, item_body, when};
+
+const PASSWORD: &str = "a lamp that wakes up";
+
+/// Runs `seckill operator` with a password on standard input.
+async fn operator(shop: &Shop, arguments: &[&str], password: &str) -> (i32, String) {
+    let mut command = program(shop, &["operator"]);
+    command.args(arguments).args(["--password-file", "-"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("started");
+    let mut input = child.stdin.take().expect("a pipe");
+    // A command that refuses its arguments reads nothing.
+    let _ = input.write_all(format!("{password}\n").as_bytes()).await;
+    drop(input);
+    told(&child.wait_with_output().await.expect("ended"))
+}
+
+async fn sign_in(instance: &Instance, name: &str, password: &str) -> Answer {
+    let credentials = json!({ "username": name, "password": password });
+    instance.stranger().post("/api/session", &credentials).await
+}
+
+fn with_token(instance: &Instance, session: &Answer) -> Client {
+    assert_eq!(session.status, 200, "{}", session.text);
+    instance.stranger().with_token(session.json["token"].as_str().expect("a token"))
+}
+
+async fn actions(client: &Client) -> Vec<String> {
+    let answer = client.get("/api/admin/actions").await;
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    let actions = answer.json["actions"].as_array().expect("a list").iter();
+    actions.map(|action| action["action"].as_str().expect("a word").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
+    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
+    let instance = shop.start().await;
+    let (code, text) = operator(&shop, &["create", "Grace"], PASSWORD).await;
+    assert_eq!(code, 0, "{text}");
+    assert!(!text.contains(PASSWORD), "{text}");
+    let session = sign_in(&instance, "grace", PASSWORD).await;
+    assert_eq!(session.json["role"], "operator", "{}", session.text);
+    let grace = with_token(&instance, &session);
+    let made = grace
+        .post("/api/admin/items", &item_body(json!({ "kind": "shop", "strategy": "mysql-atomic" })))
+        .await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    // An operator reads its own actions, an admin those of all.
+    let other = instance.stranger().with_token(&instance.token(77, Role::Operator));
+    assert_eq!(actions(&other).await, Vec::<String>::new());
+    assert_eq!(actions(&grace).await, ["item_created", "operator_created"]);
+    assert_eq!(actions(&instance.admin()).await, ["item_created", "operator_created"]);
+
+    let (code, text) = run(&shop, &["operator", "list"]).await;
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("operator\tGrace") && text.contains("1 operator\n"), "{text}");
+    let (code, text) = run(&shop, &["operator", "revoke", "grace"]).await;
+    assert_eq!(code, 0, "{text}");
+    eventually(BOUND, || async {
+        let answer = grace.get("/api/admin/actions").await;
+        when(answer.status == 401, answer.status)
+    })
+    .await;
+    assert_eq!(sign_in(&instance, "grace", PASSWORD).await.json["role"], "buyer");
+    let (code, text) = run(&shop, &["operator", "grant", "GRACE", "--role", "admin"]).await;
+    assert_eq!(code, 0, "{text}");
+    let session = sign_in(&instance, "grace", PASSWORD).await;
+    assert_eq!(session.json["role"], "admin", "{}", session.text);
+    let admin = with_token(&instance, &session);
+    let all = actions(&admin).await;
+    assert_eq!(all, ["role_changed", "role_changed", "item_created", "operator_created"]);
+
+    let (code, text) = operator(&shop, &["password", "grace"], "another lamp that wakes").await;
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(sign_in(&instance, "grace", PASSWORD).await.status, 401);
+    let session = sign_in(&instance, "grace", "another lamp that wakes").await;
+    assert_eq!(session.status, 200, "{}", session.text);
+}
+
+#[tokio::test]
+async fn an_operator_that_cannot_be_made_is_explained() {
+    let shop = Shop::new().await;
+    assert_eq!(operator(&shop, &["create", "ada"], PASSWORD).await.0, 0);
+    for (arguments, password, expected, sentence) in [
+        (&["create", "ADA"][..], PASSWORD, 1, "operator grant ADA"),
+        (&["create", "grace"][..], "short", 2, "at least 8 characters"),
+        (&["create", "grace"][..], "Password123", 2, "attackers try first"),
+        (&["create", "long-enough"][..], "long-enough", 2, "attackers try first"),
+        (&["create", "a name"][..], PASSWORD, 2, "letters of one script"),
+        (&["create", "grace", "--role", "buyer"][..], PASSWORD, 2, "operator and admin"),
+        (&["password", "nobody"][..], PASSWORD, 1, "no account nobody"),
+    ] {
+        let (code, text) = operator(&shop, arguments, password).await;
+        assert_eq!(code, expected, "{arguments:?}: {text}");
+        assert!(text.contains(sentence), "{arguments:?}: {text}");
+    }
+    let (code, text) = run(&shop, &["operator", "create", "grace"]).await;
+    assert_eq!(code, 2, "{text}");
+    assert!(text.contains("--password-file"), "{text}");
+    let (code, text) = run(&shop, &["operator", "revoke", "nobody"]).await;
+    assert_eq!((code, text.contains("no account nobody")), (1, true), "{text}");
+}
+
+async fn sign_up(instance: &Instance, name: &str) -> Answer {
+    let credentials = json!({ "username": name, "password": PASSWORD });
+    assert_eq!(instance.stranger().post("/api/users", &credentials).await.status, 201);
+    sign_in(instance, name, PASSWORD).await
+}
+
+#[tokio::test]
+async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
+    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let first = with_token(&here, &sign_up(&here, "ada").await);
+    let second = sign_in(&there, "ada", PASSWORD).await;
+    let (second, second_here) = (with_token(&there, &second), with_token(&here, &second));
+    let other = with_token(&here, &sign_up(&here, "grace").await);
+    let ended = Client::send(first.request(Method::DELETE, "/api/sessions")).await;
+    assert_eq!(ended.status, 204, "{}", ended.text);
+    for client in [&first, &second_here] {
+        assert_eq!(client.get("/api/orders").await.brief(), (401, "invalid_token"));
+    }
+    eventually(BOUND, || async {
+        let answer = second.get("/api/orders").await;
+        when(answer.brief() == (401, "invalid_token"), answer.status)
+    })
+    .await;
+    assert_eq!(other.get("/api/orders").await.status, 200);
+    // A new session works at once, on each instance, and an instance that starts later knows.
+    let again = sign_in(&here, "ada", PASSWORD).await;
+    let late = shop.start().await;
+    for instance in [&here, &there, &late] {
+        assert_eq!(with_token(instance, &again).get("/api/orders").await.status, 200);
+    }
+    eventually(BOUND, || async {
+        let answer = second_at(&late, &second_here).await;
+        when(answer == 401, answer)
+    })
+    .await;
+    // A buyer without an account, whose token was minted, has sessions too.
+    let minted = here.buyer(4711);
+    let ended = Client::send(minted.request(Method::DELETE, "/api/sessions")).await;
+    assert_eq!((ended.status, minted.get("/api/orders").await.status), (204, 401));
+}
+
+/// The status that a token of another client gets at an instance.
+async fn second_at(instance: &Instance, client: &Client) -> u16 {
+    let token = client.token().expect("it has one");
+    instance.stranger().with_token(token).get("/api/orders").await.status
+}
+
+async fn change(client: &Client, current: &str, new: &str) -> Answer {
+    let body = json!({ "current_password": current, "new_password": new });
+    Client::send(client.request(Method::PUT, "/api/session/password").json(&body)).await
+}
+
+#[tokio::test]
+async fn a_changed_password_ends_all_sessions_but_the_new_one() {
+    let (_shop, instance) = Shop::open().await;
+    let first = with_token(&instance, &sign_up(&instance, "ada").await);
+    let second = with_token(&instance, &sign_in(&instance, "ada", PASSWORD).await);
+    let new = "a lamp that stays awake";
+    for (current, wanted, expected) in [
+        ("a wrong password", new, (401, "invalid_credentials")),
+        (PASSWORD, "short", (422, "invalid_password")),
+        (PASSWORD, "PASSWORD1", (422, "common_password")),
+    ] {
+        let refused = change(&first, current, wanted).await;
+        assert_eq!(refused.brief(), expected, "{}", refused.text);
+    }
+    assert_eq!(second.get("/api/orders").await.status, 200, "nothing has changed yet");
+    let changed = change(&first, PASSWORD, new).await;
+    let fresh = with_token(&instance, &changed);
+    assert_eq!(fresh.get("/api/orders").await.status, 200);
+    for client in [&first, &second] {
+        assert_eq!(client.get("/api/orders").await.brief(), (401, "invalid_token"));
+    }
+    assert_eq!(sign_in(&instance, "ada", PASSWORD).await.status, 401);
+    assert_eq!(sign_in(&instance, "ada", new).await.status, 200);
+    // A minted token has no account, and tries of the present password are counted.
+    assert_eq!(
+        change(&instance.buyer(4711), PASSWORD, new).await.brief(),
+        (404, "account_not_found")
+    );
+    let mut last = Value::Null;
+    for _ in 0..12 {
+        last = change(&fresh, "a wrong password", new).await.json;
+    }
+    assert_eq!(last["code"], "too_many_attempts", "{last}");
+}

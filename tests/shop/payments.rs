@@ -1,0 +1,276 @@
+//! Payments by a provider that misbehaves: late, twice, wrong amount, wrong order, forged.
+
+mod amounts;
+
+use seckill::config::Secret;
+use serde_json::{Value, json};
+
+use crate::http::order_id;
+use crate::support::payment_provider::TestProvider;
+use crate::support::{Answer, Instance, Shop, assert_clean, eventually, when};
+
+/// A shop whose buyers pay at the provider.
+async fn shop_of(provider: &TestProvider) -> Shop {
+    Shop::with(|config| {
+        config.events.enabled = true;
+        config.events.poll_ms = 20;
+        config.payment.provider = "webhook".to_owned();
+        config.payment.checkout_url =
+            "https://pay.example/checkout?order={order}&cents={amount_cents}".to_owned();
+        config.payment.secret = Secret::new(provider.secret());
+        config.payment.refund_url = provider.refund_url();
+        config.job.expire_period_ms = 20;
+    })
+    .await
+}
+
+/// Buys one unit; answers the order's id.
+async fn buy(instance: &Instance, buyer: i64, item: i64) -> String {
+    order_id(&instance.buyer(buyer).buy("mysql-atomic", item).await)
+}
+
+async fn status(instance: &Instance, buyer: i64, order: &str) -> Value {
+    instance.buyer(buyer).get(&format!("/api/orders/{order}")).await.json["status"].clone()
+}
+
+/// Makes the hold of the order run out.
+async fn expire(shop: &Shop, instance: &Instance, buyer: i64, order: &str) {
+    shop.let_holds_pass(900).await;
+    eventually("an expired order", || async {
+        let seen = status(instance, buyer, order).await;
+        when(seen == "expired", seen)
+    })
+    .await;
+}
+
+/// The payment with this id, as operators see it.
+async fn payment(instance: &Instance, id: &str) -> Value {
+    let listed = instance.admin().get("/api/admin/payments").await.json;
+    let payments = listed["payments"].as_array().expect("a list");
+    payments.iter().find(|payment| payment["id"] == id).cloned().unwrap_or(Value::Null)
+}
+
+#[track_caller]
+fn assert_taken(answer: &Answer, result: &str, reason: &Value) {
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!((&answer.json["result"], &answer.json["reason"]), (&json!(result), reason));
+}
+
+#[tokio::test]
+async fn an_order_is_paid_once_by_the_message_of_the_provider() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let order = buy(&instance, 1, item).await;
+    let path = format!("/api/orders/{order}/payment");
+    let asked = instance.buyer(1).post(&path, &json!({})).await;
+    assert_eq!((asked.status, &asked.json["status"]), (200, &json!("pending")), "{}", asked.text);
+    let url = format!("https://pay.example/checkout?order={order}&cents=250");
+    assert_eq!(asked.json["checkout_url"], url);
+    assert_eq!(instance.buyer(2).post(&path, &json!({})).await.brief(), (404, "order_not_found"));
+
+    let said = provider.succeeded("m1", "p1", &order, 250);
+    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    assert_eq!(status(&instance, 1, &order).await, "paid");
+    // The same message, and another message about the same payment.
+    assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
+    let again = provider.succeeded("m2", "p1", &order, 250);
+    assert_taken(&again.send(&instance).await, "unchanged", &Value::Null);
+    let asked = instance.buyer(1).post(&path, &json!({})).await;
+    assert_eq!(
+        (&asked.json["status"], &asked.json["checkout_url"]),
+        (&json!("paid"), &Value::Null)
+    );
+    // A second payment for the order goes back.
+    let twice = provider.succeeded("m3", "p2", &order, 250);
+    assert_taken(&twice.send(&instance).await, "refund_wanted", &json!("paid_twice"));
+    assert_clean(&instance, item).await;
+    // The event of the payment comes from the transaction of the payment.
+    eventually("the event", || async {
+        let log = instance.admin().get("/api/admin/events").await.json;
+        when(log["events"].as_array().is_some_and(|events| events.len() == 2), log)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_deliveries_of_one_message_at_once_pay_once() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let (one, two) = (shop.start().await, shop.start().await);
+    let item = one.make_item(json!({ "stock": 2 })).await;
+    let order = buy(&one, 1, item).await;
+    let said = provider.succeeded("m1", "p1", &order, 250);
+    let other = provider.succeeded("m2", "p1", &order, 250);
+    let deliveries = (0..20).map(|turn| {
+        let instance = if turn % 2 == 0 { &one } else { &two };
+        let said = if turn % 3 == 0 { &other } else { &said };
+        said.send(instance)
+    });
+    let answers = futures::future::join_all(deliveries).await;
+    let paid = answers.iter().filter(|answer| answer.json["result"] == "paid").count();
+    let results: Vec<_> = answers.iter().map(|answer| &answer.text).collect();
+    assert_eq!(paid, 1, "{results:?}");
+    assert_eq!(status(&one, 1, &order).await, "paid");
+    let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM payments")
+        .fetch_one(&shop.pool)
+        .await
+        .expect("read");
+    assert_eq!(rows, 1);
+    assert_eq!(payment(&one, "p1").await["status"], "accepted");
+}
+
+#[tokio::test]
+async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1, "hold_seconds": 900 })).await;
+    let late = buy(&instance, 1, item).await;
+    expire(&shop, &instance, 1, &late).await;
+    let winner = buy(&instance, 2, item).await;
+    let unknown = shop_domain::OrderId::generate().to_string();
+    provider.refuse_refunds(true);
+    for (message, id, order, cents, reason) in [
+        ("m1", "p-late", &late, 250, "sold_out"),
+        ("m2", "p-cheap", &winner, 249, "wrong_amount"),
+        ("m3", "p-unknown", &unknown, 250, "unknown_order"),
+    ] {
+        let said = provider.succeeded(message, id, order, cents);
+        assert_taken(&said.send(&instance).await, "refund_wanted", &json!(reason));
+    }
+    assert_eq!(status(&instance, 1, &late).await, "expired");
+    assert_eq!(status(&instance, 2, &winner).await, "pending");
+    let cancelled =
+        instance.buyer(2).post(&format!("/api/orders/{winner}/cancellation"), &json!({})).await;
+    assert_eq!(cancelled.status, 200);
+    let said = provider.succeeded("m4", "p-cancelled", &winner, 250);
+    assert_taken(&said.send(&instance).await, "refund_wanted", &json!("cancelled"));
+    eventually("a refund that the provider does not take", || async {
+        let seen = payment(&instance, "p-late").await;
+        when(seen["failures"].as_i64() >= Some(1) && seen["status"] == "refund_wanted", seen)
+    })
+    .await;
+    eventually("four open refunds", || async {
+        let metrics = instance.stranger().get("/metrics").await.text;
+        when(metrics.contains("seckill_refunds_open 4\n"), ())
+    })
+    .await;
+    // It is told after a restart, too.
+    instance.stop().await;
+    let instance = shop.start().await;
+    provider.refuse_refunds(false);
+    for id in ["p-late", "p-cheap", "p-unknown", "p-cancelled"] {
+        eventually("a refund that is asked for", || async {
+            let seen = payment(&instance, id).await;
+            when(seen["status"] == "refund_requested", seen)
+        })
+        .await;
+        assert!(provider.refunds().contains(&id.to_owned()), "{id}");
+    }
+    let done = provider.refunded("m5", "p-late", &late, 250);
+    assert_taken(&done.send(&instance).await, "refunded", &Value::Null);
+    assert_taken(&done.send(&instance).await, "unchanged", &Value::Null);
+    let by_hand = instance.admin().post("/api/admin/payments/p-cheap/refund", &json!({})).await;
+    assert_eq!(by_hand.status, 204, "{}", by_hand.text);
+    let again = instance.admin().post("/api/admin/payments/p-cheap/refund", &json!({})).await;
+    assert_eq!(again.brief(), (404, "payment_not_found"));
+    let buyers = instance.buyer(2).get("/api/admin/payments").await;
+    assert_eq!(buyers.brief(), (403, "forbidden"));
+    let open =
+        instance.admin().get("/api/admin/payments?status=refund_requested&limit=1").await.json;
+    assert_eq!(
+        (&open["payments"][0]["id"], &open["next"]),
+        (&json!("p-cancelled"), &json!("p-cancelled"))
+    );
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn a_late_payment_takes_a_unit_that_is_left_and_a_refund_may_come_first() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 2, "hold_seconds": 900 })).await;
+    let late = buy(&instance, 1, item).await;
+    expire(&shop, &instance, 1, &late).await;
+    let said = provider.succeeded("m1", "p1", &late, 250);
+    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    // The buyer has the limit with the paid order.
+    let other = buy(&instance, 2, item).await;
+    let refund = provider.refunded("m2", "p2", &other, 250);
+    assert_taken(&refund.send(&instance).await, "refunded", &Value::Null);
+    let said = provider.succeeded("m3", "p2", &other, 250);
+    assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
+    assert_eq!(status(&instance, 2, &other).await, "pending", "money that went back pays nothing");
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn a_limit_that_is_reached_meanwhile_sends_a_late_payment_back() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 3, "hold_seconds": 900 })).await;
+    let late = buy(&instance, 1, item).await;
+    expire(&shop, &instance, 1, &late).await;
+    let second = buy(&instance, 1, item).await;
+    let said = provider.succeeded("m1", "p1", &late, 250);
+    assert_taken(&said.send(&instance).await, "refund_wanted", &json!("limit_reached"));
+    let said = provider.succeeded("m2", "p2", &second, 250);
+    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    let item_audit = assert_clean(&instance, item).await;
+    assert_eq!(item_audit["available"], 2, "{item_audit}");
+}
+
+#[tokio::test]
+async fn a_forged_message_pays_nothing() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let order = buy(&instance, 1, item).await;
+    let good = provider.succeeded("m1", "p1", &order, 250);
+    for (what, forged) in [
+        ("another key", good.signed_with("whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")),
+        ("an old message", good.sent_seconds_ago(301)),
+        ("a message of tomorrow", good.sent_seconds_ago(-301)),
+        ("another amount", good.with_body(good.body().replace("250", "1"))),
+        ("another id", good.with_id("m2")),
+        ("no signature", good.unsigned()),
+    ] {
+        assert_eq!(forged.send(&instance).await.brief(), (403, "invalid_signature"), "{what}");
+    }
+    let nonsense = provider.message("m3", "{\"type\":\"payment.succeeded\"}");
+    assert_eq!(nonsense.send(&instance).await.brief(), (422, "invalid_message"));
+    let unheard_of = provider.message("m4", "{\"type\":\"payment.created\",\"new\":[1]}");
+    assert_taken(&unheard_of.send(&instance).await, "unchanged", &Value::Null);
+    assert_eq!(status(&instance, 1, &order).await, "pending");
+    // The first one that is genuine still counts.
+    assert_taken(&good.send(&instance).await, "paid", &Value::Null);
+}
+
+/// A provider that uses the id of a message twice says nothing new by it.
+#[tokio::test]
+async fn a_message_is_taken_once_by_its_id() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let (first, second) = (buy(&instance, 1, item).await, buy(&instance, 2, item).await);
+    let said = provider.succeeded("m1", "p1", &first, 250);
+    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    let again = provider.succeeded("m1", "p2", &second, 250);
+    assert_taken(&again.send(&instance).await, "unchanged", &Value::Null);
+    assert_eq!(status(&instance, 2, &second).await, "pending");
+    assert_eq!(payment(&instance, "p2").await, Value::Null);
+}
+
+#[tokio::test]
+async fn the_demo_takes_no_messages() {
+    let provider = TestProvider::start().await;
+    let (_shop, instance) = Shop::open().await;
+    let said = provider.succeeded("m1", "p1", &shop_domain::OrderId::generate().to_string(), 250);
+    assert_eq!(said.send(&instance).await.brief(), (409, "payments_off"));
+}

@@ -1,0 +1,136 @@
+//! Amounts, currencies and states of payments, and what a sender of forged messages may cost.
+
+use serde_json::{Value, json};
+
+use super::{assert_taken, buy, payment, shop_of, status};
+use crate::support::payment_provider::TestProvider;
+use crate::support::{Shop, assert_clean};
+
+/// An order of buyer 1 that is paid by the payment `p1` of 250 cents.
+async fn paid_order() -> (TestProvider, Shop, crate::support::Instance, i64, String) {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let order = buy(&instance, 1, item).await;
+    let said = provider.succeeded("m1", "p1", &order, 250);
+    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    (provider, shop, instance, item, order)
+}
+
+#[tokio::test]
+async fn a_refund_of_a_part_refunds_no_payment() {
+    let (provider, _shop, instance, item, order) = paid_order().await;
+    let state = async || {
+        let payment = payment(&instance, "p1").await;
+        (payment["status"].clone(), payment["refunded_cents"].clone())
+    };
+    let cent = provider.refunded("m2", "p1", &order, 1);
+    assert_taken(&cent.send(&instance).await, "partly_refunded", &Value::Null);
+    assert_taken(&cent.send(&instance).await, "unchanged", &Value::Null);
+    assert_eq!(state().await, (json!("accepted"), json!(1)), "a refund counts once");
+    let rest = provider.refunded("m3", "p1", &order, 248);
+    assert_taken(&rest.send(&instance).await, "partly_refunded", &Value::Null);
+    assert_eq!(state().await, (json!("accepted"), json!(249)));
+    let last = provider.refunded("m4", "p1", &order, 1);
+    assert_taken(&last.send(&instance).await, "refunded", &Value::Null);
+    assert_eq!(state().await, (json!("refunded"), json!(250)));
+    assert_eq!(status(&instance, 1, &order).await, "paid", "the goods are the shop's to decide");
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn a_part_that_goes_back_before_its_payment_leaves_the_rest_to_go_back() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let order = buy(&instance, 1, item).await;
+    let cent = provider.refunded("m1", "p1", &order, 1);
+    assert_taken(&cent.send(&instance).await, "refunded", &Value::Null);
+    let said = provider.succeeded("m2", "p1", &order, 250);
+    assert_taken(&said.send(&instance).await, "refund_wanted", &json!("wrong_amount"));
+    let seen = payment(&instance, "p1").await;
+    assert_eq!((&seen["amount_cents"], &seen["refunded_cents"]), (&json!(250), &json!(1)));
+    assert_eq!(status(&instance, 1, &order).await, "pending");
+    let rest = provider.refunded("m3", "p1", &order, 249);
+    assert_taken(&rest.send(&instance).await, "refunded", &Value::Null);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn money_that_has_paid_an_order_is_not_refunded_by_hand() {
+    let (_provider, _shop, instance, item, order) = paid_order().await;
+    let by_hand = instance.admin().post("/api/admin/payments/p1/refund", &json!({})).await;
+    assert_eq!(by_hand.brief(), (409, "payment_accepted"), "{}", by_hand.text);
+    assert_eq!(payment(&instance, "p1").await["status"], "accepted");
+    assert_eq!(status(&instance, 1, &order).await, "paid");
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn money_of_another_currency_pays_nothing() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let order = buy(&instance, 1, item).await;
+    let say = |id: &str, payment: &str, currency: &str| {
+        let body = json!({
+            "type": "payment.succeeded", "payment": payment, "order": order, "amount_cents": 250,
+            "currency": currency,
+        });
+        provider.message(id, &body.to_string())
+    };
+    for (id, currency) in [("p-yen", "JPY"), ("p-unknown", "xyz")] {
+        let answer = say(id, id, currency).send(&instance).await;
+        assert_taken(&answer, "refund_wanted", &json!("wrong_currency"));
+        assert_eq!(status(&instance, 1, &order).await, "pending", "{currency}");
+        assert_eq!(payment(&instance, id).await["currency"], currency.to_uppercase());
+    }
+    assert_taken(&say("m3", "p-usd", "usd").send(&instance).await, "paid", &Value::Null);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn an_address_that_forges_messages_is_limited_and_a_provider_is_not() {
+    let provider = TestProvider::start().await;
+    let mut shop = shop_of(&provider).await;
+    shop.config.limits.loopback_exempt = false;
+    shop.config.limits.address_per_second = 1;
+    shop.config.limits.address_burst = 5;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let order = buy(&instance, 1, item).await;
+    let good = provider.succeeded("m1", "p1", &order, 250);
+    for turn in 0..50 {
+        let answer = good.send(&instance).await;
+        assert_eq!(answer.status, 200, "genuine message {turn}: {}", answer.text);
+    }
+    let forged = good.with_id("m2");
+    let mut refused = 0;
+    for _ in 0..50 {
+        let answer = forged.send(&instance).await;
+        match answer.status {
+            403 => {}
+            _ => {
+                assert_eq!(answer.brief(), (429, "rate_limited"));
+                refused += 1;
+            }
+        }
+    }
+    assert!(refused > 0, "an address may forge as often as it likes");
+}
+
+#[tokio::test]
+async fn a_message_has_at_most_five_signatures() {
+    let (provider, _shop, instance, _item, order) = paid_order().await;
+    let good = provider.succeeded("m2", "p1", &order, 250);
+    assert_eq!(good.behind_signatures(4).send(&instance).await.status, 200);
+    for more in [5, 4_000] {
+        let answer = good.with_id("m3").behind_signatures(more).send(&instance).await;
+        assert_eq!(answer.brief(), (403, "invalid_signature"), "{more}");
+        let answer = good.behind_signatures(more).send(&instance).await;
+        assert_eq!(answer.brief(), (403, "invalid_signature"), "{more} and a genuine one");
+    }
+}

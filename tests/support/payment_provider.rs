@@ -1,0 +1,242 @@
+//! A small payment provider that can misbehave.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, Redirect};
+use axum::routing::{get, post};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::support::{Answer, Client, Instance};
+
+/// The secret that both sides have.
+const SECRET: &str = "whsec_c2VjcmV0cyBvZiB0ZXN0cyBhcmUgbG9uZyBlbm91Z2ghIQ==";
+
+#[derive(Default)]
+struct Shared {
+    refuses: AtomicBool,
+    refunds: Mutex<Vec<String>>,
+    /// The shop whose buyers pay on the checkout page, and how it answered the messages about them.
+    shop: Mutex<Option<SocketAddr>>,
+    answers: Mutex<Vec<String>>,
+}
+
+/// The provider.
+pub struct TestProvider {
+    shared: Arc<Shared>,
+    addr: SocketAddr,
+    _task: tokio_util::task::AbortOnDropHandle<()>,
+}
+
+/// A message to the shop.
+#[derive(Clone)]
+pub struct TestMessage {
+    id: String,
+    sent_at: i64,
+    signature: String,
+    body: String,
+}
+
+impl TestProvider {
+    /// Listens for refunds on a free port of this machine.
+    pub async fn start() -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let addr = listener.local_addr().expect("an address");
+        let shared = Arc::new(Shared::default());
+        let router = Router::new()
+            .route("/refunds", post(refund))
+            .route("/checkout", get(checkout))
+            .route("/pay", post(pay))
+            .with_state(Arc::clone(&shared));
+        let task = tokio::spawn(async move {
+            let _ = axum::serve(listener, router).await;
+        });
+        Self { shared, addr, _task: tokio_util::task::AbortOnDropHandle::new(task) }
+    }
+
+    pub fn secret(&self) -> &'static str {
+        SECRET
+    }
+
+    pub fn refund_url(&self) -> String {
+        format!("http://{}/refunds", self.addr)
+    }
+
+    /// The address of the checkout page, as a setting of the shop.
+    pub fn checkout_url(&self) -> String {
+        format!("http://{}/checkout?order={{order}}&cents={{amount_cents}}", self.addr)
+    }
+
+    /// Buyers who paid go back to this shop.
+    pub fn serve_buyers_of(&self, shop: SocketAddr) {
+        *self.shared.shop.lock().expect("no panic") = Some(shop);
+    }
+
+    /// How the shop answered the messages that the checkout page caused.
+    pub fn answers(&self) -> Vec<String> {
+        self.shared.answers.lock().expect("no panic").clone()
+    }
+
+    /// Whether refunds are answered with an error from now on.
+    pub fn refuse_refunds(&self, refuses: bool) {
+        self.shared.refuses.store(refuses, Ordering::SeqCst);
+    }
+
+    /// The payments whose refund was asked for.
+    pub fn refunds(&self) -> Vec<String> {
+        self.shared.refunds.lock().expect("no panic").clone()
+    }
+
+    /// "This payment came for this order."
+    pub fn succeeded(&self, id: &str, payment: &str, order: &str, cents: i64) -> TestMessage {
+        self.about("payment.succeeded", id, payment, (order, cents))
+    }
+
+    /// "This payment went back."
+    pub fn refunded(&self, id: &str, payment: &str, order: &str, cents: i64) -> TestMessage {
+        self.about("refund.succeeded", id, payment, (order, cents))
+    }
+
+    fn about(
+        &self,
+        kind: &str,
+        id: &str,
+        payment: &str,
+        (order, cents): (&str, i64),
+    ) -> TestMessage {
+        let body = json!({
+            "type": kind, "payment": payment, "order": order, "amount_cents": cents, "method": "card",
+        });
+        self.message(id, &body.to_string())
+    }
+
+    /// Any message, signed.
+    pub fn message(&self, id: &str, body: &str) -> TestMessage {
+        TestMessage::new(id, body)
+    }
+}
+
+impl TestMessage {
+    fn new(id: &str, body: &str) -> Self {
+        let sent_at = time::OffsetDateTime::now_utc().unix_timestamp();
+        let (id, body) = (id.to_owned(), body.to_owned());
+        Self { signature: sign(SECRET, &id, sent_at, &body), id, sent_at, body }
+    }
+
+    pub fn body(&self) -> String {
+        self.body.clone()
+    }
+
+    pub fn signed_with(&self, secret: &str) -> Self {
+        Self { signature: sign(secret, &self.id, self.sent_at, &self.body), ..self.clone() }
+    }
+
+    /// An honest message of another time.
+    pub fn sent_seconds_ago(&self, seconds: i64) -> Self {
+        let sent_at = self.sent_at - seconds;
+        Self { signature: sign(SECRET, &self.id, sent_at, &self.body), sent_at, ..self.clone() }
+    }
+
+    pub fn with_body(&self, body: String) -> Self {
+        Self { body, ..self.clone() }
+    }
+
+    pub fn with_id(&self, id: &str) -> Self {
+        Self { id: id.to_owned(), ..self.clone() }
+    }
+
+    /// With that many other signatures in front of its own.
+    pub fn behind_signatures(&self, count: usize) -> Self {
+        let signature = format!("{}{}", "v1,AAAA ".repeat(count), self.signature);
+        Self { signature, ..self.clone() }
+    }
+
+    pub fn unsigned(&self) -> Self {
+        Self { signature: String::new(), ..self.clone() }
+    }
+
+    pub async fn send(&self, instance: &Instance) -> Answer {
+        self.send_to(instance.addr).await
+    }
+
+    pub async fn send_to(&self, shop: SocketAddr) -> Answer {
+        let client = Client::new(shop, None);
+        let request = client.request(reqwest::Method::POST, "/api/payments/messages");
+        let request = request
+            .header("content-type", "application/json")
+            .header("webhook-id", &self.id)
+            .header("webhook-timestamp", self.sent_at)
+            .header("webhook-signature", &self.signature)
+            .body(self.body.clone());
+        Client::send(request).await
+    }
+}
+
+fn sign(secret: &str, id: &str, sent_at: i64, body: &str) -> String {
+    let signature = mac(secret, &format!("{id}.{sent_at}.{body}")).finalize().into_bytes();
+    format!("v1,{}", BASE64.encode(signature))
+}
+
+fn mac(secret: &str, signed: &str) -> Hmac<Sha256> {
+    let key = BASE64.decode(secret.strip_prefix("whsec_").expect("a secret")).expect("base64");
+    Hmac::<Sha256>::new_from_slice(&key).expect("a key").chain_update(signed)
+}
+
+type Fields = HashMap<String, String>;
+
+/// The page on which a buyer pays.
+async fn checkout(Query(asked): Query<Fields>) -> Html<String> {
+    let (order, cents) = (&asked["order"], &asked["cents"]);
+    Html(format!(
+        "<!doctype html><html lang=\"en\"><title>Pay</title><h1>{cents} cents</h1>\
+         <form method=\"post\" action=\"/pay\"><input type=\"hidden\" name=\"order\" value=\"{order}\">\
+         <input type=\"hidden\" name=\"cents\" value=\"{cents}\"><button id=\"pay-now\">Pay</button></form>"
+    ))
+}
+
+/// Takes the money, and tells the shop badly: forged, of the wrong amount, and then right, but twice.
+async fn pay(State(shared): State<Arc<Shared>>, body: Bytes) -> Redirect {
+    let form = crate::support::identity_provider::form_of(&body);
+    let shop = (*shared.shop.lock().expect("no panic")).expect("a shop");
+    let (order, cents) = (&form["order"], form["cents"].parse::<i64>().expect("a number"));
+    let body = |payment: &str, cents: i64| {
+        json!({
+            "type": "payment.succeeded", "payment": payment, "order": order, "amount_cents": cents,
+        })
+        .to_string()
+    };
+    let right = TestMessage::new("right", &body("p-right", cents));
+    let wrong = TestMessage::new("wrong", &body("p-wrong", cents + 1));
+    for message in [right.signed_with("whsec_AAAA"), wrong, right.clone(), right] {
+        let answer = message.send_to(shop).await;
+        let said = answer.json["result"].as_str().unwrap_or(answer.code()).to_owned();
+        shared.answers.lock().expect("no panic").push(said);
+    }
+    Redirect::to(&format!("http://{shop}/order.html?id={order}"))
+}
+
+async fn refund(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let text = |name: &str| headers[name].to_str().expect("text").to_owned();
+    let body = String::from_utf8(body.to_vec()).expect("text");
+    let signed = format!("{}.{}.{body}", text("webhook-id"), text("webhook-timestamp"));
+    let signature = text("webhook-signature");
+    let signature = BASE64.decode(signature.strip_prefix("v1,").expect("v1")).expect("base64");
+    assert!(mac(SECRET, &signed).verify_slice(&signature).is_ok(), "the refund is signed");
+    if shared.refuses.load(Ordering::SeqCst) {
+        return StatusCode::INTERNAL_SERVER_ERROR;
+    }
+    let body: Value = serde_json::from_str(&body).expect("JSON");
+    let payment = body["payment"].as_str().expect("a payment").to_owned();
+    shared.refunds.lock().expect("no panic").push(payment);
+    StatusCode::OK
+}
