@@ -23,7 +23,7 @@ pub struct Admission {
     /// Requests with a caller's key that run in this process. Between processes the ledger's
     /// unique key decides; here it would hold a connection while waiting for it.
     requests: Requests,
-    metrics: Metrics,
+    metrics: Arc<Metrics>,
 }
 
 /// The right of one purchase to run. Dropping it gives everything back.
@@ -59,6 +59,7 @@ impl Admission {
         metrics: Metrics,
     ) -> Self {
         let places = Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)));
+        let metrics = Arc::new(metrics);
         Self { places, load_shedder: LoadShedder::new(item_limits), requests, metrics }
     }
 
@@ -105,12 +106,12 @@ impl PurchasePermit {
 }
 
 /// Counts a purchase as running until it is dropped.
-struct InFlight(Metrics);
+struct InFlight(Arc<Metrics>);
 
 impl InFlight {
-    fn new(metrics: &Metrics) -> Self {
+    fn new(metrics: &Arc<Metrics>) -> Self {
         metrics.purchases_in_flight.inc();
-        Self(metrics.clone())
+        Self(Arc::clone(metrics))
     }
 }
 
