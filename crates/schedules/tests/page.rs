@@ -1,5 +1,6 @@
 //! The page `play.html` has the programs of today, and its machine does what this one does.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -42,9 +43,25 @@ fn programs() -> String {
         for (key, value) in expanded.as_object().expect("an object") {
             parts.insert(key.clone(), value.clone());
         }
-        writeln!(text, "  {program},").expect("a string grows");
+        writeln!(text, "  {},", sorted(&program)).expect("a string grows");
     }
     text + "];\n"
+}
+
+/// JSON whose keys are sorted, whatever else is built beside this test: a feature of `serde_json` keeps the
+/// order in which they were added.
+fn sorted(value: &Value) -> String {
+    match value {
+        Value::Object(parts) => {
+            let parts: BTreeMap<_, _> = parts.iter().collect();
+            let parts = parts.into_iter().map(|(key, part)| format!("{}: {}", json!(key), sorted(part)));
+            format!("{{{}}}", parts.collect::<Vec<_>>().join(", "))
+        }
+        Value::Array(parts) => {
+            format!("[{}]", parts.iter().map(sorted).collect::<Vec<_>>().join(", "))
+        }
+        other => other.to_string(),
+    }
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Database {
         &self.0
     }
 
-    pub async fn acquire(&self) -> sqlx::Result<PoolConnection<MySql>> {
+    pub(crate) async fn acquire(&self) -> sqlx::Result<PoolConnection<MySql>> {
         self.0.acquire().await
     }
 
