@@ -30,7 +30,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 /// A key was not looked up: too many requests ask, or the ledger does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the key could not be looked up")]
-pub struct NotKeyFindingUp;
+pub struct NotLookedUp;
 
 /// The ledger's knowledge of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ struct Question {
     buyer: UserId,
     routed: Routed,
     key: RequestKey,
-    answer: oneshot::Sender<Result<KeyFinding, NotKeyFindingUp>>,
+    answer: oneshot::Sender<Result<KeyFinding, NotLookedUp>>,
 }
 
 /// Asks about keys. The questions of all clones are asked together.
@@ -90,13 +90,13 @@ impl Keys {
         buyer: UserId,
         routed: Routed,
         key: RequestKey,
-    ) -> Result<KeyFinding, NotKeyFindingUp> {
+    ) -> Result<KeyFinding, NotLookedUp> {
         let (answer, found) = oneshot::channel();
         let question = Question { buyer, routed, key, answer };
-        self.questions.try_send(question).map_err(|_| NotKeyFindingUp)?;
+        self.questions.try_send(question).map_err(|_| NotLookedUp)?;
         match timeout(ANSWER_MAX, found).await {
             Ok(Ok(found)) => found,
-            Ok(Err(_)) | Err(_) => Err(NotKeyFindingUp),
+            Ok(Err(_)) | Err(_) => Err(NotLookedUp),
         }
     }
 }
@@ -127,7 +127,7 @@ impl KeyReader {
                 // A client that went away asks again.
                 let _ = answer.send(match &found {
                     Ok(rows) => Ok(finding(rows, &request)),
-                    Err(_) => Err(NotKeyFindingUp),
+                    Err(_) => Err(NotLookedUp),
                 });
             }
             if let Err(error) = found {

@@ -107,7 +107,6 @@ fn imports_go_one_way() {
     }
 }
 
-
 #[test]
 fn nothing_changes_what_was_written_down_about_operators() {
     for (path, text) in OURS.iter().copied().flat_map(files) {

@@ -27,6 +27,8 @@ pub struct RetryPolicy {
     passing: &'static [Fault],
     /// Whether a missing answer passes too.
     waits_again: bool,
+    /// Whether an attempt whose connection broke may have changed something.
+    writes: bool,
 }
 
 /// The longest pause before the second attempt; it doubles, and is jittered.
@@ -34,7 +36,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(4);
 
 impl RetryPolicy {
     /// For work that may be done once only.
-    pub const ONCE: Self = Self { attempts_max: 1, passing: &[], waits_again: false };
+    pub const ONCE: Self = Self { attempts_max: 1, passing: &[], waits_again: false, writes: true };
     /// For work that has no further effect when it is done again, after a COMMIT whose answer was lost, too.
     pub const IDEMPOTENT: Self = Self {
         passing: &[Fault::Transient, Fault::Connection, Fault::Duplicate],
@@ -45,19 +47,21 @@ impl RetryPolicy {
         Self { passing: &[Fault::Transient, Fault::Duplicate], ..Self::REPEATED };
     /// For a read: a connection may have died unused.
     pub const READ: Self =
-        Self { passing: &[Fault::Connection], waits_again: false, ..Self::REPEATED };
-    const REPEATED: Self = Self { attempts_max: 4, passing: &[], waits_again: true };
+        Self { passing: &[Fault::Connection], waits_again: false, writes: false, ..Self::REPEATED };
+    const REPEATED: Self =
+        Self { attempts_max: 4, passing: &[], waits_again: true, writes: true };
 
     /// Runs `work` until it ends with a value, a refusal, or an error that does not pass.
     ///
     /// # Errors
     /// Those of the last attempt. When an earlier attempt may have written, "nothing was sent" says nothing of
-    /// that one: the error is then [`unconfirmed`].
+    /// that one: the error is then [`unconfirmed`], with the cause of the earlier one.
     pub async fn run<T, E: WorkError, F: Future<Output = Result<T, E>>>(
         self,
         mut work: impl FnMut() -> F,
     ) -> Result<T, E> {
-        let (mut attempt, mut may_have_written) = (1, false);
+        // The error of an attempt that may have written.
+        let (mut attempt, mut lost) = (1, None);
         loop {
             let error = match work().await {
                 Ok(value) => return Ok(value),
@@ -68,12 +72,16 @@ impl RetryPolicy {
             let passes = self.passing.contains(&fault) && (self.waits_again || !is_silence(failed));
             if is_unsent || attempt == self.attempts_max || !passes {
                 let wrote_nothing = is_unsent || fault == Fault::ReadOnly;
-                return Err(match may_have_written && wrote_nothing {
-                    true => unconfirmed(sqlx::Error::PoolTimedOut).into(),
-                    false => error,
+                return Err(match lost {
+                    Some(cause) if wrote_nothing => {
+                        unconfirmed(sqlx::Error::Io(std::io::Error::other(cause))).into()
+                    }
+                    _ => error,
                 });
             }
-            may_have_written |= fault == Fault::Connection;
+            if self.writes && fault == Fault::Connection {
+                lost = Some(failed.to_string());
+            }
             let longest = PAUSE_FIRST * 2_u32.pow(attempt);
             tokio::time::sleep(longest.mul_f64(rand::random::<f64>())).await;
             attempt += 1;

@@ -72,7 +72,7 @@ struct RunCounts {
 }
 
 impl Reconcile {
-    /// Compares `counters`, and the buckets beside them, with the ledger .
+    /// Compares `counters`, and the buckets beside them, with the ledger.
     #[must_use]
     pub fn new(pool: Database, counters: Counters, metrics: Metrics) -> Self {
         let buckets = Buckets::beside(&counters);

@@ -8,7 +8,7 @@
 pub enum RowPolicy {
     /// Copied, compared, and deleted at the source.
     Moved,
-    /// Like `MoveResult`, but not compared: instances renew the rows until the moment of the flip, and a
+    /// Like `Moved`, but not compared: instances renew the rows until the moment of the flip, and a
     /// row too many or too few does no harm.
     Approximate,
     /// Copied unless the target has it, and never deleted: other items use it too.

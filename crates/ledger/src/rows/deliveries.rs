@@ -125,7 +125,7 @@ impl Claim<'_> {
         .await
     }
 
-    /// Writes a dead letter, in the caller's transaction.
+    /// Writes a dead letter.
     pub async fn set_aside(
         &self,
         pool: &Database,

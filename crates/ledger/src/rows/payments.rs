@@ -122,7 +122,16 @@ pub async fn insert(
          (id, order_id, amount_cents, currency, status, reason, next_try_at, created_at, changed_at) \
          VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
-    .binds((received.id.as_str(), received.order.to_string(), received.amount.cents(), received.foreign_currency.as_ref().map(Currency::as_str), status.as_str(), reason.map(RefundReason::as_str))).run(connection).await
+    .binds((
+        received.id.as_str(),
+        received.order.to_string(),
+        received.amount.cents(),
+        received.foreign_currency.as_ref().map(Currency::as_str),
+        status.as_str(),
+        reason.map(RefundReason::as_str),
+    ))
+    .run(connection)
+    .await
 }
 
 /// Inserts a payment of which only a refund was told.
