@@ -13,7 +13,7 @@ use super::route::purchase;
 
 /// The media type of every failure.
 const PROBLEM: &str = "application/problem+json";
-/// The tags of operations that nobody signs in for.
+/// The tags of operations without a sign-in.
 const TAGS_OF_STRANGERS: [&str; 2] = ["everyone", "payment provider"];
 
 #[derive(utoipa::OpenApi)]

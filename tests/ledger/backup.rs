@@ -14,7 +14,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::process::program::{self, program};
+use crate::process::program::{self as process, program};
 use crate::support::{Client, Shop, eventually, own_mysql, unique, when};
 
 /// An account that may do what a backup needs.

@@ -118,7 +118,7 @@ async fn is_mariadb(shop: &Shop) -> bool {
 async fn on_own_server(arguments: &[&str]) -> (MysqlServer, Shop) {
     let mut options = MysqlOptions::temporary();
     options.extra_arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-    options.extra_statements = crate::process::program::starts::KEEPER.map(str::to_owned).to_vec();
+    options.extra_statements = crate::process::starts::KEEPER.map(str::to_owned).to_vec();
     let server = own_mysql(options).await;
     let url = server.tcp_url_of(&unique("seckill_own"));
     let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
@@ -177,7 +177,7 @@ async fn a_full_disk_of_the_database_is_said_with_its_remedy() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_only_ledger_is_waited_for_within_a_limit() {
     let (server, shop) = on_own_server(&[]).await;
-    let root = crate::process::program::starts::keeper(&server).await;
+    let root = crate::process::starts::keeper(&server).await;
     sqlx::raw_sql("SET GLOBAL read_only = 1").execute(&root).await.expect("read-only");
     let (code, text) = serve(&shop, &[]).await;
     assert_eq!((code, text.contains("MySQL is read-only")), (2, true), "{text}");

@@ -27,7 +27,7 @@ pub enum Expectation {
 }
 
 impl Breaks {
-    /// What is expected with the arbiter on or off, on so many instances: the arbiter makes every
+    /// The expected verdict with the arbiter on or off, on a number of instances: the arbiter makes every
     /// strategy safe.
     #[must_use]
     pub fn expectation(self, arbiter_on: bool, instances: usize) -> Expectation {

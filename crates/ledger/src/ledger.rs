@@ -1,4 +1,4 @@
-//! One ledger: its connections behind its breaker, and what is tried again there.
+//! One ledger: its connections behind its breaker, and the retries of its transactions.
 
 use std::time::Duration;
 
@@ -48,8 +48,7 @@ impl RetryPolicy {
     /// For a read: a connection may have died unused.
     pub const READ: Self =
         Self { passing: &[Fault::Connection], waits_again: false, writes: false, ..Self::REPEATED };
-    const REPEATED: Self =
-        Self { attempts_max: 4, passing: &[], waits_again: true, writes: true };
+    const REPEATED: Self = Self { attempts_max: 4, passing: &[], waits_again: true, writes: true };
 
     /// Runs `work` until it ends with a value, a refusal, or an error that does not pass.
     ///

@@ -13,11 +13,11 @@ pub enum Expression {
     Number(i64),
     /// The value of a variable.
     Name(String),
-    /// Two values and what is done with them.
+    /// Two values and the operation on them.
     Binary(Operator, Box<[Expression; 2]>),
 }
 
-/// What is done with two values. A comparison is 1 or 0.
+/// An operation on two values. A comparison is 1 or 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Operator {
@@ -40,7 +40,7 @@ pub struct Assignment {
     pub name: String,
     /// Its new value.
     pub value: Expression,
-    /// It changes only if this is true.
+    /// The variable changes only if this is true.
     pub condition: Option<Expression>,
 }
 

@@ -52,7 +52,7 @@ pub struct Event {
     pub name: String,
     /// Whether it is a fault. Other events, like the tick of a clock, happen at any time.
     pub is_fault: bool,
-    /// It can happen only while this is true.
+    /// The event can happen only while this is true.
     pub when: Expression,
     /// What it changes.
     pub change: Vec<Assignment>,

@@ -25,7 +25,7 @@ pub struct Search {
     /// Different states that were looked at.
     pub states: usize,
     /// Whole schedules: ways through these states. Where a schedule can go round in a circle, and where the
-    /// search ended early, there is no number.
+    /// search ended early, this is `None`.
     pub schedules: Option<f64>,
 }
 

@@ -54,7 +54,8 @@ fn sorted(value: &Value) -> String {
     match value {
         Value::Object(parts) => {
             let parts: BTreeMap<_, _> = parts.iter().collect();
-            let parts = parts.into_iter().map(|(key, part)| format!("{}: {}", json!(key), sorted(part)));
+            let parts =
+                parts.into_iter().map(|(key, part)| format!("{}: {}", json!(key), sorted(part)));
             format!("{{{}}}", parts.collect::<Vec<_>>().join(", "))
         }
         Value::Array(parts) => {
@@ -79,7 +80,7 @@ fn the_page_has_the_programs_of_today() {
     );
 }
 
-/// The same numbers in both machines: a linear congruential generator with small values.
+/// Numbers that both machines make alike: a linear congruential generator with small values.
 struct Dice(u64);
 
 impl Dice {

@@ -21,7 +21,7 @@ pub enum Fault {
     NoServer,
     /// The name of the host has no address.
     NoAddress,
-    /// It does not answer in time.
+    /// The server does not answer in time.
     Silent,
     /// The connection failed.
     Link(String),

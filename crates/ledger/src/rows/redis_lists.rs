@@ -1,4 +1,4 @@
-//! The ledger's lists of what is in Redis: the items with a counter, and the items with a queue.
+//! The ledger's lists of the contents of Redis: the items with a counter, and the items with a queue.
 
 use std::time::Duration;
 
