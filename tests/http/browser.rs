@@ -8,6 +8,7 @@ mod driver;
 mod foreign;
 mod lab;
 mod outcomes;
+mod play;
 mod shop;
 mod waiting;
 

@@ -1,20 +1,20 @@
 //! Pauses at which a test decides who goes on, and in which order.
 //!
-//! A [`Director`] of an item stops every buyer of this item at every pause. The test waits until a buyer has
-//! arrived, and lets the buyer go on when the schedule says so.
+//! A [`Director`] stops its buyers at every pause. The test waits until a buyer has arrived, and lets the buyer
+//! go on when the schedule says so. Tests share a process, so each one directs buyers with ids of its own.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// The directed items of this process.
-static ITEMS: LazyLock<Mutex<HashMap<i64, Arc<Stage>>>> = LazyLock::new(Mutex::default);
+/// The directed buyers of this process.
+static BUYERS: LazyLock<Mutex<HashMap<i64, Arc<Stage>>>> = LazyLock::new(Mutex::default);
 
-/// Directs the buyers of one item until it is dropped; then all go on.
+/// Directs some buyers until it is dropped; then all go on.
 #[derive(Debug)]
 pub struct Director {
-    item: i64,
+    buyers: Vec<i64>,
     stage: Arc<Stage>,
 }
 
@@ -27,12 +27,13 @@ struct Stage {
 }
 
 impl Director {
-    /// Directs the buyers of an item from now on.
+    /// Directs these buyers from now on.
     #[must_use]
-    pub fn of(item: i64) -> Self {
+    pub fn of(buyers: &[i64]) -> Self {
         let stage = Arc::new(Stage::default());
-        locked(&ITEMS).insert(item, Arc::clone(&stage));
-        Self { item, stage }
+        let each = buyers.iter().map(|buyer| (*buyer, Arc::clone(&stage)));
+        locked(&BUYERS).extend(each);
+        Self { buyers: buyers.to_owned(), stage }
     }
 
     /// Waits until the buyer stands at the pause `name`. The caller bounds the wait.
@@ -49,7 +50,7 @@ impl Director {
 
 impl Drop for Director {
     fn drop(&mut self) {
-        locked(&ITEMS).remove(&self.item);
+        locked(&BUYERS).retain(|buyer, _| !self.buyers.contains(buyer));
         *locked(&self.stage.is_over) = true;
         self.stage.changed.notify_waiters();
     }
@@ -70,9 +71,9 @@ impl Stage {
     }
 }
 
-/// Stops a buyer of a directed item until the test lets the buyer go on.
-pub async fn pause(name: &'static str, item: i64, buyer: i64) {
-    let Some(stage) = locked(&ITEMS).get(&item).cloned() else { return };
+/// Stops a directed buyer until the test lets the buyer go on.
+pub async fn pause(name: &'static str, buyer: i64) {
+    let Some(stage) = locked(&BUYERS).get(&buyer).cloned() else { return };
     locked(&stage.standing).insert(buyer, name);
     stage.changed.notify_waiters();
     let may_go =

@@ -85,12 +85,12 @@ pub const fn reach(_name: &str) {}
 #[cfg(feature = "armed")]
 pub mod hold;
 
-/// A pause: `hold!("stock-read", item, buyer)` waits while a test holds this buyer there. It does nothing
-/// unless this crate is built with the feature `armed`, and nothing for an item that no test directs.
+/// A pause: `hold!("stock-read", buyer)` waits while a test holds this buyer there. It does nothing unless
+/// this crate is built with the feature `armed`, and nothing for a buyer whom no test directs.
 #[macro_export]
 macro_rules! hold {
-    ($name:literal, $item:expr, $buyer:expr) => {
-        $crate::pause($name, $item, $buyer).await;
+    ($name:literal, $buyer:expr) => {
+        $crate::pause($name, $buyer).await;
     };
 }
 
@@ -100,7 +100,7 @@ pub use hold::pause;
 /// Does nothing: pauses are for tests alone.
 #[cfg(not(feature = "armed"))]
 #[inline]
-pub fn pause(_name: &'static str, _item: i64, _buyer: i64) -> std::future::Ready<()> {
+pub fn pause(_name: &'static str, _buyer: i64) -> std::future::Ready<()> {
     std::future::ready(())
 }
 

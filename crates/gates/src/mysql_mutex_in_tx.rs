@@ -61,7 +61,7 @@ impl Strategy for MysqlMutexInTx {
             Ok(row) => row,
             Err(outcome) => return outcome,
         };
-        hold!("stock-read", purchase.item.id.get(), purchase.buyer.get());
+        hold!("stock-read", purchase.buyer.get());
         let written = Notify::new();
         let available = seen.available - purchase.quantity.signed();
         let first = UnguardedWrite::SetFirst { available, written: &written };
@@ -77,7 +77,7 @@ impl Strategy for MysqlMutexInTx {
             () = written.notified() => {
                 // The mistake that this strategy shows: COMMIT is still to come.
                 drop(held);
-                hold!("unlocked", purchase.item.id.get(), purchase.buyer.get());
+                hold!("unlocked", purchase.buyer.get());
                 committed.await
             }
         };

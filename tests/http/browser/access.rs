@@ -72,6 +72,7 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
         ("account", "/account.html".to_owned()),
         ("signin", "/signin.html".to_owned()),
         ("missing", "/404.html".to_owned()),
+        ("play", "/play.html".to_owned()),
     ];
     let phone_in_the_dark = Look { dark: true, ..PHONE };
     let chinese = Look { language: "zh-CN", ..DESKTOP };
@@ -89,6 +90,9 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
                 )
                 .await;
                 page.visit(path).await;
+            } else if *what == "play" {
+                page.visit_elsewhere(&format!("http://{}{path}", instance.addr)).await;
+                page.until("the program", "'ready' in document.documentElement.dataset").await;
             } else if *what == "index" {
                 page.visit_as(&instance, 1, Role::Admin, path).await;
             } else {

@@ -68,7 +68,7 @@ impl CompareAndSet {
     /// The outcome when nothing was tried.
     async fn try_once(&self, purchase: &Purchase, deadline: Instant) -> Result<Answer, Outcome> {
         let seen = ledger_view::read(&self.context.arbiter, purchase).await?;
-        hold!("stock-read", purchase.item.id.get(), purchase.buyer.get());
+        hold!("stock-read", purchase.buyer.get());
         let available = seen.available - purchase.quantity.signed();
         let stock = (self.comparison)(&purchase.item, &seen, available);
         let write = OrderWrite { purchase, fence: None, stock, deadline: Some(deadline) };

@@ -62,7 +62,7 @@ async fn take(counter: &MemoryCounter, purchase: &Purchase) -> bool {
     }
     // Lets another task run here, as any step between read and write may.
     tokio::task::yield_now().await;
-    hold!("number-read", purchase.item.id.get(), purchase.buyer.get());
+    hold!("number-read", purchase.buyer.get());
     counter.overwrite(seen - units);
     true
 }

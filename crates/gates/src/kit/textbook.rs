@@ -34,7 +34,7 @@ pub async fn read_and_compute(
     purchase: &Purchase,
 ) -> Result<UnguardedWrite<'static>, Outcome> {
     let seen = ledger_view::read(&context.arbiter, purchase).await?;
-    hold!("stock-read", purchase.item.id.get(), purchase.buyer.get());
+    hold!("stock-read", purchase.buyer.get());
     Ok(UnguardedWrite::Set { available: seen.available - purchase.quantity.signed() })
 }
 
@@ -53,7 +53,7 @@ pub async fn on_counter(
     if seen.available < units {
         return Ok(None);
     }
-    hold!("counter-read", item.get(), purchase.buyer.get());
+    hold!("counter-read", purchase.buyer.get());
     match context.counters.overwrite(item, seen.available - units).await {
         Ok(()) => Ok(Some(seen.epoch)),
         // The counter may be lower now; no order was written.

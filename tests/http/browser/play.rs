@@ -1,0 +1,75 @@
+//! The scheduler's page, which works without a server: as a file.
+
+use std::net::SocketAddr;
+
+use serde_json::json;
+
+use super::driver::{DESKTOP, PHONE, Page};
+
+/// What the page may weigh with all that it loads, in bytes.
+const PAGE_BYTES_MAX: u64 = 300_000;
+
+fn address(schedule: &str) -> String {
+    format!("file://{}/static/play.html#{schedule}", env!("CARGO_MANIFEST_DIR"))
+}
+
+async fn open(schedule: &str, look: super::driver::Look) -> Page {
+    // The page asks no server.
+    let page = Page::open(SocketAddr::from(([127, 0, 0, 1], 9)), look).await;
+    page.visit_elsewhere(&address(schedule)).await;
+    page.until("the program", "'ready' in document.documentElement.dataset").await;
+    page
+}
+
+#[tokio::test]
+async fn one_click_finds_the_first_oversell() {
+    let page = open("", DESKTOP).await;
+    page.click("#find").await;
+    page.until_text("#verdict", "Oversold: 2 orders for a stock of 1").await;
+    page.until("red units", "document.querySelectorAll('#tiles [data-state=twice]').length === 2")
+        .await;
+    page.shot("play-mysql-naive").await;
+    let steps =
+        page.run("return new URLSearchParams(location.hash.slice(1)).get('steps')", Vec::new());
+    let steps = steps.await;
+    assert_eq!(steps.as_str().map(|steps| steps.split('.').count()), Some(8), "{steps}");
+    page.close().await;
+}
+
+#[tokio::test]
+async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
+    let lost = "strategy=lock-redis-token&faults=lease&steps=0.0.e0.1.1.0.0.0.1.1.1";
+    let page = open(lost, PHONE).await;
+    page.until_text("#verdict", "Oversold").await;
+    page.shot("play-lock-redis-token").await;
+    for _ in 0..11 {
+        page.press("u").await;
+    }
+    page.until_text("#verdict", "Nothing has happened yet").await;
+    page.press("12").await;
+    let steps =
+        page.run("return new URLSearchParams(location.hash.slice(1)).get('steps')", Vec::new());
+    assert_eq!(steps.await, json!("0"), "the second buyer waits for the lock");
+    page.close().await;
+}
+
+#[tokio::test]
+async fn with_the_arbiter_on_every_schedule_is_searched_and_none_oversells() {
+    let page = open("strategy=lock-redis&faults=lease,failover&arbiter=on", DESKTOP).await;
+    page.click("#find").await;
+    page.until_text("#verdict", "No schedule oversells").await;
+    page.shot("play-lock-redis-arbiter").await;
+    page.close().await;
+}
+
+#[test]
+fn the_page_is_small() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("static");
+    let mut files =
+        vec![root.join("play.html"), root.join("css/base.css"), root.join("css/play.css")];
+    let scripts = std::fs::read_dir(root.join("js/play")).expect("a folder");
+    files.extend(scripts.map(|entry| entry.expect("a file").path()));
+    let sizes = files.iter().map(|file| std::fs::metadata(file).expect("a file").len());
+    let bytes: u64 = sizes.sum();
+    assert!(bytes <= PAGE_BYTES_MAX, "{bytes} bytes");
+}
