@@ -1,7 +1,7 @@
 //! Orders after they are placed: payment, cancellation, expiry, and finding them.
 //!
-//! The transactions are in `ledger::order`. After each of them the counters in Redis and the event streams
-//! are told here what has changed.
+//! The transactions are in `ledger::order`. After each transaction this module updates the counters in Redis
+//! and sends the changed order to the event streams.
 
 mod find;
 mod routed;

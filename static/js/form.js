@@ -12,7 +12,7 @@ export function setError(id, sentence, focus = false) {
   if (focus) byId(id).focus();
 }
 
-/** Wire the fields: what is wrong is forgotten when the reader types, and `#reveal` shows the passwords. */
+/** Wire the fields: typing in a field removes its error, and the button `#reveal` shows the passwords. */
 export function startFields(ids, passwords) {
   for (const id of ids) byId(id).addEventListener('input', () => setError(id, ''));
   const button = byId('reveal');

@@ -144,50 +144,45 @@ async fn all_of(
 /// Takes units for offers, and answers the new version of the stock.
 pub(super) async fn move_to_offered(
     transaction: &mut MySqlConnection,
-    Routed { item, home }: Routed,
+    routed: Routed,
     units: i64,
 ) -> sqlx::Result<u64> {
-    let moved = sqlx::query(
-        "UPDATE stock SET available = available - ?, offered = offered + ?, \
+    let statement = "UPDATE stock SET available = available - ?, offered = offered + ?, \
          version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ? AND available >= ? AND home_epoch = ?",
-    )
-    .bind(units)
-    .bind(units)
-    .bind(item.get())
-    .bind(units)
-    .bind(home.epoch)
-    .execute(transaction)
-    .await?;
-    if moved.rows_affected() == 1 {
-        Ok(moved.last_insert_id())
-    } else {
-        Err(sqlx::Error::RowNotFound)
-    }
+         WHERE item_id = ? AND available >= ? AND home_epoch = ?";
+    move_units(transaction, statement, routed, units).await
 }
 
 /// Gives units of closed offers back, and answers the new version of the stock.
 pub(super) async fn move_to_available(
     transaction: &mut MySqlConnection,
+    routed: Routed,
+    units: i64,
+) -> sqlx::Result<u64> {
+    let statement = "UPDATE stock SET available = available + ?, offered = offered - ?, \
+         version = LAST_INSERT_ID(version + 1) \
+         WHERE item_id = ? AND offered >= ? AND home_epoch = ?";
+    move_units(transaction, statement, routed, units).await
+}
+
+/// Runs one of the two statements above, and returns the new version of the stock.
+async fn move_units(
+    transaction: &mut MySqlConnection,
+    statement: &str,
     Routed { item, home }: Routed,
     units: i64,
 ) -> sqlx::Result<u64> {
-    let moved = sqlx::query(
-        "UPDATE stock SET available = available + ?, offered = offered - ?, \
-         version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ? AND offered >= ? AND home_epoch = ?",
-    )
-    .bind(units)
-    .bind(units)
-    .bind(item.get())
-    .bind(units)
-    .bind(home.epoch)
-    .execute(transaction)
-    .await?;
-    if moved.rows_affected() == 1 {
-        Ok(moved.last_insert_id())
-    } else {
-        Err(sqlx::Error::RowNotFound)
+    let moved = sqlx::query(statement)
+        .bind(units)
+        .bind(units)
+        .bind(item.get())
+        .bind(units)
+        .bind(home.epoch)
+        .execute(transaction)
+        .await?;
+    match moved.rows_affected() {
+        1 => Ok(moved.last_insert_id()),
+        _ => Err(sqlx::Error::RowNotFound),
     }
 }
 
