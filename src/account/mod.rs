@@ -92,7 +92,7 @@ pub struct Session {
 
 /// The parts of [`Accounts`].
 #[derive(Clone)]
-pub struct Parts {
+pub struct AccountParts {
     pub pool: Database,
     pub breaker: Breaker,
     pub hashing: HashingPool,
@@ -110,14 +110,14 @@ pub struct Parts {
 /// The accounts in the ledger. Clones share everything.
 #[derive(Clone)]
 pub struct Accounts {
-    parts: Parts,
+    parts: AccountParts,
     throttle: SignInThrottle,
 }
 
 impl Accounts {
     /// Makes accounts of the parts.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: AccountParts) -> Self {
         let throttle = SignInThrottle::new(parts.pool.clone(), parts.breaker.clone());
         Self { parts, throttle }
     }

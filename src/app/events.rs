@@ -20,7 +20,7 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
     }
     let poll = Duration::from_millis(settings.poll_ms);
     let webhooks = shared.webhook_client(networks, &settings.ca_file, settings.timeout_ms);
-    let deliverer = Deliverer::new(deliver::Parts {
+    let deliverer = Deliverer::new(deliver::DelivererParts {
         pool: shared.pool.clone(),
         clients: Clients {
             webhooks: webhooks.map_err(|why| format!("events.{why}"))?,

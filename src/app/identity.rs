@@ -6,7 +6,7 @@ use super::shared::Shared;
 use crate::account::Accounts;
 use crate::config::Config;
 use crate::event::PrivateNetworks;
-use crate::identity::{Identity, Parts};
+use crate::identity::{Identity, IdentityParts};
 
 pub(super) fn identity(
     config: &Config,
@@ -20,7 +20,7 @@ pub(super) fn identity(
     let ours = |why: String| format!("identity.{why}");
     let networks = PrivateNetworks::parse(&settings.private_networks).map_err(ours)?;
     let client = shared.webhook_client(networks, &settings.ca_file, settings.timeout_ms);
-    let parts = Parts {
+    let parts = IdentityParts {
         pool: shared.pool.clone(),
         breaker: shared.breakers.mysql.clone(),
         accounts: accounts.clone(),

@@ -55,7 +55,7 @@ pub struct App {
     web: http::Web,
     workers: Vec<Worker>,
     shared: Shared,
-    lane_pools: Vec<Database>,
+    batch_pools: Vec<Database>,
     addr: SocketAddr,
     runtimes: Option<Runtimes>,
 }
@@ -123,7 +123,7 @@ impl App {
             web,
             workers,
             shared,
-            lane_pools: writers.into_iter().flat_map(|writers| writers.lane_pools).collect(),
+            batch_pools: writers.into_iter().flat_map(|writers| writers.batch_pools).collect(),
             addr,
             runtimes,
             config,
@@ -191,7 +191,7 @@ impl App {
         let ended = lifecycle.run_until_stopped(bound).await;
         acceptor.abort();
         let close = async {
-            for pool in self.lane_pools {
+            for pool in self.batch_pools {
                 pool.close().await;
             }
             for (_, ledger) in ledgers.iter() {

@@ -6,7 +6,7 @@ use super::shared::{LedgerParts, Shared};
 use crate::config::Config;
 use crate::event::{PrivateNetworks, Target, webhook};
 use crate::order::Orders;
-use crate::payment::{Demo, Parts, Payments, Provider, Webhook};
+use crate::payment::{Demo, PaymentParts, Payments, Provider, Webhook};
 use shop_domain::payment::Currency;
 
 /// The shortest secret, in bytes.
@@ -17,7 +17,7 @@ pub(super) fn payments(
     shared: &Shared,
     orders: &Orders,
 ) -> Result<Payments, String> {
-    Ok(Payments::new(Parts {
+    Ok(Payments::new(PaymentParts {
         ledgers: shared.ledgers.map(LedgerParts::ledger),
         orders: orders.clone(),
         provider: provider(config, shared)?,

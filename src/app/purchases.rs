@@ -9,8 +9,8 @@ use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::Rules;
 use crate::purchase::{
-    self, AcceptOffer, Admission, ItemLimits, Items, Keys, Parts, Purchases, Requests, SoldOut,
-    WaitingRoom,
+    self, AcceptOffer, Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests,
+    SoldOut, WaitingRoom,
 };
 use gates::memory_store::MemoryCounters;
 use gates::redis_store::Buckets;
@@ -32,7 +32,7 @@ pub(super) fn purchases(
         workers.extend(of_ledger);
     }
     let item_age_max = Duration::from_millis(settings.item_age_ms_max);
-    let purchases = Purchases::new(Parts {
+    let purchases = Purchases::new(PurchaseParts {
         ledgers: Shards::new(shared.ledgers.homes().clone(), each),
         items: Items::new(shared.catalog.clone(), item_age_max),
         sold_out: SoldOut::new(Duration::from_millis(settings.sold_out_ms)),

@@ -221,7 +221,7 @@ impl Shared {
 
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
-        WaitingLists::new(waiting_list::Parts {
+        WaitingLists::new(waiting_list::WaitlistParts {
             ledgers: self.ledgers.map(|ledger| LedgerWaitlist {
                 waitlist: Waitlist::new(
                     ledger.ledger(),
@@ -245,7 +245,7 @@ pub(super) struct Writers {
     pub arbiter: Arbiter,
     pub group_commit: GroupCommit,
     /// The connections of the batches.
-    pub lane_pools: Vec<Database>,
+    pub batch_pools: Vec<Database>,
 }
 
 impl Writers {
@@ -256,23 +256,23 @@ impl Writers {
             .sharing(ledger.concurrency.clone())
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);
-        let connections_max = config.mysql.lane_connections_max;
+        let connections_max = config.mysql.batch_connections_max;
         let own_pool = rows::pool_to(writer, &**config, connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);
         // A batch of many items waits for the row of one no longer than it must.
         let mut impatient = Config::clone(config);
         impatient.mysql.lock_wait_timeout_seconds = 1;
-        let mut lane_pools = vec![own_pool];
+        let mut batch_pools = vec![own_pool];
         let mut shared_queues = Vec::new();
         for _ in 0..config.mysql.shared_queues {
             let pool = rows::pool_to(writer, &impatient, SHARED_CONNECTIONS);
             shared_queues.push(BatchConnections::new(pool.clone(), SHARED_CONNECTIONS));
-            lane_pools.push(pool);
+            batch_pools.push(pool);
         }
         let tasks = shared.lifecycle.purchases().clone();
         let group_commit =
             GroupCommit::with_shared_queues(arbiter.clone(), connections, tasks, shared_queues);
-        Self { arbiter, group_commit, lane_pools }
+        Self { arbiter, group_commit, batch_pools }
     }
 }
 

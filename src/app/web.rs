@@ -87,7 +87,7 @@ pub(super) fn web(
 
 fn accounts(config: &Config, shared: &Shared, tokens: Tokens) -> Accounts {
     let settings = &config.session;
-    Accounts::new(account::Parts {
+    Accounts::new(account::AccountParts {
         pool: shared.pool.clone(),
         breaker: shared.breakers.mysql.clone(),
         hashing: HashingPool::new(settings.hashing_max),
@@ -101,7 +101,7 @@ fn accounts(config: &Config, shared: &Shared, tokens: Tokens) -> Accounts {
 }
 
 fn lab(config: &Config, shared: &Shared, purchases: Purchases) -> Lab {
-    Lab::new(lab::Parts {
+    Lab::new(lab::LabParts {
         catalog: shared.catalog.clone(),
         purchases,
         metrics: shared.metrics.clone(),

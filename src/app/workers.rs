@@ -140,7 +140,7 @@ fn resume_moves(config: &Config, shared: &Shared) -> ResumeMoves {
 
 fn consumers(ledger: &LedgerParts, shared: &Shared, writers: &Writers) -> Consumers {
     let settings = &ledger.config.queue;
-    Consumers::new(consumer::Parts {
+    Consumers::new(consumer::ConsumerParts {
         reader: Reader::new(ledger.queue.clone()),
         group_commit: writers.group_commit.clone(),
         arbiter: writers.arbiter.clone(),

@@ -5,7 +5,7 @@ use ledger::catalog::{self, EditError, GroupForItem, StrategyError};
 use ledger::rows::actions::Actor;
 use ledger::rows::items;
 use ledger::waiting_list::LineChange;
-use shop_domain::{ItemEdit, ItemId, ItemKind, Routed};
+use shop_domain::{ItemEdit, ItemId, ItemKind, ItemRoute};
 
 impl Catalog {
     /// Edits an item for an operator; a restock is part of an edit. Returns also what became of the
@@ -16,16 +16,16 @@ impl Catalog {
         edit: &ItemEdit,
         actor: &Actor,
     ) -> Result<(StockedItem, LineChange), EditError> {
-        let edited = self
-            .ledgers
-            .write(id, |ledger, home| self.edit_at(ledger, Routed { item: id, home }, edit, actor));
+        let edited = self.ledgers.write(id, |ledger, home| {
+            self.edit_at(ledger, ItemRoute { item: id, home }, edit, actor)
+        });
         edited.await
     }
 
     async fn edit_at(
         &self,
         CatalogLedger { items, .. }: &CatalogLedger,
-        routed: Routed,
+        routed: ItemRoute,
         edit: &ItemEdit,
         actor: &Actor,
     ) -> Result<(StockedItem, LineChange), EditError> {

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use time::OffsetDateTime;
 use tokio::time::{Instant, timeout};
 
-use super::{AGE_MAX, Catalog, CatalogLedger, Seen, StockedItem};
+use super::{AGE_MAX, Catalog, CatalogLedger, CatalogRead, StockedItem};
 use ledger::Ledger;
 use ledger::route::Unreachable;
 use ledger::route::shards::PART_OF_LIST_MAX;
@@ -36,7 +36,7 @@ impl Catalog {
     pub async fn list_shop(
         &self,
         now: OffsetDateTime,
-    ) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
+    ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
         if let Some(ledger) = self.ledgers.if_only() {
             return ledger.list(now).await;
         }
@@ -77,7 +77,7 @@ impl Catalog {
                 continue;
             }
             match self.find(id).await {
-                Ok(Seen { value, age: found_age }) => {
+                Ok(CatalogRead { value, age: found_age }) => {
                     age = age.max(found_age);
                     all.extend(value);
                 }
@@ -86,7 +86,7 @@ impl Catalog {
         }
         all.sort_by_key(|stocked| (stocked.item.window.ends_at(), stocked.item.id));
         all.truncate(LIST_MAX as usize);
-        Ok(Seen { value: all, age })
+        Ok(CatalogRead { value: all, age })
     }
 
     /// An item of the list of `shard`, with its route, if it lives there.
@@ -101,12 +101,15 @@ impl Catalog {
 }
 
 impl CatalogLedger {
-    async fn list(&self, now: OffsetDateTime) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
+    async fn list(
+        &self,
+        now: OffsetDateTime,
+    ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
         let Ledger { pool, breaker } = &self.items.ledger;
         match rows::ask(breaker, items::list_shop(pool, now - LISTED_AFTER_END)).await {
             Ok(listed) => {
                 self.shop.learn(&listed);
-                Ok(Seen { value: listed, age: None })
+                Ok(CatalogRead { value: listed, age: None })
             }
             Err(error) => {
                 if !breaker.is_open() {
@@ -124,10 +127,10 @@ impl ShopList {
         *shop = Some((listed.to_vec(), Instant::now()));
     }
 
-    fn last(&self) -> Result<Seen<Vec<StockedItem>>, Unreachable> {
+    fn last(&self) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
         let shop = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let (listed, read_at) = shop.as_ref().ok_or(Unreachable)?;
         let age = Some(read_at.elapsed()).filter(|age| *age <= AGE_MAX).ok_or(Unreachable)?;
-        Ok(Seen { value: listed.clone(), age: Some(age) })
+        Ok(CatalogRead { value: listed.clone(), age: Some(age) })
     }
 }

@@ -27,7 +27,7 @@ use ledger::route::shards::Shards;
 use ledger::route::single_flight::SingleFlight;
 use ledger::rows::{self, items, orders, stock, waiting_list};
 use ledger::waiting_list::WaitingLine;
-use shop_domain::{Clock, Item, ItemId, LedgerError, OrderStatus, Routed, ShardId};
+use shop_domain::{Clock, Item, ItemId, ItemRoute, LedgerError, OrderStatus, ShardId};
 
 use list::ShopList;
 
@@ -46,7 +46,7 @@ const AGE_MAX: Duration = Duration::from_secs(600);
 
 /// A value from the ledger or from the cache.
 #[derive(Clone, Debug)]
-pub struct Seen<T> {
+pub struct CatalogRead<T> {
     pub value: T,
     /// Its age; `None` when the ledger answered.
     pub age: Option<Duration>,
@@ -133,7 +133,7 @@ impl Catalog {
     ///
     /// # Errors
     /// When the ledger does not answer and the cache does not have the item.
-    pub async fn find(&self, id: ItemId) -> Result<Seen<Option<StockedItem>>, Unreachable> {
+    pub async fn find(&self, id: ItemId) -> Result<CatalogRead<Option<StockedItem>>, Unreachable> {
         let read = self.read(id).await;
         // A failed read is stored too, so that a purchase knows that the ledger does not answer.
         // An item that was never read is not stored.
@@ -149,7 +149,7 @@ impl Catalog {
         &self,
         id: ItemId,
         age_max: Duration,
-    ) -> Result<Seen<Option<StockedItem>>, Unreachable> {
+    ) -> Result<CatalogRead<Option<StockedItem>>, Unreachable> {
         let cached = self.items.get(id).filter(|cached| !cached.is_older_than(age_max));
         if let Some(cached) = cached {
             return cached.seen();
@@ -182,7 +182,7 @@ impl Catalog {
                 let stocked = items::find(pool, id).await?;
                 let orders = orders::count_by_status(pool, id).await?;
                 let line = waiting_list::counts(pool, id).await?;
-                Ok((stocked, orders, line, stock::epoch(pool, Routed { item: id, home }).await?))
+                Ok((stocked, orders, line, stock::epoch(pool, ItemRoute { item: id, home }).await?))
             });
             let (stocked, orders, (waiting, offered), epoch) = read.await?;
             let Some(stocked) = stocked else { return Ok((None, epoch)) };
@@ -268,11 +268,11 @@ async fn read_several(
 }
 
 impl Cached {
-    fn seen(self) -> Result<Seen<Option<StockedItem>>, Unreachable> {
+    fn seen(self) -> Result<CatalogRead<Option<StockedItem>>, Unreachable> {
         match self.answer {
-            Some((value, _)) if self.is_current => Ok(Seen { value, age: None }),
+            Some((value, _)) if self.is_current => Ok(CatalogRead { value, age: None }),
             Some((Some(item), read_at)) if read_at.elapsed() <= AGE_MAX => {
-                Ok(Seen { value: Some(item), age: Some(read_at.elapsed()) })
+                Ok(CatalogRead { value: Some(item), age: Some(read_at.elapsed()) })
             }
             _ => Err(Unreachable),
         }
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn that_there_is_no_item_is_believed_only_while_the_ledger_says_so() {
-        assert!(matches!(cached(true).seen(), Ok(Seen { value: None, age: None })));
+        assert!(matches!(cached(true).seen(), Ok(CatalogRead { value: None, age: None })));
         assert!(cached(false).seen().is_err());
     }
 

@@ -16,7 +16,7 @@ use ledger::rows::items;
 use ledger::rows::outbox::Outbox;
 use ledger::write::Arbiter;
 use serde_json::json;
-use shop_domain::{Clock, ItemId, OrderStatus, Routed, UserId};
+use shop_domain::{Clock, ItemId, ItemRoute, OrderStatus, UserId};
 use shop_metrics::Metrics;
 
 use super::{ExitResult, parse};
@@ -81,7 +81,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
             drop: Some(entry),
             reason: Some(reason),
             ..
-        } => desk.reject(Routed { item: *item, home }, entry, *operator, reason).await,
+        } => desk.reject(ItemRoute { item: *item, home }, entry, *operator, reason).await,
         _ => Ok(listed(desk.list(arguments.item).await?)),
     }
 }
@@ -138,7 +138,7 @@ impl Desk {
     /// be done again.
     async fn reject(
         &self,
-        routed: Routed,
+        routed: ItemRoute,
         entry: &str,
         operator: UserId,
         reason: &str,
@@ -165,7 +165,7 @@ impl Desk {
     /// Rejects the order unless the ledger has it already, and returns its status.
     async fn reject_order(
         &self,
-        Routed { item, home }: Routed,
+        ItemRoute { item, home }: ItemRoute,
         order: &Intention,
     ) -> Result<OrderStatus, String> {
         let found = items::find(&self.pool, item).await.map_err(|error| no_ledger(&error))?;

@@ -46,8 +46,8 @@ impl Config {
                 "purchase.item_in_flight_percent must be between 1 and 100";
             self.mysql.pool_max >= 2 =>
                 "mysql.pool_max must be at least 2: jobs need a connection beside the purchases";
-            self.mysql.lane_connections_max >= 1 =>
-                "mysql.lane_connections_max must be at least 1, or group commit has no connections";
+            self.mysql.batch_connections_max >= 1 =>
+                "mysql.batch_connections_max must be at least 1, or group commit has no connections";
             self.mysql.shared_queues <= 64 =>
                 "mysql.shared_queues must be at most 64: each has four connections";
             self.http.body_bytes_max >= 1_024 =>

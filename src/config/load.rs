@@ -84,13 +84,20 @@ fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
         variables.insert(url.to_uppercase(), vec![url.to_owned()]);
     }
     for (old, new) in RENAMED {
-        variables.insert(format!("SECKILL_{old}").to_uppercase(), vec![(*new).to_owned()]);
+        let name = format!("SECKILL_{}", old.replace('.', "_")).to_uppercase();
+        variables.insert(name, new.split('.').map(str::to_owned).collect());
     }
     variables
 }
 
 /// Old names of settings, which still work, and the new ones.
-const RENAMED: &[(&str, &str)] = &[("i_know", "accept_risks")];
+const RENAMED: &[(&str, &str)] =
+    &[("i_know", "accept_risks"), ("mysql.lane_connections_max", "mysql.batch_connections_max")];
+
+/// Returns the present name of a setting: a key, or a section and a key with a dot between them.
+fn present_name(name: &str) -> &str {
+    RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
+}
 
 /// Settings of the version before, as section and key, that no longer change anything. They are accepted
 /// for one version, so that an upgrade never refuses to start.
@@ -158,12 +165,17 @@ fn overlay_file(table: &mut Table, path: &Path) -> Result<(), ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
     let file: Table = toml::from_str(&text).map_err(|error| unreadable(&error))?;
     for (key, value) in file {
-        let renamed = RENAMED.iter().find(|(old, _)| *old == key);
-        let key = renamed.map_or(key, |(_, new)| (*new).to_owned());
+        let key = present_name(&key).to_owned();
         match (table.get_mut(&key), value) {
-            (Some(Value::Table(section)), Value::Table(mut overrides)) => {
-                overrides.retain(|inner, _| !REMOVED.contains(&(key.as_str(), inner)));
-                section.extend(overrides);
+            (Some(Value::Table(section)), Value::Table(overrides)) => {
+                for (inner, value) in overrides {
+                    if REMOVED.contains(&(key.as_str(), inner.as_str())) {
+                        continue;
+                    }
+                    let name = format!("{key}.{inner}");
+                    let present = present_name(&name).rsplit('.').next().unwrap_or(&inner);
+                    section.insert(present.to_owned(), value);
+                }
             }
             (_, value) => {
                 table.insert(key, value);
@@ -242,17 +254,21 @@ mod tests {
             let config = load(&[(name, "sample-secret")]).expect("good settings");
             assert_eq!(config.accept_risks, "sample-secret", "{name}");
         }
+        for name in ["SECKILL_MYSQL_LANE_CONNECTIONS_MAX", "SECKILL_MYSQL_BATCH_CONNECTIONS_MAX"] {
+            let config = load(&[(name, "5")]).expect("good settings");
+            assert_eq!(config.mysql.batch_connections_max, 5, "{name}");
+        }
     }
 
     #[test]
     fn a_removed_setting_is_accepted() {
         load(&[("SECKILL_MYSQL_MULTI_STATEMENTS", "false")]).expect("ignored");
         let path = std::env::temp_dir().join(format!("removed-setting-{}", std::process::id()));
-        std::fs::write(&path, "[mysql]\nmulti_statements = false\npool_max = 9\n")
+        std::fs::write(&path, "[mysql]\nmulti_statements = false\nlane_connections_max = 9\n")
             .expect("written");
         let config = Config::load(Some(&path), []);
         std::fs::remove_file(&path).expect("removed");
-        assert_eq!(config.expect("ignored").mysql.pool_max, 9);
+        assert_eq!(config.expect("ignored").mysql.batch_connections_max, 9);
     }
 
     #[test]

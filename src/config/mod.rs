@@ -169,7 +169,7 @@ sections! {
     }
     Mysql {
         pool_max: u32,
-        lane_connections_max: u32,
+        batch_connections_max: u32,
         shared_queues: u32,
         order_routine: bool,
         acquire_timeout_ms: u64,

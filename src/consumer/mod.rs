@@ -48,7 +48,7 @@ const TROUBLE_PAUSE: Duration = Duration::from_millis(500);
 const SWEEP_PERIOD: Duration = Duration::from_secs(30);
 
 /// The parts of the service that the consumers use.
-pub struct Parts {
+pub struct ConsumerParts {
     /// The queues.
     pub reader: Reader,
     /// Writes the orders of items with an arbiter, in batches.
@@ -78,7 +78,7 @@ pub struct Parts {
 /// The consumers of this process.
 #[derive(Clone)]
 pub struct Consumers {
-    parts: Arc<Parts>,
+    parts: Arc<ConsumerParts>,
     /// The items that have a task. Wake-ups and the ends of tasks happen under this lock, so that
     /// no wake-up goes to a task that has ended.
     awake: Arc<Mutex<HashMap<ItemId, Arc<Notify>>>>,
@@ -98,7 +98,7 @@ enum Round {
 impl Consumers {
     /// Makes the consumers; [`Self::run`] starts them.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: ConsumerParts) -> Self {
         Self { parts: Arc::new(parts), awake: Arc::default(), tasks: TaskTracker::new() }
     }
 

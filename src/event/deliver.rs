@@ -31,7 +31,7 @@ const END_MAX: Duration = Duration::from_secs(2);
 
 /// The parts of [`Deliverer`].
 #[derive(Clone)]
-pub struct Parts {
+pub struct DelivererParts {
     pub pool: Database,
     pub clients: Clients,
     pub metrics: Metrics,
@@ -51,12 +51,12 @@ pub struct Parts {
 /// Delivers to all endpoints.
 #[derive(Clone)]
 pub struct Deliverer {
-    parts: Parts,
+    parts: DelivererParts,
 }
 
 /// An endpoint that is being served.
 struct Service<'a> {
-    parts: &'a Parts,
+    parts: &'a DelivererParts,
     claim: Claim<'a>,
     endpoint: Endpoint,
     receiver: Receiver,
@@ -87,7 +87,7 @@ enum Source<'a> {
 impl Deliverer {
     /// A deliverer of the parts.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: DelivererParts) -> Self {
         Self { parts }
     }
 

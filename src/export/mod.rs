@@ -19,7 +19,7 @@ use ledger::route::{Ledger, Shards};
 use ledger::rows::export::{self, Snapshot};
 use ledger::rows::{failed_read, homes, stock};
 use shop_domain::item::word_enum;
-use shop_domain::{ItemId, LedgerError, Routed};
+use shop_domain::{ItemId, ItemRoute, LedgerError};
 use writer::Writer;
 
 pub use ledger::rows::export::Selection;
@@ -148,7 +148,7 @@ impl Exporter {
     async fn snapshot_of(&self, item: ItemId) -> Result<Snapshot, ExportError> {
         let read = self.ledgers.read(item, |ledger, home| async move {
             let mut snapshot = ledger.read(export::begin(&ledger.pool)).await?;
-            let epoch = stock::epoch(&mut *snapshot, Routed { item, home });
+            let epoch = stock::epoch(&mut *snapshot, ItemRoute { item, home });
             let epoch = ledger.read(epoch).await?;
             Ok((snapshot, epoch))
         });

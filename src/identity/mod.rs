@@ -60,7 +60,7 @@ pub enum IdentityError {
 
 /// The parts of [`Identity`].
 #[derive(Clone)]
-pub struct Parts {
+pub struct IdentityParts {
     pub pool: Database,
     pub breaker: Breaker,
     pub accounts: Accounts,
@@ -77,7 +77,7 @@ struct RoleClaim {
 
 /// The identity provider, and the users that it knows.
 pub struct Identity {
-    parts: Parts,
+    parts: IdentityParts,
     name: String,
     provider: Arc<Provider>,
     keys: Keys,
@@ -93,7 +93,7 @@ impl Identity {
     ///
     /// # Errors
     /// A sentence when a setting cannot be used.
-    pub fn new(settings: &config::Identity, parts: Parts) -> Result<Self, String> {
+    pub fn new(settings: &config::Identity, parts: IdentityParts) -> Result<Self, String> {
         signature::install();
         let provider = Provider::new(parts.client.clone(), &settings.issuer, &settings.jwks_url)?;
         let provider = Arc::new(provider);
@@ -176,7 +176,7 @@ impl Identity {
 
     /// The user of a subject, who is created at the first sign-in.
     async fn user_of(&self, claims: &IdentityClaims) -> Result<UserId, LedgerError> {
-        let Parts { pool, breaker, clock, .. } = &self.parts;
+        let IdentityParts { pool, breaker, clock, .. } = &self.parts;
         let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
         let find = async || {
             let found = rows::ask(breaker, subjects::find(pool, subject)).await;

@@ -9,7 +9,7 @@ use crate::order::{ExpiryRun, LedgerOrders};
 use crate::purchase::Purchases;
 use ledger::route::Homes;
 use ledger::rows::{Fault, nothing_was_sent};
-use shop_domain::{Routed, ShardId};
+use shop_domain::{ItemRoute, ShardId};
 
 /// Batches of one item in one run; further orders wait for the next run.
 const BATCHES_MAX: usize = 100;
@@ -64,7 +64,7 @@ impl Expire {
 
     /// Expires the overdue orders of one item, and adds their number to `total`; `false` when an
     /// order cannot expire.
-    async fn sweep_item(&self, item: Routed, total: &mut usize) -> ledger::Result<bool> {
+    async fn sweep_item(&self, item: ItemRoute, total: &mut usize) -> ledger::Result<bool> {
         for _ in 0..BATCHES_MAX {
             let ExpiryRun { expired, stuck } = self.orders.expire(item, self.batch_max).await?;
             *total += expired;

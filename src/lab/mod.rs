@@ -40,7 +40,7 @@ const RUNS_MAX: usize = 20;
 const EVENTS_MAX: usize = 256;
 
 /// The parts of the service that the lab uses.
-pub struct Parts {
+pub struct LabParts {
     /// Creates its items and ends their sales.
     pub catalog: Catalog,
     /// The purchases of the service.
@@ -60,7 +60,7 @@ pub struct Parts {
 /// The lab. Clones share it.
 #[derive(Clone)]
 pub struct Lab {
-    parts: Arc<Parts>,
+    parts: Arc<LabParts>,
     /// Newest first.
     runs: Arc<Mutex<VecDeque<Arc<Running>>>>,
 }
@@ -82,7 +82,7 @@ pub(crate) struct Running {
 impl Lab {
     /// Makes a lab without runs.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: LabParts) -> Self {
         Self { parts: Arc::new(parts), runs: Arc::default() }
     }
 

@@ -13,7 +13,7 @@ use super::evaluate::{self, Evidence, note};
 use super::load_generator::{AnswerCounts, LoadGenerator};
 use super::plan::StrategyChoice;
 use super::report::{Cell, CellState, Event, Latency, Progress, RunState};
-use super::{Parts, Running};
+use super::{LabParts, Running};
 use ledger::rows::actions::Actor;
 use ledger::rows::orders::OrderRecord;
 use ledger::rows::{self, orders, stock};
@@ -32,7 +32,7 @@ const DECIDED_CHECK_PERIOD: Duration = Duration::from_millis(200);
 const OPEN_MAX: time::Duration = time::Duration::HOUR;
 
 /// Runs every cell until the end or until the run is cancelled.
-pub async fn run(parts: &Parts, running: &Running, cells: Vec<StrategyChoice>) {
+pub async fn run(parts: &LabParts, running: &Running, cells: Vec<StrategyChoice>) {
     for (index, chosen) in cells.iter().enumerate() {
         if running.cancelled.is_cancelled() {
             break;
@@ -86,7 +86,7 @@ pub async fn run(parts: &Parts, running: &Running, cells: Vec<StrategyChoice>) {
 
 /// The parts that one cell needs.
 struct Work<'a> {
-    parts: &'a Parts,
+    parts: &'a LabParts,
     running: &'a Running,
     chosen: &'a StrategyChoice,
 }
@@ -260,7 +260,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 /// Ends the sale of a lab item, so that it cannot be bought later.
-async fn end(parts: &Parts, operator: UserId, item: ItemId) {
+async fn end(parts: &LabParts, operator: UserId, item: ItemId) {
     let now = parts.clock.now();
     let edit = ItemEdit { ends_at: Some(now), ..ItemEdit::default() };
     let actor = Actor { user: operator, address: None, now };

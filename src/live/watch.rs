@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::catalog::{Catalog, Seen, StockedItem};
+use crate::catalog::{Catalog, CatalogRead, StockedItem};
 use shop_domain::ItemId;
 
 /// How long one round waits for an item; the next round reads it again.
@@ -55,7 +55,7 @@ impl Watch {
     /// Reads one item; it stays as it is while its ledger does not answer.
     async fn read(&self, id: ItemId) {
         let read = timeout(READ_MAX, self.catalog.find(id)).await;
-        if let Ok(Ok(Seen { value: Some(stocked), age: None })) = read {
+        if let Ok(Ok(CatalogRead { value: Some(stocked), age: None })) = read {
             self.publish(id, stocked);
         }
     }

@@ -14,7 +14,7 @@ use ledger::waiting_list::{LineChange, WaitingLine};
 use ledger::write::ItemConcurrency;
 use shop_domain::order::Step;
 use shop_domain::payment::ReceivedPayment;
-use shop_domain::{Home, ItemId, LedgerError, Order, OrderId, Routed, UserId};
+use shop_domain::{Home, ItemId, ItemRoute, LedgerError, Order, OrderId, UserId};
 use shop_metrics::Metrics;
 
 pub use find::FindError;
@@ -67,7 +67,7 @@ impl LedgerOrders {
     ///
     /// # Errors
     /// The database's; orders that expired before stay expired.
-    pub async fn expire(&self, routed: Routed, limit: u32) -> ledger::Result<ExpiryRun> {
+    pub async fn expire(&self, routed: ItemRoute, limit: u32) -> ledger::Result<ExpiryRun> {
         match self.steps.expire(routed, limit).await {
             Ok(batch) => {
                 self.publish_expired(routed.item, &batch).await;
@@ -80,7 +80,7 @@ impl LedgerOrders {
 
     /// Expires each order in a transaction of its own, after a batch failed: the orders beside the
     /// one that cannot expire do not wait for it.
-    async fn expire_singly(&self, routed: Routed, limit: u32) -> ledger::Result<ExpiryRun> {
+    async fn expire_singly(&self, routed: ItemRoute, limit: u32) -> ledger::Result<ExpiryRun> {
         let item = routed.item;
         let mut run = ExpiryRun { expired: 0, stuck: 0 };
         for order in self.steps.overdue_orders(item, limit).await? {

@@ -89,7 +89,7 @@ pub enum MessageResult {
 
 /// The parts of [`Payments`].
 #[derive(Clone)]
-pub struct Parts {
+pub struct PaymentParts {
     pub ledgers: Shards<Ledger>,
     pub orders: Orders,
     pub provider: Arc<dyn Provider>,
@@ -101,14 +101,14 @@ pub struct Parts {
 /// The payments. Clones share everything.
 #[derive(Clone)]
 pub struct Payments {
-    parts: Parts,
+    parts: PaymentParts,
     verifier: Verifier,
 }
 
 impl Payments {
     /// Payments of the parts.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: PaymentParts) -> Self {
         Self { parts, verifier: Verifier::new() }
     }
 
@@ -124,7 +124,7 @@ impl Payments {
     /// # Errors
     /// See [`PayError`]; nothing changed then.
     pub async fn pay(&self, id: OrderId, owner: UserId) -> Result<Payable, PayError> {
-        let Parts { orders, provider, .. } = &self.parts;
+        let PaymentParts { orders, provider, .. } = &self.parts;
         if provider.pays_at_once() {
             let order = orders.pay(id, owner).await?;
             return Ok(Payable { order, checkout_url: None });
@@ -145,7 +145,7 @@ impl Payments {
     /// # Errors
     /// See [`TakeError`]. After an error of the ledger the provider has to send it again.
     pub async fn take(&self, headers: Headers, body: Bytes) -> Result<MessageResult, TakeError> {
-        let Parts { orders, provider, clock, currency, .. } = &self.parts;
+        let PaymentParts { orders, provider, clock, currency, .. } = &self.parts;
         let keys = (provider.secret().ok_or(TakeError::Off)?, currency);
         match self.verifier.read(keys, headers, body, clock.now()).await? {
             Message::Succeeded(received) => Ok(match orders.confirm(&received).await? {

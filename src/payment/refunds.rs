@@ -12,7 +12,7 @@ use ledger::route::Unreachable;
 use ledger::rows::actions::Actor;
 use ledger::rows::{Fault, RowAt, payments};
 use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
-use shop_domain::{LedgerError, Routed, ShardId};
+use shop_domain::{ItemRoute, LedgerError, ShardId};
 use shop_metrics::Metrics;
 
 /// Refunds that one run tells the provider.
@@ -39,7 +39,7 @@ pub struct RefundRun {
 
 /// The way to the item of a payment.
 enum Route {
-    To(Routed),
+    To(ItemRoute),
     /// The payment is of no item, or there is one ledger.
     NotNeeded,
     /// The payment may not be changed here: the item is being moved, or has moved.
@@ -106,7 +106,7 @@ impl Payments {
         let home = homes.find(item).await?;
         // Closed for a move, it has a later epoch.
         let is_open = home.shard == shard && due.home_epoch == Some(home.epoch);
-        Ok(if is_open { Route::To(Routed { item, home }) } else { Route::Elsewhere })
+        Ok(if is_open { Route::To(ItemRoute { item, home }) } else { Route::Elsewhere })
     }
 
     /// Notes that money went back, as the provider says.

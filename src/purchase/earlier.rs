@@ -18,7 +18,7 @@ use ledger::route::Shards;
 use ledger::route::breaker::BreakerPermit;
 use shop_domain::outcome::Dependency;
 use shop_domain::{
-    Doubt, Item, LedgerError, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Routed,
+    Doubt, Item, ItemRoute, LedgerError, Order, Outcome, Purchase, Quantity, Refusal, RequestKey,
     Unavailable, UserId,
 };
 
@@ -53,7 +53,7 @@ impl Cover<'_> {
 struct KeyedRequest<'a> {
     buyer: UserId,
     /// Its item, by the route that was known when it was turned away.
-    routed: Routed,
+    routed: ItemRoute,
     key: &'a RequestKey,
     quantity: Quantity,
 }
@@ -146,12 +146,12 @@ async fn in_ledger<'a>(
     ledgers: &'a Shards<LedgerParts>,
     keyed: &KeyedRequest<'_>,
 ) -> Option<Outcome> {
-    let KeyedRequest { buyer, routed: Routed { item, .. }, key, .. } = *keyed;
+    let KeyedRequest { buyer, routed: ItemRoute { item, .. }, key, .. } = *keyed;
     let state = ledgers.read_by(keyed.routed, |ledger: &'a LedgerParts, home| async move {
         if ledger.breakers.mysql.is_open() {
             return Err(LedgerError::Unavailable);
         }
-        let found = ledger.keys.find(buyer, Routed { item, home }, key.clone()).await;
+        let found = ledger.keys.find(buyer, ItemRoute { item, home }, key.clone()).await;
         let found = found.map_err(|_| LedgerError::Unavailable)?;
         Ok((found.state, found.home_epoch))
     });
@@ -169,7 +169,7 @@ async fn in_queue(
     keyed: &KeyedRequest<'_>,
     permit: Permit,
 ) -> Option<Outcome> {
-    let Routed { item, home } = keyed.routed;
+    let ItemRoute { item, home } = keyed.routed;
     let parts = ledgers.at(home.shard);
     let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
     let asked = match permit {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::offers;
 use super::{NO_LEDGER, PurchaseRequest, Purchases};
-use crate::catalog::{Catalog, Seen, Unreachable};
+use crate::catalog::{Catalog, CatalogRead, Unreachable};
 use gates::{Breaks, Card, Strategy};
 use shop_domain::{Item, ItemId, ItemKind, Outcome, Refusal, Unavailable};
 
@@ -136,7 +136,7 @@ impl Items {
     /// # Errors
     /// When the ledger does not answer and the item was not read lately.
     pub(super) async fn find(&self, id: ItemId) -> Result<ItemRead, Unreachable> {
-        let Seen { value, age } = self.catalog.find_recent(id, self.age_max).await?;
+        let CatalogRead { value, age } = self.catalog.find_recent(id, self.age_max).await?;
         Ok(match (value, age) {
             (None, _) => ItemRead::Missing,
             (Some(stocked), None) => ItemRead::Fresh(stocked.item),

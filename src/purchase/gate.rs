@@ -8,7 +8,7 @@ use tracing::Instrument;
 use super::admit::PurchasePermit;
 use super::earlier::{self, Cover};
 use super::find::{Gate, Sale};
-use super::{Parts, PurchaseRequest, Purchases};
+use super::{PurchaseParts, PurchaseRequest, Purchases};
 use gates::{Options, Strategy};
 use shop_domain::{Cents, Doubt, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Span};
 
@@ -86,7 +86,7 @@ impl Purchases {
     }
 }
 
-impl Parts {
+impl PurchaseParts {
     /// Runs the strategy, then publishes the outcome.
     async fn run(
         &self,

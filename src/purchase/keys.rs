@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use ledger::rows::Writer;
 use ledger::rows::request_keys::{KeyRows, RequestKeys};
-use shop_domain::{ItemId, Order, RequestKey, Routed, UserId};
+use shop_domain::{ItemId, ItemRoute, Order, RequestKey, UserId};
 
 /// Questions that one statement asks.
 const TOGETHER_MAX: usize = 256;
@@ -55,7 +55,7 @@ pub struct KeyFinding {
 
 struct Question {
     buyer: UserId,
-    routed: Routed,
+    routed: ItemRoute,
     key: RequestKey,
     answer: oneshot::Sender<Result<KeyFinding, NotLookedUp>>,
 }
@@ -88,7 +88,7 @@ impl Keys {
     pub async fn find(
         &self,
         buyer: UserId,
-        routed: Routed,
+        routed: ItemRoute,
         key: RequestKey,
     ) -> Result<KeyFinding, NotLookedUp> {
         let (answer, found) = oneshot::channel();

@@ -75,7 +75,7 @@ pub struct PurchaseRequest {
 /// The purchase path. Clones share everything.
 #[derive(Clone)]
 pub struct Purchases {
-    parts: Arc<Parts>,
+    parts: Arc<PurchaseParts>,
 }
 
 /// The parts of the purchase path that each ledger has.
@@ -96,7 +96,7 @@ pub struct LedgerParts {
 }
 
 /// The parts of the purchase path.
-pub struct Parts {
+pub struct PurchaseParts {
     /// The parts of each ledger.
     pub ledgers: Shards<LedgerParts>,
     /// The items, a moment old.
@@ -124,7 +124,7 @@ pub struct Parts {
 impl Purchases {
     /// A purchase path over `parts`.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: PurchaseParts) -> Self {
         Self { parts: Arc::new(parts) }
     }
 

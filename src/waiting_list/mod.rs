@@ -15,7 +15,7 @@ use ledger::rows::{stock, waiting_list};
 use ledger::waiting_list::{LineChange, WaitingLine, Waitlist};
 use shop_domain::window::Phase;
 use shop_domain::{
-    ArbiterMode, Clock, Item, ItemId, LedgerError, Place, Refusal, Routed, ShardId, UserId,
+    ArbiterMode, Clock, Item, ItemId, ItemRoute, LedgerError, Place, Refusal, ShardId, UserId,
     WaitingStatus,
 };
 use shop_metrics::Metrics;
@@ -52,7 +52,7 @@ pub struct LedgerWaitlist {
 
 /// The parts of the waiting lists.
 #[derive(Clone)]
-pub struct Parts {
+pub struct WaitlistParts {
     pub ledgers: Shards<LedgerWaitlist>,
     pub catalog: Catalog,
     pub hub: Hub,
@@ -63,14 +63,14 @@ pub struct Parts {
 /// The waiting lists. Clones share everything.
 #[derive(Clone)]
 pub struct WaitingLists {
-    parts: Parts,
+    parts: WaitlistParts,
     deferred: Deferred,
 }
 
 impl WaitingLists {
     /// The waiting lists of the ledger behind `parts`.
     #[must_use]
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(parts: WaitlistParts) -> Self {
         Self { parts, deferred: Deferred::default() }
     }
 
@@ -102,7 +102,7 @@ impl WaitingLists {
             let ledger = ledger.waitlist.ledger();
             ledger.read(async move {
                 let place = waiting_list::last(&ledger.pool, item, buyer).await?;
-                Ok((place, stock::epoch(&ledger.pool, Routed { item, home }).await?))
+                Ok((place, stock::epoch(&ledger.pool, ItemRoute { item, home }).await?))
             })
         });
         match read.await? {
@@ -120,7 +120,7 @@ impl WaitingLists {
         let leave = self
             .parts
             .ledgers
-            .write(item, |ledger, home| ledger.waitlist.leave(Routed { item, home }, buyer));
+            .write(item, |ledger, home| ledger.waitlist.leave(ItemRoute { item, home }, buyer));
         if let Some(change) = leave.await? {
             self.publish(item, &change).await;
         }

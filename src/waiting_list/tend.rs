@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 
 use super::{LedgerWaitlist, WaitingLists};
 use ledger::rows::{Fault, nothing_was_sent, waiting_list};
-use shop_domain::{ItemId, Routed, ShardId};
+use shop_domain::{ItemId, ItemRoute, ShardId};
 
 /// Items whose lines are tended at once: as many rows may be held at the same time without a delay for the
 /// other lines.
@@ -90,7 +90,11 @@ impl WaitingLists {
     }
 
     /// Tends one line, in as many transactions as one run may make.
-    async fn tend_line(&self, ledger: &LedgerWaitlist, routed: Routed) -> ledger::Result<TendRun> {
+    async fn tend_line(
+        &self,
+        ledger: &LedgerWaitlist,
+        routed: ItemRoute,
+    ) -> ledger::Result<TendRun> {
         let mut sum = TendRun::default();
         for _ in 0..TRANSACTIONS_MAX {
             let begin = Instant::now();

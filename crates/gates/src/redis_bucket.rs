@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use super::kit::redis_gate;
 use super::{Breaks, Card, Entry, Strategy, StrategyContext};
 use crate::redis_store::Gathered;
-use crate::redis_store::buckets::{BUCKETS, Parts};
+use crate::redis_store::buckets::{BUCKETS, TakenParts};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Outcome, Purchase, UserId};
 
@@ -87,7 +87,7 @@ impl Strategy for RedisBucket {
 }
 
 impl RedisBucket {
-    async fn write(&self, purchase: Purchase, deadline: Instant, parts: &Parts) -> Outcome {
+    async fn write(&self, purchase: Purchase, deadline: Instant, parts: &TakenParts) -> Outcome {
         let outcome = redis_gate::write_in_batch(&self.context, purchase, deadline).await;
         if !outcome.may_hold_stock() {
             self.context.buckets.give_back(parts).await;

@@ -58,13 +58,13 @@ impl Home {
 
 /// An item with the route to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Routed {
+pub struct ItemRoute {
     pub item: ItemId,
     /// The route.
     pub home: Home,
 }
 
-impl Routed {
+impl ItemRoute {
     /// An item of the only ledger.
     #[must_use]
     pub fn only(item: ItemId) -> Self {

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::window::Phase;
-use super::{Cents, Home, ItemId, LimitGroupId, Routed, SaleWindow, ShardId};
+use super::{Cents, Home, ItemId, ItemRoute, LimitGroupId, SaleWindow, ShardId};
 
 /// An item as a buyer or a strategy sees it, without its stock (which lives in the ledger and
 /// changes with every order).
@@ -70,8 +70,8 @@ impl Item {
 
     /// The item with the route to it.
     #[must_use]
-    pub fn routed(&self) -> Routed {
-        Routed { item: self.id, home: self.home }
+    pub fn routed(&self) -> ItemRoute {
+        ItemRoute { item: self.id, home: self.home }
     }
 
     /// The state at `now` when `available` units are left.

@@ -24,7 +24,7 @@ pub mod window;
 
 pub use amount::{Cents, Quantity};
 pub use clock::Clock;
-pub use home::{Home, Routed, ShardId};
+pub use home::{Home, ItemRoute, ShardId};
 pub use id::{EndpointId, ItemId, LimitGroupId, OrderId, RequestKey, UserId};
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};
 pub use order::{Order, OrderStatus};

@@ -233,7 +233,7 @@ fn check_durability(config: &Config, flush_at_commit: i64, is_unsynced: bool) ->
 }
 
 fn check_connections(config: &Config, max: u64) -> Finding {
-    let pools = u64::from(config.mysql.pool_max + config.mysql.lane_connections_max);
+    let pools = u64::from(config.mysql.pool_max + config.mysql.batch_connections_max);
     let wanted = pools + CONNECTIONS_BESIDE;
     let check = "ledger.connections";
     let found = format!("MySQL takes {max} connections, and one instance may open {wanted}");

@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::limit_groups::LimitGroupBody;
-use crate::catalog::{Catalog, Seen, StockedItem};
+use crate::catalog::{Catalog, CatalogRead, StockedItem};
 use crate::http::document::TryAgain;
 use crate::http::extract::ItemPath;
 use crate::http::problem::Problem;
@@ -116,7 +116,7 @@ pub async fn list(
     State(clock): State<Clock>,
 ) -> Result<Response, Problem> {
     let now = clock.now();
-    let Seen { value, age } = catalog.list_shop(now).await?;
+    let CatalogRead { value, age } = catalog.list_shop(now).await?;
     let stale = age.is_some();
     let body = |stocked| ItemBody { stale, ..ItemBody::new(stocked, now) };
     let items = value.iter().map(body).collect();
@@ -133,7 +133,7 @@ pub async fn find(
     State(clock): State<Clock>,
     ItemPath(id): ItemPath,
 ) -> Result<Response, Problem> {
-    let Seen { value, age } = catalog.find(id).await?;
+    let CatalogRead { value, age } = catalog.find(id).await?;
     let stocked = value.ok_or(Refusal::ItemNotFound)?;
     let now = clock.now();
     if age.is_none() {

@@ -34,7 +34,7 @@ pub struct Buckets {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Gathered {
     /// All its units.
-    All(Parts),
+    All(TakenParts),
     /// Too few units were left in this load; the units found went back.
     TooFew {
         /// The epoch of that load.
@@ -44,7 +44,7 @@ pub enum Gathered {
 
 /// Units, by the bucket that they came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parts {
+pub struct TakenParts {
     item: ItemId,
     epoch: u64,
     taken: Vec<(usize, i64)>,
@@ -115,7 +115,7 @@ impl Buckets {
     ) -> Result<Gathered, CounterError> {
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item).await?;
-            let mut parts = Parts { item, epoch, taken: Vec::with_capacity(1) };
+            let mut parts = TakenParts { item, epoch, taken: Vec::with_capacity(1) };
             match self.gather(&mut parts, units, first).await {
                 Ok(Some(true)) => {
                     failpoint!("buckets-taken");
@@ -125,7 +125,7 @@ impl Buckets {
                     self.give_back(&parts).await;
                     return Ok(Gathered::TooFew { epoch });
                 }
-                // Loaded again meanwhile. Parts of the old load are refused when they are given
+                // Loaded again meanwhile. TakenParts of the old load are refused when they are given
                 // back, and those of buckets that are not loaded yet are counted.
                 Ok(None) => {
                     self.give_back(&parts).await;
@@ -141,7 +141,7 @@ impl Buckets {
     }
 
     /// Gives units back to their buckets. Best effort: missed units return with the next load.
-    pub async fn give_back(&self, parts: &Parts) {
+    pub async fn give_back(&self, parts: &TakenParts) {
         for &(bucket, units) in &parts.taken {
             self.counters.give_back_part(parts.item, bucket, parts.epoch, units).await;
         }
@@ -155,7 +155,7 @@ impl Buckets {
     /// Whether `parts` holds all units now; `None` when a bucket is not of its load.
     async fn gather(
         &self,
-        parts: &mut Parts,
+        parts: &mut TakenParts,
         units: i64,
         first: usize,
     ) -> Result<Option<bool>, CounterError> {

@@ -14,7 +14,7 @@ use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, StockedItem};
 use crate::rows::{Fault, homes, limit_groups, transact};
 use crate::write::restock::create_stock;
-use shop_domain::{Home, ItemId, LimitGroupId, NewItem, Routed, ShardId};
+use shop_domain::{Home, ItemId, ItemRoute, LimitGroupId, NewItem, ShardId};
 
 /// Attempts to find ids that no item of an older build has.
 const IDS_ATTEMPTS_MAX: u32 = 3;
@@ -98,7 +98,7 @@ async fn insert_all(
             Some(id) => id,
             None => homes::insert(transaction, ShardId::HOME).await?,
         };
-        let routed = Routed { item: id, home };
+        let routed = ItemRoute { item: id, home };
         insert_item(transaction, routed, new, now).await?;
         if let Some(actor) = actor {
             let detail = new_item_json(new);
@@ -111,7 +111,7 @@ async fn insert_all(
 
 async fn insert_item(
     transaction: &mut MySqlConnection,
-    routed: Routed,
+    routed: ItemRoute,
     new: &NewItem,
     now: OffsetDateTime,
 ) -> sqlx::Result<()> {

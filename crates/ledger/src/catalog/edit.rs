@@ -12,7 +12,7 @@ use crate::rows::{Rollback, failed_change, limit_groups, moved};
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::write::restock::{Restock, restock};
 use crate::{Ledger, RetryPolicy};
-use shop_domain::{ItemEdit, LedgerError, LimitGroupId, Routed, SaleWindow};
+use shop_domain::{ItemEdit, ItemRoute, LedgerError, LimitGroupId, SaleWindow};
 
 /// The reason why a strategy cannot be the default of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -67,7 +67,7 @@ type EditResult = Result<(StockedItem, LineChange), Rollback<EditError>>;
 /// See [`EditError`].
 pub async fn edit(
     ledger: &Ledger,
-    routed: Routed,
+    routed: ItemRoute,
     (edit, group): (&ItemEdit, Option<&GroupForItem>),
     actor: &Actor,
     line: &WaitingLine,
@@ -83,7 +83,7 @@ pub async fn edit(
 
 async fn edit_in(
     transaction: &mut MySqlConnection,
-    routed: Routed,
+    routed: ItemRoute,
     (edit, group): (&ItemEdit, Option<&GroupForItem>),
     actor: &Actor,
     line: &WaitingLine,
@@ -129,7 +129,7 @@ async fn edit_in(
 /// Restocks, and tends the line: new units go to the buyers who wait, and a pause ends the line.
 async fn change_stock(
     transaction: &mut MySqlConnection,
-    routed: Routed,
+    routed: ItemRoute,
     (edit, line): (&ItemEdit, &WaitingLine),
     actor: &Actor,
 ) -> Result<LineChange, Rollback<EditError>> {

@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::rows::items::{self, StockedItem};
-use shop_domain::Routed;
+use shop_domain::ItemRoute;
 
 pub use create::{NewItems, create};
 pub use edit::{EditError, StrategyError, edit};
@@ -19,7 +19,7 @@ pub use groups::{GroupForItem, GroupForItemError, create_group};
 /// Reads an item before the COMMIT: after it, a failed read would count as a failed change.
 async fn read_back(
     transaction: &mut MySqlConnection,
-    Routed { item, home }: Routed,
+    ItemRoute { item, home }: ItemRoute,
 ) -> sqlx::Result<StockedItem> {
     let found = items::find(transaction, item).await?;
     found.map(|stocked| stocked.at(home)).ok_or(sqlx::Error::RowNotFound)

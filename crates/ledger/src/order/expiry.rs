@@ -13,7 +13,7 @@ use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::{Fault, answered, begin_on, lost_commit, orders, transact, within};
 use crate::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::{MovementReason, Step, Transition};
-use shop_domain::{ItemId, Order, OrderId, OrderStatus, Routed};
+use shop_domain::{ItemId, ItemRoute, Order, OrderId, OrderStatus};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -34,7 +34,7 @@ impl OrderSteps {
     ///
     /// # Errors
     /// The database's; no order has expired, unless the COMMIT was not answered.
-    pub async fn expire(&self, routed: Routed, limit: u32) -> sqlx::Result<ExpiryBatch> {
+    pub async fn expire(&self, routed: ItemRoute, limit: u32) -> sqlx::Result<ExpiryBatch> {
         within(LONG_READ_MAX, Box::pin(self.expire_together(routed, (None, limit)))).await
     }
 
@@ -42,13 +42,13 @@ impl OrderSteps {
     ///
     /// # Errors
     /// As for [`OrderSteps::expire`].
-    pub async fn expire_one(&self, routed: Routed, order: OrderId) -> sqlx::Result<ExpiryBatch> {
+    pub async fn expire_one(&self, routed: ItemRoute, order: OrderId) -> sqlx::Result<ExpiryBatch> {
         within(TRANSACTION_MAX, Box::pin(self.expire_together(routed, (Some(order), 1)))).await
     }
 
     async fn expire_together(
         &self,
-        routed: Routed,
+        routed: ItemRoute,
         (only, limit): (Option<OrderId>, u32),
     ) -> sqlx::Result<ExpiryBatch> {
         let pool = &self.ledger.pool;
@@ -128,7 +128,7 @@ async fn recover_lost_commit(pool: &Database, batch: ExpiryBatch) -> Option<Expi
 
 async fn expire_batch(
     connection: &mut MySqlConnection,
-    routed: Routed,
+    routed: ItemRoute,
     (only, limit): (Option<OrderId>, u32),
     line: &WaitingLine,
 ) -> sqlx::Result<ExpiryBatch> {

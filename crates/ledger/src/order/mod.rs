@@ -22,7 +22,7 @@ use crate::waiting_list::WaitingLine;
 use crate::write::ItemConcurrency;
 use crate::{Ledger, RetryPolicy};
 use shop_domain::order::Step;
-use shop_domain::{Home, ItemId, LedgerError, Order, OrderId, Routed, UserId};
+use shop_domain::{Home, ItemId, ItemRoute, LedgerError, Order, OrderId, UserId};
 
 pub use expiry::{ExpiryBatch, is_of_one_order};
 pub use payment::PaymentResult;
@@ -107,8 +107,8 @@ pub struct OrderRoute {
 impl OrderRoute {
     /// The order's item with the route to it.
     #[must_use]
-    pub fn routed(&self) -> Option<Routed> {
-        self.item.map(|item| Routed { item, home: self.home })
+    pub fn routed(&self) -> Option<ItemRoute> {
+        self.item.map(|item| ItemRoute { item, home: self.home })
     }
 }
 

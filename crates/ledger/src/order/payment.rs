@@ -14,7 +14,7 @@ use crate::rows::{answered, failed_change, moved, orders, payments};
 use crate::waiting_list::WaitingLine;
 use shop_domain::order::Step;
 use shop_domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
-use shop_domain::{Home, LedgerError, Order, OrderId, Routed, UserId};
+use shop_domain::{Home, ItemRoute, LedgerError, Order, OrderId, UserId};
 
 /// What became of a payment.
 #[derive(Clone)]
@@ -112,7 +112,7 @@ async fn check_found(
     home: Home,
 ) -> sqlx::Result<()> {
     match found {
-        Some(order) => check_home(connection, Routed { item: order.item_id, home }).await,
+        Some(order) => check_home(connection, ItemRoute { item: order.item_id, home }).await,
         None => Ok(()),
     }
 }

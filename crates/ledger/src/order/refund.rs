@@ -14,7 +14,7 @@ use crate::rows::{payments, transact};
 use crate::{Database, Ledger};
 use payments::Payment;
 use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
-use shop_domain::{Cents, LedgerError, Routed};
+use shop_domain::{Cents, ItemRoute, LedgerError};
 
 /// What became of the provider's message of a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub async fn note_request(
     pool: &Database,
     id: &PaymentId,
     answer: Result<(), (&str, Duration)>,
-    routed: Option<Routed>,
+    routed: Option<ItemRoute>,
 ) -> sqlx::Result<()> {
     transact(pool, |transaction| {
         Box::pin(async move {
@@ -151,7 +151,7 @@ async fn add_refund(
 }
 
 /// Checks that the item of a payment still lives at the end of its route, where there is one.
-async fn check(transaction: &mut MySqlConnection, routed: Option<Routed>) -> sqlx::Result<()> {
+async fn check(transaction: &mut MySqlConnection, routed: Option<ItemRoute>) -> sqlx::Result<()> {
     match routed {
         Some(routed) => check_home(transaction, routed).await,
         None => Ok(()),

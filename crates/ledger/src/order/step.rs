@@ -11,7 +11,7 @@ use crate::rows::stock::check_home;
 use crate::rows::{Fault, moved, orders};
 use crate::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::{MovementReason, Step, Transition};
-use shop_domain::{Home, ItemId, Order, OrderId, OrderStatus, Routed, UserId};
+use shop_domain::{Home, ItemId, ItemRoute, Order, OrderId, OrderStatus, UserId};
 
 /// An order after a step.
 #[derive(Clone)]
@@ -75,7 +75,7 @@ pub(super) async fn apply(
     let row = row.ok_or(if home.is_only { StepError::NotFound } else { StepError::Moving })?;
     let order = orders::read(&row)?;
     let now = row.try_get("ledger_now")?;
-    let routed = Routed { item: order.item_id, home };
+    let routed = ItemRoute { item: order.item_id, home };
     match order.status.step(step) {
         // Nothing is written, but a row that a move has left behind says nothing of the order.
         Transition::Already => {
@@ -151,7 +151,7 @@ async fn give_back(
     count_back(connection, order).await?;
     count_back_in_group(connection, order).await?;
     insert_movement(connection, order, reason, order.quantity.signed()).await?;
-    let routed = Routed { item: order.item_id, home };
+    let routed = ItemRoute { item: order.item_id, home };
     return_stock(connection, routed, order.quantity.signed(), line).await
 }
 
@@ -196,7 +196,7 @@ async fn count_in_group(
 /// Adds units to the stock row, and offers them to the buyers who wait.
 pub(super) async fn return_stock(
     connection: &mut MySqlConnection,
-    routed: Routed,
+    routed: ItemRoute,
     units: i64,
     line: &WaitingLine,
 ) -> sqlx::Result<LineChange> {
@@ -250,7 +250,7 @@ async fn take_again(
     if taken.rows_affected() == 1 {
         return Ok(taken.last_insert_id());
     }
-    check_home(connection, Routed { item: order.item_id, home }).await?;
+    check_home(connection, ItemRoute { item: order.item_id, home }).await?;
     Err(StepError::SoldOut)
 }
 

@@ -28,10 +28,10 @@ type Read<T> = Box<dyn Fn(Vec<ItemId>) -> BoxFuture<'static, Rows<T>> + Send + S
 
 /// Reads items. Clones read together.
 pub struct GatheredReads<T> {
-    parts: Arc<Parts<T>>,
+    parts: Arc<GatheredParts<T>>,
 }
 
-struct Parts<T> {
+struct GatheredParts<T> {
     read: Read<T>,
     state: Mutex<State<T>>,
 }
@@ -44,7 +44,7 @@ struct State<T> {
 
 /// The task that reads. Whatever ends it, another one begins with the next question.
 struct Reader<T> {
-    parts: Arc<Parts<T>>,
+    parts: Arc<GatheredParts<T>>,
     has_ended: bool,
 }
 
@@ -55,7 +55,7 @@ impl<T: Clone + Send + 'static> GatheredReads<T> {
         read: impl Fn(Vec<ItemId>) -> BoxFuture<'static, Rows<T>> + Send + Sync + 'static,
     ) -> Self {
         let state = State { waiting: HashMap::new(), is_read: false };
-        Self { parts: Arc::new(Parts { read: Box::new(read), state: Mutex::new(state) }) }
+        Self { parts: Arc::new(GatheredParts { read: Box::new(read), state: Mutex::new(state) }) }
     }
 
     /// Reads an item with the next statement.
@@ -117,7 +117,7 @@ impl<T> Drop for Reader<T> {
     }
 }
 
-impl<T> Parts<T> {
+impl<T> GatheredParts<T> {
     /// Takes the next questions. With none the task has ended, which is noted under the same lock:
     /// the next question begins another one.
     fn take(&self) -> HashMap<ItemId, Vec<oneshot::Sender<Answer<T>>>> {

@@ -18,7 +18,7 @@ use super::breaker::Breaker;
 use super::cache::Cache;
 use super::gathered::GatheredReads;
 use crate::rows::{self, RowAt, homes};
-use shop_domain::{Home, ItemId, LedgerError, OrderId, Routed, ShardId};
+use shop_domain::{Home, ItemId, ItemRoute, LedgerError, OrderId, ShardId};
 
 /// Items whose homes are remembered.
 const REMEMBERED_MAX: usize = 100_000;
@@ -48,10 +48,10 @@ impl RoutedError for LedgerError {
 #[derive(Clone)]
 pub struct Homes {
     /// `None` while there is one ledger.
-    parts: Option<Arc<Parts>>,
+    parts: Option<Arc<HomesParts>>,
 }
 
-struct Parts {
+struct HomesParts {
     pool: Database,
     breaker: Breaker,
     /// Ledgers that are configured.
@@ -100,7 +100,7 @@ impl Homes {
             .boxed()
         });
         let known = Cache::new(REMEMBERED_MAX);
-        Self { parts: Some(Arc::new(Parts { pool, breaker, ledgers, age_max, known, reads })) }
+        Self { parts: Some(Arc::new(HomesParts { pool, breaker, ledgers, age_max, known, reads })) }
     }
 
     /// Whether there is one ledger.
@@ -172,14 +172,14 @@ impl Homes {
         &self,
         shard: ShardId,
         items: Vec<ItemId>,
-    ) -> Result<Vec<Routed>, Unreachable> {
+    ) -> Result<Vec<ItemRoute>, Unreachable> {
         if self.is_only() {
-            return Ok(items.into_iter().map(Routed::only).collect());
+            return Ok(items.into_iter().map(ItemRoute::only).collect());
         }
         let homes = self.find_several(items.iter().copied()).await?;
         let here = |item: ItemId| {
             let home = homes.get(&item).copied().filter(|home| home.shard == shard)?;
-            Some(Routed { item, home })
+            Some(ItemRoute { item, home })
         };
         Ok(items.into_iter().filter_map(here).collect())
     }
@@ -191,7 +191,7 @@ impl Homes {
     }
 }
 
-impl Parts {
+impl HomesParts {
     async fn read(&self, item: ItemId) -> Result<Home, Unreachable> {
         let (shard, epoch) = self.reads.read(item).await?.unwrap_or((ShardId::HOME, 1));
         if shard.index() >= self.ledgers {
@@ -298,13 +298,13 @@ impl<T> Shards<T> {
         F: Future<Output = Result<(R, Option<u64>), E>>,
     {
         let home = self.homes.find(item).await.map_err(LedgerError::from)?;
-        self.read_by(Routed { item, home }, read).await
+        self.read_by(ItemRoute { item, home }, read).await
     }
 
     /// Reads like [`Shards::read`], and begins with a route that the caller knows.
     pub async fn read_by<'a, R, E, F>(
         &'a self,
-        Routed { item, mut home }: Routed,
+        ItemRoute { item, mut home }: ItemRoute,
         read: impl Fn(&'a T, Home) -> F,
     ) -> Result<R, E>
     where

@@ -7,7 +7,7 @@ use sqlx::QueryBuilder;
 use super::statement::{Binds, Read, Write};
 use super::transaction::confirmed;
 use crate::Database;
-use shop_domain::{ArbiterMode, ItemId, Routed};
+use shop_domain::{ArbiterMode, ItemId, ItemRoute};
 
 /// The layout of an item's counter in Redis. Each has a table of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ pub async fn queues(pool: &Database, after: i64, limit: usize) -> sqlx::Result<V
 /// may hold the stock row for long.
 pub async fn open_queue(
     pool: &Database,
-    Routed { item, home }: Routed,
+    ItemRoute { item, home }: ItemRoute,
 ) -> sqlx::Result<Option<Duration>> {
     // With one ledger an item has one epoch.
     let is_home = (item.get(), home.epoch, home.is_only);

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use super::error::moved;
 use super::statement::{Read, in_list};
-use shop_domain::{ItemId, Routed};
+use shop_domain::{ItemId, ItemRoute};
 
 /// A stock row at the moment of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub async fn read(from: impl MySqlExecutor<'_>, id: ItemId) -> sqlx::Result<Opti
 /// the item was read before; `None` without a row, and while there is one ledger.
 pub async fn epoch(
     from: impl MySqlExecutor<'_>,
-    Routed { item, home }: Routed,
+    ItemRoute { item, home }: ItemRoute,
 ) -> sqlx::Result<Option<u64>> {
     if home.is_only {
         return Ok(None);
@@ -48,7 +48,7 @@ pub async fn epoch(
 /// The database's, and [`moved`] when the item has moved.
 pub async fn read_routed(
     from: impl MySqlExecutor<'_>,
-    Routed { item, home }: Routed,
+    ItemRoute { item, home }: ItemRoute,
 ) -> sqlx::Result<Option<StockRow>> {
     match read(from, item).await? {
         Some(row) if row.home_epoch != home.epoch => Err(moved()),
@@ -79,7 +79,7 @@ pub async fn epochs(
 /// The database's, and [`moved`] when the item has moved.
 pub async fn check_home(
     transaction: &mut MySqlConnection,
-    Routed { item, home }: Routed,
+    ItemRoute { item, home }: ItemRoute,
 ) -> sqlx::Result<()> {
     if home.is_only {
         return Ok(());

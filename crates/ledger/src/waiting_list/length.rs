@@ -9,7 +9,7 @@ use sqlx::MySqlConnection;
 
 use crate::route::cache::Cache;
 use crate::rows::waiting_list;
-use shop_domain::{ItemId, Routed};
+use shop_domain::{ItemId, ItemRoute};
 
 /// Lines of at most this many buyers are counted at each join.
 const SHORT_MAX: u64 = 1_000;
@@ -58,7 +58,7 @@ impl Lengths {
     pub(super) async fn read(
         &self,
         transaction: &mut MySqlConnection,
-        Routed { item, home }: Routed,
+        ItemRoute { item, home }: ItemRoute,
     ) -> sqlx::Result<Length> {
         let short = waiting_list::length_up_to(&mut *transaction, item, SHORT_MAX + 1).await?;
         if short <= SHORT_MAX {

@@ -21,7 +21,7 @@ use time::OffsetDateTime;
 
 use crate::rows::outbox::{OfferChange, Outbox};
 use crate::rows::{Fault, buyers, waiting_list};
-use shop_domain::{Clock, Home, Item, ItemId, Place, Refusal, Routed, UserId, WaitingStatus};
+use shop_domain::{Clock, Home, Item, ItemId, ItemRoute, Place, Refusal, UserId, WaitingStatus};
 use shop_metrics::Metrics;
 use sql::{
     Row, close, first_in_line, lapsed, lock_stock, move_to_available, move_to_offered, offer,
@@ -41,10 +41,10 @@ pub const ENDED_MAX: u32 = 1_000;
 /// The line in front of units that come back. Clones share everything.
 #[derive(Clone)]
 pub struct WaitingLine {
-    parts: Arc<Parts>,
+    parts: Arc<WaitingLineParts>,
 }
 
-struct Parts {
+struct WaitingLineParts {
     clock: Clock,
     outbox: Outbox,
     metrics: Metrics,
@@ -69,7 +69,7 @@ impl WaitingLine {
     #[must_use]
     pub fn new(clock: Clock, outbox: Outbox, metrics: Metrics, line_max: u64) -> Self {
         let lengths = Lengths::new();
-        Self { parts: Arc::new(Parts { clock, outbox, metrics, line_max, lengths }) }
+        Self { parts: Arc::new(WaitingLineParts { clock, outbox, metrics, line_max, lengths }) }
     }
 
     /// Where the transactions around it write their events.
@@ -96,7 +96,7 @@ impl WaitingLine {
         (item, home): (&Item, Home),
         buyer: UserId,
     ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
-        let routed = Routed { item: item.id, home };
+        let routed = ItemRoute { item: item.id, home };
         let available = sql::lock_stock_shared(transaction, routed).await?;
         let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
@@ -136,7 +136,7 @@ impl WaitingLine {
     pub(crate) async fn hand_out(
         &self,
         transaction: &mut MySqlConnection,
-        routed: Routed,
+        routed: ItemRoute,
     ) -> sqlx::Result<LineChange> {
         let item = routed.item;
         let mut left = lock_stock(transaction, routed).await?;
@@ -171,7 +171,7 @@ impl WaitingLine {
     async fn leave(
         &self,
         transaction: &mut MySqlConnection,
-        routed: Routed,
+        routed: ItemRoute,
         buyer: UserId,
     ) -> sqlx::Result<Option<LineChange>> {
         let item = routed.item;
@@ -196,7 +196,7 @@ impl WaitingLine {
     pub(crate) async fn tend(
         &self,
         transaction: &mut MySqlConnection,
-        routed: Routed,
+        routed: ItemRoute,
     ) -> sqlx::Result<(LineChange, bool)> {
         let item = routed.item;
         lock_stock(transaction, routed).await?;
@@ -214,7 +214,7 @@ impl WaitingLine {
     async fn end(
         &self,
         transaction: &mut MySqlConnection,
-        routed: Routed,
+        routed: ItemRoute,
     ) -> sqlx::Result<(LineChange, bool)> {
         // The buyers who wait are told by the state of the sale, which all pages watch.
         let waiting = sql::end_waiting(transaction, routed.item, ENDED_MAX).await?;
@@ -227,7 +227,7 @@ impl WaitingLine {
     async fn take_back(
         &self,
         transaction: &mut MySqlConnection,
-        routed: Routed,
+        routed: ItemRoute,
         offers: &[Row],
         status: WaitingStatus,
     ) -> sqlx::Result<LineChange> {

@@ -4,7 +4,7 @@ use sqlx::{MySqlConnection, QueryBuilder};
 
 use crate::rows::moved;
 use crate::rows::outbox::{OfferChange, Outbox};
-use shop_domain::{ItemId, Purchase, Routed, UserId, WaitingStatus};
+use shop_domain::{ItemId, ItemRoute, Purchase, UserId, WaitingStatus};
 
 /// A place that is about to change.
 pub(super) struct Row {
@@ -65,7 +65,7 @@ pub(crate) async fn accept(
 /// The database's, and [`moved`] when the item has moved: whatever follows under the lock would be lost.
 pub(super) async fn lock_stock(
     transaction: &mut MySqlConnection,
-    Routed { item, home }: Routed,
+    ItemRoute { item, home }: ItemRoute,
 ) -> sqlx::Result<i64> {
     let available: Option<i64> = sqlx::query_scalar(
         "SELECT available FROM stock WHERE item_id = ? AND home_epoch = ? FOR UPDATE",
@@ -144,7 +144,7 @@ async fn all_of(
 /// Takes units for offers, and answers the new version of the stock.
 pub(super) async fn move_to_offered(
     transaction: &mut MySqlConnection,
-    routed: Routed,
+    routed: ItemRoute,
     units: i64,
 ) -> sqlx::Result<u64> {
     let statement = "UPDATE stock SET available = available - ?, offered = offered + ?, \
@@ -156,7 +156,7 @@ pub(super) async fn move_to_offered(
 /// Gives units of closed offers back, and answers the new version of the stock.
 pub(super) async fn move_to_available(
     transaction: &mut MySqlConnection,
-    routed: Routed,
+    routed: ItemRoute,
     units: i64,
 ) -> sqlx::Result<u64> {
     let statement = "UPDATE stock SET available = available + ?, offered = offered - ?, \
@@ -169,7 +169,7 @@ pub(super) async fn move_to_available(
 async fn move_units(
     transaction: &mut MySqlConnection,
     statement: &str,
-    Routed { item, home }: Routed,
+    ItemRoute { item, home }: ItemRoute,
     units: i64,
 ) -> sqlx::Result<u64> {
     let moved = sqlx::query(statement)
@@ -190,7 +190,7 @@ async fn move_units(
 /// available; `None` when there is no such item.
 pub(super) async fn lock_stock_shared(
     transaction: &mut MySqlConnection,
-    Routed { item, home }: Routed,
+    ItemRoute { item, home }: ItemRoute,
 ) -> sqlx::Result<Option<i64>> {
     let available = sqlx::query_scalar(
         "SELECT available FROM stock WHERE item_id = ? AND home_epoch = ? LOCK IN SHARE MODE",

@@ -7,7 +7,7 @@ use crate::rows::link::{TRANSACTION_MAX, within};
 use crate::rows::{LedgerTransaction, failed_change, transact};
 use crate::write::ItemConcurrency;
 use crate::{Ledger, RetryPolicy};
-use shop_domain::{Home, Item, ItemId, LedgerError, Place, Refusal, Routed, UserId};
+use shop_domain::{Home, Item, ItemId, ItemRoute, LedgerError, Place, Refusal, UserId};
 
 /// Writes the waiting lists of one ledger. Clones share everything.
 #[derive(Clone)]
@@ -53,7 +53,7 @@ impl Waitlist {
     /// As for [`Waitlist::join`].
     pub async fn leave(
         &self,
-        routed: Routed,
+        routed: ItemRoute,
         buyer: UserId,
     ) -> Result<Option<LineChange>, LedgerError> {
         self.change(routed.item, |transaction| {
@@ -67,7 +67,7 @@ impl Waitlist {
     ///
     /// # Errors
     /// The database's.
-    pub async fn tend(&self, routed: Routed) -> sqlx::Result<(LineChange, bool)> {
+    pub async fn tend(&self, routed: ItemRoute) -> sqlx::Result<(LineChange, bool)> {
         let tend = transact(&self.ledger.pool, |transaction| {
             Box::pin(self.line.tend(transaction, routed))
         });

@@ -16,7 +16,7 @@ use sqlx::pool::PoolConnection;
 use crate::rows::link::is_silence;
 use crate::rows::stock::{self, StockRow};
 use crate::rows::{Destination, Fault};
-use shop_domain::Routed;
+use shop_domain::ItemRoute;
 
 /// A connection that was unused for longer goes back to the pool.
 const UNUSED_MAX: Duration = Duration::from_secs(1);
@@ -92,7 +92,7 @@ impl KeptConnections {
     pub(super) async fn read_stock(
         &self,
         mut kept: KeptConnection,
-        routed: Routed,
+        routed: ItemRoute,
     ) -> sqlx::Result<Option<StockRow>> {
         let mut read = stock::read_routed(&mut *kept.connection, routed).await;
         if let Err(error) = &read

@@ -50,7 +50,7 @@ use crate::rows::outbox::Outbox;
 use crate::rows::stock::StockRow;
 use crate::rows::{Fault, Writer};
 use shop_domain::outcome::Dependency;
-use shop_domain::{ArbiterMode, Doubt, OrderStatus, Outcome, Purchase, Routed, Unavailable};
+use shop_domain::{ArbiterMode, Doubt, ItemRoute, OrderStatus, Outcome, Purchase, Unavailable};
 use shop_metrics::Metrics;
 
 pub use after_error::replay;
@@ -192,7 +192,7 @@ impl Arbiter {
     ///
     /// # Errors
     /// The database's, and [`moved`](crate::rows::moved).
-    pub async fn stock(&self, routed: Routed) -> sqlx::Result<Option<StockRow>> {
+    pub async fn stock(&self, routed: ItemRoute) -> sqlx::Result<Option<StockRow>> {
         self.kept.read_stock(self.kept.get().await?, routed).await
     }
 

@@ -4,13 +4,13 @@
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use shop_domain::{Item, OrderId, Routed, UserId};
+use shop_domain::{Item, ItemRoute, OrderId, UserId};
 
 /// Units that an operator adds to a sale or takes out of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Restock {
     /// The item, and the route to it.
-    pub routed: Routed,
+    pub routed: ItemRoute,
     /// Units to add; below zero, units to take out.
     pub units: i64,
     pub operator: UserId,
@@ -21,7 +21,7 @@ pub struct Restock {
 /// Creates the stock row of a new item with `units` left, at the end of the route to it.
 pub async fn create_stock(
     transaction: &mut MySqlConnection,
-    Routed { item, home }: Routed,
+    ItemRoute { item, home }: ItemRoute,
     units: i64,
 ) -> sqlx::Result<()> {
     sqlx::query("INSERT INTO stock (item_id, total, available, home_epoch) VALUES (?, ?, ?, ?)")
@@ -41,7 +41,7 @@ pub async fn restock(
     transaction: &mut MySqlConnection,
     restock: &Restock,
 ) -> sqlx::Result<Option<u64>> {
-    let Restock { routed: Routed { item, home }, units, operator, now } = *restock;
+    let Restock { routed: ItemRoute { item, home }, units, operator, now } = *restock;
     if !(-Item::STOCK_MAX..=Item::STOCK_MAX).contains(&units) {
         return Ok(None);
     }

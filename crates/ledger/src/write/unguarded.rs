@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use super::stock::{lock_row, not_here};
 use super::{Answer, Conflict};
-use shop_domain::{Purchase, Routed};
+use shop_domain::{ItemRoute, Purchase};
 
 /// The stock statement of a textbook.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +56,7 @@ pub(super) async fn write(
     write: UnguardedWrite<'_>,
 ) -> sqlx::Result<Option<Answer>> {
     let (item, units) = (purchase.item.routed(), purchase.quantity.signed());
-    let Routed { item: id, home } = item;
+    let ItemRoute { item: id, home } = item;
     let not_found = Ok(not_here(home));
     let (query, otherwise) = match write {
         UnguardedWrite::Set { available } | UnguardedWrite::SetFirst { available, .. } => {
@@ -109,7 +109,7 @@ pub(super) async fn write(
     Ok(None)
 }
 
-fn set(item: Routed, available: i64) -> Query<'static, MySql, MySqlArguments> {
+fn set(item: ItemRoute, available: i64) -> Query<'static, MySql, MySqlArguments> {
     sqlx::query(
         "UPDATE stock SET available = ?, version = version + 1 WHERE item_id = ? AND home_epoch = ?",
     )

@@ -141,7 +141,7 @@ enum Request {
     Asks {
         tries: u8,
     },
-    Routed {
+    ItemRoute {
         route: Route,
         tries: u8,
     },

@@ -10,7 +10,7 @@ impl State {
     pub(super) fn route(&mut self, request: Request, router: usize) -> Option<Request> {
         let Request::Asks { tries } = request else { return None };
         let route = *self.caches[router].get_or_insert(self.home);
-        Some(Request::Routed { route, tries })
+        Some(Request::ItemRoute { route, tries })
     }
 
     /// Whether the row of a shard refuses writes by a route.
@@ -28,7 +28,7 @@ impl State {
     }
 
     pub(super) fn buy(&mut self, mistake: Option<Mistake>, buyer: usize) -> bool {
-        let Request::Routed { route, tries } = self.buys[buyer] else { return false };
+        let Request::ItemRoute { route, tries } = self.buys[buyer] else { return false };
         if self.is_stale(mistake, route) {
             self.buys[buyer] = self.again(tries, buyer);
             return true;
@@ -46,7 +46,7 @@ impl State {
     }
 
     pub(super) fn pay(&mut self, mistake: Option<Mistake>) -> bool {
-        let Request::Routed { route, tries } = self.payment else { return false };
+        let Request::ItemRoute { route, tries } = self.payment else { return false };
         let ignores = mistake == Some(Mistake::PaymentWithoutEpoch);
         let order = &mut self.shards[route.shard].orders[0];
         let is_there = order.is_some();
@@ -267,7 +267,7 @@ impl State {
     /// Whether a shard takes a write by a route that a router has or can get.
     pub(super) fn takes_writes(&self, shard: usize) -> bool {
         let routed = self.buys.iter().chain([&self.payment]).filter_map(|request| match request {
-            Request::Routed { route, .. } => Some(*route),
+            Request::ItemRoute { route, .. } => Some(*route),
             _ => None,
         });
         let mut routes = self.caches.into_iter().flatten().chain(routed).chain([self.home]);
@@ -276,7 +276,7 @@ impl State {
     }
 
     pub(super) fn is_open_once(&self) -> bool {
-        let is_open = |request: &Request| matches!(request, Request::Routed { .. });
+        let is_open = |request: &Request| matches!(request, Request::ItemRoute { .. });
         let is_answered = !self.buys.iter().any(|buy| matches!(buy, Request::Asks { .. }))
             && !self.buys.iter().chain([&self.payment]).any(is_open);
         let here = &self.shards[self.home.shard];

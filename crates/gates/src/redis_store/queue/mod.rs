@@ -30,7 +30,7 @@ use super::counters::{CounterError, Counters};
 use ledger::route::cache::Cache;
 use ledger::route::single_flight::SingleFlight;
 use ledger::rows::redis_lists;
-use shop_domain::{ItemId, Order, OrderId, Routed, UserId};
+use shop_domain::{ItemId, ItemRoute, Order, OrderId, UserId};
 
 pub use dead_letters::{DeadLetter, Resolution};
 pub use intention::Intention;
@@ -199,7 +199,7 @@ impl Queue {
     }
 
     /// Puts the item's queue on the ledger's list, unless it was found there lately.
-    async fn ensure_open(&self, routed: Routed) -> Result<(), CounterError> {
+    async fn ensure_open(&self, routed: ItemRoute) -> Result<(), CounterError> {
         let item = routed.item;
         if self.opened.get(item).is_some_and(|at| at.elapsed() < OPEN_REMEMBERED) {
             return Ok(());
@@ -216,7 +216,7 @@ impl Queue {
     /// Puts the item's queue on the ledger's list before its first entry, so that other instances
     /// serve it if this one dies. The queue is open once every instance has read the list again,
     /// since an instance that does not know the queue does not search it for a key.
-    async fn open(&self, routed: Routed) -> Result<(), CounterError> {
+    async fn open(&self, routed: ItemRoute) -> Result<(), CounterError> {
         let age = redis_lists::open_queue(&self.pool, routed).await?.ok_or(CounterError::Moved)?;
         tokio::time::sleep(KNOWN_AFTER.saturating_sub(age)).await;
         self.items.lock().unwrap_or_else(PoisonError::into_inner).insert(routed.item);

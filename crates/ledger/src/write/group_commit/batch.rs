@@ -27,7 +27,7 @@ use crate::write::{
     StockWrite, UNANSWERED, in_time, pause,
 };
 use shop_domain::outcome::Dependency;
-use shop_domain::{Outcome, Purchase, Routed, Unavailable};
+use shop_domain::{ItemRoute, Outcome, Purchase, Unavailable};
 
 /// How long after its first deadline a batch may begin to take the stock: it was begun in time, and
 /// the batch before it ended a moment too late. Less than the margin of a gate's deadline.
@@ -57,7 +57,7 @@ impl BatchWriter {
     }
 
     /// Units left of an item a moment ago.
-    pub async fn available(&self, routed: Routed) -> sqlx::Result<i64> {
+    pub async fn available(&self, routed: ItemRoute) -> sqlx::Result<i64> {
         let row = self.connections.stock(&self.arbiter.kept, routed).await?;
         Ok(row.map_or(0, |row| row.available))
     }

@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::rows::stock::StockRow;
 use crate::write::kept_connections::{KeptConnection, KeptConnections};
-use shop_domain::Routed;
+use shop_domain::ItemRoute;
 
 /// The connections of batches. Clones share them.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl BatchConnections {
     pub(super) async fn stock(
         &self,
         common: &KeptConnections,
-        routed: Routed,
+        routed: ItemRoute,
     ) -> sqlx::Result<Option<StockRow>> {
         let BatchConnection { kept, source, _permit } = self.get(common).await?;
         source.read_stock(kept, routed).await

@@ -45,10 +45,10 @@ const ITEMS_MAX: usize = 100_000;
 /// The queues of this process. Clones share them.
 #[derive(Clone)]
 pub struct GroupCommit {
-    parts: Arc<Parts>,
+    parts: Arc<GroupCommitParts>,
 }
 
-struct Parts {
+struct GroupCommitParts {
     arbiter: Arbiter,
     /// Those of the items' own queues.
     connections: BatchConnections,
@@ -77,7 +77,7 @@ impl GroupCommit {
     ) -> Self {
         let shared = shared.into_iter().map(|one| Arc::new(BatchQueue::shared(one))).collect();
         let own = Cache::new(ITEMS_MAX);
-        Self { parts: Arc::new(Parts { arbiter, connections, tasks, shared, own }) }
+        Self { parts: Arc::new(GroupCommitParts { arbiter, connections, tasks, shared, own }) }
     }
 
     /// A writer over the connections of group commit, for a caller that forms batches of one item
@@ -125,7 +125,7 @@ impl GroupCommit {
     }
 
     fn own_queue(&self, item: ItemId) -> Arc<BatchQueue> {
-        let Parts { arbiter, connections, own, .. } = &*self.parts;
+        let GroupCommitParts { arbiter, connections, own, .. } = &*self.parts;
         let make = || {
             let quarantine = Quarantine::new(arbiter.metrics.batch_suspects.clone());
             Arc::new(BatchQueue::of_item(item, quarantine, connections.clone()))
