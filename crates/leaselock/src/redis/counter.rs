@@ -12,10 +12,9 @@
 //! hints.
 
 use ::redis::AsyncCommands;
-use ::redis_connection::Script;
 use async_trait::async_trait;
 
-use super::{Connection, Keys, command_error, run_command};
+use super::{Compare, Connection, Keys, command_error};
 use crate::core::command::bounded;
 use crate::{Capabilities, CommandError, Fencing, InvalidName, LockName, SharedCounter, Waiting};
 
@@ -34,7 +33,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 pub struct RedisCounter<C> {
     connection: C,
     keys: Keys,
-    compare_and_set: Script,
+    compare: Compare,
 }
 
 impl<C: Connection> RedisCounter<C> {
@@ -46,7 +45,7 @@ impl<C: Connection> RedisCounter<C> {
         Ok(Self {
             connection,
             keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
-            compare_and_set: Script::new(include_str!("counter_compare_and_set.lua")),
+            compare: Compare::default(),
         })
     }
 
@@ -84,8 +83,10 @@ impl<C: Connection> SharedCounter for RedisCounter<C> {
         expected: i64,
         new: i64,
     ) -> Result<bool, CommandError> {
-        let arguments = [&*expected.to_string(), &*new.to_string()];
-        let keys = [self.key(name)];
-        bounded(run_command(&self.connection, &self.compare_and_set, &keys, &arguments)).await
+        bounded(async move {
+            let set = self.compare.set(&self.connection, &self.key(name), expected, new).await;
+            set.map_err(command_error)
+        })
+        .await
     }
 }
