@@ -1,7 +1,8 @@
-//! `counter` on `redis`: a shared counter with INCRBY, GET and a compare-and-set script.
+//! `counter` on `redis`: a shared counter with INCRBY, GET and compare-and-set.
 //!
 //! **How it works.** One key per name holds a decimal number. Redis runs one command at a time, so
-//! no update is lost. The script compares the numbers as text. This is exact for every 64-bit
+//! no update is lost. `SET key new IFEQ old` compares the numbers as text, or a script does, on servers
+//! without `IFEQ` and if `old` is 0, which an absent number is as well. This is exact for every 64-bit
 //! number; the floating-point numbers of a script are not exact for all of them.
 //!
 //! **What can go wrong.** When Redis dies, it loses what it had not yet written to disk or
@@ -22,7 +23,7 @@ use crate::{Capabilities, CommandError, Fencing, InvalidName, LockName, SharedCo
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "counter",
     backend: "redis",
-    summary: "INCRBY, GET and a compare-and-set script on one key",
+    summary: "INCRBY, GET and compare-and-set on one key",
     breaks_when: "Redis fails over or loses its data: the number goes back",
     fencing: Fencing::None,
     waiting: Waiting::Polls,
