@@ -18,7 +18,7 @@ test-mysql: ## every test on a real MySQL server instead of MariaDB
 test-engines: ## the shop's tests on a semi-synchronous pair, Galera and Group Replication, too; ARGS="galera"
 	@exec scripts/test-mysql-engines $(ARGS)
 
-test-redis: ## strategies and locks on Redis with TLS, Sentinels and a cluster; ARGS="cluster", VALKEY_SERVER=...
+test-redis: ## strategies and locks on Redis with TLS, Sentinels and a cluster, and on Valkey 9; ARGS="cluster", VALKEY_SERVER=...
 	@exec scripts/test-redis $(ARGS)
 
 faults: ## the fault matrix, report in target/faults; ARGS="--seeds 10 --seconds 5", "--list"

@@ -132,7 +132,7 @@ fn every_variable_that_is_named_exists() {
     // An older name of SECKILL_ACCEPT_RISKS, which still works.
     known.insert("SECKILL_I_KNOW".to_owned());
     for script in
-        ["compare", "loadtest", "run", "test", "test-shards", "install-packages", "mysql-sid"]
+        ["compare", "loadtest", "run", "test", "test-shards", "install-packages", "from-sid"]
     {
         known.extend(variables(&read(&format!("scripts/{script}"))).map(str::to_owned));
     }

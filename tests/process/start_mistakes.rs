@@ -241,6 +241,40 @@ async fn a_cluster_behind_a_url_of_one_server_is_seen() {
     assert_eq!(ready.json["dependencies"]["mysql"], json!("ok"), "{}", ready.text);
 }
 
+/// Valkey without its Lua module; elsewhere an account that may not use scripts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_redis_without_lua_is_said_and_waited_for() {
+    let redis = own_redis(1, &["enable-module-command local"]).await.remove(0);
+    let unloaded = redis.run::<()>(&["MODULE", "UNLOAD", "lua"]).await.is_ok();
+    if !unloaded {
+        let forbidden = ["ACL", "SETUSER", "default", "-@scripting"];
+        let () = redis.run(&forbidden).await.expect("forbidden");
+    }
+    let shop = Shop::with(|config| config.redis_url = Secret::new(redis.url())).await;
+    let found = doctor(&shop, &[]).await;
+    assert_found(&found, if unloaded { "scripting engine 'lua'" } else { "NOPERM" });
+    assert_found(&found, "these strategies cannot sell");
+    assert_found(&found, "load the module lua into Valkey");
+
+    let instance = shop.start().await;
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!(ready.json["dependencies"]["redis"], "runs no Lua scripts", "{}", ready.text);
+    let item = instance.make_item(json!({ "stock": 3 })).await;
+    for (strategy, status) in [("redis-lua", 503), ("lock-redis", 503), ("mysql-atomic", 201)] {
+        let answer = instance.buyer(1).buy(strategy, item).await;
+        assert_eq!(answer.status, status, "{strategy}: {}", answer.text);
+    }
+    if unloaded {
+        let lab = json!({ "stock": 3, "kind": "lab" });
+        let lab = instance.make_item(lab).await;
+        for strategy in ["lock-redis-setnx", "lock-redis-setnx-expire", "lock-redis-getset"] {
+            let answer = instance.buyer(1).buy(strategy, lab).await;
+            assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
+        }
+    }
+    redis.stop().await;
+}
+
 /// An earlier build next to a later one: `schema_needs` says whether it may work.
 #[tokio::test]
 async fn a_schema_that_is_too_new_makes_an_instance_unready() {

@@ -2,7 +2,8 @@
 //!
 //! `cargo run --profile dist -p lock-bench -- --json FILE` starts a private Redis, prints a table after
 //! about two minutes, and writes it with its figures to the file. The baseline K is `SET NX PX` and a
-//! compare-and-delete by one client. Subjects are measured in turn, and K between each of them and the
+//! compare-and-delete by one client, a script. With `VALKEY_SERVER=$(scripts/valkey-sid)` the server is a Valkey that
+//! compares and deletes by itself, and `plain` is measured both ways. Subjects are measured in turn, and K between each of them and the
 //! next, so that other work on the machine slows all of them alike. Each figure is the median of the
 //! rounds, with the lowest and the highest.
 
@@ -18,7 +19,7 @@ use clap::Parser;
 use dev_servers::{AppendFsync, RedisOptions, RedisServer};
 use loadtest::circumstances::Machine;
 use loadtest::spread::Spread;
-use measure::{commands, jain, per_second, run_cycles};
+use measure::{jain, per_second, run_cycles, spent};
 use report::{Report, Row};
 use subjects::{Cycle, Subject};
 
@@ -75,9 +76,13 @@ impl Scenario {
     fn clients(self, subject: &Subject) -> Vec<Cycle> {
         match (self, &subject.other) {
             (Self::Uncontended, Some(_)) => vec![Arc::clone(&subject.one)],
-            (Self::LocalWaiters, _) => vec![Arc::clone(&subject.one); LOCAL_WAITERS],
-            (Self::TwoProcesses, Some(other)) => vec![Arc::clone(&subject.one), Arc::clone(other)],
-            (_, None) => Vec::new(),
+            (Self::LocalWaiters, _) if subject.waits => {
+                vec![Arc::clone(&subject.one); LOCAL_WAITERS]
+            }
+            (Self::TwoProcesses, Some(other)) if subject.waits => {
+                vec![Arc::clone(&subject.one), Arc::clone(other)]
+            }
+            _ => Vec::new(),
         }
     }
 }
@@ -124,20 +129,24 @@ async fn measure_all(url: &str) -> Report {
                     continue;
                 }
                 run_cycles(scenario.clients(subject), Duration::ZERO, WARM_UP).await;
-                let asked = commands(url, subject.sets).await;
+                let before_it = spent(url, subject.sets).await;
                 let measured =
                     run_cycles(scenario.clients(subject), Duration::ZERO, MEASURED).await;
-                let asked = commands(url, subject.sets).await - asked;
+                let spent = spent(url, subject.sets).await - before_it;
                 let after = per_second(vec![Arc::clone(&k)], MEASURED).await;
                 baselines.push(after);
                 row.ratios[column].push(measured.per_second() / f64::midpoint(before, after));
-                row.commands[column].push(asked as f64 / measured.all as f64);
+                let locks = measured.all as f64;
+                row.commands[column].push(spent.commands / locks);
+                if column == 0 {
+                    row.processor_us.push(spent.processor_us.map(|us| us / locks));
+                }
                 before = after;
             }
         }
     }
     for (subject, row) in subjects.iter().zip(&mut rows) {
-        let Some(other) = &subject.other else { continue };
+        let Some(other) = subject.other.as_ref().filter(|_| subject.waits) else { continue };
         let one = vec![Arc::clone(&subject.one); FAIR_CLIENTS];
         let clients = [one, vec![Arc::clone(other); FAIR_CLIENTS]].concat();
         let shares = run_cycles(clients, FAIR_SECTION, FAIR_SPAN).await.shares;

@@ -66,19 +66,44 @@ pub(crate) fn jain(shares: &[u64]) -> f64 {
     if squares == 0.0 { 0.0 } else { sum * sum / (shares.len() as f64 * squares) }
 }
 
-/// Commands that clients have sent, without those that scripts ran. The locks here send scripts, and
-/// some of them `SET`, which must not be counted where a script runs it.
-pub(crate) async fn commands(url: &str, sets: bool) -> u64 {
-    let stats: String = redis::cmd("INFO")
-        .arg("commandstats")
-        .query_async(&mut connect(url).await)
-        .await
-        .expect("INFO");
-    let calls = |command: &str| {
-        let line = stats.lines().find_map(|line| line.strip_prefix(command));
-        let calls = line.and_then(|rest| rest.strip_prefix(":calls=")?.split(',').next());
-        calls.and_then(|number| number.parse::<u64>().ok()).unwrap_or(0)
+/// What a server and this program have spent so far.
+#[derive(Clone, Copy)]
+pub(crate) struct Spent {
+    /// Commands that clients have sent, without those that scripts ran.
+    pub(crate) commands: f64,
+    /// Processor time of the server and of this program, in microseconds.
+    pub(crate) processor_us: [f64; 2],
+}
+
+impl std::ops::Sub for Spent {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        let [server, ours] = [0, 1].map(|who| self.processor_us[who] - before.processor_us[who]);
+        Self { commands: self.commands - before.commands, processor_us: [server, ours] }
+    }
+}
+
+/// Asks the server. The locks here send scripts, and some of them `SET`, which must not be counted where a script runs
+/// it.
+pub(crate) async fn spent(url: &str, sets: bool) -> Spent {
+    let info = async |section: &str| -> String {
+        let mut command = redis::cmd("INFO");
+        command.arg(section).query_async(&mut connect(url).await).await.expect("INFO")
     };
-    let set = if sets { calls("cmdstat_set") } else { 0 };
-    calls("cmdstat_evalsha") + calls("cmdstat_eval") + set
+    let number = |text: &str, before: &str, end: char| {
+        let line = text.lines().find_map(|line| line.strip_prefix(before));
+        let number = line.and_then(|rest| rest.split(end).next()?.parse().ok());
+        number.unwrap_or(0.0)
+    };
+    let (stats, cpu) = (info("commandstats").await, info("cpu").await);
+    let sent = ["evalsha", "eval", "delifeq", "delex", if sets { "set" } else { "" }];
+    let calls = sent.map(|name| number(&stats, &format!("cmdstat_{name}:calls="), ','));
+    let server = ["used_cpu_sys:", "used_cpu_user:"].map(|name| number(&cpu, name, '\r'));
+    let ours = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    let ours = Duration::try_from(ours).expect("after the start").as_secs_f64();
+    Spent {
+        commands: calls.iter().sum(),
+        processor_us: [server.iter().sum(), ours].map(|seconds: f64| seconds * 1e6),
+    }
 }

@@ -13,14 +13,16 @@ pub(crate) struct Row {
     pub(crate) ratios: [Vec<f64>; 3],
     /// Commands to Redis for each lock, of the rounds by scenario.
     pub(crate) commands: [Vec<f64>; 3],
+    /// Microseconds of processor time of Redis and of this program for each uncontended lock, of the rounds.
+    pub(crate) processor_us: Vec<[f64; 2]>,
     /// Jain's index.
     pub(crate) fairness: Option<f64>,
 }
 
 impl Row {
     pub(crate) fn new(name: &'static str) -> Self {
-        let (ratios, commands) = Default::default();
-        Self { name, ratios, commands, fairness: None }
+        let (ratios, commands, processor_us) = Default::default();
+        Self { name, ratios, commands, processor_us, fairness: None }
     }
 }
 
@@ -45,19 +47,27 @@ impl Report {
             String::new(),
             format!(
                 "| lock | uncontended / K | {LOCAL_WAITERS} local waiters / K | two processes / K | \
-                 commands per lock | Jain, 2 x {FAIR_CLIENTS} clients, {section_ms} ms |"
+                 commands per lock | us of Redis, of the client | Jain, 2 x {FAIR_CLIENTS} clients, {section_ms} ms |"
             ),
-            "|---|---|---|---|---|---|".to_owned(),
+            "|---|---|---|---|---|---|---|".to_owned(),
         ];
-        for Row { name, ratios, commands, fairness } in &self.rows {
+        for Row { name, ratios, commands, processor_us, fairness } in &self.rows {
             let [alone, crowd, between] = ratios
                 .each_ref()
                 .map(|rounds| spread(rounds).map_or("-".to_owned(), |ratio| ratio.to_string()));
-            let median =
-                |rounds: &Vec<f64>| median(rounds).map_or("-".into(), |sent| format!("{sent:.2}"));
+            let median = |rounds: &Vec<f64>| -> String {
+                median(rounds).map_or("-".into(), |figure| format!("{figure:.2}"))
+            };
             let sent = commands.each_ref().map(median).join(" / ");
+            let spent = [0, 1].map(|who| {
+                let rounds: Vec<f64> = processor_us.iter().map(|round| round[who]).collect();
+                median(&rounds)
+            });
+            let spent = spent.join(", ");
             let fairness = fairness.map_or("-".into(), |index| format!("{index:.3}"));
-            lines.push(format!("| {name} | {alone} | {crowd} | {between} | {sent} | {fairness} |"));
+            lines.push(format!(
+                "| {name} | {alone} | {crowd} | {between} | {sent} | {spent} | {fairness} |"
+            ));
         }
         lines.push(String::new());
         lines.extend(self.goals().map(|(_, what, figure, goal)| {
@@ -111,6 +121,7 @@ impl Report {
                 "local_waiters": spread(&row.ratios[1]),
                 "two_processes": spread(&row.ratios[2]),
                 "commands_per_lock": row.commands.each_ref().map(|rounds| median(rounds)),
+                "processor_us": row.processor_us,
                 "jain": row.fairness,
             })
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_redis_lock::Locker;
 use futures::future::BoxFuture;
 use leaselock::combine::{CombineOptions, Combiner, each};
-use leaselock::redis::{subscriber::Subscriber, token};
+use leaselock::redis::{plain, subscriber::Subscriber, token};
 use leaselock::{AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, Wait};
 use loadtest::plain_lock;
 use redis::aio::{ConnectionManager, MultiplexedConnection};
@@ -33,38 +33,76 @@ pub(crate) struct Subject {
     pub(crate) other: Option<Cycle>,
     /// Whether it acquires by a plain `SET`.
     pub(crate) sets: bool,
+    /// Whether it is also measured with several clients that want it.
+    pub(crate) waits: bool,
 }
 
 /// All that are compared, the main one of ours first.
 pub(crate) async fn all(url: &str) -> Vec<Subject> {
     let plain = |mutex: LeasedMutex| cycle_of(mutex.with_hand_over(false));
-    vec![
+    let mut subjects = vec![
         main(url).await,
         Subject {
             name: "seckill combiner",
             one: cycle_of_combiner(ours(url).await),
             other: None,
             sets: false,
+            waits: true,
         },
         Subject {
             name: "seckill token, no hand-over",
             one: plain(ours(url).await),
             other: Some(plain(ours(url).await)),
             sets: false,
+            waits: true,
         },
         Subject {
             name: "rslock 0.10",
             one: cycle_of_rslock(url),
             other: Some(cycle_of_rslock(url)),
             sets: true,
+            waits: true,
         },
         Subject {
             name: "async-redis-lock 0.4",
             one: cycle_of_async_redis_lock(url).await,
             other: Some(cycle_of_async_redis_lock(url).await),
             sets: false,
+            waits: true,
         },
-    ]
+        without_fence("seckill plain", url).await,
+    ];
+    if let Some(url) = without_native_commands(url).await {
+        subjects.push(without_fence("seckill plain, by scripts", &url).await);
+    }
+    subjects
+}
+
+/// Our lock with one `SET` and one compare-and-delete.
+async fn without_fence(name: &'static str, url: &str) -> Subject {
+    let mutex = async || {
+        let client = redis::Client::open(url).expect("a URL");
+        let connection = ConnectionManager::new(client).await.expect("a connection");
+        cycle_of(plain::mutex(connection, "bench:", &TaskTracker::new()).expect("a prefix"))
+    };
+    Subject { name, one: mutex().await, other: Some(mutex().await), sets: true, waits: false }
+}
+
+/// The URL of an account that may not use the server's own compare-and-delete; `None` if the server has none.
+async fn without_native_commands(url: &str) -> Option<String> {
+    const ACCOUNT: &str = "scripts";
+    let password = url.strip_prefix("redis://:")?.split('@').next()?;
+    let mut redis = connect(url).await;
+    for native in ["-delifeq", "-delex"] {
+        let mut account = redis::cmd("ACL");
+        account.arg("SETUSER").arg(ACCOUNT).arg("on").arg(format!(">{password}"));
+        account.arg("~*").arg("&*").arg("+@all").arg(native);
+        // A command that the server does not know cannot be forbidden.
+        if account.exec_async(&mut redis).await.is_ok() {
+            return Some(url.replacen("redis://:", &format!("redis://{ACCOUNT}:"), 1));
+        }
+    }
+    None
 }
 
 /// Our main lock.
@@ -74,6 +112,7 @@ pub(crate) async fn main(url: &str) -> Subject {
         one: cycle_of(ours(url).await),
         other: Some(cycle_of(ours(url).await)),
         sets: false,
+        waits: true,
     }
 }
 

@@ -78,6 +78,21 @@ impl Refusal {
     }
 }
 
+/// Whether the server did not run a command because it does not know it or one of its words, because it has no Lua for
+/// a script, or because the account may not use it.
+#[must_use]
+pub fn is_command_refused(error: &RedisError) -> bool {
+    let detail = error.detail().unwrap_or_default();
+    match error.code() {
+        Some("NOPERM") => true,
+        Some("ERR") => {
+            let beginnings = ["unknown command", "syntax error", "Could not find scripting engine"];
+            beginnings.iter().any(|beginning| detail.starts_with(beginning))
+        }
+        _ => false,
+    }
+}
+
 /// The answer to a command on several keys of a slot that stays open.
 pub(crate) fn slot_stays_open(slot: Slot) -> Value {
     let why = format!(
@@ -125,6 +140,17 @@ mod tests {
             ["ERR no", "NOSCRIPT No", "OOM command", "NOREPLICAS Not", "BUSY Redis", "MISCONF x"]
         {
             assert_eq!(refusal(line), None, "{line}");
+        }
+        let refused = |line: &str| {
+            let value = redis::parse_redis_value(format!("-{line}\r\n").as_bytes());
+            is_command_refused(&value.expect("an error").extract_error().expect_err("an error"))
+        };
+        assert!(refused("ERR unknown command 'DELIFEQ', with args beginning with: 'a' 'b'"));
+        assert!(refused("ERR syntax error"));
+        assert!(refused("ERR Could not find scripting engine 'lua'"));
+        assert!(refused("NOPERM User default has no permissions to run the 'delifeq' command"));
+        for line in ["ERR no", "WRONGTYPE Operation", "LOADING Redis is", "OOM command"] {
+            assert!(!refused(line), "{line}");
         }
         let failed = |failure| Refusal::of(&Err(failure));
         let io = || RedisError::from(std::io::Error::from(std::io::ErrorKind::TimedOut));

@@ -98,10 +98,11 @@ impl LockServers {
 
 async fn majority_answers(mut servers: Vec<SharedConnection>) -> Result<(), String> {
     let all = servers.len();
-    let pings =
-        servers.iter_mut().map(async |server| redis::cmd("PING").exec_async(server).await.is_ok());
-    let answers = join_all(pings).await.into_iter().filter(|answered| *answered).count();
-    if answers > all / 2 { Ok(()) } else { Err(format!("{answers} of {all} answer")) }
+    let mut script = redis::cmd("EVAL");
+    script.arg("return 1").arg(0);
+    let asked = servers.iter_mut().map(async |server| script.exec_async(server).await.is_ok());
+    let answers = join_all(asked).await.into_iter().filter(|answered| *answered).count();
+    if answers > all / 2 { Ok(()) } else { Err(format!("{answers} of {all} run a Lua script")) }
 }
 
 fn redlock_connections(config: &Config) -> Result<Vec<SharedConnection>, String> {

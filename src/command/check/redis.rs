@@ -1,8 +1,10 @@
 //! Checks of Redis: whether it can be reached, what it is, and whether it keeps what it is told.
 
 use crate::config::{Config, Risk};
+use gates::LIST;
 use gates::redis_store::{Condition, DENIED, RedisClient, Topology, is_denial};
 use redis_connection::Address;
+use shop_domain::outcome::Dependency;
 
 use super::{Finding, State};
 
@@ -10,6 +12,9 @@ use super::{Finding, State};
 pub const SHAPE: &str = "redis.shape";
 /// The oldest version whose commands the service uses (XAUTOCLAIM).
 const VERSION_MIN: [u32; 2] = [6, 2];
+/// Strategies on Redis that need no scripts where the server compares and deletes by itself.
+const WITHOUT_SCRIPTS: [&str; 3] =
+    ["lock-redis-setnx", "lock-redis-setnx-expire", "lock-redis-getset"];
 
 /// Runs all checks of Redis.
 pub async fn check(config: &Config, redis: &RedisClient) -> Vec<Finding> {
@@ -101,6 +106,10 @@ fn check_condition(config: &Config, condition: &Condition) -> Vec<Finding> {
     } else {
         Finding::ok("redis.mode", "Redis takes writes")
     });
+    findings.push(match &condition.refuses_scripts {
+        None => Finding::ok("redis.scripts", "Redis runs Lua scripts"),
+        Some(answer) => without_scripts(answer),
+    });
     findings.push(match &condition.evicts {
         None => Finding::ok("redis.eviction", "Redis keeps every key when its memory is full"),
         Some(policy) => {
@@ -111,6 +120,21 @@ fn check_condition(config: &Config, condition: &Condition) -> Vec<Finding> {
         }
     });
     findings
+}
+
+/// Valkey has Lua as a module from 9.1 on, which may be absent.
+fn without_scripts(answer: &str) -> Finding {
+    let cards = LIST.iter().map(|entry| entry.card);
+    let scripted = cards.filter(|card| {
+        card.needs.contains(&Dependency::Redis) && !WITHOUT_SCRIPTS.contains(&card.name)
+    });
+    let names: Vec<&str> = scripted.map(|card| card.name).collect();
+    let found = format!(
+        "Redis runs no Lua scripts ({answer}), so these strategies cannot sell, and their locks cannot be taken: {}",
+        names.join(", ")
+    );
+    let remedy = "load the module lua into Valkey, or use a build with Lua; an account of Redis needs the right +@scripting; strategies without Redis sell meanwhile";
+    Finding::bad("redis.scripts", State::Waiting, found, remedy)
 }
 
 fn check_version(version: &str) -> Finding {
@@ -138,6 +162,7 @@ mod tests {
             is_replica: false,
             is_loading: false,
             evicts: None,
+            refuses_scripts: None,
         };
         let found = |config: &Config, condition: &Condition| {
             first(&check_condition(config, condition), State::Failed)
@@ -145,6 +170,14 @@ mod tests {
         assert_eq!(found(&config, &usual), None);
         let cluster = Condition { is_cluster: true, ..usual.clone() };
         assert!(found(&config, &cluster).is_some_and(|found| found.contains("cluster mode")));
+        let refuses_scripts = Some("ERR Could not find scripting engine 'lua'".to_owned());
+        let silent = Condition { refuses_scripts, ..usual.clone() };
+        let waits = first(&check_condition(&config, &silent), State::Waiting).expect("waited for");
+        for words in ["scripting engine 'lua'", "redis-lua", "lock-redis,", "+@scripting"] {
+            assert!(waits.contains(words), "{waits}");
+        }
+        assert!(!waits.contains("setnx"), "{waits}");
+        assert!(WITHOUT_SCRIPTS.iter().all(|name| gates::card(name).is_some()));
         let evicts = Condition { evicts: Some("allkeys-lru".to_owned()), ..usual };
         let sentence = found(&config, &evicts).expect("refused");
         assert!(sentence.contains("SECKILL_ACCEPT_RISKS=evicting-redis"), "{sentence}");

@@ -1,6 +1,7 @@
 //! The condition of a Redis server by its own words: what it is, and whether this program can use it.
 
-use redis::{InfoDict, RedisResult};
+use redis::{InfoDict, RedisError, RedisResult};
+use redis_connection::is_command_refused;
 
 use super::RedisClient;
 
@@ -21,6 +22,8 @@ pub struct Condition {
     /// The policy for evicting keys when the memory is full; `None` when the server refuses writes
     /// instead, which the service needs.
     pub evicts: Option<String>,
+    /// Its answer if it runs no Lua scripts: it was built or started without Lua, or the account may not use `EVAL`.
+    pub refuses_scripts: Option<String>,
 }
 
 impl Condition {
@@ -33,6 +36,8 @@ impl Condition {
             Some("read-only replica")
         } else if self.is_loading {
             Some("loading its data")
+        } else if self.refuses_scripts.is_some() {
+            Some("runs no Lua scripts")
         } else {
             None
         }
@@ -47,6 +52,7 @@ impl Condition {
             is_replica: info.get::<String>("role").as_deref() == Some("slave"),
             is_loading: flag("loading"),
             evicts: policy.filter(|policy| policy != "noeviction"),
+            refuses_scripts: None,
         }
     }
 }
@@ -57,7 +63,10 @@ impl RedisClient {
     /// # Errors
     /// When one of them does not answer in time.
     pub async fn condition(&self) -> RedisResult<Condition> {
-        let infos = self.info_of_each().await?;
+        let (mut script, redis) = (redis::cmd("EVAL"), self.shared());
+        script.arg("return 1").arg(0);
+        let (infos, scripts) = tokio::try_join!(self.info_of_each(), redis.ask_each(&script))?;
+        let refused = |error: &RedisError| is_command_refused(error).then(|| error.to_string());
         let all: Vec<Condition> = infos.iter().map(Condition::of).collect();
         let any = |is: fn(&Condition) -> bool| all.iter().any(is);
         let version = all.iter().map(|one| one.version.clone()).next();
@@ -67,6 +76,7 @@ impl RedisClient {
             is_replica: any(|one| one.is_replica),
             is_loading: any(|one| one.is_loading),
             evicts: all.into_iter().find_map(|one| one.evicts),
+            refuses_scripts: scripts.into_iter().find_map(|ran| refused(&ran.err()?)),
         })
     }
 }

@@ -22,11 +22,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ::redis::{AsyncCommands, RedisResult};
-use ::redis_connection::Script;
 use async_trait::async_trait;
 use tokio_util::task::TaskTracker;
 
-use crate::redis::{Connection, Keys, backend_error, run};
+use crate::redis::{Compare, Connection, Keys, backend_error};
 use crate::store::{BackendError, Grant, LeaseStore, StoreResult, Token};
 use crate::{Capabilities, InvalidName, LeasedMutex, LockName};
 
@@ -56,7 +55,7 @@ pub fn mutex<C: Connection>(
         connection,
         keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
         now_ms,
-        release: Script::new(include_str!("../redis/value_release.lua")),
+        compare: Compare::default(),
         written: Mutex::default(),
     };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
@@ -66,7 +65,7 @@ struct GetsetStore<C> {
     connection: C,
     keys: Keys,
     now_ms: ClockMs,
-    release: Script,
+    compare: Compare,
     /// The value that each hold of this process wrote, by its token.
     written: Mutex<HashMap<String, u64>>,
 }
@@ -120,8 +119,9 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
         let Some(value) = self.written().get(token.as_str()).copied() else {
             return Ok(false);
         };
-        let keys = [&*self.keys.lock(name)];
-        let freed = run(&self.connection, &self.release, &keys, &[&value.to_string()]).await?;
+        let (key, value) = (self.keys.lock(name), value.to_string());
+        let freed = self.compare.delete(&self.connection, &key, &value).await;
+        let freed = freed.map_err(backend_error)?;
         self.written().remove(token.as_str());
         Ok(freed)
     }

@@ -1,7 +1,7 @@
 //! `setnx` on `redis`: the first lock in every textbook. Shown for its fault: it never expires.
 //!
 //! **How it works.** `SETNX key owner`: the contender that set the key holds the name. Release
-//! compares the owner and deletes the key, by a script.
+//! compares the owner and deletes the key, by one command as `plain` does.
 //!
 //! **What can go wrong.** A holder that dies leaves its key behind, and everybody waits until an
 //! operator deletes it. There is no fence.

@@ -1,7 +1,8 @@
-//! `counter` on `redis`: a shared counter with INCRBY, GET and a compare-and-set script.
+//! `counter` on `redis`: a shared counter with INCRBY, GET and compare-and-set.
 //!
 //! **How it works.** One key per name holds a decimal number. Redis runs one command at a time, so
-//! no update is lost. The script compares the numbers as text. This is exact for every 64-bit
+//! no update is lost. `SET key new IFEQ old` compares the numbers as text, or a script does, on servers
+//! without `IFEQ` and if `old` is 0, which an absent number is as well. This is exact for every 64-bit
 //! number; the floating-point numbers of a script are not exact for all of them.
 //!
 //! **What can go wrong.** When Redis dies, it loses what it had not yet written to disk or
@@ -12,10 +13,9 @@
 //! hints.
 
 use ::redis::AsyncCommands;
-use ::redis_connection::Script;
 use async_trait::async_trait;
 
-use super::{Connection, Keys, command_error, run_command};
+use super::{Compare, Connection, Keys, command_error};
 use crate::core::command::bounded;
 use crate::{Capabilities, CommandError, Fencing, InvalidName, LockName, SharedCounter, Waiting};
 
@@ -23,7 +23,7 @@ use crate::{Capabilities, CommandError, Fencing, InvalidName, LockName, SharedCo
 pub static CAPABILITIES: Capabilities = Capabilities {
     kind: "counter",
     backend: "redis",
-    summary: "INCRBY, GET and a compare-and-set script on one key",
+    summary: "INCRBY, GET and compare-and-set on one key",
     breaks_when: "Redis fails over or loses its data: the number goes back",
     fencing: Fencing::None,
     waiting: Waiting::Polls,
@@ -34,7 +34,7 @@ pub static CAPABILITIES: Capabilities = Capabilities {
 pub struct RedisCounter<C> {
     connection: C,
     keys: Keys,
-    compare_and_set: Script,
+    compare: Compare,
 }
 
 impl<C: Connection> RedisCounter<C> {
@@ -46,7 +46,7 @@ impl<C: Connection> RedisCounter<C> {
         Ok(Self {
             connection,
             keys: Keys::of_kind(key_prefix, CAPABILITIES.kind)?,
-            compare_and_set: Script::new(include_str!("counter_compare_and_set.lua")),
+            compare: Compare::default(),
         })
     }
 
@@ -84,8 +84,10 @@ impl<C: Connection> SharedCounter for RedisCounter<C> {
         expected: i64,
         new: i64,
     ) -> Result<bool, CommandError> {
-        let arguments = [&*expected.to_string(), &*new.to_string()];
-        let keys = [self.key(name)];
-        bounded(run_command(&self.connection, &self.compare_and_set, &keys, &arguments)).await
+        bounded(async move {
+            let set = self.compare.set(&self.connection, &self.key(name), expected, new).await;
+            set.map_err(command_error)
+        })
+        .await
     }
 }

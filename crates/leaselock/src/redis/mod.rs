@@ -15,6 +15,7 @@
 //! fences of names that guard the same data stay comparable, and thousands of short-lived names
 //! leave one key behind instead of thousands.
 
+mod compare;
 mod connect;
 pub mod countdown_latch;
 pub mod counter;
@@ -41,6 +42,7 @@ use std::time::Duration;
 
 use ::redis::aio::ConnectionLike;
 
+pub(crate) use compare::Compare;
 pub use connect::{ConnectError, KEY_PREFIX_DEFAULT, connect, locks};
 pub(crate) use keys::Keys;
 pub(crate) use script::{backend_error, run};

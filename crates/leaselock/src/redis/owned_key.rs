@@ -3,36 +3,31 @@
 use std::time::Duration;
 
 use ::redis::AsyncCommands;
-use ::redis_connection::Script;
 
-use super::server::Server;
-use super::{Connection, backend_error};
+use super::{Compare, Connection, Keys, backend_error};
 use crate::store::{Renewal, StoreResult, Token};
 use crate::{InvalidName, LockName};
 
 /// The keys of one kind. Only the owner, which is the value of a key, changes it.
 pub(crate) struct OwnedKey<C> {
-    server: Server<C>,
-    renew: Script,
-    release: Script,
+    connection: C,
+    keys: Keys,
+    compare: Compare,
 }
 
 impl<C: Connection> OwnedKey<C> {
     pub(crate) fn new(connection: C, key_prefix: &str, kind: &str) -> Result<Self, InvalidName> {
-        Ok(Self {
-            server: Server::of_kind(connection, None, key_prefix, kind)?,
-            renew: Script::new(include_str!("value_renew.lua")),
-            release: Script::new(include_str!("value_release.lua")),
-        })
+        let keys = Keys::of_kind(key_prefix, kind)?;
+        Ok(Self { connection, keys, compare: Compare::default() })
     }
 
     /// The connection, for further commands.
     pub(crate) fn redis(&self) -> C {
-        self.server.connection.clone()
+        self.connection.clone()
     }
 
     pub(crate) fn of(&self, name: &LockName) -> String {
-        self.server.keys.lock(name)
+        self.keys.lock(name)
     }
 
     /// Whether `token` is the owner.
@@ -48,7 +43,9 @@ impl<C: Connection> OwnedKey<C> {
         token: &Token,
         lease: Duration,
     ) -> StoreResult<bool> {
-        self.server.renew(&self.renew, &[self.of(name)], token, lease).await
+        let (key, value) = (self.of(name), token.as_str());
+        let renewed = self.compare.expire(&self.connection, &key, value, lease).await;
+        renewed.map_err(backend_error)
     }
 
     /// Renews several names in one round trip.
@@ -56,11 +53,15 @@ impl<C: Connection> OwnedKey<C> {
         &self,
         renewals: &[Renewal],
     ) -> StoreResult<Vec<Option<bool>>> {
-        self.server.renew_together(&self.renew, renewals).await
+        let key_of = |renewal: &Renewal| self.of(&renewal.name);
+        let keys: Vec<_> =
+            renewals.iter().map(|one| (key_of(one), one.token.as_str(), one.lease)).collect();
+        self.compare.expire_each(&self.connection, &keys).await.map_err(backend_error)
     }
 
     /// Deletes the key if `token` owns it.
     pub(crate) async fn release(&self, name: &LockName, token: &Token) -> StoreResult<bool> {
-        self.server.run(&self.release, &[self.of(name)], &[token.as_str()]).await
+        let deleted = self.compare.delete(&self.connection, &self.of(name), token.as_str()).await;
+        deleted.map_err(backend_error)
     }
 }

@@ -1,15 +1,19 @@
 //! `plain` on `redis`: one `SET NX PX` to acquire, a compare-and-delete to release, and no more.
 //!
 //! **How it works.** `SET key owner NX PX lease` makes the key and its expiry together. Renewal and
-//! release compare the random owner first, by scripts. An acquire that is repeated because its
-//! answer was lost checks whether the key is its own.
+//! release compare the random owner first. A server that has a command for this gets that command:
+//! `DELIFEQ` of Valkey 9, or `DELEX key IFEQ` of Redis 8.4, and `SET key owner IFEQ owner PX lease`
+//! for the renewal. The other servers get scripts. The server is asked once which commands it has; a
+//! server that refuses one later, such as an older one after a failover, gets scripts from then on.
+//! An acquire that is repeated because its answer was lost checks whether the key is its own.
 //!
 //! **What can go wrong.** There is no fence against a holder that is paused beyond its lease, and
 //! no queue: contenders poll. A failover of Redis may forget the lock.
 //!
 //! **When to use it.** Use it without waiting, when the lock only saves work and something else
 //! protects the data. Examples: a second click on a button; a job that should run in one process.
-//! It needs the fewest commands: one `SET` to acquire and one script to release.
+//! It needs the fewest commands: one to acquire and one to release. With a Valkey 9 or a Redis 8.4 it
+//! needs no Lua.
 
 use std::sync::Arc;
 use std::time::Duration;

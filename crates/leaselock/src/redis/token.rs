@@ -18,6 +18,11 @@
 //! others are queued, for example when its lease has expired without a release. Then a new
 //! contender that finds it free takes it. Without a subscriber each client polls.
 //!
+//! **Why it is all scripts.** The commands of newer servers that compare one value (`DELIFEQ`, `DELEX`,
+//! `SET IFEQ`) cannot release this lock: the release also looks for waiters, and grants the lock to one.
+//! They cannot acquire it either, because the acquire mints the fence. `fair`, `reentrant`, `spin`,
+//! `multi` and `redlock` keep more than an owner in their keys, too. [`plain`](super::plain) uses them.
+//!
 //! **What the fence is.** `max(last + 1, the server's clock in microseconds)`. A plain counter
 //! would start again from 1 after the server lost its data. Then every store that checks fences
 //! would refuse all writers until the counter had passed the last accepted fence. With the clock,

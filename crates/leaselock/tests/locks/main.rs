@@ -13,6 +13,7 @@ mod clocks;
 mod cluster_permits;
 mod clusters;
 mod combining;
+mod comparing;
 mod conformance;
 mod countdown_latches;
 mod counting;

@@ -41,7 +41,7 @@ async fn start<S: Send + 'static, E: std::fmt::Debug + Send + 'static>(
 }
 
 /// The TCP address of the run's Redis, which a proxy can stand in front of; or of the shape that
-/// `SECKILL_TEST_REDIS` names: `tls`, `sentinel` or `cluster`.
+/// `SECKILL_TEST_REDIS` names: `tls`, `sentinel`, `cluster`, or `scripts`, a Valkey 9 without its own compare-and-delete.
 pub async fn redis_url() -> String {
     match std::env::var("SECKILL_TEST_REDIS").as_deref() {
         Ok("cluster") => cluster().await.url(),
@@ -57,10 +57,13 @@ pub async fn redis_url() -> String {
             };
             TLS.get_or_init(|| start(RedisServer::start(options))).await.tcp_url()
         }
-        _ => {
+        shape => {
             static REDIS: OnceCell<RedisServer> = OnceCell::const_new();
-            let starting = || start(RedisServer::start(RedisOptions::temporary()));
-            REDIS.get_or_init(starting).await.tcp_url()
+            let mut options = RedisOptions::temporary();
+            if shape == Ok("scripts") {
+                options.extra_lines.push("rename-command DELIFEQ \"\"".to_owned());
+            }
+            REDIS.get_or_init(|| start(RedisServer::start(options))).await.tcp_url()
         }
     }
 }
