@@ -27,6 +27,10 @@ use shop_domain::{ArbiterMode, Home, ItemId, ItemRoute, Purchase, Quantity};
 /// also the largest quantity of an order.
 pub const POOL_MAX: u32 = Quantity::MAX;
 
+/// The table, for a statement that locks rows. Without the hint the optimizer scans a small table, and the statement
+/// would wait for rows that it does not want.
+const BY_KEY: &str = "unit_rows FORCE INDEX (PRIMARY)";
+
 /// What becomes of the free rows of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolChange {
@@ -64,7 +68,8 @@ pub(super) async fn take(
         let missing = wanted.saturating_sub(u32::try_from(units.len()).unwrap_or(u32::MAX));
         if missing > 0 && from <= to {
             let free = sqlx::query_scalar(
-                "SELECT unit FROM unit_rows WHERE item_id = ? AND unit BETWEEN ? AND ? AND order_id IS NULL \
+                "SELECT unit FROM unit_rows FORCE INDEX (PRIMARY) \
+                 WHERE item_id = ? AND unit BETWEEN ? AND ? AND order_id IS NULL \
                  ORDER BY unit LIMIT ? FOR UPDATE SKIP LOCKED",
             );
             units.extend::<Vec<u32>>(
@@ -80,8 +85,8 @@ pub(super) async fn take(
     let free = format!("WHERE item_id = ? AND order_id IS NULL AND unit IN ({places})");
     let is_off = purchase.item.arbiter == ArbiterMode::Off;
     let statement = match is_off {
-        true => format!("UPDATE unit_rows SET order_id = ? {free}"),
-        false => format!("DELETE FROM unit_rows {free}"),
+        true => format!("UPDATE {BY_KEY} SET order_id = ? {free}"),
+        false => format!("DELETE unit_rows FROM {BY_KEY} {free}"),
     };
     let mut taken = sqlx::query(&statement);
     if is_off {
@@ -168,7 +173,8 @@ async fn count_taken(transaction: &mut MySqlConnection, item: ItemId) -> sqlx::R
 /// Removes free rows that no purchase has locked, and returns their number.
 async fn remove(transaction: &mut MySqlConnection, item: ItemId, rows: u64) -> sqlx::Result<u64> {
     let free = sqlx::query_scalar(
-        "SELECT unit FROM unit_rows WHERE item_id = ? AND order_id IS NULL LIMIT ? FOR UPDATE SKIP LOCKED",
+        "SELECT unit FROM unit_rows FORCE INDEX (PRIMARY) WHERE item_id = ? AND order_id IS NULL \
+         LIMIT ? FOR UPDATE SKIP LOCKED",
     );
     let free: Vec<u32> = free.binds((item.get(), rows)).all(&mut *transaction).await?;
     delete(transaction, item, &free).await
@@ -180,7 +186,8 @@ async fn delete(
     units: &[u32],
 ) -> sqlx::Result<u64> {
     let Some((places, units)) = in_list(units) else { return Ok(0) };
-    let statement = format!("DELETE FROM unit_rows WHERE item_id = ? AND unit IN ({places})");
+    let statement =
+        format!("DELETE unit_rows FROM {BY_KEY} WHERE item_id = ? AND unit IN ({places})");
     let delete = sqlx::query(&statement).bind(item.get());
     units.fold(delete, |delete, unit| delete.bind(unit)).changed(transaction).await
 }
