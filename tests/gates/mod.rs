@@ -10,3 +10,4 @@ pub mod redis_lua;
 pub mod replay;
 pub mod strategies;
 pub mod stream;
+pub mod unit_rows;

@@ -3,12 +3,14 @@
 use futures::future::join_all;
 use gates::redis_store::{Counters, RedisClient, Take};
 use ledger::rows::items;
+use seckill::config::Secret;
 use serde_json::json;
 use shop_domain::{ItemId, Purchase, SaleWindow};
 use shop_metrics::Metrics;
 use time::{Duration, OffsetDateTime};
+use tokio::time::Instant;
 
-use crate::support::{Answer, Instance, Shop, eventually, purchase_of};
+use crate::support::{Answer, Instance, Shop, assert_clean, eventually, own_redis, purchase_of};
 
 const STRATEGY: &str = "redis-lua";
 
@@ -129,4 +131,59 @@ async fn the_window_is_compared_with_the_clock_of_redis() {
         let purchase = Purchase { strategy: STRATEGY, ..purchase_of(&item.into(), 3, 1) };
         assert_eq!(counters.take_once(&purchase).await.expect("asked"), expected);
     }
+}
+
+/// Redis stands still for longer than a command may take, and runs all takes when it goes on: nobody hears their
+/// answers, and none of the buyers tries again. The units are back after two inspections, and all are sold.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn units_that_a_redis_took_while_it_stood_still_are_sold_to_others() {
+    const STOCK: i64 = 200;
+    let redis = &own_redis(1, &[]).await[0];
+    let shop = Shop::with(|config| config.redis_url = Secret::new(redis.url())).await;
+    let instances = [shop.start().await, shop.start().await];
+    let item = instances[0].make_item(json!({ "stock": STOCK })).await;
+    let press = async |buyers: std::ops::Range<i64>| {
+        let presses = buyers.map(|id| {
+            let buyer = instances[usize::try_from(id).expect("small") % 2].buyer(id);
+            async move { buyer.buy(STRATEGY, item).await }
+        });
+        let answers = join_all(presses).await;
+        let count = |status| answers.iter().filter(|answer| answer.status == status).count();
+        (count(201), count(409), count(503))
+    };
+    let left = async || counters(&shop).peek(id_of(item)).await.expect("read").expect("loaded");
+    assert_eq!(press(1..51).await, (50, 0, 0));
+    assert!(redis.pause());
+    let unanswered = press(100..220).await;
+    let stopped = Instant::now();
+    assert!(redis.resume());
+    let taken = eventually("the takes to be run", || async {
+        let available = left().await.available;
+        (available < STOCK - 50).then_some(STOCK - 50 - available)
+    })
+    .await;
+    eventually("the units to be back", || async {
+        (left().await.available == STOCK - 50).then_some(())
+    })
+    .await;
+    println!(
+        "{unanswered:?} sold, refused, unavailable while Redis stood still; it then took at least {taken} units \
+         without an order; back after {:?}",
+        stopped.elapsed()
+    );
+    assert_eq!((unanswered.0, unanswered.1), (0, 0), "nobody is told that it is sold out");
+    // The breaker is open for a while yet.
+    let mut after = (0, 0);
+    for id in 300..500 {
+        let buyer = instances[usize::try_from(id).expect("small") % 2].buyer(id);
+        let answered = eventually("Redis to be asked again", || async {
+            let answer = buyer.buy(STRATEGY, item).await;
+            (answer.status != 503).then_some(answer.status)
+        })
+        .await;
+        after = if answered == 201 { (after.0 + 1, after.1) } else { (after.0, after.1 + 1) };
+    }
+    println!("sold to others after {:?}", stopped.elapsed());
+    assert_eq!(after, (150, 50));
+    assert_clean(&instances[0], item).await;
 }

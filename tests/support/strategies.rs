@@ -17,7 +17,7 @@ macro_rules! with_names {
             lock_redis_getset lock_redis_reentrant lock_redis_setnx lock_redis_setnx_expire
             lock_redis_token lock_redlock lock_zookeeper lock_zookeeper_spin memory_mutex
             memory_naive mysql_atomic mysql_batch mysql_for_update mysql_mutex mysql_mutex_in_tx
-            mysql_mutex_per_request mysql_naive mysql_timestamp mysql_version redis_bucket
+            mysql_mutex_per_request mysql_naive mysql_timestamp mysql_unit_rows mysql_version redis_bucket
             redis_lua redis_mutex redis_naive redis_stream redis_watch
         }
     };

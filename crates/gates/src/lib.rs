@@ -38,6 +38,7 @@ mod mysql_mutex_in_tx;
 mod mysql_mutex_per_request;
 mod mysql_naive;
 mod mysql_timestamp;
+mod mysql_unit_rows;
 mod mysql_version;
 mod redis_bucket;
 mod redis_lua;
@@ -80,6 +81,7 @@ pub static LIST: &[Entry] = &[
     mysql_atomic::ENTRY,
     mysql_batch::ENTRY,
     mysql_for_update::ENTRY,
+    mysql_unit_rows::ENTRY,
     mysql_version::ENTRY,
     redis_lua::ENTRY,
     redis_bucket::ENTRY,

@@ -115,6 +115,7 @@ test_each! {
     mysql_atomic,
     mysql_batch,
     mysql_for_update,
+    mysql_unit_rows,
     mysql_version,
     redis_lua,
     redis_bucket,

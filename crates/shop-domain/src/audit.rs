@@ -63,6 +63,8 @@ pub struct Facts {
     pub redis_queued: i64,
     /// Units left by the split Redis counter; `None` when it is not loaded.
     pub redis_buckets: Option<i64>,
+    /// Rows of single units; no more than `available`.
+    pub unit_rows: i64,
 }
 
 /// One invariant and whether it holds.
@@ -113,7 +115,14 @@ pub fn verify(facts: Facts) -> Report {
     let accounted = left + f.units_sold + f.units_held;
     let drift = f.redis_available.map(|redis| redis + f.redis_queued - f.available);
     let split_drift = f.redis_buckets.map(|redis| redis - f.available);
-    let drifts: Vec<i64> = drift.into_iter().chain(split_drift).collect();
+    let rows_too_many = (f.unit_rows > 0).then(|| (f.unit_rows - f.available).max(0));
+    let drifts: Vec<i64> = [drift, split_drift, rows_too_many].into_iter().flatten().collect();
+    let counted = [
+        drift.map(|drift| format!("drift {drift}, {} queued", f.redis_queued)),
+        split_drift.map(|drift| format!("drift {drift} over the buckets")),
+        rows_too_many.map(|rows| format!("{} rows of units, {rows} too many", f.unit_rows)),
+    ];
+    let counted: Vec<String> = counted.into_iter().flatten().collect();
     let findings = vec![
         Finding {
             invariant: "I1",
@@ -171,16 +180,11 @@ pub fn verify(facts: Facts) -> Report {
         },
         Finding {
             invariant: "I7",
-            claim: "the Redis counter and queue equal the ledger once traffic is quiet",
+            claim: "the Redis counter and queue equal the ledger once traffic is quiet, and no unit has a row that is not available",
             holds: (!drifts.is_empty()).then(|| drifts.iter().all(|drift| *drift == 0)),
-            detail: match (drift, split_drift) {
-                (None, None) => "not loaded".to_owned(),
-                (Some(drift), None) => format!("drift {drift}, {} queued", f.redis_queued),
-                (None, Some(split)) => format!("drift {split} over the buckets"),
-                (Some(drift), Some(split)) => format!(
-                    "drift {drift}, {} queued; drift {split} over the buckets",
-                    f.redis_queued
-                ),
+            detail: match counted.is_empty() {
+                true => "not loaded".to_owned(),
+                false => counted.join("; "),
             },
         },
         Finding {
@@ -252,6 +256,7 @@ mod tests {
             redis_available: Some(5),
             redis_queued: 0,
             redis_buckets: None,
+            unit_rows: 0,
         }
     }
 
@@ -296,6 +301,8 @@ mod tests {
         assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_buckets: Some(7), ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_buckets: Some(5), ..sound() }), [""; 0]);
+        assert_eq!(broken(Facts { unit_rows: 6, ..sound() }), ["I7"]);
+        assert_eq!(broken(Facts { unit_rows: 4, ..sound() }), [""; 0]);
     }
 
     #[test]

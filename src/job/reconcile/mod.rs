@@ -8,6 +8,9 @@
 //! an arbiter are only inspected: their counter alone prevents overselling. Of a counter that is
 //! split over buckets the sum is compared, and single buckets are repaired.
 //!
+//! The rows of units of `mysql-unit-rows` are settled too: those that are taken are counted, those that are too many
+//! are removed, and a sale that is over keeps none. There the ledger can say at once which is right.
+//!
 //! A run inspects the open sales first, and then some that are over. It stops at its bound, and the
 //! next run continues there, so that every counted item is inspected.
 
@@ -24,7 +27,9 @@ use tokio::sync::Mutex;
 use super::Job;
 use gates::redis_store::{Buckets, Counter, CounterError, Counters};
 use ledger::route::Homes;
+use ledger::rows::Fault;
 use ledger::rows::redis_lists::{CountedItem, CounterLayout, Sales};
+use ledger::write::unit_rows;
 use shop_domain::{ArbiterMode, Home, ItemId, ShardId};
 use shop_metrics::Metrics;
 use walk::{CounterState, Inspection, Walk};
@@ -60,6 +65,8 @@ pub struct Reconcile {
     ledger: (ShardId, Homes),
     /// Open sales first.
     walks: Mutex<[Walk; 4]>,
+    /// The last item whose rows of units were looked at; 0 before the first.
+    units_after: Mutex<i64>,
 }
 
 /// The result of a run.
@@ -84,7 +91,8 @@ impl Reconcile {
         ]);
         let bounds = Bounds::default();
         let ledger = (ShardId::HOME, Homes::only());
-        Self { pool, counters, buckets, metrics, bounds, ledger, walks }
+        let units_after = Mutex::default();
+        Self { pool, counters, buckets, metrics, bounds, ledger, walks, units_after }
     }
 
     /// Compares only items that live in `shard`.
@@ -181,6 +189,25 @@ impl Reconcile {
         Ok(page.is_last)
     }
 
+    /// Settles the rows of units of the next page of items. Returns the number of items that needed it.
+    async fn settle_units(&self) -> Result<usize, String> {
+        let mut after = self.units_after.lock().await;
+        let page = unit_rows::pools(&self.pool, *after, self.bounds.page).await;
+        let page = page.map_err(|error| error.to_string())?;
+        *after = page.last.unwrap_or(0);
+        let (shard, homes) = &self.ledger;
+        let items = page.unsettled.keys().copied().collect();
+        let here = homes.routed_in(*shard, items).await.map_err(|error| error.to_string())?;
+        for routed in &here {
+            match unit_rows::settle(&self.pool, *routed, page.unsettled[&routed.item]).await {
+                // It has its rows where it lives.
+                Err(error) if Fault::of(&error) == Fault::Moved => {}
+                settled => drop(settled.map_err(|error| error.to_string())?),
+            }
+        }
+        Ok(here.len())
+    }
+
     async fn inspect(
         &self,
         layout: CounterLayout,
@@ -227,6 +254,11 @@ fn is_its_own(error: &CounterError) -> bool {
 #[async_trait]
 impl Job for Reconcile {
     async fn run(&self) -> Result<String, String> {
-        self.compare().await
+        let compared = self.compare().await;
+        let settled = self.settle_units().await;
+        Ok(match settled? {
+            0 => compared?,
+            items => format!("{}, rows of units of {items} items settled", compared?),
+        })
     }
 }

@@ -29,7 +29,7 @@ const BUYER_EVERY: Duration = Duration::from_millis(40);
 /// How long a buyer tries.
 const PRESS_MAX: Duration = Duration::from_secs(60);
 /// Strategies, in turn.
-const STRATEGIES: [&str; 8] = [
+const STRATEGIES: [&str; 9] = [
     "mysql-batch",
     "mysql-atomic",
     "redis-lua",
@@ -37,6 +37,7 @@ const STRATEGIES: [&str; 8] = [
     "redis-stream",
     "mysql-version",
     "mysql-for-update",
+    "mysql-unit-rows",
     "redis-bucket",
 ];
 /// The points of a move that is not given up.

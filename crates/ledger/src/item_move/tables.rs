@@ -53,6 +53,7 @@ pub const ITEM_TABLES: &[ItemTable] = &[
     table("stock_movements", BY_ITEM, RowPolicy::Moved),
     table("buyer_limits", BY_ITEM, RowPolicy::Moved),
     table("restocks", BY_ITEM, RowPolicy::Moved),
+    table("unit_rows", BY_ITEM, RowPolicy::Moved),
     table("fences", BY_ITEM, RowPolicy::Moved),
     table("waiting_list", BY_ITEM, RowPolicy::Moved),
     table("redis_queues", BY_ITEM, RowPolicy::Approximate),

@@ -100,6 +100,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,
+        unit_rows: count(connection, UNIT_ROWS, &[id.get()]).await?,
     }))
 }
 
@@ -203,6 +204,8 @@ const WAITING_IN_VAIN: &str = "SELECT COUNT(*) FROM waiting_list \
      JOIN items ON items.id = waiting_list.item_id \
      WHERE waiting_list.item_id = ? AND status = 'waiting' AND available > 0 AND NOT paused \
        AND offer_seconds > 0 AND ends_at > UTC_TIMESTAMP(6)";
+
+const UNIT_ROWS: &str = "SELECT COUNT(*) FROM unit_rows WHERE item_id = ?";
 
 const IS_GROUPED: &str = "SELECT EXISTS (SELECT 1 FROM items \
      WHERE id = ? AND limit_group_id IS NOT NULL) \

@@ -38,6 +38,7 @@ pub mod restock;
 mod stock;
 mod transaction;
 mod unguarded;
+pub mod unit_rows;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -96,6 +97,8 @@ pub struct OrderWrite<'a> {
 pub enum Conflict {
     /// The stock row is not as the gate has read it. Only writes that compare can meet this.
     Stale,
+    /// Too few rows of units are free. Only writes that take such rows can meet this.
+    NoUnitRow,
     /// A later holder of the item's lock has written. Only writes with a fence can meet this.
     Fenced {
         /// The highest fence that was accepted.
@@ -309,7 +312,7 @@ impl Arbiter {
             Ok(Outcome::Refused(refusal)) => refusal.code(),
             Err(Conflict::Stale) => "stale",
             Err(Conflict::Fenced { .. }) => "fenced",
-            Ok(_) => return,
+            Ok(_) | Err(Conflict::NoUnitRow) => return,
         };
         self.metrics.arbiter_refused(purchase.strategy, why);
     }

@@ -4,6 +4,7 @@
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
+use super::unit_rows::{PoolChange, settle_in};
 use shop_domain::{Item, ItemRoute, OrderId, UserId};
 
 /// Units that an operator adds to a sale or takes out of it.
@@ -35,8 +36,8 @@ pub async fn create_stock(
 }
 
 /// Changes `total` and `available` together, and writes the restock down. Answers the version of
-/// the stock that this made; `None` when fewer units are left than are to be taken out, or the
-/// total would be above [`Item::STOCK_MAX`]: then nothing was written.
+/// the stock that this made; `None` when fewer units are left than are to be taken out, some of
+/// them are just being bought by their rows, or the total would be above [`Item::STOCK_MAX`]: then nothing was written.
 pub async fn restock(
     transaction: &mut MySqlConnection,
     restock: &Restock,
@@ -44,6 +45,13 @@ pub async fn restock(
     let Restock { routed: ItemRoute { item, home }, units, operator, now } = *restock;
     if !(-Item::STOCK_MAX..=Item::STOCK_MAX).contains(&units) {
         return Ok(None);
+    }
+    if units < 0 {
+        // The units that go must have no row, or a gate without an arbiter would sell them.
+        let trim = PoolChange::TrimBy(units.saturating_neg());
+        if settle_in(transaction, restock.routed, trim).await?.kept_by_purchases > 0 {
+            return Ok(None);
+        }
     }
     let done = sqlx::query(
         "UPDATE stock SET total = total + ?, available = available + ?, \

@@ -26,6 +26,8 @@ pub enum StockWrite<'a> {
     GuardedByVersion(u64),
     /// The statement of `Guarded`, and only if the row's last change still is of this second.
     GuardedByTimestamp(OffsetDateTime),
+    /// A row for each unit, at the beginning of the transaction, and then the statement of `Guarded`.
+    GuardedAfterUnitRows,
     /// Takes the unit that is offered to the buyer from the waiting list.
     Offered,
     /// A textbook's statement, for a lab item whose arbiter is off.
@@ -45,7 +47,12 @@ impl<'a> StockWrite<'a> {
 
     /// Whether the units are taken by one statement that checks all conditions itself.
     pub(super) fn fits_a_call(self) -> bool {
-        !matches!(self, Self::Offered | Self::Unguarded(_))
+        !matches!(self, Self::Offered | Self::GuardedAfterUnitRows | Self::Unguarded(_))
+    }
+
+    /// Whether the order takes a row for each of its units.
+    pub(super) fn takes_unit_rows(self) -> bool {
+        matches!(self, Self::GuardedAfterUnitRows | Self::Unguarded(UnguardedWrite::UnitRows))
     }
 
     /// Whether the statement compares the row with what the gate has read.
@@ -79,7 +86,7 @@ pub(super) async fn take(
             assert!(is_off, "an item with an arbiter is sold without a condition");
             return unguarded::write(connection, purchase, write).await;
         }
-        StockWrite::Guarded => update(&TAKE),
+        StockWrite::Guarded | StockWrite::GuardedAfterUnitRows => update(&TAKE),
         StockWrite::Offered => {
             if units == 1 && waiting_list::accept(connection, purchase, outbox).await? {
                 return Ok(None);

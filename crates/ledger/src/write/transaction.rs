@@ -10,7 +10,7 @@ use sqlx::MySqlConnection;
 use super::fence::{FenceResult, raise_fence};
 use super::{
     Answer, Attempt, Conflict, OrderWrite, StockWrite, UnguardedWrite, WRITTEN_AS, is_guarded,
-    stock,
+    stock, unit_rows,
 };
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::outbox::Outbox;
@@ -70,6 +70,9 @@ async fn fill(
     if is_stock_first && let Some(answer) = stock::take(connection, purchase, stock, outbox).await?
     {
         return Ok(Some(answer));
+    }
+    if stock.takes_unit_rows() && !unit_rows::take(connection, purchase).await? {
+        return Ok(Some(Err(Conflict::NoUnitRow)));
     }
     let sequence = match fence {
         Some(fence) if is_guarded => match raise_fence(connection, purchase, fence).await? {

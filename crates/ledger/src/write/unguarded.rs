@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::stock::{lock_row, not_here};
 use super::{Answer, Conflict};
+use crate::rows::stock::check_home;
 use shop_domain::{ItemRoute, Purchase};
 
 /// The stock statement of a textbook.
@@ -45,6 +46,9 @@ pub enum UnguardedWrite<'a> {
     },
     /// Locks the row, reads it under the lock, checks in the program, writes the computed number.
     LockRow,
+    /// A row for each unit has decided, at the beginning of the transaction. The stock row counts it later
+    /// ([`unit_rows`](super::unit_rows)).
+    UnitRows,
     /// The gate's own counter has decided: only keeps the ledger in step.
     Record,
 }
@@ -88,6 +92,10 @@ pub(super) async fn write(
             .bind(changed_at),
             Err(Conflict::Stale),
         ),
+        UnguardedWrite::UnitRows => {
+            check_home(connection, item).await?;
+            return Ok(None);
+        }
         UnguardedWrite::Record => (
             sqlx::query(
                 "UPDATE stock SET available = available - ?, version = version + 1 \

@@ -1,0 +1,206 @@
+//! `mysql-unit-rows`: its rows are a bounded part of the stock, come back with units that are returned, and are
+//! counted after a crash.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::future::join_all;
+use gates::redis_store::{Counters, RedisClient};
+use ledger::item_move::{Limits, Mover};
+use ledger::write::unit_rows::POOL_MAX;
+use seckill::config::Secret;
+use seckill::job::{Job, Reconcile};
+use serde_json::json;
+use shop_domain::ItemId;
+use shop_domain::home::ShardId;
+use shop_metrics::Metrics;
+
+use crate::support::{Answer, Instance, Shop, assert_clean, until_in_flight};
+
+const STRATEGY: &str = "mysql-unit-rows";
+const NEVER_MS: u64 = 3_600_000;
+
+/// A shop without a reconciliation, which the tests run themselves.
+async fn shop() -> (Shop, Instance) {
+    let shop = Shop::with(|config| config.job.reconcile_period_ms = NEVER_MS).await;
+    let instance = shop.start().await;
+    (shop, instance)
+}
+
+/// The free rows of an item, and those that are taken and not counted yet.
+async fn rows(shop: &Shop, item: i64) -> (i64, i64) {
+    sqlx::query_as(
+        "SELECT COUNT(*) - COUNT(order_id), COUNT(order_id) FROM unit_rows WHERE item_id = ?",
+    )
+    .bind(item)
+    .fetch_one(&shop.pool)
+    .await
+    .expect("counted")
+}
+
+async fn available(shop: &Shop, item: i64) -> i64 {
+    sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ?")
+        .bind(item)
+        .fetch_one(&shop.pool)
+        .await
+        .expect("the stock row")
+}
+
+async fn execute(shop: &Shop, statement: &str, item: i64) -> u64 {
+    let done = sqlx::query(statement).bind(item).execute(&shop.pool).await;
+    done.expect("changed").rows_affected()
+}
+
+async fn reconcile(shop: &Shop) -> String {
+    let redis = RedisClient::new(&shop.config).expect("the URL is fine");
+    let counters = Counters::new(redis, shop.pool.clone(), Metrics::new());
+    Reconcile::new(shop.pool.clone(), counters, Metrics::new()).run().await.expect("it runs")
+}
+
+async fn restock(instance: &Instance, item: i64, units: i64) -> Answer {
+    let path = format!("/api/admin/items/{item}");
+    instance.admin().patch(&path, &json!({ "stock_delta": units })).await
+}
+
+#[tokio::test]
+async fn an_item_of_a_million_units_has_a_thousand_rows_and_gets_more_when_they_are_sold() {
+    let (shop, instance) = shop().await;
+    let item = instance.make_item(json!({ "stock": 1_000_000, "per_buyer_limit": 1_000 })).await;
+    assert_eq!(rows(&shop, item).await, (0, 0), "rows are made when somebody buys");
+    assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.status, 201);
+    let most = i64::from(POOL_MAX);
+    assert_eq!(rows(&shop, item).await, (most - 1, 0));
+    // More than are free: the pool is filled to the brim, and all of it is taken.
+    let path = crate::support::purchase_path(STRATEGY, item);
+    let all = instance.buyer(2).post(&path, &json!({ "quantity": POOL_MAX })).await;
+    assert_eq!(all.status, 201, "{}", all.text);
+    assert_eq!(rows(&shop, item).await, (0, 0));
+    assert_eq!(instance.buyer(3).buy(STRATEGY, item).await.status, 201);
+    assert_eq!(rows(&shop, item).await, (most - 1, 0));
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn units_that_come_back_are_sold_and_units_that_go_are_not() {
+    for arbiter in ["on", "off"] {
+        let (shop, instance) = shop().await;
+        let item = instance.make_item(json!({ "stock": 2, "arbiter": arbiter })).await;
+        let sold = instance.buyer(1).buy(STRATEGY, item).await;
+        assert_eq!(rows(&shop, item).await, (1, 0), "{arbiter}");
+        let path = format!("/api/orders/{}/cancellation", sold.json["id"].as_str().expect("an id"));
+        assert_eq!(instance.buyer(1).post(&path, &json!({})).await.status, 200);
+        assert_eq!(restock(&instance, item, 1).await.status, 200);
+        // 3 units, of which one has a row; two go, so that one is left.
+        assert_eq!(restock(&instance, item, -2).await.status, 200);
+        assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.status, 201, "{arbiter}");
+        assert_eq!(instance.buyer(3).buy(STRATEGY, item).await.brief(), (409, "sold_out"));
+        assert_eq!(restock(&instance, item, 5).await.status, 200);
+        assert_eq!(instance.buyer(4).buy(STRATEGY, item).await.status, 201, "{arbiter}");
+        assert_eq!(rows(&shop, item).await, (4, 0));
+        assert_eq!(restock(&instance, item, -4).await.status, 200, "{arbiter}");
+        assert_eq!(rows(&shop, item).await, (0, 0), "{arbiter}");
+        assert_eq!(instance.buyer(5).buy(STRATEGY, item).await.brief(), (409, "sold_out"));
+        assert_clean(&instance, item).await;
+    }
+}
+
+#[tokio::test]
+async fn a_locked_row_is_skipped_and_is_no_sold_out_and_comes_back_with_the_rollback() {
+    let (shop, instance) = shop().await;
+    let item = instance.make_item(json!({ "stock": 3, "arbiter": "off" })).await;
+    assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.status, 201);
+    let mut other = shop.pool.for_locks().begin().await.expect("a connection");
+    let locked: u32 =
+        sqlx::query_scalar("SELECT unit FROM unit_rows WHERE item_id = ? LIMIT 1 FOR UPDATE")
+            .bind(item)
+            .fetch_one(&mut *other)
+            .await
+            .expect("locked");
+    assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.status, 201, "the other row");
+    // A restock cannot take out what is just being bought.
+    assert_eq!(restock(&instance, item, -1).await.status, 422);
+    let waiting = instance.buyer(3);
+    let waiting = tokio::spawn(async move { waiting.buy_for_good(STRATEGY, item).await });
+    until_in_flight(&instance, 1).await;
+    assert!(!waiting.is_finished(), "row {locked} may come back");
+    other.rollback().await.expect("rolled back");
+    assert_eq!(waiting.await.expect("an answer").status, 201);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn the_reconciliation_counts_what_a_crash_left_and_removes_rows_that_are_too_many() {
+    let (shop, instance) = shop().await;
+    let item = instance.make_item(json!({ "stock": 5, "arbiter": "off" })).await;
+    let sold = instance.buyer(1).buy(STRATEGY, item).await;
+    // As if its process had ended between the order's COMMIT and the count.
+    let id = sold.json["id"].as_str().expect("an id");
+    let crashed = format!(
+        "INSERT INTO unit_rows (item_id, unit, order_id) SELECT ?, 1 + MAX(unit), '{id}' FROM unit_rows"
+    );
+    execute(&shop, &crashed, item).await;
+    execute(&shop, "UPDATE stock SET available = available + 1 WHERE item_id = ?", item).await;
+    assert_eq!(instance.audit(item).await["clean"], false);
+    assert!(reconcile(&shop).await.ends_with("rows of units of 1 items settled"));
+    assert_eq!((rows(&shop, item).await, available(&shop, item).await), ((4, 0), 4));
+    assert_eq!(instance.audit(item).await["clean"], true);
+
+    let mixed = instance.make_item(json!({ "stock": 5 })).await;
+    assert_eq!(instance.buyer(1).buy(STRATEGY, mixed).await.status, 201);
+    assert_eq!(instance.buyer(2).buy("mysql-batch", mixed).await.status, 201);
+    let audit = instance.audit(mixed).await;
+    assert_eq!(audit["clean"], false, "4 rows, 3 units: {audit}");
+    reconcile(&shop).await;
+    assert_eq!(rows(&shop, mixed).await, (3, 0));
+    assert_eq!(instance.audit(mixed).await["clean"], true);
+    assert!(!reconcile(&shop).await.contains("settled"));
+
+    execute(
+        &shop,
+        "UPDATE items SET ends_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?",
+        mixed,
+    )
+    .await;
+    reconcile(&shop).await;
+    assert_eq!(rows(&shop, mixed).await, (0, 0), "the sale is over");
+}
+
+/// Without an arbiter no purchase writes the stock row, which tells where an item lives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_item_without_an_arbiter_moves_while_it_sells() {
+    let second = Shop::new().await;
+    let urls = format!("1={}", second.config.database_url.reveal());
+    let home = Shop::with(|config| {
+        config.shards.urls = Secret::new(urls);
+        config.job.move_period_ms = NEVER_MS;
+    })
+    .await;
+    let instances = [home.start().await, home.start().await];
+    let lab = json!({ "stock": 60, "arbiter": "off", "hold_seconds": 600, "shard": 0 });
+    let item = instances[0].make_item(lab).await;
+    let presses = (1..=80).map(|buyer| {
+        let client = instances[usize::try_from(buyer).expect("small") % 2].buyer(buyer);
+        async move {
+            tokio::time::sleep(Duration::from_millis(20) * u32::try_from(buyer).expect("small"))
+                .await;
+            client.buy_for_good(STRATEGY, item).await
+        }
+    });
+    let shard = |number| ShardId::new(number).expect("small");
+    let ledgers = BTreeMap::from([(shard(0), home.pool.clone()), (shard(1), second.pool.clone())]);
+    let limits = Limits { pause_max: Duration::from_secs(20), route_age_max: Duration::ZERO };
+    let mover = Mover::new(ledgers, limits);
+    let id = ItemId::new(item).expect("positive");
+    let moves = async {
+        for number in [1, 0, 1] {
+            mover.move_item(id, shard(number)).await.expect("moved");
+        }
+    };
+    let (answers, ()) = tokio::join!(join_all(presses), moves);
+    let sold = answers.iter().filter(|answer| answer.status == 201).count();
+    let codes: Vec<_> = answers.iter().map(Answer::brief).collect();
+    assert_eq!(sold, 60, "{codes:?}");
+    assert_eq!((rows(&second, item).await, available(&second, item).await), ((0, 0), 0));
+    assert_eq!(rows(&home, item).await, (0, 0), "nothing is left behind");
+    assert_clean(&instances[0], item).await;
+}
