@@ -81,6 +81,7 @@ impl Purchases {
             expires_at: created_at + time::Duration::seconds(item.hold_seconds.into()),
             item,
             trace: span.trace(),
+            line_count: None,
             counts_refusals: true,
         }
     }
