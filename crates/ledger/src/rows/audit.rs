@@ -215,15 +215,15 @@ static ORDERS_HALVED: LazyLock<String> = LazyLock::new(|| {
     format!(
         "SELECT COUNT(DISTINCT own.id) FROM orders AS own \
          JOIN ({} ) AS numbers ON number < own.line_count \
-         LEFT JOIN orders AS lines \
-           ON lines.id = CONCAT(LEFT(own.id, 34), LPAD(LOWER(HEX(number)), 2, '0')) \
+         LEFT JOIN orders AS others \
+           ON others.id = CONVERT(CONCAT(LEFT(own.id, 34), LPAD(LOWER(HEX(number)), 2, '0')) USING ascii) \
          LEFT JOIN stock_movements AS own_sold ON own_sold.item_id = own.item_id \
            AND own_sold.order_id = own.id AND own_sold.reason = 'sold' \
-         LEFT JOIN stock_movements AS line_sold ON line_sold.item_id = lines.item_id \
-           AND line_sold.order_id = lines.id AND line_sold.reason = 'sold' \
-         WHERE own.item_id = ? AND (lines.id IS NULL OR lines.status <> own.status \
-           OR lines.user_id <> own.user_id OR NOT lines.line_count <=> own.line_count \
-           OR (own_sold.order_id IS NULL) <> (line_sold.order_id IS NULL) \
+         LEFT JOIN stock_movements AS other_sold ON other_sold.item_id = others.item_id \
+           AND other_sold.order_id = others.id AND other_sold.reason = 'sold' \
+         WHERE own.item_id = ? AND (others.id IS NULL OR others.status <> own.status \
+           OR others.user_id <> own.user_id OR NOT others.line_count <=> own.line_count \
+           OR (own_sold.order_id IS NULL) <> (other_sold.order_id IS NULL) \
            OR CONV(RIGHT(own.id, 2), 16, 10) >= own.line_count)",
         numbers.join(" UNION ALL ").replacen("SELECT 0", "SELECT 0 AS number", 1)
     )

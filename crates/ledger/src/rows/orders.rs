@@ -37,8 +37,9 @@ pub async fn find(pool: &Database, id: OrderId, owner: UserId) -> sqlx::Result<O
 /// Reads the further lines of orders on a connection of its own, if there are some.
 async fn with_lines<T: AsMut<Order>>(pool: &Database, mut orders: Vec<T>) -> sqlx::Result<Vec<T>> {
     if orders.iter_mut().any(|order| order.as_mut().line_count.is_some()) {
-        let mut connection = answered(pool.acquire()).await?;
-        add_lines(&mut connection, &mut orders, "").await?;
+        // Boxed: it is rarely awaited, and would make the future of each caller larger.
+        let mut connection = Box::pin(answered(pool.acquire())).await?;
+        Box::pin(add_lines(&mut connection, &mut orders, "")).await?;
     }
     Ok(orders)
 }

@@ -166,7 +166,11 @@ impl GroupCommit {
             }
         };
         let orders = BatchOrders { purchases: lines, deadlines: &deadlines };
-        self.writer().write_alone(orders, &mut tell).await;
+        let pipeline = BatchPipeline::default();
+        // What is apart has just refused an order.
+        pipeline.set_pre_checked(self.has_quarantined_line(lines));
+        let writer = self.writer_of(self.parts.connections.clone(), pipeline);
+        writer.write_alone(orders, &mut tell).await;
         answer.unwrap_or_else(Outcome::from)
     }
 

@@ -130,7 +130,7 @@ pub(super) async fn choose(
 /// What committed rows and the orders before it say of an order.
 enum Verdict {
     Fits,
-    /// It may fit when the chosen ones have failed.
+    /// Does not fit now, but may when the chosen ones have failed.
     NotNow,
     Refused(Refusal),
 }
