@@ -75,6 +75,7 @@ pub(super) fn columns(table: Table) -> &'static [&'static str] {
         Table::Orders => &[
             "record",
             "id",
+            "order_id",
             "item_id",
             "user_id",
             "quantity",

@@ -30,6 +30,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (20, "kept rows", include_str!("../../../../migrations/0020_kept_rows.sql")),
     (21, "refunds", include_str!("../../../../migrations/0021_refunds.sql")),
     (24, "unit rows", include_str!("../../../../migrations/0024_unit_rows.sql")),
+    (28, "lines", include_str!("../../../../migrations/0028_lines.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that
