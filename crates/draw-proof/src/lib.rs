@@ -91,3 +91,5 @@ fn hash(parts: &[&[u8]]) -> Hash {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod vectors;

@@ -17,6 +17,17 @@ pub struct Ledger {
     pub group: Option<Group>,
     /// Every restock of the item.
     pub restocks: Vec<Restock>,
+    /// The draw of the item, once each entry should have its place.
+    pub draw: Option<Draw>,
+}
+
+/// A draw that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draw {
+    /// The rows as the shop publishes them.
+    pub proof: verify::Proof,
+    /// The buyers of the entries, in the same order.
+    pub buyers: Vec<i64>,
 }
 
 /// One row of `restocks`.

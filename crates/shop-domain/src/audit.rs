@@ -57,6 +57,8 @@ pub struct Facts {
     pub group_buyers_over_limit: i64,
     /// Buyers whose units counted in a group differ from their live orders.
     pub group_buyers_miscounted: i64,
+    /// Entries that have not the place in the line that was drawn for them; `None` unless the item is drawn.
+    pub draw_places_wrong: Option<i64>,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
     /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
@@ -68,7 +70,7 @@ pub struct Facts {
 /// One invariant and whether it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `I1` to `I7`, `I13` and `I14`.
+    /// `I1` to `I7`, `I13`, `I14` and `I21`.
     pub invariant: &'static str,
     /// The claim of the invariant.
     pub claim: &'static str,
@@ -83,7 +85,7 @@ pub struct Finding {
 pub struct Report {
     /// The figures.
     pub facts: Facts,
-    /// `I1` to `I7`, `I13` and `I14`, in order.
+    /// `I1` to `I7`, `I13`, `I14` and `I21`, in order.
     pub findings: Vec<Finding>,
 }
 
@@ -104,7 +106,7 @@ impl Report {
     }
 }
 
-/// Verifies `I1` to `I7`, `I13` and `I14` of one item.
+/// Verifies `I1` to `I7`, `I13`, `I14` and `I21` of one item.
 #[must_use]
 pub fn verify(facts: Facts) -> Report {
     let f = &facts;
@@ -114,7 +116,7 @@ pub fn verify(facts: Facts) -> Report {
     let drift = f.redis_available.map(|redis| redis + f.redis_queued - f.available);
     let split_drift = f.redis_buckets.map(|redis| redis - f.available);
     let drifts: Vec<i64> = drift.into_iter().chain(split_drift).collect();
-    let findings = vec![
+    let mut findings = vec![
         Finding {
             invariant: "I1",
             claim: "total = available + offered + sold + held, and nothing below zero",
@@ -216,6 +218,12 @@ pub fn verify(facts: Facts) -> Report {
             },
         },
     ];
+    findings.extend(f.draw_places_wrong.map(|wrong| Finding {
+        invariant: "I21",
+        claim: "each entry of the draw has one place, and the line is in their order",
+        holds: Some(wrong == 0),
+        detail: format!("{wrong} wrong"),
+    }));
     Report { facts, findings }
 }
 
@@ -249,6 +257,7 @@ mod tests {
             is_grouped: true,
             group_buyers_over_limit: 0,
             group_buyers_miscounted: 0,
+            draw_places_wrong: Some(0),
             redis_available: Some(5),
             redis_queued: 0,
             redis_buckets: None,
@@ -292,6 +301,7 @@ mod tests {
         assert_eq!(broken(Facts { waiting_in_vain: 1, ..sound() }), ["I13"]);
         assert_eq!(broken(Facts { group_buyers_over_limit: 1, ..sound() }), ["I14"]);
         assert_eq!(broken(Facts { group_buyers_miscounted: 1, ..sound() }), ["I14"]);
+        assert_eq!(broken(Facts { draw_places_wrong: Some(1), ..sound() }), ["I21"]);
         assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_buckets: Some(7), ..sound() }), ["I7"]);

@@ -10,8 +10,8 @@ use sqlx::{Decode, Type};
 
 use crate::payment::{PaymentId, PaymentStatus};
 use crate::{
-    ArbiterMode, Cents, EndpointId, ItemId, ItemKind, LimitGroup, LimitGroupId, Order, OrderId,
-    OrderStatus, Place, Quantity, ShardId, UserId, WaitingStatus,
+    ArbiterMode, Cents, DrawBeacon, DrawEntry, EndpointId, ItemId, ItemKind, LimitGroup,
+    LimitGroupId, Order, OrderId, OrderStatus, Place, Quantity, ShardId, UserId, WaitingStatus,
 };
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
@@ -114,6 +114,7 @@ column_type!(PaymentId, Text, |Text(id): Text| Self::parse(&id));
 column_type!(PaymentStatus, &str, Self::parse);
 column_type!(OrderId, &str, Self::parse);
 column_type!(OrderStatus, &str, Self::parse);
+column_type!(DrawBeacon, &str, Self::parse);
 column_type!(WaitingStatus, &str, Self::parse);
 column_type!(ItemKind, &str, Self::parse);
 column_type!(ArbiterMode, &str, Self::parse);
@@ -134,6 +135,8 @@ from_row!(Order {
     expires_at,
     paid_at,
 });
+
+from_row!(DrawEntry { entry, entered_at, place });
 
 from_row!(Place {
     number: "place",

@@ -40,7 +40,9 @@ impl Beacon {
     /// In seconds since 1970.
     pub(crate) fn time_of(&self, round: u64) -> u64 {
         match self {
-            Self::Drand => 1_692_803_367 + round.saturating_sub(1) * 3,
+            Self::Drand => {
+                1_692_803_367_u64.saturating_add(round.saturating_sub(1).saturating_mul(3))
+            }
             Self::Local(_) => round,
         }
     }

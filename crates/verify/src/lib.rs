@@ -22,13 +22,13 @@ use rules::Rules;
 type Hash = [u8; 32];
 
 /// The published facts of a draw. What is not known yet is `None`.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Draw {
     pub rules: String,
     pub commitment: String,
-    /// When the list of entries was fixed, in RFC 3339.
-    pub closed_at: Option<String>,
+    /// When the list of entries was published, in RFC 3339.
+    pub listed_at: Option<String>,
     pub entries: Option<u64>,
     pub root: Option<String>,
     pub seed: Option<String>,
@@ -37,7 +37,7 @@ pub struct Draw {
 }
 
 /// An entry with its place. Its party is its own id, if it is left out.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub entry: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -47,7 +47,7 @@ pub struct Entry {
 }
 
 /// A draw with its entries.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
     pub draw: Draw,
     pub entries: Vec<Entry>,
@@ -72,7 +72,7 @@ pub enum Fault {
     Seed,
     /// The value is not the beacon's for the announced round.
     Beacon,
-    /// The list of entries was fixed after the round.
+    /// The list of entries was published after the round.
     Late,
     /// The list is not the one whose root was published.
     Entries,
@@ -135,8 +135,8 @@ pub fn check(proof: &Proof, known: Known<'_>) -> Vec<(Fault, String)> {
     if signed != Some(read.value) {
         fault(Fault::Beacon, "the value is not the beacon's for the announced round");
     }
-    if read.closed_at >= i128::from(read.rules.round_time()) * 1_000_000_000 {
-        fault(Fault::Late, "the list was fixed after the round");
+    if read.listed_at >= i128::from(read.rules.round_time()) * 1_000_000_000 {
+        fault(Fault::Late, "the list was published after the round");
     }
     let Some(mut leaves) = proof.entries.iter().map(leaf).collect::<Option<Vec<_>>>() else {
         fault(Fault::Unreadable, "an entry has no id of 16 bytes, or no place");
@@ -180,12 +180,12 @@ struct ReadDraw {
     signature: Vec<u8>,
     value: Hash,
     /// In nanoseconds since 1970.
-    closed_at: i128,
+    listed_at: i128,
 }
 
 impl ReadDraw {
     fn of(draw: &Draw) -> Option<Self> {
-        let closed_at = OffsetDateTime::parse(draw.closed_at.as_deref()?, &Rfc3339).ok()?;
+        let listed_at = OffsetDateTime::parse(draw.listed_at.as_deref()?, &Rfc3339).ok()?;
         Some(Self {
             rules: Rules::parse(&draw.rules)?,
             commitment: bytes(&draw.commitment)?,
@@ -193,7 +193,7 @@ impl ReadDraw {
             seed: bytes(draw.seed.as_deref()?)?,
             signature: hex::decode(draw.beacon_signature.as_deref()?).ok()?,
             value: bytes(draw.beacon_value.as_deref()?)?,
-            closed_at: closed_at.unix_timestamp_nanos(),
+            listed_at: listed_at.unix_timestamp_nanos(),
         })
     }
 }
@@ -205,4 +205,81 @@ fn bytes<const LENGTH: usize>(text: &str) -> Option<[u8; LENGTH]> {
 fn hash(parts: &[&[u8]]) -> Hash {
     let hash = parts.iter().fold(Sha256::new(), |hash, part| hash.chain_update(part));
     hash.finalize().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct Case {
+        name: String,
+        draw: Draw,
+        entries: Vec<Entry>,
+        announced: Option<Draw>,
+        entry: Option<String>,
+        faults: Vec<Fault>,
+    }
+
+    #[test]
+    fn every_fraud_is_found() {
+        let cases: Vec<Case> =
+            serde_json::from_str(include_str!("../vectors.json")).expect("cases");
+        assert!(cases.len() > 10);
+        for case in cases {
+            let proof = Proof { draw: case.draw, entries: case.entries };
+            let known = Known { announced: case.announced.as_ref(), entry: case.entry.as_deref() };
+            let mut found: Vec<Fault> =
+                check(&proof, known).into_iter().map(|(fault, _)| fault).collect();
+            found.sort_unstable();
+            let mut expected = case.faults;
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{}", case.name);
+        }
+    }
+
+    /// Only a checker with pairings can find this one.
+    #[test]
+    fn a_signature_that_drand_never_made_is_found() {
+        let cases: Vec<Case> =
+            serde_json::from_str(include_str!("../vectors.json")).expect("cases");
+        let honest = cases.into_iter().find(|case| case.name == "honest, with drand");
+        let mut honest = honest.expect("a case");
+        let signature = "a".repeat(96);
+        honest.draw.beacon_value =
+            Some(hex::encode(hash(&[&hex::decode(&signature).expect("hex")])));
+        honest.draw.beacon_signature = Some(signature);
+        let proof = Proof { draw: honest.draw, entries: honest.entries };
+        let found = check(&proof, Known::default());
+        assert_eq!(
+            found.iter().map(|(fault, _)| *fault).collect::<Vec<_>>(),
+            [Fault::Beacon, Fault::Places]
+        );
+    }
+
+    /// `cargo test --release -p verify a_million -- --ignored --nocapture`
+    #[test]
+    #[ignore = "a measurement"]
+    fn a_million_entries() {
+        let mut draw = Draw {
+            rules: format!(
+                "seckill draw 1\nitem 1\ncloses 2026-01-01T00:00:00Z\nbeacon local {}\nround 1\n",
+                "00".repeat(32)
+            ),
+            commitment: "00".repeat(32),
+            listed_at: Some("2026-01-01T00:00:00Z".to_owned()),
+            entries: Some(1_000_000),
+            ..Draw::default()
+        };
+        for known in [&mut draw.root, &mut draw.seed, &mut draw.beacon_value] {
+            *known = Some("00".repeat(32));
+        }
+        draw.beacon_signature = Some("00".repeat(64));
+        let entry =
+            |n: u128| Entry { entry: hex::encode(n.to_be_bytes()), party: None, place: Some(1) };
+        let proof = Proof { draw, entries: (0..1_000_000).map(entry).collect() };
+        let started = std::time::Instant::now();
+        let found = check(&proof, Known::default());
+        println!("{:?}, {} faults", started.elapsed(), found.len());
+    }
 }

@@ -8,6 +8,7 @@ use crate::account::{ChangePasswordError, SignInError, SignUpError};
 use crate::catalog::{
     CreateError, EditError, GroupError, GroupForItemError, StrategyError, Unreachable,
 };
+use crate::draw::EntryError;
 use crate::event::EndpointError;
 use crate::export::ExportError;
 use crate::identity::IdentityError;
@@ -44,7 +45,8 @@ problems! {
         TicketExpired => TicketExpired, NoWaitingRoom => NoWaitingRoom,
         ItemNotFound => ItemNotFound, StrategyNotFound => StrategyNotFound,
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
-        RequestInProgress => RequestInProgress; from;
+        RequestInProgress => RequestInProgress, DrawOnly => DrawOnly, NoDraw => NoDraw,
+        EntriesClosed => EntriesClosed, DrawFull => DrawFull; from;
         Refusal::SoldOut { .. } => ProblemType::SoldOut.into(),
         Refusal::LimitReached { limit } => ProblemType::LimitReached
             .detail(format!("You have bought the {limit} units that one buyer may have."))
@@ -87,6 +89,9 @@ problems! {
             .member("proof_bits", bits),
     }
     JoinError {
+        ; from Refused, Ledger;
+    }
+    EntryError {
         ; from Refused, Ledger;
     }
     FindError {
