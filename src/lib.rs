@@ -24,7 +24,8 @@
 //!
 //! # Modules, in reading order
 //! 1. The sale: [`purchase`] (one purchase from request to outcome), [`consumer`] (queued orders),
-//!    [`order`] (payment, cancellation, expiry), [`waiting_list`] (buyers who wait for units that come back).
+//!    [`order`] (payment, cancellation, expiry), [`waiting_list`] (buyers who wait for units that come back),
+//!    [`draw`] (sales that are drawn).
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
 //!    (accounts from elsewhere), [`live`] (events), [`export`], [`event`]
 //!    (events for other systems), [`payment`], [`job`]
@@ -43,6 +44,7 @@ pub mod catalog;
 pub mod command;
 pub mod config;
 pub mod consumer;
+pub mod draw;
 pub mod event;
 pub mod export;
 pub mod http;

@@ -87,6 +87,7 @@ impl App {
             )
         }));
         let waiting_lists = shared.waiting_lists();
+        let draws = shared.draws(&config, &waiting_lists)?;
         let payments = payments::payments(&config, &shared, &orders)?;
         let mut workers = workers::workers(
             &config,
@@ -94,7 +95,7 @@ impl App {
             inboxes,
             &writers,
             (&orders, &purchases, &payments),
-            &waiting_lists,
+            (&waiting_lists, &draws),
         );
         workers.extend(purchase_workers);
         workers.extend(events::workers(&config, &shared)?);
@@ -114,7 +115,8 @@ impl App {
             &config,
             &shared,
             &lock_servers,
-            (orders, purchases, payments, waiting_lists),
+            (orders, purchases, payments),
+            (waiting_lists, draws),
             (addr, proxies),
         )?;
         Ok(Self {

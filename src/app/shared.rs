@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use crate::account::Revocations;
 use crate::catalog::{Catalog, LedgerItems};
 use crate::config::Config;
+use crate::draw::{Beacons, DrawParts, Draws};
 use crate::event::{self, PrivateNetworks, WebhookClient};
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
@@ -236,6 +237,33 @@ impl Shared {
             clock: self.clock.clone(),
             line: self.line.clone(),
         })
+    }
+}
+
+impl Shared {
+    /// The draws over these parts.
+    ///
+    /// # Errors
+    /// A sentence when a setting cannot be used.
+    pub(super) fn draws(&self, config: &Config, lists: &WaitingLists) -> Result<Draws, String> {
+        let settings = &config.draw;
+        let networks = PrivateNetworks::parse(&settings.private_networks)
+            .map_err(|why| format!("draw.{why}"))?;
+        let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
+        Ok(Draws::new(DrawParts {
+            ledgers: self.ledgers.map(|ledger| {
+                ledger::draw::Draws::new(
+                    ledger.ledger(),
+                    self.line.clone(),
+                    settings.entries_max.into(),
+                )
+            }),
+            catalog: self.catalog.clone(),
+            lists: lists.clone(),
+            clock: self.clock.clone(),
+            beacons: Beacons::new(client, &settings.beacon, &settings.drand_url)?,
+            round_after: Duration::from_secs(settings.round_after_seconds.into()),
+        }))
     }
 }
 

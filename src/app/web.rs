@@ -9,6 +9,7 @@ use super::shared::{LedgerParts, Shared};
 use crate::account::{self, Accounts, HashingPool, OperatorLog, Tokens};
 use crate::audit::{self, Auditor};
 use crate::config::Config;
+use crate::draw::Draws;
 use crate::event::Endpoints;
 use crate::export::Exporter;
 use crate::http::address::Proxies;
@@ -31,7 +32,8 @@ pub(super) fn web(
     config: &Config,
     shared: &Shared,
     lock_servers: &LockServers,
-    (orders, purchases, payments, waiting_lists): (Orders, Purchases, Payments, WaitingLists),
+    (orders, purchases, payments): (Orders, Purchases, Payments),
+    (waiting_lists, draws): (WaitingLists, Draws),
     (addr, proxies): (SocketAddr, Proxies),
 ) -> Result<Web, String> {
     let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
@@ -47,6 +49,7 @@ pub(super) fn web(
         orders,
         payments,
         waiting_lists,
+        draws,
         catalog: shared.catalog.clone(),
         accounts,
         operator_log: OperatorLog::new(shared.ledgers.map(LedgerParts::ledger)),

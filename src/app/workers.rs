@@ -7,9 +7,10 @@ use futures::future::BoxFuture;
 use super::shared::{Inboxes, LedgerParts, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
+use crate::draw::Draws;
 use crate::job::{
-    self, Audit, Expire, Progress, Reconcile, RefreshRevocations, RequestRefunds, ResumeMoves,
-    ScheduledJob, TendEvents, TendWaitingLists, WatchMoves,
+    self, AdvanceDraws, Audit, Expire, Progress, Reconcile, RefreshRevocations, RequestRefunds,
+    ResumeMoves, ScheduledJob, TendEvents, TendWaitingLists, WatchMoves,
 };
 use crate::live;
 use crate::order::{LedgerOrders, Orders};
@@ -35,14 +36,14 @@ pub(super) fn workers(
     inboxes: Inboxes,
     writers: &[Writers],
     (orders, purchases, payments): (&Orders, &Purchases, &Payments),
-    waiting_lists: &WaitingLists,
+    (waiting_lists, draws): (&WaitingLists, &Draws),
 ) -> Vec<Worker> {
     let drained = shared.lifecycle.drained();
     let Inboxes { outbox, wake_ups } = inboxes;
     let mut workers: Vec<Worker> = Vec::new();
     for ((shard, ledger), ledger_orders) in shared.ledgers.iter().zip(orders.ledgers().iter()) {
         let orders = ledger_orders.1;
-        for job in jobs(ledger, shared, (orders, purchases, payments), waiting_lists) {
+        for job in jobs(ledger, shared, (orders, purchases, payments), (waiting_lists, draws)) {
             let (name, status) = (job.name, shared.job_status.of_shard(shard));
             let run = job::run(job, status, ledger.metrics.clone(), drained.clone());
             workers.push((name, Box::pin(run)));
@@ -70,7 +71,7 @@ fn jobs(
     ledger: &LedgerParts,
     shared: &Shared,
     (orders, purchases, payments): (&LedgerOrders, &Purchases, &Payments),
-    waiting_lists: &WaitingLists,
+    (waiting_lists, draws): (&WaitingLists, &Draws),
 ) -> Vec<ScheduledJob> {
     let LedgerParts { shard, config, pool, breakers, metrics, .. } = ledger;
     let (homes, settings) = (shared.ledgers.homes(), &config.job);
@@ -89,6 +90,7 @@ fn jobs(
         progress: Progress::default(),
     };
     let tend = TendWaitingLists::new(waiting_lists.clone(), *shard);
+    let advance = AdvanceDraws { draws: draws.clone(), shard: *shard };
     let ms = Duration::from_millis;
     let reconcile = reconcile.of_shard(*shard, homes.clone());
     let mut jobs = vec![
@@ -96,6 +98,7 @@ fn jobs(
         ScheduledJob::new("reconcile", ms(settings.reconcile_period_ms), reconcile),
         ScheduledJob::new("audit", ms(settings.audit_period_ms), audit),
         ScheduledJob::new("waiting-list", ms(config.waiting_list.sweep_ms), tend),
+        ScheduledJob::new("draws", ms(config.draw.poll_ms), advance),
     ];
     if config.payment.provider != "demo" {
         let (payments, metrics) = (payments.clone(), metrics.clone());

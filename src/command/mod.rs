@@ -25,6 +25,7 @@ mod serve;
 mod shard;
 mod shard_move;
 mod token;
+mod verify;
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -82,6 +83,7 @@ async fn run_command(arguments: Arguments) -> ExitResult {
         Command::Export(arguments) => Box::pin(export::run(file, &arguments)).await,
         Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
         Command::Shard(arguments) => Box::pin(shard::run(file, &arguments)).await,
+        Command::Verify(arguments) => verify::run(&arguments).await,
         Command::Openapi => openapi::run(),
         Command::DeadLetter(arguments) => dead_letter::run(file, &arguments).await,
     }
@@ -123,6 +125,8 @@ enum Command {
     Import(import::Arguments),
     /// Ledgers for parts of the items: make one ready, list them, move an item while it sells.
     Shard(shard::Arguments),
+    /// Check the published proof of a draw: exit 1 when it has a fault, 2 when it cannot be read.
+    Verify(verify::Arguments),
     /// Print the description of the API, for generators of clients.
     Openapi,
     /// Queued orders that could not be decided: list them, try one again, or drop it.

@@ -75,6 +75,7 @@ impl Demo {
             arbiter: ArbiterMode::On,
             waiting_room: false,
             offer_seconds: 300,
+            draw: None,
             limit_group: None,
             shard: None,
         })

@@ -41,6 +41,7 @@ use utoipa_swagger_ui::SwaggerUi;
 use crate::account::{Accounts, Claims, OperatorLog, Revocations, Tokens};
 use crate::audit::Auditor;
 use crate::catalog::Catalog;
+use crate::draw::Draws;
 use crate::event::Endpoints;
 use crate::export::Exporter;
 use crate::identity::Identity;
@@ -89,6 +90,7 @@ app_state! {
     orders: Orders,
     payments: Payments,
     waiting_lists: WaitingLists,
+    draws: Draws,
     catalog: Catalog,
     accounts: Accounts,
     /// `None`: there is no identity provider.
@@ -180,6 +182,9 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::identity::finish))
         .routes(routes!(route::session::end_all))
         .routes(routes!(route::session::change_password))
+        .routes(routes!(route::draw::enter, route::draw::find, route::draw::withdraw))
+        .routes(routes!(route::draw::draw))
+        .routes(routes!(route::draw::proof))
         .routes(routes!(route::lists::strategies))
         .routes(routes!(route::lists::locks))
         .routes(routes!(route::admin::create))

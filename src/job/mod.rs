@@ -1,6 +1,7 @@
 //! Background jobs: each has a name, a period and a last result. All instances may run it at once.
 
 mod audit;
+mod draws;
 mod events;
 mod expire;
 mod reconcile;
@@ -23,6 +24,7 @@ use shop_domain::ShardId;
 use shop_metrics::Metrics;
 
 pub use audit::{Audit, Progress};
+pub use draws::AdvanceDraws;
 pub use events::TendEvents;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};

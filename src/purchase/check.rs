@@ -26,6 +26,9 @@ impl Purchases {
             Phase::Ended => return refuse(Refusal::SaleEnded),
             Phase::Open if item.paused => return refuse(Refusal::SalePaused),
             Phase::Open if sale.source == Source::Offer => return Ok(amount),
+            Phase::Open if item.draw.is_some_and(|draw| !draw.is_drawn) => {
+                return refuse(Refusal::DrawOnly);
+            }
             Phase::Open => {}
         }
         if item.waiting_room {

@@ -159,6 +159,8 @@ impl WaitingLists {
             Phase::Upcoming => Err(Refusal::SaleNotStarted { starts_at: item.window.starts_at() }),
             Phase::Ended => Err(Refusal::SaleEnded),
             Phase::Open if item.paused => Err(Refusal::SalePaused),
+            // Its line is made of the entries.
+            Phase::Open if item.draw.is_some_and(|draw| !draw.is_drawn) => Err(Refusal::DrawOnly),
             Phase::Open => Ok(()),
         }
     }

@@ -4,6 +4,7 @@ mod access;
 mod account;
 mod adopt;
 mod console;
+mod draw;
 mod driver;
 mod foreign;
 mod lab;

@@ -105,6 +105,7 @@ fn open_item() -> Item {
         paused: false,
         waiting_room: true,
         offer_seconds: 0,
+        draw: None,
         limit_group: None,
         has_queue: false,
         revision: 1,

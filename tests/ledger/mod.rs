@@ -3,6 +3,7 @@
 pub mod backup;
 pub mod batches;
 pub mod commit;
+pub mod draw;
 pub mod engines;
 pub mod expiry;
 pub mod failover;

@@ -38,12 +38,14 @@ pub const BUYERS_MAX: u32 = 1_000_000;
 
 /// What the audit reads and an older schema may lack (in the words of MariaDB). `SHOP` is the database of
 /// the shop that runs, whose schema is today's.
-const READ_BY_THE_AUDIT: [&str; 5] = [
+const READ_BY_THE_AUDIT: [&str; 7] = [
     "ALTER TABLE stock ADD COLUMN IF NOT EXISTS offered BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE items ADD COLUMN IF NOT EXISTS limit_group_id BIGINT NULL",
     "CREATE TABLE IF NOT EXISTS waiting_list LIKE SHOP.waiting_list",
     "CREATE TABLE IF NOT EXISTS limit_groups LIKE SHOP.limit_groups",
     "CREATE TABLE IF NOT EXISTS limit_group_items LIKE SHOP.limit_group_items",
+    "CREATE TABLE IF NOT EXISTS draws LIKE SHOP.draws",
+    "CREATE TABLE IF NOT EXISTS draw_entries LIKE SHOP.draw_entries",
 ];
 
 /// A build of the service.

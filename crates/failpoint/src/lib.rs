@@ -55,6 +55,9 @@ pub const MOVE_POINTS: &[&str] = &[
     "move-given-up",
 ];
 
+/// The points of a draw after its close, in their order.
+pub const DRAW_POINTS: &[&str] = &["draw-closed", "draw-listed", "draw-valued", "draw-part-placed"];
+
 /// Ends the process if `name` is the point that it was started with.
 #[cfg(feature = "armed")]
 pub fn reach(name: &str) {

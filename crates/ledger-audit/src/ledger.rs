@@ -19,6 +19,8 @@ pub struct Ledger {
     pub restocks: Vec<Restock>,
     /// All lines, of whichever item, of the orders of several items that have a line of this one.
     pub lines: Vec<OrderLine>,
+    /// The draw of the item, once each entry should have its place.
+    pub draw: Option<Draw>,
 }
 
 /// A line of an order of several items.
@@ -35,6 +37,15 @@ pub struct OrderLine {
     pub count: Option<i64>,
     /// Whether its units were taken from the stock.
     pub is_sold: bool,
+}
+
+/// A draw that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draw {
+    /// The rows as the shop publishes them.
+    pub proof: verify::Proof,
+    /// The buyers of the entries, in the same order.
+    pub buyers: Vec<i64>,
 }
 
 /// One row of `restocks`.

@@ -3,12 +3,13 @@
 //! # Modules, in reading order
 //! 1. [`write`]: the one transaction that writes an order, single or in a batch.
 //! 2. [`waiting_list`]: buyers who wait for units that come back, and the offers to them.
-//! 3. [`rows`]: the connections, and the statements that neither write an order nor take stock.
-//! 4. [`route`]: the ways between several ledgers, caches, and circuit breakers.
-//! 5. [`order`]: what happens to an order after it is placed.
-//! 6. [`catalog`]: creating and editing items.
-//! 7. [`endpoints`]: changes of the endpoints that get events.
-//! 8. [`item_move`]: moves of an item from one ledger to another.
+//! 3. [`draw`]: entries of sales that are drawn, and their places.
+//! 4. [`rows`]: the connections, and the statements that neither write an order nor take stock.
+//! 5. [`route`]: the ways between several ledgers, caches, and circuit breakers.
+//! 6. [`order`]: what happens to an order after it is placed.
+//! 7. [`catalog`]: creating and editing items.
+//! 8. [`endpoints`]: changes of the endpoints that get events.
+//! 9. [`item_move`]: moves of an item from one ledger to another.
 
 #[macro_use]
 extern crate failpoint;
@@ -16,6 +17,7 @@ extern crate failpoint;
 extern crate shop_domain;
 
 pub mod catalog;
+pub mod draw;
 pub mod endpoints;
 pub mod item_move;
 mod ledger;

@@ -59,6 +59,8 @@ pub struct Facts {
     pub group_buyers_miscounted: i64,
     /// Lines of orders of which another line is missing, or is in another state.
     pub orders_halved: i64,
+    /// Entries that have not the place in the line that was drawn for them; `None` unless the item is drawn.
+    pub draw_places_wrong: Option<i64>,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
     /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
@@ -72,7 +74,7 @@ pub struct Facts {
 /// One invariant and whether it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `I1` to `I7`, `I13`, `I14` and `I20`.
+    /// `I1` to `I7`, `I13`, `I14`, `I20` and `I21`.
     pub invariant: &'static str,
     /// The claim of the invariant.
     pub claim: &'static str,
@@ -87,7 +89,7 @@ pub struct Finding {
 pub struct Report {
     /// The figures.
     pub facts: Facts,
-    /// `I1` to `I7`, `I13`, `I14` and `I20`, in order.
+    /// `I1` to `I7`, `I13`, `I14`, `I20` and `I21`, in order.
     pub findings: Vec<Finding>,
 }
 
@@ -108,7 +110,7 @@ impl Report {
     }
 }
 
-/// Verifies `I1` to `I7`, `I13`, `I14` and `I20` of one item.
+/// Verifies `I1` to `I7`, `I13`, `I14`, `I20` and `I21` of one item.
 #[must_use]
 pub fn verify(facts: Facts) -> Report {
     let f = &facts;
@@ -125,7 +127,7 @@ pub fn verify(facts: Facts) -> Report {
         rows_too_many.map(|rows| format!("{} rows of units, {rows} too many", f.unit_rows)),
     ];
     let counted: Vec<String> = counted.into_iter().flatten().collect();
-    let findings = vec![
+    let mut findings = vec![
         Finding {
             invariant: "I1",
             claim: "total = available + offered + sold + held, and nothing below zero",
@@ -228,6 +230,12 @@ pub fn verify(facts: Facts) -> Report {
             detail: format!("{} lines without the others", f.orders_halved),
         },
     ];
+    findings.extend(f.draw_places_wrong.map(|wrong| Finding {
+        invariant: "I21",
+        claim: "each entry of the draw has one place, and the line is in their order",
+        holds: Some(wrong == 0),
+        detail: format!("{wrong} wrong"),
+    }));
     Report { facts, findings }
 }
 
@@ -262,6 +270,7 @@ mod tests {
             group_buyers_over_limit: 0,
             group_buyers_miscounted: 0,
             orders_halved: 0,
+            draw_places_wrong: Some(0),
             redis_available: Some(5),
             redis_queued: 0,
             redis_buckets: None,
@@ -307,6 +316,7 @@ mod tests {
         assert_eq!(broken(Facts { group_buyers_over_limit: 1, ..sound() }), ["I14"]);
         assert_eq!(broken(Facts { group_buyers_miscounted: 1, ..sound() }), ["I14"]);
         assert_eq!(broken(Facts { orders_halved: 1, ..sound() }), ["I20"]);
+        assert_eq!(broken(Facts { draw_places_wrong: Some(1), ..sound() }), ["I21"]);
         assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_buckets: Some(7), ..sound() }), ["I7"]);

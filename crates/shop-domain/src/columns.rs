@@ -10,8 +10,8 @@ use sqlx::{Decode, Type};
 
 use crate::payment::{PaymentId, PaymentStatus};
 use crate::{
-    ArbiterMode, Cents, EndpointId, ItemId, ItemKind, LimitGroup, LimitGroupId, Order, OrderId,
-    OrderStatus, Place, Quantity, ShardId, UserId, WaitingStatus,
+    ArbiterMode, Cents, DrawBeacon, DrawEntry, EndpointId, ItemId, ItemKind, LimitGroup,
+    LimitGroupId, Order, OrderId, OrderStatus, Place, Quantity, ShardId, UserId, WaitingStatus,
 };
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
@@ -117,6 +117,7 @@ column_type!(PaymentId, Text, |Text(id): Text| Self::parse(&id));
 column_type!(PaymentStatus, &str, Self::parse);
 column_type!(OrderId, &str, Self::parse);
 column_type!(OrderStatus, &str, Self::parse);
+column_type!(DrawBeacon, &str, Self::parse);
 column_type!(WaitingStatus, &str, Self::parse);
 column_type!(ItemKind, &str, Self::parse);
 column_type!(ArbiterMode, &str, Self::parse);
@@ -140,6 +141,8 @@ from_row!(Order {
     // The other lines have rows of their own.
     further = Vec::new(),
 });
+
+from_row!(DrawEntry { entry, entered_at, place });
 
 from_row!(Place {
     number: "place",

@@ -3,7 +3,7 @@
 use time::OffsetDateTime;
 
 use super::window::Phase;
-use super::{Cents, Home, ItemId, ItemRoute, LimitGroupId, SaleWindow, ShardId};
+use super::{Cents, Home, ItemDraw, ItemId, ItemRoute, LimitGroupId, NewDraw, SaleWindow, ShardId};
 
 /// An item as a buyer or a strategy sees it, without its stock (which lives in the ledger and
 /// changes with every order).
@@ -39,6 +39,8 @@ pub struct Item {
     pub offer_seconds: u32,
     /// The group of items that share a limit, if it is in one.
     pub limit_group: Option<LimitGroup>,
+    /// Its draw, if its units are drawn and not sold to who comes first.
+    pub draw: Option<ItemDraw>,
     /// Whether orders of it may wait in a queue, whatever its strategy is now.
     pub has_queue: bool,
     /// Counts the edits of this row: the item's entity tag.
@@ -105,6 +107,8 @@ pub struct NewItem {
     pub offer_seconds: u32,
     /// The group that it belongs to from the start.
     pub limit_group: Option<LimitGroupId>,
+    /// Its draw, if it has one.
+    pub draw: Option<NewDraw>,
     /// The ledger that it is to live in; `None`: wherever there is room.
     pub shard: Option<ShardId>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`amount`] (numbers that parse), [`id`], [`home`], [`window`], [`item`],
 //! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`waiting`]
-//! (places in a waiting list), [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
+//! (places in a waiting list), [`draw`], [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
 //! purchase took).
 
 pub mod amount;
@@ -10,6 +10,7 @@ pub mod audit;
 pub mod clock;
 #[cfg(feature = "sqlx")]
 pub mod columns;
+pub mod draw;
 pub mod home;
 pub mod id;
 pub mod item;
@@ -24,6 +25,7 @@ pub mod window;
 
 pub use amount::{Cents, Quantity};
 pub use clock::Clock;
+pub use draw::{DrawBeacon, DrawEntry, DrawState, ItemDraw, NewDraw};
 pub use home::{Home, ItemRoute, ShardId};
 pub use id::{EndpointId, ItemId, LimitGroupId, OrderId, RequestKey, UserId};
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};

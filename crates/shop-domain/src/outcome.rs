@@ -130,6 +130,14 @@ pub enum Refusal {
     WaitingListFull,
     /// The buyer has no open offer of a unit.
     NoOffer,
+    /// The units are drawn, and the places are not known yet.
+    DrawOnly,
+    /// The item is not drawn.
+    NoDraw,
+    /// The draw is closed: nobody can enter or withdraw.
+    EntriesClosed,
+    /// The draw has as many entries as it may.
+    DrawFull,
     /// There is no such item.
     ItemNotFound,
     /// There is no such strategy.
@@ -180,6 +188,10 @@ impl Refusal {
             Self::UnitsLeft => "units_left",
             Self::WaitingListFull => "waiting_list_full",
             Self::NoOffer => "no_offer",
+            Self::DrawOnly => "draw_only",
+            Self::NoDraw => "no_draw",
+            Self::EntriesClosed => "entries_closed",
+            Self::DrawFull => "draw_full",
             Self::ItemNotFound => "item_not_found",
             Self::StrategyNotFound => "strategy_not_found",
             Self::OptionsNotTaken => "invalid_query_parameter",

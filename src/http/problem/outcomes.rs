@@ -8,6 +8,7 @@ use crate::account::{ChangePasswordError, SignInError, SignUpError};
 use crate::catalog::{
     CreateError, EditError, GroupError, GroupForItemError, StrategyError, Unreachable,
 };
+use crate::draw::EntryError;
 use crate::event::EndpointError;
 use crate::export::ExportError;
 use crate::identity::IdentityError;
@@ -44,7 +45,8 @@ problems! {
         TicketExpired => TicketExpired, NoWaitingRoom => NoWaitingRoom,
         ItemNotFound => ItemNotFound, StrategyNotFound => StrategyNotFound,
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
-        RequestInProgress => RequestInProgress, SeveralLedgers => SeveralLedgers; from;
+        RequestInProgress => RequestInProgress, SeveralLedgers => SeveralLedgers,
+        DrawOnly => DrawOnly, NoDraw => NoDraw, EntriesClosed => EntriesClosed, DrawFull => DrawFull; from;
         Refusal::OfLine { item, refusal } => Self::from(*refusal).member("item_id", item.get()),
         Refusal::SoldOut { .. } => ProblemType::SoldOut.into(),
         Refusal::LimitReached { limit } => ProblemType::LimitReached
@@ -88,6 +90,9 @@ problems! {
             .member("proof_bits", bits),
     }
     JoinError {
+        ; from Refused, Ledger;
+    }
+    EntryError {
         ; from Refused, Ledger;
     }
     FindError {

@@ -126,6 +126,16 @@ problem_types! {
         "Try again later: as many buyers wait as can.";
     NoOffer: 409 "no_offer", "No open offer",
         "GET /api/items/{id}/waiting tells your place; an offer that was not accepted in time is over.";
+    DrawOnly: 409 "draw_only", "Units are drawn",
+        "Enter the draw with POST /api/items/{id}/entry; the units are offered in the order of the places.";
+    NoDraw: 409 "no_draw", "Item without draw",
+        "Buy this item; it is not drawn.";
+    EntriesClosed: 409 "entries_closed", "Draw closed",
+        "Nobody can enter or withdraw any more; GET /api/items/{id}/entry tells your place after the draw.";
+    EntriesOpen: 409 "entries_open", "List of entries not published yet",
+        "Read the list after the close of the draw.", retry 5;
+    DrawFull: 409 "draw_full", "Draw full",
+        "The draw has as many entries as it can.";
     LimitGroupElsewhere: 409 "limit_group_elsewhere", "Limit group in another shard",
         "The items of a limit group live in one shard; create the item there, or use another group.";
     TooManyLimitGroups: 409 "too_many_limit_groups", "Too many limit groups",
@@ -223,6 +233,8 @@ problem_types! {
         "Send a hold time in the range that /docs names.";
     OfferOutOfRange: 422 "offer_out_of_range", "Offer time out of range",
         "Send an offer time in the range that /docs names.";
+    InvalidDraw: 422 "invalid_draw", "Invalid draw",
+        "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, and offer_seconds of at least 1.";
     StockOutOfRange: 422 "stock_out_of_range", "Stock out of range",
         "Send a stock in the range that /docs names.";
     ShardNotFound: 422 "shard_not_found", "Shard not found",

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::items::{ItemBody, answer};
 use super::texts;
 use crate::catalog::Catalog;
+use crate::draw::Draws;
 use crate::http::body::{Integer, JsonBody};
 use crate::http::document::TryAgain;
 use crate::http::extract::{ItemPath, Operator};
@@ -82,6 +83,14 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     pub(super) limit_group_id: Integer,
+    /// `race` (if it is left out), or `draw`: buyers enter until `draw_closes_at`.
+    #[serde(default)]
+    pub(super) mode: Option<String>,
+    /// The end of the time in which buyers enter, between `starts_at` and `ends_at`; for `draw` alone. It cannot be
+    /// changed, because the draw is announced with it.
+    #[serde(default)]
+    #[schema(format = DateTime)]
+    pub(super) draw_closes_at: Option<String>,
     /// The number of the ledger that it is to live in, where there are several; that of its group, or the
     /// one with the fewest items, if it is left out.
     #[serde(default)]
@@ -129,11 +138,12 @@ pub struct EditItemBody {
 ))]
 pub async fn create(
     State(catalog): State<Catalog>,
+    State(draws): State<Draws>,
     operator: Operator,
     JsonBody(body): JsonBody<CreateItemBody>,
 ) -> Result<Response, Problem> {
     let actor = operator.actor();
-    let created = catalog.create(&new_item(body)?, &actor).await?;
+    let created = catalog.create(&new_item(body, Some(&draws))?, &actor).await?;
     tracing::info!(item = %created.item.id, operator = %actor.user, "item created");
     Ok((StatusCode::CREATED, answer(&created, actor.now)).into_response())
 }
@@ -180,7 +190,7 @@ pub async fn edit(
     Ok(answer(&edited, actor.now))
 }
 
-pub(super) fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
+pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<NewItem, Problem> {
     let kind = choice(body.kind.as_deref(), ItemKind::Shop, ItemKind::parse)?;
     let arbiter = choice(body.arbiter.as_deref(), ArbiterMode::On, ArbiterMode::parse)?;
     let name = texts::name(&body.name)?;
@@ -193,14 +203,20 @@ pub(super) fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
         ProblemType::HoldOutOfRange.detail(detail)
     };
     let price = |cents| i64::try_from(cents).ok().and_then(Cents::new);
-    Ok(NewItem {
+    let window = SaleWindow::new(instant(&body.starts_at)?, instant(&body.ends_at)?)
+        .ok_or(ProblemType::InvalidSchedule)?;
+    let closes_at = match (body.mode.as_deref(), &body.draw_closes_at) {
+        (None | Some("race"), None) => None,
+        (Some("draw"), Some(closes_at)) => Some(instant(closes_at)?),
+        _ => return Err(ProblemType::InvalidDraw.into()),
+    };
+    let item = NewItem {
         name,
         description,
         image_url: body.image_url.map(texts::image_url).transpose()?,
         price: body.price_cents.or(None, price, price_out_of_range)?,
         stock: body.stock.or(None, in_range(0, Item::STOCK_MAX), stock_out_of_range)?,
-        window: SaleWindow::new(instant(&body.starts_at)?, instant(&body.ends_at)?)
-            .ok_or(ProblemType::InvalidSchedule)?,
+        window,
         per_buyer_limit: limit(body.per_buyer_limit, Some(PER_BUYER_LIMIT_DEFAULT))?,
         hold_seconds: body.hold_seconds.or(
             Some(HOLD_SECONDS_DEFAULT),
@@ -216,8 +232,13 @@ pub(super) fn new_item(body: CreateItemBody) -> Result<NewItem, Problem> {
             .or(Some(Some(OFFER_SECONDS_DEFAULT)), offer_seconds, offer_out_of_range)?
             .unwrap_or(OFFER_SECONDS_DEFAULT),
         limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?.flatten(),
+        draw: None,
         shard: body.shard.or(Some(None), shard, || ProblemType::ShardNotFound.into())?,
-    })
+    };
+    let Some(closes_at) = closes_at else { return Ok(item) };
+    let draw = draws.and_then(|draws| draws.announce(&item, closes_at));
+    let draw = draw.ok_or(ProblemType::InvalidDraw)?;
+    Ok(NewItem { draw: Some(draw), ..item })
 }
 
 /// Parses a limit per buyer.

@@ -238,7 +238,7 @@ fn read_line<'a>(
 }
 
 fn read_sale<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<NewItem, Problem> {
-    let new = new_item(item(field)?)?;
+    let new = new_item(item(field)?, None)?;
     check(&new)?;
     Ok(new)
 }
@@ -283,6 +283,9 @@ fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemB
         waiting_room,
         offer_seconds: number("offer_seconds"),
         limit_group_id: number("limit_group_id"),
+        // A sale that is drawn is created by itself.
+        mode: None,
+        draw_closes_at: None,
         shard: number("shard"),
     })
 }

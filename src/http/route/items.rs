@@ -51,6 +51,12 @@ pub struct ItemBody {
     waiting_room: bool,
     /// For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait.
     offer_seconds: u32,
+    /// `race`: who buys first gets the units; `draw`: buyers enter until `draw_closes_at`, and the units are offered in
+    /// the order of places that are drawn.
+    mode: &'static str,
+    /// The end of the time in which buyers enter.
+    #[serde(with = "time::serde::rfc3339::option")]
+    draw_closes_at: Option<OffsetDateTime>,
     /// The group of items that share a limit.
     limit_group: Option<LimitGroupBody>,
     /// `upcoming`, `open`, `sold_out` or `ended`.
@@ -86,6 +92,8 @@ impl ItemBody {
             paused: item.paused,
             waiting_room: item.waiting_room,
             offer_seconds: if item.arbiter == ArbiterMode::On { item.offer_seconds } else { 0 },
+            mode: if item.draw.is_some() { "draw" } else { "race" },
+            draw_closes_at: item.draw.map(|draw| draw.closes_at),
             limit_group: item.limit_group.as_ref().map(LimitGroupBody::from),
             state: item.state(stocked.available, now).as_str(),
             stale: false,

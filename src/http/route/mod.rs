@@ -3,6 +3,7 @@
 pub mod actions;
 pub mod admin;
 pub mod audit;
+pub mod draw;
 pub mod endpoints;
 pub mod events;
 pub mod export;

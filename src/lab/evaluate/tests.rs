@@ -70,6 +70,7 @@ impl Case {
             group_buyers_over_limit: 0,
             group_buyers_miscounted: 0,
             orders_halved: 0,
+            draw_places_wrong: None,
             redis_available: None,
             redis_queued: 0,
             redis_buckets: None,

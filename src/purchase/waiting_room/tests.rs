@@ -26,6 +26,7 @@ fn item() -> Item {
         paused: false,
         waiting_room: true,
         offer_seconds: 0,
+        draw: None,
         limit_group: None,
         has_queue: false,
         revision: 1,

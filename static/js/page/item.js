@@ -4,6 +4,7 @@
 import { get } from '../api.js';
 import { createPurchase } from '../buy.js';
 import { everySecond, serverNowMs } from '../clock.js';
+import { drawPanel } from '../draw.js';
 import { announce, byId, el, setText } from '../dom.js';
 import { count, dateTime, duration, money, saleWindow } from '../format.js';
 import { startFrame } from '../frame.js';
@@ -28,6 +29,8 @@ const stock = stockRuler();
 const panel = outcomePanel(byId('outcome'), { item: () => item, again: buy });
 
 const waiting = waitingPanel(byId('waiting'), { item: () => item, mayWait: () => room() > 0, accept: acceptOffer });
+
+const draw = drawPanel(byId('draw'), { item: () => item, onDrawn });
 
 /** @type {any} */
 let item = null;
@@ -125,6 +128,7 @@ function startPurchase() {
   panel.clear();
   loadMine();
   waiting.load();
+  draw.load();
   drawButton();
   if (purchase === null) return;
   // A repetition with its key tells what became of it.
@@ -141,6 +145,12 @@ function buy() {
   const mayAsk = (stateOf(item) === 'open' && room() > 0) || purchase.unfinished() !== null;
   if (isBusy() || !mayAsk || pauseSeconds() > 0) return;
   purchase.start(quantity());
+}
+
+/** The first places have offers now, and units that nobody entered for can be bought. */
+function onDrawn() {
+  drawButton();
+  waiting.load();
 }
 
 function acceptOffer() {
@@ -205,6 +215,7 @@ function drawButton() {
   if (item === null) return;
   const button = byId('buy');
   const state = stateOf(item);
+  byId('buy-form').hidden = !draw.isOver();
   const busy = isBusy();
   const unfinished = purchase?.unfinished() ?? null;
   const possible = !busy && pauseSeconds() === 0 && ((state === 'open' && room() > 0) || unfinished !== null);

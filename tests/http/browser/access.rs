@@ -73,6 +73,7 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
         ("signin", "/signin.html".to_owned()),
         ("missing", "/404.html".to_owned()),
         ("play", "/play.html".to_owned()),
+        ("verify", "/verify.html".to_owned()),
     ];
     let phone_in_the_dark = Look { dark: true, ..PHONE };
     let chinese = Look { language: "zh-CN", ..DESKTOP };

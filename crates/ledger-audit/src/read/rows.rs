@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sqlx::FromRow;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
-use crate::{Fence, Group, Ledger, Movements, Order, OrderLine, Place, Restock, Stock};
+use crate::{Draw, Fence, Group, Ledger, Movements, Order, OrderLine, Place, Restock, Stock};
 
 /// Reads the ledgers of the items from `first` to `last`; with `with_groups` also the limits that they
 /// share with others.
@@ -94,6 +94,7 @@ async fn read(
     if with_groups {
         for (item,) in items {
             of(&mut ledgers, item).group = group(connection, item).await?;
+            of(&mut ledgers, item).draw = draw(connection, item).await?;
         }
     }
     Ok(ledgers)
@@ -136,4 +137,35 @@ async fn group(connection: &mut MySqlConnection, item: i64) -> Result<Option<Gro
     .fetch_all(connection)
     .await?;
     Ok(Some(Group { limit, over }))
+}
+
+/// The draw of an item, if it is over.
+async fn draw(connection: &mut MySqlConnection, item: i64) -> Result<Option<Draw>, sqlx::Error> {
+    let statement = "SELECT CAST(rules AS CHAR), CAST(commitment AS CHAR), \
+         DATE_FORMAT(listed_at, '%Y-%m-%dT%H:%i:%s.%fZ'), CAST(entries AS UNSIGNED), \
+         CAST(root AS CHAR), CAST(seed AS CHAR), CAST(beacon_signature AS CHAR), \
+         CAST(beacon_value AS CHAR) FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL";
+    let found = sqlx::query_as(statement).bind(item).fetch_optional(&mut *connection).await?;
+    let Some((rules, commitment, listed_at, entries, root, seed, signature, value)) = found else {
+        return Ok(None);
+    };
+    let draw = verify::Draw {
+        rules,
+        commitment,
+        listed_at,
+        entries,
+        root,
+        seed,
+        beacon_signature: signature,
+        beacon_value: value,
+    };
+    let statement = "SELECT CAST(user_id AS SIGNED), CAST(entry AS CHAR), CAST(party AS CHAR), \
+         CAST(place AS UNSIGNED) FROM draw_entries WHERE item_id = ? ORDER BY entry";
+    let rows: Vec<(i64, String, Option<String>, Option<u64>)> =
+        sqlx::query_as(statement).bind(item).fetch_all(connection).await?;
+    let (buyers, entries) = rows
+        .into_iter()
+        .map(|(buyer, entry, party, place)| (buyer, verify::Entry { entry, party, place }))
+        .unzip();
+    Ok(Some(Draw { proof: verify::Proof { draw, entries }, buyers }))
 }

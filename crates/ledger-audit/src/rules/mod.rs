@@ -1,6 +1,7 @@
 //! The invariants, a file for each kind of evidence.
 
 pub(crate) mod attribution;
+pub(crate) mod draw;
 pub(crate) mod fences;
 pub(crate) mod homes;
 pub(crate) mod in_time;

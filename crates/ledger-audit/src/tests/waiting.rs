@@ -88,3 +88,30 @@ fn a_buyer_above_a_shared_limit_is_found() {
     case.after.group = Some(Group { limit: 2, over: vec![(7, 3)] });
     assert_eq!(case.judge().broken(), ["I14"]);
 }
+
+#[test]
+fn a_line_in_another_order_than_the_draw_is_found() {
+    let mut case = case(|_| {});
+    let entry = |n: u8| verify::Entry { entry: format!("{n:032x}"), party: None, place: None };
+    let draw = verify::Draw::default();
+    let proof = verify::Proof { draw, entries: (1..=3).map(entry).collect() };
+    case.after.draw = Some(crate::Draw { proof, buyers: vec![1, 2, 3] });
+    let faults = |case: &Case| {
+        let findings = case.judge().findings;
+        let found = findings.into_iter().find(|finding| finding.invariant == "I21");
+        found.expect("I21").examples.len()
+    };
+    let set = |case: &mut Case, places: [u64; 3]| {
+        let draw = case.after.draw.as_mut().expect("a draw");
+        for (entry, place) in draw.proof.entries.iter_mut().zip(places) {
+            entry.place = Some(place);
+        }
+    };
+    // The proof itself is not finished, which is one fault.
+    set(&mut case, [1, 2, 3]);
+    assert_eq!(faults(&case), 1);
+    set(&mut case, [1, 3, 2]);
+    assert_eq!(faults(&case), 2, "place 3 stands in front of place 2");
+    case.after.draw.as_mut().expect("a draw").buyers[2] = 9;
+    assert_eq!(faults(&case), 2, "an entry without a place in the line");
+}

@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use super::groups::GroupForItem;
 use super::{read_back, rfc3339};
 use crate::Database;
+use crate::draw;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, StockedItem};
 use crate::rows::{Fault, homes, limit_groups, transact};
@@ -121,6 +122,9 @@ async fn insert_item(
     if let Some(group) = new.limit_group {
         limit_groups::add_item(transaction, group, id).await?;
     }
+    if let Some(draw) = &new.draw {
+        draw::announce(transaction, id, draw).await?;
+    }
     Ok(())
 }
 
@@ -140,5 +144,6 @@ fn new_item_json(new: &NewItem) -> Value {
         "waiting_room": new.waiting_room,
         "offer_seconds": new.offer_seconds,
         "limit_group_id": new.limit_group.map(LimitGroupId::get),
+        "draw_closes_at": rfc3339(new.draw.as_ref().map(|draw| draw.closes_at)),
     })
 }

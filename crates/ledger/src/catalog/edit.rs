@@ -102,6 +102,7 @@ async fn edit_in(
         edit.starts_at.unwrap_or_else(|| item.window.starts_at()),
         edit.ends_at.unwrap_or_else(|| item.window.ends_at()),
     );
+    let window = window.filter(|window| item.draw.is_none_or(|draw| draw.fits(*window)));
     let update = ItemUpdate {
         window: window.ok_or(Rollback::Refused(EditError::InvalidSchedule))?,
         paused: edit.paused.unwrap_or(item.paused),

@@ -26,7 +26,6 @@ mod copy;
 mod error;
 mod flip;
 mod group;
-mod lock;
 mod overview;
 mod recover;
 mod remove;
@@ -42,6 +41,7 @@ use crate::Database;
 use futures::future::try_join_all;
 
 use crate::route::shards::PART_OF_LIST_MAX;
+use crate::rows::item_lock::{ItemLock, Work};
 use crate::rows::limit_groups;
 pub use crate::rows::moves::ItemMove;
 use crate::rows::moves::{self, MoveState};
@@ -50,7 +50,6 @@ pub use close::close_source;
 use copy::Layout;
 pub use error::MoveError;
 use flip::Carried;
-use lock::MoveLock;
 pub use overview::{LedgerView, Overview, View};
 pub use recover::RecoveryResult;
 pub use resume::{ResumeSummary, Watch};
@@ -312,8 +311,8 @@ impl Mover {
         layouts(self.ledger(of.source)?, self.ledger(of.target)?).await
     }
 
-    async fn lock(&self, item: ItemId) -> Result<MoveLock, MoveError> {
-        MoveLock::take(self.home()?, item).await?.ok_or(MoveError::Busy)
+    async fn lock(&self, item: ItemId) -> Result<ItemLock, MoveError> {
+        ItemLock::take(self.home()?, Work::Move, item).await?.ok_or(MoveError::Busy)
     }
 
     fn home(&self) -> Result<&Database, MoveError> {

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use super::close::epoch_of;
-use super::lock::MoveLock;
 use super::{MoveError, MoveResult, MoveState, Mover};
+use crate::rows::item_lock::{ItemLock, Work};
 use crate::rows::moves::{self, ItemMove};
 use shop_domain::ItemId;
 
@@ -81,7 +81,7 @@ impl Mover {
         watch.failed.retain(is_known);
         let mut begun = 0;
         for of in &under_way {
-            if !MoveLock::is_free(self.home()?, of.item).await? {
+            if !ItemLock::is_free(self.home()?, Work::Move, of.item).await? {
                 watch.undriven.remove(&(of.item, of.epoch));
                 continue;
             }
@@ -96,7 +96,9 @@ impl Mover {
             if !watch.is_due(of, sells) || begun == RESUMED_MAX {
                 continue;
             }
-            let Some(_lock) = MoveLock::take_free(self.home()?, of.item).await? else { continue };
+            let Some(_lock) = ItemLock::take_free(self.home()?, Work::Move, of.item).await? else {
+                continue;
+            };
             // The mover before may have come further, or to the end.
             let Some(of) = moves::under_way(self.home()?, of.item).await? else { continue };
             begun += 1;

@@ -56,6 +56,8 @@ pub const ITEM_TABLES: &[ItemTable] = &[
     table("unit_rows", BY_ITEM, RowPolicy::Moved),
     table("fences", BY_ITEM, RowPolicy::Moved),
     table("waiting_list", BY_ITEM, RowPolicy::Moved),
+    table("draws", BY_ITEM, RowPolicy::Moved),
+    table("draw_entries", BY_ITEM, RowPolicy::Moved),
     table("redis_queues", BY_ITEM, RowPolicy::Approximate),
     table("running_requests", BY_ITEM, RowPolicy::Approximate),
     // The counters in Redis stay good: the stock row moves with its version. Without these rows the

@@ -101,6 +101,10 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         group_buyers_over_limit: count(connection, GROUP_OVER_LIMIT, &[id.get()]).await?,
         group_buyers_miscounted: count(connection, GROUP_MISCOUNTED, &[id.get(); 2]).await?,
         orders_halved: count(connection, &ORDERS_HALVED, &[id.get()]).await?,
+        draw_places_wrong: match count(connection, IS_DRAWN, &[id.get()]).await? {
+            0 => None,
+            _ => Some(count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?),
+        },
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,
@@ -258,3 +262,14 @@ const GROUP_MISCOUNTED: &str = "SELECT COUNT(*) FROM ( \
        SELECT group_limits.group_id, user_id, -bought FROM limit_group_items AS own \
          JOIN group_limits ON group_limits.group_id = own.group_id WHERE own.item_id = ?) AS both_sides \
      GROUP BY group_id, user_id HAVING difference <> 0) AS buyers";
+
+const IS_DRAWN: &str = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL";
+
+/// Entries whose place is not that of their buyers among all entries in the line. A buyer may have joined again later.
+const DRAW_PLACES_WRONG: &str = "SELECT COUNT(*) FROM ( \
+     SELECT drawn.place, first_place, ROW_NUMBER() OVER (ORDER BY first_place) AS standing FROM ( \
+       SELECT draw_entries.user_id, draw_entries.place, MIN(waiting_list.place) AS first_place \
+         FROM draw_entries LEFT JOIN waiting_list ON waiting_list.item_id = draw_entries.item_id \
+           AND waiting_list.user_id = draw_entries.user_id \
+         WHERE draw_entries.item_id = ? GROUP BY draw_entries.user_id, draw_entries.place) AS drawn) AS line \
+     WHERE place IS NULL OR first_place IS NULL OR place <> standing";

@@ -10,7 +10,7 @@ use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::statement::{Binds, Read, in_list};
-use shop_domain::{Home, Item, ItemId, LimitGroup, LimitGroupId, NewItem, SaleWindow};
+use shop_domain::{Home, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, SaleWindow};
 
 /// An item with its stock at the moment of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ const COLUMNS: &str = "items.id, name, description, image_url, price_cents, star
      (SELECT limit_groups.per_buyer_limit FROM limit_groups \
       WHERE limit_groups.id = limit_group_id) AS group_limit, \
      EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
+     (SELECT draws.closes_at FROM draws WHERE draws.item_id = items.id) AS draw_closes_at, \
+     (SELECT draws.drawn_at IS NOT NULL FROM draws WHERE draws.item_id = items.id) AS is_drawn, \
      revision, total, available, home_epoch";
 
 /// The most items that one list returns.
@@ -189,7 +191,7 @@ pub async fn update(
 
 /// Converts a schedule's time to a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which
 /// MariaDB takes for NULL after January 2038.
-fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
+pub(crate) fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
     let instant = instant.to_offset(UtcOffset::UTC);
     PrimitiveDateTime::new(instant.date(), instant.time())
 }
@@ -214,6 +216,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             waiting_room: row.try_get("waiting_room")?,
             offer_seconds: row.try_get("offer_seconds")?,
             limit_group: limit_group(row)?,
+            draw: draw(row)?,
             has_queue: row.try_get::<i64, _>("has_queue")? != 0,
             revision: row.try_get("revision")?,
         };
@@ -221,6 +224,13 @@ impl FromRow<'_, MySqlRow> for StockedItem {
         let home_epoch = row.try_get("home_epoch")?;
         Ok(Self { item: Arc::new(item), total, available, home_epoch })
     }
+}
+
+/// The draw of an item, if it has one.
+fn draw(row: &MySqlRow) -> sqlx::Result<Option<ItemDraw>> {
+    let closes_at: Option<OffsetDateTime> = row.try_get("draw_closes_at")?;
+    let is_drawn = row.try_get::<Option<i64>, _>("is_drawn")? == Some(1);
+    Ok(closes_at.map(|closes_at| ItemDraw { closes_at, is_drawn }))
 }
 
 /// The group of an item, if it is in one that exists.

@@ -24,12 +24,11 @@ use crate::rows::{Fault, buyers, waiting_list};
 use shop_domain::{Clock, Home, Item, ItemId, ItemRoute, Place, Refusal, UserId, WaitingStatus};
 use shop_metrics::Metrics;
 use sql::{
-    Row, close, first_in_line, lapsed, lock_stock, move_to_available, move_to_offered, offer,
-    open_offers,
+    Row, close, first_in_line, lapsed, move_to_available, move_to_offered, offer, open_offers,
 };
 
 use length::{Length, Lengths};
-pub(crate) use sql::accept;
+pub(crate) use sql::{accept, lock_stock, lock_stock_shared};
 pub use transaction::Waitlist;
 
 /// Places that one statement changes.
@@ -97,7 +96,7 @@ impl WaitingLine {
         buyer: UserId,
     ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
         let routed = ItemRoute { item: item.id, home };
-        let available = sql::lock_stock_shared(transaction, routed).await?;
+        let available = lock_stock_shared(transaction, routed).await?;
         let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
             return Ok(Ok((place, None)));

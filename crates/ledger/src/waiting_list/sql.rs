@@ -63,7 +63,7 @@ pub(crate) async fn accept(
 ///
 /// # Errors
 /// The database's, and [`moved`] when the item has moved: whatever follows under the lock would be lost.
-pub(super) async fn lock_stock(
+pub(crate) async fn lock_stock(
     transaction: &mut MySqlConnection,
     ItemRoute { item, home }: ItemRoute,
 ) -> sqlx::Result<i64> {
@@ -188,7 +188,7 @@ async fn move_units(
 
 /// Locks the stock row against everything but other buyers who join, and answers the units that are
 /// available; `None` when there is no such item.
-pub(super) async fn lock_stock_shared(
+pub(crate) async fn lock_stock_shared(
     transaction: &mut MySqlConnection,
     ItemRoute { item, home }: ItemRoute,
 ) -> sqlx::Result<Option<i64>> {

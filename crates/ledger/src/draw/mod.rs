@@ -1,0 +1,173 @@
+//! Draws: entering, and the steps from the close to the places.
+//!
+//! Each step after the close writes what follows from rows that were committed before, and nothing else, so any
+//! instance may take it, two at once, or again after one was killed:
+//!
+//! 1. *close*: from now on no entry changes;
+//! 2. *list*: the number of entries, and the root of their Merkle tree;
+//! 3. *value*: what the beacon said;
+//! 4. *places*: some hundred at a time, from the first place on. The entries join the waiting list in this order, and
+//!    the transaction that places them offers them what is available.
+//!
+//! Entering takes the lock of the item's stock row shared, and the steps take it exclusively: so the close waits for
+//! buyers who are entering, and every write names the item's home epoch.
+
+mod steps;
+
+use std::time::{Duration, Instant};
+
+use sqlx::MySqlConnection;
+use time::format_description::well_known::Rfc3339;
+
+use crate::route::cache::Cache;
+use crate::rows::statement::{Binds, Read, Write};
+use crate::rows::{draws, failed_change, items};
+use crate::waiting_list::{WaitingLine, lock_stock_shared};
+use crate::{Ledger, RetryPolicy};
+use draw_proof::{Beacon, Rules};
+use shop_domain::{DrawEntry, ItemId, ItemRoute, LedgerError, NewDraw, Refusal, UserId};
+
+pub use steps::{Places, Step};
+
+/// Entries are counted again after this; more than the limit may enter meanwhile.
+const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
+/// Items whose counts are known at once.
+const COUNTS_MAX: usize = 1_000;
+
+/// The draws of one ledger.
+pub struct Draws {
+    ledger: Ledger,
+    line: WaitingLine,
+    entries_max: u64,
+    counts: Cache<ItemId, (Instant, u64)>,
+}
+
+impl Draws {
+    /// The draws in `ledger`, whose entries join `line`. An item takes about `entries_max` entries.
+    #[must_use]
+    pub fn new(ledger: Ledger, line: WaitingLine, entries_max: u64) -> Self {
+        Self { ledger, line, entries_max, counts: Cache::new(COUNTS_MAX) }
+    }
+
+    /// The ledger of these draws.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Enters a buyer, or returns the entry that the buyer has.
+    ///
+    /// # Errors
+    /// When the ledger does not answer, or the item has moved.
+    pub async fn enter(
+        &self,
+        routed: ItemRoute,
+        buyer: UserId,
+    ) -> Result<Result<DrawEntry, Refusal>, LedgerError> {
+        let entered = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+            Box::pin(async move {
+                if let Err(refusal) = lock_open(transaction, routed).await? {
+                    return Ok(Err(refusal));
+                }
+                if let Some(entry) = draws::entry(&mut **transaction, routed.item, buyer).await? {
+                    return Ok(Ok(entry));
+                }
+                if self.count(transaction, routed.item).await? >= self.entries_max {
+                    return Ok(Err(Refusal::DrawFull));
+                }
+                let id = hex::encode(rand::random::<[u8; 16]>());
+                sqlx::query(
+                    "INSERT INTO draw_entries (item_id, user_id, entry, party, entered_at) \
+                     VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6))",
+                )
+                .binds((routed.item.get(), buyer.get(), &id, &id))
+                .run(&mut **transaction)
+                .await?;
+                let entry = draws::entry(&mut **transaction, routed.item, buyer).await?;
+                entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
+            })
+        });
+        entered.await.map_err(|error| failed_change(&error))
+    }
+
+    /// Takes the entry of a buyer back. A repetition has no further effect.
+    ///
+    /// # Errors
+    /// As for [`Draws::enter`].
+    pub async fn withdraw(
+        &self,
+        routed: ItemRoute,
+        buyer: UserId,
+    ) -> Result<Result<(), Refusal>, LedgerError> {
+        let withdrawn = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+            Box::pin(async move {
+                if let Err(refusal) = lock_open(transaction, routed).await? {
+                    return Ok(Err(refusal));
+                }
+                sqlx::query("DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?")
+                    .binds((routed.item.get(), buyer.get()))
+                    .run(&mut **transaction)
+                    .await
+                    .map(Ok)
+            })
+        });
+        withdrawn.await.map_err(|error| failed_change(&error))
+    }
+
+    /// The number of entries, a moment old.
+    async fn count(&self, transaction: &mut MySqlConnection, item: ItemId) -> sqlx::Result<u64> {
+        if let Some((at, count)) = self.counts.get(item)
+            && at.elapsed() < COUNT_AGE_MAX
+        {
+            return Ok(count);
+        }
+        let at = Instant::now();
+        let count = draws::count(transaction, item).await?;
+        self.counts.insert(item, (at, count));
+        Ok(count)
+    }
+}
+
+/// Locks the stock row shared, and checks that entries may change.
+async fn lock_open(
+    transaction: &mut MySqlConnection,
+    routed: ItemRoute,
+) -> sqlx::Result<Result<(), Refusal>> {
+    if lock_stock_shared(transaction, routed).await?.is_none() {
+        return Ok(Err(Refusal::ItemNotFound));
+    }
+    let is_over: Option<i64> = sqlx::query_scalar(
+        "SELECT closed_at IS NOT NULL OR closes_at <= UTC_TIMESTAMP(6) FROM draws WHERE item_id = ?",
+    )
+    .bind(routed.item.get())
+    .first(transaction)
+    .await?;
+    Ok(match is_over {
+        None => Err(Refusal::NoDraw),
+        Some(0) => Ok(()),
+        Some(_) => Err(Refusal::EntriesClosed),
+    })
+}
+
+/// Publishes what the draw of a new item promises.
+pub(crate) async fn announce(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    draw: &NewDraw,
+) -> sqlx::Result<()> {
+    let unusable = || sqlx::Error::Protocol("a draw that cannot be announced".to_owned());
+    let NewDraw { closes_at, beacon, round, seed } = draw;
+    let signer = Beacon::of(beacon.as_str(), seed).ok_or_else(unusable)?;
+    let closing = closes_at.format(&Rfc3339).map_err(|_| unusable())?;
+    let rules = Rules { item: item.get(), closes_at: &closing, beacon: &signer, round: *round };
+    let rules = rules.text();
+    let commitment = hex::encode(draw_proof::commitment(seed, &rules));
+    sqlx::query(
+        "INSERT INTO draws (item_id, seed, rules, commitment, beacon, round, closes_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?)",
+    )
+    .binds((item.get(), hex::encode(seed), rules, commitment, beacon.as_str(), *round))
+    .bind(items::datetime(*closes_at))
+    .run(transaction)
+    .await
+}

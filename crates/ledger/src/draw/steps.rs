@@ -1,0 +1,241 @@
+//! The steps of a draw after its close.
+
+use sqlx::{MySqlConnection, QueryBuilder};
+
+use super::Draws;
+use crate::rows::draws::{self, DrawRow, ListedEntry};
+use crate::rows::item_lock::{ItemLock, Work};
+use crate::rows::items::datetime;
+use crate::rows::link::{TRANSACTION_MAX, within};
+use crate::rows::statement::{Binds, Read, Write};
+use crate::rows::transact;
+use crate::waiting_list::{LineChange, lock_stock};
+use draw_proof::{Entry, Hash};
+use shop_domain::{DrawBeacon, ItemRoute};
+
+/// Entries that get their places in one transaction: the stock row is held for a few hundredths of a second.
+const TOGETHER_MAX: usize = 500;
+
+/// What a draw waits for next.
+#[derive(Clone, Debug)]
+pub enum Step {
+    /// Another instance works on it, or there is nothing to do.
+    Nothing,
+    /// The value of its round.
+    Value { beacon: DrawBeacon, round: u64, seed: Hash },
+    /// Its places can be written.
+    Places,
+}
+
+impl Draws {
+    /// Closes a draw whose time has come, and publishes the list of its entries. Returns what it waits for.
+    ///
+    /// # Errors
+    /// The database's; what was done stays done.
+    pub async fn close(&self, routed: ItemRoute) -> sqlx::Result<Step> {
+        let pool = &self.ledger.pool;
+        let Some(draw) = draws::find(pool, routed.item).await? else { return Ok(Step::Nothing) };
+        if draw.drawn_at.is_some() {
+            return Ok(Step::Nothing);
+        }
+        if draw.listed_at.is_none() {
+            let lock = ItemLock::take_free(pool, Work::Draw, routed.item).await?;
+            if lock.is_none() {
+                return Ok(Step::Nothing);
+            }
+            self.write(
+                routed,
+                "UPDATE draws SET closed_at = UTC_TIMESTAMP(6) \
+                 WHERE item_id = ? AND closed_at IS NULL AND closes_at <= UTC_TIMESTAMP(6)",
+                &[],
+            )
+            .await?;
+            failpoint!("draw-closed");
+            let entries = draws::all_entries(pool, routed.item).await?;
+            let leaves = leaves(&entries)?;
+            let root = blocking(move || hex::encode(draw_proof::root(&leaves))).await?;
+            self.write(
+                routed,
+                "UPDATE draws SET entries = ?, root = ?, listed_at = UTC_TIMESTAMP(6) \
+                 WHERE item_id = ? AND closed_at IS NOT NULL AND listed_at IS NULL",
+                &[&entries.len().to_string(), &root],
+            )
+            .await?;
+            failpoint!("draw-listed");
+        }
+        Ok(match draw.beacon_value {
+            Some(_) => Step::Places,
+            None => {
+                Step::Value { beacon: draw.beacon, round: draw.round, seed: bytes(&draw.seed)? }
+            }
+        })
+    }
+
+    /// Stores the value of the round. The caller has checked its signature.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn take_value(
+        &self,
+        routed: ItemRoute,
+        signature: &[u8],
+        value: &Hash,
+    ) -> sqlx::Result<()> {
+        self.write(
+            routed,
+            "UPDATE draws SET beacon_signature = ?, beacon_value = ? \
+             WHERE item_id = ? AND listed_at IS NOT NULL AND beacon_value IS NULL",
+            &[&hex::encode(signature), &hex::encode(value)],
+        )
+        .await?;
+        failpoint!("draw-valued");
+        Ok(())
+    }
+
+    /// Computes the places of a draw whose value is known; `None` while another instance writes them.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn places(&self, routed: ItemRoute) -> sqlx::Result<Option<Places<'_>>> {
+        let pool = &self.ledger.pool;
+        let lock = ItemLock::take_free(pool, Work::Draw, routed.item).await?;
+        let (Some(lock), Some(draw)) = (lock, draws::find(pool, routed.item).await?) else {
+            return Ok(None);
+        };
+        let entries = draws::all_entries(pool, routed.item).await?;
+        let ordered = blocking(move || in_order(&draw, entries)).await??;
+        Ok(Some(Places { draws: self, routed, ordered, _lock: lock }))
+    }
+
+    /// Writes the row of a draw under the lock of its item: `values`, and then the item.
+    async fn write(&self, routed: ItemRoute, statement: &str, values: &[&str]) -> sqlx::Result<()> {
+        let write = transact(&self.ledger.pool, |transaction| {
+            Box::pin(async move {
+                lock_stock(transaction, routed).await?;
+                let mut query = sqlx::query(statement);
+                for value in values {
+                    query = query.bind(*value);
+                }
+                query.bind(routed.item.get()).run(&mut **transaction).await
+            })
+        });
+        within(TRANSACTION_MAX, Box::pin(write)).await
+    }
+}
+
+/// The places of a draw, which one instance at a time writes.
+pub struct Places<'a> {
+    draws: &'a Draws,
+    routed: ItemRoute,
+    ordered: Vec<ListedEntry>,
+    _lock: ItemLock,
+}
+
+impl Places<'_> {
+    /// Writes the next places that are missing, and offers the first buyers in the line what is available. Returns what it
+    /// did to the line, or `None` when all places are written or the sale is paused.
+    ///
+    /// # Errors
+    /// The database's; the places that were written before stay.
+    pub async fn write_next(&self) -> sqlx::Result<Option<LineChange>> {
+        let write =
+            transact(&self.draws.ledger.pool, |transaction| Box::pin(self.write_in(transaction)));
+        let change = within(TRANSACTION_MAX, Box::pin(write)).await?;
+        failpoint!("draw-part-placed");
+        Ok(change)
+    }
+
+    async fn write_in(
+        &self,
+        transaction: &mut MySqlConnection,
+    ) -> sqlx::Result<Option<LineChange>> {
+        lock_stock(transaction, self.routed).await?;
+        let item = self.routed.item.get();
+        let placed: Option<u32> = sqlx::query_scalar(
+            "SELECT placed FROM draws JOIN items ON items.id = item_id \
+             WHERE item_id = ? AND drawn_at IS NULL AND NOT paused",
+        )
+        .bind(item)
+        .first(&mut *transaction)
+        .await?;
+        let Some(placed) = placed else { return Ok(None) };
+        let next = self.ordered.get(placed as usize..).unwrap_or_default();
+        let next = &next[..next.len().min(TOGETHER_MAX)];
+        if !next.is_empty() {
+            write_entries(transaction, item, placed + 1, next).await?;
+        }
+        let placed = placed as usize + next.len();
+        sqlx::query(
+            "UPDATE draws SET placed = ?, drawn_at = IF(?, UTC_TIMESTAMP(6), NULL) WHERE item_id = ?",
+        )
+        .binds((placed as u64, placed == self.ordered.len(), item))
+        .run(&mut *transaction)
+        .await?;
+        self.draws.line.hand_out(transaction, self.routed).await.map(Some)
+    }
+}
+
+/// Writes the places of entries from the place `first` on, and puts the buyers into the line in this order.
+async fn write_entries(
+    transaction: &mut MySqlConnection,
+    item: i64,
+    first: u32,
+    entries: &[ListedEntry],
+) -> sqlx::Result<()> {
+    let mut rows = QueryBuilder::new(
+        "INSERT INTO draw_entries (item_id, user_id, entry, party, entered_at, place) ",
+    );
+    rows.push_values((first..).zip(entries), |mut row, (place, entry)| {
+        row.push_bind(item).push_bind(entry.buyer.get());
+        row.push_bind(&entry.entry).push_bind(&entry.party);
+        row.push_bind(datetime(entry.entered_at)).push_bind(place);
+    });
+    rows.push(" ON DUPLICATE KEY UPDATE place = VALUES(place)");
+    rows.build().persistent(false).run(&mut *transaction).await?;
+    // The numbers of places in a line rise in the order of the rows.
+    let mut rows =
+        QueryBuilder::new("INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) ");
+    rows.push_values(entries, |mut row, entry| {
+        row.push_bind(item).push_bind(entry.buyer.get());
+        row.push("'waiting'").push("1").push("UTC_TIMESTAMP(6)");
+    });
+    rows.build().persistent(false).run(transaction).await
+}
+
+/// The entries in the order of their places.
+fn in_order(draw: &DrawRow, entries: Vec<ListedEntry>) -> sqlx::Result<Vec<ListedEntry>> {
+    let known =
+        |text: &Option<String>| text.as_deref().map(bytes).unwrap_or_else(|| Err(damaged()));
+    let (seed, value, root) = (bytes(&draw.seed)?, known(&draw.beacon_value)?, known(&draw.root)?);
+    let ordered = draw_proof::shuffle(&seed, &value, &root, &leaves(&entries)?);
+    // The entries are sorted by their ids, and so are these positions.
+    let mut by_id: Vec<Option<ListedEntry>> = entries.into_iter().map(Some).collect();
+    let mut ids: Vec<[u8; 16]> = ordered.iter().map(|entry| entry.id).collect();
+    ids.sort_unstable();
+    let entry = |entry: &Entry| {
+        let at = ids.binary_search(&entry.id).ok()?;
+        by_id.get_mut(at)?.take()
+    };
+    ordered.iter().map(entry).collect::<Option<_>>().ok_or_else(damaged)
+}
+
+/// The entries as the shuffle takes them.
+fn leaves(entries: &[ListedEntry]) -> sqlx::Result<Vec<Entry>> {
+    let leaf =
+        |entry: &ListedEntry| Ok(Entry { id: bytes(&entry.entry)?, party: bytes(&entry.party)? });
+    entries.iter().map(leaf).collect()
+}
+
+/// Computes for long, beside the requests.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> sqlx::Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))
+}
+
+fn bytes<const LENGTH: usize>(text: &str) -> sqlx::Result<[u8; LENGTH]> {
+    hex::decode(text).ok().and_then(|bytes| bytes.try_into().ok()).ok_or_else(damaged)
+}
+
+fn damaged() -> sqlx::Error {
+    sqlx::Error::Decode("a row of a draw is damaged".into())
+}

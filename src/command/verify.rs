@@ -1,0 +1,77 @@
+//! `seckill verify`: checks the published proof of a draw. The crate `verify` shares no code with the service.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use verify::{Draw, Known};
+
+use super::{ExitResult, refuse};
+use crate::event::{self, PrivateNetworks, Target, WebhookClient};
+use crate::trace::Traces;
+
+/// The largest proof that is read from an address: some two million entries.
+const PROOF_BYTES_MAX: usize = 256 << 20;
+/// How long it may take.
+const FETCH_MAX: Duration = Duration::from_secs(120);
+
+/// The arguments: the proof, and what is known beside it.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// The proof: a file, or the address of `/api/items/{id}/draw/entries` of a shop.
+    #[arg(value_name = "FILE_OR_URL")]
+    proof: String,
+    /// The draw as it was published earlier: a file with an answer of `/api/items/{id}/draw`. From before the sale it
+    /// proves that the announcement was kept; from between close and round, that the list was.
+    #[arg(long, value_name = "FILE")]
+    announced: Option<PathBuf>,
+    /// The id of an entry that must be in the list, as its buyer was answered.
+    #[arg(long, value_name = "ID")]
+    entry: Option<String>,
+}
+
+/// Checks a proof and prints what it found. Exit 1 when the proof has a fault, 2 when it cannot be read.
+pub async fn run(arguments: &Arguments) -> ExitResult {
+    let text: Box<dyn BufRead> = if arguments.proof.starts_with("http") {
+        Box::new(std::io::Cursor::new(fetch(&arguments.proof).await?))
+    } else {
+        let file = File::open(&arguments.proof);
+        let file = file.map_err(|error| format!("{}: {error}", arguments.proof))?;
+        Box::new(BufReader::new(file))
+    };
+    let proof = verify::read(text)?;
+    let announced = arguments.announced.as_deref().map(draw_of).transpose()?;
+    let known = Known { announced: announced.as_ref(), entry: arguments.entry.as_deref() };
+    let faults = verify::check(&proof, known);
+    if faults.is_empty() {
+        println!("{} places follow from seed, round and list", proof.entries.len());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let sentences: Vec<String> = faults.into_iter().map(|(_, sentence)| sentence).collect();
+    refuse(format!("NOT PROVEN: {}", sentences.join("; ")))
+}
+
+fn draw_of(file: &Path) -> Result<Draw, String> {
+    let unreadable = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+    let text = std::fs::read_to_string(file).map_err(|error| unreadable(&error))?;
+    serde_json::from_str(&text).map_err(|error| unreadable(&error))
+}
+
+async fn fetch(url: &str) -> Result<Bytes, String> {
+    let target = Target::parse(url)?;
+    let client = WebhookClient {
+        // Whoever calls the command may reach any address.
+        networks: PrivateNetworks::parse("0.0.0.0/0,::/0")?,
+        tls: event::tls(Path::new(""))?.into(),
+        timeout: FETCH_MAX,
+        traces: Traces::default(),
+    };
+    let request = Request::new(Full::new(Bytes::new()));
+    let (status, body) = client.fetch(&target, request, PROOF_BYTES_MAX).await?;
+    if status.is_success() { Ok(body) } else { Err(format!("{url} answered {status}")) }
+}

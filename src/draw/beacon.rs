@@ -1,0 +1,136 @@
+//! Values of beacons: from a key of the draw, or from drand over HTTP. A value without a valid signature is no value.
+
+use std::sync::Arc;
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::{Request, StatusCode};
+use serde::Deserialize;
+use time::OffsetDateTime;
+
+use crate::event::{Target, WebhookClient};
+use draw_proof::{Beacon, Hash};
+use shop_domain::DrawBeacon;
+
+/// The chain hash of drand's network `quicknet`.
+const QUICKNET: &str = "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971";
+/// The longest answer, in bytes.
+const ANSWER_BYTES_MAX: usize = 4 << 10;
+
+/// The beacons. Clones share the client.
+#[derive(Clone)]
+pub struct Beacons {
+    client: Arc<WebhookClient>,
+    url: Arc<str>,
+    of_new_draws: DrawBeacon,
+}
+
+/// What drand answers.
+#[derive(Deserialize)]
+struct Round {
+    signature: String,
+}
+
+impl Beacons {
+    /// Beacons of which new draws use the one called `beacon`, `drand` or `local`; values of drand are read at `url`.
+    ///
+    /// # Errors
+    /// A sentence when the address cannot be used.
+    pub fn new(client: WebhookClient, beacon: &str, url: &str) -> Result<Self, String> {
+        Target::parse(url).map_err(|why| format!("draw.drand_url cannot be used: {why}"))?;
+        let of_new_draws = if beacon == "drand" { DrawBeacon::Drand } else { DrawBeacon::Local };
+        let url = url.trim_end_matches('/').into();
+        Ok(Self { client: Arc::new(client), url, of_new_draws })
+    }
+
+    /// The beacon of draws that are announced now.
+    pub(super) fn of_new_draws(&self) -> DrawBeacon {
+        self.of_new_draws
+    }
+
+    /// Signature and value of a round of a draw with `seed`; `None` while its time has not come.
+    ///
+    /// # Errors
+    /// A sentence when drand does not answer, or answers without a valid signature.
+    pub(super) async fn value(
+        &self,
+        (beacon, round, seed): (DrawBeacon, u64, &Hash),
+        now: OffsetDateTime,
+    ) -> Result<Option<(Vec<u8>, Hash)>, String> {
+        let beacon = Beacon::of(beacon.as_str(), seed).ok_or("the beacon has no key")?;
+        if i64::try_from(beacon.time_of(round)).is_ok_and(|at| now.unix_timestamp() < at) {
+            return Ok(None);
+        }
+        let signature = match &beacon {
+            Beacon::Local(key) => key.sign(round),
+            Beacon::Drand => self.read(round).await?,
+        };
+        let value = beacon.value(round, &signature);
+        value.map(|value| Some((signature, value))).ok_or("the signature is not drand's".to_owned())
+    }
+
+    async fn read(&self, round: u64) -> Result<Vec<u8>, String> {
+        let target = Target::parse(&format!("{}/{QUICKNET}/public/{round}", self.url))?;
+        let request = Request::new(Full::new(Bytes::new()));
+        let (status, body) = self.client.fetch(&target, request, ANSWER_BYTES_MAX).await?;
+        if status != StatusCode::OK {
+            return Err(format!("{} answered {status}", target.authority));
+        }
+        let answer: Round =
+            serde_json::from_slice(&body).map_err(|error| format!("no round: {error}"))?;
+        hex::decode(answer.signature).map_err(|_| "no signature".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::event::{PrivateNetworks, tls};
+    use crate::trace::Traces;
+
+    const SIGNATURE: &str = "b713718a38ae728dfd477991af2822e08d2f305e47718cef9f7848ce4050e7be41076862b98fad56e91a6b85b89cd97b";
+
+    /// Beacons with a server that gives this signature for every round.
+    async fn beacons(signature: &'static str) -> Beacons {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}", listener.local_addr().expect("an address"));
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let _ = stream.read(&mut [0; 2_048]).await;
+                let body = format!("{{\"round\":1,\"signature\":\"{signature}\"}}");
+                let length = body.len();
+                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        let client = WebhookClient {
+            networks: PrivateNetworks::parse("127.0.0.1").expect("an address"),
+            tls: tls(Path::new("")).expect("roots").into(),
+            timeout: Duration::from_secs(20),
+            traces: Traces::default(),
+        };
+        Beacons::new(client, "drand", &url).expect("an address")
+    }
+
+    #[tokio::test]
+    async fn a_value_of_drand_is_believed_only_with_its_signature() {
+        let now = OffsetDateTime::now_utc();
+        let of_round = |round| (DrawBeacon::Drand, round, &[0; 32]);
+        let honest = beacons(SIGNATURE).await;
+        let value = honest.value(of_round(657_413), now).await.expect("an answer");
+        assert_eq!(
+            value.map(|(_, value)| hex::encode(value)).as_deref(),
+            Some("fc1873a13f3545aeade8401532ef5519920652eee6b0d2b19ca12643b87b3587")
+        );
+        assert!(honest.value(of_round(657_414), now).await.is_err(), "the signature of another");
+        assert!(beacons("").await.value(of_round(657_413), now).await.is_err());
+        let early = honest.value(of_round(u64::MAX / 16), now).await;
+        assert_eq!(early, Ok(None), "its time has not come, so nobody is asked");
+    }
+}

@@ -1,0 +1,171 @@
+//! Draws: buyers enter until the close, and a shuffle that anybody can check gives each entry its place.
+//!
+//! The transactions are in `ledger::draw`, the shuffle in the crate `draw-proof`. The job `draws` takes the steps after
+//! the close; the units are then offered by the waiting list.
+
+mod advance;
+mod beacon;
+mod list;
+
+use std::time::{Duration, Instant};
+
+use time::OffsetDateTime;
+
+use crate::catalog::Catalog;
+use crate::waiting_list::WaitingLists;
+use ledger::route::Shards;
+use ledger::route::cache::Cache;
+use ledger::rows::{draws, stock};
+use shop_domain::window::Phase;
+use shop_domain::{
+    ArbiterMode, Clock, DrawEntry, DrawState, ItemDraw, ItemId, ItemRoute, LedgerError, NewDraw,
+    NewItem, Refusal, UserId,
+};
+
+pub use beacon::Beacons;
+pub use ledger::rows::draws::DrawRow;
+
+/// The reason why an entry did not change; nothing changed unless the ledger did not answer.
+#[derive(Debug, thiserror::Error)]
+pub enum EntryError {
+    /// The buyer cannot enter or withdraw.
+    #[error("refused: {}", .0.code())]
+    Refused(Refusal),
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// The parts of the draws.
+#[derive(Clone)]
+pub struct DrawParts {
+    pub ledgers: Shards<ledger::draw::Draws>,
+    pub catalog: Catalog,
+    pub lists: WaitingLists,
+    pub clock: Clock,
+    pub beacons: Beacons,
+    /// From the close to the round of a new draw.
+    pub round_after: Duration,
+}
+
+/// How old a draw may be that is shown: all pages of its buyers ask at its end.
+const AGE_MAX: Duration = Duration::from_millis(250);
+/// Draws that are remembered for that long.
+const REMEMBERED_MAX: usize = 1_000;
+
+/// The draws. Clones share everything.
+#[derive(Clone)]
+pub struct Draws {
+    parts: DrawParts,
+    found: Cache<ItemId, (Instant, DrawRow)>,
+}
+
+impl Draws {
+    /// The draws over `parts`.
+    #[must_use]
+    pub fn new(parts: DrawParts) -> Self {
+        Self { parts, found: Cache::new(REMEMBERED_MAX) }
+    }
+
+    /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close.
+    #[must_use]
+    pub fn announce(&self, item: &NewItem, closes_at: OffsetDateTime) -> Option<NewDraw> {
+        let fits = ItemDraw { closes_at, is_drawn: false }.fits(item.window);
+        let is_possible = item.arbiter == ArbiterMode::On && item.offer_seconds > 0;
+        let seed = rand::random();
+        let beacon = self.parts.beacons.of_new_draws();
+        let signer = draw_proof::Beacon::of(beacon.as_str(), &seed)?;
+        let after = (closes_at + self.parts.round_after).unix_timestamp();
+        let round = signer.round_at(u64::try_from(after).ok()?);
+        (fits && is_possible).then_some(NewDraw { closes_at, beacon, round, seed })
+    }
+
+    /// Enters a buyer, or returns the entry that the buyer has.
+    pub async fn enter(&self, item: ItemId, buyer: UserId) -> Result<DrawEntry, EntryError> {
+        self.check(item).await?;
+        let enter = self
+            .parts
+            .ledgers
+            .write(item, |draws, home| draws.enter(ItemRoute { item, home }, buyer));
+        enter.await?.map_err(EntryError::Refused)
+    }
+
+    /// Takes the entry of a buyer back, before the close.
+    pub async fn withdraw(&self, item: ItemId, buyer: UserId) -> Result<(), EntryError> {
+        let withdraw = self
+            .parts
+            .ledgers
+            .write(item, |draws, home| draws.withdraw(ItemRoute { item, home }, buyer));
+        withdraw.await?.map_err(EntryError::Refused)
+    }
+
+    /// Finds the entry of a buyer.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn entry(
+        &self,
+        item: ItemId,
+        buyer: UserId,
+    ) -> Result<Option<DrawEntry>, LedgerError> {
+        let read = self.parts.ledgers.read(item, |draws, home| {
+            let ledger = draws.ledger();
+            ledger.read(async move {
+                let entry = draws::entry(&ledger.pool, item, buyer).await?;
+                Ok((entry, stock::epoch(&ledger.pool, ItemRoute { item, home }).await?))
+            })
+        });
+        read.await
+    }
+
+    /// Finds the draw of an item, a moment old, and its state.
+    pub async fn find(&self, item: ItemId) -> Result<(DrawRow, DrawState), EntryError> {
+        let found = self.parts.catalog.find_recent(item, AGE_MAX).await;
+        let found = found.map_err(LedgerError::from)?.value;
+        let found = found.ok_or(EntryError::Refused(Refusal::ItemNotFound))?;
+        let draw = match self.found.get(item).filter(|(at, _)| at.elapsed() < AGE_MAX) {
+            Some((_, draw)) => draw,
+            None => self.read(item).await?.ok_or(EntryError::Refused(Refusal::NoDraw))?,
+        };
+        let now = self.parts.clock.now();
+        let state = match found.item.window.phase(now) {
+            _ if draw.drawn_at.is_some() => DrawState::Drawn,
+            _ if draw.closed_at.is_some() || draw.closes_at <= now => DrawState::Closed,
+            Phase::Upcoming => DrawState::Upcoming,
+            Phase::Open | Phase::Ended => DrawState::Open,
+        };
+        Ok((draw, state))
+    }
+
+    async fn read(&self, item: ItemId) -> Result<Option<DrawRow>, LedgerError> {
+        let at = Instant::now();
+        let read = self.parts.ledgers.read(item, |draws, home| {
+            let ledger = draws.ledger();
+            ledger.read(async move {
+                let draw = draws::find(&ledger.pool, item).await?;
+                Ok((draw, stock::epoch(&ledger.pool, ItemRoute { item, home }).await?))
+            })
+        });
+        let draw: Option<DrawRow> = read.await?;
+        if let Some(draw) = &draw {
+            self.found.insert(item, (at, draw.clone()));
+        }
+        Ok(draw)
+    }
+
+    /// Refuses an entry before the sale or while it is paused. The ledger's clock decides on the close.
+    async fn check(&self, item: ItemId) -> Result<(), EntryError> {
+        let found = self.parts.catalog.find_recent(item, Duration::from_millis(500)).await;
+        let found = found.map_err(LedgerError::from)?.value;
+        let item = found.ok_or(EntryError::Refused(Refusal::ItemNotFound))?.item;
+        let refuse = |refusal| Err(EntryError::Refused(refusal));
+        match item.window.phase(self.parts.clock.now()) {
+            _ if item.draw.is_none() => refuse(Refusal::NoDraw),
+            Phase::Upcoming => {
+                refuse(Refusal::SaleNotStarted { starts_at: item.window.starts_at() })
+            }
+            Phase::Open if item.paused => refuse(Refusal::SalePaused),
+            Phase::Open | Phase::Ended => Ok(()),
+        }
+    }
+}

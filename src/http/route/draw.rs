@@ -1,0 +1,198 @@
+//! `/api/items/{id}/entry` and `/api/items/{id}/draw`: entering a draw, and its proof.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures::{StreamExt, stream};
+use serde::Serialize;
+use time::OffsetDateTime;
+use utoipa::ToSchema;
+
+use super::orders::{StepBody, detached};
+use crate::draw::{DrawRow, Draws};
+use crate::http::body::OptionalJsonBody;
+use crate::http::document::TryAgain;
+use crate::http::extract::{Buyer, ItemPath};
+use crate::http::problem::{Problem, ProblemType};
+use crate::lifecycle::Lifecycle;
+use shop_domain::{Clock, DrawEntry, DrawState, ItemId};
+
+/// A buyer's entry in the draw of an item.
+#[derive(Serialize, ToSchema)]
+pub struct EntryBody {
+    item_id: i64,
+    /// `none`; `entered`; or `placed`, after the draw.
+    status: &'static str,
+    /// The id of the entry in the published list. Keep it: it proves that you have entered.
+    entry: Option<String>,
+    /// The place from 1. The units are offered in this order, see `GET /api/items/{id}/waiting`.
+    place: Option<u32>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    entered_at: Option<OffsetDateTime>,
+    /// The time of the server, to correct the clock of the client.
+    #[serde(with = "time::serde::rfc3339")]
+    server_time: OffsetDateTime,
+}
+
+impl EntryBody {
+    fn new(item: ItemId, entry: Option<DrawEntry>, now: OffsetDateTime) -> Self {
+        let place = entry.as_ref().and_then(|entry| entry.place);
+        Self {
+            item_id: item.get(),
+            status: match (&entry, place) {
+                (None, _) => "none",
+                (Some(_), None) => "entered",
+                (Some(_), Some(_)) => "placed",
+            },
+            place,
+            entered_at: entry.as_ref().map(|entry| entry.entered_at),
+            entry: entry.map(|entry| entry.entry),
+            server_time: now,
+        }
+    }
+}
+
+/// The draw of an item, as far as it has come: what was announced, and what proves its places.
+#[derive(Serialize, ToSchema)]
+pub struct DrawBody {
+    item_id: i64,
+    /// `upcoming`; `open`: buyers can enter; `closed`; or `drawn`: each entry has its place.
+    state: &'static str,
+    /// The text that was announced, byte by byte as it is hashed.
+    rules: String,
+    /// The hash of the secret seed and the rules, see docs/draw.md.
+    commitment: String,
+    /// `drand-quicknet` or `local`.
+    beacon: &'static str,
+    /// The round of the beacon that the places depend on.
+    round: u64,
+    #[serde(with = "time::serde::rfc3339")]
+    closes_at: OffsetDateTime,
+    /// When the list of entries was published.
+    #[serde(with = "time::serde::rfc3339::option")]
+    listed_at: Option<OffsetDateTime>,
+    /// The number of entries.
+    entries: Option<u32>,
+    /// The root of the entries' Merkle tree.
+    root: Option<String>,
+    /// The secret seed, once the value of the round is known.
+    seed: Option<String>,
+    beacon_signature: Option<String>,
+    beacon_value: Option<String>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    drawn_at: Option<OffsetDateTime>,
+    /// The time of the server, to correct the clock of the client.
+    #[serde(with = "time::serde::rfc3339")]
+    server_time: OffsetDateTime,
+}
+
+impl DrawBody {
+    fn new(item: ItemId, (draw, state): (DrawRow, DrawState), now: OffsetDateTime) -> Self {
+        Self {
+            item_id: item.get(),
+            state: state.as_str(),
+            rules: draw.rules,
+            commitment: draw.commitment,
+            beacon: draw.beacon.as_str(),
+            round: draw.round,
+            closes_at: draw.closes_at,
+            listed_at: draw.listed_at,
+            entries: draw.entries,
+            root: draw.root,
+            seed: draw.beacon_value.is_some().then_some(draw.seed),
+            beacon_signature: draw.beacon_signature,
+            beacon_value: draw.beacon_value,
+            drawn_at: draw.drawn_at,
+            server_time: now,
+        }
+    }
+}
+
+/// Enter the draw of an item, once, before its close. A repetition answers the entry that you have.
+#[utoipa::path(post, path = "/api/items/{id}/entry", tag = "buyer", params(ItemPath),
+    request_body(content = Option<StepBody>, description = "May be left out"), responses(
+    (status = 200, description = "Your entry", body = EntryBody),
+    (status = "4XX", description = "Nobody can enter now"),
+    (status = "5XX", description = "Send the request again"),
+))]
+pub async fn enter(
+    State(draws): State<Draws>,
+    State(clock): State<Clock>,
+    State(lifecycle): State<Lifecycle>,
+    Buyer(claims): Buyer,
+    ItemPath(id): ItemPath,
+    OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
+) -> Result<Json<EntryBody>, Problem> {
+    let buyer = claims.user;
+    let entered = detached(&lifecycle, async move { draws.enter(id, buyer).await }).await?;
+    Ok(Json(EntryBody::new(id, Some(entered), clock.now())))
+}
+
+/// Find your entry in the draw of an item, and its place after the draw.
+#[utoipa::path(get, path = "/api/items/{id}/entry", tag = "buyer", params(ItemPath), responses(
+    (status = 200, description = "Your entry", body = EntryBody),
+    (status = "4XX", description = "Not signed in"), TryAgain,
+))]
+pub async fn find(
+    State(draws): State<Draws>,
+    State(clock): State<Clock>,
+    Buyer(claims): Buyer,
+    ItemPath(id): ItemPath,
+) -> Result<Json<EntryBody>, Problem> {
+    let entry = draws.entry(id, claims.user).await?;
+    Ok(Json(EntryBody::new(id, entry, clock.now())))
+}
+
+/// Take your entry back, before the close. A repetition has no further effect.
+#[utoipa::path(delete, path = "/api/items/{id}/entry", tag = "buyer", params(ItemPath), responses(
+    (status = 204, description = "You have no entry"),
+    (status = "4XX", description = "The draw is closed, or you are not signed in"),
+    (status = "5XX", description = "Send the request again"),
+))]
+pub async fn withdraw(
+    State(draws): State<Draws>,
+    State(lifecycle): State<Lifecycle>,
+    Buyer(claims): Buyer,
+    ItemPath(id): ItemPath,
+) -> Result<StatusCode, Problem> {
+    let buyer = claims.user;
+    detached(&lifecycle, async move { draws.withdraw(id, buyer).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Find the draw of an item: its state, what was announced, and after it all that proves the places.
+#[utoipa::path(get, path = "/api/items/{id}/draw", tag = "everyone", params(ItemPath), responses(
+    (status = 200, description = "The draw", body = DrawBody),
+    (status = "4XX", description = "No such item, or it is not drawn"), TryAgain,
+))]
+pub async fn draw(
+    State(draws): State<Draws>,
+    State(clock): State<Clock>,
+    ItemPath(id): ItemPath,
+) -> Result<Json<DrawBody>, Problem> {
+    let found = draws.find(id).await?;
+    Ok(Json(DrawBody::new(id, found, clock.now())))
+}
+
+/// Read the proof of a draw after its close: the draw in the first line, then each entry with its place, as JSON. `seckill
+/// verify` and the page verify.html check it.
+#[utoipa::path(get, path = "/api/items/{id}/draw/entries", tag = "everyone", params(ItemPath), responses(
+    (status = 200, description = "The proof, one JSON object a line", body = String, content_type = "application/x-ndjson"),
+    (status = "4XX", description = "No such item, it is not drawn, or not closed yet"), TryAgain,
+))]
+pub async fn proof(
+    State(draws): State<Draws>,
+    State(clock): State<Clock>,
+    ItemPath(id): ItemPath,
+) -> Result<Response, Problem> {
+    let found = draws.find(id).await?;
+    if found.0.listed_at.is_none() {
+        return Err(ProblemType::EntriesOpen.into());
+    }
+    let first = serde_json::to_string(&DrawBody::new(id, found, clock.now())).unwrap_or_default();
+    let lines = stream::iter([Ok(first + "\n")]).chain(draws.lines(id));
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+}

@@ -1,0 +1,270 @@
+//! Sales that are drawn: entering, the draw on several instances that are killed, and its proof.
+
+use std::collections::HashSet;
+
+use ledger::Database;
+use reqwest::Method;
+use seckill::failpoint::DRAW_POINTS;
+use serde_json::{Value, json};
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+use verify::{Fault, Known, Proof};
+
+use crate::http::{BOUND, assert_problem};
+use crate::process::program::{free_addr, program, serve};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, when};
+
+/// Short, because the times of a draw go by the database's clock, which no test can move.
+async fn shop() -> Shop {
+    Shop::with(|config| {
+        config.draw.poll_ms = 50;
+        config.draw.round_after_seconds = 2;
+        config.purchase.item_age_ms_max = 0;
+    })
+    .await
+}
+
+fn from_now(seconds: i64) -> String {
+    (OffsetDateTime::now_utc() + Duration::seconds(seconds)).format(&Rfc3339).expect("a time")
+}
+
+/// An item that is drawn `seconds` from now.
+async fn drawn_item(instance: &Instance, stock: i64, seconds: i64) -> i64 {
+    let body = json!({
+        "kind": "shop", "stock": stock, "strategy": "mysql-batch", "offer_seconds": 600,
+        "mode": "draw", "draw_closes_at": from_now(seconds),
+    });
+    instance.make_item(body).await
+}
+
+async fn enter(client: &Client, item: i64) -> Answer {
+    client.post(&format!("/api/items/{item}/entry"), &json!({})).await
+}
+
+async fn until_drawn(client: &Client, item: i64) -> Value {
+    eventually("the draw", || async {
+        let draw = client.get(&format!("/api/items/{item}/draw")).await.json;
+        when(draw["state"] == "drawn", draw)
+    })
+    .await
+}
+
+/// The published proof, as the checker reads it.
+async fn proof(client: &Client, item: i64) -> Proof {
+    let text = client.get(&format!("/api/items/{item}/draw/entries")).await.text;
+    verify::read(text.as_bytes()).expect("a proof")
+}
+
+fn faults(proof: &Proof, known: Known<'_>) -> Vec<Fault> {
+    verify::check(proof, known).into_iter().map(|(fault, _)| fault).collect()
+}
+
+#[tokio::test]
+async fn buyers_enter_and_the_first_places_are_offered_the_units() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = drawn_item(&instance, 2, 8).await;
+    let stranger = instance.stranger();
+    let announced = stranger.get(&format!("/api/items/{item}/draw")).await.json;
+    assert_eq!((&announced["state"], &announced["seed"]), (&json!("open"), &Value::Null));
+    let announced: verify::Draw = serde_json::from_value(announced).expect("a draw");
+
+    let mut entries = Vec::new();
+    for buyer in 1..=5 {
+        let entered = enter(&instance.buyer(buyer), item).await;
+        assert_eq!((entered.status, &entered.json["status"]), (200, &json!("entered")));
+        let again = enter(&instance.buyer(buyer), item).await;
+        assert_eq!(again.json["entry"], entered.json["entry"], "a second request is the same");
+        entries.push(entered.json["entry"].as_str().expect("an id").to_owned());
+    }
+    let path = format!("/api/items/{item}/entry");
+    let gone = instance.buyer(5);
+    for _ in 0..2 {
+        let left = Client::send(gone.request(Method::DELETE, &path)).await;
+        assert_eq!(left.status, 204);
+    }
+    assert_eq!(gone.get(&path).await.json["status"], "none");
+    // Nobody buys, and nobody stands in line without an entry.
+    assert_problem(&instance.buyer(9).buy("default", item).await, (409, "draw_only"), "of a draw");
+    let waiting = format!("/api/items/{item}/waiting");
+    assert_problem(
+        &instance.buyer(9).post(&waiting, &json!({})).await,
+        (409, "draw_only"),
+        "of a draw",
+    );
+    let list = stranger.get(&format!("/api/items/{item}/draw/entries")).await;
+    assert_problem(&list, (409, "entries_open"), "of a draw");
+
+    until_drawn(&stranger, item).await;
+    assert_problem(&enter(&instance.buyer(9), item).await, (409, "entries_closed"), "of a draw");
+    let proof = proof(&stranger, item).await;
+    let known = Known { announced: Some(&announced), entry: Some(&entries[0]) };
+    assert_eq!(faults(&proof, known), []);
+    assert_eq!(proof.entries.len(), 4);
+    let left_out = Known { entry: Some(&entries[4]), ..known };
+    assert_eq!(faults(&proof, left_out), [Fault::MissingEntry]);
+
+    let mut accepted = 0;
+    for buyer in 1..=4 {
+        let client = instance.buyer(buyer);
+        let place = client.get(&path).await.json["place"].as_i64().expect("a place");
+        let standing = client.get(&waiting).await.json;
+        let is_offered = place <= 2;
+        assert_eq!(standing["status"], if is_offered { "offered" } else { "waiting" });
+        if is_offered {
+            let bought = client.post(&format!("{waiting}/purchase"), &json!({})).await;
+            assert_eq!(bought.status, 201, "{}", bought.text);
+            accepted += 1;
+        } else {
+            assert_eq!(standing["ahead"], place - 3, "behind those who are offered a unit");
+        }
+    }
+    assert_eq!(accepted, 2);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn units_that_nobody_entered_for_are_sold_after_the_draw() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = drawn_item(&instance, 3, 3).await;
+    assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
+    until_drawn(&instance.stranger(), item).await;
+    eventually("a sale", || async {
+        let bought = instance.buyer(2).buy("default", item).await;
+        when(bought.status == 201, bought)
+    })
+    .await;
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_drawn_is_refused() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    assert_problem(&enter(&instance.buyer(1), item).await, (409, "no_draw"), "of a draw");
+    let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await;
+    assert_problem(&draw, (409, "no_draw"), "of a draw");
+    let right = json!({ "mode": "draw", "draw_closes_at": from_now(600) });
+    for change in [
+        json!({ "draw_closes_at": null }),
+        json!({ "mode": "race" }),
+        json!({ "mode": "lottery" }),
+        json!({ "draw_closes_at": from_now(999_999) }),
+        json!({ "offer_seconds": 0 }),
+        json!({ "arbiter": "off", "strategy": "mysql-naive" }),
+    ] {
+        let mut body = crate::support::item_body(right.clone());
+        for (name, value) in change.as_object().expect("an object") {
+            body[name] = value.clone();
+        }
+        let refused = instance.admin().post("/api/admin/items", &body).await;
+        assert_problem(&refused, (422, "invalid_draw"), "of a draw");
+    }
+    // The close is announced: the sale cannot be moved away from it.
+    let item = drawn_item(&instance, 1, 600).await;
+    let edit = json!({ "ends_at": from_now(300) });
+    let refused = instance.admin().patch(&format!("/api/admin/items/{item}"), &edit).await;
+    assert_problem(&refused, (422, "invalid_schedule"), "of a draw");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_draw_moves_with_its_item() {
+    let shop = Shop::with_shards(2, |config| {
+        config.draw.poll_ms = 50;
+        config.draw.round_after_seconds = 2;
+    })
+    .await;
+    let instance = shop.start().await;
+    let body = json!({
+        "kind": "shop", "stock": 1, "strategy": "mysql-atomic", "offer_seconds": 600, "shard": 0,
+        "mode": "draw", "draw_closes_at": from_now(20),
+    });
+    let item = instance.make_item(body).await;
+    for buyer in 1..=3 {
+        assert_eq!(enter(&instance.buyer(buyer), item).await.status, 200);
+    }
+    let id = item.to_string();
+    let moves = ["shard", "move", &id, "1", "--pause-ms-max", "20000"];
+    let moved = program(&shop, &moves).output().await.expect("the program runs");
+    assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
+    assert_eq!(enter(&instance.buyer(4), item).await.status, 200, "in the other ledger");
+    until_drawn(&instance.stranger(), item).await;
+    let proof = proof(&instance.stranger(), item).await;
+    assert_eq!((faults(&proof, Known::default()), proof.entries.len()), (vec![], 4));
+    assert_clean(&instance, item).await;
+}
+
+/// Entries without requests, with ids of their own.
+async fn insert_entries(pool: &Database, item: i64, count: i64) {
+    let buyers: Vec<i64> = (1..=count).collect();
+    for buyers in buyers.chunks(1_000) {
+        let mut rows = sqlx::QueryBuilder::new(
+            "INSERT INTO draw_entries (item_id, user_id, entry, party, entered_at) ",
+        );
+        rows.push_values(buyers, |mut row, buyer| {
+            let id = hex::encode(rand::random::<[u8; 16]>());
+            row.push_bind(item).push_bind(buyer).push_bind(id.clone()).push_bind(id);
+            row.push("UTC_TIMESTAMP(6)");
+        });
+        rows.build().persistent(false).execute(pool).await.expect("inserted");
+    }
+}
+
+/// `SECKILL_TEST_ENTRIES=100000` is the whole run.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_that_are_killed_at_any_step_make_one_draw() {
+    let asked = std::env::var("SECKILL_TEST_ENTRIES").ok();
+    let count = asked.map_or(4_000, |text| text.parse().expect("a number"));
+    let stock = 700;
+    let shop = shop().await;
+    let maker = shop.start_with({
+        let mut config = shop.config.clone();
+        // It only makes the item.
+        config.draw.poll_ms = 60_000;
+        config
+    });
+    let maker = maker.await;
+    let item = drawn_item(&maker, stock, 5 + count / 20_000).await;
+    insert_entries(&shop.pool, item, count).await;
+    // Each process goes on where the one before was killed; the last point is reached with each part of the list.
+    let parts = (1..=3).map(|time| format!("draw-part-placed:{time}"));
+    let points = DRAW_POINTS[..3].iter().map(|point| (*point).to_owned()).chain(parts);
+    for point in points {
+        let mut doomed = program(&shop, &["serve"]);
+        doomed.env("SECKILL_HTTP_ADDR", free_addr()).env("SECKILL_DRAW_POLL_MS", "50");
+        doomed.env("FAILPOINT", &point);
+        let mut doomed = doomed.spawn().expect("started");
+        let ended = tokio::time::timeout(BOUND, doomed.wait()).await;
+        assert!(!ended.expect("it dies").expect("it ran").success(), "{point}");
+    }
+    let addresses = [free_addr(), free_addr()];
+    let mut services = Vec::new();
+    for address in &addresses {
+        services.push(serve(&shop, address, &[("SECKILL_DRAW_POLL_MS", "50")]).await);
+    }
+    let client = Client::new(addresses[0].parse().expect("an address"), None);
+    until_drawn(&client, item).await;
+
+    let proof = proof(&client, item).await;
+    assert_eq!(faults(&proof, Known::default()), []);
+    assert_eq!(proof.entries.len() as i64, count);
+    let line: Vec<(i64, i64, String)> = sqlx::query_as(
+        "SELECT CAST(draw_entries.place AS SIGNED), waiting_list.user_id, status FROM waiting_list \
+         JOIN draw_entries USING (item_id, user_id) WHERE item_id = ? ORDER BY waiting_list.place",
+    )
+    .bind(item)
+    .fetch_all(&shop.pool)
+    .await
+    .expect("read");
+    let buyers: HashSet<i64> = line.iter().map(|(_, buyer, _)| *buyer).collect();
+    assert_eq!((line.len() as i64, buyers.len() as i64), (count, count), "lost or twice");
+    for (at, (place, _, status)) in (1..).zip(&line) {
+        assert_eq!(*place, at, "the line is in the order of places");
+        assert_eq!(status, if at <= stock { "offered" } else { "waiting" }, "place {at}");
+    }
+    assert_clean(&maker, item).await;
+    for mut service in services {
+        service.kill().await.expect("killed");
+    }
+}
