@@ -6,9 +6,9 @@
 //! orders the buyers, and each is checked against the latest committed number.
 //!
 //! # What can go wrong
-//! Nothing is oversold, whatever crashes. But the row stays locked from the UPDATE until its COMMIT
-//! is on disk, so one hot item sells at most as many orders per second as commits fit after each
-//! other, and more buyers make it slower.
+//! Nothing is oversold, whatever crashes. But the row stays locked from the UPDATE until its COMMIT,
+//! and with a binary log until that is on disk. So one hot item sells at most as many orders per
+//! second as commits fit after each other, and more buyers make it slower.
 //!
 //! # When to use it
 //! For everything that is not hot. It is what all others are measured against.

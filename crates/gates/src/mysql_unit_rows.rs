@@ -26,8 +26,9 @@
 //!   So rows are deleted, and their 1,000 numbers are used again.
 //!
 //! # When to use it
-//! Where a commit is slow and no total has to be kept: then buyers commit side by side, which a count in one row does
-//! not allow. Here the ledger keeps the total, so `mysql-batch` is the better way to share a slow commit.
+//! Where the database has a binary log, a flush is slow, and the total may follow later: then a hot row is locked until
+//! the flush ends, and buyers of single rows commit side by side (measured in `docs/strategies.md`). Here the ledger
+//! keeps the total, so `mysql-batch` is the better way to share a slow commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,7 +83,7 @@ struct SharedPool {
     last: Mutex<Option<SettledPool>>,
 }
 
-/// The result for those who asked at most `asked` times.
+/// The result for the first `asked` questions.
 #[derive(Clone, Copy)]
 struct SettledPool {
     asked: u64,
