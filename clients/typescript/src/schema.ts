@@ -1865,7 +1865,7 @@ export interface components {
         /** @description A line of a reservation. */
         ReservationLineBody: {
             /** Format: int64 */
-            item_id?: number;
+            item_id: number;
             /**
              * Format: int32
              * @description Units, from 1 to 1000 and to the limit of the buyer; 1 if it is left out.
