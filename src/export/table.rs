@@ -79,8 +79,6 @@ async fn orders(
 fn order_cells(order: &Order) -> Vec<(&'static str, Cell)> {
     vec![
         ("id", Cell::Plain(order.id.to_string())),
-        // The same in all lines of an order.
-        ("order_id", Cell::Plain(order.whole_id().to_string())),
         ("item_id", order.item_id.get().into()),
         ("user_id", order.user_id.get().into()),
         ("quantity", order.quantity.signed().into()),
@@ -90,6 +88,8 @@ fn order_cells(order: &Order) -> Vec<(&'static str, Cell)> {
         ("created_at", order.created_at.into()),
         ("expires_at", order.expires_at.into()),
         ("paid_at", order.paid_at.into()),
+        // The same in all lines of an order.
+        ("order_id", Cell::Plain(order.whole_id().to_string())),
     ]
 }
 

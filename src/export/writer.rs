@@ -75,7 +75,6 @@ pub(super) fn columns(table: Table) -> &'static [&'static str] {
         Table::Orders => &[
             "record",
             "id",
-            "order_id",
             "item_id",
             "user_id",
             "quantity",
@@ -86,6 +85,7 @@ pub(super) fn columns(table: Table) -> &'static [&'static str] {
             "expires_at",
             "paid_at",
             "count",
+            "order_id",
         ],
         Table::Movements => &["record", "id", "item_id", "reason", "delta", "created_at", "count"],
     }

@@ -109,7 +109,7 @@ export async function reserve(client: SeckillClient, reservation: Reservation): 
       params: { header: { 'Idempotency-Key': key } },
       body: {
         lines: lines.map(({ itemId, ...line }) => ({ item_id: itemId, ...line })),
-        hold_seconds: holdSeconds,
+        hold_seconds: holdSeconds ?? null,
       },
     }),
   );

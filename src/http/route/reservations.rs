@@ -36,7 +36,7 @@ pub struct ReservationBody {
 #[serde(deny_unknown_fields)]
 pub struct ReservationLineBody {
     #[serde(default)]
-    #[schema(value_type = i64, minimum = 1)]
+    #[schema(value_type = i64, minimum = 1, required = true)]
     item_id: Integer,
     /// Units, from 1 to 1000 and to the limit of the buyer; 1 if it is left out.
     #[serde(default)]

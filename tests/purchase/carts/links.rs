@@ -1,6 +1,6 @@
 //! The connection breaks between the statements of a cart, or at COMMIT: it is whole or absent.
 
-use dev_servers::faulty_link::Trap;
+use dev_servers::faulty_link::{Fault, Trap};
 use seckill::config::Secret;
 use serde_json::json;
 
@@ -59,7 +59,7 @@ async fn a_cart_is_sold_once_although_the_link_breaks() {
 async fn a_cart_whose_commit_is_not_answered_is_unknown_until_it_is_asked_again() {
     let (_shop, link, linked, beside, items) = linked().await;
     let cart: Vec<(i64, u32)> = items.iter().map(|item| (*item, 1)).collect();
-    link.trap(Trap::at(COMMIT).cut_server_in_silence().always());
+    link.trap(Trap::at(COMMIT).lose_answer().then(Fault::Refuse));
     let client = linked.buyer(1);
     let lost = reserve_with_key(&client, &cart, "k").await;
     assert_eq!(
