@@ -116,7 +116,7 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
             assert_eq!(bought.status, 201, "{}", bought.text);
             accepted += 1;
         } else {
-            assert_eq!(standing["ahead"], place - 3, "behind those who are offered a unit");
+            assert_eq!(standing["ahead"], place - 3, "behind the buyers with an offer");
         }
     }
     assert_eq!(accepted, 2);
@@ -178,7 +178,7 @@ async fn a_draw_moves_with_its_item() {
     let instance = shop.start().await;
     let body = json!({
         "kind": "shop", "stock": 1, "strategy": "mysql-atomic", "offer_seconds": 600, "shard": 0,
-        "mode": "draw", "draw_closes_at": from_now(20),
+        "mode": "draw", "draw_closes_at": from_now(10),
     });
     let item = instance.make_item(body).await;
     for buyer in 1..=3 {
