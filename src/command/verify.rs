@@ -20,7 +20,7 @@ const PROOF_BYTES_MAX: usize = 256 << 20;
 /// How long it may take.
 const FETCH_MAX: Duration = Duration::from_secs(120);
 
-/// The arguments: the proof, and what is known beside it.
+/// The arguments: the proof, and what its buyers know.
 #[derive(clap::Args)]
 pub struct Arguments {
     /// The proof: a file, or the address of `/api/items/{id}/draw/entries` of a shop.

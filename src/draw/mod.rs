@@ -70,6 +70,9 @@ impl Draws {
     /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close.
     #[must_use]
     pub fn announce(&self, item: &NewItem, closes_at: OffsetDateTime) -> Option<NewDraw> {
+        // As exact as the ledger keeps it.
+        let micros = closes_at.microsecond() * 1_000;
+        let closes_at = closes_at.replace_nanosecond(micros).ok()?;
         let fits = ItemDraw { closes_at, is_drawn: false }.fits(item.window);
         let is_possible = item.arbiter == ArbiterMode::On && item.offer_seconds > 0;
         let seed = rand::random();

@@ -313,6 +313,62 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/items/{id}/draw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Find the draw of an item: its state, what was announced, and after it all that proves the places. */
+        get: operations["get_items_id_draw"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/items/{id}/draw/entries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the proof of a draw after its close: the draw in the first line, then each entry with its place, as JSON. `seckill
+         *     verify` and the page verify.html check it.
+         */
+        get: operations["get_items_id_draw_entries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/items/{id}/entry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Find your entry in the draw of an item, and its place after the draw. */
+        get: operations["get_items_id_entry"];
+        put?: never;
+        /** Enter the draw of an item, once, before its close. A repetition answers the entry that you have. */
+        post: operations["post_items_id_entry"];
+        /** Take your entry back, before the close. A repetition has no further effect. */
+        delete: operations["delete_items_id_entry"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/items/{id}/events": {
         parameters: {
             query?: never;
@@ -953,6 +1009,12 @@ export interface components {
             /** @description `on` (if it is left out), or `off` for lab items. */
             arbiter?: string | null;
             description?: string;
+            /**
+             * Format: date-time
+             * @description The end of the time in which buyers enter, between `starts_at` and `ends_at`; for `draw` alone. It cannot be
+             *     changed, because the draw is announced with it.
+             */
+            draw_closes_at?: string | null;
             /** Format: date-time */
             ends_at: string;
             /**
@@ -969,6 +1031,8 @@ export interface components {
              * @description The group of items that share a limit; 0 (if it is left out): none.
              */
             limit_group_id?: number | null;
+            /** @description `race` (if it is left out), or `draw`: buyers enter until `draw_closes_at`. */
+            mode?: string | null;
             name: string;
             /**
              * Format: int32
@@ -1097,6 +1161,49 @@ export interface components {
              */
             next?: number | null;
         };
+        /** @description The draw of an item, as far as it has come: what was announced, and what proves its places. */
+        DrawBody: {
+            /** @description `drand-quicknet` or `local`. */
+            beacon: string;
+            beacon_signature?: string | null;
+            beacon_value?: string | null;
+            /** Format: date-time */
+            closes_at: string;
+            /** @description The hash of the secret seed and the rules, see docs/draw.md. */
+            commitment: string;
+            /** Format: date-time */
+            drawn_at?: string | null;
+            /**
+             * Format: int32
+             * @description The number of entries.
+             */
+            entries?: number | null;
+            /** Format: int64 */
+            item_id: number;
+            /**
+             * Format: date-time
+             * @description When the list of entries was published.
+             */
+            listed_at?: string | null;
+            /** @description The root of the entries' Merkle tree. */
+            root?: string | null;
+            /**
+             * Format: int64
+             * @description The round of the beacon that the places depend on.
+             */
+            round: number;
+            /** @description The text that was announced, byte by byte as it is hashed. */
+            rules: string;
+            /** @description The secret seed, once the value of the round is known. */
+            seed?: string | null;
+            /**
+             * Format: date-time
+             * @description The time of the server, to correct the clock of the client.
+             */
+            server_time: string;
+            /** @description `upcoming`; `open`: buyers can enter; `closed`; or `drawn`: each entry has its place. */
+            state: string;
+        };
         /** @description The changes of a sale; a field that is left out stays as it is. */
         EditItemBody: {
             /** Format: date-time */
@@ -1182,6 +1289,27 @@ export interface components {
              */
             last: number;
         };
+        /** @description A buyer's entry in the draw of an item. */
+        EntryBody: {
+            /** Format: date-time */
+            entered_at?: string | null;
+            /** @description The id of the entry in the published list. Keep it: it proves that you have entered. */
+            entry?: string | null;
+            /** Format: int64 */
+            item_id: number;
+            /**
+             * Format: int32
+             * @description The place from 1. The units are offered in this order, see `GET /api/items/{id}/waiting`.
+             */
+            place?: number | null;
+            /**
+             * Format: date-time
+             * @description The time of the server, to correct the clock of the client.
+             */
+            server_time: string;
+            /** @description `none`; `entered`; or `placed`, after the draw. */
+            status: string;
+        };
         /** @description An event, as endpoints get it. */
         EventBody: {
             /** @description `orders`: the orders as they are after the change. */
@@ -1260,6 +1388,11 @@ export interface components {
              */
             available: number;
             description: string;
+            /**
+             * Format: date-time
+             * @description The end of the time in which buyers enter.
+             */
+            draw_closes_at?: string | null;
             /** Format: date-time */
             ends_at: string;
             /**
@@ -1273,6 +1406,11 @@ export interface components {
             /** @description `shop` or `lab`. */
             kind: string;
             limit_group?: components["schemas"]["LimitGroupBody"] | null;
+            /**
+             * @description `race`: who buys first gets the units; `draw`: buyers enter until `draw_closes_at`, and the units are offered in
+             *     the order of places that are drawn.
+             */
+            mode: string;
             name: string;
             /**
              * Format: int32
@@ -2956,6 +3094,209 @@ export interface operations {
                 };
             };
             /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_items_id_draw: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The draw */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DrawBody"];
+                };
+            };
+            /** @description No such item, or it is not drawn */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_items_id_draw_entries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The proof, one JSON object a line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description No such item, it is not drawn, or not closed yet */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_items_id_entry: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Your entry */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EntryBody"];
+                };
+            };
+            /** @description Not signed in */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    post_items_id_entry: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        /** @description May be left out */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["StepBody"] | null;
+            };
+        };
+        responses: {
+            /** @description Your entry */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EntryBody"];
+                };
+            };
+            /** @description Nobody can enter now */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Send the request again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    delete_items_id_entry: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description You have no entry */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The draw is closed, or you are not signed in */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Send the request again */
             "5XX": {
                 headers: {
                     [name: string]: unknown;

@@ -57,7 +57,7 @@ impl Rules<'_> {
         let Self { item, closes_at, beacon, round } = self;
         let (name, key) = (beacon.name(), beacon.public_key());
         format!(
-            "seckill draw 1\nitem {item}\ncloses {closes_at}\nbeacon {name} {key}\nround {round}\n"
+            "draw-rules 1\nitem {item}\ncloses {closes_at}\nbeacon {name} {key}\nround {round}\n"
         )
     }
 }

@@ -162,7 +162,7 @@ fn cases() -> Vec<Value> {
         case("two places exchanged", exchanged, &["places"]),
         case("a seed that was not announced", other_seed.proof(), &["seed"]),
         case("a value of another round", other_round.proof(), &["beacon"]),
-        case("a value that nobody signed", other_value, &["beacon", "places"]),
+        case("a value without a signature", other_value, &["beacon", "places"]),
         known(
             case("another round than announced", other_rules.proof(), &["announcement"]),
             &before,

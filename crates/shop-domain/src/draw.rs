@@ -36,7 +36,7 @@ word_enum! {
 pub struct ItemDraw {
     /// The end of the time in which buyers can enter.
     pub closes_at: OffsetDateTime,
-    /// Whether each entry has its place. Then units that nobody entered for are sold as in any sale.
+    /// Whether each entry has its place. Then units without an entry are sold as in any sale.
     pub is_drawn: bool,
 }
 

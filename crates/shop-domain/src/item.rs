@@ -39,7 +39,7 @@ pub struct Item {
     pub offer_seconds: u32,
     /// The group of items that share a limit, if it is in one.
     pub limit_group: Option<LimitGroup>,
-    /// Its draw, if its units are drawn and not sold to who comes first.
+    /// Its draw, if it has one.
     pub draw: Option<ItemDraw>,
     /// Whether orders of it may wait in a queue, whatever its strategy is now.
     pub has_queue: bool,

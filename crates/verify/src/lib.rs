@@ -1,4 +1,4 @@
-//! Checks the proof of a draw that a shop has published: that nobody could choose the places.
+//! Checks the proof of a draw that a shop has published: nobody could choose the places.
 //!
 //! It is written from the description in `docs/draw.md`, and shares no code with the service. `static/verify.js` is the
 //! same in JavaScript; both find the same [`Fault`]s in `vectors.json`.
@@ -263,7 +263,7 @@ mod tests {
     fn a_million_entries() {
         let mut draw = Draw {
             rules: format!(
-                "seckill draw 1\nitem 1\ncloses 2026-01-01T00:00:00Z\nbeacon local {}\nround 1\n",
+                "draw-rules 1\nitem 1\ncloses 2026-01-01T00:00:00Z\nbeacon local {}\nround 1\n",
                 "00".repeat(32)
             ),
             commitment: "00".repeat(32),

@@ -13,7 +13,7 @@ impl Rules {
     /// Reads the five lines of the rules; `None` for any other text.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let lines: Vec<&str> = text.strip_suffix('\n')?.split('\n').collect();
-        let ["seckill draw 1", item, closes, beacon, round] = lines[..] else { return None };
+        let ["draw-rules 1", item, closes, beacon, round] = lines[..] else { return None };
         item.strip_prefix("item ")?.parse::<u64>().ok()?;
         closes.strip_prefix("closes ")?;
         let (name, key) = beacon.strip_prefix("beacon ")?.split_once(' ')?;

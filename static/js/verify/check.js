@@ -37,7 +37,7 @@ globalThis.DrawProof = (() => {
   /** Reads the five lines of the rules; `null` for any other text. */
   function readRules(text) {
     const found =
-      /^seckill draw 1\nitem \d+\ncloses [^\n]*\nbeacon (drand-quicknet|local) ([0-9a-f]+)\nround (\d{1,19})\n$/.exec(text ?? '');
+      /^draw-rules 1\nitem \d+\ncloses [^\n]*\nbeacon (drand-quicknet|local) ([0-9a-f]+)\nround (\d{1,19})\n$/.exec(text ?? '');
     if (found === null) return null;
     const [, beacon, key, number] = found;
     const known = beacon === 'drand-quicknet' ? key === QUICKNET_KEY : key.length === 64;

@@ -77,5 +77,6 @@
   });
   byId('entry').value = asked.get('entry') ?? '';
   drawWords();
+  document.documentElement.dataset.ready = '';
   if (asked.get('item') !== null && location.protocol !== 'file:') run();
 })();

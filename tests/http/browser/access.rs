@@ -91,7 +91,7 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
                 )
                 .await;
                 page.visit(path).await;
-            } else if *what == "play" {
+            } else if matches!(*what, "play" | "verify") {
                 page.visit_elsewhere(&format!("http://{}{path}", instance.addr)).await;
                 page.until("the program", "'ready' in document.documentElement.dataset").await;
             } else if *what == "index" {

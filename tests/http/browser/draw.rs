@@ -27,7 +27,7 @@ async fn shop() -> (Shop, Instance) {
 #[tokio::test]
 async fn a_buyer_enters_wins_buys_and_checks_the_proof() {
     let (_shop, instance) = shop().await;
-    let item = drawn_sale(&instance, 20).await;
+    let item = drawn_sale(&instance, 12).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until_text("#draw", "Enter until").await;
