@@ -21,7 +21,7 @@ use super::problem::{Problem, ProblemType};
 use crate::account::{Actor, Claims, Role, TokenError};
 use crate::trace::Traces;
 use shop_domain::trace::{Span, SpanKind, TraceContext};
-use shop_domain::{Clock, EndpointId, ItemId, OrderId, RequestKey};
+use shop_domain::{Clock, EndpointId, ItemId, OrderId, RequestKey, UserId};
 
 /// A user with a valid token.
 #[derive(Clone, Debug)]
@@ -205,6 +205,7 @@ path_ids! {
     ItemPath(ItemId, value_type = i64, minimum = 1);
     OrderPath(OrderId, value_type = uuid::Uuid);
     EndpointPath(EndpointId, value_type = i64, minimum = 1);
+    UserPath(UserId, value_type = i64, minimum = 1);
 }
 
 /// The parameters of the query, in order; the handler checks their names.

@@ -127,7 +127,8 @@ pub use declared::{Breaks, Expectation};
 pub use failure::{CannotJudge, OrCannotJudge};
 pub use history::{History, MISSING, SeenList, SeenOrder, SentRestock};
 pub use ledger::{
-    Fence, FoundRows, Group, ItemHome, Ledger, Line, Movements, Order, Place, Restock, Stock,
+    ArchivedOrders, Fence, FoundRows, Group, ItemHome, Ledger, Line, Movements, Order, Place,
+    Restock, Stock,
 };
 pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, homes_of, writer_of};
 pub use record::{Answer, Outcome, write_history};

@@ -9,14 +9,18 @@
 //! 6. [`catalog`]: creating and editing items.
 //! 7. [`endpoints`]: changes of the endpoints that get events.
 //! 8. [`item_move`]: moves of an item from one ledger to another.
+//! 9. [`archive`]: orders of ended sales leave for a file, and their sums stay.
+//! 10. [`erasure`]: the deletion of a person.
 
 #[macro_use]
 extern crate failpoint;
 #[macro_use]
 extern crate shop_domain;
 
+pub mod archive;
 pub mod catalog;
 pub mod endpoints;
+pub mod erasure;
 pub mod item_move;
 mod ledger;
 mod options;

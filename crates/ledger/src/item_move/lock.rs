@@ -18,7 +18,7 @@ const WAIT_SECONDS: u32 = 2;
 
 /// A named lock of the home ledger, held until it is dropped: it ends with its connection.
 #[derive(Debug)]
-pub(super) struct MoveLock {
+pub(crate) struct MoveLock {
     _connection: MySqlConnection,
 }
 

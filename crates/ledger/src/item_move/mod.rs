@@ -22,11 +22,11 @@
 
 pub mod audit;
 mod close;
-mod copy;
+pub(crate) mod copy;
 mod error;
 mod flip;
 mod group;
-mod lock;
+pub(crate) mod lock;
 mod overview;
 mod recover;
 mod remove;

@@ -55,6 +55,9 @@ pub const ITEM_TABLES: &[ItemTable] = &[
     table("restocks", BY_ITEM, RowPolicy::Moved),
     table("fences", BY_ITEM, RowPolicy::Moved),
     table("waiting_list", BY_ITEM, RowPolicy::Moved),
+    table("archives", BY_ITEM, RowPolicy::Moved),
+    table("archived_orders", BY_ITEM, RowPolicy::Moved),
+    table("archived_movements", BY_ITEM, RowPolicy::Moved),
     table("redis_queues", BY_ITEM, RowPolicy::Approximate),
     table("running_requests", BY_ITEM, RowPolicy::Approximate),
     // The counters in Redis stay good: the stock row moves with its version. Without these rows the

@@ -217,7 +217,7 @@ pub(super) async fn return_stock(
 }
 
 /// Takes the units again for a payment after the hold ran out, under the two conditions of a
-/// purchase.
+/// purchase. An item whose orders are archived has none for it.
 async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,
@@ -239,7 +239,7 @@ async fn take_again(
     insert_movement(connection, order, reason, -units).await?;
     let taken = sqlx::query(
         "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ? AND available >= ? AND home_epoch = ?",
+         WHERE item_id = ? AND available >= ? AND home_epoch = ? AND archive = 0",
     )
     .bind(units)
     .bind(item)
