@@ -279,6 +279,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/admin/users/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Delete the account of a person who has asked for it: as an admin. A user without an account changes nothing. */
+        delete: operations["delete_admin_users_id"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/items": {
         parameters: {
             query?: never;
@@ -728,6 +745,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/users/me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete the account: its name, its password and its sessions go, and waiting lists are left. Orders stay without a
+         *     name.
+         */
+        delete: operations["delete_users_me"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -1031,6 +1068,16 @@ export interface components {
              * @description Pass it as `after` to get the next page; `null` on the last one.
              */
             next?: number | null;
+        };
+        /** @description Who asks for the deletion, proved once more: by the password, or by a token of the identity provider. */
+        DeleteAccountBody: {
+            /**
+             * Format: password
+             * @description The password of an account of ours.
+             */
+            password?: string | null;
+            /** @description A token for this service that the identity provider has given to the same user. */
+            token?: string | null;
         };
         /** @description The changes of a sale; a field that is left out stays as it is. */
         EditItemBody: {
@@ -1361,7 +1408,6 @@ export interface components {
              * @description Units sold, by the orders in the ledger.
              */
             sold: number;
-            /** @description Its state. */
             state: components["schemas"]["LaneState"];
             /**
              * Format: int64
@@ -1782,7 +1828,6 @@ export interface components {
             lanes: components["schemas"]["Lane"][];
             /** @description The request, with the defaults filled in. */
             request: components["schemas"]["Wanted"];
-            /** @description Its state. */
             state: components["schemas"]["RunState"];
         };
         /**
@@ -2772,6 +2817,44 @@ export interface operations {
                 };
             };
             /** @description Not an operator */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    delete_admin_users_id: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted; every token of the account is invalid */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Not an admin, an order is open, or the account may run sales */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3952,6 +4035,46 @@ export interface operations {
                 };
             };
             /** @description The user name is taken, or the user name or the password is invalid */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    delete_users_me: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeleteAccountBody"];
+            };
+        };
+        responses: {
+            /** @description Deleted; every token of the account is invalid */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Wrong password or token, or an order is open */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
