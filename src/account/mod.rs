@@ -3,6 +3,7 @@
 //! A token is verified without a database, so that ten thousand buyers are identified while the
 //! databases are busy selling.
 
+mod erasure;
 pub mod hashing;
 pub mod operator_log;
 pub mod password;
@@ -23,6 +24,7 @@ use ledger::rows::{self, failed_change, failed_read};
 use shop_domain::{Clock, LedgerError, UserId, Username, username};
 use throttle::SignInThrottle;
 
+pub use erasure::DeleteAccountError;
 pub use hashing::HashingPool;
 pub use operator_log::{Action, Actor, OperatorLog};
 pub use revocation::Revocations;

@@ -98,6 +98,34 @@ impl Accounts {
         Ok(())
     }
 
+    /// Verifies the password of a user who is signed in; `None` when the user has no account with a password of its
+    /// own. A wrong one counts as a failed sign-in. Waits for password hashing under `address`.
+    pub(super) async fn verify_password(
+        &self,
+        user: UserId,
+        password: String,
+        address: IpAddr,
+    ) -> Result<Option<users::Account>, SignInError> {
+        if !self.parts.own_accounts {
+            return Err(SignInError::PasswordsOff);
+        }
+        if password.len() > password::PASSWORD_BYTES_MAX {
+            return Err(SignInError::WrongCredentials);
+        }
+        let permit = self.parts.hashing.acquire(address).await?;
+        let account = self.read(users::find_by_id(&self.parts.pool, user)).await?;
+        // The password of a demo account is public, so it proves nothing.
+        let account = account.filter(|account| !account.demo && !account.password_hash.is_empty());
+        let Some(account) = account else { return Ok(None) };
+        let attempt = self.throttle.count(&account.username_folded, address).await?;
+        if !permit.verify(password, Some(account.password_hash.clone())).await? {
+            attempt.log_failure(Some(user.get()));
+            return Err(SignInError::WrongCredentials);
+        }
+        self.throttle.forgive(&attempt).await;
+        Ok(Some(account))
+    }
+
     /// Changes the password of a user, ends all sessions, and opens a new one. A wrong `current`
     /// password counts as a failed sign-in. Waits for password hashing under `address`.
     pub async fn change_password(
@@ -106,30 +134,15 @@ impl Accounts {
         (current, new): (String, String),
         address: IpAddr,
     ) -> Result<Session, ChangePasswordError> {
-        if !self.parts.own_accounts {
-            return Err(SignInError::PasswordsOff.into());
-        }
         if !password::is_acceptable(&new) {
             return Err(ChangePasswordError::InvalidPassword);
         }
-        if current.len() > password::PASSWORD_BYTES_MAX {
-            return Err(SignInError::WrongCredentials.into());
-        }
-        let permit = self.parts.hashing.acquire(address).await?;
-        let account = self.read(users::find_by_id(&self.parts.pool, user)).await?;
-        // The password of a demo account is public, so everybody could change it.
-        let account = account.filter(|account| !account.demo && !account.password_hash.is_empty());
+        let account = self.verify_password(user, current, address).await?;
         let account = account.ok_or(ChangePasswordError::NoAccount)?;
         if password::is_common(&new, &account.username_folded) {
             return Err(ChangePasswordError::CommonPassword);
         }
-        let attempt = self.throttle.count(&account.username_folded, address).await?;
         let old = account.password_hash;
-        if !permit.verify(current, Some(old.clone())).await? {
-            attempt.log_failure(Some(user.get()));
-            return Err(SignInError::WrongCredentials.into());
-        }
-        self.throttle.forgive(&attempt).await;
         let hash = self.parts.hashing.acquire(address).await?.hash(new).await?;
         let change = users::change_password(&self.parts.pool, user, (&old, &hash));
         // `None` when another change came first, so that the present password is another one.

@@ -8,10 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use ledger::Database;
-use sha2::{Digest, Sha256};
 
 use super::SignInError;
 use ledger::route::breaker::Breaker;
@@ -59,7 +56,7 @@ impl SignInThrottle {
         username_folded: &str,
         address: IpAddr,
     ) -> Result<Attempt, SignInError> {
-        let account = BASE64.encode(Sha256::digest(username_folded));
+        let account = failures::account_of(username_folded);
         let from = address.to_string();
         let counting = failures::count(&self.pool, &account, &from, WINDOW_SECONDS, is_allowed);
         let counted = rows::change(&self.breaker, counting).await;

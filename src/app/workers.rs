@@ -5,11 +5,12 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::shared::{Inboxes, LedgerParts, Shared, Writers};
+use crate::archive::Archiver;
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::draw::Draws;
 use crate::job::{
-    self, AdvanceDraws, Audit, Expire, Progress, Reconcile, RefreshRevocations, RequestRefunds,
+    self, AdvanceDraws, ArchiveOrders, Audit, Expire, Progress, Reconcile, RefreshRevocations, RequestRefunds,
     ResumeMoves, ScheduledJob, TendEvents, TendWaitingLists, WatchMoves,
 };
 use crate::live;
@@ -100,6 +101,12 @@ fn jobs(
         ScheduledJob::new("waiting-list", ms(config.waiting_list.sweep_ms), tend),
         ScheduledJob::new("draws", ms(config.draw.poll_ms), advance),
     ];
+    if config.retention.after_days > 0 {
+        let ledgers = shared.ledgers.map(LedgerParts::ledger);
+        let archiver = Archiver::new(ledgers, config.retention.clone());
+        let archive = ArchiveOrders { archiver, shard: *shard };
+        jobs.push(ScheduledJob::new("archive", ms(config.retention.period_ms), archive));
+    }
     if config.payment.provider != "demo" {
         let (payments, metrics) = (payments.clone(), metrics.clone());
         let refunds = RequestRefunds { payments, shard: *shard, metrics };

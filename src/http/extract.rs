@@ -265,6 +265,7 @@ path_ids! {
     ItemPath(ItemId, value_type = i64, minimum = 1);
     OrderPath(OrderId, value_type = uuid::Uuid);
     EndpointPath(EndpointId, value_type = i64, minimum = 1);
+    UserPath(UserId, value_type = i64, minimum = 1);
 }
 
 /// The parameters of the query, in order; the handler checks their names.

@@ -176,6 +176,8 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::orders::pay))
         .routes(routes!(route::orders::cancel))
         .routes(routes!(route::users::create))
+        .routes(routes!(route::users::delete))
+        .routes(routes!(route::users::erase))
         .routes(routes!(route::session::create, route::session::end, route::session::find))
         .routes(routes!(route::identity::methods))
         .routes(routes!(route::identity::start))

@@ -148,6 +148,18 @@ impl Identity {
         self.open_session(&claims, Some(until)).await
     }
 
+    /// Finds the user of a token of the provider; `None` when the subject has never signed in here.
+    pub async fn user_by_token(&self, token: &str) -> Result<Option<UserId>, IdentityError> {
+        let claims = self.verify(token, &self.audiences).await?;
+        Ok(self.find(&claims).await?)
+    }
+
+    async fn find(&self, claims: &IdentityClaims) -> Result<Option<UserId>, LedgerError> {
+        let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
+        let find = subjects::find(&self.parts.pool, subject);
+        rows::ask(&self.parts.breaker, find).await.map_err(|error| failed_read(&error))
+    }
+
     async fn verify(
         &self,
         token: &str,
@@ -178,11 +190,7 @@ impl Identity {
     async fn user_of(&self, claims: &IdentityClaims) -> Result<UserId, LedgerError> {
         let IdentityParts { pool, breaker, clock, .. } = &self.parts;
         let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
-        let find = async || {
-            let found = rows::ask(breaker, subjects::find(pool, subject)).await;
-            found.map_err(|error| failed_read(&error))
-        };
-        if let Some(user) = find().await? {
+        if let Some(user) = self.find(claims).await? {
             return Ok(user);
         }
         let name = shown_name(claims);
@@ -191,7 +199,7 @@ impl Identity {
         match created.map_err(|error| failed_change(&error))? {
             Some(user) => Ok(user),
             // Another request of the user was first.
-            None => find().await?.ok_or(LedgerError::Unavailable),
+            None => self.find(claims).await?.ok_or(LedgerError::Unavailable),
         }
     }
 

@@ -13,9 +13,9 @@ use super::find::LedgerPage;
 use super::{FindError, LedgerOrders, OrderRoute, PaymentResult, StepError};
 use ledger::route::shards::PART_OF_LIST_MAX;
 use ledger::route::{ROUTE_ATTEMPTS_MAX, RoutedError, Shards};
-use ledger::rows::RowAt;
+use ledger::rows::{RowAt, payments};
 use shop_domain::order::Step;
-use shop_domain::payment::ReceivedPayment;
+use shop_domain::payment::{PaymentId, ReceivedPayment};
 use shop_domain::{Home, ItemId, LedgerError, Order, OrderId, OrderStatus, ShardId, UserId};
 
 /// Steps of orders. Clones share everything.
@@ -157,20 +157,22 @@ impl Orders {
     /// # Errors
     /// When a ledger does not answer; then the provider has to say it again.
     pub async fn confirm(&self, received: &ReceivedPayment) -> Result<PaymentResult, LedgerError> {
-        self.write(received.order, |ledger, route| ledger.confirm(received, route)).await
+        let about = (received.order, &received.id);
+        self.write(about, |ledger, route| ledger.confirm(received, route)).await
     }
 
-    /// Writes something of an order in the ledger in which the order is: once more when the order has moved
-    /// since the way to it was found.
+    /// Writes something of a payment in the ledger in which its order is: once more when the order has moved since
+    /// the way to it was found.
     ///
     /// # Errors
     /// Those of `write`; when a ledger that may have the order does not answer.
     pub async fn write<'a, R, F: Future<Output = Result<R, LedgerError>>>(
         &'a self,
-        order: OrderId,
+        (order, payment): (OrderId, &PaymentId),
         write: impl Fn(&'a LedgerOrders, OrderRoute) -> F,
     ) -> Result<R, LedgerError> {
         let route = self.route_by(order, Routes::Known).await?;
+        let route = self.or_of_payment(route, payment).await?;
         match write(self.ledgers.at(route.home.shard), route).await {
             Err(error) if error.may_have_moved() => {
                 let route = self.route_by(order, Routes::Fresh).await?;
@@ -178,6 +180,24 @@ impl Orders {
             }
             written => written,
         }
+    }
+
+    /// The way to a payment whose order no ledger has: payments of archived orders stay where they came.
+    async fn or_of_payment(
+        &self,
+        route: OrderRoute,
+        payment: &PaymentId,
+    ) -> Result<OrderRoute, LedgerError> {
+        if route.home.is_only || route.item.is_some() {
+            return Ok(route);
+        }
+        for (shard, orders) in self.ledgers.iter() {
+            let ledger = orders.ledger();
+            if ledger.read(payments::find_placed(&ledger.pool, payment)).await?.is_some() {
+                return Ok(OrderRoute { home: Home { shard, ..route.home }, item: None });
+            }
+        }
+        Ok(route)
     }
 
     /// The way to an order, by what the home ledger says now.

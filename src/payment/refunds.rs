@@ -114,7 +114,7 @@ impl Payments {
         &self,
         received: &ReceivedPayment,
     ) -> Result<MessageResult, LedgerError> {
-        let noted = self.parts.orders.write(received.order, |orders, route| {
+        let noted = self.parts.orders.write((received.order, &received.id), |orders, route| {
             refund::note_message(orders.ledger(), received, route)
         });
         Ok(match noted.await? {
@@ -186,7 +186,7 @@ impl Payments {
             }
         }
         let Some(payment) = found else { return Ok(ByHand::NotFound) };
-        let noted = self.parts.orders.write(payment.row.order, |orders, route| {
+        let noted = self.parts.orders.write((payment.row.order, id), |orders, route| {
             refund::note_by_hand(orders.ledger(), id, actor, route)
         });
         noted.await

@@ -127,6 +127,12 @@ impl WaitingLists {
         Ok(())
     }
 
+    /// The transactions of all ledgers, for a caller that publishes their changes.
+    #[must_use]
+    pub fn waitlists(&self) -> Shards<Waitlist> {
+        self.parts.ledgers.map(|ledger| ledger.waitlist.clone())
+    }
+
     /// Measures all lines of one ledger, for the metrics.
     pub async fn measure(&self, shard: ShardId) -> ledger::Result<()> {
         let LedgerWaitlist { waitlist, metrics, .. } = self.parts.ledgers.at(shard);

@@ -18,6 +18,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("trace", &["config", "tls"]),
     ("audit", &[]),
     ("readiness", &[]),
+    ("archive", &["config", "audit"]),
     ("catalog", &[]),
     ("live", &["catalog"]),
     ("order", &["live"]),
@@ -29,7 +30,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("payment", &["order", "event"]),
     ("identity", &["config", "account", "event", "tls"]),
     ("export", &["account"]),
-    ("job", &["payment", "order", "purchase", "waiting_list", "draw", "account", "audit"]),
+    ("job", &["payment", "order", "purchase", "waiting_list", "draw", "account", "audit", "archive"]),
     ("consumer", &["live", "trace"]),
     ("lab", &["catalog", "purchase"]),
     (

@@ -127,8 +127,10 @@ fn operations() -> Vec<Operation> {
         operation("GET", "/healthz", Who::Anyone, None, 200),
         operation("GET", "/readyz", Who::Anyone, None, 200),
         operation("GET", "/metrics", Who::Anyone, None, 200),
+        operation("DELETE", "/api/admin/users/{id}", Who::Admin, None, 204),
         // A minted token has no account. The last operation ends the caller's sessions.
         operation("PUT", "/api/session/password", Who::Buyer, Some(passwords), 404),
+        operation("DELETE", "/api/users/me", Who::Buyer, Some(json!({ "password": "x" })), 404),
         operation("DELETE", "/api/sessions", Who::Buyer, None, 204),
     ]
 }
@@ -144,6 +146,9 @@ impl Testbed {
     async fn request(&self, operation: &Operation, client: &Client) -> RequestBuilder {
         let id = if operation.path.starts_with("/api/orders") {
             self.order.clone()
+        } else if operation.path.starts_with("/api/admin/users") {
+            // Nobody whose token is used here.
+            "99".to_owned()
         } else {
             self.item.to_string()
         };

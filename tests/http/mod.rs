@@ -8,6 +8,7 @@ mod browser;
 mod cors;
 mod degraded;
 mod documented;
+mod erasure;
 mod fuzz;
 mod http2;
 mod item_texts;

@@ -1,5 +1,6 @@
 //! The ledger: transactions, batches, waiting lists, moves between ledgers, and its failures.
 
+pub mod archive;
 pub mod backup;
 pub mod batches;
 pub mod commit;

@@ -1,5 +1,6 @@
 //! Items that move between two ledgers while they sell, without the service: the mover by itself.
 
+mod archived;
 mod buyers;
 mod groups;
 mod homes;

@@ -279,6 +279,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/admin/users/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /** Delete the account of a person who has asked for it: as an admin. A user without an account changes nothing. */
+        delete: operations["delete_admin_users_id"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/items": {
         parameters: {
             query?: never;
@@ -821,6 +838,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/users/me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Delete the account: its name, its password and its sessions go, and waiting lists are left. Orders stay without a
+         *     name.
+         */
+        delete: operations["delete_users_me"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/healthz": {
         parameters: {
             query?: never;
@@ -1160,6 +1197,16 @@ export interface components {
              * @description Pass it as `after` to get the next page; `null` on the last one.
              */
             next?: number | null;
+        };
+        /** @description Who asks for the deletion, proved once more: by the password, or by a token of the identity provider. */
+        DeleteAccountBody: {
+            /**
+             * Format: password
+             * @description The password of an account of ours.
+             */
+            password?: string | null;
+            /** @description A token for this service that the identity provider has given to the same user. */
+            token?: string | null;
         };
         /** @description The draw of an item, as far as it has come: what was announced, and what proves its places. */
         DrawBody: {
@@ -3035,6 +3082,44 @@ export interface operations {
             };
         };
     };
+    delete_admin_users_id: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted; every token of the account is invalid */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Not an admin, an order is open, or the account may run sales */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     get_items: {
         parameters: {
             query?: never;
@@ -4489,6 +4574,46 @@ export interface operations {
                 };
             };
             /** @description The user name is taken, or the user name or the password is invalid */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    delete_users_me: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["DeleteAccountBody"];
+            };
+        };
+        responses: {
+            /** @description Deleted; every token of the account is invalid */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description Wrong password or token, or an order is open */
             "4XX": {
                 headers: {
                     [name: string]: unknown;

@@ -58,6 +58,15 @@ pub const MOVE_POINTS: &[&str] = &[
 /// The points of a draw after its close, in their order.
 pub const DRAW_POINTS: &[&str] = &["draw-closed", "draw-listed", "draw-valued", "draw-part-placed"];
 
+/// The points of the archive of an item, in their order.
+pub const ARCHIVE_POINTS: &[&str] = &[
+    "archive-begun",
+    "archive-file-written",
+    "archive-file-recorded",
+    "archive-chunk-half",
+    "archive-chunk-removed",
+];
+
 /// Ends the process if `name` is the point that it was started with.
 #[cfg(feature = "armed")]
 pub fn reach(name: &str) {

@@ -7,9 +7,11 @@ pub struct Ledger {
     pub item_exists: bool,
     /// The stock row; `None` when there is none.
     pub stock: Option<Stock>,
-    /// Every order of the item.
+    /// Every order of the item that is here.
     pub orders: Vec<Order>,
-    /// The movements, summed by reason.
+    /// The sums of the orders that have left for the archive.
+    pub archived: Vec<ArchivedOrders>,
+    /// The movements, those of archived orders too, summed by reason.
     pub movements: Vec<Movements>,
     /// The buyers who wait for units that come back.
     pub line: Line,
@@ -142,6 +144,17 @@ pub struct Order {
     pub fence: Option<Fence>,
 }
 
+/// The archived orders of one status.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArchivedOrders {
+    /// `rejected`, `paid`, `cancelled` or `expired`.
+    pub status: String,
+    /// How many they were.
+    pub orders: i64,
+    /// Their units.
+    pub units: i64,
+}
+
 /// A fencing token as an order carries it: see Kleppmann, "How to do distributed locking" (2016).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
@@ -173,11 +186,21 @@ impl Order {
 
     /// Whether its units are sold or held now.
     pub fn is_live(&self) -> bool {
-        matches!(self.status.as_str(), "pending" | "paid")
+        is_live(&self.status)
     }
 
     /// Whether its units were ever taken from the stock.
     pub fn took_stock(&self) -> bool {
-        self.is_live() || matches!(self.status.as_str(), "cancelled" | "expired")
+        took_stock(&self.status)
     }
+}
+
+/// Whether the units of orders with this status are sold or held now.
+pub(crate) fn is_live(status: &str) -> bool {
+    matches!(status, "pending" | "paid")
+}
+
+/// Whether the units of orders with this status were ever taken from the stock.
+pub(crate) fn took_stock(status: &str) -> bool {
+    is_live(status) || matches!(status, "cancelled" | "expired")
 }

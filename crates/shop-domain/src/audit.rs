@@ -24,6 +24,8 @@ pub struct Facts {
     pub units_held: i64,
     /// Orders in the ledger, whatever their state.
     pub orders: i64,
+    /// Sums of archived orders that do not add up.
+    pub archived_wrong: i64,
     /// Buyers with more live units than the limit allows.
     pub buyers_over_limit: i64,
     /// Buyers whose counted units differ from their live orders.
@@ -159,10 +161,17 @@ pub fn verify(facts: Facts) -> Report {
         Finding {
             invariant: "I4",
             claim: "no order without its movements, no movement without its order",
-            holds: Some(f.orders_without_their_movements == 0 && f.movements_without_order == 0),
+            holds: Some(
+                f.orders_without_their_movements == 0
+                    && f.movements_without_order == 0
+                    && f.archived_wrong == 0,
+            ),
             detail: format!(
-                "{} orders, {} without their movements; {} movements without an order",
-                f.orders, f.orders_without_their_movements, f.movements_without_order
+                "{} orders, {} without their movements; {} movements without an order; {} archived sums wrong",
+                f.orders,
+                f.orders_without_their_movements,
+                f.movements_without_order,
+                f.archived_wrong
             ),
         },
         Finding {
@@ -253,6 +262,7 @@ mod tests {
             units_sold: 3,
             units_held: 1,
             orders: 4,
+            archived_wrong: 0,
             buyers_over_limit: 0,
             buyers_miscounted: 0,
             movements_sum: -4,
@@ -303,6 +313,7 @@ mod tests {
         assert_eq!(broken(below_zero), ["I1"]);
         assert_eq!(broken(Facts { buyers_over_limit: 1, ..sound() }), ["I2"]);
         assert_eq!(broken(Facts { movements_sum: -3, ..sound() }), ["I3"]);
+        assert_eq!(broken(Facts { archived_wrong: 1, ..sound() }), ["I4"]);
         assert_eq!(broken(Facts { give_backs_wrong: 1, ..sound() }), ["I5"]);
         assert_eq!(broken(Facts { fences_fallen: 1, ..sound() }), ["I6"]);
         assert_eq!(broken(Facts { fences_above_accepted: 1, ..sound() }), ["I6"]);

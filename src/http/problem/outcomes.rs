@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::{Problem, ProblemType, rfc3339};
 use crate::account::hashing::HashingError;
-use crate::account::{ChangePasswordError, SignInError, SignUpError};
+use crate::account::{ChangePasswordError, DeleteAccountError, SignInError, SignUpError};
 use crate::catalog::{
     CreateError, EditError, GroupError, GroupForItemError, StrategyError, Unreachable,
 };
@@ -16,6 +16,7 @@ use crate::order::{FindError, StepError};
 use crate::payment::{MessageError, PayError, TakeError};
 use crate::purchase::waiting_room::Denied;
 use crate::waiting_list::JoinError;
+use ledger::erasure::EraseError;
 use shop_domain::{LedgerError, Refusal, Unavailable};
 
 /// Makes problems of the errors of use cases. Of each error it lists the cases that are a type of
@@ -128,7 +129,7 @@ problems! {
             .detail("Too many long messages are verified; send it again in a moment."),
     }
     EditError {
-        NotFound => ItemNotFound, RevisionChanged => PreconditionFailed,
+        NotFound => ItemNotFound, Archived => ItemArchived, RevisionChanged => PreconditionFailed,
         InvalidSchedule => InvalidSchedule, StockOutOfRange => StockBelowSold; from Group, Strategy, Ledger;
     }
     CreateError {
@@ -173,6 +174,13 @@ problems! {
     ChangePasswordError {
         NoAccount => AccountNotFound, InvalidPassword => InvalidPassword,
         CommonPassword => CommonPassword; from SignIn;
+    }
+    DeleteAccountError {
+        NoAccount => AccountNotFound; from SignIn, Erase;
+    }
+    EraseError {
+        OrdersOpen => OrdersOpen, Operator => OperatorAccount,
+        PasswordChanged => InvalidCredentials; from Ledger;
     }
     IdentityError {
         Off => IdentityOff, NotStarted => SignInNotStarted, Refused => IdentityRefused,

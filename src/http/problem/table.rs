@@ -146,6 +146,8 @@ problem_types! {
         "Try again when the sale has started.";
     SaleEnded: 409 "sale_ended", "Sale ended",
         "Choose another sale; GET /api/items lists them.";
+    ItemArchived: 409 "item_archived", "Item archived",
+        "The orders of this ended sale are in the archive, so it cannot be changed; create another item.";
     SalePaused: 409 "sale_paused", "Sale paused",
         "The operator has paused this sale; try again later.", retry 5;
     NoWaitingRoom: 409 "no_waiting_room", "Item without waiting room",
@@ -156,6 +158,10 @@ problem_types! {
         "An earlier purchase of yours is still running; send the request again in a moment.", retry 1;
     OrderStateConflict: 409 "order_state_conflict", "Order state conflict",
         "Read the order: its status does not allow this step.";
+    OrdersOpen: 409 "orders_open", "Orders open",
+        "Pay or cancel your open orders, or wait until they expire; then delete the account.";
+    OperatorAccount: 409 "operator_account", "Account of an operator",
+        "Take the role from the account with `seckill operator revoke`; then delete the account.";
     UsernameTaken: 409 "username_taken", "User name taken",
         "Choose another user name.";
     LabBusy: 409 "lab_busy", "Lab run in progress",

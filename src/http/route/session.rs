@@ -70,7 +70,7 @@ pub struct SignInFields {
 }
 
 /// Reads a field that may be left out, but not be `null`.
-fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     String::deserialize(deserializer).map(Some)
 }
 
@@ -175,7 +175,7 @@ pub async fn end_all(
 }
 
 /// The answer after which the browser has no session any more.
-fn forget(cookie: SessionCookie) -> Response {
+pub(super) fn forget(cookie: SessionCookie) -> Response {
     (StatusCode::NO_CONTENT, [(SET_COOKIE, cookie.set("", Duration::ZERO))]).into_response()
 }
 

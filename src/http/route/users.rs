@@ -1,18 +1,26 @@
-//! `POST /api/users`: sign up.
+//! `/api/users`: sign up, and delete an account.
+
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
+use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::account::Accounts;
+use super::session::{forget, text};
+use crate::account::{Accounts, DeleteAccountError, Role};
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::document::TryAgain;
-use crate::http::extract::SameSite;
-use crate::http::problem::Problem;
+use crate::http::extract::{Buyer, Operator, SameSite, UserPath};
+use crate::http::problem::{Problem, ProblemType};
 use crate::http::rates::AddressRateLimit;
+use crate::http::session_cookie::SessionCookie;
+use crate::identity::{Identity, IdentityError};
+use crate::waiting_list::WaitingLists;
+use ledger::erasure::Erasure;
 
 /// A user name and a password.
 #[derive(Deserialize, ToSchema)]
@@ -47,4 +55,87 @@ pub async fn create(
     let signed_up = accounts.sign_up(&body.username, body.password, rate_limit_key(address)).await;
     let user = signed_up?;
     Ok((StatusCode::CREATED, Json(UserBody { user_id: user.get() })))
+}
+
+/// Who asks for the deletion, proved once more: by the password, or by a token of the identity provider.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeleteAccountBody {
+    /// The password of an account of ours.
+    #[serde(default, deserialize_with = "text")]
+    #[schema(value_type = Option<String>, format = Password, max_length = 256)]
+    password: Option<String>,
+    /// A token for this service that the identity provider has given to the same user.
+    #[serde(default, deserialize_with = "text")]
+    #[schema(value_type = Option<String>, max_length = 8192)]
+    token: Option<String>,
+}
+
+/// Delete the account: its name, its password and its sessions go, and waiting lists are left. Orders stay without a
+/// name.
+#[utoipa::path(delete, path = "/api/users/me", tag = "buyer", request_body = DeleteAccountBody, responses(
+    (status = 204, description = "Deleted; every token of the account is invalid"),
+    (status = "4XX", description = "Wrong password or token, or an order is open"), TryAgain,
+))]
+#[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
+pub async fn delete(
+    State(accounts): State<Accounts>,
+    State(identity): State<Option<Arc<Identity>>>,
+    State(lists): State<WaitingLists>,
+    State(cookie): State<SessionCookie>,
+    _: AddressRateLimit,
+    Buyer(claims): Buyer,
+    ClientAddress(address): ClientAddress,
+    JsonBody(body): JsonBody<DeleteAccountBody>,
+) -> Result<Response, Problem> {
+    let waitlists = lists.waitlists();
+    let erased = match (body.password, body.token) {
+        (Some(password), None) => {
+            let address = rate_limit_key(address);
+            accounts.delete_by_password(&waitlists, claims.user, password, address).await?
+        }
+        (None, Some(token)) => {
+            let identity = identity.ok_or(IdentityError::Off)?;
+            if identity.user_by_token(&token).await? != Some(claims.user) {
+                return Err(ProblemType::IdentityRefused.into());
+            }
+            let erased = accounts.erase(&waitlists, claims.user, None, None).await;
+            erased.map_err(DeleteAccountError::from)?
+        }
+        (None, None) => {
+            return Err(ProblemType::MissingField.detail("missing field `password` or `token`"));
+        }
+        (Some(_), Some(_)) => {
+            return Err(ProblemType::UnknownField.detail("Send a password or a token."));
+        }
+    };
+    publish(&lists, &erased).await;
+    Ok(forget(cookie))
+}
+
+/// Delete the account of a person who has asked for it: as an admin. A user without an account changes nothing.
+#[utoipa::path(delete, path = "/api/admin/users/{id}", tag = "operator", params(UserPath), responses(
+    (status = 204, description = "Deleted; every token of the account is invalid"),
+    (status = "4XX", description = "Not an admin, an order is open, or the account may run sales"), TryAgain,
+))]
+pub async fn erase(
+    State(accounts): State<Accounts>,
+    State(lists): State<WaitingLists>,
+    operator: Operator,
+    UserPath(user): UserPath,
+) -> Result<StatusCode, Problem> {
+    if operator.claims.role != Role::Admin {
+        return Err(ProblemType::Forbidden.detail("Sign in as an admin."));
+    }
+    let actor = operator.actor();
+    let erased = accounts.erase(&lists.waitlists(), user, None, Some(&actor)).await;
+    publish(&lists, &erased.map_err(DeleteAccountError::from)?).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Tells the buyers behind the person in the lines.
+async fn publish(lists: &WaitingLists, erased: &Erasure) {
+    for (item, change) in &erased.lines {
+        lists.publish(*item, change).await;
+    }
 }

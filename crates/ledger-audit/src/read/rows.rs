@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use sqlx::FromRow;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
-use crate::{Draw, Fence, Group, Ledger, Movements, Order, OrderLine, Place, Restock, Stock};
+use crate::{
+    ArchivedOrders, Draw, Fence, Group, Ledger, Movements, Order, OrderLine, Place, Restock, Stock,
+};
 
 /// Reads the ledgers of the items from `first` to `last`; with `with_groups` also the limits that they
 /// share with others.
@@ -80,11 +82,18 @@ async fn read(
         let line = OrderLine { order, id, item, buyer, status, count, is_sold };
         of(&mut ledgers, own).lines.push(line);
     }
-    let statement = "SELECT CAST(item_id AS SIGNED), CAST(reason AS CHAR), COUNT(*), \
-         CAST(SUM(delta) AS SIGNED) FROM stock_movements WHERE item_id BETWEEN ? AND ? \
-         GROUP BY item_id, reason ORDER BY item_id, reason";
+    let statement = "SELECT CAST(item_id AS SIGNED), CAST(reason AS CHAR), CAST(SUM(found) AS SIGNED), \
+         CAST(SUM(delta) AS SIGNED) FROM (SELECT item_id, reason, 1 AS found, delta FROM stock_movements \
+         UNION ALL SELECT item_id, reason, movements, delta FROM archived_movements) AS moves \
+         WHERE item_id BETWEEN ? AND ? GROUP BY item_id, reason ORDER BY item_id, reason";
     for (item, reason, count, units) in rows(connection, range, statement).await? {
         of(&mut ledgers, item).movements.push(Movements { reason, count, units });
+    }
+    let statement = "SELECT CAST(item_id AS SIGNED), CAST(status AS CHAR), CAST(SUM(orders) AS SIGNED), \
+         CAST(SUM(quantity) AS SIGNED) FROM archived_orders WHERE item_id BETWEEN ? AND ? \
+         GROUP BY item_id, status ORDER BY item_id, status";
+    for (item, status, orders, units) in rows(connection, range, statement).await? {
+        of(&mut ledgers, item).archived.push(ArchivedOrders { status, orders, units });
     }
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(id AS CHAR), CAST(delta AS SIGNED) \
          FROM restocks WHERE item_id BETWEEN ? AND ? ORDER BY restocks.id";

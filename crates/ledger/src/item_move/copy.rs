@@ -31,7 +31,7 @@ const BETWEEN: char = '\u{1f}';
 
 /// A table with its columns, as both ledgers have them.
 #[derive(Clone, Debug)]
-pub(super) struct Layout {
+pub(crate) struct Layout {
     pub table: ItemTable,
     columns: Vec<String>,
     key: Vec<String>,
@@ -39,7 +39,7 @@ pub(super) struct Layout {
 
 /// The rows of one table that differ between two ledgers, by their keys.
 #[derive(Debug)]
-pub(super) struct Difference {
+pub(crate) struct Difference {
     /// Rows that the target lacks, or has otherwise.
     pub changed: Vec<String>,
     /// Rows that the target alone has.
@@ -49,7 +49,7 @@ pub(super) struct Difference {
 }
 
 /// A row on its way: the text of each column.
-pub(super) type Values = Vec<Option<String>>;
+pub(crate) type Values = Vec<Option<String>>;
 
 impl Difference {
     pub fn of_changed(keys: &[String]) -> Self {
@@ -66,7 +66,7 @@ impl Difference {
 }
 
 /// Reads the columns and the primary key of a table.
-pub(super) async fn layout(pool: &Database, table: ItemTable) -> sqlx::Result<Layout> {
+pub(crate) async fn layout(pool: &Database, table: ItemTable) -> sqlx::Result<Layout> {
     let names = async |statement: &str| -> sqlx::Result<Vec<String>> {
         sqlx::query_scalar(statement).bind(table.name).all(pool).await
     };

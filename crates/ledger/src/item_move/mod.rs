@@ -22,7 +22,7 @@
 
 pub mod audit;
 mod close;
-mod copy;
+pub(crate) mod copy;
 mod error;
 mod flip;
 mod group;

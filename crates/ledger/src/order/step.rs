@@ -286,7 +286,7 @@ pub(super) async fn return_stock(
 }
 
 /// Takes the units of all lines again for a payment after the hold ran out, under the two conditions of a
-/// purchase.
+/// purchase. An item whose orders are archived has none for it.
 async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,
@@ -318,7 +318,7 @@ async fn take_again(
         let (item, units) = (one.item_id, one.quantity.signed());
         let done = sqlx::query(
             "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
-             WHERE item_id = ? AND available >= ? AND home_epoch = ?",
+             WHERE item_id = ? AND available >= ? AND home_epoch = ? AND archive = 0",
         )
         .bind(units)
         .bind(item.get())

@@ -249,17 +249,19 @@ pub async fn sales(
     after: i64,
     limit: u32,
 ) -> sqlx::Result<Vec<Sale>> {
-    let sum = |what: &str, statuses: &str| {
+    let sum = |what: &str, status: &str| {
         format!(
             "CAST(COALESCE((SELECT SUM({what}) FROM orders WHERE item_id = items.id \
-             AND status IN ({statuses})), 0) AS SIGNED)"
+             AND status = '{status}'), 0) + COALESCE((SELECT SUM({what}) FROM archived_orders \
+             WHERE item_id = items.id AND status = '{status}'), 0) AS SIGNED)"
         )
     };
-    let (held, sold) = (sum("quantity", "'pending'"), sum("quantity", "'paid'"));
-    let paid = sum("amount_cents", "'paid'");
+    let (held, sold) = (sum("quantity", "pending"), sum("quantity", "paid"));
+    let paid = sum("amount_cents", "paid");
     let mut query = QueryBuilder::new(format!(
         "SELECT items.id, name, kind, strategy, price_cents, starts_at, ends_at, total, available, \
-         (SELECT COUNT(*) FROM orders WHERE item_id = items.id) AS orders, \
+         CAST((SELECT COUNT(*) FROM orders WHERE item_id = items.id) + COALESCE((SELECT SUM(orders) \
+          FROM archived_orders WHERE item_id = items.id), 0) AS SIGNED) AS orders, \
          {held} AS held, {sold} AS sold, {paid} AS paid_cents \
          FROM items JOIN stock ON stock.item_id = items.id WHERE items.id > "
     ));

@@ -5,6 +5,9 @@
 //! window are deleted.
 
 use crate::Database;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
+use sha2::{Digest, Sha256};
 use sqlx::MySqlConnection;
 
 use super::Fault;
@@ -98,6 +101,21 @@ async fn raise(
         }
     }
     Ok(failures)
+}
+
+/// The name of an account in the table: a hash, because people type passwords into the wrong field.
+#[must_use]
+pub fn account_of(username_folded: &str) -> String {
+    BASE64.encode(Sha256::digest(username_folded))
+}
+
+/// Deletes all counts of an account.
+pub(crate) async fn forget(
+    connection: &mut MySqlConnection,
+    username_folded: &str,
+) -> sqlx::Result<()> {
+    let forget = sqlx::query("DELETE FROM sign_in_failures WHERE account = ?");
+    forget.bind(account_of(username_folded)).run(connection).await
 }
 
 /// Takes back one counted try.

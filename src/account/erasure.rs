@@ -1,0 +1,53 @@
+//! The deletion of a person, on request of the person or of an operator. The transactions are in `ledger::erasure`.
+
+use std::net::IpAddr;
+
+use super::{Accounts, Actor, SignInError};
+use ledger::erasure::{self, EraseError, Erasure};
+use ledger::route::Shards;
+use ledger::rows::users::Account;
+use ledger::waiting_list::Waitlist;
+use shop_domain::UserId;
+
+/// The reason why a person was not deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteAccountError {
+    /// The user has no account, or one that cannot be deleted in this way.
+    #[error("no such account")]
+    NoAccount,
+    /// The password is wrong, or too many tries were.
+    #[error(transparent)]
+    SignIn(#[from] SignInError),
+    /// Something is open.
+    #[error(transparent)]
+    Erase(#[from] EraseError),
+}
+
+impl Accounts {
+    /// Deletes the account of a user who sends the password once more.
+    pub async fn delete_by_password(
+        &self,
+        waitlists: &Shards<Waitlist>,
+        user: UserId,
+        password: String,
+        address: IpAddr,
+    ) -> Result<Erasure, DeleteAccountError> {
+        let account = self.verify_password(user, password, address).await?;
+        let Account { password_hash, .. } = account.ok_or(DeleteAccountError::NoAccount)?;
+        Ok(self.erase(waitlists, user, Some(&password_hash), None).await?)
+    }
+
+    /// Deletes the account of a user whom another party has identified a moment ago, or whom an operator deletes.
+    pub async fn erase(
+        &self,
+        waitlists: &Shards<Waitlist>,
+        user: UserId,
+        password_hash: Option<&str>,
+        actor: Option<&Actor>,
+    ) -> Result<Erasure, EraseError> {
+        let erased = erasure::erase(waitlists, user, password_hash, actor).await?;
+        self.parts.revocations.end_earlier_than(user, erased.generation);
+        tracing::info!(%user, had_account = erased.had_account, "account deleted");
+        Ok(erased)
+    }
+}

@@ -1,0 +1,64 @@
+//! `seckill user`: deletes a person. It works on the ledgers, without an instance.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use ledger::erasure::{self, EraseError};
+use ledger::rows::actions::Actor;
+use ledger::rows::outbox::Outbox;
+use ledger::waiting_list::{WaitingLine, Waitlist};
+use ledger::write::ItemConcurrency;
+use shop_domain::{Clock, UserId};
+use shop_metrics::Metrics;
+use time::OffsetDateTime;
+
+use super::{ExitResult, parse};
+
+/// The arguments: the action on a person.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Delete the account of a person, end its sessions, and leave its waiting lists. Orders stay without a name.
+    Erase {
+        /// The user id.
+        #[arg(long, value_parser = parse::user)]
+        id: UserId,
+        /// The user id of the operator who decides, for the log of actions.
+        #[arg(long, value_name = "USER", value_parser = parse::user)]
+        operator: UserId,
+    },
+}
+
+/// Deletes a person. Exit 1 when something is open.
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
+    let Action::Erase { id, operator } = arguments.action;
+    let config = super::settings(file)?;
+    let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
+    let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
+    let concurrency = ItemConcurrency::new(config.mysql.pool_max);
+    let ledgers = super::ledgers::open(&config)?;
+    let waitlists =
+        ledgers.map(|ledger| Waitlist::new(ledger.clone(), line.clone(), concurrency.clone()));
+    let actor = Actor { user: operator, address: None, now: OffsetDateTime::now_utc() };
+    match erasure::erase(&waitlists, id, None, Some(&actor)).await {
+        Ok(erased) if erased.had_account => println!("the account of user {id} is deleted"),
+        Ok(_) => println!("user {id} has no account; its sessions have ended"),
+        Err(EraseError::OrdersOpen) => {
+            return super::refuse(format_args!(
+                "user {id} has an open order: it has to be paid, cancelled or expired first"
+            ));
+        }
+        Err(EraseError::Operator) => {
+            return super::refuse(format_args!(
+                "user {id} may run sales: take the role first, with `seckill operator revoke`"
+            ));
+        }
+        Err(error) => return Err(format!("the account may or may not be deleted: {error}")),
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,184 @@
+//! The deletion of a person: the account goes everywhere, and the ledgers still add up.
+
+use reqwest::Method;
+use seckill::account::Role;
+use serde_json::{Value, json};
+
+use super::{PASSWORD, assert_problem, order_id, sign_in, sign_up};
+use crate::process::program::run;
+use crate::support::identity_keys::TestKey;
+use crate::support::identity_provider::TestIdentityProvider;
+use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, when};
+
+async fn delete(client: &Client, proof: Value) -> Answer {
+    Client::send(client.request(Method::DELETE, "/api/users/me").json(&proof)).await
+}
+
+async fn delete_by_admin(instance: &Instance, user: i64) -> Answer {
+    let path = format!("/api/admin/users/{user}");
+    Client::send(instance.admin().request(Method::DELETE, &path)).await
+}
+
+/// Signs somebody up and in; answers the user id and the session.
+async fn person(instance: &Instance, name: &str) -> (i64, Client) {
+    let made = sign_up(&instance.stranger(), name, PASSWORD).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    (made.json["user_id"].as_i64().expect("an id"), session(instance, name).await)
+}
+
+/// Makes the account with the first id, which the tokens of the tests' admin have.
+async fn first_account(instance: &Instance) {
+    assert_eq!(sign_up(&instance.stranger(), "first", PASSWORD).await.json["user_id"], 1);
+}
+
+async fn session(instance: &Instance, name: &str) -> Client {
+    let session = sign_in(&instance.stranger(), name, PASSWORD).await;
+    instance.stranger().with_token(session.json["token"].as_str().expect("a token"))
+}
+
+async fn rows(shop: &Shop, statement: &str) -> i64 {
+    sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("counted")
+}
+
+fn waiting(item: i64) -> String {
+    format!("/api/items/{item}/waiting")
+}
+
+async fn status_of_place(client: &Client, item: i64) -> Value {
+    client.get(&waiting(item)).await.json["status"].clone()
+}
+
+#[tokio::test]
+async fn a_person_is_deleted_from_all_ledgers_and_the_orders_keep_a_number() {
+    let shop = Shop::with_shards(2, |config| config.session.revocation_period_ms = 100).await;
+    let (one, two) = (shop.start().await, shop.start().await);
+    let here =
+        one.make_item(json!({ "kind": "shop", "strategy": "mysql-atomic", "shard": 0 })).await;
+    let there = json!({ "kind": "shop", "strategy": "mysql-atomic", "shard": 1, "stock": 1 });
+    let there = one.make_item(there).await;
+    first_account(&one).await;
+    let (id, paula) = person(&one, "Paula").await;
+    let second = session(&two, "paula").await;
+    assert_problem(
+        &sign_in(&one.stranger(), "paula", "wrong").await,
+        (401, "invalid_credentials"),
+        "a guess",
+    );
+
+    // She has bought in the home ledger, and waits in the other one in front of somebody else.
+    let bought = order_id(&paula.buy("mysql-atomic", here).await);
+    let others = order_id(&one.buyer(71).buy("mysql-atomic", there).await);
+    let mine = json!({ "password": PASSWORD });
+    assert_problem(&delete(&paula, mine.clone()).await, (409, "orders_open"), "an open order");
+    let paid = paula.post(&format!("/api/orders/{bought}/payment"), &json!({})).await;
+    assert_eq!(paid.status, 200, "{}", paid.text);
+    for client in [&paula, &one.buyer(72)] {
+        assert_eq!(client.post(&waiting(there), &json!({})).await.status, 200);
+    }
+    let cancelled =
+        one.buyer(71).post(&format!("/api/orders/{others}/cancellation"), &json!({})).await;
+    assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+    assert_eq!(status_of_place(&paula, there).await, "offered");
+
+    let wrong = delete(&paula, json!({ "password": "not her password" })).await;
+    assert_problem(&wrong, (401, "invalid_credentials"), "a wrong password");
+    assert_problem(&delete(&paula, json!({})).await, (422, "missing_field"), "no proof");
+    let both = json!({ "password": PASSWORD, "token": "x" });
+    assert_problem(&delete(&paula, both).await, (422, "unknown_field"), "two proofs");
+    let off = delete(&paula, json!({ "token": "x" })).await;
+    assert_problem(&off, (409, "identity_off"), "no provider");
+    let deleted = delete(&paula, mine.clone()).await;
+    assert_eq!(deleted.status, 204, "{}", deleted.text);
+    assert!(deleted.headers["set-cookie"].to_str().expect("text").contains("Max-Age=0"));
+
+    // No token works any more, here at once and there soon; the next buyer has the unit.
+    assert_problem(&delete(&paula, mine.clone()).await, (401, "invalid_token"), "again");
+    eventually("the other instance refuses her", || async {
+        let seen = second.get("/api/session").await;
+        when(seen.brief() == (401, "invalid_token"), seen.text)
+    })
+    .await;
+    assert_eq!(status_of_place(&one.buyer(72), there).await, "offered");
+    let gone = sign_in(&two.stranger(), "paula", PASSWORD).await;
+    assert_problem(&gone, (401, "invalid_credentials"), "no account");
+    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM users").await, 1);
+    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM orders WHERE status = 'paid'").await, 1);
+    for item in [here, there] {
+        assert_clean(&one, item).await;
+    }
+
+    // An admin deletes her once more, in vain: nothing changes but the log, which has no name.
+    for _ in 0..2 {
+        assert_eq!(delete_by_admin(&one, id).await.status, 204);
+    }
+    let operator = one.stranger().with_token(&one.token(5, Role::Operator));
+    let path = format!("/api/admin/users/{id}");
+    let refused = Client::send(operator.request(Method::DELETE, &path)).await;
+    assert_problem(&refused, (403, "forbidden"), "an operator");
+    let actions = one.admin().get("/api/admin/actions").await;
+    assert_eq!(actions.text.matches("user_erased").count(), 2, "{}", actions.text);
+    assert!(!actions.text.to_lowercase().contains("paula"), "{}", actions.text);
+    // Somebody else takes the name, and gets nothing of hers.
+    let (other, client) = person(&two, "paula").await;
+    assert_ne!(other, id);
+    assert_eq!(client.get("/api/orders").await.json["orders"], json!([]));
+}
+
+#[tokio::test]
+async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too() {
+    let (shop, instance) = Shop::open().await;
+    first_account(&instance).await;
+    let (id, _) = person(&instance, "Grace").await;
+    let user = id.to_string();
+    assert_eq!(run(&shop, &["operator", "grant", "grace"]).await.0, 0);
+    let refused = delete_by_admin(&instance, id).await;
+    assert_problem(&refused, (409, "operator_account"), "an operator");
+    let erase = ["user", "erase", "--id", &user, "--operator", "1"];
+    let (code, text) = run(&shop, &erase).await;
+    assert_eq!((code, text.contains("may run sales")), (1, true), "{text}");
+    assert_eq!(run(&shop, &["operator", "revoke", "grace"]).await.0, 0);
+    let item = instance.make_item(json!({})).await;
+    let order = order_id(&instance.buyer(id).buy("mysql-atomic", item).await);
+    let (code, text) = run(&shop, &erase).await;
+    assert_eq!((code, text.contains("open order")), (1, true), "{text}");
+    let cancel = format!("/api/orders/{order}/cancellation");
+    assert_eq!(instance.buyer(id).post(&cancel, &json!({})).await.status, 200);
+    let (code, text) = run(&shop, &erase).await;
+    assert_eq!((code, text.contains("is deleted")), (0, true), "{text}");
+    let (code, text) = run(&shop, &erase).await;
+    assert_eq!((code, text.contains("has no account")), (0, true), "{text}");
+    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM users").await, 1);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
+    let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
+    let shop = Shop::with(|config| provider.configure(config)).await;
+    let instance = shop.start().await;
+    let token = |subject: &str| provider.key(0).token(&provider.claims(subject));
+    let exchange = async |subject: &str| {
+        let session =
+            instance.stranger().post("/api/session", &json!({ "token": token(subject) })).await;
+        assert_eq!(session.status, 200, "{}", session.text);
+        let id = session.json["user_id"].as_i64().expect("an id");
+        (id, instance.stranger().with_token(session.json["token"].as_str().expect("a token")))
+    };
+    let (id, client) = exchange("one").await;
+    exchange("two").await;
+    let password = delete(&client, json!({ "password": PASSWORD })).await;
+    assert!(
+        matches!(password.brief(), (404, "account_not_found") | (403, "passwords_off")),
+        "{}",
+        password.text
+    );
+    for proof in [token("two"), token("nobody"), "forged".to_owned()] {
+        let refused = delete(&client, json!({ "token": proof })).await;
+        assert_problem(&refused, (401, "identity_refused"), "another user's token");
+    }
+    assert_eq!(delete(&client, json!({ "token": token("one") })).await.status, 204);
+    assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "the session");
+    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM subjects").await, 1);
+    let (again, _) = exchange("one").await;
+    assert_ne!(again, id, "a new user");
+}
