@@ -18,8 +18,8 @@ const COUNT_PERIOD: Duration = Duration::from_millis(500);
 /// The arguments: how far the schema is brought.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// Also remove what only earlier builds need. They refuse to start afterwards, so run it when none of
-    /// their instances runs.
+    /// Remove what only earlier builds need as well. They refuse to start afterwards, so run it when none
+    /// of their instances runs.
     #[arg(long)]
     contract: bool,
 }

@@ -51,7 +51,7 @@ pub struct BenchOptions {
     /// Measure four instances behind HAProxy and one (P11); needs haproxy.
     #[arg(long)]
     instances: bool,
-    /// Measure an order on a ledger with so many older orders beside one on an empty ledger (P15)
+    /// Measure an order on a ledger with this number of older orders beside one on an empty ledger (P15)
     /// [without a number: a million].
     #[arg(long, value_name = "ORDERS", num_args = 0..=1, default_missing_value = "1000000", value_parser = clap::value_parser!(u32).range(50_000..=50_000_000))]
     older: Option<u32>,

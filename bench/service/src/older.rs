@@ -22,7 +22,7 @@ const ORDERS_OF_ITEM: u32 = 50_000;
 /// Paid orders, in this many places of a hundred; the others are expired.
 const PAID_PERCENT: u32 = 90;
 
-/// Starts `program` on an empty ledger, and on one with so many older `orders`, for loads of `span`.
+/// Starts `program` on an empty ledger, and on one with older `orders`, for loads of `span`.
 pub async fn pair(
     (build, program): (Build, PathBuf),
     (orders, span): (u32, Duration),

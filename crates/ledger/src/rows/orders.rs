@@ -142,7 +142,7 @@ where
 /// Items with neighbouring ids whose orders share a bucket. More make the list of a buyer's orders cheaper,
 /// and the part of the index that a sale changes larger.
 const BUCKET_ITEMS: u64 = 64;
-/// The last bucket has the orders of all further items, so that a list reads at most so many ranges.
+/// The last bucket has the orders of all further items: it limits the ranges that a list reads.
 const BUCKET_MAX: u64 = 512;
 
 /// The bucket of an item's orders: the first column of the index by which a buyer's orders are found. An
