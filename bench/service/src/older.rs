@@ -88,7 +88,7 @@ fn statements(item: i64, number: usize, (count, buyers): (u32, u32), has_buckets
            {item}, {FIRST_BUYER} + FLOOR(RAND() * {buyers}), 1, 100, \
            IF(RAND() * 100 < {PAID_PERCENT}, 'paid', 'expired'), 'mysql-batch', \
            UUID(), made_at, made_at + INTERVAL 15 MINUTE, made_at{value} \
-         FROM (SELECT place, MD5(RAND()) AS digits, \
+         FROM (SELECT place, SHA2(RAND(), 256) AS digits, \
              LPAD(LOWER(HEX(1700000000000 + {number} * 3600000 + place)), 12, '0') AS millis, \
              TIMESTAMP('2023-11-14') + INTERVAL {number} HOUR + INTERVAL place SECOND AS made_at \
            FROM (SELECT thousands.n * 1000 + ones.n AS place FROM n AS thousands JOIN n AS ones \
