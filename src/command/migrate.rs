@@ -15,23 +15,36 @@ use super::progress::Progress;
 /// How often the migrations that are done are counted.
 const COUNT_PERIOD: Duration = Duration::from_millis(500);
 
+/// The arguments: how far the schema is brought.
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Remove what only earlier builds need as well. They refuse to start afterwards, so run it when none
+    /// of their instances runs.
+    #[arg(long)]
+    contract: bool,
+}
+
 /// Creates the database if it is missing, and runs the migrations that it has not seen.
-pub async fn run(file: Option<&Path>) -> ExitResult {
+pub async fn run(file: Option<&Path>, arguments: Arguments) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
-    match migrate_all(&config).await? {
+    match migrate_all(&config, arguments.contract).await? {
         1 => println!("the schema is up to date"),
         count => println!("the schemas of {count} ledgers are up to date"),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Migrates every ledger of the settings, and returns how many there are.
-pub(super) async fn migrate_all(config: &Config) -> Result<usize, String> {
+/// Migrates every ledger of the settings, and returns how many there are. `contract` also removes what only
+/// earlier builds need.
+pub(super) async fn migrate_all(config: &Config, contract: bool) -> Result<usize, String> {
     let ledgers = config.ledgers()?;
     for (number, ledger) in ledgers.iter().enumerate() {
         let pool = rows::pool(ledger)?;
-        let migrated = migrate(ledger, &pool).await;
+        let mut migrated = migrate(ledger, &pool).await;
+        if migrated.is_ok() && contract {
+            migrated = rows::contract(ledger, &pool).await;
+        }
         migrated.map_err(|why| if number == 0 { why } else { format!("shard {number}: {why}") })?;
         pool.close().await;
     }

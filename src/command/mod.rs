@@ -76,7 +76,7 @@ async fn run_command(arguments: Arguments) -> ExitResult {
     match arguments.command {
         Command::Serve => Box::pin(serve::run(file)).await,
         Command::Dev(arguments) => Box::pin(dev::run(file, &arguments)).await,
-        Command::Migrate => migrate::run(file).await,
+        Command::Migrate(arguments) => migrate::run(file, arguments).await,
         Command::Seed => seed::run(file).await,
         Command::Token(arguments) => token::run(file, &arguments),
         Command::Doctor(arguments) => Box::pin(doctor::run(file, &arguments)).await,
@@ -112,7 +112,7 @@ enum Command {
     #[command(hide = cfg!(not(feature = "dev")))]
     Dev(dev::Arguments),
     /// Bring the schema up to date.
-    Migrate,
+    Migrate(migrate::Arguments),
     /// Make a demo sale that is open now, if there is none.
     Seed,
     /// Print bearer tokens, one a line, without a database.

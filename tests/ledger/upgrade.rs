@@ -1,13 +1,16 @@
 //! An upgrade during a sale: the ledger is migrated by a later build while this one sells.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ledger::rows;
 use seckill::account::Role;
 use serde_json::json;
+use sqlx::Executor;
 
 use crate::process::program::{free_addr, press, serve, signal};
-use crate::support::{Client, Shop, assert_clean, eventually, purchase_path};
+use crate::support::{Client, Instance, Shop, assert_clean, eventually, purchase_path};
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a
 /// default, and indexes. docs/operations.md promises it.
@@ -83,4 +86,74 @@ async fn a_later_build_migrates_while_this_one_sells_and_an_instance_is_replaced
         assert_clean(&maker, item).await;
         later.kill().await.expect("ended");
     }
+}
+
+/// From the indexes of this build back to those of the build before.
+const OF_THE_BUILD_BEFORE: [&str; 4] = [
+    "ALTER TABLE orders ADD UNIQUE KEY orders_request (user_id, item_id, request_key)",
+    "ALTER TABLE orders DROP KEY orders_item_request",
+    "ALTER TABLE orders DROP KEY orders_buyer",
+    "UPDATE schema_needs SET known_version_min = 1",
+];
+
+/// The names of the indexes of `orders`.
+async fn indexes(shop: &Shop) -> Vec<String> {
+    let names = "SELECT DISTINCT CAST(index_name AS CHAR) AS name FROM information_schema.statistics \
+         WHERE table_schema = DATABASE() AND table_name = 'orders' ORDER BY name";
+    sqlx::query_scalar(names).fetch_all(&shop.pool).await.expect("the indexes are read")
+}
+
+/// The order of a buyer's key, which is made now or was before.
+async fn order_of_key(instance: &Instance, (strategy, item): (&str, i64), buyer: i64) -> String {
+    let ended = press(instance.buyer(buyer), purchase_path(strategy, item), "k".to_owned()).await;
+    ended.0.unwrap_or_else(|| panic!("{strategy}: {}", ended.1))
+}
+
+/// Each buyer buys with a key, and asks again with the same key, while `change` goes on.
+async fn sells_during(
+    instance: &Instance,
+    (item, buyers): (i64, Range<i64>),
+    change: impl Future<Output = Result<(), String>>,
+) {
+    let strategies = ["mysql-batch", "mysql-atomic", "lock-redis"].into_iter().cycle();
+    let presses = buyers.zip(strategies).map(|(id, strategy)| async move {
+        let order = order_of_key(instance, (strategy, item), id).await;
+        assert_eq!(order_of_key(instance, (strategy, item), id).await, order, "{strategy}");
+    });
+    let (_, changed) = tokio::join!(futures::future::join_all(presses), change);
+    changed.expect("the indexes are changed");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_indexes_of_orders_are_replaced_during_a_sale() {
+    let (shop, instance) = Shop::open().await;
+    let new = indexes(&shop).await;
+    assert_eq!(new, ["orders_buyer", "orders_item_request", "orders_item_status", "PRIMARY"]);
+    for statement in OF_THE_BUILD_BEFORE {
+        shop.pool.execute(statement).await.expect("undone");
+    }
+    let item = instance.make_item(json!({ "stock": 1_000, "per_buyer_limit": 2 })).await;
+    let buyers = 1..31;
+    sells_during(&instance, (item, buyers.clone()), async { Ok(()) }).await;
+    // As the build before has written them.
+    shop.pool.execute("UPDATE orders SET buyer_bucket = 0").await.expect("written before");
+    // Twice, the second time as after a migration that was broken off.
+    sells_during(&instance, (item, 31..61), rows::migrate(&shop.config, &shop.pool)).await;
+    shop.pool.execute("ALTER TABLE orders DROP KEY orders_buyer").await.expect("broken off");
+    sells_during(&instance, (item, 61..91), rows::migrate(&shop.config, &shop.pool)).await;
+    assert!(indexes(&shop).await.contains(&"orders_request".to_owned()), "a build before sells");
+    sells_during(&instance, (item, 91..121), rows::contract(&shop.config, &shop.pool)).await;
+    rows::contract(&shop.config, &shop.pool).await.expect("contracted already");
+    assert_eq!(indexes(&shop).await, new);
+    // Keys of before are the same orders, and both kinds of orders are listed.
+    for id in buyers {
+        let before = order_of_key(&instance, ("mysql-batch", item), id).await;
+        let second = instance.buyer(id).buy("mysql-batch", item).await;
+        assert_eq!(second.status, 201, "{}", second.text);
+        let listed = instance.buyer(id).get("/api/orders").await.json;
+        let listed = listed["orders"].as_array().expect("a list");
+        let ids: Vec<_> = listed.iter().map(|order| order["id"].as_str()).collect();
+        assert_eq!(ids, [second.json["id"].as_str(), Some(before.as_str())]);
+    }
+    assert_clean(&instance, item).await;
 }

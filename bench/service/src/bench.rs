@@ -22,7 +22,7 @@ use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN};
 use crate::sample::Round;
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
-use crate::{history, report};
+use crate::{history, older, report};
 
 /// The part of `--seconds` that a load of the curves lasts.
 const GROWTH_SHARE: f64 = 1.0 / 2.0;
@@ -51,6 +51,10 @@ pub struct BenchOptions {
     /// Measure four instances behind HAProxy and one (P11); needs haproxy.
     #[arg(long)]
     instances: bool,
+    /// Measure an order on a ledger with this number of older orders beside one on an empty ledger (P15)
+    /// [without a number: a million].
+    #[arg(long, value_name = "ORDERS", num_args = 0..=1, default_missing_value = "1000000", value_parser = clap::value_parser!(u32).range(50_000..=50_000_000))]
+    older: Option<u32>,
     /// All of --strategies, --neighbours and, where haproxy is installed, --instances.
     #[arg(long)]
     all: bool,
@@ -94,6 +98,7 @@ impl BenchOptions {
         Selection {
             strategies: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             neighbours: self.neighbours || self.all,
+            older: self.older.is_some(),
             instances: self.instances || (self.all && haproxy::program().is_some()),
             builds: if self.beside.is_some() { 2 } else { 1 },
             connections_max: connections_max(),
@@ -178,6 +183,17 @@ async fn rounds(
         options.rounds, selection.builds
     );
     let subjects = subjects(options, environment).await?;
+    let mut pairs = Vec::new();
+    if let Some(orders) = options.older {
+        let own = Mint::new(None, environment).into_program();
+        let others = options.beside.iter().map(|beside| (Build::Old, beside.clone()));
+        for (build, program) in std::iter::once((Build::New, own)).chain(others) {
+            let logs = options.out.join("logs");
+            let pair = older::pair((build, program), (orders, span), environment, &logs).await?;
+            pairs.push(pair);
+        }
+    }
+    let subjects = (subjects, pairs);
     let mut bench = Bench::prepare(selection, span, subjects, environment, &options.out).await?;
     let measured = measure(&mut bench, options.rounds).await;
     bench.finish().await;
@@ -204,8 +220,8 @@ async fn subjects(
         return Ok(vec![Subject::running(&url, environment, &logs).await?]);
     };
     let program = Mint::new(None, environment).into_program();
-    let new = Subject::start(Build::New, program, environment, &logs).await?;
-    match Subject::start(Build::Old, beside.clone(), environment, &logs).await {
+    let new = Subject::start((Build::New, "shop"), program, environment, &logs).await?;
+    match Subject::start((Build::Old, "shop"), beside.clone(), environment, &logs).await {
         Ok(old) => Ok(vec![new, old]),
         Err(failure) => {
             new.finish().await;

@@ -11,7 +11,7 @@ use Bound::{AtLeast, AtMost};
 /// A ratio, and what it is to reach.
 #[derive(Debug, Clone, Serialize)]
 pub struct Goal {
-    /// `P1` to `P14`, with what tells several of one number apart; or a word.
+    /// `P1` to `P15`, with what tells several of one number apart; or a word.
     pub id: &'static str,
     /// What is divided by what.
     pub what: &'static str,
@@ -144,6 +144,21 @@ pub const GOALS: &[Goal] = &[
     Goal::new("P14 256", "mysql-atomic, 256 clients / T", AtLeast(0.7), |view| {
         view.over(&Measure::orders(DIRECT, CLIENTS), &Measure::PerOrder)
     }),
+    Goal::new(
+        "P15",
+        "orders/s on a ledger with older orders / an empty one",
+        AtLeast(0.90),
+        |view| view.over(&Measure::Older { filled: true }, &Measure::Older { filled: false }),
+    ),
+    Goal::new(
+        "P15 time",
+        "processor time, service + database, of these orders",
+        AtMost(1.15),
+        |view| {
+            let used = |filled| view.cpu_us(&Measure::Older { filled }, &[SERVICE, DATABASE]);
+            Some(used(true)? / used(false)?)
+        },
+    ),
     Goal::new("fairness", "p99 of 100 buyers beside a crowd / alone", Bound::Shown, |view| {
         let hundred = |beside_crowd| Measure::Hundred { beside_crowd };
         view.over(&hundred(true), &hundred(false))

@@ -12,7 +12,7 @@
 //! build of the service; with `--beside` there are two, which take turns in every step. Each [`load`] on
 //! the service has its [`audit`], and one oversold, lost or duplicate order makes the whole run void.
 //! [`figures`] makes medians of the rounds, and the ratios with their [`goals`]. [`neighbours`] asks
-//! what a crowd or a failing item costs the others. [`growth`] measures curves instead of ratios.
+//! what a crowd or a failing item costs the others, and [`older`] what older orders cost a new one. [`growth`] measures curves instead of ratios.
 
 mod audit;
 mod bare_http;
@@ -28,6 +28,7 @@ mod items;
 mod load;
 mod measure;
 mod neighbours;
+mod older;
 mod per_order;
 mod processes;
 mod report;

@@ -58,6 +58,8 @@ pub enum Measure {
     Good { beside_poison: bool },
     /// Of these, the ones that were not accepted beside the poison.
     GoodNotAccepted,
+    /// Orders per second on one item, on a ledger that is filled with older orders or empty.
+    Older { filled: bool },
 }
 
 /// What a figure belongs to.
@@ -158,6 +160,12 @@ impl fmt::Display for Measure {
                 formatter.write_str("the same beside an item whose orders fail")
             }
             Self::GoodNotAccepted => formatter.write_str("of these, orders that were not accepted"),
+            Self::Older { filled: false } => {
+                write!(formatter, "{BATCH}, {CLIENTS} clients, an empty ledger")
+            }
+            Self::Older { filled: true } => {
+                write!(formatter, "{BATCH}, {CLIENTS} clients, a ledger with older orders")
+            }
         }
     }
 }

@@ -46,6 +46,8 @@ pub struct Bench {
     selection: Selection,
     span: Duration,
     subjects: Vec<Subject>,
+    /// Of each build, if P15 is measured: on an empty ledger, and on one with older orders.
+    older: Vec<[Subject; 2]>,
     bare: BareLoad,
     per_order: PerOrder,
     by_hand: ByHand,
@@ -58,7 +60,7 @@ impl Bench {
     pub async fn prepare(
         selection: Selection,
         span: Duration,
-        mut subjects: Vec<Subject>,
+        (mut subjects, older): (Vec<Subject>, Vec<[Subject; 2]>),
         environment: &Environment,
         folder: &Path,
     ) -> Result<Self, CannotJudge> {
@@ -77,6 +79,7 @@ impl Bench {
             selection,
             span,
             subjects,
+            older,
             bare: BareLoad::start(environment).await?,
             per_order: PerOrder::prepare(&database_url).await?,
             by_hand: ByHand::prepare(&database_url).await?,
@@ -92,7 +95,7 @@ impl Bench {
                 eprintln!("the tables of a baseline are still there: {failure}");
             }
         }
-        for subject in self.subjects {
+        for subject in self.subjects.into_iter().chain(self.older.into_iter().flatten()) {
             subject.finish().await;
         }
     }
@@ -190,8 +193,7 @@ impl Bench {
         peak: f64,
     ) -> Result<Load, CannotJudge> {
         let seconds = self.span.as_secs_f64();
-        let requests = bounded(REQUESTS_PER_SECOND * seconds);
-        let closed = Pace::Closed { requests };
+        let closed = Pace::Closed { requests: planned(self.span) };
         let open = |rate_per_second| Pace::Open { rate_per_second, seconds };
         let (strategy, connections, pace) = match measure {
             Measure::Orders { strategy, clients } => (strategy.as_str(), *clients, closed),
@@ -210,7 +212,10 @@ impl Bench {
         let refusals = *measure == Measure::Refusals;
         let (stock, buyers) =
             if refusals { (1, REFUSED_BUYERS) } else { (i64::from(planned), planned) };
-        let subject = &mut self.subjects[index];
+        let subject = match measure {
+            Measure::Older { filled } => &mut self.older[index][usize::from(*filled)],
+            _ => &mut self.subjects[index],
+        };
         let (instances, item) = (subject.instances.clone(), subject.item(stock).await?);
         let items = [item];
         let buyers = (FIRST_BUYER, buyers);
@@ -245,7 +250,7 @@ impl Bench {
             services.iter().map(|service| service.instance.address).collect();
         let proxy =
             Haproxy::start(program, &addresses, PROXY_CONNECTIONS_MAX, &self.folder).await?;
-        let requests = bounded(REQUESTS_PER_SECOND * self.span.as_secs_f64());
+        let requests = planned(self.span);
         let stock = i64::from(requests);
         let item = subject.item(stock).await?;
         let ids = services.iter().filter_map(loadtest::launcher::Service::process).collect();
@@ -283,6 +288,11 @@ impl Bench {
         };
         Ok(Sample::of_baseline(value, operations, &used))
     }
+}
+
+/// The requests that a closed load of `span` plans, and the buyers of its items.
+pub fn planned(span: Duration) -> u32 {
+    bounded(REQUESTS_PER_SECOND * span.as_secs_f64())
 }
 
 /// A number of requests that neither says nothing nor takes for ever.

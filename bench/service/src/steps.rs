@@ -35,6 +35,8 @@ pub struct Selection {
     pub strategies: Vec<String>,
     pub neighbours: bool,
     pub instances: bool,
+    /// Whether a ledger with older orders is measured beside an empty one.
+    pub older: bool,
     /// How many builds there are.
     pub builds: u32,
     /// Connections that this system allows.
@@ -65,6 +67,9 @@ pub fn of_round(selection: &Selection, number: u32) -> Vec<Step> {
     }
     if selection.instances {
         measures.extend(INSTANCES.map(|instances| Measure::Instances { instances }));
+    }
+    if selection.older {
+        measures.extend([false, true].map(|filled| Measure::Older { filled }));
     }
     let mut steps: Vec<Step> = measures.into_iter().map(Step::One).collect();
     if selection.neighbours {
@@ -100,8 +105,8 @@ mod tests {
 
     fn everything() -> Selection {
         let strategies = STRATEGIES.split(',').map(str::to_owned).collect();
-        let (neighbours, instances) = (true, true);
-        Selection { strategies, neighbours, instances, builds: 2, connections_max: 10_000 }
+        let (neighbours, instances, older) = (true, true, true);
+        Selection { strategies, neighbours, instances, older, builds: 2, connections_max: 10_000 }
     }
 
     #[test]

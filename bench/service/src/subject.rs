@@ -113,9 +113,9 @@ impl Subject {
         })
     }
 
-    /// Starts `program` on a database of its own.
+    /// Starts `program` on a database of its own, whose name has `purpose` in it.
     pub async fn start(
-        build: Build,
+        (build, purpose): (Build, &str),
         program: PathBuf,
         environment: &Environment,
         logs: &Path,
@@ -123,7 +123,7 @@ impl Subject {
         let launcher = Launcher::new(program.clone(), environment, logs)?;
         let shop_url = environment.database_url()?;
         // The shop's own account may make databases whose names begin like its own.
-        let name = format!("seckill_bench_{}_{}", build.word(), std::process::id());
+        let name = format!("seckill_bench_{}_{purpose}_{}", build.word(), std::process::id());
         let database_url = with_database(&shop_url, &name)?;
         let drop_older = format!("DROP DATABASE IF EXISTS {name}");
         execute(&shop_url, &drop_older).await?;

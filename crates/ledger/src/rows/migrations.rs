@@ -29,6 +29,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (19, "places of items", include_str!("../../../../migrations/0019_places_of_items.sql")),
     (20, "kept rows", include_str!("../../../../migrations/0020_kept_rows.sql")),
     (21, "refunds", include_str!("../../../../migrations/0021_refunds.sql")),
+    (22, "orders of buyers", include_str!("../../../../migrations/0022_orders_of_buyers.sql")),
     (23, "archive", include_str!("../../../../migrations/0023_archive.sql")),
     (24, "unit rows", include_str!("../../../../migrations/0024_unit_rows.sql")),
     (26, "draws", include_str!("../../../../migrations/0026_draws.sql")),

@@ -29,6 +29,7 @@ pub mod migrations;
 pub mod monitor;
 pub mod moves;
 pub mod operators;
+mod order_indexes;
 pub mod order_routine;
 pub mod orders;
 pub mod outbox;
@@ -172,14 +173,34 @@ pub fn sign_of_life(writer: &Writer, options: impl Into<LedgerOptions>) -> SignO
 /// How long a start waits for another instance that migrates the schema, in seconds.
 const MIGRATION_WAIT_SECONDS: u32 = 120;
 
-/// Creates the database of the URL if it is missing and brings its schema up to date. May run in
-/// several instances at once: one does it, and the others wait for it. The lock is not sqlx's,
-/// which waits without end: MariaDB refuses that with NULL instead of an error.
+/// Creates the database of the URL if it is missing and brings its schema up to date, as far as earlier builds
+/// can use it. May run in several instances at once: one does it, and the others wait for it.
 ///
 /// # Errors
 /// A sentence for the operator.
 pub async fn migrate(options: impl Into<LedgerOptions>, pool: &Database) -> Result<(), String> {
     let ledger = options.into();
+    let mut connection = lock_schema(&ledger, pool).await?;
+    // The lock ends with its connection.
+    let migrated = migrate_on(&mut connection, &ledger, pool).await;
+    let _ = answered(connection.close()).await;
+    migrated
+}
+
+/// Removes from an up-to-date schema what only earlier builds need.
+///
+/// # Errors
+/// A sentence for the operator.
+pub async fn contract(options: impl Into<LedgerOptions>, pool: &Database) -> Result<(), String> {
+    let mut connection = lock_schema(&options.into(), pool).await?;
+    let contracted = order_indexes::contract(&mut connection).await;
+    let _ = answered(connection.close()).await;
+    contracted.map_err(|error| migration_failed(&error))
+}
+
+/// Creates the database if it is missing. Returns a connection that alone may change the schema. The lock is
+/// not sqlx's, which waits without end: MariaDB refuses that with NULL instead of an error.
+async fn lock_schema(ledger: &LedgerOptions, pool: &Database) -> Result<MySqlConnection, String> {
     let hosts = hosts::read(&ledger.url)?;
     for host in &hosts {
         if let Some(database) = host.get_database() {
@@ -202,32 +223,36 @@ pub async fn migrate(options: impl Into<LedgerOptions>, pool: &Database) -> Resu
     let locked: Option<i64> =
         within(limit, locked).await.map_err(|error| migration_failed(&error))?;
     match locked {
-        Some(1) => {}
-        Some(_) => {
-            return Err(migration_failed(&format!(
-                "another start has been at it for {MIGRATION_WAIT_SECONDS} s; try again when it has ended"
-            )));
-        }
-        None => return Err(migration_failed(&"the server refuses GET_LOCK")),
+        Some(1) => Ok(connection),
+        Some(_) => Err(migration_failed(&format!(
+            "another start has been at it for {MIGRATION_WAIT_SECONDS} s; try again when it has ended"
+        ))),
+        None => Err(migration_failed(&"the server refuses GET_LOCK")),
     }
-    // The lock ends with its connection.
-    let migrated = migrate_on(&mut connection, &ledger, pool).await;
-    let _ = answered(connection.close()).await;
-    migrated
 }
 
-/// Runs the migrations on one connection, which holds their lock.
+/// Runs the migrations on one connection, which holds their lock. A ledger that is made here has no earlier
+/// builds to care for.
 async fn migrate_on(
     connection: &mut MySqlConnection,
     options: &LedgerOptions,
     pool: &Database,
 ) -> Result<(), String> {
+    let is_new = migrations_done(pool).await == 0;
     let level = sqlx::query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
     let migrated = match answered(level.execute(&mut *connection)).await {
         Ok(_) => MIGRATIONS.run(&mut *connection).await,
         Err(error) => Err(error.into()),
     };
     migrated.map_err(|error| migration_failed(&error))?;
+    let indexed = async {
+        order_indexes::expand(connection).await?;
+        if is_new {
+            return order_indexes::contract(connection).await;
+        }
+        order_indexes::say_what_is_left(connection).await
+    };
+    indexed.await.map_err(|error| migration_failed(&error))?;
     users::fill_skeletons(pool)
         .await
         .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))?;

@@ -96,9 +96,9 @@ pub async fn find_by_key(
     key: &RequestKey,
 ) -> sqlx::Result<Option<Order>> {
     let statement = format!(
-        "SELECT {COLUMNS} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ?"
+        "SELECT {COLUMNS} FROM orders WHERE item_id = ? AND user_id = ? AND request_key = ?"
     );
-    sqlx::query_as(&statement).binds((buyer.get(), item.get(), key.as_str())).first(executor).await
+    sqlx::query_as(&statement).binds((item.get(), buyer.get(), key.as_str())).first(executor).await
 }
 
 /// A request: buyer, item and key.
@@ -138,10 +138,10 @@ async fn with_keys(
     let tuples = requests.len().next_power_of_two();
     let padded = requests.iter().chain(std::iter::repeat(last)).take(tuples);
     let mut select = QueryBuilder::new(format!(
-        "SELECT {columns} FROM orders WHERE (user_id, item_id, request_key) IN"
+        "SELECT {columns} FROM orders WHERE (item_id, user_id, request_key) IN"
     ));
     select.push_tuples(padded, |mut row, (buyer, item, key)| {
-        row.push_bind(buyer.get()).push_bind(item.get()).push_bind(*key);
+        row.push_bind(item.get()).push_bind(buyer.get()).push_bind(*key);
     });
     select.build().all(connection).await
 }
@@ -168,20 +168,44 @@ pub async fn list_placed(
 }
 
 async fn list_with<T>(
-    executor: impl MySqlExecutor<'_>,
+    pool: &Database,
     columns: &str,
     (owner, before, limit): (UserId, Option<OrderId>, u32),
 ) -> sqlx::Result<Vec<T>>
 where
     T: for<'r> FromRow<'r, MySqlRow> + Send + Unpin,
 {
+    let buckets = buyer_buckets(pool).await?;
     // Ids are in time order, so they serve as the cursor; `~` sorts after every id.
     let statement = format!(
-        "SELECT {columns} FROM orders WHERE user_id = ? AND id < ? AND {WHOLE} \
+        "SELECT {columns} FROM orders \
+         WHERE buyer_bucket IN ({buckets}) AND user_id = ? AND id < ? AND {WHOLE} \
          ORDER BY id DESC LIMIT ?"
     );
     let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
-    sqlx::query_as(&statement).bind(owner.get()).bind(before).bind(limit).all(executor).await
+    sqlx::query_as(&statement).binds((owner.get(), before, limit)).all(pool).await
+}
+
+/// Items with neighbouring ids whose orders share a bucket. More make the list of a buyer's orders cheaper,
+/// and the part of the index that a sale changes larger.
+const BUCKET_ITEMS: u64 = 64;
+/// The last bucket has the orders of all further items: it limits the ranges that a list reads.
+const BUCKET_MAX: u64 = 512;
+
+/// The bucket of an item's orders: the first column of the index by which a buyer's orders are found. An
+/// index that began with the buyer would be changed by each order at another place: as soon as it is larger
+/// than the database's memory, each order would read one of its pages and write it back. Bucket 0 has the
+/// orders that were written before there were buckets.
+pub(crate) fn buyer_bucket(item: ItemId) -> u64 {
+    (1 + item.get().unsigned_abs() / BUCKET_ITEMS).min(BUCKET_MAX)
+}
+
+/// Lists the buckets in which the ledger may have orders, separated by commas.
+pub async fn buyer_buckets(pool: &Database) -> sqlx::Result<String> {
+    let newest: Option<ItemId> =
+        sqlx::query_scalar("SELECT MAX(item_id) FROM stock").one(pool).await?;
+    let buckets = 0..=newest.map_or(0, buyer_bucket);
+    Ok(buckets.map(|bucket| bucket.to_string()).collect::<Vec<_>>().join(", "))
 }
 
 /// The columns of an order that an evaluation needs.
@@ -241,4 +265,16 @@ pub async fn count_by_status(
 /// When a value is out of its range: a damaged row.
 pub fn read(row: &MySqlRow) -> sqlx::Result<Order> {
     Order::from_row(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_items_share_a_bucket_and_none_has_that_of_old_orders() {
+        let bucket = |item| buyer_bucket(ItemId::new(item).expect("positive"));
+        assert_eq!([1, 63, 64, 127, 128].map(bucket), [1, 1, 2, 2, 3]);
+        assert_eq!(bucket(i64::MAX), BUCKET_MAX);
+    }
 }

@@ -18,6 +18,7 @@ use Value::{Ascii, At, Id, Signed, Unsigned};
 
 use super::WRITTEN_AS;
 use super::fence::Fence;
+use crate::rows::orders::buyer_bucket;
 use shop_domain::order::MovementReason;
 use shop_domain::{OrderId, OrderStatus, Purchase};
 
@@ -62,6 +63,7 @@ static COLUMNS: [Column; 15] = [
     Column { name: "fence_sequence", in_procedure: "v_sequence", parameter: "", value: |new| Unsigned(new.fence_sequence) },
     Column { name: "request_key", in_procedure: "p_key", parameter: "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin", value: |new| Ascii(Some(new.key)) },
     Column { name: "limit_group_id", in_procedure: "p_group", parameter: "BIGINT", value: |new| Signed(new.counted_group()) },
+    Column { name: "buyer_bucket", in_procedure: "p_bucket", parameter: "INT UNSIGNED", value: |new| Unsigned(Some(buyer_bucket(new.purchase.item.id))) },
     Column { name: "created_at", in_procedure: "p_created_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.created_at) },
     Column { name: "expires_at", in_procedure: "p_expires_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.expires_at) },
     Column { name: "line_count", in_procedure: "NULL", parameter: "", value: |new| Unsigned(new.purchase.line_count.map(u64::from)) },

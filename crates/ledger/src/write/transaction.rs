@@ -109,15 +109,15 @@ pub(super) async fn find_locking(
     purchase: &Purchase,
 ) -> sqlx::Result<Option<Order>> {
     let statement = format!(
-        "SELECT {} FROM orders WHERE user_id = ? AND item_id = ? AND request_key = ? FOR UPDATE",
+        "SELECT {} FROM orders WHERE item_id = ? AND user_id = ? AND request_key = ? FOR UPDATE",
         orders::COLUMNS
     );
     let look = async {
         let mut connection = lost_commit::connection(pool).await?;
         let mut transaction = begin_on(&mut connection).await?;
         let row = sqlx::query(&statement)
-            .bind(purchase.buyer.get())
             .bind(purchase.item.id.get())
+            .bind(purchase.buyer.get())
             .bind(purchase.key.as_str())
             .fetch_optional(&mut *transaction)
             .await?;

@@ -1,8 +1,8 @@
 //! The one transaction of a batch.
 //!
-//! Its locks are taken in one order, in every instance: the keys of the orders, then the buyers'
-//! limits by item, then those by group of items, then the stock rows, each sorted. So two batches that have items in common wait for each
-//! other and do not deadlock.
+//! Its locks are taken in one order, in every instance: the keys of the orders by item, buyer and key (the
+//! order of their unique index), then the buyers' limits by item, then those by group of items, then the stock
+//! rows, each sorted. So two batches that have items in common wait for each other and do not deadlock.
 
 use std::collections::BTreeMap;
 
@@ -131,7 +131,7 @@ async fn write_rows(
         None => None,
     };
     let mut sorted = purchases.to_vec();
-    sorted.sort_unstable_by_key(|one| (one.buyer, one.item.id, one.key.as_str()));
+    sorted.sort_unstable_by_key(|one| (one.item.id, one.buyer, one.key.as_str()));
     for chunk in powers_of_two(&sorted) {
         let orders = chunk.iter().map(|purchase| NewOrder::sold(purchase, fence, sequence));
         answered(insert_orders(connection, orders)).await?;

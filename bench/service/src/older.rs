@@ -1,0 +1,105 @@
+//! P15: what an order costs on a ledger with millions of older orders, beside one on an empty ledger.
+//!
+//! Both ledgers are made here, with an instance each. The older orders are of other items and of the buyers
+//! who will buy, in the order in which a sale writes them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sqlx::Connection;
+
+use crate::measure::Build;
+use crate::round::planned;
+use crate::statements::send;
+use crate::subject::Subject;
+use crate::tokens::FIRST_BUYER;
+use ledger_audit::writer_of;
+use loadtest::environment::Environment;
+use loadtest::failure::{CannotJudge, OrCannotJudge};
+
+/// Orders of an older item.
+const ORDERS_OF_ITEM: u32 = 50_000;
+/// Paid orders, in this many places of a hundred; the others are expired.
+const PAID_PERCENT: u32 = 90;
+
+/// Starts `program` on an empty ledger, and on one with older `orders`, for loads of `span`.
+pub async fn pair(
+    (build, program): (Build, PathBuf),
+    (orders, span): (u32, Duration),
+    environment: &Environment,
+    logs: &Path,
+) -> Result<[Subject; 2], CannotJudge> {
+    let start = |purpose| Subject::start((build, purpose), program.clone(), environment, logs);
+    let empty = start("empty").await?;
+    let mut filled = match start("filled").await {
+        Ok(filled) => filled,
+        Err(failure) => {
+            empty.finish().await;
+            return Err(failure);
+        }
+    };
+    match fill(&mut filled, orders, planned(span)).await {
+        Ok(()) => Ok([empty, filled]),
+        Err(failure) => {
+            empty.finish().await;
+            filled.finish().await;
+            Err(failure)
+        }
+    }
+}
+
+async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), CannotJudge> {
+    subject.stock_up(orders.div_ceil(ORDERS_OF_ITEM)).await?;
+    eprintln!("writing {orders} older orders ({} build) ...", subject.build.word());
+    let mut connection = writer_of(subject.database_url()).await?;
+    let has_buckets: i64 = sqlx::query_scalar(
+        "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() \
+         AND table_name = 'orders' AND column_name = 'buyer_bucket'",
+    )
+    .fetch_one(&mut connection)
+    .await
+    .or_cannot_judge("the columns of the orders")?;
+    let mut left = orders;
+    for (number, item) in subject.items.iter().enumerate() {
+        let count = left.min(ORDERS_OF_ITEM);
+        send(&mut connection, &statements(*item, number, (count, buyers), has_buckets > 0)).await?;
+        left -= count;
+    }
+    connection.close().await.or_cannot_judge("the database of older orders")
+}
+
+/// The statements that write the orders of an item, with their limits, movements and stock. Item number 0 was
+/// sold first.
+fn statements(item: i64, number: usize, (count, buyers): (u32, u32), has_buckets: bool) -> String {
+    // As the service numbers them.
+    let (bucket, value) = match has_buckets {
+        true => (", buyer_bucket", format!(", LEAST(1 + {item} DIV 64, 512)")),
+        false => ("", String::new()),
+    };
+    let thousands = count.div_ceil(1_000);
+    // An id is a UUIDv7: milliseconds, then what is random.
+    format!(
+        "BEGIN;\
+         INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+           request_key, created_at, expires_at, paid_at{bucket}) \
+         WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 999) \
+         SELECT CONCAT(LEFT(millis, 8), '-', RIGHT(millis, 4), '-7', LEFT(digits, 3), '-a', \
+             SUBSTRING(digits, 4, 3), '-', SUBSTRING(digits, 7, 12)), \
+           {item}, {FIRST_BUYER} + FLOOR(RAND() * {buyers}), 1, 100, \
+           IF(RAND() * 100 < {PAID_PERCENT}, 'paid', 'expired'), 'mysql-batch', \
+           UUID(), made_at, made_at + INTERVAL 15 MINUTE, made_at{value} \
+         FROM (SELECT place, SHA2(RAND(), 256) AS digits, \
+             LPAD(LOWER(HEX(1700000000000 + {number} * 3600000 + place)), 12, '0') AS millis, \
+             TIMESTAMP('2023-11-14') + INTERVAL {number} HOUR + INTERVAL place SECOND AS made_at \
+           FROM (SELECT thousands.n * 1000 + ones.n AS place FROM n AS thousands JOIN n AS ones \
+             WHERE thousands.n < {thousands}) AS places WHERE place < {count}) AS drawn \
+         ORDER BY place;\
+         INSERT INTO buyer_limits (item_id, user_id, bought, allowed) \
+           SELECT item_id, user_id, SUM(quantity), COUNT(*) FROM orders WHERE item_id = {item} \
+           GROUP BY item_id, user_id;\
+         INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) \
+           SELECT item_id, id, 'sold', -quantity, created_at FROM orders WHERE item_id = {item};\
+         UPDATE stock SET available = available - {count} WHERE item_id = {item};\
+         COMMIT"
+    )
+}
