@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::draw::Draws;
 use crate::job::{
-    self, AdvanceDraws, ArchiveOrders, Audit, Expire, Progress, Reconcile, RefreshRevocations, RequestRefunds,
-    ResumeMoves, ScheduledJob, TendEvents, TendWaitingLists, WatchMoves,
+    self, AdvanceDraws, ArchiveOrders, Audit, Expire, Progress, Reconcile, RefreshRevocations,
+    RequestRefunds, ResumeMoves, ScheduledJob, TendEvents, TendWaitingLists, WatchMoves,
 };
 use crate::live;
 use crate::order::{LedgerOrders, Orders};

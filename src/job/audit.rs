@@ -95,7 +95,7 @@ impl Job for Audit {
 
 impl Audit {
     async fn audit_item(&self, id: ItemId) -> Result<(), String> {
-        let audited = within(ITEM_MAX, audit(&self.pool, None, id));
+        let audited = within(ITEM_MAX, Box::pin(audit(&self.pool, None, id)));
         let audited = ask(&self.breaker, audited).await.map_err(|error| error.to_string())?;
         let mut found = self.found();
         found.last = Some(id);

@@ -30,7 +30,10 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("payment", &["order", "event"]),
     ("identity", &["config", "account", "event", "tls"]),
     ("export", &["account"]),
-    ("job", &["payment", "order", "purchase", "waiting_list", "draw", "account", "audit", "archive"]),
+    (
+        "job",
+        &["payment", "order", "purchase", "waiting_list", "draw", "account", "audit", "archive"],
+    ),
     ("consumer", &["live", "trace"]),
     ("lab", &["catalog", "purchase"]),
     (

@@ -22,8 +22,8 @@ use sqlx::{MySqlConnection, MySqlExecutor, Row};
 use tokio::sync::mpsc;
 
 use crate::item_move::copy;
-use crate::rows::item_lock::{ItemLock, Work};
 use crate::item_move::tables::{ItemTable, RowPolicy};
+use crate::rows::item_lock::{ItemLock, Work};
 use crate::rows::link::{LONG_READ_MAX, within};
 use crate::rows::statement::{Binds, Read, Write, in_list};
 use crate::rows::{moved, moves};
@@ -92,7 +92,9 @@ pub struct ArchiveLock {
 impl ArchiveLock {
     /// Takes the lock in the home ledger; `None` while another one has it, or a move is under way.
     pub async fn take(home: &Database, item: ItemId) -> sqlx::Result<Option<Self>> {
-        let Some(lock) = ItemLock::take_free(home, Work::Move, item).await? else { return Ok(None) };
+        let Some(lock) = ItemLock::take_free(home, Work::Move, item).await? else {
+            return Ok(None);
+        };
         let is_moving = moves::under_way(home, item).await?.is_some();
         Ok((!is_moving).then_some(Self { _lock: lock }))
     }

@@ -50,7 +50,7 @@ struct Column {
 
 /// The columns of a new order. A column that is added here is in every statement that writes one.
 #[rustfmt::skip]
-static COLUMNS: [Column; 15] = [
+static COLUMNS: [Column; 16] = [
     Column { name: "id", in_procedure: "p_order", parameter: "CHAR(36) CHARACTER SET ascii", value: |new| Id(new.purchase.order_id) },
     Column { name: "item_id", in_procedure: "p_item", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.item.id.get())) },
     Column { name: "user_id", in_procedure: "p_buyer", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.buyer.get())) },
