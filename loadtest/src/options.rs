@@ -70,6 +70,10 @@ pub struct RunOptions {
     /// Units per purchase.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
     pub quantity: i64,
+    /// Items of each order. With more than one, each purchase reserves all of them or none, and the strategy is
+    /// `mysql-batch`. Every item has `--stock` units, and the audit judges each.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), conflicts_with = "item")]
+    pub lines: u8,
     /// Units one buyer may have.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..))]
     pub per_buyer_limit: i64,
@@ -174,6 +178,14 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
+    /// The strategies of the purchases.
+    pub fn strategies(&self) -> Vec<String> {
+        match self.lines {
+            1 => self.strategy.clone(),
+            _ => vec!["mysql-batch".to_owned()],
+        }
+    }
+
     /// Refuses values that the ranges of clap cannot express.
     pub fn check(&self) -> Result<(), CannotJudge> {
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0)) {

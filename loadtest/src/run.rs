@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use hyper::Uri;
+use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
@@ -39,6 +40,16 @@ struct Sale {
     /// `None` when an existing item does not tell; then it is judged as on.
     arbiter: Option<Switch>,
     before: Ledger,
+    /// The other items of each order, before the first purchase.
+    further: Vec<(i64, Ledger)>,
+}
+
+impl Sale {
+    /// All items, as they were before the first purchase.
+    fn items(&self) -> impl Iterator<Item = (i64, &Ledger)> {
+        let further = self.further.iter().map(|(item, before)| (*item, before));
+        std::iter::once((self.item_id, &self.before)).chain(further)
+    }
 }
 
 /// What the traffic left behind.
@@ -67,7 +78,7 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
     let seed = options.seed.unwrap_or_else(rand::random);
     let plan = draw_plan(options, seed)?;
     let requests = plan.requests.len();
-    let drive = prepare_drive(options, plan, &instances, &mint, sale.item_id).await?;
+    let drive = prepare_drive(options, plan, &instances, &mint, &sale).await?;
 
     let started_at = OffsetDateTime::now_utc();
     let aftermath = fire_and_judge(options, drive, &sale, &admin, &mut reader).await?;
@@ -76,7 +87,8 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
         loadtest_version: env!("CARGO_PKG_VERSION"),
         item_id: sale.item_id,
         lab_item: sale.lab_item,
-        strategies: options.strategy.clone(),
+        strategies: options.strategies(),
+        lines: options.lines,
         stock: sale.stock,
         buyers: options.buyers,
         requests,
@@ -103,7 +115,7 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
             options.expect_oversell,
         ),
         circumstances,
-        traffic: TrafficSummary::of(&aftermath.traffic, &options.strategy),
+        traffic: TrafficSummary::of(&aftermath.traffic, &options.strategies()),
         audit: aftermath.audit,
         service_says: aftermath.service_says,
     };
@@ -128,6 +140,11 @@ async fn prepare_sale(
             )));
         }
         let arbiter = Some(options.arbiter);
+        let mut further = Vec::new();
+        for _ in 1..options.lines {
+            let item = admin.create_lab_item(options, stock).await?;
+            further.push((item, reader.ledger(item).await?));
+        }
         return Ok(Sale {
             item_id,
             lab_item: true,
@@ -135,6 +152,7 @@ async fn prepare_sale(
             per_buyer_limit: options.per_buyer_limit,
             arbiter,
             before,
+            further,
         });
     };
     let item = admin.item(item_id).await?;
@@ -151,6 +169,7 @@ async fn prepare_sale(
         per_buyer_limit,
         arbiter: arbiter_of(&item),
         before,
+        further: Vec::new(),
     })
 }
 
@@ -167,7 +186,7 @@ fn draw_plan(options: &RunOptions, seed: u64) -> Result<Plan, CannotJudge> {
         (Some(rate_per_second), Some(seconds)) => Pace::Open { rate_per_second, seconds },
         _ => Pace::Closed { requests: options.requests },
     };
-    let strategies = u32::try_from(options.strategy.len()).unwrap_or(u32::MAX);
+    let strategies = u32::try_from(options.strategies().len()).unwrap_or(u32::MAX);
     let key_prefix = (options.keys == Keys::Always).then(|| Uuid::now_v7().simple().to_string());
     Plan::draw(pace, options.buyers, strategies, options.quantity, key_prefix, seed)
 }
@@ -177,13 +196,13 @@ async fn prepare_drive(
     plan: Plan,
     instances: &[Instance],
     mint: &Mint,
-    item_id: i64,
+    sale: &Sale,
 ) -> Result<Arc<Drive>, CannotJudge> {
     let tokens = mint.buyers(options.first_buyer, options.buyers).await?;
     let paths = options
         .strategy
         .iter()
-        .map(|strategy| service::purchase_path(strategy, item_id))
+        .map(|strategy| service::purchase_path(strategy, sale.item_id))
         .collect::<Result<Vec<_>, _>>()?;
     let policy = Policy {
         concurrency: options.concurrency as usize,
@@ -194,7 +213,14 @@ async fn prepare_drive(
         readers: options.readers,
         change_percent: options.change_percent,
     };
-    Ok(Arc::new(Drive::new(plan, policy, instances.to_vec(), &paths, tokens, options.first_buyer)))
+    let first_buyer = options.first_buyer;
+    let drive = Drive::new(plan, policy, instances.to_vec(), &paths, tokens, first_buyer);
+    if sale.further.is_empty() {
+        return Ok(Arc::new(drive));
+    }
+    let line = |(item, _): (i64, &Ledger)| json!({ "item_id": item, "quantity": options.quantity });
+    let body = json!({ "lines": sale.items().map(line).collect::<Vec<_>>() });
+    Ok(Arc::new(drive.of(&Uri::from_static("/api/reservations"), body.to_string().into())))
 }
 
 async fn fire_and_judge(
@@ -211,21 +237,31 @@ async fn fire_and_judge(
         write_history(path, &traffic.answers)?;
     }
     let settle_max = Duration::from_secs_f64(options.settle_seconds);
-    let after = reader.settled_ledger(sale.item_id, &traffic.answers, settle_max).await?;
     // See `--sold-out-ms`.
     let sold_out_age = Duration::from_millis(2 * options.sold_out_ms);
-    let audit = judge(&Evidence {
-        stock: sale.stock,
-        per_buyer_limit: sale.per_buyer_limit,
-        quantity: options.quantity,
-        arbiter_on: sale.arbiter != Some(Switch::Off),
-        keyed: options.keys == Keys::Always,
-        before: &sale.before,
-        after: &after,
-        answers: &traffic.answers,
-        in_time: Some(InTime { history: &traffic.history, sold_out_age }),
-    })?;
-    let service_says = settled_audit(admin, sale.item_id).await;
+    let mut judged = Vec::new();
+    // All items have the same units and the same demand, and each answer is for all of them.
+    for (item, before) in sale.items() {
+        let after = reader.settled_ledger(item, &traffic.answers, settle_max).await?;
+        let audit = judge(&Evidence {
+            stock: sale.stock,
+            per_buyer_limit: sale.per_buyer_limit,
+            quantity: options.quantity,
+            arbiter_on: sale.arbiter != Some(Switch::Off),
+            keyed: options.keys == Keys::Always,
+            before,
+            after: &after,
+            answers: &traffic.answers,
+            in_time: Some(InTime { history: &traffic.history, sold_out_age }),
+        })?;
+        judged.push((audit, settled_audit(admin, item).await));
+    }
+    // The first that is not clean, or the first.
+    let is_clean = |(audit, says): &(Judgement, ServiceSays)| {
+        audit.is_clean() && matches!(says, ServiceSays::Audit(audit) if audit["clean"] == true)
+    };
+    let worst = judged.iter().position(|item| !is_clean(item)).unwrap_or_default();
+    let (audit, service_says) = judged.swap_remove(worst);
     Ok(Aftermath { traffic, processor, audit, service_says })
 }
 

@@ -27,7 +27,7 @@ pub use hashing::HashingPool;
 pub use operator_log::{Action, Actor, OperatorLog};
 pub use revocation::Revocations;
 pub use sessions::ChangePasswordError;
-pub use token::{Claims, Role, TokenError, Tokens};
+pub use token::{Claims, Role, TokenError, Tokens, guest};
 
 /// The reason why an account was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -36,6 +36,8 @@ word_enum! {
         Operator = "operator",
         /// Does the work of an operator, and reads the whole log of actions.
         Admin = "admin",
+        /// The program of another shop: orders for its guests, and does nothing in its own name.
+        Shop = "shop",
     }
 }
 
@@ -114,6 +116,7 @@ impl Tokens {
             Role::Buyer => 0,
             Role::Admin => 1,
             Role::Operator => 2,
+            Role::Shop => 3,
         });
         claims.extend(expires_at.unix_timestamp().to_be_bytes());
         claims.extend(generation.to_be_bytes());
@@ -144,6 +147,28 @@ impl Tokens {
     }
 }
 
+impl Role {
+    /// Whether it may run sales.
+    #[must_use]
+    pub fn may_operate(self) -> bool {
+        matches!(self, Self::Operator | Self::Admin)
+    }
+}
+
+/// The first id of a guest: above all accounts, and so low that JavaScript still counts exactly.
+const GUESTS_FROM: i64 = 1 << 52;
+
+/// The id under which a shop's guest buys: 52 bits of a hash of the shop and of its reference for the guest. So no
+/// table of guests is read or written when they buy, and limits count each reference.
+#[must_use]
+pub fn guest(shop: UserId, reference: &str) -> Option<UserId> {
+    let hashed = Sha256::new().chain_update(shop.get().to_be_bytes()).chain_update(reference);
+    let hash = hashed.finalize();
+    let (first, _) = hash.split_first_chunk::<8>()?;
+    let number = i64::try_from(u64::from_be_bytes(*first) >> 12).ok()?;
+    UserId::new(GUESTS_FROM + number)
+}
+
 impl Key {
     fn new(secret: &Secret) -> Self {
         let secret = secret.reveal().as_bytes();
@@ -163,6 +188,7 @@ fn read_claims(text: &str) -> Option<Claims> {
         0 => Role::Buyer,
         1 => Role::Admin,
         2 => Role::Operator,
+        3 => Role::Shop,
         _ => return None,
     };
     let (generation, _) = token_id.split_first_chunk::<GENERATION_BYTES>()?;
@@ -192,9 +218,23 @@ mod tests {
     }
 
     #[test]
+    fn a_guest_is_one_of_its_shop() {
+        let (shop, other) = (user(), UserId::new(8).expect("positive"));
+        let anna = guest(shop, "anna").expect("an id");
+        assert_eq!(guest(shop, "anna"), Some(anna));
+        for another in [guest(shop, "Anna"), guest(other, "anna"), guest(shop, "")] {
+            assert_ne!(another, Some(anna));
+            let id = another.expect("an id").get();
+            assert!((1 << 52..1 << 53).contains(&id), "{id}");
+        }
+    }
+
+    #[test]
     fn a_token_reads_back_until_it_expires() {
         let tokens = tokens("one secret", "");
-        for (role, generation) in [(Role::Buyer, 0), (Role::Operator, 7), (Role::Admin, u32::MAX)] {
+        for (role, generation) in
+            [(Role::Buyer, 0), (Role::Operator, 7), (Role::Admin, u32::MAX), (Role::Shop, 1)]
+        {
             let token = tokens.sign_in_generation(user(), role, NOW + Duration::HOUR, generation);
             let claims = tokens.read(&token, NOW).expect("fresh");
             assert_eq!((claims.user, claims.role), (user(), role));

@@ -69,6 +69,7 @@ fn of_ledger(
     let parts = purchase::LedgerParts {
         strategies: Strategies::new(&strategy_context(ledger, shared, writers, locks))?,
         accept_offer: Arc::new(AcceptOffer::new(writers.arbiter.clone())),
+        group_commit: writers.group_commit.clone(),
         keys,
         queue: ledger.queue.clone(),
         breakers: ledger.breakers.clone(),

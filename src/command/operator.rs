@@ -189,6 +189,6 @@ fn parse_name(text: &str) -> Result<Username, String> {
 
 fn parse_role(text: &str) -> Result<Role, String> {
     Role::parse(text)
-        .filter(|role| *role != Role::Buyer)
+        .filter(|role| role.may_operate())
         .ok_or_else(|| "the roles are operator and admin".to_owned())
 }

@@ -20,7 +20,7 @@ pub struct Arguments {
     /// One user's id, or a range of ids: 7, 1..10 (without 10), 1..=10000.
     #[arg(long, value_parser = parse_users)]
     user: RangeInclusive<i64>,
-    /// buyer, operator or admin.
+    /// buyer, operator, admin, or shop: a program that orders for guests.
     #[arg(long, default_value = "buyer", value_parser = parse_role)]
     role: Role,
 }
@@ -78,7 +78,7 @@ fn parse_users(text: &str) -> Result<RangeInclusive<i64>, String> {
 }
 
 fn parse_role(text: &str) -> Result<Role, String> {
-    Role::parse(text).ok_or_else(|| "the roles are buyer, operator and admin".to_owned())
+    Role::parse(text).ok_or_else(|| "the roles are buyer, operator, admin and shop".to_owned())
 }
 
 #[cfg(test)]

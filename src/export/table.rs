@@ -88,6 +88,8 @@ fn order_cells(order: &Order) -> Vec<(&'static str, Cell)> {
         ("created_at", order.created_at.into()),
         ("expires_at", order.expires_at.into()),
         ("paid_at", order.paid_at.into()),
+        // The same in all lines of an order.
+        ("order_id", Cell::Plain(order.whole_id().to_string())),
     ]
 }
 

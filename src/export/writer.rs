@@ -85,6 +85,7 @@ pub(super) fn columns(table: Table) -> &'static [&'static str] {
             "expires_at",
             "paid_at",
             "count",
+            "order_id",
         ],
         Table::Movements => &["record", "id", "item_id", "reason", "delta", "created_at", "count"],
     }

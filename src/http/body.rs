@@ -20,6 +20,8 @@ use super::problem::{Problem, ProblemType};
 const DEPTH_MAX: usize = 32;
 /// The largest table in CSV, in bytes.
 pub const CSV_BYTES_MAX: usize = 1 << 20;
+/// The largest batch of reservations, in bytes.
+const BATCH_BYTES_MAX: usize = 1 << 20;
 /// The media type of most bodies.
 const JSON: &str = "application/json";
 
@@ -67,6 +69,18 @@ impl FromRequest<Web> for CsvBody {
     async fn from_request(request: Request, web: &Web) -> Result<Self, Problem> {
         let limits = BodyLimits { bytes_max: CSV_BYTES_MAX, ..web.body_limits };
         read_as("text/csv", request, limits).await.map(Self)
+    }
+}
+
+/// The bytes of lines of JSON, with a limit of its own.
+pub struct JsonLines(pub Bytes);
+
+impl FromRequest<Web> for JsonLines {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, web: &Web) -> Result<Self, Problem> {
+        let limits = BodyLimits { bytes_max: BATCH_BYTES_MAX, ..web.body_limits };
+        read_as("application/x-ndjson", request, limits).await.map(Self)
     }
 }
 
@@ -174,7 +188,10 @@ fn malformed(detail: &'static str) -> Problem {
 }
 
 /// Parses a body: first whether it is JSON at all, then whether it is a `T`.
-fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+///
+/// # Errors
+/// The problem that names the fault.
+pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if depth(bytes) > DEPTH_MAX {
         return Err(malformed("Send JSON that is nested less deeply."));
     }

@@ -18,12 +18,12 @@ use utoipa::IntoParams;
 use super::Web;
 use super::address::ClientAddress;
 use super::problem::{Problem, ProblemType};
-use crate::account::{Actor, Claims, Role, TokenError};
+use crate::account::{self, Actor, Claims, Role, TokenError};
 use crate::trace::Traces;
 use shop_domain::trace::{Span, SpanKind, TraceContext};
-use shop_domain::{Clock, EndpointId, ItemId, OrderId, RequestKey};
+use shop_domain::{Clock, EndpointId, ItemId, OrderId, RequestKey, UserId};
 
-/// A user with a valid token.
+/// A user with a valid token, or the guest for whom a shop's program acts.
 #[derive(Clone, Debug)]
 pub struct Buyer(pub Claims);
 
@@ -39,22 +39,83 @@ impl FromRequestParts<Web> for Buyer {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
-        let token = token_of(parts, web).await?.ok_or(ProblemType::Unauthenticated)?;
-        let claims = web.tokens.read(&token, web.clock.now()).map_err(|error| match error {
-            TokenError::Invalid => ProblemType::InvalidToken,
-            TokenError::Expired => ProblemType::TokenExpired,
-        })?;
-        if web.revocations.contains(&claims) {
-            return Err(ProblemType::InvalidToken.into());
-        }
-        // The list of signed-out tokens is not read yet: this token may be on it.
-        if !web.revocations.was_read() {
-            return Err(Problem::dependency("mysql"));
-        }
-        if claims.role == Role::Buyer {
-            web.rates.user(claims.user).inspect_err(|_| web.metrics.rate_limited("user"))?;
+        let claims = claims_of(parts, web).await?;
+        let user = match claims.role {
+            Role::Shop => guest_named(&parts.headers, claims.user)?,
+            _ => claims.user,
+        };
+        Ok(Self(Claims { user, ..claims }))
+    }
+}
+
+/// The claims of the request's token.
+async fn claims_of(parts: &mut Parts, web: &Web) -> Result<Claims, Problem> {
+    let token = token_of(parts, web).await?.ok_or(ProblemType::Unauthenticated)?;
+    let claims = web.tokens.read(&token, web.clock.now()).map_err(|error| match error {
+        TokenError::Invalid => ProblemType::InvalidToken,
+        TokenError::Expired => ProblemType::TokenExpired,
+    })?;
+    if web.revocations.contains(&claims) {
+        return Err(ProblemType::InvalidToken.into());
+    }
+    // The list of signed-out tokens is not read yet: this token may be on it.
+    if !web.revocations.was_read() {
+        return Err(Problem::dependency("mysql"));
+    }
+    if claims.role == Role::Buyer {
+        web.rates.user(claims.user).inspect_err(|_| web.metrics.rate_limited("user"))?;
+    }
+    Ok(claims)
+}
+
+/// The guest for whom a shop's program sends a request.
+fn guest_named(headers: &HeaderMap, shop: UserId) -> Result<UserId, Problem> {
+    let mut values = headers.get_all("buyer-reference").iter();
+    let reference = values.next().filter(|_| values.next().is_none());
+    let reference = reference.and_then(|value| value.to_str().ok()).unwrap_or_default();
+    guest_of(shop, reference)
+}
+
+/// The guest of a shop with this reference: 1 to 64 printable characters of ASCII, as a key.
+///
+/// # Errors
+/// 400 `buyer_reference_invalid`.
+pub fn guest_of(shop: UserId, reference: &str) -> Result<UserId, Problem> {
+    let is_valid = RequestKey::parse(reference).is_some();
+    let guest = is_valid.then(|| account::guest(shop, reference)).flatten();
+    guest.ok_or_else(|| ProblemType::InvalidBuyerReference.into())
+}
+
+/// Somebody with an account of its own: no program of a shop.
+#[derive(Clone, Debug)]
+pub struct AccountHolder(pub Claims);
+
+impl FromRequestParts<Web> for AccountHolder {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
+        let claims = claims_of(parts, web).await?;
+        if claims.role == Role::Shop {
+            let detail = "A token of the role shop acts for guests, and has no account.";
+            return Err(ProblemType::Forbidden.detail(detail));
         }
         Ok(Self(claims))
+    }
+}
+
+/// The program of another shop, with a token of the role `shop`.
+#[derive(Clone, Debug)]
+pub struct Shop(pub Claims);
+
+impl FromRequestParts<Web> for Shop {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
+        let claims = claims_of(parts, web).await?;
+        match claims.role {
+            Role::Shop => Ok(Self(claims)),
+            _ => Err(ProblemType::Forbidden.detail("Send a token of the role shop.")),
+        }
     }
 }
 
@@ -70,9 +131,8 @@ impl FromRequestParts<Web> for Operator {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
-        let buyer = <Buyer as FromRequestParts<Web>>::from_request_parts(parts, web).await;
-        let Buyer(claims) = buyer?;
-        if claims.role == Role::Buyer {
+        let claims = claims_of(parts, web).await?;
+        if !claims.role.may_operate() {
             return Err(ProblemType::Forbidden.into());
         }
         let Ok(ClientAddress(address)) = ClientAddress::from_request_parts(parts, web).await;

@@ -156,6 +156,8 @@ fn api() -> OpenApiRouter<Web> {
 fn routes(document: OpenApi) -> OpenApiRouter<Web> {
     OpenApiRouter::with_openapi(document)
         .routes(routes!(route::purchase::purchase))
+        .routes(routes!(route::reservations::reserve))
+        .routes(routes!(route::reservation_batch::reserve_each))
         .routes(routes!(route::items::list))
         .routes(routes!(route::items::find))
         .routes(routes!(route::ticket::create))

@@ -9,7 +9,7 @@ mod routed;
 use crate::live::Hub;
 use gates::redis_store::{Counters, Queue};
 use ledger::Ledger;
-use ledger::order::{ExpiryBatch, OrderSteps, StepResult, is_of_one_order};
+use ledger::order::{ExpiryBatch, OrderSteps, ReturnedUnits, StepResult, is_of_one_order};
 use ledger::waiting_list::{LineChange, WaitingLine};
 use ledger::write::ItemConcurrency;
 use shop_domain::order::Step;
@@ -70,7 +70,7 @@ impl LedgerOrders {
     pub async fn expire(&self, routed: ItemRoute, limit: u32) -> ledger::Result<ExpiryRun> {
         match self.steps.expire(routed, limit).await {
             Ok(batch) => {
-                self.publish_expired(routed.item, &batch).await;
+                self.publish_expired(&batch).await;
                 Ok(ExpiryRun { expired: batch.orders.len(), stuck: 0 })
             }
             Err(error) if is_of_one_order(&error) => self.expire_singly(routed, limit).await,
@@ -86,7 +86,7 @@ impl LedgerOrders {
         for order in self.steps.overdue_orders(item, limit).await? {
             match self.steps.expire_one(routed, order).await {
                 Ok(batch) => {
-                    self.publish_expired(item, &batch).await;
+                    self.publish_expired(&batch).await;
                     run.expired += batch.orders.len();
                 }
                 Err(error) if is_of_one_order(&error) => {
@@ -99,12 +99,13 @@ impl LedgerOrders {
         Ok(run)
     }
 
-    async fn publish_expired(&self, item: ItemId, batch: &ExpiryBatch) {
+    async fn publish_expired(&self, batch: &ExpiryBatch) {
         let expired = &batch.orders;
-        if !expired.is_empty() {
-            let returned = expired.iter().map(|order| (order.user_id, order.quantity.signed()));
-            let returned: Vec<_> = returned.collect();
-            self.publish_line(item, &batch.line, &returned).await;
+        for ReturnedUnits { item, line, .. } in &batch.returned {
+            let lines = expired.iter().flat_map(Order::lines).filter(|line| line.item_id == *item);
+            let returned: Vec<_> =
+                lines.map(|line| (line.user_id, line.quantity.signed())).collect();
+            self.publish_line(*item, line, &returned).await;
         }
         for order in expired {
             self.metrics.orders_expired.inc();
@@ -160,9 +161,8 @@ impl LedgerOrders {
 
     /// Tells the counters in Redis and the event streams of a step.
     async fn publish(&self, made: &StepResult) {
-        if made.units_returned != 0 {
-            let returned = [(made.order.user_id, made.units_returned)];
-            self.publish_line(made.order.item_id, &made.line, &returned).await;
+        for ReturnedUnits { item, units, line } in &made.returned {
+            self.publish_line(*item, line, &[(made.order.user_id, *units)]).await;
         }
         if made.changed {
             self.hub.order_changed(&made.order);

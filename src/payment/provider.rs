@@ -72,7 +72,7 @@ impl Provider for Webhook {
     fn checkout_url(&self, order: &Order) -> String {
         self.checkout_template
             .replace("{order}", &order.id.to_string())
-            .replace("{amount_cents}", &order.amount.cents().to_string())
+            .replace("{amount_cents}", &order.whole_amount().cents().to_string())
     }
 
     fn secret(&self) -> Option<&str> {

@@ -56,6 +56,8 @@ struct KeyedRequest<'a> {
     routed: ItemRoute,
     key: &'a RequestKey,
     quantity: Quantity,
+    /// The number of lines of its order; `None` for a single purchase.
+    line_count: Option<u8>,
 }
 
 impl Purchases {
@@ -67,9 +69,10 @@ impl Purchases {
         key: &RequestKey,
         item: &Item,
         refused: &Outcome,
+        line_count: Option<u8>,
     ) -> Option<Outcome> {
         let PurchaseRequest { buyer, quantity, .. } = *request;
-        let keyed = KeyedRequest { buyer, routed: item.routed(), key, quantity };
+        let keyed = KeyedRequest { buyer, routed: item.routed(), key, quantity, line_count };
         let ledgers = &self.parts.ledgers;
         let mut each = ledgers.iter();
         let is_running = each.any(|(_, one)| one.admission.is_running(buyer, item.id, key));
@@ -98,8 +101,9 @@ pub(super) async fn find(
     purchase: &Purchase,
     card: &Card,
 ) -> Option<Outcome> {
-    let Purchase { key, buyer, quantity, item, .. } = purchase;
-    let keyed = KeyedRequest { buyer: *buyer, routed: item.routed(), key, quantity: *quantity };
+    let (key, item, line_count) = (&purchase.key, &purchase.item, purchase.line_count);
+    let (buyer, quantity) = (purchase.buyer, purchase.quantity);
+    let keyed = KeyedRequest { buyer, routed: item.routed(), key, quantity, line_count };
     if !card.durable_before_reply {
         // Its script knows what is queued.
         return match in_ledger_or_queue(ledgers, &keyed, item.has_queue).await {
@@ -198,10 +202,10 @@ async fn in_queue(
 impl KeyedRequest<'_> {
     /// The answer when the request became this order.
     fn is(&self, order: Order) -> Outcome {
-        if order.quantity == self.quantity {
+        if (order.quantity, order.line_count) == (self.quantity, self.line_count) {
             Outcome::Replayed(order)
         } else {
-            Outcome::Refused(Refusal::KeyReused { order_id: order.id })
+            Outcome::Refused(Refusal::KeyReused { order_id: order.whole_id() })
         }
     }
 }

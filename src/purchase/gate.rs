@@ -10,7 +10,9 @@ use super::earlier::{self, Cover};
 use super::find::{Gate, Sale};
 use super::{PurchaseParts, PurchaseRequest, Purchases};
 use gates::{Options, Strategy};
-use shop_domain::{Cents, Doubt, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Span};
+use shop_domain::{
+    Cents, Doubt, ItemId, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Span,
+};
 
 impl Purchases {
     /// Runs the strategy and waits for its outcome until the deadline. The task goes on when nobody
@@ -45,20 +47,29 @@ impl Purchases {
             span.set("outcome", outcome.as_str());
             outcome
         };
-        let task = self.parts.tasks.spawn(work.instrument(request.trace.log_span()));
-        let outcome = match tokio::time::timeout_at(started + self.parts.deadline, task).await {
-            Ok(Ok(outcome)) => outcome,
-            // A panic in a strategy: whether its write went through is for the ledger to say.
-            Ok(Err(_)) => Outcome::Unknown(Doubt::BrokenOff),
-            Err(_) => Outcome::Unknown(Doubt::StillRunning),
-        };
+        let outcome = self.outcome_of(work.instrument(request.trace.log_span()), started).await;
         if let Some(client) = client {
             client.answered();
         }
         outcome
     }
 
-    fn purchase(
+    /// Runs a purchase on a task of its own and waits for its outcome until the deadline.
+    pub(super) async fn outcome_of(
+        &self,
+        work: impl Future<Output = Outcome> + Send + 'static,
+        started: Instant,
+    ) -> Outcome {
+        let task = self.parts.tasks.spawn(work);
+        match tokio::time::timeout_at(started + self.parts.deadline, task).await {
+            Ok(Ok(outcome)) => outcome,
+            // A panic in a strategy: whether its write went through is for the ledger to say.
+            Ok(Err(_)) => Outcome::Unknown(Doubt::BrokenOff),
+            Err(_) => Outcome::Unknown(Doubt::StillRunning),
+        }
+    }
+
+    pub(super) fn purchase(
         &self,
         request: &PurchaseRequest,
         sale: &Sale<'_>,
@@ -81,6 +92,7 @@ impl Purchases {
             expires_at: created_at + time::Duration::seconds(item.hold_seconds.into()),
             item,
             trace: span.trace(),
+            line_count: None,
             counts_refusals: true,
         }
     }
@@ -99,12 +111,19 @@ impl PurchaseParts {
         let outcome = strategy.purchase_with(purchase, options, deadline).await;
         match &outcome {
             Outcome::Sold(order) | Outcome::Queued(order) => self.hub.order_changed(order),
-            // Asking for several units may fail while a single one is left.
-            Outcome::Refused(Refusal::SoldOut { asked_at }) if quantity == Quantity::ONE => {
-                self.sold_out.learn(item, *asked_at);
-            }
+            Outcome::Refused(refusal) => self.refused(refusal, item, quantity),
             _ => {}
         }
         outcome
+    }
+
+    /// Remembers that an item is sold out.
+    pub(super) fn refused(&self, refusal: &Refusal, item: ItemId, quantity: Quantity) {
+        // Asking for several units may fail while a single one is left.
+        if let Refusal::SoldOut { asked_at } = refusal
+            && quantity == Quantity::ONE
+        {
+            self.sold_out.learn(item, *asked_at);
+        }
     }
 }

@@ -23,6 +23,7 @@ mod keys;
 mod load_shedder;
 mod offers;
 mod requests;
+mod reserve;
 mod sold_out;
 pub mod waiting_room;
 
@@ -37,6 +38,7 @@ use gates::redis_store::Queue;
 use gates::{Options, Strategies, Strategy};
 use ledger::route::breaker::Breakers;
 use ledger::route::shards::Shards;
+use ledger::write::GroupCommit;
 use shop_domain::outcome::Dependency;
 use shop_domain::{Clock, ItemId, Outcome, Quantity, RequestKey, Span, Trace, Unavailable, UserId};
 use shop_metrics::Metrics;
@@ -50,6 +52,7 @@ pub use keys::{KeyReader, Keys};
 pub use load_shedder::ItemLimits;
 pub use offers::AcceptOffer;
 pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
+pub use reserve::{LineRequest, ReservationRequest};
 pub use sold_out::SoldOut;
 pub use waiting_room::WaitingRoom;
 
@@ -83,6 +86,8 @@ pub struct LedgerParts {
     pub strategies: Strategies,
     /// The gate of units that are offered to buyers who waited.
     pub accept_offer: Arc<dyn Strategy>,
+    /// Writes the orders of reservations.
+    pub group_commit: GroupCommit,
     /// Looks up the results of earlier requests.
     pub keys: Keys,
     /// The orders that are on their way to the ledger.
@@ -153,7 +158,8 @@ impl Purchases {
         if let Some(key) = &request.key
             && Cover::Answer(&outcome).may_hide_an_order()
             && let _span = request.trace.span("earlier request")
-            && let Some(found) = Box::pin(self.earlier(request, key, &sale.item, &outcome)).await
+            && let Some(found) =
+                Box::pin(self.earlier(request, key, &sale.item, &outcome, None)).await
         {
             outcome = found;
         }

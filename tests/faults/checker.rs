@@ -245,8 +245,10 @@ async fn check_item(
     if !item.control {
         broken.extend(open(&answers));
         broken.extend(taken_back(&answers));
-        if let Err(why) = clean(testbed, service, item.id).await {
-            broken.push(why);
+        for id in std::iter::once(&item.id).chain(&item.further) {
+            if let Err(why) = clean(testbed, service, *id).await {
+                broken.push(why);
+            }
         }
     }
     let in_time = match is_in_order {

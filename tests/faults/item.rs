@@ -3,6 +3,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http_body_util::Full;
+use hyper::Request;
+use hyper::body::Bytes;
+use serde_json::{Value, json};
+
 use crate::readers::Accepted;
 
 /// One item, sold by one strategy.
@@ -10,6 +15,8 @@ pub struct SaleItem {
     /// The strategy, perhaps with a query.
     pub strategy: String,
     pub id: i64,
+    /// The other items of each of its orders.
+    pub further: Vec<i64>,
     pub stock: i64,
     /// Purchases that are made in all: more than the stock.
     pub buyers: usize,
@@ -43,7 +50,13 @@ impl SaleItem {
         let counts = Counts::default();
         let strategy = strategy.to_owned();
         let (buyers, accepted) = (tokens.len(), Accepted::default());
-        Self { strategy, id, stock, buyers, control, tokens, accepted, counts }
+        let further = Vec::new();
+        Self { strategy, id, further, stock, buyers, control, tokens, accepted, counts }
+    }
+
+    /// Adds items of which each order has a line, too.
+    pub fn with(self, further: Vec<i64>) -> Self {
+        Self { further, ..self }
     }
 
     /// Requests that were sent.
@@ -61,8 +74,21 @@ impl SaleItem {
         self.counts.sold.load(Ordering::Relaxed)
     }
 
+    /// The request of its purchases, without sign-in and key.
+    pub fn request(&self) -> Request<Full<Bytes>> {
+        let items = std::iter::once(&self.id).chain(&self.further);
+        let lines: Vec<Value> = items.map(|item| json!({ "item_id": item })).collect();
+        let built = match self.further.is_empty() {
+            true => Request::post(self.path()).body(Full::new(Bytes::new())),
+            false => Request::post("/api/reservations")
+                .header("content-type", "application/json")
+                .body(Full::new(json!({ "lines": lines }).to_string().into())),
+        };
+        built.expect("a valid request")
+    }
+
     /// The path of its purchases.
-    pub fn path(&self) -> String {
+    fn path(&self) -> String {
         match self.strategy.split_once('?') {
             Some((name, query)) => format!("/api/seckill/{name}/{}?{query}", self.id),
             None => format!("/api/seckill/{}/{}", self.strategy, self.id),

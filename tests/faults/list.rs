@@ -37,6 +37,7 @@ macro_rules! rows {
 pub const SHORT: &[&str] = &[
     "service-killed",
     "batch-of-items-killed",
+    "carts-at-crash-points",
     "redis-killed-memory",
     "redis-older-copy",
     "redis-leases-cut",
@@ -56,6 +57,12 @@ pub const LIST: &[Row] = rows! {
     "batch-killed": batch::killed,
         "kill -9 of both instances and the database in the middle of batches; started again",
         "nothing accepted is lost; a batch is there as a whole or not at all";
+    "carts-killed": batch::killed_with_carts,
+        "kill -9 of both instances and the database in the middle of batches with orders of three items; started again",
+        "nothing accepted is lost; an order is there with all its lines or not at all";
+    "carts-at-crash-points": crash::points_of_carts,
+        "an instance aborts between the statements of a batch with orders of three items, before and after COMMIT; started again",
+        "nothing accepted is lost; an order is there with all its lines or not at all";
     "batch-of-items-killed": batch::killed_across_items,
         "kill -9 of both instances and the database in the middle of batches of many items; started again",
         "nothing accepted is lost; a batch is there as a whole or not at all";

@@ -92,6 +92,8 @@ pub struct Plan {
     pub allowed: Allowed,
     /// Units of each item.
     pub stock: i64,
+    /// Items of each order; their orders are written by `mysql-batch`.
+    pub lines: usize,
     /// Number and speed of the clients.
     pub pace: Pace,
     /// Fields of the request that creates an item, beside the usual ones.
@@ -108,6 +110,7 @@ impl Plan {
             control: true,
             allowed: Allowed::default(),
             stock: STOCK,
+            lines: 1,
             pace: EVEN,
             item: json!({}),
         }
@@ -173,7 +176,12 @@ pub async fn run_trial(
         let first = i64::try_from(index).unwrap_or(0) * 100_000 + 1;
         let buyers = first..first + plan.stock + TOO_MANY;
         let tokens = buyers.map(|id| (id, testbed.token(id, Role::Buyer))).collect();
-        items.push(Arc::new(SaleItem::new(strategy, item, plan.stock, control, tokens)));
+        let mut further = Vec::new();
+        for _ in 1..(if control { 1 } else { plan.lines }) {
+            further.push(make_item(testbed, &services[0], control, &more).await?);
+        }
+        let item = SaleItem::new(strategy, item, plan.stock, control, tokens).with(further);
+        items.push(Arc::new(item));
     }
     let addresses: Vec<_> = services.iter().map(|service| service.addr).collect();
     let begin = Instant::now();

@@ -9,9 +9,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use http_body_util::Full;
-use hyper::Request;
-use hyper::body::Bytes;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use tokio::sync::watch;
@@ -331,12 +328,13 @@ impl Client {
             self.instance = (self.instance + 1) % self.instances.len();
             return Exchange::NotSent;
         };
-        let built = Request::post(self.item.path())
-            .header("host", "localhost")
-            .header("authorization", format!("Bearer {}", self.item.tokens[request].1))
-            .header("idempotency-key", key)
-            .body(Full::new(Bytes::new()))
-            .expect("a valid request");
+        let bearer = format!("Bearer {}", self.item.tokens[request].1);
+        let mut built = self.item.request();
+        for (name, value) in
+            [("host", "localhost"), ("authorization", bearer.as_str()), ("idempotency-key", key)]
+        {
+            built.headers_mut().insert(name, value.parse().expect("a valid value"));
+        }
         let exchange = connection.exchange(built, ANSWER_MAX).await;
         if !matches!(exchange, Exchange::Answered(_)) {
             self.connection = None;

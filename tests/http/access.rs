@@ -16,6 +16,8 @@ enum Who {
     /// The buyer to whom the order or session belongs.
     Owner,
     Admin,
+    /// The program of a shop.
+    Shop,
 }
 
 /// An operation with its own smallest valid request.
@@ -46,6 +48,9 @@ fn operations() -> Vec<Operation> {
         operation("GET", "/api/items/{id}/events", Who::Anyone, None, 200),
         operation("POST", "/api/items/{id}/ticket", Who::Buyer, None, 409),
         operation("POST", "/api/seckill/{strategy}/{item_id}", Who::Buyer, None, 201),
+        operation("POST", "/api/reservations", Who::Buyer, Some(json!({ "lines": [] })), 422),
+        // Its body is lines of JSON, and this one is JSON.
+        operation("POST", "/api/reservations/batch", Who::Shop, Some(json!({})), 415),
         operation("GET", "/api/orders", Who::Buyer, None, 200),
         operation("GET", "/api/orders/events", Who::Buyer, None, 200),
         operation("GET", "/api/orders/{id}", Who::Owner, None, 200),
@@ -196,6 +201,13 @@ async fn each_operation_is_for_those_it_is_for() {
                 assert_problem(&by_admin, (404, "order_not_found"), &what);
                 let owner = testbed.ask(&operation, &instance.buyer(1)).await;
                 assert_eq!(owner.status, operation.status, "{what}: {}", owner.text);
+            }
+            Who::Shop => {
+                assert_problem(&buyer, (403, "forbidden"), &what);
+                assert_problem(&by_admin, (403, "forbidden"), &what);
+                let shop = instance.stranger().with_token(&instance.token(4, Role::Shop));
+                let by_shop = testbed.ask(&operation, &shop).await;
+                assert_eq!(by_shop.status, operation.status, "{what}: {}", by_shop.text);
             }
             Who::Admin => {
                 assert_problem(&buyer, (403, "forbidden"), &what);

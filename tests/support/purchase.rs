@@ -35,6 +35,7 @@ pub fn purchase_of(item: &Arc<Item>, buyer: i64, units: u32) -> Purchase {
         key: RequestKey::of_order(order_id),
         strategy: "mysql-batch",
         trace: Default::default(),
+        line_count: None,
         counts_refusals: true,
         created_at: now,
         expires_at: now + Duration::HOUR,

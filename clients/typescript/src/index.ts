@@ -81,17 +81,52 @@ export interface Purchase {
  */
 export async function buy(client: SeckillClient, purchase: Purchase): Promise<Order> {
   const { itemId, quantity = 1, key = crypto.randomUUID(), strategy = 'default' } = purchase;
+  return untilKnown(() =>
+    client.POST('/api/seckill/{strategy}/{item_id}', {
+      params: { path: { strategy, item_id: itemId }, header: { 'Idempotency-Key': key } },
+      body: { quantity },
+    }),
+  );
+}
+
+/** What is reserved: all lines or none. */
+export interface Reservation {
+  lines: { itemId: number; quantity?: number; ticket?: string }[];
+  /** How long the unpaid order keeps its units; at most as long as each of its items allows. */
+  holdSeconds?: number;
+  /** The key of the reservation: the same key never buys twice. Keep it until the outcome is known. */
+  key?: string;
+}
+
+/**
+ * Reserves units of several items, all or none, and sends the same request again as `buy` does.
+ * @throws {SeckillError} with the reason; `problem.item_id` names the line that was refused
+ */
+export async function reserve(client: SeckillClient, reservation: Reservation): Promise<Order> {
+  const { lines, holdSeconds, key = crypto.randomUUID() } = reservation;
+  return untilKnown(() =>
+    client.POST('/api/reservations', {
+      params: { header: { 'Idempotency-Key': key } },
+      body: {
+        lines: lines.map(({ itemId, ...line }) => ({ item_id: itemId, ...line })),
+        hold_seconds: holdSeconds ?? null,
+      },
+    }),
+  );
+}
+
+/** Sends a request with a key until its outcome is known. */
+async function untilKnown(
+  send: () => Promise<{ data?: Order; error?: Problem }>,
+): Promise<Order> {
   let last: Problem | undefined;
   for (let tries = 0; tries < TRIES_MAX; tries += 1) {
     if (tries > 0) await pause(retryAfterMs(tries));
     try {
-      const { data, error } = await client.POST('/api/seckill/{strategy}/{item_id}', {
-        params: { path: { strategy, item_id: itemId }, header: { 'Idempotency-Key': key } },
-        body: { quantity },
-      });
+      const { data, error } = await send();
       if (data !== undefined) return data;
       last = error;
-      if (!error.retryable) throw new SeckillError(error);
+      if (error?.retryable !== true) throw new SeckillError(error);
     } catch (error) {
       if (error instanceof SeckillError) throw error;
       // No answer: it may have been bought, so the same key asks again.

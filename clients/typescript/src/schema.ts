@@ -570,6 +570,43 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/reservations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Reserve units of several items, all or none. */
+        post: operations["post_reservations"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/reservations/batch": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reserve for many guests of a shop. Each line is answered for itself, in the order of the request, as soon as it
+         *     and those before it are decided. After a lost connection send the same lines again.
+         */
+        post: operations["post_reservations_batch"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/seckill/{strategy}/{item_id}": {
         parameters: {
             query?: never;
@@ -873,6 +910,34 @@ export interface components {
             sold: number;
             /** Format: int64 */
             total: number;
+        };
+        /** @description The answer to one reservation of a batch: a line of the body. */
+        BatchAnswerBody: {
+            /** @description The number of the line in the request, from 1. */
+            line: number;
+            order?: components["schemas"]["OrderBody"] | null;
+            problem?: components["schemas"]["ProblemBody"] | null;
+            /** @description `true` if an earlier request with the key has made the order. */
+            replayed?: boolean;
+            /**
+             * Format: int32
+             * @description The status that the reservation alone would be answered with.
+             */
+            status: number;
+        };
+        /** @description One reservation of a batch: a line of the body. */
+        BatchLineBody: {
+            /** @description The shop's reference of the buyer: opaque, 1 to 64 printable ASCII characters. Limits count it like a user. */
+            buyer: string;
+            /**
+             * Format: int32
+             * @description As for `POST /api/reservations`.
+             */
+            hold_seconds?: number | null;
+            /** @description The key of this reservation, as an `Idempotency-Key`. */
+            key: string;
+            /** @description Each of another item, and all items in one ledger. */
+            lines: components["schemas"]["ReservationLineBody"][];
         };
         /** @description A new endpoint. */
         CreateEndpointBody: {
@@ -1361,7 +1426,6 @@ export interface components {
              * @description Units sold, by the orders in the ledger.
              */
             sold: number;
-            /** @description Its state. */
             state: components["schemas"]["LaneState"];
             /**
              * Format: int64
@@ -1527,7 +1591,7 @@ export interface components {
         OrderBody: {
             /**
              * Format: int64
-             * @description The price of all units in cents.
+             * @description The price of all lines in cents.
              */
             amount_cents: number;
             /** @description Where to pay, in the answer to a payment that is made elsewhere. */
@@ -1546,8 +1610,13 @@ export interface components {
             fence?: number | null;
             /** @description A UUIDv7. */
             id: string;
-            /** Format: int64 */
+            /**
+             * Format: int64
+             * @description The item of the first line.
+             */
             item_id: number;
+            /** @description One line for each item, in the order of the items' ids. */
+            lines: components["schemas"]["OrderLineBody"][];
             /** Format: date-time */
             paid_at?: string | null;
             /**
@@ -1555,7 +1624,10 @@ export interface components {
              *     order.
              */
             paid_elsewhere?: boolean | null;
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description The units of the first line.
+             */
             quantity: number;
             /** @description `queued`, `pending`, `paid`, `cancelled`, `expired` or `rejected`. */
             status: string;
@@ -1570,6 +1642,18 @@ export interface components {
             orders: number;
             /** Format: int64 */
             units: number;
+        };
+        /** @description A line of an order. */
+        OrderLineBody: {
+            /**
+             * Format: int64
+             * @description The price of the line's units in cents.
+             */
+            amount_cents: number;
+            /** Format: int64 */
+            item_id: number;
+            /** Format: int32 */
+            quantity: number;
         };
         /** @description A page of orders. */
         OrdersBody: {
@@ -1767,6 +1851,29 @@ export interface components {
              */
             last?: number | null;
         };
+        /** @description The body of a reservation. */
+        ReservationBody: {
+            /**
+             * Format: int32
+             * @description How long the unpaid order keeps its units; at most, and if it is left out, as long as each of the items
+             *     allows.
+             */
+            hold_seconds?: number | null;
+            /** @description Each of another item, and all items in one ledger. */
+            lines: components["schemas"]["ReservationLineBody"][];
+        };
+        /** @description A line of a reservation. */
+        ReservationLineBody: {
+            /** Format: int64 */
+            item_id: number;
+            /**
+             * Format: int32
+             * @description Units, from 1 to 1000 and to the limit of the buyer; 1 if it is left out.
+             */
+            quantity?: number | null;
+            /** @description For an item with a waiting room: the ticket of `POST /api/items/{id}/ticket`. */
+            ticket?: string | null;
+        };
         /** @description A comparison: some strategies, each on a fresh item. */
         Run: {
             /** Format: date-time */
@@ -1782,7 +1889,6 @@ export interface components {
             lanes: components["schemas"]["Lane"][];
             /** @description The request, with the defaults filled in. */
             request: components["schemas"]["Wanted"];
-            /** @description Its state. */
             state: components["schemas"]["RunState"];
         };
         /**
@@ -3550,6 +3656,96 @@ export interface operations {
                 };
             };
             /** @description Send it again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    post_reservations: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Names the reservation: a retry with the same key does not buy twice */
+                "Idempotency-Key"?: string | null;
+                /** @description The span of the caller (W3C Trace Context); a traced reservation is answered with `traceresponse` */
+                traceparent?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReservationBody"];
+            };
+        };
+        responses: {
+            /** @description Sold; the order with all its lines is durable */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrderBody"];
+                };
+            };
+            /** @description Nothing changed; `item_id` names the line that was refused. Or, with outcome unknown, an earlier request with the key is still running: send it again later */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Nothing changed, try again; or, with outcome unknown, send the request again with the same key */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    post_reservations_batch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description 1 to 256 lines, each a JSON object */
+        requestBody: {
+            content: {
+                "application/x-ndjson": components["schemas"]["BatchLineBody"];
+            };
+        };
+        responses: {
+            /** @description A line for each line of the request, each a JSON object */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["BatchAnswerBody"];
+                };
+            };
+            /** @description No token of the role shop, or no lines; nothing changed */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Nothing changed, try again */
             "5XX": {
                 headers: {
                     [name: string]: unknown;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::rules::{in_time, ledger as ledger_rules, record as record_rules, waiting};
+use crate::rules::{in_time, ledger as ledger_rules, lines, record as record_rules, waiting};
 use crate::{Answer, CannotJudge, History, Judgement, Ledger, Stock};
 
 /// The evidence of one item: what was put on sale, what was answered, what is in the ledger.
@@ -39,7 +39,7 @@ pub struct InTime<'a> {
     pub sold_out_age: Duration,
 }
 
-/// Judges I1 to I14 and I16 to I19.
+/// Judges I1 to I14 and I16 to I20.
 ///
 /// # Errors
 /// When the evidence proves nothing: the item or its stock row is missing, no purchase was made,
@@ -52,6 +52,7 @@ pub fn judge(evidence: &Evidence<'_>) -> Result<Judgement, CannotJudge> {
     findings.extend(record.findings);
     findings.extend([waiting::line(evidence), waiting::group(evidence)]);
     findings.extend(in_time::judge(evidence));
+    findings.push(lines::judge(evidence));
     Ok(Judgement {
         findings,
         units_live: ledger.units_live,

@@ -17,6 +17,24 @@ pub struct Ledger {
     pub group: Option<Group>,
     /// Every restock of the item.
     pub restocks: Vec<Restock>,
+    /// All lines, of whichever item, of the orders of several items that have a line of this one.
+    pub lines: Vec<OrderLine>,
+}
+
+/// A line of an order of several items.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrderLine {
+    /// The order's id, which all its lines have in common.
+    pub order: String,
+    /// `orders.id`, of which only the last byte is the line's own.
+    pub id: String,
+    pub item: i64,
+    pub buyer: i64,
+    pub status: String,
+    /// How many lines the order has, as this line says; `None`: the line says that it is a single purchase.
+    pub count: Option<i64>,
+    /// Whether its units were taken from the stock.
+    pub is_sold: bool,
 }
 
 /// One row of `restocks`.
@@ -99,7 +117,7 @@ pub struct Stock {
 /// One row of `orders`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Order {
-    /// `orders.id`.
+    /// The order's id: `orders.id`, or for a line of an order of several items that of the first line.
     pub id: String,
     /// `orders.user_id`.
     pub buyer: i64,

@@ -35,6 +35,7 @@
 //! | I17 | an order never goes back: once seen paid, it is never seen pending | answers, in time |
 //! | I18 | a buyer's list never loses an order that an earlier list or an answer showed | answers, in time |
 //! | I19 | a replay never names another order | answers, in time |
+//! | I20 | an order of several items is whole or absent | ledger |
 //!
 //! I16 to I19 are judged where the caller says how old a "sold out" may be ([`InTime`]). They use one
 //! clock, the client's; what readers saw beside the load makes them sharper ([`History`]).
@@ -127,7 +128,8 @@ pub use declared::{Breaks, Expectation};
 pub use failure::{CannotJudge, OrCannotJudge};
 pub use history::{History, MISSING, SeenList, SeenOrder, SentRestock};
 pub use ledger::{
-    Fence, FoundRows, Group, ItemHome, Ledger, Line, Movements, Order, Place, Restock, Stock,
+    Fence, FoundRows, Group, ItemHome, Ledger, Line, Movements, Order, OrderLine, Place, Restock,
+    Stock,
 };
 pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, homes_of, writer_of};
 pub use record::{Answer, Outcome, write_history};

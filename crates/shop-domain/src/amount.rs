@@ -60,6 +60,12 @@ impl Cents {
         self.0
     }
 
+    /// The sum of amounts; at most [`Cents::MAX`].
+    #[must_use]
+    pub fn sum(amounts: impl Iterator<Item = Self>) -> Self {
+        Self(amounts.fold(0, |sum, one| (sum + one.0).min(Self::MAX)))
+    }
+
     /// The price of `quantity` units; `None` when it would be above [`Cents::MAX`].
     #[must_use]
     pub fn times(self, quantity: Quantity) -> Option<Self> {

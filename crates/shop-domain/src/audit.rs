@@ -57,6 +57,8 @@ pub struct Facts {
     pub group_buyers_over_limit: i64,
     /// Buyers whose units counted in a group differ from their live orders.
     pub group_buyers_miscounted: i64,
+    /// Lines of orders of which another line is missing, or is in another state.
+    pub orders_halved: i64,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
     /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
@@ -68,7 +70,7 @@ pub struct Facts {
 /// One invariant and whether it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `I1` to `I7`, `I13` and `I14`.
+    /// `I1` to `I7`, `I13`, `I14` and `I20`.
     pub invariant: &'static str,
     /// The claim of the invariant.
     pub claim: &'static str,
@@ -83,7 +85,7 @@ pub struct Finding {
 pub struct Report {
     /// The figures.
     pub facts: Facts,
-    /// `I1` to `I7`, `I13` and `I14`, in order.
+    /// `I1` to `I7`, `I13`, `I14` and `I20`, in order.
     pub findings: Vec<Finding>,
 }
 
@@ -104,7 +106,7 @@ impl Report {
     }
 }
 
-/// Verifies `I1` to `I7`, `I13` and `I14` of one item.
+/// Verifies `I1` to `I7`, `I13`, `I14` and `I20` of one item.
 #[must_use]
 pub fn verify(facts: Facts) -> Report {
     let f = &facts;
@@ -215,6 +217,12 @@ pub fn verify(facts: Facts) -> Report {
                 false => "in no group".to_owned(),
             },
         },
+        Finding {
+            invariant: "I20",
+            claim: "an order of several items is whole or absent",
+            holds: Some(f.orders_halved == 0),
+            detail: format!("{} lines without the others", f.orders_halved),
+        },
     ];
     Report { facts, findings }
 }
@@ -249,6 +257,7 @@ mod tests {
             is_grouped: true,
             group_buyers_over_limit: 0,
             group_buyers_miscounted: 0,
+            orders_halved: 0,
             redis_available: Some(5),
             redis_queued: 0,
             redis_buckets: None,
@@ -292,6 +301,7 @@ mod tests {
         assert_eq!(broken(Facts { waiting_in_vain: 1, ..sound() }), ["I13"]);
         assert_eq!(broken(Facts { group_buyers_over_limit: 1, ..sound() }), ["I14"]);
         assert_eq!(broken(Facts { group_buyers_miscounted: 1, ..sound() }), ["I14"]);
+        assert_eq!(broken(Facts { orders_halved: 1, ..sound() }), ["I20"]);
         assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_buckets: Some(7), ..sound() }), ["I7"]);

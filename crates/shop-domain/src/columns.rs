@@ -40,13 +40,15 @@ macro_rules! column_type {
 }
 
 /// Reads a row: each field from the column of its name, or of the name behind the colon. With `as`, the column is read
-/// as another type and converted, by `Into` or by the function behind the arrow. `COLUMNS` is the list for a SELECT.
+/// as another type and converted, by `Into` or by the function behind the arrow. Fields behind a
+/// semicolon are read from no column. `COLUMNS` is the list for a SELECT.
 ///
 /// sqlx has a derive macro for this, with which the driver is compiled a second time.
 #[macro_export]
 macro_rules! from_row {
     ($type:ident {
-        $($field:ident $(: $column:literal)? $(as $read:ty $(=> $convert:expr)?)?),+ $(,)?
+        $($field:ident $(: $column:literal)? $(as $read:ty $(=> $convert:expr)?)?),+
+        $(,)? $(; $($other:ident = $value:expr),+ $(,)?)?
     }) => {
         impl $type {
             /// The columns, for a SELECT.
@@ -62,6 +64,7 @@ macro_rules! from_row {
                         @read row, $crate::from_row!(@name $field $($column)?)
                         $(, $read $(, $convert)?)?
                     ),)+
+                    $($($other: $value,)+)?
                 })
             }
         }
@@ -133,6 +136,9 @@ from_row!(Order {
     created_at,
     expires_at,
     paid_at,
+    line_count;
+    // The other lines have rows of their own.
+    further = Vec::new(),
 });
 
 from_row!(Place {

@@ -100,6 +100,21 @@ impl OrderId {
         ShardId::new(u16::from_be_bytes([bytes[6] & 0x0f, bytes[7]])).unwrap_or_default()
     }
 
+    /// The id of a line of the order with this id. Only the last byte differs, so that all lines are one
+    /// range of the primary key. The order has the id of its line 0.
+    #[must_use]
+    pub fn line(self, number: u8) -> Self {
+        let mut bytes = self.0.into_bytes();
+        bytes[15] = number;
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    /// The number of the line with this id, if it is a line of an order with several.
+    #[must_use]
+    pub fn line_number(self) -> u8 {
+        self.0.as_bytes()[15]
+    }
+
     /// Reads the hyphenated form; `None` for anything else.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {

@@ -20,7 +20,11 @@ use time::OffsetDateTime;
 use super::item::word_enum;
 use super::{Cents, ItemId, LimitGroupId, OrderId, Quantity, UserId};
 
-/// An order as its owner sees it.
+/// The most lines that an order may have.
+pub const LINES_MAX: u8 = 16;
+
+/// An order as its owner sees it, or one line of it: an order of several items is a row for each line, and its
+/// first line has its id. All lines have one buyer, key, status and times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
     /// The public id.
@@ -46,6 +50,56 @@ pub struct Order {
     pub expires_at: OffsetDateTime,
     /// The time of its payment.
     pub paid_at: Option<OffsetDateTime>,
+    /// The number of its lines; `None` for a single purchase.
+    pub line_count: Option<u8>,
+    /// The lines behind this one, when the whole order was read.
+    pub further: Vec<Self>,
+}
+
+impl AsMut<Self> for Order {
+    fn as_mut(&mut self) -> &mut Self {
+        self
+    }
+}
+
+impl Order {
+    /// Makes one order of its lines; `None` without a line.
+    #[must_use]
+    pub fn of_lines(mut lines: Vec<Self>) -> Option<Self> {
+        lines.sort_unstable_by_key(|line| line.id);
+        let mut lines = lines.into_iter();
+        let first = lines.next()?;
+        Some(Self { further: lines.collect(), ..first })
+    }
+
+    /// All lines; a single purchase is its only line.
+    pub fn lines(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.further)
+    }
+
+    /// The price of all lines.
+    #[must_use]
+    pub fn whole_amount(&self) -> Cents {
+        Cents::sum(self.lines().map(|line| line.amount))
+    }
+
+    /// The id of the order that this is a line of.
+    #[must_use]
+    pub fn whole_id(&self) -> OrderId {
+        if self.line_count.is_some() { self.id.line(0) } else { self.id }
+    }
+
+    /// Whether this is a line behind the first of its order, and therefore no order.
+    #[must_use]
+    pub fn is_further_line(&self) -> bool {
+        self.line_count.is_some() && self.id.line_number() > 0
+    }
+
+    /// The ids of the lines behind the first.
+    pub fn further_ids(&self) -> impl Iterator<Item = OrderId> + use<> {
+        let id = self.id;
+        (1..self.line_count.unwrap_or(1)).map(move |number| id.line(number))
+    }
 }
 
 word_enum! {

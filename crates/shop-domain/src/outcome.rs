@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use time::OffsetDateTime;
 
-use super::{Order, OrderId};
+use super::{ItemId, Order, OrderId};
 
 /// The result of one purchase, as it is answered to its buyer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,7 +144,15 @@ pub enum Refusal {
     AmountOverflow,
     /// Another purchase of the same buyer is still running, and the strategy allows one.
     RequestInProgress,
-    /// The key belongs to an order for another quantity.
+    /// The items of the order live in several ledgers.
+    SeveralLedgers,
+    /// A line of an order with several lines was refused, and so the whole order.
+    OfLine {
+        /// The item of the line.
+        item: ItemId,
+        refusal: Box<Self>,
+    },
+    /// The key belongs to an order for another quantity, or with other lines.
     KeyReused {
         /// The id of that order.
         order_id: OrderId,
@@ -179,15 +187,30 @@ impl Refusal {
             Self::UnsafeStrategy => "unsafe_strategy",
             Self::AmountOverflow => "amount_overflow",
             Self::RequestInProgress => "request_in_progress",
+            Self::SeveralLedgers => "items_in_several_ledgers",
+            Self::OfLine { refusal, .. } => refusal.code(),
             Self::KeyReused { .. } => "idempotency_key_reused",
         }
     }
 }
 
 impl Refusal {
+    /// The refusal of the line of `item`.
+    #[must_use]
+    pub fn of_line(self, item: ItemId) -> Self {
+        match self {
+            // The whole order is refused.
+            Self::KeyReused { .. } | Self::SeveralLedgers | Self::OfLine { .. } => self,
+            refusal => Self::OfLine { item, refusal: Box::new(refusal) },
+        }
+    }
+
     /// Whether the ledger decided, rather than a check in front of it.
     #[must_use]
     pub fn is_by_the_ledger(&self) -> bool {
+        if let Self::OfLine { refusal, .. } = self {
+            return refusal.is_by_the_ledger();
+        }
         matches!(
             self,
             Self::SoldOut { .. }

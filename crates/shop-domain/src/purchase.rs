@@ -31,6 +31,8 @@ pub struct Purchase {
     pub expires_at: OffsetDateTime,
     /// Where its steps write their spans.
     pub trace: Trace,
+    /// The number of lines of the order that this is a line of; `None` for a single purchase.
+    pub line_count: Option<u8>,
     /// Whether a refusal by the ledger is counted as one that the gate should have made. Not where the
     /// ledger's batch is the gate.
     pub counts_refusals: bool,
@@ -59,6 +61,8 @@ impl Purchase {
             created_at: self.created_at,
             expires_at: self.expires_at,
             paid_at: None,
+            line_count: self.line_count,
+            further: Vec::new(),
         }
     }
 }

@@ -170,6 +170,12 @@ impl Drive {
         }
     }
 
+    /// Sends all purchases to `path` with `body` instead.
+    pub fn of(self, path: &Uri, body: Bytes) -> Self {
+        let purchases = Purchases::new(&self.instances, std::slice::from_ref(path), body);
+        Self { purchases, ..self }
+    }
+
     /// Ends it: no purchase and no retry is begun any more (closed model).
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);

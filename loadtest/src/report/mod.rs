@@ -50,7 +50,9 @@ pub struct RunCircumstances {
     pub lab_item: bool,
     /// Strategies with their parameters; purchases alternate between them.
     pub strategies: Vec<String>,
-    /// Units on sale.
+    /// Items of each order.
+    pub lines: u8,
+    /// Units on sale, of each item.
     pub stock: i64,
     /// Buyers.
     pub buyers: u32,

@@ -18,6 +18,7 @@ use tower::{Service, ServiceBuilder};
 use super::Web;
 use observe::observe;
 use refuse::refuse;
+pub(super) use request_id::RequestId;
 
 /// Puts the layers around `service`. They are listed outermost first: a request passes them from
 /// top to bottom, its response from bottom to top.

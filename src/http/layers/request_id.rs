@@ -7,18 +7,18 @@ pub(super) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 
 /// A random id of 16 hexadecimal digits.
 #[derive(Clone, Copy)]
-pub(super) struct RequestId([u8; 16]);
+pub(in crate::http) struct RequestId([u8; 16]);
 
 impl RequestId {
     /// A new id.
-    pub(super) fn generate() -> Self {
+    pub(in crate::http) fn generate() -> Self {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let bits: u64 = rand::random();
         Self(std::array::from_fn(|at| DIGITS[(bits >> (60 - 4 * at) & 0xf) as usize]))
     }
 
     /// The id as text.
-    pub(super) fn as_str(&self) -> &str {
+    pub(in crate::http) fn as_str(&self) -> &str {
         str::from_utf8(&self.0).unwrap_or_default()
     }
 

@@ -139,6 +139,12 @@ impl Problem {
         self
     }
 
+    /// The status of the answer.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
     /// The code that clients compare.
     #[must_use]
     pub fn code(&self) -> &'static str {

@@ -44,7 +44,8 @@ problems! {
         TicketExpired => TicketExpired, NoWaitingRoom => NoWaitingRoom,
         ItemNotFound => ItemNotFound, StrategyNotFound => StrategyNotFound,
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
-        RequestInProgress => RequestInProgress; from;
+        RequestInProgress => RequestInProgress, SeveralLedgers => SeveralLedgers; from;
+        Refusal::OfLine { item, refusal } => Self::from(*refusal).member("item_id", item.get()),
         Refusal::SoldOut { .. } => ProblemType::SoldOut.into(),
         Refusal::LimitReached { limit } => ProblemType::LimitReached
             .detail(format!("You have bought the {limit} units that one buyer may have."))
@@ -186,6 +187,7 @@ fn not_started(starts_at: OffsetDateTime) -> Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shop_domain::ItemId;
     use shop_domain::outcome::Dependency;
 
     #[test]
@@ -213,6 +215,8 @@ mod tests {
             Refusal::UnsafeStrategy,
             Refusal::AmountOverflow,
             Refusal::RequestInProgress,
+            Refusal::SeveralLedgers,
+            Refusal::SaleEnded.of_line(ItemId::new(1).expect("positive")),
         ];
         for refusal in refusals {
             assert_eq!(refusal.code(), Problem::from(refusal.clone()).code());

@@ -47,6 +47,8 @@ problem_types! {
         "Send only the query parameters that /docs lists for this operation, each at most once.";
     InvalidIdempotencyKey: 400 "idempotency_key_invalid", "Invalid Idempotency-Key",
         "Send one Idempotency-Key of 1 to 64 printable ASCII characters.";
+    InvalidBuyerReference: 400 "buyer_reference_invalid", "Invalid reference of a buyer",
+        "Send the shop's reference of the buyer, 1 to 64 printable ASCII characters, as Buyer-Reference.";
     MalformedJson: 400 "malformed_json", "Malformed JSON",
         "Send a complete JSON object.";
 
@@ -128,6 +130,8 @@ problem_types! {
         "The items of a limit group live in one shard; create the item there, or use another group.";
     TooManyLimitGroups: 409 "too_many_limit_groups", "Too many limit groups",
         "Use a group that exists.";
+    SeveralLedgers: 409 "items_in_several_ledgers", "Items in several ledgers",
+        "Order these items one by one. An operator can place them in one ledger before the sale.";
     SaleNotStarted: 409 "sale_not_started", "Sale not started",
         "Try again when the sale has started.";
     SaleEnded: 409 "sale_ended", "Sale ended",
@@ -177,12 +181,16 @@ problem_types! {
         "Send a number in the range that /docs names.";
     QuantityOutOfRange: 422 "quantity_out_of_range", "Quantity out of range",
         "Send a quantity in the range that /docs names.";
+    LinesOutOfRange: 422 "lines_out_of_range", "Number of lines out of range",
+        "Send as many lines as /docs allows, and at least one.";
+    DuplicateItem: 422 "duplicate_item", "Item in several lines",
+        "Send one line for each item, with all units of it.";
     QuantityOverLimit: 422 "quantity_over_limit", "Quantity above the purchase limit",
         "Buy fewer units.";
     AmountOverflow: 422 "amount_overflow", "Amount out of range",
         "Buy fewer units: their price together is out of range.";
     IdempotencyKeyReused: 422 "idempotency_key_reused", "Idempotency-Key reused",
-        "This key belongs to an order for another quantity; use a new key.";
+        "This key belongs to an order for another quantity or with other lines; use a new key.";
     InvalidUsername: 422 "invalid_username", "Invalid user name",
         "Send 1 to 32 letters, digits, '.', '_' and '-' of one script.";
     InvalidPassword: 422 "invalid_password", "Invalid password",

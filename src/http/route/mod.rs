@@ -17,6 +17,8 @@ pub mod operator;
 pub mod orders;
 pub mod payments;
 pub mod purchase;
+pub mod reservation_batch;
+pub mod reservations;
 pub mod session;
 pub mod shards;
 mod texts;

@@ -22,11 +22,15 @@ use shop_domain::Order;
 pub struct OrderBody {
     /// A UUIDv7.
     id: String,
+    /// The item of the first line.
     item_id: i64,
     user_id: i64,
+    /// The units of the first line.
     quantity: u32,
-    /// The price of all units in cents.
+    /// The price of all lines in cents.
     amount_cents: i64,
+    /// One line for each item, in the order of the items' ids.
+    lines: Vec<OrderLineBody>,
     /// `queued`, `pending`, `paid`, `cancelled`, `expired` or `rejected`.
     status: &'static str,
     /// The strategy of the purchase.
@@ -49,6 +53,25 @@ pub struct OrderBody {
     paid_elsewhere: Option<bool>,
 }
 
+/// A line of an order.
+#[derive(Serialize, ToSchema)]
+pub struct OrderLineBody {
+    item_id: i64,
+    quantity: u32,
+    /// The price of the line's units in cents.
+    amount_cents: i64,
+}
+
+impl From<&Order> for OrderLineBody {
+    fn from(line: &Order) -> Self {
+        Self {
+            item_id: line.item_id.get(),
+            quantity: line.quantity.units(),
+            amount_cents: line.amount.cents(),
+        }
+    }
+}
+
 impl From<Order> for OrderBody {
     fn from(order: Order) -> Self {
         Self {
@@ -56,7 +79,8 @@ impl From<Order> for OrderBody {
             item_id: order.item_id.get(),
             user_id: order.user_id.get(),
             quantity: order.quantity.units(),
-            amount_cents: order.amount.cents(),
+            amount_cents: order.whole_amount().cents(),
+            lines: order.lines().map(OrderLineBody::from).collect(),
             status: order.status.as_str(),
             strategy: order.strategy,
             fence: order.fence,
@@ -160,7 +184,7 @@ pub async fn cancel(
 ) -> Result<Json<OrderBody>, Problem> {
     let cancelled = detached(&lifecycle, async move {
         let order = orders.cancel(id, claims.user).await?;
-        purchases.item_changed(order.item_id);
+        order.lines().for_each(|line| purchases.item_changed(line.item_id));
         Ok::<_, StepError>(order)
     });
     Ok(Json(cancelled.await?.into()))

@@ -68,10 +68,7 @@ pub async fn purchase(
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let options =
         Options::read(pairs).map_err(|error| ProblemType::InvalidQueryParameter.detail(error.0))?;
-    let quantity = body.quantity.or(Some(Quantity::ONE), Quantity::new, || {
-        ProblemType::QuantityOutOfRange
-            .detail(format!("Send a quantity of 1 to {}.", Quantity::MAX))
-    })?;
+    let quantity = quantity(body.quantity)?;
     let buyer = claims.user;
     let span = request_trace.begin("POST /api/seckill/{strategy}/{item_id}");
     let trace = span.trace();
@@ -79,6 +76,14 @@ pub async fn purchase(
     let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket, trace };
     let outcome = purchases.buy(request).instrument(log_span).await;
     answer_traced(span, item, outcome)
+}
+
+/// The units of a line; 1 if they are left out.
+pub(super) fn quantity(units: Integer) -> Result<Quantity, Problem> {
+    units.or(Some(Quantity::ONE), Quantity::new, || {
+        ProblemType::QuantityOutOfRange
+            .detail(format!("Send a quantity of 1 to {}.", Quantity::MAX))
+    })
 }
 
 /// Lists the words of the options in the document, as the code has them.
@@ -118,20 +123,33 @@ pub(super) fn answer_traced(
 }
 
 fn answer(outcome: Outcome) -> Result<Response, Problem> {
-    let created = |status: StatusCode, order: Order| {
-        let location = [("location", format!("/api/orders/{}", order.id))];
-        (status, location, Json(OrderBody::from(order))).into_response()
-    };
+    let Placed { status, order, is_replayed } = placed(outcome)?;
+    let location = [("location", format!("/api/orders/{}", order.id))];
+    let mut response = (status, location, Json(OrderBody::from(order))).into_response();
+    if is_replayed {
+        response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// An order that a request has made.
+pub(super) struct Placed {
+    pub(super) status: StatusCode,
+    pub(super) order: Order,
+    /// Whether an earlier request with the same key has made it.
+    pub(super) is_replayed: bool,
+}
+
+/// The order of an outcome, or its problem.
+pub(super) fn placed(outcome: Outcome) -> Result<Placed, Problem> {
+    let placed = |status, order, is_replayed| Ok(Placed { status, order, is_replayed });
     match outcome {
-        Outcome::Sold(order) => Ok(created(StatusCode::CREATED, order)),
-        Outcome::Queued(order) => Ok(created(StatusCode::ACCEPTED, order)),
+        Outcome::Sold(order) => placed(StatusCode::CREATED, order, false),
+        Outcome::Queued(order) => placed(StatusCode::ACCEPTED, order, false),
         Outcome::Replayed(order) => {
             // A queued order was answered 202, and stays so if it is rejected later.
             let queued = matches!(order.status, OrderStatus::Queued | OrderStatus::Rejected);
-            let status = if queued { StatusCode::ACCEPTED } else { StatusCode::CREATED };
-            let mut response = created(status, order);
-            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-            Ok(response)
+            placed(if queued { StatusCode::ACCEPTED } else { StatusCode::CREATED }, order, true)
         }
         Outcome::Refused(refusal) => Err(refusal.into()),
         Outcome::Unavailable(why) => Err(why.into()),

@@ -17,7 +17,7 @@ use crate::account::{Accounts, Session};
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::document::TryAgain;
-use crate::http::extract::{Buyer, SameSite};
+use crate::http::extract::{AccountHolder, SameSite};
 use crate::http::problem::{Problem, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
@@ -130,7 +130,7 @@ pub struct WhoBody {
 ))]
 pub async fn find(
     State(accounts): State<Accounts>,
-    Buyer(claims): Buyer,
+    AccountHolder(claims): AccountHolder,
 ) -> Result<Json<WhoBody>, Problem> {
     let username = accounts.name_of(claims.user).await?;
     let (user_id, role) = (claims.user.get(), claims.role.as_str());
@@ -153,7 +153,7 @@ fn answer(session: Session, clock: &Clock, cookie: SessionCookie) -> Response {
 pub async fn end(
     State(accounts): State<Accounts>,
     State(cookie): State<SessionCookie>,
-    Buyer(claims): Buyer,
+    AccountHolder(claims): AccountHolder,
 ) -> Result<Response, Problem> {
     accounts.sign_out(&claims).await?;
     Ok(forget(cookie))
@@ -168,7 +168,7 @@ pub async fn end(
 pub async fn end_all(
     State(accounts): State<Accounts>,
     State(cookie): State<SessionCookie>,
-    Buyer(claims): Buyer,
+    AccountHolder(claims): AccountHolder,
 ) -> Result<Response, Problem> {
     accounts.sign_out_everywhere(claims.user).await?;
     Ok(forget(cookie))
@@ -201,7 +201,7 @@ pub async fn change_password(
     State(clock): State<Clock>,
     State(cookie): State<SessionCookie>,
     _: AddressRateLimit,
-    Buyer(claims): Buyer,
+    AccountHolder(claims): AccountHolder,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<PasswordBody>,
 ) -> Result<Response, Problem> {

@@ -69,6 +69,7 @@ impl Case {
             is_grouped: false,
             group_buyers_over_limit: 0,
             group_buyers_miscounted: 0,
+            orders_halved: 0,
             redis_available: None,
             redis_queued: 0,
             redis_buckets: None,

@@ -266,7 +266,7 @@ function speakStock() {
 async function loadMine() {
   mine = [];
   try {
-    if (currentSession() !== null) mine = (await get('/api/orders')).orders.filter((order) => order.item_id === itemId);
+    if (currentSession() !== null) mine = (await get('/api/orders')).orders.filter((order) => unitsOf(order) > 0);
   } catch {
     // A convenience only; the orders page says what is wrong.
   }
@@ -279,8 +279,13 @@ function drawMine() {
   const place = byId('mine');
   const others = mine.filter((order) => counts(order) && order.id !== shownOrderId);
   place.hidden = others.length === 0;
-  const links = others.map(({ id, status, quantity: units, amount_cents }) => {
-    const words = { status: text(`status.${status}`), quantity: count(units), amount: money(amount_cents) };
+  const links = others.map((order) => {
+    const { id, status, amount_cents } = order;
+    const words = {
+      status: text(`status.${status}`),
+      quantity: count(unitsOf(order)),
+      amount: money(amount_cents),
+    };
     return el(
       'li',
       {},
@@ -295,8 +300,13 @@ function counts({ status, expires_at }) {
   return status === 'queued' || status === 'paid' || (status === 'pending' && Date.parse(expires_at) > serverNowMs());
 }
 
+/** The units of this item in an order. */
+function unitsOf({ lines }) {
+  return lines.filter((line) => line.item_id === itemId).reduce((sum, line) => sum + line.quantity, 0);
+}
+
 function owned() {
-  return mine.filter(counts).reduce((sum, order) => sum + order.quantity, 0);
+  return mine.filter(counts).reduce((sum, order) => sum + unitsOf(order), 0);
 }
 
 function showMissing() {

@@ -3,7 +3,7 @@
  */
 import { get, post } from '../api.js';
 import { everySecond, serverNowMs } from '../clock.js';
-import { announce, byId, setText } from '../dom.js';
+import { announce, byId, el, setText } from '../dom.js';
 import { count, dateTime, money, shortSpan } from '../format.js';
 import { startFrame } from '../frame.js';
 import { follow } from '../live.js';
@@ -37,7 +37,7 @@ async function load() {
   try {
     const loaded = await get(address);
     // The item's answer also sets the clock: a countdown drawn before it could be wrong.
-    await drawItem(loaded.item_id);
+    await (loaded.lines.length > 1 ? drawLines(loaded.lines) : drawItem(loaded.item_id));
     begin(loaded);
   } catch (error) {
     if (error.status === 401) return location.replace(signInAddress());
@@ -196,6 +196,19 @@ async function drawItem(itemId) {
     setText(byId('item-name'), name);
     byId('picture').replaceChildren(picture({ id: itemId, name, image_url: null }));
   }
+}
+
+/** An order of several items shows a list of them, in place of the item and its units. */
+async function drawLines(lines) {
+  const entries = lines.map(async ({ item_id: id, quantity, amount_cents: amount }) => {
+    const { name } = await get(`/api/items/${id}`).catch(() => ({ name: text('order.itemFallback', { id }) }));
+    const link = el('a', { href: `/item.html?id=${id}`, text: name });
+    return el('li', {}, el('span', {}, `${count(quantity)} × `, link), el('span', { text: money(amount) }));
+  });
+  byId('lines').replaceChildren(...(await Promise.all(entries)));
+  byId('lines').hidden = false;
+  byId('one-item').hidden = true;
+  byId('quantity-row').hidden = true;
 }
 
 function showMissing() {

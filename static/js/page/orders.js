@@ -66,7 +66,7 @@ function takeNews(order) {
   const known = rows.get(order.id)?.order;
   take(order);
   drawEmpty();
-  itemOf(order.item_id).then(({ name }) => {
+  nameOf(order).then((name) => {
     if (known === undefined) announce(text('orders.new', { name }));
     else if (known.status !== order.status)
       announce(text('orders.changed', { name, status: text(`status.${order.status}`) }));
@@ -90,7 +90,7 @@ function addRow(order) {
   const thumb = el('div', { class: 'row-picture' });
   const placed = dateTime(order.created_at);
   const unitPrice = money(order.amount_cents / order.quantity);
-  const facts = order.quantity > 1 ? `${count(order.quantity)} × ${unitPrice} · ${placed}` : placed;
+  const facts = order.lines.length === 1 && order.quantity > 1 ? `${count(order.quantity)} × ${unitPrice} · ${placed}` : placed;
   const element = el(
     'li',
     { class: 'row' },
@@ -114,10 +114,15 @@ function addRow(order) {
   draw();
   rows.set(order.id, row);
   place(row);
-  itemOf(order.item_id).then((item) => {
-    setText(name, item.name);
-    thumb.replaceChildren(picture(item));
-  });
+  nameOf(order).then((words) => setText(name, words));
+  itemOf(order.item_id).then((item) => thumb.replaceChildren(picture(item)));
+}
+
+/** The names of all items of an order; with their units, if there are several items. */
+async function nameOf({ lines }) {
+  const named = await Promise.all(lines.map(async (line) => ({ ...line, ...(await itemOf(line.item_id)) })));
+  if (named.length === 1) return named[0].name;
+  return named.map(({ name, quantity }) => (quantity > 1 ? `${count(quantity)} × ${name}` : name)).join(', ');
 }
 
 /** Into the list, newest first: ids of orders rise with time. */

@@ -39,6 +39,14 @@ pub async fn killed_across_items(testbed: &mut Testbed, seed: u64) -> TrialResul
     all_die(testbed, plan).await
 }
 
+/// Orders of three items each.
+pub async fn killed_with_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let mut plan = Plan::new(seed, Wanted::These(&["mysql-batch"; 4]), &testbed.setup());
+    plan.pace = RUSH;
+    plan.lines = 3;
+    all_die(testbed, plan).await
+}
+
 async fn all_die(testbed: &mut Testbed, plan: Plan) -> TrialResult {
     run_trial(testbed, plan, async |testbed, trial| {
         let batches = trial.metric("seckill_batch_orders_count", "").await;

@@ -50,12 +50,29 @@ fn strategies(point: &str) -> &'static [&'static str] {
 
 /// Walks the points, all or a few.
 pub async fn points(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let count = if testbed.sells >= WHOLE_WALK { POINTS.len() } else { POINTS_FEW };
+    walk(testbed, seed, POINTS, 1).await
+}
+
+/// Walks the points of a batch with orders of three items: between its statements, before COMMIT and after it.
+pub async fn points_of_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let points = POINTS.iter().copied().filter(|point| point.starts_with("batch"));
+    walk(testbed, seed, &points.collect::<Vec<_>>(), 3).await
+}
+
+/// Walks these points, all or a few, with orders of this number of lines.
+async fn walk(
+    testbed: &mut Testbed,
+    seed: u64,
+    points: &[&'static str],
+    lines: usize,
+) -> TrialResult {
+    let count = if testbed.sells >= WHOLE_WALK { points.len() } else { POINTS_FEW };
     let first = usize::try_from(seed).unwrap_or_default() * POINTS_FEW;
     let mut whole = TrialOutcome::default();
     let mut walked = Vec::new();
-    for &point in POINTS.iter().cycle().skip(first % POINTS.len()).take(count) {
-        let trial = one(testbed, seed, point).await.map_err(|why| format!("{point}: {why}"))?;
+    for &point in points.iter().cycle().skip(first % points.len()).take(count) {
+        let trial =
+            one(testbed, seed, point, lines).await.map_err(|why| format!("{point}: {why}"))?;
         walked.push(point);
         whole.add(&trial, point);
     }
@@ -63,9 +80,10 @@ pub async fn points(testbed: &mut Testbed, seed: u64) -> TrialResult {
     Ok(whole)
 }
 
-async fn one(testbed: &mut Testbed, seed: u64, point: &'static str) -> TrialResult {
+/// Aborts one instance at a point while orders with this number of lines are sold.
+async fn one(testbed: &mut Testbed, seed: u64, point: &'static str, lines: usize) -> TrialResult {
     let mut plan = Plan::new(seed, Wanted::These(strategies(point)), &testbed.setup());
-    plan.control = false;
+    (plan.control, plan.lines) = (false, lines);
     // The crash points are in the program that was built with this runner.
     for setup in &mut plan.setups {
         setup.program = env!("CARGO_BIN_EXE_seckill").into();

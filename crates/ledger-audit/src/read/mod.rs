@@ -33,7 +33,8 @@ pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 /// available)`, `orders(id, item_id, user_id, quantity, status, request_key, fence, fence_backend,
 /// fence_sequence)`, `stock_movements(item_id, delta, reason)` and `restocks(id, item_id, delta)`; and
 /// for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
-/// `orders(limit_group_id)`, `limit_groups` and `limit_group_items`. Each reading is one consistent
+/// `orders(limit_group_id)`, `limit_groups` and `limit_group_items`; for orders of several items
+/// `orders(line_count)` and the movements of their lines. Each reading is one consistent
 /// snapshot and ends within 60 s.
 pub struct Reader {
     hosts: Vec<MySqlConnectOptions>,

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sqlx::FromRow;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
-use crate::{Fence, Group, Ledger, Movements, Order, Place, Restock, Stock};
+use crate::{Fence, Group, Ledger, Movements, Order, OrderLine, Place, Restock, Stock};
 
 /// Reads the ledgers of the items from `first` to `last`; with `with_groups` also the limits that they
 /// share with others.
@@ -54,7 +54,8 @@ async fn read(
         let place = Place { number, buyer, status, joined_at, offered_at, closed_at, order_id };
         of(&mut ledgers, item).line.places.push(place);
     }
-    let statement = "SELECT CAST(item_id AS SIGNED), CAST(id AS CHAR), CAST(user_id AS SIGNED), \
+    let statement = "SELECT CAST(item_id AS SIGNED), \
+         CAST(IF(line_count IS NULL, id, CONCAT(LEFT(id, 34), '00')) AS CHAR), CAST(user_id AS SIGNED), \
          CAST(quantity AS SIGNED), CAST(status AS CHAR), CAST(request_key AS CHAR), \
          CAST(fence AS UNSIGNED), CAST(fence_backend AS CHAR), CAST(fence_sequence AS UNSIGNED) \
          FROM orders WHERE item_id BETWEEN ? AND ? ORDER BY orders.id";
@@ -64,6 +65,20 @@ async fn read(
         let number: Option<u64> = number;
         let fence = number.map(|number| Fence { number, backend, sequence });
         of(&mut ledgers, item).orders.push(Order { id, buyer, quantity, status, key, fence });
+    }
+    let statement = "SELECT CAST(own.item_id AS SIGNED), CAST(CONCAT(LEFT(own.id, 34), '00') AS CHAR), \
+         CAST(other.id AS CHAR), CAST(other.item_id AS SIGNED), CAST(other.user_id AS SIGNED), \
+         CAST(other.status AS CHAR), CAST(other.line_count AS SIGNED), moves.order_id IS NOT NULL \
+         FROM orders AS own JOIN orders AS other ON other.id BETWEEN CONCAT(LEFT(own.id, 34), '00') \
+           AND CONCAT(LEFT(own.id, 34), 'ff') \
+         LEFT JOIN stock_movements AS moves ON moves.item_id = other.item_id \
+           AND moves.order_id = other.id AND moves.reason = 'sold' \
+         WHERE own.item_id BETWEEN ? AND ? AND own.line_count IS NOT NULL ORDER BY other.id";
+    for (own, order, id, item, buyer, status, count, is_sold) in
+        rows(connection, range, statement).await?
+    {
+        let line = OrderLine { order, id, item, buyer, status, count, is_sold };
+        of(&mut ledgers, own).lines.push(line);
     }
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(reason AS CHAR), COUNT(*), \
          CAST(SUM(delta) AS SIGNED) FROM stock_movements WHERE item_id BETWEEN ? AND ? \

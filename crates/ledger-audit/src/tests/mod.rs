@@ -3,6 +3,7 @@
 mod homes;
 mod in_time;
 mod ledger;
+mod lines;
 mod record;
 mod sale;
 mod waiting;

@@ -264,6 +264,18 @@ pub(super) async fn items_of_its_groups(
     .await
 }
 
+/// Counts the orders that have a line of the item and lines of others.
+pub(super) async fn orders_with_others(
+    from: impl MySqlExecutor<'_>,
+    item: ItemId,
+) -> sqlx::Result<i64> {
+    let counted =
+        sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE item_id = ? AND line_count > 1")
+            .bind(item.get())
+            .fetch_one(from);
+    within(LONG_READ_MAX, counted).await
+}
+
 /// Closes an item at the source, where its routes have the epoch `from`, and returns whether this call did. The
 /// epoch only rises: a mover that was asleep while later moves came must not make an old route valid again.
 pub async fn close_source(source: &Database, of: &ItemMove, from: u64) -> sqlx::Result<bool> {

@@ -20,6 +20,11 @@ pub enum MoveError {
         "the item shares a limit with {0} other items, and all of them must live in one shard: `seckill shard move-group` moves them together"
     )]
     Grouped(i64),
+    /// The item has orders with other items.
+    #[error(
+        "{0} orders of the item have lines of other items, and all lines of an order stay in one shard: the item stays where it is"
+    )]
+    Ordered(i64),
     /// No item was ever in this group.
     #[error("the limit group {0} has no items")]
     EmptyGroup(LimitGroupId),

@@ -63,7 +63,7 @@ impl Mover {
                 for ends in &all {
                     self.tidy_up_later(ends).await;
                 }
-                let passes = !matches!(error, MoveError::TooLarge(_));
+                let passes = !matches!(error, MoveError::TooLarge(_) | MoveError::Ordered(_));
                 Err(MoveError::GivenUp { home: source, why: error.to_string(), passes })
             }
         }

@@ -160,10 +160,8 @@ impl Mover {
     /// Checks that the item can be moved, and writes the record.
     async fn begin(&self, item: ItemId, target: ShardId) -> Result<ItemMove, MoveError> {
         let (source, _) = moves::home(self.home()?, item).await?;
-        match close::items_of_its_groups(self.ledger(source)?, item).await? {
-            0 => self.record(item, target).await,
-            others => Err(MoveError::Grouped(others)),
-        }
+        check_companions(self.ledger(source)?, item, false).await?;
+        self.record(item, target).await
     }
 
     /// Writes the record of a move.
@@ -204,8 +202,10 @@ impl Mover {
                         tracing::warn!(%error, item = %ends.of.item, "move not completed");
                         ends.give_up().await?;
                         self.tidy_up_later(&ends).await;
-                        let passes =
-                            !matches!(error, MoveError::TooLarge(_) | MoveError::Grouped(_));
+                        let passes = !matches!(
+                            error,
+                            MoveError::TooLarge(_) | MoveError::Grouped(_) | MoveError::Ordered(_)
+                        );
                         let (home, why) = (ends.of.source, error.to_string());
                         return Err(MoveError::GivenUp { home, why, passes });
                     }
@@ -230,7 +230,7 @@ impl Mover {
         }
         let is_closed = ends.is_closed().await?;
         if !is_closed {
-            self.check_companions(ends).await?;
+            check_companions(ends.source, ends.of.item, ends.is_grouped).await?;
             Box::pin(self.copy_while_it_sells(ends)).await?;
             failpoint!("move-copied");
         }
@@ -238,7 +238,7 @@ impl Mover {
         // Held until the flip, so that no item joins the groups at the source meanwhile.
         let lock = self.lock_groups(&groups).await?;
         if !is_closed {
-            self.check_companions(ends).await?;
+            check_companions(ends.source, ends.of.item, ends.is_grouped).await?;
             self.check_replication(ends).await?;
             began = Some(Instant::now());
             ends.close().await?;
@@ -287,7 +287,7 @@ impl Mover {
     async fn copy_the_rest(&self, ends: &MoveEndpoints<'_>) -> Result<usize, MoveError> {
         ends.set_closed().await?;
         failpoint!("move-closed");
-        self.check_companions(ends).await?;
+        check_companions(ends.source, ends.of.item, ends.is_grouped).await?;
         if !ends.is_sealed().await? {
             ends.open_target().await?;
             let differences = ends.compare(ends.layouts.iter()).await?;
@@ -298,14 +298,6 @@ impl Mover {
         self.check_replication(ends).await?;
         failpoint!("move-verified");
         Ok(rows)
-    }
-
-    /// Checks that no other item has to move with this one, unless they move together.
-    async fn check_companions(&self, ends: &MoveEndpoints<'_>) -> Result<(), MoveError> {
-        match close::items_of_its_groups(ends.source, ends.of.item).await? {
-            others if others > 0 && !ends.is_grouped => Err(MoveError::Grouped(others)),
-            _ => Ok(()),
-        }
     }
 
     /// The ends of a move, without the layouts of the tables, which copying needs: reopening an item asks
@@ -348,4 +340,21 @@ async fn layouts(source: &Database, target: &Database) -> Result<Vec<Layout>, Mo
         if is_same { Ok(here) } else { Err(MoveError::OtherSchema(table.name)) }
     });
     try_join_all(read).await
+}
+
+/// Checks that no other item has to move with this one, unless they move together, and that no order has lines of
+/// other items: after the item is closed none is added.
+async fn check_companions(
+    source: &Database,
+    item: ItemId,
+    is_grouped: bool,
+) -> Result<(), MoveError> {
+    let others = close::items_of_its_groups(source, item).await?;
+    if others > 0 && !is_grouped {
+        return Err(MoveError::Grouped(others));
+    }
+    match close::orders_with_others(source, item).await? {
+        0 => Ok(()),
+        orders => Err(MoveError::Ordered(orders)),
+    }
 }

@@ -86,5 +86,6 @@ pub const OTHER_TABLES: &[(&str, &str)] = &[
     ("event_endpoints", "events leave from the ledger in which they happened"),
     ("event_dead_letters", "events leave from the ledger in which they happened"),
     ("event_replays", "events leave from the ledger in which they happened"),
+    ("order_lines", "a view of the orders, which has no rows of its own"),
     ("payment_messages", "a payment that moved is known by its own row"),
 ];

@@ -3,16 +3,22 @@
 //! The statement compares `expires_at` with the database's clock, so that an instance with a wrong
 //! clock ends no hold.
 
+use std::collections::BTreeMap;
+
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::OrderSteps;
-use super::step::{count_back, count_back_in_group, insert_movement, return_stock};
+use super::step::{
+    ReturnedUnits, count_back, count_back_in_group, insert_movement, return_stock, routes,
+};
 use crate::Database;
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
+use crate::rows::orders::WHOLE;
+use crate::rows::statement::in_list;
 use crate::rows::{Fault, answered, begin_on, lost_commit, orders, transact, within};
-use crate::waiting_list::{LineChange, WaitingLine};
-use shop_domain::order::{MovementReason, Step, Transition};
+use crate::waiting_list::WaitingLine;
+use shop_domain::order::MovementReason;
 use shop_domain::{ItemId, ItemRoute, Order, OrderId, OrderStatus};
 
 /// The orders whose hold has run out.
@@ -22,8 +28,8 @@ const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TI
 pub struct ExpiryBatch {
     /// The orders after the change.
     pub orders: Vec<Order>,
-    /// What became of the stock, and of the buyers who wait for units.
-    pub line: LineChange,
+    /// What became of the units of each item.
+    pub returned: Vec<ReturnedUnits>,
     /// The time of the expiry, by the database's clock; `None` without orders.
     pub at: Option<OffsetDateTime>,
 }
@@ -78,7 +84,8 @@ impl OrderSteps {
     /// The database's.
     pub async fn overdue_orders(&self, item: ItemId, limit: u32) -> sqlx::Result<Vec<OrderId>> {
         let statement = format!(
-            "SELECT id FROM orders WHERE item_id = ? AND {OVERDUE} ORDER BY expires_at LIMIT ?"
+            "SELECT id FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} \
+             ORDER BY expires_at LIMIT ?"
         );
         let listed = sqlx::query_scalar(&statement).bind(item.get()).bind(limit);
         within(LONG_READ_MAX, listed.fetch_all(&self.ledger.pool)).await
@@ -91,7 +98,7 @@ impl OrderSteps {
     pub async fn overdue_items(&self) -> sqlx::Result<Vec<ItemId>> {
         let statement = format!(
             "SELECT id FROM items WHERE EXISTS \
-             (SELECT 1 FROM orders WHERE orders.item_id = items.id AND {OVERDUE})"
+             (SELECT 1 FROM orders WHERE orders.item_id = items.id AND {OVERDUE} AND {WHOLE})"
         );
         let listed = sqlx::query_scalar(&statement).fetch_all(&self.ledger.pool);
         within(LONG_READ_MAX, listed).await
@@ -132,41 +139,51 @@ async fn expire_batch(
     (only, limit): (Option<OrderId>, u32),
     line: &WaitingLine,
 ) -> sqlx::Result<ExpiryBatch> {
-    let mut expired: Vec<(Order, MovementReason)> = Vec::new();
-    for order in read_overdue(connection, routed.item, only, limit).await? {
-        let Transition::GiveBack(status, reason) = order.status.step(Step::Expire) else {
-            continue;
-        };
-        if set_expired(connection, &order, status).await? {
-            expired.push((Order { status, ..order }, reason));
+    let mut expired: Vec<Order> = Vec::new();
+    let overdue = read_overdue(connection, routed.item, only, limit).await?;
+    for order in overdue {
+        if set_expired(connection, &order).await? {
+            let status = OrderStatus::Expired;
+            let mut order = Order { status, ..order };
+            order.further.iter_mut().for_each(|line| line.status = status);
+            expired.push(order);
         }
     }
     // All limits by item, then all by group, as a batch of purchases counts them. The item may have changed
     // its group between two orders, so the buyers' order is not that of the groups.
-    for (order, _) in &expired {
-        count_back(connection, order).await?;
+    let mut lines: Vec<&Order> = expired.iter().flat_map(Order::lines).collect();
+    lines.sort_by_key(|line| (line.item_id, line.user_id, line.id));
+    for line in &lines {
+        count_back(connection, line).await?;
     }
-    let mut by_group: Vec<&Order> = expired.iter().map(|(order, _)| order).collect();
-    by_group.sort_by_key(|order| (order.limit_group, order.user_id));
-    for order in by_group {
-        count_back_in_group(connection, order).await?;
+    let mut by_group = lines.clone();
+    by_group.sort_by_key(|line| (line.limit_group, line.user_id));
+    for line in by_group {
+        count_back_in_group(connection, line).await?;
     }
-    for (order, reason) in &expired {
-        insert_movement(connection, order, *reason, order.quantity.signed()).await?;
+    for line in &lines {
+        let units = line.quantity.signed();
+        insert_movement(connection, line, MovementReason::Expired, units).await?;
     }
-    let expired: Vec<Order> = expired.into_iter().map(|(order, _)| order).collect();
     line.outbox().changed(connection, &expired).await?;
-    // The stock row once and last: locked before the limits, it could deadlock with a purchase.
-    let units: i64 = expired.iter().map(|order| order.quantity.signed()).sum();
-    let line = match units {
-        0 => LineChange::default(),
-        units => return_stock(&mut *connection, routed, units, line).await?,
-    };
+    // The stock rows once and last: locked before the limits, they could deadlock with a purchase.
+    let mut units: BTreeMap<ItemId, (i64, ItemRoute)> = BTreeMap::new();
+    for order in &expired {
+        let routes = routes(connection, order, routed.home).await?;
+        for (line, route) in order.lines().zip(routes) {
+            units.entry(line.item_id).or_insert((0, route)).0 += line.quantity.signed();
+        }
+    }
+    let mut returned = Vec::new();
+    for (item, (units, routed)) in units {
+        let line = return_stock(&mut *connection, routed, units, line).await?;
+        returned.push(ReturnedUnits { item, units, line });
+    }
     let at = match expired.is_empty() {
         true => None,
         false => sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_optional(connection).await?,
     };
-    Ok(ExpiryBatch { orders: expired, line, at })
+    Ok(ExpiryBatch { orders: expired, returned, at })
 }
 
 /// Reads and locks overdue orders, skipping those that another transaction has locked. They are
@@ -180,7 +197,7 @@ async fn read_overdue(
 ) -> sqlx::Result<Vec<Order>> {
     let this_one = if only.is_some() { "AND id = ?" } else { "" };
     let statement = format!(
-        "SELECT {} FROM orders WHERE item_id = ? AND {OVERDUE} {this_one} \
+        "SELECT {} FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} {this_one} \
          ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED",
         orders::COLUMNS
     );
@@ -188,22 +205,25 @@ async fn read_overdue(
     if let Some(id) = only {
         query = query.bind(id.to_string());
     }
-    let mut overdue: Vec<Order> = query.bind(limit).fetch_all(connection).await?;
+    let mut overdue: Vec<Order> = query.bind(limit).fetch_all(&mut *connection).await?;
+    // Whoever changes an order locks its first line first.
+    orders::add_lines(connection, &mut overdue, "FOR UPDATE").await?;
     overdue.sort_unstable_by_key(|order| (order.user_id, order.id));
     Ok(overdue)
 }
 
 /// Sets an order expired; `false` when its status has changed since it was read. Some engines
 /// accept SKIP LOCKED and lock nothing, so the order may have been paid meanwhile.
-async fn set_expired(
-    connection: &mut MySqlConnection,
-    order: &Order,
-    status: OrderStatus,
-) -> sqlx::Result<bool> {
-    let done = sqlx::query("UPDATE orders SET status = ? WHERE id = ? AND status = 'pending'")
-        .bind(status.as_str())
-        .bind(order.id.to_string())
-        .execute(connection)
-        .await?;
-    Ok(done.rows_affected() == 1)
+async fn set_expired(connection: &mut MySqlConnection, order: &Order) -> sqlx::Result<bool> {
+    let ids: Vec<OrderId> = order.lines().map(|line| line.id).collect();
+    let Some((places, padded)) = in_list(&ids) else { return Ok(false) };
+    let statement =
+        format!("UPDATE orders SET status = ? WHERE id IN ({places}) AND status = 'pending'");
+    let update = sqlx::query(&statement).bind(OrderStatus::Expired.as_str());
+    let update = padded.fold(update, |update, id| update.bind(id.to_string()));
+    match update.execute(connection).await?.rows_affected() {
+        0 => Ok(false),
+        changed if changed == ids.len() as u64 => Ok(true),
+        _ => Err(sqlx::Error::RowNotFound),
+    }
 }

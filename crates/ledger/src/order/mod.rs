@@ -26,7 +26,7 @@ use shop_domain::{Home, ItemId, ItemRoute, LedgerError, Order, OrderId, UserId};
 
 pub use expiry::{ExpiryBatch, is_of_one_order};
 pub use payment::PaymentResult;
-pub use step::StepResult;
+pub use step::{ReturnedUnits, StepResult};
 
 /// The reason why a step was not made.
 #[derive(Debug, thiserror::Error)]
@@ -183,7 +183,7 @@ impl OrderSteps {
         }
     }
 
-    /// Waits for a permit of the order's item, unless the step touches no row that the item's orders share.
+    /// Waits for a permit of each item of the order, unless the step touches no row that the item's orders share.
     /// The order is read before its row is locked: what waits for its item holds no connection.
     ///
     /// # Errors
@@ -193,21 +193,25 @@ impl OrderSteps {
         id: OrderId,
         step: Step,
         home: Home,
-    ) -> Result<Option<OwnedSemaphorePermit>, LedgerError> {
+    ) -> Result<Vec<OwnedSemaphorePermit>, LedgerError> {
         // Like the step that follows, it is never the breaker's probe.
         let Ledger { pool, breaker } = &self.ledger;
-        let read =
-            RetryPolicy::READ.run(|| change(breaker, answered(step::item_and_status(pool, id))));
+        let read = RetryPolicy::READ.run(|| change(breaker, answered(step::find(pool, id))));
         let found = read.await.map_err(|error: sqlx::Error| {
             tracing::warn!(%error, order = %id, "order not read before a step");
             LedgerError::Unavailable
         })?;
-        let Some((item, status)) = found else { return Ok(None) };
+        let Some(order) = found else { return Ok(Vec::new()) };
         // With several ledgers every step compares the epoch in the stock row.
-        if home.is_only && !status.step(step).moves_stock() {
-            return Ok(None);
+        if home.is_only && !order.status.step(step).moves_stock() {
+            return Ok(Vec::new());
         }
-        let permit = self.concurrency.acquire_for_step(item).await;
-        permit.map(Some).ok_or(LedgerError::Contended)
+        let mut permits = Vec::new();
+        // In the order of the items, so that no two orders wait for each other.
+        for line in order.lines() {
+            let permit = self.concurrency.acquire_for_step(line.item_id).await;
+            permits.push(permit.ok_or(LedgerError::Contended)?);
+        }
+        Ok(permits)
     }
 }

@@ -6,7 +6,7 @@
 
 use sqlx::MySqlConnection;
 
-use super::step::{StepResult, apply};
+use super::step::{StepResult, apply, lock_lines};
 use super::{OrderRoute, OrderSteps, StepError};
 use crate::RetryPolicy;
 use crate::rows::stock::check_home;
@@ -91,7 +91,7 @@ async fn write(
     }
     let reason = match &found {
         None => Some(RefundReason::UnknownOrder),
-        Some(order) => RefundReason::of(order.status, order.amount, received).or(refusal),
+        Some(order) => RefundReason::of(order.status, order.whole_amount(), received).or(refusal),
     };
     if let Some(reason) = reason {
         payments::insert(connection, received, (PaymentStatus::RefundWanted, Some(reason))).await?;
@@ -117,11 +117,16 @@ async fn check_found(
     }
 }
 
+/// Locks an order with its lines.
 async fn find_for_update(
     connection: &mut MySqlConnection,
     id: OrderId,
 ) -> sqlx::Result<Option<Order>> {
     let statement = format!("SELECT {} FROM orders WHERE id = ? FOR UPDATE", orders::COLUMNS);
-    let row = sqlx::query(&statement).bind(id.to_string()).fetch_optional(connection);
-    answered(row).await?.as_ref().map(orders::read).transpose()
+    let row = sqlx::query(&statement).bind(id.to_string()).fetch_optional(&mut *connection);
+    match answered(row).await?.as_ref().map(orders::read).transpose()? {
+        Some(order) if order.is_further_line() => Ok(None),
+        Some(order) => lock_lines(connection, order).await.map(Some),
+        None => Ok(None),
+    }
 }

@@ -7,7 +7,8 @@ use time::OffsetDateTime;
 
 use super::StepError;
 use crate::Database;
-use crate::rows::stock::check_home;
+use crate::rows::statement::in_list;
+use crate::rows::stock::{self, check_home};
 use crate::rows::{Fault, moved, orders};
 use crate::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::{MovementReason, Step, Transition};
@@ -20,8 +21,16 @@ pub struct StepResult {
     pub order: Order,
     /// Whether this call changed it.
     pub changed: bool,
-    /// Units of the order that it holds no more; negative when they were taken again.
-    pub units_returned: i64,
+    /// What became of the units that the order holds no more, or has taken again: for each item.
+    pub returned: Vec<ReturnedUnits>,
+}
+
+/// Units of an item that an order holds no more.
+#[derive(Clone)]
+pub struct ReturnedUnits {
+    pub item: ItemId,
+    /// Negative when they were taken again.
+    pub units: i64,
     /// What became of the stock, and of the buyers who wait for units.
     pub line: LineChange,
 }
@@ -29,7 +38,7 @@ pub struct StepResult {
 impl StepResult {
     /// The step changed the order's status alone, or nothing.
     fn without_stock(order: Order, changed: bool) -> Self {
-        Self { order, changed, units_returned: 0, line: LineChange::default() }
+        Self { order, changed, returned: Vec::new() }
     }
 
     /// The change by a step: this one of its last attempt, or that of an earlier attempt whose COMMIT was not
@@ -42,15 +51,14 @@ impl StepResult {
     }
 }
 
-/// Reads an order's item and status without a lock.
-pub(super) async fn item_and_status(
-    pool: &Database,
-    id: OrderId,
-) -> sqlx::Result<Option<(ItemId, OrderStatus)>> {
-    sqlx::query_as("SELECT item_id, status FROM orders WHERE id = ?")
-        .bind(id.to_string())
-        .fetch_optional(pool)
-        .await
+/// Reads an order with its lines, without a lock.
+pub(super) async fn find(pool: &Database, id: OrderId) -> sqlx::Result<Option<Order>> {
+    let mut connection = pool.acquire().await?;
+    let statement = format!("SELECT {} FROM orders WHERE id = ?", orders::COLUMNS);
+    let row = sqlx::query_as(&statement).bind(id.to_string()).fetch_optional(&mut *connection);
+    let mut found: Vec<Order> = row.await?.into_iter().collect();
+    orders::add_lines(&mut connection, &mut found, "").await?;
+    Ok(found.pop())
 }
 
 /// Makes one step within the caller's transaction, which is to be rolled back after an error. The event
@@ -73,47 +81,88 @@ pub(super) async fn apply(
         .await?;
     // With several ledgers it was found before the step.
     let row = row.ok_or(if home.is_only { StepError::NotFound } else { StepError::Moving })?;
-    let order = orders::read(&row)?;
-    let now = row.try_get("ledger_now")?;
-    let routed = ItemRoute { item: order.item_id, home };
+    let (order, now) = (orders::read(&row)?, row.try_get("ledger_now")?);
+    if order.is_further_line() {
+        return Err(StepError::NotFound);
+    }
+    let order = lock_lines(connection, order).await?;
+    let routed = routes(connection, &order, home).await?;
     match order.status.step(step) {
         // Nothing is written, but a row that a move has left behind says nothing of the order.
         Transition::Already => {
-            check_home(connection, routed).await?;
+            check_homes(connection, &routed).await?;
             Ok(StepResult::without_stock(order, false))
         }
         Transition::Conflict => {
-            check_home(connection, routed).await?;
+            check_homes(connection, &routed).await?;
             Err(StepError::Conflict(Box::new(order)))
         }
         Transition::To(status) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            check_home(connection, routed).await?;
+            check_homes(connection, &routed).await?;
             Ok(StepResult::without_stock(order, true))
         }
         Transition::GiveBack(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let line = give_back(connection, &order, (reason, home), line).await?;
-            let units_returned = order.quantity.signed();
-            Ok(StepResult { order, changed: true, units_returned, line })
+            let returned = give_back(connection, &order, (reason, &routed), line).await?;
+            Ok(StepResult { order, changed: true, returned })
         }
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let version = match take_again(connection, &order, (reason, home)).await {
+            let returned = match take_again(connection, &order, (reason, &routed)).await {
                 Err(StepError::LimitReached) => {
-                    check_home(connection, routed).await?;
+                    check_homes(connection, &routed).await?;
                     return Err(StepError::LimitReached);
                 }
                 taken => taken?,
             };
-            let units_returned = -order.quantity.signed();
-            let line = LineChange::default().after_return(units_returned, version);
-            Ok(StepResult { order, changed: true, units_returned, line })
+            Ok(StepResult { order, changed: true, returned })
         }
     }
+}
+
+/// Locks the further lines of an order, whose first line is locked. Whoever changes the order locks the first
+/// line first, so that no two wait for each other.
+///
+/// # Errors
+/// The database's, and that lines are missing.
+pub(super) async fn lock_lines(
+    connection: &mut MySqlConnection,
+    order: Order,
+) -> sqlx::Result<Order> {
+    let mut orders = [order];
+    orders::add_lines(connection, &mut orders, "FOR UPDATE").await?;
+    let [order] = orders;
+    Ok(order)
+}
+
+/// The route to the item of each line. All lines are in the ledger of the first one: no item moves while it has
+/// orders with others. While a move is given up for that reason, the epoch is another, but the ledger is not.
+pub(super) async fn routes(
+    connection: &mut MySqlConnection,
+    order: &Order,
+    home: Home,
+) -> sqlx::Result<Vec<ItemRoute>> {
+    let further: Vec<ItemId> = match home.is_only {
+        true => Vec::new(),
+        false => order.further.iter().map(|line| line.item_id).collect(),
+    };
+    let epochs = stock::epochs(connection, &further).await?;
+    let routed = |line: &Order| {
+        let epoch = epochs.get(&line.item_id).copied().unwrap_or(home.epoch);
+        ItemRoute { item: line.item_id, home: Home { epoch, ..home } }
+    };
+    Ok(order.lines().map(routed).collect())
+}
+
+async fn check_homes(connection: &mut MySqlConnection, routed: &[ItemRoute]) -> sqlx::Result<()> {
+    for &one in routed {
+        check_home(connection, one).await?;
+    }
+    Ok(())
 }
 
 /// Writes the event of a changed order.
@@ -132,27 +181,47 @@ async fn set_status(
     now: OffsetDateTime,
 ) -> sqlx::Result<Order> {
     let paid_at = if status == OrderStatus::Paid { Some(now) } else { order.paid_at };
-    sqlx::query("UPDATE orders SET status = ?, paid_at = ? WHERE id = ?")
-        .bind(status.as_str())
-        .bind(paid_at)
-        .bind(order.id.to_string())
-        .execute(connection)
-        .await?;
+    let ids: Vec<OrderId> = order.lines().map(|line| line.id).collect();
+    let Some((places, ids)) = in_list(&ids) else { return Ok(order) };
+    let statement = format!("UPDATE orders SET status = ?, paid_at = ? WHERE id IN ({places})");
+    let update = sqlx::query(&statement).bind(status.as_str()).bind(paid_at);
+    ids.fold(update, |update, id| update.bind(id.to_string())).execute(connection).await?;
     failpoint!("step-status-set");
-    Ok(Order { status, paid_at, ..order })
+    let changed = |line: Order| Order { status, paid_at, ..line };
+    let further = order.further.iter().cloned().map(changed).collect();
+    Ok(Order { further, ..changed(order) })
 }
 
+/// Gives the units of all lines back: limits, movements and stock, in the order of a batch of purchases.
 async fn give_back(
     connection: &mut MySqlConnection,
     order: &Order,
-    (reason, home): (MovementReason, Home),
+    (reason, routed): (MovementReason, &[ItemRoute]),
     line: &WaitingLine,
-) -> sqlx::Result<LineChange> {
-    count_back(connection, order).await?;
-    count_back_in_group(connection, order).await?;
-    insert_movement(connection, order, reason, order.quantity.signed()).await?;
-    let routed = ItemRoute { item: order.item_id, home };
-    return_stock(connection, routed, order.quantity.signed(), line).await
+) -> sqlx::Result<Vec<ReturnedUnits>> {
+    for one in order.lines() {
+        count_back(connection, one).await?;
+    }
+    for one in by_group(order) {
+        count_back_in_group(connection, one).await?;
+    }
+    for one in order.lines() {
+        insert_movement(connection, one, reason, one.quantity.signed()).await?;
+    }
+    let mut returned = Vec::new();
+    for (one, &routed) in order.lines().zip(routed) {
+        let units = one.quantity.signed();
+        let line = return_stock(connection, routed, units, line).await?;
+        returned.push(ReturnedUnits { item: one.item_id, units, line });
+    }
+    Ok(returned)
+}
+
+/// The lines in the order in which their groups are counted.
+fn by_group(order: &Order) -> Vec<&Order> {
+    let mut lines: Vec<&Order> = order.lines().collect();
+    lines.sort_by_key(|line| line.limit_group);
+    lines
 }
 
 /// Gives units back to the buyer's limit.
@@ -216,42 +285,55 @@ pub(super) async fn return_stock(
     Ok(line.hand_out(connection, routed).await?.after_return(units, version))
 }
 
-/// Takes the units again for a payment after the hold ran out, under the two conditions of a
+/// Takes the units of all lines again for a payment after the hold ran out, under the two conditions of a
 /// purchase.
 async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,
-    (reason, home): (MovementReason, Home),
-) -> Result<u64, StepError> {
-    let (item, units) = (order.item_id.get(), order.quantity.signed());
+    (reason, routed): (MovementReason, &[ItemRoute]),
+) -> Result<Vec<ReturnedUnits>, StepError> {
     let refused = |error| match Fault::of(&error) {
         Fault::CheckViolated => StepError::LimitReached,
         _ => StepError::from(error),
     };
-    sqlx::query("UPDATE buyer_limits SET bought = bought + ? WHERE item_id = ? AND user_id = ?")
-        .bind(units)
-        .bind(item)
-        .bind(order.user_id.get())
+    for one in order.lines() {
+        sqlx::query(
+            "UPDATE buyer_limits SET bought = bought + ? WHERE item_id = ? AND user_id = ?",
+        )
+        .bind(one.quantity.signed())
+        .bind(one.item_id.get())
+        .bind(one.user_id.get())
         .execute(&mut *connection)
         .await
         .map_err(refused)?;
-    count_in_group(connection, order, units).await.map_err(refused)?;
-    insert_movement(connection, order, reason, -units).await?;
-    let taken = sqlx::query(
-        "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ? AND available >= ? AND home_epoch = ?",
-    )
-    .bind(units)
-    .bind(item)
-    .bind(units)
-    .bind(home.epoch)
-    .execute(&mut *connection)
-    .await?;
-    if taken.rows_affected() == 1 {
-        return Ok(taken.last_insert_id());
     }
-    check_home(connection, ItemRoute { item: order.item_id, home }).await?;
-    Err(StepError::SoldOut)
+    for one in by_group(order) {
+        count_in_group(connection, one, one.quantity.signed()).await.map_err(refused)?;
+    }
+    for one in order.lines() {
+        insert_movement(connection, one, reason, -one.quantity.signed()).await?;
+    }
+    let mut taken = Vec::new();
+    for (one, &routed) in order.lines().zip(routed) {
+        let (item, units) = (one.item_id, one.quantity.signed());
+        let done = sqlx::query(
+            "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
+             WHERE item_id = ? AND available >= ? AND home_epoch = ?",
+        )
+        .bind(units)
+        .bind(item.get())
+        .bind(units)
+        .bind(routed.home.epoch)
+        .execute(&mut *connection)
+        .await?;
+        if done.rows_affected() != 1 {
+            check_home(connection, routed).await?;
+            return Err(StepError::SoldOut);
+        }
+        let line = LineChange::default().after_return(-units, done.last_insert_id());
+        taken.push(ReturnedUnits { item, units: -units, line });
+    }
+    Ok(taken)
 }
 
 pub(super) async fn insert_movement(

@@ -1,11 +1,14 @@
 //! Reads the figures of the audit in one consistent snapshot.
 
+use std::sync::LazyLock;
+
 use crate::Database;
 use sqlx::{Executor, MySqlConnection};
 
 use super::transaction::begin_on;
 use shop_domain::ItemId;
 use shop_domain::audit::Facts;
+use shop_domain::order::LINES_MAX;
 
 /// Sales that are audited while the service runs.
 const RECENT_MAX: u32 = 1_000;
@@ -97,6 +100,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         is_grouped: count(connection, IS_GROUPED, &[id.get(); 2]).await? != 0,
         group_buyers_over_limit: count(connection, GROUP_OVER_LIMIT, &[id.get()]).await?,
         group_buyers_miscounted: count(connection, GROUP_MISCOUNTED, &[id.get(); 2]).await?,
+        orders_halved: count(connection, &ORDERS_HALVED, &[id.get()]).await?,
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,
@@ -203,6 +207,27 @@ const WAITING_IN_VAIN: &str = "SELECT COUNT(*) FROM waiting_list \
      JOIN items ON items.id = waiting_list.item_id \
      WHERE waiting_list.item_id = ? AND status = 'waiting' AND available > 0 AND NOT paused \
        AND offer_seconds > 0 AND ends_at > UTC_TIMESTAMP(6)";
+
+/// Lines of orders that are not whole: a line of the order is missing, or has another status, another buyer or
+/// another number of lines, or one of the two has its movement alone.
+static ORDERS_HALVED: LazyLock<String> = LazyLock::new(|| {
+    let numbers: Vec<String> = (0..LINES_MAX).map(|number| format!("SELECT {number}")).collect();
+    format!(
+        "SELECT COUNT(DISTINCT own.id) FROM orders AS own \
+         JOIN ({} ) AS numbers ON number < own.line_count \
+         LEFT JOIN orders AS others \
+           ON others.id = CONVERT(CONCAT(LEFT(own.id, 34), LPAD(LOWER(HEX(number)), 2, '0')) USING ascii) \
+         LEFT JOIN stock_movements AS own_sold ON own_sold.item_id = own.item_id \
+           AND own_sold.order_id = own.id AND own_sold.reason = 'sold' \
+         LEFT JOIN stock_movements AS other_sold ON other_sold.item_id = others.item_id \
+           AND other_sold.order_id = others.id AND other_sold.reason = 'sold' \
+         WHERE own.item_id = ? AND (others.id IS NULL OR others.status <> own.status \
+           OR others.user_id <> own.user_id OR NOT others.line_count <=> own.line_count \
+           OR (own_sold.order_id IS NULL) <> (other_sold.order_id IS NULL) \
+           OR CONV(RIGHT(own.id, 2), 16, 10) >= own.line_count)",
+        numbers.join(" UNION ALL ").replacen("SELECT 0", "SELECT 0 AS number", 1)
+    )
+});
 
 const IS_GROUPED: &str = "SELECT EXISTS (SELECT 1 FROM items \
      WHERE id = ? AND limit_group_id IS NOT NULL) \

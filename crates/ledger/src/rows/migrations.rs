@@ -29,6 +29,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (19, "places of items", include_str!("../../../../migrations/0019_places_of_items.sql")),
     (20, "kept rows", include_str!("../../../../migrations/0020_kept_rows.sql")),
     (21, "refunds", include_str!("../../../../migrations/0021_refunds.sql")),
+    (28, "lines", include_str!("../../../../migrations/0028_lines.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

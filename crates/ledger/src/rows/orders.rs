@@ -5,41 +5,87 @@ use std::collections::{HashMap, HashSet};
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
 
-use super::link::{LONG_READ_MAX, within};
+use super::link::{LONG_READ_MAX, answered, within};
 use super::row_at::RowAt;
 use super::running::request_of;
-use super::statement::{Binds, Read};
+use super::statement::{Binds, Read, in_list};
+use crate::Database;
 use shop_domain::columns::Text;
 use shop_domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
 
 /// The columns that [`read`] needs.
 pub const COLUMNS: &str = Order::COLUMNS;
 
+/// Lines that one statement reads.
+const LINES_TOGETHER_MAX: usize = 256;
+
 /// The further column of a [`RowAt`] order.
 const HOME_EPOCH: &str =
     "(SELECT home_epoch FROM stock WHERE stock.item_id = orders.item_id) AS home_epoch";
 
-/// Finds an owner's order; another user's order is not found.
-pub async fn find(
-    executor: impl MySqlExecutor<'_>,
-    id: OrderId,
-    owner: UserId,
-) -> sqlx::Result<Option<Order>> {
-    let statement = format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND user_id = ?");
-    sqlx::query_as(&statement).bind(id.to_string()).bind(owner.get()).first(executor).await
+/// The condition for orders and no further lines of them.
+pub(crate) const WHOLE: &str = "(line_count IS NULL OR RIGHT(orders.id, 2) = '00')";
+
+/// Finds an owner's order with its lines; another user's order is not found.
+pub async fn find(pool: &Database, id: OrderId, owner: UserId) -> sqlx::Result<Option<Order>> {
+    let statement =
+        format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND user_id = ? AND {WHOLE}");
+    let order = sqlx::query_as(&statement).bind(id.to_string()).bind(owner.get()).first(pool);
+    with_lines(pool, order.await?.into_iter().collect()).await.map(|mut found| found.pop())
+}
+
+/// Reads the further lines of orders on a connection of its own, if there are some.
+async fn with_lines<T: AsMut<Order>>(pool: &Database, mut orders: Vec<T>) -> sqlx::Result<Vec<T>> {
+    if orders.iter_mut().any(|order| order.as_mut().line_count.is_some()) {
+        // Boxed: it is rarely awaited, and would make the future of each caller larger.
+        let mut connection = Box::pin(answered(pool.acquire())).await?;
+        Box::pin(add_lines(&mut connection, &mut orders, "")).await?;
+    }
+    Ok(orders)
+}
+
+/// Reads the further lines of orders, with a lock if `locking` names one.
+///
+/// # Errors
+/// The database's, and that a line is missing.
+pub async fn add_lines<T: AsMut<Order>>(
+    connection: &mut MySqlConnection,
+    orders: &mut [T],
+    locking: &str,
+) -> sqlx::Result<()> {
+    let ids: Vec<OrderId> =
+        orders.iter_mut().flat_map(|order| order.as_mut().further_ids()).collect();
+    let mut lines: HashMap<OrderId, Order> = HashMap::with_capacity(ids.len());
+    for chunk in ids.chunks(LINES_TOGETHER_MAX) {
+        let Some((places, ids)) = in_list(chunk) else { break };
+        let statement = format!(
+            "SELECT {COLUMNS} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) {locking}"
+        );
+        let select = ids.fold(sqlx::query_as(&statement), |select, id| select.bind(id.to_string()));
+        let read: Vec<Order> = select.all(&mut *connection).await?;
+        lines.extend(read.into_iter().map(|line| (line.id, line)));
+    }
+    for order in orders.iter_mut().map(AsMut::as_mut) {
+        let further = order.further_ids().map(|id| lines.remove(&id));
+        order.further = further.collect::<Option<_>>().ok_or(sqlx::Error::RowNotFound)?;
+    }
+    Ok(())
 }
 
 /// Finds an order of `owner`, or of any, with the epoch of its item.
 pub async fn find_placed(
-    executor: impl MySqlExecutor<'_>,
+    pool: &Database,
     id: OrderId,
     owner: Option<UserId>,
 ) -> sqlx::Result<Option<RowAt<Order>>> {
     let statement = format!(
-        "SELECT {COLUMNS}, {HOME_EPOCH} FROM orders WHERE id = ? AND user_id = COALESCE(?, user_id)"
+        "SELECT {COLUMNS}, {HOME_EPOCH} FROM orders \
+         WHERE id = ? AND user_id = COALESCE(?, user_id) AND {WHOLE}"
     );
     let owner = owner.map(UserId::get);
-    sqlx::query_as(&statement).binds((id.to_string(), owner)).first(executor).await
+    let order = sqlx::query_as(&statement).binds((id.to_string(), owner)).first(pool);
+    let found: Vec<RowAt<Order>> = order.await?.into_iter().collect();
+    with_lines(pool, found).await.map(|mut found| found.pop())
 }
 
 /// Finds the order of a request.
@@ -102,22 +148,23 @@ async fn with_keys(
 
 /// Lists an owner's orders, newest first, at most `limit`, older than `before` if it is given.
 pub async fn list(
-    executor: impl MySqlExecutor<'_>,
+    pool: &Database,
     owner: UserId,
     before: Option<OrderId>,
     limit: u32,
 ) -> sqlx::Result<Vec<Order>> {
-    list_with(executor, COLUMNS, (owner, before, limit)).await
+    with_lines(pool, list_with(pool, COLUMNS, (owner, before, limit)).await?).await
 }
 
 /// Lists orders like [`list`], each with the epoch of its item.
 pub async fn list_placed(
-    executor: impl MySqlExecutor<'_>,
+    pool: &Database,
     owner: UserId,
     before: Option<OrderId>,
     limit: u32,
 ) -> sqlx::Result<Vec<RowAt<Order>>> {
-    list_with(executor, &format!("{COLUMNS}, {HOME_EPOCH}"), (owner, before, limit)).await
+    let columns = format!("{COLUMNS}, {HOME_EPOCH}");
+    with_lines(pool, list_with(pool, &columns, (owner, before, limit)).await?).await
 }
 
 async fn list_with<T>(
@@ -130,7 +177,8 @@ where
 {
     // Ids are in time order, so they serve as the cursor; `~` sorts after every id.
     let statement = format!(
-        "SELECT {columns} FROM orders WHERE user_id = ? AND id < ? ORDER BY id DESC LIMIT ?"
+        "SELECT {columns} FROM orders WHERE user_id = ? AND id < ? AND {WHOLE} \
+         ORDER BY id DESC LIMIT ?"
     );
     let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
     sqlx::query_as(&statement).bind(owner.get()).bind(before).bind(limit).all(executor).await

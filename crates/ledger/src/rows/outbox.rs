@@ -45,8 +45,20 @@ struct Change {
     item_id: i64,
     user_id: i64,
     quantity: u32,
+    /// The price of all lines.
     amount_cents: i64,
     status: &'static str,
+    /// All lines of an order with several; the fields above have those of the first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lines: Vec<ChangedLine>,
+}
+
+/// A line of an order.
+#[derive(Serialize)]
+struct ChangedLine {
+    item_id: i64,
+    quantity: u32,
+    amount_cents: i64,
 }
 
 /// An offer to a buyer who waits, after its change.
@@ -77,7 +89,8 @@ impl Outbox {
         self.enabled
     }
 
-    /// Writes one row for the orders that the transaction inserts with `status`.
+    /// Writes one row for the orders that the transaction inserts with `status`; the lines of an order stand
+    /// behind each other.
     ///
     /// # Errors
     /// The database's; the caller rolls back.
@@ -106,8 +119,15 @@ impl Outbox {
         if !self.enabled || purchases.is_empty() {
             return Ok(None);
         }
-        let orders = purchases.iter().map(|purchase| Change::inserted(purchase, status));
-        NewEvent::of(ORDERS_CHANGED, &Payload { orders: orders.collect() }).map(Some)
+        let mut orders: Vec<Change> = Vec::with_capacity(purchases.len());
+        for purchase in purchases {
+            let is_further = purchase.line_count.is_some() && purchase.order_id.line_number() > 0;
+            match orders.last_mut().filter(|_| is_further) {
+                Some(order) => order.add_line(purchase),
+                None => orders.push(Change::inserted(purchase, status)),
+            }
+        }
+        NewEvent::of(ORDERS_CHANGED, &Payload { orders }).map(Some)
     }
 
     /// Writes one row for the orders that the transaction changes; `orders` are as they are after
@@ -154,17 +174,42 @@ impl Change {
             quantity: purchase.quantity.units(),
             amount_cents: purchase.amount.cents(),
             status: status.as_str(),
+            lines: Vec::from_iter(purchase.line_count.map(|_| ChangedLine::inserted(purchase))),
         }
     }
 
+    /// Adds a further line of an order that is inserted.
+    fn add_line(&mut self, purchase: &Purchase) {
+        self.amount_cents += purchase.amount.cents();
+        self.lines.push(ChangedLine::inserted(purchase));
+    }
+
     fn of(order: &Order) -> Self {
+        let line = |line: &Order| ChangedLine {
+            item_id: line.item_id.get(),
+            quantity: line.quantity.units(),
+            amount_cents: line.amount.cents(),
+        };
+        let has_lines = order.line_count.is_some();
+        let lines = if has_lines { order.lines().map(line).collect() } else { Vec::new() };
         Self {
             id: order.id.to_string(),
             item_id: order.item_id.get(),
             user_id: order.user_id.get(),
             quantity: order.quantity.units(),
-            amount_cents: order.amount.cents(),
+            amount_cents: order.whole_amount().cents(),
             status: order.status.as_str(),
+            lines,
+        }
+    }
+}
+
+impl ChangedLine {
+    fn inserted(purchase: &Purchase) -> Self {
+        Self {
+            item_id: purchase.item.id.get(),
+            quantity: purchase.quantity.units(),
+            amount_cents: purchase.amount.cents(),
         }
     }
 }

@@ -19,6 +19,12 @@ pub struct RowAt<T> {
     pub home_epoch: Option<u64>,
 }
 
+impl<T> AsMut<T> for RowAt<T> {
+    fn as_mut(&mut self) -> &mut T {
+        &mut self.row
+    }
+}
+
 impl<'r, T: FromRow<'r, MySqlRow>> FromRow<'r, MySqlRow> for RowAt<T> {
     fn from_row(row: &'r MySqlRow) -> sqlx::Result<Self> {
         let (item, home_epoch) = (row.try_get("item_id")?, row.try_get("home_epoch")?);

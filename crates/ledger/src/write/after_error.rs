@@ -73,12 +73,31 @@ async fn is_of_here(
 /// The outcome for a retry with the key of `order`.
 #[must_use]
 pub fn replay(purchase: &Purchase, order: Order) -> Outcome {
-    if order.id == purchase.order_id {
+    replay_lines(std::slice::from_ref(purchase), vec![order])
+}
+
+/// The outcome for a retry with the lines of `purchases`, whose key has made the orders or lines in `found`.
+///
+/// # Panics
+/// When nothing was found.
+#[must_use]
+pub fn replay_lines(purchases: &[Purchase], found: Vec<Order>) -> Outcome {
+    let order = Order::of_lines(found).expect("an order was found");
+    let order_id = order.whole_id();
+    let is_same = order.lines().count() == purchases.len()
+        && order.lines().all(|line| {
+            line.whole_id() == order_id
+                && line.line_count == purchases[0].line_count
+                && purchases
+                    .iter()
+                    .any(|one| (one.item.id, one.quantity) == (line.item_id, line.quantity))
+        });
+    if order.id == purchases[0].order_id {
         Outcome::Sold(order)
-    } else if order.quantity == purchase.quantity {
+    } else if is_same {
         Outcome::Replayed(order)
     } else {
-        Outcome::Refused(Refusal::KeyReused { order_id: order.id })
+        Outcome::Refused(Refusal::KeyReused { order_id })
     }
 }
 

@@ -53,8 +53,8 @@ use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Doubt, ItemRoute, OrderStatus, Outcome, Purchase, Unavailable};
 use shop_metrics::Metrics;
 
-pub use after_error::replay;
 use after_error::{RetryBudget, after_error};
+pub use after_error::{replay, replay_lines};
 pub use answers::Answers;
 use kept_connections::{KeptConnection, KeptConnections};
 use one_call::OrderCalls;

@@ -49,7 +49,7 @@ struct Column {
 
 /// The columns of a new order. A column that is added here is in every statement that writes one.
 #[rustfmt::skip]
-static COLUMNS: [Column; 14] = [
+static COLUMNS: [Column; 15] = [
     Column { name: "id", in_procedure: "p_order", parameter: "CHAR(36) CHARACTER SET ascii", value: |new| Id(new.purchase.order_id) },
     Column { name: "item_id", in_procedure: "p_item", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.item.id.get())) },
     Column { name: "user_id", in_procedure: "p_buyer", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.buyer.get())) },
@@ -64,6 +64,7 @@ static COLUMNS: [Column; 14] = [
     Column { name: "limit_group_id", in_procedure: "p_group", parameter: "BIGINT", value: |new| Signed(new.counted_group()) },
     Column { name: "created_at", in_procedure: "p_created_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.created_at) },
     Column { name: "expires_at", in_procedure: "p_expires_at", parameter: "DATETIME(6)", value: |new| At(new.purchase.expires_at) },
+    Column { name: "line_count", in_procedure: "NULL", parameter: "", value: |new| Unsigned(new.purchase.line_count.map(u64::from)) },
 ];
 
 impl<'a> NewOrder<'a> {

@@ -110,6 +110,8 @@ impl Intention {
             created_at: self.created_at,
             expires_at: self.expires_at,
             paid_at: None,
+            line_count: None,
+            further: Vec::new(),
         }
     }
 
@@ -127,6 +129,7 @@ impl Intention {
             created_at: self.created_at,
             expires_at: self.expires_at,
             trace: Trace::default(),
+            line_count: None,
             counts_refusals: true,
         }
     }

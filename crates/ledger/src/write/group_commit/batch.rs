@@ -11,11 +11,12 @@
 //! many items leaves it to batches of one item each, after two tries.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::time::Duration;
 
 use sqlx::MySqlConnection;
 
-use super::batch_orders::{Batch, BatchOrders, Tell};
+use super::batch_orders::{Batch, BatchOrders, Tell, lines_at, orders_of};
 use super::connections::BatchConnections;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::{WrittenOrders, choose, find_written, items_of, locked_by_others};
@@ -34,6 +35,8 @@ use shop_domain::{ItemRoute, Outcome, Purchase, Unavailable};
 const TURN_LATE_MAX: Duration = Duration::from_millis(200);
 /// Tries of a batch of many items.
 const SHARED_ATTEMPTS_MAX: u32 = 2;
+/// Connections on which an order with several lines is tried.
+const ALONE_ATTEMPTS_MAX: u32 = 2;
 
 /// The outcome of an order whose time was over before it was written.
 pub(super) const UNWRITTEN: Outcome = Outcome::Unavailable(Unavailable::Contended);
@@ -115,6 +118,22 @@ impl BatchWriter {
         batch.tell_decided();
     }
 
+    /// Writes one order with several lines: all or none.
+    pub(super) async fn write_alone(&self, orders: BatchOrders<'_>, tell: Tell<'_>) {
+        let mut batch = Batch::alone(&self.arbiter, orders, tell);
+        for attempt in 1..=ALONE_ATTEMPTS_MAX {
+            self.write_together(self.pipeline.enter().await, &mut batch).await;
+            if batch.answers[0].is_some() || attempt == ALONE_ATTEMPTS_MAX {
+                break;
+            }
+            // Such as after an idle connection turned out to be gone.
+            self.arbiter.metrics.arbiter_retries.inc();
+            pause(attempt).await;
+        }
+        batch.answer_rest(&Ok(UNWRITTEN));
+        batch.tell_decided();
+    }
+
     /// Writes what can be written together; what stays undecided is to be written in another way.
     async fn write_together(&self, slot: PipelineSlot, batch: &mut Batch<'_>) {
         assert!(batch.purchases.len() <= BATCH_MAX, "a batch is cut before it is written");
@@ -122,7 +141,7 @@ impl BatchWriter {
             Ok(used) => used,
             Err(error) => {
                 tracing::debug!(%error, "no connection for a batch");
-                if batch.is_shared {
+                if batch.is_shared || batch.is_alone {
                     // The pool has tried for as long as it may.
                     let no_ledger = Unavailable::Dependency(Dependency::Mysql);
                     batch.answer_rest(&Ok(Outcome::Unavailable(no_ledger)));
@@ -161,10 +180,11 @@ impl BatchWriter {
             match find_written(&self.arbiter.pool, &purchases).await {
                 Ok(WrittenOrders { mut orders, moved }) => {
                     for index in asked {
-                        let purchase = &batch.purchases[index];
-                        let order = orders.remove(&purchase.order_id);
-                        // The item may have moved with its order: that one stays unknown.
-                        if order.is_some() || !moved.contains(&purchase.item.id) {
+                        let order = orders.remove(&batch.purchases[index].order_id);
+                        let lines = &batch.purchases[lines_at(batch.purchases, index)];
+                        // An item may have moved with its order: that one stays unknown.
+                        if order.is_some() || !lines.iter().any(|one| moved.contains(&one.item.id))
+                        {
                             batch.answers[index] = order.map(|order| Ok(Outcome::Sold(order)));
                         }
                     }
@@ -265,17 +285,26 @@ impl BatchWriter {
                             let Ok(locked) = locked_by_others(connection, &items).await else {
                                 return false;
                             };
-                            candidates
-                                .retain(|&index| !locked.contains(&batch.purchases[index].item.id));
+                            let is_locked = |one: &Purchase| locked.contains(&one.item.id);
+                            candidates.retain(|&index| {
+                                let lines = lines_at(batch.purchases, index);
+                                !batch.purchases[lines].iter().any(is_locked)
+                            });
                         }
                         Fault::Transient => {}
                         Fault::Connection => return false,
                         // A server that refuses writes may have a successor.
                         Fault::ReadOnly => {
-                            if batch.is_shared {
+                            if batch.is_shared || batch.is_alone {
                                 batch.answer_rest(&Ok(Outcome::Unavailable(Unavailable::ReadOnly)));
                             }
                             return false;
+                        }
+                        Fault::Other if batch.is_alone => {
+                            tracing::error!(%error, "ledger refused an order");
+                            let faulty = Unavailable::Faulty(Dependency::Mysql);
+                            batch.answer_rest(&Ok(Outcome::Unavailable(faulty)));
+                            return true;
                         }
                         Fault::Moved | Fault::Other => return true,
                     }
@@ -309,9 +338,11 @@ impl BatchWriter {
 /// The second of two with one key waits for the first, and then finds it.
 fn first_of_their_key(purchases: &[Purchase]) -> Vec<usize> {
     let mut seen = HashSet::with_capacity(purchases.len());
-    let is_first = |index: &usize| {
-        let purchase = &purchases[*index];
+    let mut see = |index: usize| {
+        let purchase = &purchases[index];
         seen.insert((purchase.buyer, purchase.item.id, purchase.key.as_str()))
     };
-    (0..purchases.len()).filter(is_first).collect()
+    // All lines are seen, whichever of them was seen before.
+    let mut is_first = |lines: &Range<usize>| lines.clone().filter(|&line| !see(line)).count() == 0;
+    orders_of(purchases).filter(|lines| is_first(lines)).flatten().collect()
 }

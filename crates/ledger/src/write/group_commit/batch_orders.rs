@@ -3,17 +3,19 @@
 //! A buyer is told as soon as the order is decided, whatever becomes of the others of the batch. No
 //! try of an order begins after its deadline: then nothing of it is written, and that is its answer.
 
+use std::ops::Range;
+
 use tokio::time::Instant;
 
 use super::batch::UNWRITTEN;
-use crate::write::{Answer, Arbiter, Fence, UNANSWERED, WRITTEN_AS, is_late};
+use crate::write::{Answer, Arbiter, Fence, UNANSWERED, WRITTEN_AS};
 use shop_domain::trace::SharedSpan;
 use shop_domain::{Outcome, Purchase};
 
 /// The orders that a batch is to write.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchOrders<'a> {
-    /// The orders.
+    /// The orders. The lines of one order stand behind each other, and are written all or none.
     pub purchases: &'a [Purchase],
     /// The instant of each after which it is not tried any more; `None` where no buyer waits.
     pub deadlines: &'a [Option<Instant>],
@@ -34,6 +36,8 @@ pub(super) struct Batch<'a> {
     tell: Tell<'a>,
     /// Whether its orders are of many items, so that what objects is left to the items' own batches.
     pub(super) is_shared: bool,
+    /// Whether it is one order, of which nothing is left to other batches.
+    pub(super) is_alone: bool,
     pub(super) span: SharedSpan,
 }
 
@@ -50,13 +54,29 @@ impl<'a> Batch<'a> {
         let mut span = SharedSpan::begin("batch", traces);
         span.set("orders", purchases.len());
         let (answers, is_told) = (vec![None; purchases.len()], vec![false; purchases.len()]);
-        let is_shared = false;
-        Self { arbiter, purchases, deadlines, fence, answers, is_told, tell, is_shared, span }
+        let (is_shared, is_alone) = (false, false);
+        Self {
+            arbiter,
+            purchases,
+            deadlines,
+            fence,
+            answers,
+            is_told,
+            tell,
+            is_shared,
+            is_alone,
+            span,
+        }
     }
 
     /// Orders of many items.
     pub(super) fn shared(arbiter: &'a Arbiter, orders: BatchOrders<'a>, tell: Tell<'a>) -> Self {
         Self { is_shared: true, ..Self::new(arbiter, orders, None, tell) }
+    }
+
+    /// One order with several lines.
+    pub(super) fn alone(arbiter: &'a Arbiter, orders: BatchOrders<'a>, tell: Tell<'a>) -> Self {
+        Self { is_alone: true, ..Self::new(arbiter, orders, None, tell) }
     }
 
     /// Answers orders that are written.
@@ -86,8 +106,12 @@ impl<'a> Batch<'a> {
     /// Answers the undecided orders whose time is over, and tells them at once. To be called between
     /// two tries: nothing of an undecided order is written then.
     pub(super) fn give_up_late(&mut self) {
-        let is_over =
-            |index: &usize| self.answers[*index].is_none() && is_late(self.deadlines[*index]);
+        // One moment for all: the lines of an order have one deadline.
+        let now = Instant::now();
+        let is_over = |index: &usize| {
+            let is_late = self.deadlines[*index].is_some_and(|deadline| now >= deadline);
+            self.answers[*index].is_none() && is_late
+        };
         let late: Vec<usize> = (0..self.purchases.len()).filter(is_over).collect();
         for &index in &late {
             self.answers[index] = Some(Ok(UNWRITTEN));
@@ -131,4 +155,49 @@ impl<'a> Batch<'a> {
         let told = told.collect();
         (self.tell)(told);
     }
+}
+
+/// The places of the lines of the order that the purchase at `index` is a line of.
+pub(super) fn lines_at(purchases: &[Purchase], index: usize) -> Range<usize> {
+    match purchases[index].line_count {
+        None => index..index + 1,
+        Some(count) => {
+            let first = index - usize::from(purchases[index].order_id.line_number());
+            first..first + usize::from(count)
+        }
+    }
+}
+
+/// The places of all orders, each with its lines.
+pub(super) fn orders_of(purchases: &[Purchase]) -> impl Iterator<Item = Range<usize>> {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let lines = (next < purchases.len()).then(|| lines_at(purchases, next))?;
+        next = lines.end;
+        Some(lines)
+    })
+}
+
+/// Puts the answers of the lines together, so that each order has one: that of its first line, with the
+/// further lines if it is sold. The lines of an order are answered together.
+pub(super) fn of_whole_orders(
+    purchases: &[Purchase],
+    answers: Vec<(usize, Answer)>,
+) -> Vec<(usize, Answer)> {
+    if purchases.iter().all(|one| one.line_count.is_none()) {
+        return answers;
+    }
+    let mut whole: Vec<(usize, Answer)> = Vec::with_capacity(answers.len());
+    for (index, answer) in answers {
+        if lines_at(purchases, index).start == index {
+            whole.push((index, answer));
+        } else if let Some((_, Ok(Outcome::Sold(order)))) = whole.last_mut()
+            && let Ok(Outcome::Sold(line)) = answer
+            // Not the whole order again, which an earlier try has written.
+            && usize::from(line.id.line_number()) == order.further.len() + 1
+        {
+            order.further.push(line);
+        }
+    }
+    whole
 }

@@ -20,6 +20,9 @@ pub(super) struct CutBatch<T> {
     pub(super) batch: Vec<T>,
     /// Those that do not begin any more.
     pub(super) dropped: Vec<T>,
+    /// The places that the batch takes, and the most that it may take.
+    places: usize,
+    places_max: usize,
 }
 
 /// The queue.
@@ -27,13 +30,16 @@ pub(super) struct FairQueue<T> {
     by_item: HashMap<ItemId, VecDeque<T>>,
     /// The items that wait, each once; the first is served next.
     turns: VecDeque<ItemId>,
+    /// The places of all that wait.
     waiting: usize,
+    /// The places that an entry takes in a batch.
+    places: fn(&T) -> usize,
 }
 
 impl<T> FairQueue<T> {
-    /// An empty queue.
-    pub(super) fn new() -> Self {
-        Self { by_item: HashMap::new(), turns: VecDeque::new(), waiting: 0 }
+    /// An empty queue, whose entries take `places` in a batch.
+    pub(super) fn new(places: fn(&T) -> usize) -> Self {
+        Self { by_item: HashMap::new(), turns: VecDeque::new(), waiting: 0, places }
     }
 
     /// Adds an entry behind those of its item.
@@ -44,6 +50,7 @@ impl<T> FairQueue<T> {
         if self.waiting >= WAITING_MAX {
             return Err(entry);
         }
+        let places = (self.places)(&entry);
         match self.by_item.entry(item) {
             Entry::Occupied(queue) if queue.get().len() >= ITEM_WAITING_MAX => return Err(entry),
             Entry::Occupied(mut queue) => queue.get_mut().push_back(entry),
@@ -52,7 +59,7 @@ impl<T> FairQueue<T> {
                 self.turns.push_back(item);
             }
         }
-        self.waiting += 1;
+        self.waiting += places;
         Ok(())
     }
 
@@ -61,20 +68,21 @@ impl<T> FairQueue<T> {
         self.waiting == 0
     }
 
-    /// Cuts the next batch of at most `size_max` entries. There are only a few sizes (powers of
-    /// two), so that each statement is prepared once; the rest waits for the next batch. An entry
-    /// for which `begins` answers `false` takes no place.
+    /// Cuts the next batch of at most `size_max` places. There are only a few sizes (powers of
+    /// two), so that each statement is prepared once; the rest waits for the next batch. Only entries of
+    /// several places make other sizes. An entry for which `begins` answers `false` takes no place.
     pub(super) fn cut(
         &mut self,
         size_max: usize,
         mut begins: impl FnMut(&T) -> bool,
     ) -> CutBatch<T> {
         let size = self.waiting.min(size_max).checked_ilog2().map_or(0, |exponent| 1 << exponent);
-        let mut cut = CutBatch { batch: Vec::with_capacity(size), dropped: Vec::new() };
+        let batch = Vec::with_capacity(size);
+        let mut cut = CutBatch { batch, dropped: Vec::new(), places: 0, places_max: size_max };
         let items = self.turns.len();
         let share = size.checked_div(items).unwrap_or(0).max(1);
         for _ in 0..items {
-            let free = size - cut.batch.len();
+            let free = size.saturating_sub(cut.places);
             if free == 0 {
                 break;
             }
@@ -87,10 +95,11 @@ impl<T> FairQueue<T> {
             self.by_item.iter().map(|(item, queue)| (queue.len(), *item)).collect();
         longest.sort_unstable_by_key(|(length, item)| (std::cmp::Reverse(*length), *item));
         for (_, item) in longest {
-            if cut.batch.len() == size {
+            let free = size.saturating_sub(cut.places);
+            if free == 0 {
                 break;
             }
-            self.take(item, size - cut.batch.len(), &mut cut, &mut begins);
+            self.take(item, free, &mut cut, &mut begins);
         }
         let by_item = &self.by_item;
         self.turns.retain(|item| by_item.contains_key(item));
@@ -107,11 +116,11 @@ impl<T> FairQueue<T> {
     pub(super) fn remove(&mut self, item: ItemId) -> VecDeque<T> {
         let removed = self.by_item.remove(&item).unwrap_or_default();
         self.turns.retain(|turn| *turn != item);
-        self.waiting -= removed.len();
+        self.waiting -= removed.iter().map(self.places).sum::<usize>();
         removed
     }
 
-    /// Takes at most `count` entries of an item that begin.
+    /// Takes entries of an item that begin: until they take `count` places, or the next does not fit.
     fn take(
         &mut self,
         item: ItemId,
@@ -121,13 +130,19 @@ impl<T> FairQueue<T> {
     ) {
         let Entry::Occupied(mut queue) = self.by_item.entry(item) else { return };
         let mut taken = 0;
+        let fits = |next: Option<&T>, cut: &CutBatch<T>| {
+            next.is_some_and(|entry| cut.places + (self.places)(entry) <= cut.places_max)
+        };
         while taken < count
+            && fits(queue.get().front(), cut)
             && let Some(entry) = queue.get_mut().pop_front()
         {
-            self.waiting -= 1;
+            let places = (self.places)(&entry);
+            self.waiting -= places;
             if begins(&entry) {
                 cut.batch.push(entry);
-                taken += 1;
+                cut.places += places;
+                taken += places;
             } else {
                 cut.dropped.push(entry);
             }
@@ -150,7 +165,7 @@ mod tests {
 
     /// A queue with `counts[i]` entries of item `i + 1`, which are named by item and number.
     fn queue(counts: &[usize]) -> FairQueue<(usize, usize)> {
-        let mut queue = FairQueue::new();
+        let mut queue = FairQueue::new(|_| 1);
         for (index, count) in counts.iter().enumerate() {
             for number in 0..*count {
                 queue.push(item(index + 1), (index + 1, number)).expect("there is room");
@@ -218,11 +233,29 @@ mod tests {
     #[test]
     fn what_does_not_begin_takes_no_place() {
         let mut queue = queue(&[4, 4]);
-        let CutBatch { batch, dropped } = queue.cut(SIZE_MAX, |(_, number)| number % 2 == 1);
+        let CutBatch { batch, dropped, .. } = queue.cut(SIZE_MAX, |(_, number)| number % 2 == 1);
         assert_eq!(dropped, [(1, 0), (1, 2), (2, 0), (2, 2)]);
         assert_eq!((of_item(&batch, 1), of_item(&batch, 2)), (vec![1, 3], vec![1, 3]));
         assert!(queue.is_empty());
         assert_eq!(queue.cut(SIZE_MAX, |_| true).batch, []);
+    }
+
+    #[test]
+    fn an_order_with_many_lines_takes_their_places() {
+        let mut queue: FairQueue<usize> = FairQueue::new(|lines| *lines);
+        for lines in [16; 20] {
+            queue.push(item(1), lines).expect("there is room");
+        }
+        queue.push(item(2), 1).expect("there is room");
+        let batch = queue.cut(SIZE_MAX, |_| true).batch;
+        assert_eq!(batch.iter().sum::<usize>(), 15 * 16 + 1, "one more would not fit");
+        let mut left = 5 * 16;
+        while !queue.is_empty() {
+            let cut: usize = queue.cut(SIZE_MAX, |_| true).batch.iter().sum();
+            assert!(cut > 0, "an order is larger than the size of the batch");
+            left -= cut;
+        }
+        assert_eq!(left, 0);
     }
 
     #[test]

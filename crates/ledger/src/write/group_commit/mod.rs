@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 
 use super::{Arbiter, OrderWrite, StockWrite, in_time};
 use crate::route::cache::Cache;
+use batch_orders::of_whole_orders;
 use pipeline::{BatchPipeline, OVERTAKEN_MAX};
 use quarantine::Quarantine;
 use queue::{Asker, BatchQueue, Waiting, claim};
@@ -87,18 +88,30 @@ impl GroupCommit {
         self.writer_of(self.parts.connections.clone(), BatchPipeline::default())
     }
 
-    /// Like [`Arbiter::write`], guarded and without a fence, in a batch. Once a batch has the order,
-    /// its answer is waited for beyond the deadline.
+    /// Like [`Arbiter::write`], guarded and without a fence, in a batch.
     pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
-        let queue = self.queue_of(purchase.item.id);
-        if let Some(_direct) = queue.direct() {
-            let stock = StockWrite::Guarded;
-            let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
-            // Boxed: it is rarely awaited, and would make every purchase's future larger.
+        self.write_order(vec![purchase], deadline).await
+    }
+
+    /// Writes an order with these lines, all or none, in a batch. The lines are sorted by item, and have the
+    /// ids of lines if they are several. Once a batch has the order, its answer is waited for beyond the
+    /// deadline.
+    pub async fn write_order(&self, lines: Vec<Purchase>, deadline: Option<Instant>) -> Outcome {
+        let queue = self.queue_of(lines[0].item.id);
+        let has_lines = lines.len() > 1;
+        let is_apart = has_lines && (!self.shares_queues() || self.has_quarantined_line(&lines));
+        let direct = if is_apart { None } else { queue.direct() };
+        if is_apart || direct.is_some() {
+            // Boxed: they are rarely awaited, and would make every purchase's future larger.
+            if has_lines {
+                return Box::pin(self.write_alone(&lines, deadline)).await;
+            }
+            let (purchase, stock) = (&lines[0], StockWrite::Guarded);
+            let write = OrderWrite { purchase, fence: None, stock, deadline };
             return Box::pin(self.parts.arbiter.write(&write)).await.unwrap_or_else(Outcome::from);
         }
         let (asker, mut answered, claimed) = Asker::new(deadline);
-        if queue.push(self, Waiting::new(purchase, asker)).is_err() {
+        if queue.push(self, Waiting::new(lines, asker)).is_err() {
             return Outcome::Unavailable(Unavailable::Overloaded);
         }
         let answer = match in_time(deadline, &mut answered).await {
@@ -133,9 +146,58 @@ impl GroupCommit {
         own.get_or_insert_with(item, make)
     }
 
-    /// Queues an order in its item's own queue.
+    /// Writes an order with several lines in a transaction of its own.
+    async fn write_alone(&self, lines: &[Purchase], deadline: Option<Instant>) -> Outcome {
+        let mut permits = Vec::with_capacity(lines.len());
+        // What waits for rows of an item waits first, without a connection. The lines are sorted, so that no
+        // two orders wait for each other.
+        for line in lines {
+            let permit = self.parts.arbiter.concurrency.acquire(line.item.id);
+            match in_time(deadline, permit).await.flatten() {
+                Some(permit) => permits.push(permit),
+                None => return Outcome::Unavailable(Unavailable::Contended),
+            }
+        }
+        let deadlines = vec![deadline; lines.len()];
+        let mut answer = Ok(Outcome::Unknown(Doubt::BrokenOff));
+        let mut tell = |answers| {
+            if let Some((_, whole)) = of_whole_orders(lines, answers).into_iter().next() {
+                answer = whole;
+            }
+        };
+        let orders = BatchOrders { purchases: lines, deadlines: &deadlines };
+        let pipeline = BatchPipeline::default();
+        // What is apart has just refused an order.
+        pipeline.set_pre_checked(self.has_quarantined_line(lines));
+        let writer = self.writer_of(self.parts.connections.clone(), pipeline);
+        writer.write_alone(orders, &mut tell).await;
+        answer.unwrap_or_else(Outcome::from)
+    }
+
+    /// Writes an order with several lines, which a batch or nobody has claimed, on a task of its own.
+    fn spawn_alone(&self, waiting: Waiting) {
+        let (group, (lines, asker)) = (self.clone(), waiting.taken());
+        self.tasks().spawn(async move {
+            let outcome = group.write_alone(&lines, asker.deadline).await;
+            asker.answer(Ok(outcome));
+        });
+    }
+
+    /// Whether an order has several lines, and one of them is of an item in quarantine.
+    fn has_quarantined_line(&self, lines: &[Purchase]) -> bool {
+        lines.len() > 1 && lines.iter().any(|line| self.is_quarantined(line.item.id))
+    }
+
+    /// Queues an order in its item's own queue. One with several lines is written by itself.
     fn write_apart(&self, waiting: Waiting) {
-        let queue = self.own_queue(waiting.purchase.item.id);
+        if waiting.lines.len() > 1 {
+            match waiting.asker.begins() {
+                true => self.spawn_alone(waiting),
+                false => waiting.asker.give_up(),
+            }
+            return;
+        }
+        let queue = self.own_queue(waiting.item());
         if let Err(waiting) = queue.push(self, waiting) {
             waiting.asker.answer(Ok(Outcome::Unavailable(Unavailable::Overloaded)));
         }

@@ -8,9 +8,10 @@ use std::time::Instant;
 use crate::Database;
 use sqlx::{MySqlConnection, QueryBuilder, Row};
 
+use super::batch_orders::{lines_at, orders_of};
 use super::sql::powers_of_two;
 use crate::rows::{answered, begin_on, lost_commit, orders, stock};
-use crate::write::{Answer, is_guarded, replay};
+use crate::write::{Answer, is_guarded, replay_lines};
 use shop_domain::{
     ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, Unavailable, UserId,
 };
@@ -41,56 +42,116 @@ pub(super) async fn choose(
             None => item.home.is_only,
         };
         if !is_here {
-            answers[index] = Some(Ok(Outcome::Unavailable(Unavailable::Moving)));
+            let moving = Ok(Outcome::Unavailable(Unavailable::Moving));
+            answers[lines_at(purchases, index)].fill(Some(moving));
         }
     }
     // What the chosen ones would take, of each stock and of each buyer's limit.
-    let mut taken: HashMap<ItemId, i64> = HashMap::new();
-    let mut taken_by: HashMap<(ItemId, UserId), i64> = HashMap::new();
-    let mut taken_in: HashMap<(LimitGroupId, UserId), i64> = HashMap::new();
+    let mut taken = TakenUnits::default();
     let mut chosen = Vec::with_capacity(candidates.len());
-    for &index in candidates {
-        let purchase = &purchases[index];
-        let (item, units) = (purchase.item.id, purchase.quantity.signed());
-        let Some(&(available, _)) = available.get(&item) else { continue };
-        if answers[index].is_some() {
+    let mut next = 0;
+    for &first in candidates {
+        if first < next {
             continue;
         }
-        let limit = purchase.item.per_buyer_limit;
-        let written = bought.get(&(item, purchase.buyer)).copied().unwrap_or_default();
-        let taken = taken.entry(item).or_default();
-        let taken_by = taken_by.entry((item, purchase.buyer)).or_default();
-        let over_limit = |counted: i64| is_guarded(purchase) && counted + units > i64::from(limit);
-        let group = purchase.counted_group().map(|group| ((group.id, purchase.buyer), group));
-        let over_group = |counted: i64| {
-            let limit = group.map(|(_, group)| i64::from(group.per_buyer_limit));
-            limit.is_some_and(|limit| counted + units > limit)
-        };
-        let of = |counts: &HashMap<_, i64>| {
-            group.and_then(|(key, _)| counts.get(&key).copied()).unwrap_or_default()
-        };
-        let (written_in, chosen_in) = (of(&grouped), of(&taken_in));
-        if over_limit(written) {
-            answers[index] = Some(Ok(Outcome::Refused(Refusal::LimitReached { limit })));
-        } else if over_group(written_in) {
-            let limit = group.map_or(0, |(_, group)| group.per_buyer_limit);
-            answers[index] = Some(Ok(Outcome::Refused(Refusal::GroupLimitReached { limit })));
-        } else if units > available {
-            answers[index] = Some(Ok(Outcome::Refused(Refusal::SoldOut { asked_at })));
-        } else if !over_limit(written + *taken_by)
-            && !over_group(written_in + chosen_in)
-            && *taken + units <= available
-        {
-            *taken_by += units;
-            if let Some((key, _)) = group {
-                *taken_in.entry(key).or_default() += units;
+        let lines = lines_at(purchases, first);
+        next = lines.end;
+        if answers[first].is_some() {
+            continue;
+        }
+        // What the lines of this order would take.
+        let mut own = TakenUnits::default();
+        let mut verdict = Verdict::Fits;
+        for purchase in &purchases[lines.clone()] {
+            let Some(&(available, _)) = available.get(&purchase.item.id) else {
+                verdict = Verdict::NotNow;
+                break;
+            };
+            let (item, units) = (purchase.item.id, purchase.quantity.signed());
+            let limit = purchase.item.per_buyer_limit;
+            let written = bought.get(&(item, purchase.buyer)).copied().unwrap_or_default();
+            let over_limit =
+                |counted: i64| is_guarded(purchase) && counted + units > i64::from(limit);
+            let group = purchase.counted_group().map(|group| ((group.id, purchase.buyer), group));
+            let of = |counts: &HashMap<_, i64>| {
+                group.and_then(|(key, _)| counts.get(&key).copied()).unwrap_or_default()
+            };
+            let over_group = |counted: i64| {
+                let limit = group.map(|(_, group)| i64::from(group.per_buyer_limit));
+                limit.is_some_and(|limit| counted + units > limit)
+            };
+            let written_in = of(&grouped) + of(&own.in_group);
+            let refusal = if over_limit(written) {
+                Some(Refusal::LimitReached { limit })
+            } else if over_group(written_in) {
+                let limit = group.map_or(0, |(_, group)| group.per_buyer_limit);
+                Some(Refusal::GroupLimitReached { limit })
+            } else if units > available {
+                Some(Refusal::SoldOut { asked_at })
+            } else {
+                None
+            };
+            if let Some(refusal) = refusal {
+                let is_line = purchase.line_count.is_some();
+                verdict = Verdict::Refused(if is_line { refusal.of_line(item) } else { refusal });
+                break;
             }
-            *taken += units;
-            assert!(*taken <= available, "the chosen orders take at most the units that are left");
-            chosen.push(index);
+            let chosen_by = taken.by_buyer.get(&(item, purchase.buyer)).copied();
+            let chosen_of = taken.of_item.get(&item).copied().unwrap_or_default();
+            if over_limit(written + chosen_by.unwrap_or_default())
+                || over_group(written_in + of(&taken.in_group))
+                || chosen_of + units > available
+            {
+                // The next line may be refused for good.
+                verdict = Verdict::NotNow;
+            }
+            own.add(purchase);
+        }
+        match verdict {
+            Verdict::Refused(refusal) => {
+                answers[lines].fill(Some(Ok(Outcome::Refused(refusal))));
+            }
+            Verdict::Fits => {
+                purchases[lines.clone()].iter().for_each(|purchase| taken.add(purchase));
+                chosen.extend(lines);
+            }
+            Verdict::NotNow => {}
         }
     }
+    let fits =
+        |(item, units): (&ItemId, &i64)| available.get(item).is_some_and(|of| *units <= of.0);
+    assert!(
+        taken.of_item.iter().all(fits),
+        "the chosen orders take at most the units that are left"
+    );
     Ok(chosen)
+}
+
+/// What committed rows and the orders before it say of an order.
+enum Verdict {
+    Fits,
+    /// Does not fit now, but may when the chosen ones have failed.
+    NotNow,
+    Refused(Refusal),
+}
+
+/// The units of some orders.
+#[derive(Default)]
+struct TakenUnits {
+    of_item: HashMap<ItemId, i64>,
+    by_buyer: HashMap<(ItemId, UserId), i64>,
+    in_group: HashMap<(LimitGroupId, UserId), i64>,
+}
+
+impl TakenUnits {
+    fn add(&mut self, purchase: &Purchase) {
+        let (item, buyer, units) = (purchase.item.id, purchase.buyer, purchase.quantity.signed());
+        *self.of_item.entry(item).or_default() += units;
+        *self.by_buyer.entry((item, buyer)).or_default() += units;
+        if let Some(group) = purchase.counted_group() {
+            *self.in_group.entry((group.id, buyer)).or_default() += units;
+        }
+    }
 }
 
 /// The items of some purchases, in the order of their ids.
@@ -107,10 +168,20 @@ async fn answer_finished(
 ) -> sqlx::Result<()> {
     let asked: Vec<_> = purchases.iter().filter(|p| p.key.is_from_caller()).map(request).collect();
     let found = orders::find_by_keys(connection, &asked).await?;
-    for (purchase, answer) in purchases.iter().zip(answers).filter(|(_, answer)| answer.is_none()) {
-        let key = purchase.key.as_str().to_owned();
-        let order = found.get(&(purchase.buyer, purchase.item.id, key));
-        *answer = order.map(|order| Ok(replay(purchase, order.clone())));
+    if found.is_empty() {
+        return Ok(());
+    }
+    for lines in orders_of(purchases) {
+        if answers[lines.start].is_some() {
+            continue;
+        }
+        let own = &purchases[lines.clone()];
+        let key = |one: &Purchase| (one.buyer, one.item.id, one.key.as_str().to_owned());
+        let orders: Vec<Order> =
+            own.iter().filter_map(|one| found.get(&key(one)).cloned()).collect();
+        if !orders.is_empty() {
+            answers[lines].fill(Some(Ok(replay_lines(own, orders))));
+        }
     }
     Ok(())
 }

@@ -8,6 +8,7 @@
 //!
 //! A *shared* queue is for many items; an item has a queue of its own while it is in quarantine.
 
+use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,14 +21,14 @@ use tokio::time::{Instant, timeout};
 
 use super::GroupCommit;
 use super::batch::UNWRITTEN;
-use super::batch_orders::{BatchOrders, Tell};
+use super::batch_orders::{BatchOrders, Tell, lines_at, of_whole_orders};
 use super::connections::BatchConnections;
 use super::fair_queue::{CutBatch, FairQueue};
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::items_of;
 use super::quarantine::{QUARANTINED_MAX, Quarantine};
 use crate::write::{Answer, Answers, is_late};
-use shop_domain::{ItemId, Outcome, Purchase, Span};
+use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span};
 
 /// Orders of one batch.
 pub const BATCH_MAX: usize = 256;
@@ -38,7 +39,8 @@ const DIRECT_MAX: usize = 2;
 
 /// One order in a queue.
 pub(super) struct Waiting {
-    pub(super) purchase: Purchase,
+    /// Its lines: at least one.
+    pub(super) lines: Vec<Purchase>,
     pub(super) asker: Asker,
     /// Ends when a batch takes the order.
     waiting: Span,
@@ -46,15 +48,20 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// An order that begins to wait.
-    pub(super) fn new(purchase: Purchase, asker: Asker) -> Self {
-        let waiting = purchase.trace.span("batch wait");
-        Self { purchase, asker, waiting }
+    pub(super) fn new(lines: Vec<Purchase>, asker: Asker) -> Self {
+        let waiting = lines[0].trace.span("batch wait");
+        Self { lines, asker, waiting }
     }
 
     /// The order and its asker, when it waits no more.
-    fn taken(self) -> (Purchase, Asker) {
+    pub(super) fn taken(self) -> (Vec<Purchase>, Asker) {
         drop(self.waiting);
-        (self.purchase, self.asker)
+        (self.lines, self.asker)
+    }
+
+    /// The item in whose queue it waits.
+    pub(super) fn item(&self) -> ItemId {
+        self.lines[0].item.id
     }
 }
 
@@ -64,7 +71,7 @@ pub(super) struct Asker {
     /// The runtime on which it waits.
     runtime: Handle,
     /// The instant after which no try of the order may begin.
-    deadline: Option<Instant>,
+    pub(super) deadline: Option<Instant>,
     /// Set by the task that takes it into a batch, or by the buyer's side that takes it back.
     claimed: Arc<AtomicBool>,
 }
@@ -84,7 +91,7 @@ impl Asker {
     }
 
     /// Takes the order into a batch, unless it was taken back or its time is over.
-    fn begins(&self) -> bool {
+    pub(super) fn begins(&self) -> bool {
         !is_late(self.deadline) && claim(&self.claimed)
     }
 
@@ -102,7 +109,7 @@ impl Asker {
     }
 
     /// Answers an order for which no batch began in time. The buyer's side may know it already.
-    fn give_up(self) {
+    pub(super) fn give_up(self) {
         self.answer(Ok(UNWRITTEN));
     }
 
@@ -172,7 +179,12 @@ impl BatchQueue {
         connections: BatchConnections,
         pipeline: BatchPipeline,
     ) -> Self {
-        let state = State { waiting: FairQueue::new(), is_served: false, batches: 0, directs: 0 };
+        let state = State {
+            waiting: FairQueue::new(|one| one.lines.len()),
+            is_served: false,
+            batches: 0,
+            directs: 0,
+        };
         Self { item, connections, pipeline, state: Mutex::new(state), arrived: Notify::new() }
     }
 
@@ -198,7 +210,7 @@ impl BatchQueue {
     /// # Errors
     /// The order, when the queue is full.
     pub(super) fn push(self: &Arc<Self>, group: &GroupCommit, one: Waiting) -> Result<(), Waiting> {
-        let (item, mut state) = (one.purchase.item.id, self.state());
+        let (item, mut state) = (one.item(), self.state());
         state.waiting.push(item, one)?;
         if !state.is_served {
             state.is_served = true;
@@ -242,7 +254,7 @@ impl BatchQueue {
     /// Cuts the next batch, without orders of items in quarantine: these go to the queues of their items.
     fn cut(&self, group: &GroupCommit) -> Vec<Waiting> {
         let mut apart = Vec::new();
-        let CutBatch { batch, dropped } = {
+        let CutBatch { mut batch, dropped, .. } = {
             let mut state = self.state();
             if self.item.is_none() && group.has_quarantined() {
                 let is_quarantined = |item: &ItemId| group.is_quarantined(*item);
@@ -253,6 +265,11 @@ impl BatchQueue {
         };
         dropped.into_iter().for_each(|one| one.asker.give_up());
         apart.into_iter().for_each(|one| group.write_apart(one));
+        if self.item.is_none() && group.has_quarantined() {
+            // Orders of which another line is of an item in quarantine.
+            let is_apart = |one: &mut Waiting| group.has_quarantined_line(&one.lines);
+            batch.extract_if(.., is_apart).for_each(|one| group.spawn_alone(one));
+        }
         batch
     }
 
@@ -264,9 +281,15 @@ impl BatchQueue {
         batch: Vec<Waiting>,
     ) {
         let begun = Instant::now();
-        let (purchases, askers): (Vec<Purchase>, Vec<Asker>) =
-            batch.into_iter().map(Waiting::taken).unzip();
-        let deadlines: Vec<Option<Instant>> = askers.iter().map(|asker| asker.deadline).collect();
+        let (mut purchases, mut deadlines) = (Vec::new(), Vec::new());
+        // At the first line of each order.
+        let mut askers: Vec<Option<Asker>> = Vec::new();
+        for (lines, asker) in batch.into_iter().map(Waiting::taken) {
+            deadlines.resize(deadlines.len() + lines.len(), asker.deadline);
+            askers.push(Some(asker));
+            purchases.extend(lines);
+            askers.resize_with(purchases.len(), || None);
+        }
         let items = items_of(&purchases);
         group.observe(purchases.len(), items.len());
         if self.item.is_none() {
@@ -278,13 +301,12 @@ impl BatchQueue {
                     .for_each(|item| group.quarantine(*item, |one| one.raise_until_clean(now)));
             });
         }
-        let mut askers: Vec<Option<Asker>> = askers.into_iter().map(Some).collect();
         let mut has_objected = false;
         let mut tell = |answers: Vec<(usize, Answer)>| {
             // First this: whoever comes next must know which items to leave alone.
             has_objected |= self.note_objections(&group, &purchases, &answers);
             let mut sent = Answers::of_batch(send);
-            for (index, answer) in answers {
+            for (index, answer) in of_whole_orders(&purchases, answers) {
                 if let Some(asker) = askers[index].take() {
                     sent.add(asker.runtime, (asker.answer, answer));
                 }
@@ -302,12 +324,15 @@ impl BatchQueue {
         if let Some((item, _)) = self.item.as_ref().filter(|_| group.shares_queues()) {
             group.quarantine(*item, |one| one.batch_ended(begun, Instant::now(), has_objected));
         }
-        let rest = purchases.into_iter().zip(askers);
-        for (purchase, asker) in rest.filter_map(|(one, asker)| Some((one, asker?))) {
+        for (index, asker) in askers.into_iter().enumerate() {
+            let Some(asker) = asker else { continue };
+            let lines = purchases[lines_at(&purchases, index)].to_vec();
             let now = Instant::now();
-            group.quarantine(purchase.item.id, |one| one.raise_until_clean(now));
+            for line in &lines {
+                group.quarantine(line.item.id, |one| one.raise_until_clean(now));
+            }
             if let Some(asker) = asker.left_over() {
-                group.write_apart(Waiting::new(purchase, asker));
+                group.write_apart(Waiting::new(lines, asker));
             }
         }
     }
@@ -340,7 +365,11 @@ impl BatchQueue {
             |answer: &Answer| matches!(answer, Ok(Outcome::Refused(_) | Outcome::Replayed(_)));
         if self.item.is_none() {
             let refused = answers.iter().filter(|(_, answer)| is_refused(answer));
-            for item in items_of(refused.map(|(index, _)| &purchases[*index])) {
+            let item_of = |(index, answer): &(usize, Answer)| match answer {
+                Ok(Outcome::Refused(Refusal::OfLine { item, .. })) => *item,
+                _ => purchases[*index].item.id,
+            };
+            for item in refused.map(item_of).collect::<BTreeSet<_>>() {
                 if group.quarantined() < QUARANTINED_MAX {
                     group.quarantine(item, |one| one.raise(Instant::now()));
                 }

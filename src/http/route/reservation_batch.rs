@@ -1,0 +1,137 @@
+//! `POST /api/reservations/batch`: reservations for many guests of a shop, one a line, each answered for itself.
+
+use std::convert::Infallible;
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt;
+use futures::stream::FuturesOrdered;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::orders::OrderBody;
+use super::purchase::{Placed, placed};
+use super::reservations::{ReservationBody, ReservationLineBody};
+use crate::http::body::{Integer, JsonLines, parse};
+use crate::http::extract::{Shop, guest_of};
+use crate::http::layers::RequestId;
+use crate::http::problem::{Problem, ProblemBody, ProblemType};
+use crate::lifecycle::Lifecycle;
+use crate::purchase::{Purchases, ReservationRequest};
+use shop_domain::{RequestKey, Trace, UserId};
+
+/// The most reservations of one request.
+const RESERVATIONS_MAX: usize = 256;
+
+/// One reservation of a batch: a line of the body.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BatchLineBody {
+    /// The shop's reference of the buyer: opaque, 1 to 64 printable ASCII characters. Limits count it like a user.
+    buyer: String,
+    /// The key of this reservation, as an `Idempotency-Key`.
+    key: String,
+    /// Each of another item, and all items in one ledger.
+    #[schema(min_items = 1, max_items = 16)]
+    lines: Vec<ReservationLineBody>,
+    /// As for `POST /api/reservations`.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    hold_seconds: Integer,
+}
+
+/// The answer to one reservation of a batch: a line of the body.
+#[derive(Serialize, ToSchema)]
+pub struct BatchAnswerBody {
+    /// The number of the line in the request, from 1.
+    line: usize,
+    /// The status that the reservation alone would be answered with.
+    status: u16,
+    /// `true` if an earlier request with the key has made the order.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    replayed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    order: Option<OrderBody>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<ProblemBody<'static>>)]
+    problem: Option<Box<RawValue>>,
+}
+
+/// Reserve for many guests of a shop. Each line is answered for itself, in the order of the request, as soon as it
+/// and those before it are decided. After a lost connection send the same lines again.
+#[utoipa::path(post, path = "/api/reservations/batch", tag = "shop",
+    request_body(content = BatchLineBody, content_type = "application/x-ndjson", description = "1 to 256 lines, each a JSON object"), responses(
+    (status = 200, description = "A line for each line of the request, each a JSON object", body = BatchAnswerBody, content_type = "application/x-ndjson"),
+    (status = "4XX", description = "No token of the role shop, or no lines; nothing changed"),
+    (status = "5XX", description = "Nothing changed, try again"),
+))]
+pub async fn reserve_each(
+    State(purchases): State<Purchases>,
+    State(lifecycle): State<Lifecycle>,
+    Shop(claims): Shop,
+    JsonLines(bytes): JsonLines,
+) -> Result<Response, Problem> {
+    let is_blank = |line: &&[u8]| line.trim_ascii().is_empty();
+    let lines: Vec<&[u8]> =
+        bytes.split(|byte| *byte == b'\n').filter(|line| !is_blank(line)).collect();
+    if !(1..=RESERVATIONS_MAX).contains(&lines.len()) {
+        let detail = format!("Send 1 to {RESERVATIONS_MAX} lines.");
+        return Err(ProblemType::LinesOutOfRange.detail(detail));
+    }
+    let answers: FuturesOrdered<_> = (1..)
+        .zip(lines)
+        .map(|(number, line)| {
+            let (purchases, request) = (purchases.clone(), request_of(line, claims.user));
+            // A task of its own, which goes on when the client leaves, or does not read.
+            lifecycle.purchases().spawn(async move {
+                let placed = match request {
+                    Ok(request) => placed(purchases.reserve(request).await),
+                    Err(problem) => Err(problem),
+                };
+                answer(number, placed)
+            })
+        })
+        .collect();
+    // A panic in one of them: what became of it is for the ledger to say.
+    let broken_off = || ProblemType::OutcomeUnknown.problem().outcome_unknown();
+    let answered = answers.enumerate().map(move |(index, answered)| {
+        Ok::<_, Infallible>(answered.unwrap_or_else(|_| answer(index + 1, Err(broken_off()))))
+    });
+    let head = [(CONTENT_TYPE, "application/x-ndjson")];
+    Ok((head, Body::from_stream(answered)).into_response())
+}
+
+/// Reads one line.
+fn request_of(line: &[u8], shop: UserId) -> Result<ReservationRequest, Problem> {
+    let BatchLineBody { buyer, key, lines, hold_seconds } = parse(line)?;
+    let guest = guest_of(shop, &buyer)?;
+    let key = RequestKey::parse(&key).ok_or(ProblemType::InvalidIdempotencyKey)?;
+    ReservationBody { lines, hold_seconds }.into_request(guest, Some(key), Trace::default())
+}
+
+/// Writes one line.
+fn answer(line: usize, placed: Result<Placed, Problem>) -> Bytes {
+    let body = match placed {
+        Ok(Placed { status, order, is_replayed }) => BatchAnswerBody {
+            line,
+            status: status.as_u16(),
+            replayed: is_replayed,
+            order: Some(order.into()),
+            problem: None,
+        },
+        Err(problem) => {
+            let (id, status) = (RequestId::generate(), problem.status().as_u16());
+            let request_id = id.as_str();
+            tracing::debug!(request_id, line, code = problem.code(), "line of a batch failed");
+            let written = String::from_utf8(problem.body(request_id)).unwrap_or_default();
+            let problem = RawValue::from_string(written).ok();
+            BatchAnswerBody { line, status, replayed: false, order: None, problem }
+        }
+    };
+    let mut text = serde_json::to_vec(&body).unwrap_or_default();
+    text.push(b'\n');
+    text.into()
+}

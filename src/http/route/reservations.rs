@@ -1,0 +1,115 @@
+//! `POST /api/reservations`: an order of one or several items, all or none.
+
+use std::collections::HashSet;
+
+use axum::extract::State;
+use axum::response::Response;
+use serde::Deserialize;
+use tracing::Instrument;
+use utoipa::ToSchema;
+
+use super::orders::OrderBody;
+use super::purchase::{answer_traced, quantity};
+use crate::http::body::{Integer, JsonBody};
+use crate::http::extract::{Buyer, IdempotencyKey, RequestTrace};
+use crate::http::problem::{Problem, ProblemType};
+use crate::purchase::{LineRequest, Purchases, ReservationRequest};
+use shop_domain::order::LINES_MAX;
+use shop_domain::{ItemId, RequestKey, Trace, UserId};
+
+/// The body of a reservation.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReservationBody {
+    /// Each of another item, and all items in one ledger.
+    #[schema(min_items = 1, max_items = 16)]
+    pub(super) lines: Vec<ReservationLineBody>,
+    /// How long the unpaid order keeps its units; at most, and if it is left out, as long as each of the items
+    /// allows.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    pub(super) hold_seconds: Integer,
+}
+
+/// A line of a reservation.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ReservationLineBody {
+    #[serde(default)]
+    #[schema(value_type = i64, minimum = 1, required = true)]
+    item_id: Integer,
+    /// Units, from 1 to 1000 and to the limit of the buyer; 1 if it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 1000)]
+    quantity: Integer,
+    /// For an item with a waiting room: the ticket of `POST /api/items/{id}/ticket`.
+    ticket: Option<String>,
+}
+
+/// Reserve units of several items, all or none.
+#[utoipa::path(post, path = "/api/reservations", tag = "buyer", params(
+    ("Idempotency-Key" = Option<String>, Header, description = "Names the reservation: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
+    ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context); a traced reservation is answered with `traceresponse`"),
+), request_body = ReservationBody, responses(
+    (status = 201, description = "Sold; the order with all its lines is durable", body = OrderBody),
+    (status = "4XX", description = "Nothing changed; `item_id` names the line that was refused. Or, with outcome unknown, an earlier request with the key is still running: send it again later"),
+    (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, send the request again with the same key"),
+))]
+pub async fn reserve(
+    State(purchases): State<Purchases>,
+    request_trace: RequestTrace,
+    Buyer(claims): Buyer,
+    IdempotencyKey(key): IdempotencyKey,
+    JsonBody(body): JsonBody<ReservationBody>,
+) -> Result<Response, Problem> {
+    let span = request_trace.begin("POST /api/reservations");
+    let trace = span.trace();
+    let log_span = trace.log_span();
+    let request = body.into_request(claims.user, key, trace)?;
+    let item = request.lines[0].item;
+    let outcome = purchases.reserve(request).instrument(log_span).await;
+    answer_traced(span, item, outcome)
+}
+
+impl ReservationBody {
+    /// Checks the lines.
+    pub(super) fn into_request(
+        self,
+        buyer: UserId,
+        key: Option<RequestKey>,
+        trace: Trace,
+    ) -> Result<ReservationRequest, Problem> {
+        if !(1..=usize::from(LINES_MAX)).contains(&self.lines.len()) {
+            let detail = format!("Send 1 to {LINES_MAX} lines.");
+            return Err(ProblemType::LinesOutOfRange.detail(detail));
+        }
+        let mut items = HashSet::new();
+        let mut lines = Vec::with_capacity(self.lines.len());
+        for line in self.lines {
+            let line = line.into_request()?;
+            if !items.insert(line.item) {
+                return Err(ProblemType::DuplicateItem
+                    .problem()
+                    .member("item_id", line.item.get()));
+            }
+            lines.push(line);
+        }
+        let seconds = |seconds| u32::try_from(seconds).ok().filter(|seconds| *seconds > 0);
+        let hold_seconds = self.hold_seconds.or(
+            Some(None),
+            |number| seconds(number).map(Some),
+            || ProblemType::OutOfRange.detail("Send hold_seconds from 1."),
+        )?;
+        Ok(ReservationRequest { buyer, lines, hold_seconds, key, trace })
+    }
+}
+
+impl ReservationLineBody {
+    fn into_request(self) -> Result<LineRequest, Problem> {
+        let id = |number| i64::try_from(number).ok().and_then(ItemId::new);
+        let item = self.item_id.or(None, id, || {
+            ProblemType::OutOfRange.detail("Send item_id as a whole number from 1.")
+        })?;
+        Ok(LineRequest { item, quantity: quantity(self.quantity)?, ticket: self.ticket })
+    }
+}

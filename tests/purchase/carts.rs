@@ -1,0 +1,315 @@
+//! An order of several items is whole or absent, from the reservation to its end.
+
+mod batches;
+mod crowds;
+mod links;
+mod shards;
+mod steps;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::http::{assert_problem, available, order_id};
+use crate::support::{Answer, Client, Instance, Shop, assert_clean};
+
+/// Lines of items and units.
+fn lines(lines: &[(i64, u32)]) -> Value {
+    let line = |(item, quantity): &(i64, u32)| json!({ "item_id": item, "quantity": quantity });
+    json!({ "lines": lines.iter().map(line).collect::<Vec<_>>() })
+}
+
+async fn reserve(buyer: &Client, of: &[(i64, u32)]) -> Answer {
+    buyer.post("/api/reservations", &lines(of)).await
+}
+
+async fn reserve_with_key(buyer: &Client, of: &[(i64, u32)], key: &str) -> Answer {
+    let request = buyer.request(Method::POST, "/api/reservations").json(&lines(of));
+    Client::send(request.header("Idempotency-Key", key)).await
+}
+
+/// Items with units for ten orders each.
+async fn items(instance: &Instance, count: usize) -> Vec<i64> {
+    let mut items = Vec::new();
+    for _ in 0..count {
+        items.push(instance.make_item(json!({ "stock": 10, "per_buyer_limit": 4 })).await);
+    }
+    items
+}
+
+async fn assert_all_clean(instance: &Instance, items: &[i64]) {
+    for item in items {
+        assert_clean(instance, *item).await;
+    }
+}
+
+/// Units left of each item.
+async fn left(instance: &Instance, items: &[i64]) -> Vec<i64> {
+    let mut left = Vec::new();
+    for item in items {
+        left.push(available(instance, *item).await);
+    }
+    left
+}
+
+async fn count(shop: &Shop, statement: &str) -> i64 {
+    sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("a count")
+}
+
+#[tokio::test]
+async fn all_lines_are_one_order() {
+    let (shop, instance) = Shop::open().await;
+    let items = items(&instance, 3).await;
+    let buyer = instance.buyer(1);
+    // The lines of the answer are in the order of the items.
+    let made = reserve(&buyer, &[(items[2], 2), (items[0], 1), (items[1], 3)]).await;
+    let order = order_id(&made);
+    assert_eq!(
+        (made.status, made.json["status"].as_str()),
+        (201, Some("pending")),
+        "{}",
+        made.text
+    );
+    let price = made.json["lines"][0]["amount_cents"].as_i64().expect("cents");
+    let line = |item: i64, units: i64| json!({ "item_id": item, "quantity": units, "amount_cents": price * units });
+    assert_eq!(
+        made.json["lines"],
+        json!([line(items[0], 1), line(items[1], 3), line(items[2], 2)])
+    );
+    assert_eq!(made.json["amount_cents"], price * 6);
+    assert_eq!((&made.json["item_id"], &made.json["quantity"]), (&json!(items[0]), &json!(1)));
+    assert_eq!(left(&instance, &items).await, [9, 7, 8]);
+    let found = buyer.get(&format!("/api/orders/{order}")).await;
+    assert_eq!(found.json["lines"], made.json["lines"], "{}", found.text);
+    // A single purchase is the same with one line.
+    let single = buyer.buy("default", items[0]).await;
+    assert_eq!(single.json["lines"], json!([line(items[0], 1)]), "{}", single.text);
+    let listed = buyer.get("/api/orders").await.json;
+    let ids: Vec<&Value> =
+        listed["orders"].as_array().expect("a list").iter().map(|one| &one["id"]).collect();
+    assert_eq!(ids, [&single.json["id"], &json!(order)], "a list shows whole orders");
+    assert_eq!(listed["orders"][1]["lines"], made.json["lines"]);
+    // Outside tools read the lines by the order's id.
+    let seen: Vec<(i64, u32)> =
+        sqlx::query_as("SELECT item_id, quantity FROM order_lines WHERE order_id = ? ORDER BY 1")
+            .bind(&order)
+            .fetch_all(&shop.pool)
+            .await
+            .expect("the view");
+    assert_eq!(seen, [(items[0], 1), (items[1], 3), (items[2], 2)]);
+    let single_id = order_id(&single);
+    let of_single = format!("SELECT COUNT(*) FROM order_lines WHERE order_id = '{single_id}'");
+    assert_eq!(count(&shop, &of_single).await, 1);
+    // A line has no order of its own.
+    let of_line = format!("{}01", &order[..34]);
+    let found = buyer.get(&format!("/api/orders/{of_line}")).await;
+    assert_problem(&found, (404, "order_not_found"), "a line");
+    let export = instance.admin().get("/api/admin/export?table=orders").await;
+    let rows = export.text.lines().filter(|row| row.contains(&order)).count();
+    assert_eq!(rows, 3, "a row for each line, with the order's id: {}", export.text);
+    assert_all_clean(&instance, &items).await;
+}
+
+#[tokio::test]
+async fn one_refused_line_refuses_all() {
+    let (_shop, instance) = Shop::open().await;
+    let items = items(&instance, 2).await;
+    let buyer = instance.buyer(1);
+    let scarce = instance.make_item(json!({ "stock": 1, "per_buyer_limit": 4 })).await;
+    let later = json!({ "starts_at": "2030-01-01T00:00:00Z", "ends_at": "2031-01-01T00:00:00Z" });
+    let later = instance.make_item(later).await;
+    let missing = 999_999;
+    // One unit less, so that the limit of the item is reached before.
+    assert_eq!(reserve(&buyer, &[(items[1], 2)]).await.status, 201);
+    for (refused, problem) in [
+        ((scarce, 2), (409, "sold_out")),
+        ((items[1], 3), (409, "limit_reached")),
+        ((items[1], 5), (422, "quantity_over_limit")),
+        ((later, 1), (409, "sale_not_started")),
+        ((missing, 1), (404, "item_not_found")),
+    ] {
+        let answer = reserve(&buyer, &[(items[0], 1), refused]).await;
+        assert_problem(&answer, problem, "a cart");
+        assert_eq!(answer.json["item_id"], refused.0, "{}", answer.text);
+        assert_eq!(answer.json["outcome"], "none");
+    }
+    assert_eq!(left(&instance, &[items[0], items[1], scarce]).await, [10, 8, 1]);
+    let listed = buyer.get("/api/orders").await.json;
+    assert_eq!(listed["orders"].as_array().map(Vec::len), Some(1));
+    assert_all_clean(&instance, &[items[0], items[1], scarce]).await;
+}
+
+#[tokio::test]
+async fn lines_of_one_group_are_counted_together() {
+    let (_shop, instance) = Shop::open().await;
+    let group = json!({ "name": "Consoles", "per_buyer_limit": 3 });
+    let group = instance.admin().post("/api/admin/limit-groups", &group).await.json["id"].clone();
+    let mut items = Vec::new();
+    for _ in 0..2 {
+        let body = json!({ "stock": 10, "per_buyer_limit": 4, "limit_group_id": group });
+        items.push(instance.make_item(body).await);
+    }
+    let buyer = instance.buyer(1);
+    let refused = reserve(&buyer, &[(items[0], 2), (items[1], 2)]).await;
+    assert_problem(&refused, (409, "group_limit_reached"), "four of three");
+    assert_eq!(reserve(&buyer, &[(items[0], 2), (items[1], 1)]).await.status, 201);
+    let refused = reserve(&buyer, &[(items[1], 1)]).await;
+    assert_problem(&refused, (409, "group_limit_reached"), "a fourth");
+    assert_all_clean(&instance, &items).await;
+}
+
+#[tokio::test]
+async fn bad_lines_are_refused_before_anything_is_asked() {
+    let (_shop, instance) = Shop::open().await;
+    let buyer = instance.buyer(1);
+    let too_many: Vec<(i64, u32)> = (1..=17).map(|item| (item, 1)).collect();
+    for (body, code) in [
+        (lines(&[]), "lines_out_of_range"),
+        (lines(&too_many), "lines_out_of_range"),
+        (lines(&[(1, 1), (2, 1), (1, 2)]), "duplicate_item"),
+        (lines(&[(1, 0)]), "quantity_out_of_range"),
+        (lines(&[(0, 1)]), "out_of_range"),
+        (json!({}), "missing_field"),
+        (json!({ "lines": [{ "quantity": 1 }] }), "missing_field"),
+        (json!({ "lines": [{ "item_id": 1, "price": 1 }] }), "unknown_field"),
+        (json!({ "lines": "1" }), "invalid_type"),
+        (json!({ "lines": [{ "item_id": 1 }], "hold_seconds": 0 }), "out_of_range"),
+    ] {
+        let answer = buyer.post("/api/reservations", &body).await;
+        assert_problem(&answer, (422, code), &body.to_string());
+    }
+    let stranger = instance.stranger().post("/api/reservations", &lines(&[(1, 1)])).await;
+    assert_problem(&stranger, (401, "unauthenticated"), "no token");
+}
+
+#[tokio::test]
+async fn the_shortest_hold_is_that_of_the_order() {
+    let (_shop, instance) = Shop::open().await;
+    let long = instance.make_item(json!({ "hold_seconds": 900 })).await;
+    let short = instance.make_item(json!({ "hold_seconds": 600 })).await;
+    let hold = |answer: &Answer| {
+        let time = |name: &str| {
+            let text = answer.json[name].as_str().expect("a time");
+            let format = &time::format_description::well_known::Rfc3339;
+            time::OffsetDateTime::parse(text, format).expect("a time")
+        };
+        (time("expires_at") - time("created_at")).whole_seconds()
+    };
+    let mut body = lines(&[(long, 1), (short, 1)]);
+    let made = instance.buyer(1).post("/api/reservations", &body).await;
+    assert_eq!(hold(&made), 600, "{}", made.text);
+    for (seconds, held) in [(60, 60), (700, 600)] {
+        body["hold_seconds"] = json!(seconds);
+        let made = instance.buyer(seconds).post("/api/reservations", &body).await;
+        assert_eq!(hold(&made), held, "{}", made.text);
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_one_cart() {
+    let (_shop, instance) = Shop::open().await;
+    let items = items(&instance, 3).await;
+    let buyer = instance.buyer(1);
+    let cart = [(items[0], 1), (items[1], 2)];
+    let made = reserve_with_key(&buyer, &cart, "k").await;
+    let order = order_id(&made);
+    let again = reserve_with_key(&buyer, &[cart[1], cart[0]], "k").await;
+    assert_eq!((again.status, order_id(&again)), (201, order.clone()), "{}", again.text);
+    assert_eq!(again.headers["idempotency-replayed"], "true");
+    assert_eq!(again.json["lines"], made.json["lines"]);
+    for other in [
+        &[(items[0], 1), (items[1], 1)][..],
+        &[(items[0], 1)],
+        &[(items[1], 2), (items[2], 1)],
+        &[(items[0], 1), (items[1], 2), (items[2], 1)],
+    ] {
+        let reused = reserve_with_key(&buyer, other, "k").await;
+        assert_problem(&reused, (422, "idempotency_key_reused"), "other lines");
+        assert_eq!(reused.json["order_id"], order, "{}", reused.text);
+    }
+    // A single purchase with the key of a line is not that line.
+    for strategy in ["mysql-atomic", "mysql-batch", "redis-lua"] {
+        let reused = buyer.buy_with_key(strategy, items[0], "k").await;
+        assert_problem(&reused, (422, "idempotency_key_reused"), strategy);
+    }
+    // And a cart with the key of a single purchase is not that one.
+    let single = buyer.buy_with_key("mysql-atomic", items[2], "single").await;
+    let reused = reserve_with_key(&buyer, &[(items[0], 1), (items[2], 1)], "single").await;
+    assert_problem(&reused, (422, "idempotency_key_reused"), "a cart");
+    assert_eq!(reused.json["order_id"], single.json["id"]);
+    // One line is a single purchase.
+    let one = reserve_with_key(&buyer, &[(items[2], 1)], "single").await;
+    assert_eq!(order_id(&one), order_id(&single));
+    // A retry finds its order when nothing is left any more.
+    instance
+        .admin()
+        .patch(&format!("/api/admin/items/{}", items[0]), &json!({ "paused": true }))
+        .await;
+    crate::support::eventually("a paused sale", || async {
+        let other = reserve(&instance.buyer(2), &cart).await;
+        (other.code() == "sale_paused").then_some(())
+    })
+    .await;
+    let again = reserve_with_key(&buyer, &cart, "k").await;
+    assert_eq!((again.status, order_id(&again)), (201, order), "{}", again.text);
+    assert_eq!(again.json["lines"], made.json["lines"]);
+    let reused = reserve_with_key(&buyer, &[(items[0], 1), (items[1], 1)], "k").await;
+    assert_problem(&reused, (422, "idempotency_key_reused"), "other lines of a paused sale");
+    assert_all_clean(&instance, &items).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
+    let (shop, instance) = Shop::open().await;
+    let beside = shop.start().await;
+    let items = items(&instance, 3).await;
+    let cart: Vec<(i64, u32)> = items.iter().map(|item| (*item, 1)).collect();
+    let sent = (0..20).map(|number| {
+        let buyer = if number % 2 == 0 { instance.buyer(1) } else { beside.buyer(1) };
+        let cart = cart.clone();
+        async move { reserve_with_key(&buyer, &cart, "k").await }
+    });
+    let answers = futures::future::join_all(sent).await;
+    let made: std::collections::BTreeSet<String> =
+        answers.iter().filter(|one| one.status == 201).map(order_id).collect();
+    assert_eq!(made.len(), 1, "{made:?}");
+    for answer in answers.iter().filter(|answer| answer.status != 201) {
+        assert_problem(answer, (409, "request_in_progress"), "beside the first");
+    }
+    assert_eq!(count(&shop, "SELECT COUNT(*) FROM orders").await, 3);
+    assert_all_clean(&instance, &items).await;
+}
+
+/// A half order is planted in each way, and the audit of each of its items finds it.
+#[tokio::test]
+async fn the_audit_names_half_an_order() {
+    let (shop, instance) = Shop::open().await;
+    let items = items(&instance, 2).await;
+    let halves = [
+        "DELETE FROM orders WHERE id = CONCAT(LEFT(?, 34), '01')",
+        "UPDATE orders SET status = 'paid' WHERE id = CONCAT(LEFT(?, 34), '01')",
+        "UPDATE orders SET line_count = 3 WHERE id = ?",
+        "UPDATE orders SET line_count = NULL WHERE id = CONCAT(LEFT(?, 34), '01')",
+        "DELETE FROM stock_movements WHERE order_id = CONCAT(LEFT(?, 34), '01')",
+    ];
+    for half in halves {
+        let made = reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await;
+        let order = order_id(&made);
+        assert_all_clean(&instance, &items).await;
+        let is_halved = async |item: i64| {
+            let audit = instance.audit(item).await;
+            let findings = audit["findings"].as_array().expect("findings").clone();
+            findings.iter().any(|one| one["invariant"] == "I20" && one["holds"] == false)
+        };
+        assert!(!is_halved(items[0]).await);
+        sqlx::query(half).bind(&order).execute(&shop.pool).await.expect("planted");
+        assert!(is_halved(items[0]).await, "{half}");
+        // The ledger is as before.
+        for table in ["stock_movements WHERE order_id", "orders WHERE id"] {
+            let delete = format!("DELETE FROM {table} LIKE CONCAT(LEFT(?, 34), '%')");
+            sqlx::query(&delete).bind(&order).execute(&shop.pool).await.expect("deleted");
+        }
+        for restore in ["UPDATE stock SET available = 10", "UPDATE buyer_limits SET bought = 0"] {
+            sqlx::query(restore).execute(&shop.pool).await.expect("restored");
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Many reservations in one request, by the program of a shop; and what such a program may not do.
+
+use reqwest::Method;
+use seckill::account::Role;
+use serde_json::{Value, json};
+
+use super::{assert_all_clean, items, left, lines};
+use crate::http::{assert_problem, order_id};
+use crate::support::{Answer, Client, Instance, Shop};
+
+/// The program of shop number `id`.
+fn shop_program(instance: &Instance, id: i64) -> Client {
+    instance.stranger().with_token(&instance.token(id, Role::Shop))
+}
+
+fn line(buyer: &str, key: &str, of: &[(i64, u32)]) -> String {
+    let mut body = lines(of);
+    (body["buyer"], body["key"]) = (json!(buyer), json!(key));
+    body.to_string()
+}
+
+async fn send(program: &Client, body: String) -> Answer {
+    let request = program.request(Method::POST, "/api/reservations/batch");
+    Client::send(request.header("content-type", "application/x-ndjson").body(body)).await
+}
+
+/// The answers to the lines.
+fn answers(answer: &Answer) -> Vec<Value> {
+    assert_eq!(answer.status, 200, "{}", answer.text);
+    assert_eq!(answer.headers["content-type"], "application/x-ndjson");
+    answer.text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+/// A request of a shop's program for one guest.
+async fn as_guest(
+    program: &Client,
+    buyer: &str,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Answer {
+    let mut request = program.request(method, path).header("Buyer-Reference", buyer);
+    if let Some(body) = body {
+        request = request.json(body);
+    }
+    Client::send(request).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_line_is_answered_for_itself_and_in_order() {
+    let (_shop, instance) = Shop::open().await;
+    let items = items(&instance, 3).await;
+    let program = shop_program(&instance, 5);
+    let sent = [
+        line("anna", "a", &[(items[0], 1), (items[1], 1)]),
+        "no JSON".to_owned(),
+        line("ben", "b", &[(items[1], 5)]),
+        String::new(),
+        line("", "c", &[(items[0], 1)]),
+        line("cleo", "c d", &[(items[0], 1)]),
+        line("cleo", "c", &[]),
+        json!({ "buyer": "dora", "lines": [] }).to_string(),
+        line("dora", "d", &[(items[0], 1), (items[0], 1)]),
+        line("anna", "e", &[(items[2], 2)]),
+    ];
+    let answered = answers(&send(&program, sent.join("\n")).await);
+    let brief = |one: &Value| {
+        let code = one["problem"]["code"].as_str().unwrap_or("sold").to_owned();
+        (one["line"].as_u64().expect("a number"), one["status"].as_u64().expect("a status"), code)
+    };
+    let expected = [
+        (1, 201, "sold"),
+        (2, 400, "malformed_json"),
+        (3, 422, "quantity_over_limit"),
+        // The empty line is no reservation.
+        (4, 400, "buyer_reference_invalid"),
+        (5, 400, "idempotency_key_invalid"),
+        (6, 422, "lines_out_of_range"),
+        (7, 422, "missing_field"),
+        (8, 422, "duplicate_item"),
+        (9, 201, "sold"),
+    ];
+    let expected = expected.map(|(line, status, code)| (line, status, code.to_owned()));
+    assert_eq!(answered.iter().map(brief).collect::<Vec<_>>(), expected);
+    assert_eq!(answered[0]["order"]["lines"].as_array().map(Vec::len), Some(2));
+    assert_eq!(answered[2]["problem"]["item_id"], items[1]);
+    assert!(answered[2]["problem"]["request_id"].is_string());
+    // The same request again gives the same orders.
+    let again = answers(&send(&program, sent.join("\n")).await);
+    for place in [0, 8] {
+        assert_eq!(again[place]["order"]["id"], answered[place]["order"]["id"]);
+        assert_eq!(again[place]["replayed"], true);
+    }
+    assert_eq!(left(&instance, &items).await, [9, 9, 8]);
+    assert_all_clean(&instance, &items).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_batch_sells_no_unit_twice() {
+    let (_shop, instance) = Shop::open().await;
+    let items = items(&instance, 3).await;
+    let cart: Vec<(i64, u32)> = items.iter().map(|item| (*item, 1)).collect();
+    let of = |shop: &str| {
+        let guests = (0..128).map(|guest| line(&format!("{shop}-{guest}"), "k", &cart));
+        guests.collect::<Vec<_>>().join("\n")
+    };
+    let programs = [shop_program(&instance, 5), shop_program(&instance, 6)];
+    let (first, second) = tokio::join!(send(&programs[0], of("x")), send(&programs[1], of("y")));
+    let mut sold = 0;
+    for answered in [answers(&first), answers(&second)] {
+        assert_eq!(answered.len(), 128);
+        for one in answered {
+            match one["status"].as_u64() {
+                Some(201) => sold += 1,
+                _ => assert_eq!(one["problem"]["code"], "sold_out", "{one}"),
+            }
+        }
+    }
+    assert_eq!((sold, left(&instance, &items).await), (10, vec![0, 0, 0]));
+    let too_many = vec![line("z", "k", &cart); 257].join("\n");
+    assert_problem(&send(&programs[0], too_many).await, (422, "lines_out_of_range"), "257 lines");
+    assert_problem(
+        &send(&programs[0], String::new()).await,
+        (422, "lines_out_of_range"),
+        "no line",
+    );
+    assert_all_clean(&instance, &items).await;
+}
+
+#[tokio::test]
+async fn a_guest_has_the_rights_and_limits_of_a_buyer() {
+    let (_shop, instance) = Shop::open().await;
+    let items = items(&instance, 2).await;
+    let program = shop_program(&instance, 5);
+    let four = lines(&[(items[0], 4), (items[1], 1)]);
+    let made = as_guest(&program, "anna", Method::POST, "/api/reservations", Some(&four)).await;
+    let order = order_id(&made);
+    let more = lines(&[(items[0], 1)]);
+    let more = as_guest(&program, "anna", Method::POST, "/api/reservations", Some(&more)).await;
+    assert_problem(&more, (409, "limit_reached"), "anna's fifth");
+    assert_eq!(
+        as_guest(&program, "ben", Method::POST, "/api/reservations", Some(&four)).await.status,
+        201
+    );
+    let path = format!("/api/orders/{order}");
+    let found = as_guest(&program, "anna", Method::GET, &path, None).await;
+    assert_eq!(found.json["lines"], made.json["lines"], "{}", found.text);
+    // An order is that of one guest of one shop.
+    for (program, buyer) in [(&program, "ben"), (&shop_program(&instance, 6), "anna")] {
+        let found = as_guest(program, buyer, Method::GET, &path, None).await;
+        assert_problem(&found, (404, "order_not_found"), buyer);
+    }
+    assert_problem(&instance.buyer(1).get(&path).await, (404, "order_not_found"), "a buyer");
+    let path = format!("{path}/cancellation");
+    let cancelled = as_guest(&program, "anna", Method::POST, &path, Some(&json!({}))).await;
+    assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
+    assert_all_clean(&instance, &items).await;
+}
+
+/// A token of the role `shop` does nothing in its own name, and runs no sale.
+#[tokio::test]
+async fn a_shops_token_has_no_other_rights() {
+    let (_shop, instance) = Shop::open().await;
+    let item = items(&instance, 1).await[0];
+    let program = shop_program(&instance, 5);
+    let body = lines(&[(item, 1)]);
+    // Without a guest.
+    for (method, path) in [
+        (Method::POST, "/api/reservations".to_owned()),
+        (Method::POST, format!("/api/seckill/default/{item}")),
+        (Method::GET, "/api/orders".to_owned()),
+        (Method::GET, "/api/orders/events".to_owned()),
+        (Method::GET, format!("/api/items/{item}/waiting")),
+    ] {
+        let answer = Client::send(program.request(method, &path).json(&body)).await;
+        assert_problem(&answer, (400, "buyer_reference_invalid"), &path);
+    }
+    for reference in ["", "two words", &"x".repeat(65)] {
+        let answer = as_guest(&program, reference, Method::GET, "/api/orders", None).await;
+        assert_problem(&answer, (400, "buyer_reference_invalid"), reference);
+    }
+    // What needs an account, or an operator.
+    for (method, path) in [
+        (Method::GET, "/api/session".to_owned()),
+        (Method::DELETE, "/api/session".to_owned()),
+        (Method::DELETE, "/api/sessions".to_owned()),
+        (Method::POST, "/api/admin/items".to_owned()),
+        (Method::PATCH, format!("/api/admin/items/{item}")),
+        (Method::GET, format!("/api/admin/items/{item}/audit")),
+        (Method::GET, "/api/admin/export?table=orders".to_owned()),
+        (Method::GET, "/api/admin/actions".to_owned()),
+        (Method::GET, "/api/admin/payments".to_owned()),
+        (Method::GET, "/api/admin/endpoints".to_owned()),
+        (Method::POST, "/api/lab/runs".to_owned()),
+    ] {
+        let request = program.request(method, &path).header("Buyer-Reference", "anna");
+        assert_problem(&Client::send(request.json(&json!({}))).await, (403, "forbidden"), &path);
+    }
+    // And a batch is for shops alone; a buyer's reference counts for nobody else.
+    let batch = line("anna", "k", &[(item, 1)]);
+    for other in [instance.buyer(1), instance.admin()] {
+        assert_problem(&send(&other, batch.clone()).await, (403, "forbidden"), "no shop");
+    }
+    let own =
+        as_guest(&instance.buyer(1), "anna", Method::POST, "/api/reservations", Some(&body)).await;
+    assert_eq!(own.json["user_id"], 1, "{}", own.text);
+}

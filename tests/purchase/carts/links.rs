@@ -1,0 +1,80 @@
+//! The connection breaks between the statements of a cart, or at COMMIT: it is whole or absent.
+
+use dev_servers::faulty_link::{Fault, Trap};
+use seckill::config::Secret;
+use serde_json::json;
+
+use super::{assert_all_clean, count, left, reserve_with_key};
+use crate::http::order_id;
+use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger};
+
+const COMMIT: &[u8] = b"\x03COMMIT";
+
+/// A shop with an instance behind a link, one beside it, and three items.
+async fn linked() -> (Shop, FaultyLink, Instance, Instance, Vec<i64>) {
+    let mut shop = Shop::with(|config| config.mysql.acquire_timeout_ms = 2_000).await;
+    let beside = shop.start().await;
+    let mut items = Vec::new();
+    for _ in 0..3 {
+        items.push(beside.make_item(json!({ "stock": 5, "per_buyer_limit": 4 })).await);
+    }
+    let link = link_to_ledger(&shop).await;
+    shop.config.database_url = Secret::new(link.url());
+    shop.config.job.expire_period_ms = 3_600_000;
+    shop.config.job.reconcile_period_ms = 3_600_000;
+    shop.config.session.revocation_period_ms = 3_600_000;
+    let linked = shop.start().await;
+    (shop, link, linked, beside, items)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cart_is_sold_once_although_the_link_breaks() {
+    let (shop, link, linked, beside, items) = linked().await;
+    let cart: Vec<(i64, u32)> = items.iter().map(|item| (*item, 1)).collect();
+    for (buyer, trap) in (1..).zip([
+        // Where the statement is prepared, with the orders and limits written.
+        Trap::at(b"INSERT INTO stock_movements"),
+        Trap::at(COMMIT).lose_answer(),
+        Trap::at(COMMIT),
+    ]) {
+        link.trap(trap);
+        let client = linked.buyer(buyer);
+        let made = eventually("an order", || async {
+            let made = reserve_with_key(&client, &cart, "k").await;
+            assert!(made.status == 201 || made.json["retryable"] == true, "{}", made.text);
+            (made.status == 201).then_some(made)
+        })
+        .await;
+        assert_eq!(made.json["lines"].as_array().map(Vec::len), Some(3), "{}", made.text);
+        let again = reserve_with_key(&beside.buyer(buyer), &cart, "k").await;
+        assert_eq!(order_id(&again), order_id(&made));
+        let orders = format!("SELECT COUNT(*) FROM orders WHERE user_id = {buyer}");
+        assert_eq!(count(&shop, &orders).await, 3);
+    }
+    assert_eq!(left(&beside, &items).await, [2, 2, 2]);
+    assert_all_clean(&beside, &items).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cart_whose_commit_is_not_answered_is_unknown_until_it_is_asked_again() {
+    let (_shop, link, linked, beside, items) = linked().await;
+    let cart: Vec<(i64, u32)> = items.iter().map(|item| (*item, 1)).collect();
+    link.trap(Trap::at(COMMIT).lose_answer().then(Fault::Refuse));
+    let client = linked.buyer(1);
+    let lost = reserve_with_key(&client, &cart, "k").await;
+    assert_eq!(
+        (lost.code(), lost.json["outcome"].as_str()),
+        ("outcome_unknown", Some("unknown")),
+        "{}",
+        lost.text
+    );
+    link.mend();
+    let made = eventually("an answer", || async {
+        let made = reserve_with_key(&beside.buyer(1), &cart, "k").await;
+        (made.status == 201).then_some(made)
+    })
+    .await;
+    assert_eq!(made.json["lines"].as_array().map(Vec::len), Some(3));
+    assert_eq!(left(&beside, &items).await, [4, 4, 4]);
+    assert_all_clean(&beside, &items).await;
+}

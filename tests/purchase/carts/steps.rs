@@ -1,0 +1,116 @@
+//! Payment, cancellation, expiry and late payment of whole orders.
+
+use serde_json::json;
+
+use super::{assert_all_clean, count, items, left, reserve};
+use crate::http::{BOUND, assert_problem, eventually, order_id, when};
+use crate::support::{Answer, Client, Shop};
+
+async fn step(client: &Client, order: &str, step: &str) -> Answer {
+    client.post(&format!("/api/orders/{order}/{step}"), &json!({})).await
+}
+
+async fn statuses(shop: &Shop, order: &str) -> Vec<String> {
+    sqlx::query_scalar(
+        "SELECT status FROM orders WHERE id LIKE CONCAT(LEFT(?, 34), '%') ORDER BY id",
+    )
+    .bind(order)
+    .fetch_all(&shop.pool)
+    .await
+    .expect("the lines")
+}
+
+#[tokio::test]
+async fn all_lines_are_paid_and_cancelled_together() {
+    let shop = Shop::with(|config| config.events.enabled = true).await;
+    let instance = shop.start().await;
+    let items = items(&instance, 3).await;
+    let cart = [(items[0], 1), (items[1], 2), (items[2], 1)];
+    let buyer = instance.buyer(1);
+    let first = order_id(&reserve(&buyer, &cart).await);
+    let paid = step(&buyer, &first, "payment").await;
+    assert_eq!((paid.status, paid.json["status"].as_str()), (200, Some("paid")), "{}", paid.text);
+    assert_eq!(paid.json["lines"].as_array().map(Vec::len), Some(3));
+    assert_eq!(statuses(&shop, &first).await, ["paid"; 3]);
+    let again = step(&buyer, &first, "payment").await;
+    assert_eq!(again.json, paid.json);
+    assert_problem(
+        &step(&buyer, &first, "cancellation").await,
+        (409, "order_state_conflict"),
+        "late",
+    );
+    let second = order_id(&reserve(&buyer, &cart).await);
+    let cancelled = step(&buyer, &second, "cancellation").await;
+    assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
+    assert_eq!(statuses(&shop, &second).await, ["cancelled"; 3]);
+    assert_eq!(left(&instance, &items).await, [9, 8, 9]);
+    // Nobody else changes it, and a line alone is no order.
+    let line = format!("{}01", &second[..34]);
+    assert_problem(&step(&buyer, &line, "payment").await, (404, "order_not_found"), "a line");
+    assert_problem(
+        &step(&instance.buyer(2), &first, "payment").await,
+        (404, "order_not_found"),
+        "other",
+    );
+    // An event has the whole order.
+    let payloads: Vec<String> =
+        sqlx::query_scalar("SELECT payload FROM outbox UNION ALL SELECT payload FROM event_log")
+            .fetch_all(&shop.pool)
+            .await
+            .expect("events");
+    let of_order = |order: &str, status: &str| {
+        let changes = payloads.iter().flat_map(|payload| {
+            let payload: serde_json::Value = serde_json::from_str(payload).expect("JSON");
+            payload["orders"].as_array().cloned().unwrap_or_default()
+        });
+        let mut changes = changes.filter(|one| one["id"] == order && one["status"] == status);
+        let only = changes.next().unwrap_or_else(|| panic!("no event: {payloads:?}"));
+        assert!(changes.next().is_none(), "one event: {payloads:?}");
+        assert_eq!(only["lines"], paid.json["lines"]);
+        assert_eq!(only["amount_cents"], paid.json["amount_cents"]);
+    };
+    for (order, status) in
+        [(&first, "pending"), (&first, "paid"), (&second, "pending"), (&second, "cancelled")]
+    {
+        of_order(order, status);
+    }
+    assert_all_clean(&instance, &items).await;
+}
+
+#[tokio::test]
+async fn a_whole_order_expires_and_is_paid_late_or_not_at_all() {
+    let (shop, instance) = Shop::open().await;
+    let items = items(&instance, 3).await;
+    let cart = [(items[0], 2), (items[1], 2), (items[2], 1)];
+    let buyer = instance.buyer(1);
+    let order = order_id(&reserve(&buyer, &cart).await);
+    shop.let_holds_pass(301).await;
+    let expired = async |order: &str| {
+        eventually(BOUND, || async {
+            let found = statuses(&shop, order).await;
+            when(found == ["expired"; 3], found)
+        })
+        .await
+    };
+    expired(&order).await;
+    assert_eq!(left(&instance, &items).await, [10, 10, 10]);
+    let late = step(&buyer, &order, "payment").await;
+    assert_eq!((late.status, late.json["status"].as_str()), (200, Some("paid")), "{}", late.text);
+    assert_eq!(left(&instance, &items).await, [8, 8, 9]);
+    let order = order_id(&reserve(&buyer, &cart).await);
+    shop.let_holds_pass(301).await;
+    expired(&order).await;
+    // Others buy what is left of one item.
+    for other in 2..10 {
+        assert_eq!(instance.buyer(other).buy("mysql-atomic", items[1]).await.status, 201);
+    }
+    let late = step(&buyer, &order, "payment").await;
+    assert_problem(&late, (409, "sold_out"), "one item is sold out");
+    assert_eq!(statuses(&shop, &order).await, ["expired"; 3]);
+    assert_eq!(left(&instance, &items).await, [8, 0, 9]);
+    assert_eq!(
+        count(&shop, "SELECT COUNT(*) FROM stock_movements WHERE reason = 'late_payment'").await,
+        3
+    );
+    assert_all_clean(&instance, &items).await;
+}
