@@ -18,7 +18,7 @@ use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, w
 async fn shop() -> Shop {
     Shop::with(|config| {
         config.draw.poll_ms = 50;
-        config.draw.round_after_seconds = 2;
+        config.draw.round_after_seconds = 5;
         config.purchase.item_age_ms_max = 0;
     })
     .await
@@ -172,7 +172,7 @@ async fn what_cannot_be_drawn_is_refused() {
 async fn a_draw_moves_with_its_item() {
     let shop = Shop::with_shards(2, |config| {
         config.draw.poll_ms = 50;
-        config.draw.round_after_seconds = 2;
+        config.draw.round_after_seconds = 5;
     })
     .await;
     let instance = shop.start().await;

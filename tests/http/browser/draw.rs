@@ -19,7 +19,12 @@ async fn drawn_sale(instance: &Instance, seconds: i64) -> i64 {
 }
 
 async fn shop() -> (Shop, Instance) {
-    let shop = Shop::with(|config| config.draw.round_after_seconds = 1).await;
+    let shop = Shop::with(|config| {
+        // The list must be published before the round, on a busy machine too.
+        config.draw.round_after_seconds = 5;
+        config.draw.poll_ms = 50;
+    })
+    .await;
     let instance = shop.start().await;
     (shop, instance)
 }
@@ -27,7 +32,7 @@ async fn shop() -> (Shop, Instance) {
 #[tokio::test]
 async fn a_buyer_enters_wins_buys_and_checks_the_proof() {
     let (_shop, instance) = shop().await;
-    let item = drawn_sale(&instance, 12).await;
+    let item = drawn_sale(&instance, 10).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until_text("#draw", "Enter until").await;
