@@ -5,12 +5,12 @@
 
 use sqlx::{MySqlConnection, MySqlExecutor};
 
-use crate::RetryPolicy;
 use crate::route::Shards;
 use crate::rows::actions::{self, Actor};
 use crate::rows::statement::{Read, Write};
-use crate::rows::{Rollback, failed_change, failures, sessions};
+use crate::rows::{Rollback, failed_change, failures, orders, sessions};
 use crate::waiting_list::{LineChange, Waitlist};
+use crate::{Database, RetryPolicy};
 use shop_domain::columns::Text;
 use shop_domain::{ItemId, ItemRoute, LedgerError, UserId};
 
@@ -113,9 +113,13 @@ async fn delete_account(
     Ok((account.is_some(), generation))
 }
 
-async fn has_open_order(from: impl MySqlExecutor<'_>, user: UserId) -> sqlx::Result<bool> {
-    let open = "SELECT EXISTS (SELECT 1 FROM orders WHERE user_id = ? AND status IN ('queued', 'pending'))";
-    sqlx::query_scalar(open).bind(user.get()).one(from).await
+async fn has_open_order(pool: &Database, user: UserId) -> sqlx::Result<bool> {
+    let buckets = orders::buyer_buckets(pool).await?;
+    let open = format!(
+        "SELECT EXISTS (SELECT 1 FROM orders WHERE buyer_bucket IN ({buckets}) AND user_id = ? \
+         AND status IN ('queued', 'pending'))"
+    );
+    sqlx::query_scalar(&open).bind(user.get()).one(pool).await
 }
 
 async fn role(from: impl MySqlExecutor<'_>, user: UserId) -> sqlx::Result<Option<String>> {
