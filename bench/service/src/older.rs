@@ -73,7 +73,7 @@ async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), Can
 fn statements(item: i64, number: usize, (count, buyers): (u32, u32), has_buckets: bool) -> String {
     // As the service numbers them.
     let (bucket, value) = match has_buckets {
-        true => (", buyer_bucket", format!(", LEAST(1 + {item} DIV 64, 512)")),
+        true => (", buyer_bucket", format!(", 1 + {item} DIV 16 MOD 512")),
         false => ("", String::new()),
     };
     let thousands = count.div_ceil(1_000);

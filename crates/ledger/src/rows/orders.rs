@@ -188,23 +188,24 @@ where
 
 /// Items with neighbouring ids whose orders share a bucket. More make the list of a buyer's orders cheaper,
 /// and the part of the index that a sale changes larger.
-const BUCKET_ITEMS: u64 = 64;
-/// The last bucket has the orders of all further items: it limits the ranges that a list reads.
-const BUCKET_MAX: u64 = 512;
+const BUCKET_ITEMS: u64 = 16;
+/// The number of buckets, which limits the ranges that a list reads. Later items share them with the first ones.
+const BUCKETS_MAX: u64 = 512;
 
 /// The bucket of an item's orders: the first column of the index by which a buyer's orders are found. An
 /// index that began with the buyer would be changed by each order at another place: as soon as it is larger
 /// than the database's memory, each order would read one of its pages and write it back. Bucket 0 has the
 /// orders that were written before there were buckets.
 pub(crate) fn buyer_bucket(item: ItemId) -> u64 {
-    (1 + item.get().unsigned_abs() / BUCKET_ITEMS).min(BUCKET_MAX)
+    1 + item.get().unsigned_abs() / BUCKET_ITEMS % BUCKETS_MAX
 }
 
 /// Lists the buckets in which the ledger may have orders, separated by commas.
 pub async fn buyer_buckets(pool: &Database) -> sqlx::Result<String> {
     let newest: Option<ItemId> =
         sqlx::query_scalar("SELECT MAX(item_id) FROM stock").one(pool).await?;
-    let buckets = 0..=newest.map_or(0, buyer_bucket);
+    let newest = newest.map_or(0, |item| 1 + item.get().unsigned_abs() / BUCKET_ITEMS);
+    let buckets = 0..=newest.min(BUCKETS_MAX);
     Ok(buckets.map(|bucket| bucket.to_string()).collect::<Vec<_>>().join(", "))
 }
 
@@ -274,7 +275,8 @@ mod tests {
     #[test]
     fn neighbouring_items_share_a_bucket_and_none_has_that_of_old_orders() {
         let bucket = |item| buyer_bucket(ItemId::new(item).expect("positive"));
-        assert_eq!([1, 63, 64, 127, 128].map(bucket), [1, 1, 2, 2, 3]);
-        assert_eq!(bucket(i64::MAX), BUCKET_MAX);
+        assert_eq!([1, 15, 16, 31, 32].map(bucket), [1, 1, 2, 2, 3]);
+        assert_eq!([8_191, 8_192].map(bucket), [512, 1]);
+        assert!((1..=BUCKETS_MAX).contains(&bucket(i64::MAX)));
     }
 }
