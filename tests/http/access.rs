@@ -77,6 +77,12 @@ fn operations() -> Vec<Operation> {
         operation("POST", "/api/items/{id}/waiting", Who::Buyer, None, 409),
         operation("DELETE", "/api/items/{id}/waiting", Who::Buyer, None, 204),
         operation("POST", "/api/items/{id}/waiting/purchase", Who::Buyer, None, 409),
+        // The item is not drawn.
+        operation("GET", "/api/items/{id}/entry", Who::Buyer, None, 200),
+        operation("POST", "/api/items/{id}/entry", Who::Buyer, None, 409),
+        operation("DELETE", "/api/items/{id}/entry", Who::Buyer, None, 409),
+        operation("GET", "/api/items/{id}/draw", Who::Anyone, None, 409),
+        operation("GET", "/api/items/{id}/draw/entries", Who::Anyone, None, 409),
         operation("GET", "/api/admin/shards", Who::Admin, None, 200),
         operation("GET", "/api/admin/actions", Who::Admin, None, 200),
         operation("GET", "/api/admin/export", Who::Admin, None, 200),
