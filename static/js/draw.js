@@ -19,7 +19,7 @@ const PAUSE_MS_MAX = 600_000;
 export function drawPanel(place, { item, onDrawn }) {
   const title = el('h2', { id: 'draw-title' });
   const sentence = el('p', {});
-  const moment = el('p', { class: 'waiting-left digits', role: 'timer' });
+  const moment = el('p', { class: 'draw-left digits', role: 'timer' });
   const mine = el('p', { class: 'hint' });
   const failed = el('p', { class: 'result', role: 'alert', 'data-tone': 'bad' });
   const button = el('button', { class: 'button', type: 'button', onClick: press });
