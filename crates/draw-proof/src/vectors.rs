@@ -183,7 +183,7 @@ fn the_vectors_are_those_of_the_checkers() {
     }
     let stored = std::fs::read_to_string(FILE).expect("the file of vectors");
     // As values: the order of the keys depends on a feature of serde_json that another crate may ask for.
-    let read = |text| serde_json::from_str::<serde_json::Value>(text).expect("JSON");
+    let read = |text| serde_json::from_str::<Value>(text).expect("JSON");
     let is_same = read(&stored) == read(&text);
     assert!(is_same, "SECKILL_WRITE_VECTORS=1 cargo test -p draw-proof writes {FILE}");
 }
