@@ -124,7 +124,7 @@ export default {
   },
   'waiting.first': 'You are first. When a unit comes back, you have {time} to buy it.',
   'waiting.leave': 'Leave the list',
-  'waiting.offered': 'A unit came back, and it is held for you',
+  'waiting.offered': 'A unit is held for you',
   'waiting.offeredText': 'Buy it before the time is over. Then it goes to the next buyer.',
   'waiting.buy': 'Buy it for {amount}',
   'waiting.decline': 'No, thanks',

@@ -13,7 +13,7 @@ globalThis.VERIFY_WORDS = {
     check: 'Check',
     busy: 'Computing…',
     good: 'The places are right',
-    goodText: '{entries} places follow from the announced seed, the round of the beacon, and the list of entries.',
+    goodText: 'All places ({entries}) follow from the announced seed, the round of the beacon, and the list of entries.',
     mine: 'Your entry is in the list. Its place is {place}.',
     unchecked: 'One thing this page cannot check: that drand has signed the round. Compare the signature with {address}',
     bad: 'The proof has faults',
