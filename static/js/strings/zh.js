@@ -114,7 +114,7 @@ export default {
   'waiting.ahead': { other: '您前面还有 {ahead} 位买家。轮到您时，您有 {time} 的时间购买。' },
   'waiting.first': '您排在第一位。一有退回的商品，您有 {time} 的时间购买。',
   'waiting.leave': '退出候补',
-  'waiting.offered': '有一件退回的商品，已为您保留',
+  'waiting.offered': '已为您保留一件商品',
   'waiting.offeredText': '请在时间结束前购买，否则会让给下一位买家。',
   'waiting.buy': '以 {amount} 购买',
   'waiting.decline': '不需要了',
