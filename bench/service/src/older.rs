@@ -77,7 +77,7 @@ fn statements(item: i64, number: usize, (count, buyers): (u32, u32), has_buckets
         false => ("", String::new()),
     };
     let thousands = count.div_ceil(1_000);
-    // An id is a UUIDv7: milliseconds, then what is random.
+    // An id is a UUIDv7: 48 bits of time in milliseconds, then 74 random bits.
     format!(
         "BEGIN;\
          INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \

@@ -13,7 +13,7 @@ use super::{LONG_LEASE, SHORT_LEASE, at_once, shared, until_lost, waiting};
 /// The kinds that compare the whole value of one key.
 const KINDS: [&str; 4] = ["plain", "setnx-expire", "setnx", "getset"];
 /// The value of a holder from elsewhere.
-const FOREIGNER: &str = "somebody else";
+const OTHER_OWNER: &str = "somebody else";
 
 /// The key of the only hold on this server.
 async fn held_key(server: &RedisServer) -> String {
@@ -34,16 +34,16 @@ async fn a_hold_whose_value_has_changed_is_neither_released_nor_renewed() {
         let process = Testbed::new().process_behind(kind, &server.tcp_url()).await;
         let guard = granted(label(kind), &process, LONG_LEASE).await;
         let key = held_key(&server).await;
-        let () = server.run(&["SET", &key, FOREIGNER]).await.expect("SET");
+        let () = server.run(&["SET", &key, OTHER_OWNER]).await.expect("SET");
         assert_eq!(guard.release().await, ReleaseOutcome::AlreadyLost, "{}", label(kind));
-        assert_eq!(value(&server, &key).await.as_deref(), Some(FOREIGNER), "{}", label(kind));
+        assert_eq!(value(&server, &key).await.as_deref(), Some(OTHER_OWNER), "{}", label(kind));
         let () = server.run(&["FLUSHALL"]).await.expect("FLUSHALL");
         if !kind.renewed {
             continue;
         }
         let guard = granted(label(kind), &process, SHORT_LEASE).await;
         let key = held_key(&server).await;
-        let () = server.run(&["SET", &key, FOREIGNER]).await.expect("SET");
+        let () = server.run(&["SET", &key, OTHER_OWNER]).await.expect("SET");
         until_lost(&guard).await;
         drop(guard);
         let left_ms: i64 = server.run(&["PTTL", &key]).await.expect("PTTL");
@@ -72,7 +72,7 @@ async fn a_failover_to_a_server_without_the_command_releases_by_the_script() {
             // The usual program of this machine, whatever `VALKEY_SERVER` names.
             let options = RedisOptions { port, password, program, ..RedisOptions::default() };
             let second = RedisServer::start(options).await.expect("it starts");
-            let kept = if is_ours { &*ours } else { FOREIGNER };
+            let kept = if is_ours { &*ours } else { OTHER_OWNER };
             let () = second.run(&["SET", &key, kept]).await.expect("SET");
             // Connects again, so that the release below has no earlier try whose answer was lost.
             let other = LockName::new("another").expect("a name");
@@ -82,7 +82,7 @@ async fn a_failover_to_a_server_without_the_command_releases_by_the_script() {
                 if is_ours { ReleaseOutcome::Released } else { ReleaseOutcome::AlreadyLost };
             assert_eq!(released, expected, "{kind}");
             let left = value(&second, &key).await;
-            assert_eq!(left.as_deref(), (!is_ours).then_some(FOREIGNER), "{kind}");
+            assert_eq!(left.as_deref(), (!is_ours).then_some(OTHER_OWNER), "{kind}");
             let_go(kind, other).await;
             second.stop().await;
         }

@@ -6,8 +6,8 @@
 //! 1. *close*: from now on no entry changes;
 //! 2. *list*: the number of entries, and the root of their Merkle tree;
 //! 3. *value*: what the beacon said;
-//! 4. *places*: some hundred at a time, from the first place on. The entries join the waiting list in this order, and
-//!    the transaction that places them offers them what is available.
+//! 4. *places*: at most 500 in one transaction, from the first place on. The same transaction adds the entries to the
+//!    waiting list in this order, and offers the available units to the first buyers in the list.
 //!
 //! Entering takes the lock of the item's stock row shared, and the steps take it exclusively: so the close waits for
 //! buyers who are entering, and every write names the item's home epoch.

@@ -132,8 +132,8 @@ pub struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// Writes the next places that are missing, and offers the first buyers in the line what is available. Returns what it
-    /// did to the line, or `None` when all places are written or the sale is paused.
+    /// Writes the next missing places, at most 500, and offers the available units to the first buyers in the waiting list.
+    /// Returns the change of the list, or `None` when all places are written or the sale is paused.
     ///
     /// # Errors
     /// The database's; the places that were written before stay.

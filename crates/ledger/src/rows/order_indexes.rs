@@ -23,8 +23,8 @@ const OF_EARLIER_BUILDS: &str = "orders_request";
 /// The migration that an earlier build does not know and needs to know once its index is gone.
 const KNOWN_VERSION_MIN: i64 = 22;
 
-/// A change of the table waits for transactions that use it, and purchases wait behind the change: so long at
-/// most, in seconds.
+/// The longest time, in seconds, that a change of the table waits for transactions that use the table. New purchases
+/// wait behind the change meanwhile.
 const TABLE_WAIT_SECONDS_MAX: u32 = 1;
 /// Changes that are tried until one finds no long transaction.
 const TRIES_MAX: u32 = 20;

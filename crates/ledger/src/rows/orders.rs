@@ -197,15 +197,19 @@ const BUCKETS_MAX: u64 = 512;
 /// than the database's memory, each order would read one of its pages and write it back. Bucket 0 has the
 /// orders that were written before there were buckets.
 pub(crate) fn buyer_bucket(item: ItemId) -> u64 {
-    1 + item.get().unsigned_abs() / BUCKET_ITEMS % BUCKETS_MAX
+    1 + (bucket_number(item) - 1) % BUCKETS_MAX
+}
+
+/// The number of a bucket, from 1 on, if later items had buckets of their own.
+fn bucket_number(item: ItemId) -> u64 {
+    1 + item.get().unsigned_abs() / BUCKET_ITEMS
 }
 
 /// Lists the buckets in which the ledger may have orders, separated by commas.
 pub async fn buyer_buckets(pool: &Database) -> sqlx::Result<String> {
     let newest: Option<ItemId> =
         sqlx::query_scalar("SELECT MAX(item_id) FROM stock").one(pool).await?;
-    let newest = newest.map_or(0, |item| 1 + item.get().unsigned_abs() / BUCKET_ITEMS);
-    let buckets = 0..=newest.min(BUCKETS_MAX);
+    let buckets = 0..=newest.map_or(0, bucket_number).min(BUCKETS_MAX);
     Ok(buckets.map(|bucket| bucket.to_string()).collect::<Vec<_>>().join(", "))
 }
 
