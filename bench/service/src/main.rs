@@ -12,7 +12,8 @@
 //! build of the service; with `--beside` there are two, which take turns in every step. Each [`load`] on
 //! the service has its [`audit`], and one oversold, lost or duplicate order makes the whole run void.
 //! [`figures`] makes medians of the rounds, and the ratios with their [`goals`]. [`neighbours`] asks
-//! what a crowd or a failing item costs the others, and [`older`] what older orders cost a new one. [`growth`] measures curves instead of ratios.
+//! what a crowd or a failing item costs the others, and [`older`] what
+//! older orders cost a new one ([`older_curve`] as a curve). [`growth`] measures curves instead of ratios.
 
 mod audit;
 mod bare_http;
@@ -29,6 +30,7 @@ mod load;
 mod measure;
 mod neighbours;
 mod older;
+mod older_curve;
 mod per_order;
 mod processes;
 mod report;
@@ -50,6 +52,7 @@ use loadtest::failure::EXIT_CLEAN;
 use loadtest::{process, program};
 
 use bench::BenchOptions;
+use older_curve::OlderOptions;
 use traces::TraceOptions;
 
 /// The service's allocator, so that the bare handler has it as well.
@@ -75,6 +78,8 @@ enum Command {
     BareHttp,
     /// Measure the price of traces: off, 1 % sampled, all.
     Traces(TraceOptions),
+    /// Measure what an order costs while the ledger fills with older orders.
+    Older(OlderOptions),
 }
 
 fn main() -> ExitCode {
@@ -90,6 +95,9 @@ fn main() -> ExitCode {
         match command {
             Some(Command::Traces(options)) => {
                 Box::pin(traces::execute(&options, &environment)).await
+            }
+            Some(Command::Older(options)) => {
+                Box::pin(older_curve::execute(&options, &environment)).await
             }
             _ => Box::pin(bench::execute(&options, &environment)).await,
         }

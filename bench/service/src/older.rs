@@ -38,7 +38,7 @@ pub async fn pair(
             return Err(failure);
         }
     };
-    match fill(&mut filled, orders, planned(span)).await {
+    match fill(&mut filled, (0, orders), planned(span)).await {
         Ok(()) => Ok([empty, filled]),
         Err(failure) => {
             empty.finish().await;
@@ -48,7 +48,14 @@ pub async fn pair(
     }
 }
 
-async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), CannotJudge> {
+/// Writes older orders of a share of `buyers`, until there are `until` of them. `before` of them are there
+/// already.
+pub async fn fill(
+    subject: &mut Subject,
+    (before, until): (u32, u32),
+    buyers: u32,
+) -> Result<(), CannotJudge> {
+    let orders = until - before;
     subject.stock_up(orders.div_ceil(ORDERS_OF_ITEM)).await?;
     eprintln!("writing {orders} older orders ({} build) ...", subject.build.word());
     let mut connection = writer_of(subject.database_url()).await?;
@@ -61,6 +68,7 @@ async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), Can
     .or_cannot_judge("the columns of the orders")?;
     let mut left = orders;
     for (number, item) in subject.items.iter().enumerate() {
+        let number = (before / ORDERS_OF_ITEM) as usize + number;
         let count = left.min(ORDERS_OF_ITEM);
         send(&mut connection, &statements(*item, number, (count, buyers), has_buckets > 0)).await?;
         left -= count;
