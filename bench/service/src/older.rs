@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
+use tokio::time::{Instant, sleep};
 
 use crate::measure::Build;
 use crate::round::planned;
@@ -21,6 +23,12 @@ use loadtest::failure::{CannotJudge, OrCannotJudge};
 const ORDERS_OF_ITEM: u32 = 50_000;
 /// Paid orders, in this many places of a hundred; the others are expired.
 const PAID_PERCENT: u32 = 90;
+
+/// Pages that may still be unwritten, and old versions of rows that may still be there, when a load begins.
+const PENDING_MAX: u64 = 10_000;
+/// How long the server may take for them.
+const SETTLE_MAX: Duration = Duration::from_secs(180);
+const SETTLE_POLL: Duration = Duration::from_millis(500);
 
 /// Starts `program` on an empty ledger, and on one with older `orders`, for loads of `span`.
 pub async fn pair(
@@ -73,7 +81,30 @@ pub async fn fill(
         send(&mut connection, &statements(*item, number, (count, buyers), has_buckets > 0)).await?;
         left -= count;
     }
+    settle(&mut connection).await?;
     connection.close().await.or_cannot_judge("the database of older orders")
+}
+
+/// Waits until the server has written its pages and removed old versions of rows, because this work belongs to
+/// the older orders and not to the load that comes next.
+async fn settle(connection: &mut MySqlConnection) -> Result<(), CannotJudge> {
+    let begin = Instant::now();
+    while begin.elapsed() < SETTLE_MAX {
+        let pending: Vec<(String, String)> = sqlx::query_as(
+            "SHOW GLOBAL STATUS WHERE Variable_name IN \
+             ('Innodb_buffer_pool_pages_dirty', 'Innodb_history_list_length')",
+        )
+        .fetch_all(&mut *connection)
+        .await
+        .or_cannot_judge("the state of the server")?;
+        let count = |value: &str| value.parse().unwrap_or(0_u64);
+        if pending.iter().all(|(_, value)| count(value) <= PENDING_MAX) {
+            return Ok(());
+        }
+        sleep(SETTLE_POLL).await;
+    }
+    eprintln!("the server is still writing after {} s", SETTLE_MAX.as_secs());
+    Ok(())
 }
 
 /// The statements that write the orders of an item, with their limits, movements and stock. Item number 0 was
