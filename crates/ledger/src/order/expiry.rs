@@ -93,15 +93,19 @@ impl OrderSteps {
 
     /// Lists the items with overdue orders.
     ///
+    /// Of each item only the order whose hold ends first is read, so that the time does not grow with the
+    /// orders: `EXISTS` had MariaDB read the index of all orders, twice a second. An item is listed, too,
+    /// when only further lines of an order are overdue.
+    ///
     /// # Errors
     /// The database's.
     pub async fn overdue_items(&self) -> sqlx::Result<Vec<ItemId>> {
-        let statement = format!(
-            "SELECT id FROM items WHERE EXISTS \
-             (SELECT 1 FROM orders WHERE orders.item_id = items.id AND {OVERDUE} AND {WHOLE})"
+        let listed = sqlx::query_scalar(
+            "SELECT id FROM items WHERE (SELECT expires_at FROM orders \
+             WHERE orders.item_id = items.id AND orders.status = 'pending' \
+             ORDER BY orders.expires_at LIMIT 1) <= UTC_TIMESTAMP(6)",
         );
-        let listed = sqlx::query_scalar(&statement).fetch_all(&self.ledger.pool);
-        within(LONG_READ_MAX, listed).await
+        within(LONG_READ_MAX, listed.fetch_all(&self.ledger.pool)).await
     }
 }
 
