@@ -247,9 +247,6 @@ impl Shared {
     /// A sentence when a setting cannot be used.
     pub(super) fn draws(&self, config: &Config, lists: &WaitingLists) -> Result<Draws, String> {
         let settings = &config.draw;
-        let networks = PrivateNetworks::parse(&settings.private_networks)
-            .map_err(|why| format!("draw.{why}"))?;
-        let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
         Ok(Draws::new(DrawParts {
             ledgers: self.ledgers.map(|ledger| {
                 ledger::draw::Draws::new(
@@ -261,9 +258,21 @@ impl Shared {
             catalog: self.catalog.clone(),
             lists: lists.clone(),
             clock: self.clock.clone(),
-            beacons: Beacons::new(client, &settings.beacon, &settings.drand_url)?,
+            beacons: self.beacons(config)?,
             round_after: Duration::from_secs(settings.round_after_seconds.into()),
         }))
+    }
+
+    /// The beacons of draws, and of the openings of waiting rooms.
+    ///
+    /// # Errors
+    /// A sentence when a setting cannot be used.
+    pub(super) fn beacons(&self, config: &Config) -> Result<Beacons, String> {
+        let settings = &config.draw;
+        let networks = PrivateNetworks::parse(&settings.private_networks)
+            .map_err(|why| format!("draw.{why}"))?;
+        let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
+        Beacons::new(client, &settings.beacon, &settings.drand_url)
     }
 }
 

@@ -59,9 +59,12 @@ impl Config {
             self.live.streams_kept_percent <= 100 =>
                 "live.streams_kept_percent must be at most 100";
             (1..=1_000_000).contains(&self.waiting_room.per_second)
+                && self.waiting_room.inside_max >= 1
                 && self.waiting_room.ticket_seconds >= 1
-                && self.waiting_room.line_max >= 1 =>
-                "waiting_room.per_second must be 1 to 1000000, ticket_seconds and line_max at least 1, or no buyer is ever admitted";
+                && (1..=1_000_000).contains(&self.waiting_room.line_max) =>
+                "waiting_room.per_second and line_max must be 1 to 1000000, inside_max and ticket_seconds at least 1, or no buyer is ever admitted";
+            self.waiting_room.silent_seconds >= 6 && self.waiting_room.places_after_seconds <= 60 =>
+                "waiting_room.silent_seconds must be at least 6, because buyers ask every five seconds, and places_after_seconds at most 60";
             (1..=1_000_000).contains(&self.waiting_list.line_max)
                 && (10..=60_000).contains(&self.waiting_list.sweep_ms) =>
                 "waiting_list.line_max must be 1 to 1000000, and sweep_ms 10 to 60000";

@@ -221,8 +221,11 @@ sections! {
     }
     WaitingRoom {
         per_second: u32,
+        inside_max: u32,
         ticket_seconds: u32,
+        silent_seconds: u32,
         line_max: u64,
+        places_after_seconds: u32,
         proof_bits_max: u8,
     }
     WaitingList {

@@ -162,7 +162,9 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::reservation_batch::reserve_each))
         .routes(routes!(route::items::list))
         .routes(routes!(route::items::find))
-        .routes(routes!(route::ticket::create))
+        .routes(routes!(route::ticket::create, route::ticket::leave))
+        .routes(routes!(route::ticket::opening))
+        .routes(routes!(route::ticket::entries))
         .routes(routes!(
             route::waiting_list::find,
             route::waiting_list::join,

@@ -108,7 +108,9 @@ impl PurchaseParts {
         deadline: Instant,
     ) -> Outcome {
         let (item, quantity) = (purchase.item.id, purchase.quantity);
+        let (bought, buyer) = (Arc::clone(&purchase.item), purchase.buyer);
         let outcome = strategy.purchase_with(purchase, options, deadline).await;
+        self.waiting_room.purchase_ended(&bought, buyer, &outcome);
         match &outcome {
             Outcome::Sold(order) | Outcome::Queued(order) => self.hub.order_changed(order),
             Outcome::Refused(refusal) => self.refused(refusal, item, quantity),

@@ -23,9 +23,9 @@ const RETRY_AFTER_MS_MAX = 10_000;
 const RESUME_AGE_MS_MAX = 60_000;
 
 /**
- * @typedef {{kind: 'sold'|'queued', order: object}
+ * @typedef {{kind: 'sold'|'queued', order: object} | {kind: 'left'}
  *   | {kind: 'refused'|'unavailable'|'unknown'|'sign_in', code: string, retryAfterMs: number|null}} Outcome
- * @typedef {{phase: 'idle'|'line'|'sending'|'waiting'|'done', attempt: number, position: number, waitMs: number, code: string|null,
+ * @typedef {{phase: 'idle'|'line'|'sending'|'waiting'|'done', attempt: number, standing: object|null, waitMs: number, code: string|null,
  *   resumed: boolean, outcome: Outcome|null}} PurchaseState
  * @typedef {{key: string, quantity: number, madeAtMs: number, uncertain: boolean}} Attempt
  */
@@ -43,7 +43,7 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
   let wake = () => {};
 
   function publish(state) {
-    onChange({ phase: 'idle', attempt: 0, position: 0, waitMs: 0, code: null, resumed: false, outcome: null, ...state });
+    onChange({ phase: 'idle', attempt: 0, standing: null, waitMs: 0, code: null, resumed: false, outcome: null, ...state });
   }
 
   /** The attempt whose outcome is not known yet. @returns {Attempt | null} */
@@ -70,7 +70,7 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
     const attempt = earlier ?? { key: newKey(), quantity, madeAtMs: Date.now(), uncertain: false };
     try {
       const outcome = await carryOut(attempt, earlier !== null);
-      publish({ phase: 'done', outcome });
+      publish(outcome.kind === 'left' ? {} : { phase: 'done', outcome });
     } finally {
       running = false;
     }
@@ -115,10 +115,10 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
 
   /** @returns {Promise<Outcome | null>} why there is no ticket, or null when there is one */
   async function standInLine(attempt) {
-    publish({ phase: 'line', position: 0 });
+    publish({ phase: 'line' });
     try {
-      await line.wait((position) => publish({ phase: 'line', position }), pause);
-      return null;
+      const isIn = await line.wait((standing) => publish({ phase: 'line', standing }), pause);
+      return isIn ? null : { kind: 'left' };
     } catch (error) {
       const { status, code, retryAfterMs } = error;
       if (status === undefined) throw error;
@@ -181,7 +181,13 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
     wake();
   }
 
-  return { start, unfinished, shouldResume, hurry };
+  /** Leave the line. */
+  async function leave() {
+    await line.leave();
+    wake();
+  }
+
+  return { start, unfinished, shouldResume, hurry, leave };
 }
 
 /** The pause before the next try: at least what the server asked, spread out so that buyers do not return in step. */

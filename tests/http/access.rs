@@ -47,6 +47,9 @@ fn operations() -> Vec<Operation> {
         operation("GET", "/api/items/{id}", Who::Anyone, None, 200),
         operation("GET", "/api/items/{id}/events", Who::Anyone, None, 200),
         operation("POST", "/api/items/{id}/ticket", Who::Buyer, None, 409),
+        operation("DELETE", "/api/items/{id}/ticket", Who::Buyer, None, 409),
+        operation("GET", "/api/items/{id}/line", Who::Anyone, None, 409),
+        operation("GET", "/api/items/{id}/line/entries", Who::Anyone, None, 409),
         operation("POST", "/api/seckill/{strategy}/{item_id}", Who::Buyer, None, 201),
         operation("POST", "/api/reservations", Who::Buyer, Some(json!({ "lines": [] })), 422),
         // Its body is lines of JSON, and this one is JSON.
@@ -230,12 +233,14 @@ async fn each_operation_is_for_those_it_is_for() {
 }
 
 /// Operations without a token; whatever else the document names needs one.
-const FOR_ANYONE: [&str; 18] = [
+const FOR_ANYONE: [&str; 20] = [
     "GET /api/items",
     "GET /api/items/{id}",
     "GET /api/items/{id}/events",
     "GET /api/items/{id}/draw",
     "GET /api/items/{id}/draw/entries",
+    "GET /api/items/{id}/line",
+    "GET /api/items/{id}/line/entries",
     "POST /api/users",
     "POST /api/session",
     "GET /api/session/methods",

@@ -21,8 +21,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use labels::{
-    AnswerLabel, DecisionLabels, DependencyLabel, JobLabels, LimitLabels, LockLabel, LockLabels,
-    PurchaseLabels, RefusalLabels, RequestLabels, SpanLabel, StrategyLabel,
+    AnswerLabel, DecisionLabels, DependencyLabel, ExitLabel, JobLabels, LimitLabels, LockLabel,
+    LockLabels, PurchaseLabels, RefusalLabels, RequestLabels, SpanLabel, StrategyLabel,
 };
 use ledger::LedgerMetrics;
 use times::Times;
@@ -71,6 +71,7 @@ pub struct Metrics {
     pub waiting: waiting::WaitingMetrics,
     rate_limited: Family<LimitLabels, Counter>,
     waiting_room: Family<AnswerLabel, Counter>,
+    waiting_room_exits: Family<ExitLabel, Counter>,
     breakers: Family<DependencyLabel, Gauge>,
     /// The ledger's servers.
     pub ledger: LedgerMetrics,
@@ -145,6 +146,7 @@ impl Metrics {
             rate_limited: Family::default(),
             waiting: waiting::WaitingMetrics::default(),
             waiting_room: Family::default(),
+            waiting_room_exits: Family::default(),
             breakers: Family::default(),
             ledger: LedgerMetrics::default(),
             moves: moves::MoveMetrics::default(),
@@ -214,6 +216,8 @@ impl Metrics {
         );
         let answers = self.waiting_room.clone();
         r.register("waiting_room_answers", "Answers to requests for a purchase ticket", answers);
+        let exits = self.waiting_room_exits.clone();
+        r.register("waiting_room_exits", "Buyers who are out of a waiting room again", exits);
         let limited = self.rate_limited.clone();
         r.register("http_rate_limited", "Requests answered with 429 rate_limited", limited);
         let slow = self.slow_readers_dropped.clone();
@@ -310,6 +314,13 @@ impl Metrics {
     /// Counts an answer of the waiting room: `waiting`, `admitted` or `refused`.
     pub fn waiting_room_answered(&self, answer: &'static str) {
         self.waiting_room.get_or_create(&AnswerLabel { answer }).inc();
+    }
+
+    /// Counts buyers who are out of the waiting room: `bought`, `refused`, `left` or `expired`.
+    pub fn waiting_room_left(&self, reason: &'static str, buyers: u64) {
+        if buyers > 0 {
+            self.waiting_room_exits.get_or_create(&ExitLabel { reason }).inc_by(buyers);
+        }
     }
 
     /// Sets whether the circuit breaker of a server is open.

@@ -86,9 +86,10 @@ problems! {
     }
     Denied {
         ; from Refused, Unavailable;
-        Denied::NoProof { bits } => ProblemType::ChallengeFailed
-            .detail(format!("Send a proof for which SHA-256 of place:proof begins with {bits} zero bits."))
-            .member("proof_bits", bits),
+        Denied::NoProof { bits, challenge } => ProblemType::ChallengeFailed
+            .detail("Send the answer to the challenge as `altcha`. Each can be used once.")
+            .member("proof_bits", bits)
+            .member("challenge", serde_json::to_value(challenge).unwrap_or_default()),
     }
     JoinError {
         ; from Refused, Ledger;

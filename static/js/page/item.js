@@ -26,7 +26,7 @@ const QUANTITY_MAX = 99;
 const itemId = Number(new URLSearchParams(location.search).get('id'));
 const chip = stateChip();
 const stock = stockRuler();
-const panel = outcomePanel(byId('outcome'), { item: () => item, again: buy });
+const panel = outcomePanel(byId('outcome'), { item: () => item, again: buy, leave: () => purchase?.leave() });
 
 const waiting = waitingPanel(byId('waiting'), { item: () => item, mayWait: () => room() > 0, accept: acceptOffer });
 
@@ -142,9 +142,15 @@ function startPurchase() {
 
 function buy() {
   if (purchase === null) return location.assign(signInAddress('#buy'));
-  const mayAsk = (stateOf(item) === 'open' && room() > 0) || purchase.unfinished() !== null;
+  const mayAsk = mayStart() || purchase.unfinished() !== null;
   if (isBusy() || !mayAsk || pauseSeconds() > 0) return;
   purchase.start(quantity());
+}
+
+/** Whether a purchase can begin: the line of a waiting room also before the opening. */
+function mayStart() {
+  const state = stateOf(item);
+  return room() > 0 && (state === 'open' || (state === 'upcoming' && item.waiting_room === true));
 }
 
 /** The first places have offers now, and units that nobody entered for can be bought. */
@@ -218,7 +224,7 @@ function drawButton() {
   byId('buy-form').hidden = !draw.isOver();
   const busy = isBusy();
   const unfinished = purchase?.unfinished() ?? null;
-  const possible = !busy && pauseSeconds() === 0 && ((state === 'open' && room() > 0) || unfinished !== null);
+  const possible = !busy && pauseSeconds() === 0 && (mayStart() || unfinished !== null);
   // aria-disabled instead of disabled: the focus must not fall off the button as it changes.
   button.setAttribute('aria-disabled', String(!possible));
   byId('quantity').disabled = busy || unfinished !== null;
@@ -230,7 +236,10 @@ function buttonText(state, busy, unfinished) {
   if (busy) return text(`buy.${phase}`);
   if (pauseSeconds() > 0) return text('buy.tryIn', { count: pauseSeconds() });
   if (unfinished !== null && phase === 'done') return text('buy.again');
-  if (state === 'upcoming') return text('buy.upcoming', { time: countdownText(Date.parse(item.starts_at)) });
+  if (state === 'upcoming') {
+    const mayJoin = purchase !== null && mayStart();
+    return text(mayJoin ? 'buy.join' : 'buy.upcoming', { time: countdownText(Date.parse(item.starts_at)) });
+  }
   if (state !== 'open' && unfinished === null) return text(`buy.${state}`);
   if (purchase === null) return text('buy.signIn');
   if (unfinished === null && room() < 1) return text('buy.limit', { count: item.per_buyer_limit });
