@@ -29,12 +29,14 @@ const TRIES_MAX: u8 = 2;
 /// Faults of each kind on one path.
 const FAULTS: u8 = 1;
 /// The lines of all orders: those of one order stand behind each other, sorted by item.
-const LINES: [Line; 5] = [
+const LINES: [Line; 7] = [
     Line { order: 0, item: 0, buyer: 0, instance: 0 },
     Line { order: 1, item: 1, buyer: 0, instance: 0 },
-    Line { order: 2, item: 1, buyer: 0, instance: 1 },
-    Line { order: 3, item: 0, buyer: 1, instance: 1 },
-    Line { order: 3, item: 1, buyer: 1, instance: 1 },
+    Line { order: 2, item: 0, buyer: 2, instance: 0 },
+    Line { order: 2, item: 1, buyer: 2, instance: 0 },
+    Line { order: 3, item: 1, buyer: 0, instance: 1 },
+    Line { order: 4, item: 0, buyer: 1, instance: 1 },
+    Line { order: 4, item: 1, buyer: 1, instance: 1 },
 ];
 
 /// A planted mistake, or none.
