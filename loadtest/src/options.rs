@@ -74,6 +74,18 @@ pub struct RunOptions {
     /// `mysql-batch`. Every item has `--stock` units, and the audit judges each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), conflicts_with = "item")]
     pub lines: u8,
+    /// Items on sale. Each order has `--lines` of them, drawn at random, in a random sequence [default: as many as
+    /// `--lines`].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "item")]
+    pub items: Option<u32>,
+    /// Reservations of each request: with more than one, a shop's program sends them for guests, and each is judged as
+    /// a purchase of its own.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256), conflicts_with_all = ["item", "rate", "readers"])]
+    pub batch: u16,
+    /// Start an instance on the shop's servers, and kill it this often during the load (kill -9). Purchases are sent
+    /// again until they have a final answer.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000), conflicts_with_all = ["url", "rate"])]
+    pub kills: u32,
     /// Units one buyer may have.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..))]
     pub per_buyer_limit: i64,
@@ -180,10 +192,20 @@ impl Default for RunOptions {
 impl RunOptions {
     /// The strategies of the purchases.
     pub fn strategies(&self) -> Vec<String> {
-        match self.lines {
-            1 => self.strategy.clone(),
-            _ => vec!["mysql-batch".to_owned()],
+        match self.are_reservations() {
+            false => self.strategy.clone(),
+            true => vec!["mysql-batch".to_owned()],
         }
+    }
+
+    /// Whether the purchases are reservations, which have lines.
+    pub fn are_reservations(&self) -> bool {
+        self.lines > 1 || self.items.is_some() || self.batch > 1
+    }
+
+    /// How many items are sold.
+    pub fn item_count(&self) -> u32 {
+        self.items.unwrap_or(self.lines.into())
     }
 
     /// Refuses values that the ranges of clap cannot express.
@@ -200,6 +222,12 @@ impl RunOptions {
         ];
         for (name, seconds, seconds_min) in spans {
             within(name, seconds, seconds_min, 86_400.0)?;
+        }
+        if self.item_count() < self.lines.into() {
+            return Err(CannotJudge::new("--items must be at least as many as --lines"));
+        }
+        if (self.kills > 0 || self.batch > 1) && self.keys == Keys::Never {
+            return Err(CannotJudge::new("--kills and --batch need keys"));
         }
         if self.strategy.iter().any(|strategy| strategy.trim().is_empty()) {
             return Err(CannotJudge::new("--strategy has an empty name"));
