@@ -83,6 +83,13 @@ fn operations() -> Vec<Operation> {
         operation("DELETE", "/api/items/{id}/entry", Who::Buyer, None, 409),
         operation("GET", "/api/items/{id}/draw", Who::Anyone, None, 409),
         operation("GET", "/api/items/{id}/draw/entries", Who::Anyone, None, 409),
+        // It has no log.
+        operation("GET", "/api/items/{id}/log", Who::Anyone, None, 409),
+        operation("GET", "/api/items/{id}/log/entries", Who::Anyone, None, 409),
+        operation("GET", "/api/items/{id}/log/receipts/{refusal}", Who::Anyone, None, 400),
+        operation("GET", "/api/items/{id}/entry/receipt", Who::Buyer, None, 409),
+        operation("GET", "/api/orders/{id}/receipt", Who::Owner, None, 409),
+        operation("GET", "/api/receipt-keys", Who::Anyone, None, 200),
         operation("GET", "/api/admin/shards", Who::Admin, None, 200),
         operation("GET", "/api/admin/actions", Who::Admin, None, 200),
         operation("GET", "/api/admin/export", Who::Admin, None, 200),
@@ -230,12 +237,16 @@ async fn each_operation_is_for_those_it_is_for() {
 }
 
 /// Operations without a token; whatever else the document names needs one.
-const FOR_ANYONE: [&str; 18] = [
+const FOR_ANYONE: [&str; 22] = [
     "GET /api/items",
     "GET /api/items/{id}",
     "GET /api/items/{id}/events",
     "GET /api/items/{id}/draw",
     "GET /api/items/{id}/draw/entries",
+    "GET /api/items/{id}/log",
+    "GET /api/items/{id}/log/entries",
+    "GET /api/items/{id}/log/receipts/{refusal}",
+    "GET /api/receipt-keys",
     "POST /api/users",
     "POST /api/session",
     "GET /api/session/methods",

@@ -108,6 +108,7 @@ fn open_item() -> Item {
         draw: None,
         limit_group: None,
         has_queue: false,
+        has_log: false,
         revision: 1,
     }
 }

@@ -29,6 +29,7 @@ fn item() -> Item {
         draw: None,
         limit_group: None,
         has_queue: false,
+        has_log: false,
         revision: 1,
     }
 }
