@@ -58,7 +58,7 @@ pub async fn run(arguments: &Arguments) -> ExitResult {
     };
     let keys: Option<Keys> = arguments.keys.as_deref().map(read).transpose()?;
     let keys = keys.map(|keys| keys.keys.into_iter().map(|key| key.public_key).collect::<Vec<_>>());
-    if text.starts_with("seckill log ") {
+    if text.starts_with("sale-log ") {
         return check_the_log(arguments, &text, keys.as_deref());
     }
     if let Ok(receipts) = receipts_of(&text) {

@@ -8,7 +8,7 @@ use shop_domain::{ItemRoute, ShardId};
 
 /// Logs that are appended to at once.
 const AT_ONCE: usize = 4;
-/// A batch with so many entries is followed by another one at once.
+/// Entries of a batch that is followed by another one at once.
 const FULL: usize = 10_000;
 
 impl Receipts {

@@ -25,7 +25,7 @@ impl Receipts {
                 let page = ledger.read(batches(&ledger.pool, item, position, PAGE)).await?;
                 let mut text = String::new();
                 if position == 0 {
-                    text = format!("seckill log 1\nitem {item}\n");
+                    text = format!("sale-log 1\nitem {item}\n");
                 }
                 let is_last = page.len() < PAGE as usize;
                 let mut next = position;

@@ -11,12 +11,14 @@ use std::time::Duration;
 
 use ledger::receipts::{self, Logs};
 use ledger::route::Shards;
-use ledger::rows::receipts::{BatchRow, LogRow, find, last, with_entry};
+use ledger::rows::receipts::{LogRow, find, last, with_entry};
 use sale_log::{Frontier, PublishedKey, Salt, SigningKeys, leaf, path};
 use shop_domain::{
     Clock, DrawEntry, ItemId, ItemRoute, LedgerError, Order, Quantity, Refusal, UserId,
 };
 use time::OffsetDateTime;
+
+pub use ledger::rows::receipts::BatchRow;
 
 /// How far before an answer's time its entry is searched: clocks differ.
 const BEFORE_MAX: Duration = Duration::from_secs(60);

@@ -118,7 +118,7 @@ async fn answers_get_receipts_that_prove_the_sale() {
         .collect();
     assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 14);
     let text = log(&stranger, item).await;
-    for secret in ["\"", id, " 1 1 "] {
+    for secret in ["\"", id] {
         assert!(!text.contains(secret), "{text}");
     }
     let earlier = [begun];

@@ -31,7 +31,7 @@ impl Head {
         let Sums { units, orders, refusals } = sums;
         let root = hex::encode(root);
         format!(
-            "seckill head 1\nitem {item}\nsize {size}\nroot {root}\ntime {time}\nunits {units}\norders {orders}\nrefusals {refusals}\n"
+            "sale-head 1\nitem {item}\nsize {size}\nroot {root}\ntime {time}\nunits {units}\norders {orders}\nrefusals {refusals}\n"
         )
     }
 }

@@ -83,7 +83,7 @@ impl Shop {
     fn publish(&self) -> Published {
         let (salt, key) = (Salt::of_secret(&[9; 32]), key(self.key));
         let (mut tree, mut sums) = (Frontier::default(), Sums::default());
-        let mut log = vec!["seckill log 1".to_owned(), "item 7".to_owned()];
+        let mut log = vec!["sale-log 1".to_owned(), "item 7".to_owned()];
         log.push(format!("key {}", key.public_key()));
         let (mut heads, mut receipts) = (Vec::new(), Vec::new());
         for (at, lines) in &self.batches {

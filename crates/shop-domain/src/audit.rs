@@ -82,7 +82,7 @@ pub struct LogFigures {
     pub units: i64,
     /// Orders that have them.
     pub orders: i64,
-    /// The same by the orders' own rows.
+    /// Orders that have units, by their own rows.
     pub orders_live: i64,
     /// Answers that should be in the log by now.
     pub overdue: i64,

@@ -1,5 +1,5 @@
-//! Checks what a shop has published: the proof of a draw, so that nobody could choose the places, and the [`log`] of a
-//! sale with its receipts.
+//! Checks what a shop has published: the proof of a draw, which says whether somebody could choose the places, and the
+//! [`log`] of a sale with its receipts.
 //!
 //! It is written from the description in `docs/draw.md`, and shares no code with the service. `static/verify.js` is the
 //! same in JavaScript; both find the same [`Fault`]s in `vectors.json`.

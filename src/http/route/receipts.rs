@@ -14,8 +14,7 @@ use crate::http::document::TryAgain;
 use crate::http::extract::{Buyer, ItemPath, OrderPath, QueryPairs};
 use crate::http::problem::{Problem, ProblemType};
 use crate::order::Orders;
-use crate::receipt::{LogSummary, Receipt, Receipts};
-use ledger::rows::receipts::BatchRow;
+use crate::receipt::{BatchRow, LogSummary, Receipt, Receipts};
 use shop_domain::ItemId;
 
 /// A signed head of a log: what one signature says of all entries before it.

@@ -216,7 +216,7 @@ globalThis.SaleLog = (() => {
       const isLast = before !== null && item === before.item && FIELDS.every((field) => head[field] === before.head[field]);
       if (isLast) return before.isSigned;
       const message =
-        `seckill head 1\nitem ${item}\nsize ${size}\nroot ${root}\ntime ${time}\n` +
+        `sale-head 1\nitem ${item}\nsize ${size}\nroot ${root}\ntime ${time}\n` +
         `units ${units}\norders ${orders}\nrefusals ${refusals}\n`;
       const name = `${key} ${signature} ${message}`;
       if (!this.checked.has(name)) this.checked.set(name, await Signatures.verify(key, signature, bytesOf(message)));
@@ -294,7 +294,7 @@ globalThis.SaleLog = (() => {
       return { faults: [...faults], entries: tree.size, units, orders, refusals };
     };
     const lines = linesOf(text);
-    const begins = lines.next().value === 'seckill log 1';
+    const begins = lines.next().value === 'sale-log 1';
     const item = Number(/^item (\d{1,15})$/.exec(lines.next().value ?? '')?.[1]);
     if (!begins || Number.isNaN(item)) {
       fault('unreadable');

@@ -80,7 +80,7 @@
       const earlier = byId('announced').files[0];
       const entry = byId('entry').value.trim() || null;
       const announced = earlier === undefined ? null : JSON.parse(await earlier.text());
-      if (text.startsWith('seckill log ')) return await checkLog(text, announced);
+      if (text.startsWith('sale-log ')) return await checkLog(text, announced);
       const proof = read(text);
       const { faults, unchecked } = await check(proof, { announced, entry });
       if (faults.length > 0) return show('bad', say('bad'), ...faults.map((fault) => say(fault)));

@@ -50,15 +50,16 @@ async fn a_log_of_the_shop_is_checked_on_a_phone_and_in_chinese() {
         when(receipt.status == 200, receipt)
     })
     .await;
+    let address = format!("http://{}/verify.html#log={item}", instance.addr);
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit(&format!("/verify.html#log={item}")).await;
+    page.visit_elsewhere(&address).await;
     page.until_text("#result", "The log proves the sale").await;
     page.until_text("#result", "1 orders have 1 units").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("log-verified").await;
     page.close().await;
     let page = Page::open(instance.addr, Look { language: "zh-CN", dark: true, ..PHONE }).await;
-    page.visit(&format!("/verify.html#log={item}")).await;
+    page.visit_elsewhere(&address).await;
     page.until_text("#result", "日志证明了这次销售").await;
     page.shot("phone-log-verified").await;
     page.close().await;

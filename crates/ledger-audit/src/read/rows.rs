@@ -162,7 +162,7 @@ async fn log(connection: &mut MySqlConnection, item: i64) -> Result<Option<Log>,
          FROM receipt_batches WHERE item_id = ? ORDER BY first_position";
     let batches: Vec<(String, String, String)> =
         sqlx::query_as(statement).bind(item).fetch_all(connection).await?;
-    let (mut text, mut keys) = (format!("seckill log 1\nitem {item}\n"), Vec::new());
+    let (mut text, mut keys) = (format!("sale-log 1\nitem {item}\n"), Vec::new());
     for (key, entries, head) in batches {
         if !keys.contains(&key) {
             text += &format!("key {key}\n");

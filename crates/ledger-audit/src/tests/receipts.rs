@@ -9,7 +9,7 @@ const SECRET: &str = "0101010101010101010101010101010101010101010101010101010101
 /// A sale whose log has its three orders, and `lines`.
 fn case(change: impl FnOnce(&mut Vec<String>)) -> Case {
     let mut case = Case::sound();
-    let mut lines = vec!["seckill log 1".to_owned(), "item 7".to_owned()];
+    let mut lines = vec!["sale-log 1".to_owned(), "item 7".to_owned()];
     lines.push("opened 1 3 1 60".to_owned());
     for (number, order) in (1..).zip(&mut case.after.orders) {
         order.id = format!("0190b3f0-0000-7000-8000-{number:012}");

@@ -117,7 +117,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// A number of at most so many digits.
+/// A number with a limit of its digits.
 pub(super) fn number(word: &str, length_max: usize) -> Option<i64> {
     let is_number =
         (1..=length_max).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_digit());

@@ -107,7 +107,7 @@ type Signatures = HashMap<(String, String, String), bool>;
 pub fn check_log(text: &str, known: KnownLog<'_>) -> LogReport {
     let mut check = Check::new(known);
     let mut lines = text.split_terminator('\n');
-    let item = lines.next().filter(|first| *first == "seckill log 1").and(lines.next());
+    let item = lines.next().filter(|first| *first == "sale-log 1").and(lines.next());
     let item = item.and_then(|line| line::number(line.strip_prefix("item ")?, 15));
     match item {
         None => check.report.fault(LogFault::Unreadable, "the text does not begin as a log"),
@@ -278,7 +278,7 @@ fn check_head(
     }
     let Head { size, root, time, units, orders, refusals, key, signature } = head;
     let message = format!(
-        "seckill head 1\nitem {item}\nsize {size}\nroot {root}\ntime {time}\nunits {units}\norders {orders}\nrefusals {refusals}\n"
+        "sale-head 1\nitem {item}\nsize {size}\nroot {root}\ntime {time}\nunits {units}\norders {orders}\nrefusals {refusals}\n"
     );
     let checked = (key.clone(), signature.clone(), message);
     let is_signed = *known.entry(checked).or_insert_with_key(|(key, signature, message)| {
