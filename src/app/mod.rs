@@ -88,6 +88,7 @@ impl App {
         }));
         let waiting_lists = shared.waiting_lists();
         let draws = shared.draws(&config, &waiting_lists)?;
+        let receipts = shared.receipts(&config);
         let payments = payments::payments(&config, &shared, &orders)?;
         let mut workers = workers::workers(
             &config,
@@ -95,7 +96,7 @@ impl App {
             inboxes,
             &writers,
             (&orders, &purchases, &payments),
-            (&waiting_lists, &draws),
+            (&waiting_lists, &draws, &receipts),
         );
         workers.extend(purchase_workers);
         workers.extend(events::workers(&config, &shared)?);
@@ -116,7 +117,7 @@ impl App {
             &shared,
             &lock_servers,
             (orders, purchases, payments),
-            (waiting_lists, draws),
+            (waiting_lists, draws, receipts),
             (addr, proxies),
         )?;
         Ok(Self {

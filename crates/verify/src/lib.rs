@@ -1,4 +1,5 @@
-//! Checks the proof of a draw that a shop has published: nobody could choose the places.
+//! Checks what a shop has published: the proof of a draw, which says whether somebody could choose the places, and the
+//! [`log`] of a sale with its receipts.
 //!
 //! It is written from the description in `docs/draw.md`, and shares no code with the service. `static/verify.js` is the
 //! same in JavaScript; both find the same [`Fault`]s in `vectors.json`.
@@ -6,6 +7,7 @@
 //! A proof is a text of lines: first the draw as one JSON object, then each entry as a JSON object.
 
 mod beacon;
+pub mod log;
 mod rules;
 mod tree;
 

@@ -18,6 +18,7 @@ pub mod operator;
 pub mod orders;
 pub mod payments;
 pub mod purchase;
+pub mod receipts;
 pub mod reservation_batch;
 pub mod reservations;
 pub mod session;

@@ -11,11 +11,12 @@ use super::groups::GroupForItem;
 use super::{read_back, rfc3339};
 use crate::Database;
 use crate::draw;
+use crate::receipts::queue;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, StockedItem};
 use crate::rows::{Fault, homes, limit_groups, transact};
 use crate::write::restock::create_stock;
-use shop_domain::{Home, ItemId, ItemRoute, LimitGroupId, NewItem, ShardId};
+use shop_domain::{ArbiterMode, Home, ItemId, ItemRoute, LimitGroupId, NewItem, ShardId};
 
 /// Attempts to find ids that no item of an older build has.
 const IDS_ATTEMPTS_MAX: u32 = 3;
@@ -31,6 +32,8 @@ pub struct NewItems<'a> {
     pub groups: &'a [GroupForItem],
     /// Where the items are to live.
     pub home: Home,
+    /// In how many seconds an answer comes into the log of its item; `None`: new items have no log.
+    pub log_delay_seconds: Option<u32>,
 }
 
 /// Creates items in the ledger behind `pool`, with ids of the home ledger behind `home_pool`, and reads them
@@ -89,7 +92,7 @@ async fn insert_all(
     new: NewItems<'_>,
     ids: Vec<ItemId>,
 ) -> sqlx::Result<Vec<StockedItem>> {
-    let NewItems { items, now, actor, groups, home } = new;
+    let NewItems { items, now, actor, groups, home, log_delay_seconds } = new;
     for group in groups {
         group.copy_to(transaction).await?;
     }
@@ -101,6 +104,9 @@ async fn insert_all(
         };
         let routed = ItemRoute { item: id, home };
         insert_item(transaction, routed, new, now).await?;
+        if let Some(seconds) = log_delay_seconds.filter(|_| new.arbiter == ArbiterMode::On) {
+            queue::open(transaction, id, new, seconds).await?;
+        }
         if let Some(actor) = actor {
             let detail = new_item_json(new);
             actions::record(transaction, actor, "item_created", Some(id), &detail).await?;

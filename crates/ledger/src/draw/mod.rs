@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use sqlx::MySqlConnection;
 use time::format_description::well_known::Rfc3339;
 
+use crate::receipts::queue;
 use crate::route::cache::Cache;
 use crate::rows::statement::{Binds, Read, Write};
 use crate::rows::{draws, failed_change, items};
@@ -83,6 +84,7 @@ impl Draws {
                 .binds((routed.item.get(), buyer.get(), &id, &id))
                 .run(&mut **transaction)
                 .await?;
+                queue::tell(transaction, routed.item, &format!("entered @ {id}")).await?;
                 let entry = draws::entry(&mut **transaction, routed.item, buyer).await?;
                 entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
             })
@@ -103,6 +105,10 @@ impl Draws {
             Box::pin(async move {
                 if let Err(refusal) = lock_open(transaction, routed).await? {
                     return Ok(Err(refusal));
+                }
+                if let Some(entry) = draws::entry(&mut **transaction, routed.item, buyer).await? {
+                    let line = format!("withdrawn @ {}", entry.entry);
+                    queue::tell(transaction, routed.item, &line).await?;
                 }
                 sqlx::query("DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?")
                     .binds((routed.item.get(), buyer.get()))

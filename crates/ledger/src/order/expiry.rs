@@ -13,6 +13,7 @@ use super::step::{
     ReturnedUnits, count_back, count_back_in_group, insert_movement, return_stock, routes,
 };
 use crate::Database;
+use crate::receipts::queue;
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::orders::WHOLE;
 use crate::rows::statement::in_list;
@@ -169,6 +170,7 @@ async fn expire_batch(
         let units = line.quantity.signed();
         insert_movement(connection, line, MovementReason::Expired, units).await?;
     }
+    queue::moved(connection, lines, true).await?;
     line.outbox().changed(connection, &expired).await?;
     // The stock rows once and last: locked before the limits, they could deadlock with a purchase.
     let mut units: BTreeMap<ItemId, (i64, ItemRoute)> = BTreeMap::new();

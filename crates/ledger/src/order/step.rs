@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 
 use super::StepError;
 use crate::Database;
+use crate::receipts::queue;
 use crate::rows::statement::in_list;
 use crate::rows::stock::{self, check_home};
 use crate::rows::{Fault, moved, orders};
@@ -208,6 +209,7 @@ async fn give_back(
     for one in order.lines() {
         insert_movement(connection, one, reason, one.quantity.signed()).await?;
     }
+    queue::moved(connection, order.lines(), true).await?;
     let mut returned = Vec::new();
     for (one, &routed) in order.lines().zip(routed) {
         let units = one.quantity.signed();
@@ -313,6 +315,7 @@ async fn take_again(
     for one in order.lines() {
         insert_movement(connection, one, reason, -one.quantity.signed()).await?;
     }
+    queue::moved(connection, order.lines(), false).await?;
     let mut taken = Vec::new();
     for (one, &routed) in order.lines().zip(routed) {
         let (item, units) = (one.item_id, one.quantity.signed());

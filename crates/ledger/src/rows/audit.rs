@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use crate::Database;
 use sqlx::{Executor, MySqlConnection};
 
+use super::receipts;
 use super::transaction::begin_on;
 use crate::archive::Sums;
 use shop_domain::ItemId;
@@ -117,6 +118,7 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
             0 => None,
             _ => Some(count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?),
         },
+        log: receipts::figures(connection, id).await?,
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,

@@ -34,6 +34,7 @@ pub mod order_routine;
 pub mod orders;
 pub mod outbox;
 pub mod payments;
+pub mod receipts;
 pub mod redis_lists;
 pub mod replication;
 pub mod request_keys;

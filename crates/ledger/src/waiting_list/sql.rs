@@ -2,6 +2,7 @@
 
 use sqlx::{MySqlConnection, QueryBuilder};
 
+use crate::receipts::queue;
 use crate::rows::moved;
 use crate::rows::outbox::{OfferChange, Outbox};
 use shop_domain::{ItemId, ItemRoute, Purchase, UserId, WaitingStatus};
@@ -55,7 +56,8 @@ pub(crate) async fn accept(
     .await?;
     let status = WaitingStatus::Accepted.as_str();
     let change = OfferChange { place, item_id: item, user_id: buyer, status };
-    outbox.offers(transaction, vec![change]).await?;
+    outbox.offers(&mut *transaction, vec![change]).await?;
+    queue::tell(transaction, purchase.item.id, "offers @ -1").await?;
     Ok(accepted.rows_affected() == 1)
 }
 
@@ -150,7 +152,9 @@ pub(super) async fn move_to_offered(
     let statement = "UPDATE stock SET available = available - ?, offered = offered + ?, \
          version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND available >= ? AND home_epoch = ?";
-    move_units(transaction, statement, routed, units).await
+    let version = move_units(transaction, statement, routed, units).await?;
+    queue::tell(transaction, routed.item, &format!("offers @ {units}")).await?;
+    Ok(version)
 }
 
 /// Gives units of closed offers back, and answers the new version of the stock.
@@ -162,7 +166,9 @@ pub(super) async fn move_to_available(
     let statement = "UPDATE stock SET available = available + ?, offered = offered - ?, \
          version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND offered >= ? AND home_epoch = ?";
-    move_units(transaction, statement, routed, units).await
+    let version = move_units(transaction, statement, routed, units).await?;
+    queue::tell(transaction, routed.item, &format!("offers @ -{units}")).await?;
+    Ok(version)
 }
 
 /// Runs one of the two statements above, and returns the new version of the stock.
