@@ -3,6 +3,7 @@
 mod batches;
 mod crowds;
 mod links;
+mod races;
 mod shards;
 mod steps;
 
