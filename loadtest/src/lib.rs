@@ -8,7 +8,8 @@
 //!    item that must exist first.
 //! 3. [`drive`]: sends the plan and records every answer. The crate `ledger_audit` judges the
 //!    ledger against that record.
-//! 4. [`run`]: one load from the first token to the verdict. [`report`]: its report.
+//! 4. [`run`]: one load from the first token to the verdict. [`report`]: its report. [`draw`]: the same for a sale that
+//!    is drawn.
 //! 5. [`compare`]: all strategies side by side. [`articles`]: the experiments of the five articles.
 //!    [`failures`]: known failures, made to happen. They start instances of their own
 //!    ([`launcher`]) on the servers of the [`testbed`], and read their [`counters`]. A few do without
@@ -24,6 +25,7 @@ pub mod circumstances;
 pub mod compare;
 pub mod counters;
 pub mod document;
+pub mod draw;
 pub mod drive;
 pub mod environment;
 pub mod failure;

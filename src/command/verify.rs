@@ -26,8 +26,9 @@ pub struct Arguments {
     /// The proof: a file, or the address of `/api/items/{id}/draw/entries` of a shop.
     #[arg(value_name = "FILE_OR_URL")]
     proof: String,
-    /// The draw as it was published earlier: a file with an answer of `/api/items/{id}/draw`. From before the sale it
-    /// proves that the announcement was kept; from between close and round, that the list was.
+    /// The draw as it was published earlier: a file with an answer of `/api/items/{id}/draw`, or the file that the page
+    /// of the item saves, which also has the entry. From before the sale it proves that the announcement was kept; from
+    /// between close and round, that the list was.
     #[arg(long, value_name = "FILE")]
     announced: Option<PathBuf>,
     /// The id of an entry that must be in the list, as its buyer was answered.
@@ -45,8 +46,10 @@ pub async fn run(arguments: &Arguments) -> ExitResult {
         Box::new(BufReader::new(file))
     };
     let proof = verify::read(text)?;
-    let announced = arguments.announced.as_deref().map(draw_of).transpose()?;
-    let known = Known { announced: announced.as_ref(), entry: arguments.entry.as_deref() };
+    let saved = arguments.announced.as_deref().map(saved_of).transpose()?;
+    let of_file = saved.as_ref().and_then(|saved| saved.entry.as_deref());
+    let announced = saved.as_ref().map(|saved| &saved.draw);
+    let known = Known { announced, entry: arguments.entry.as_deref().or(of_file) };
     let faults = verify::check(&proof, known);
     if faults.is_empty() {
         println!("{} places follow from seed, round and list", proof.entries.len());
@@ -56,7 +59,15 @@ pub async fn run(arguments: &Arguments) -> ExitResult {
     refuse(format!("NOT PROVEN: {}", sentences.join("; ")))
 }
 
-fn draw_of(file: &Path) -> Result<Draw, String> {
+/// What a buyer has saved.
+#[derive(serde::Deserialize)]
+struct Saved {
+    #[serde(flatten)]
+    draw: Draw,
+    entry: Option<String>,
+}
+
+fn saved_of(file: &Path) -> Result<Saved, String> {
     let unreadable = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let text = std::fs::read_to_string(file).map_err(|error| unreadable(&error))?;
     serde_json::from_str(&text).map_err(|error| unreadable(&error))

@@ -13,6 +13,7 @@ mod document;
 pub mod extract;
 pub mod hosts;
 mod layers;
+mod one_file;
 pub mod pages;
 mod paging;
 pub mod problem;
@@ -187,6 +188,7 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::draw::enter, route::draw::find, route::draw::withdraw))
         .routes(routes!(route::draw::draw))
         .routes(routes!(route::draw::proof))
+        .routes(routes!(route::draw::progress))
         .routes(routes!(route::lists::strategies))
         .routes(routes!(route::lists::locks))
         .routes(routes!(route::admin::create))

@@ -34,6 +34,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (24, "unit rows", include_str!("../../../../migrations/0024_unit_rows.sql")),
     (26, "draws", include_str!("../../../../migrations/0026_draws.sql")),
     (28, "lines", include_str!("../../../../migrations/0028_lines.sql")),
+    (35, "parties", include_str!("../../../../migrations/0035_parties.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that
