@@ -29,8 +29,9 @@ pub struct Arguments {
     /// sale (`/api/items/{id}/log/entries`), or the answer of `/api/orders/{id}/receipt`.
     #[arg(value_name = "FILE_OR_URL")]
     proof: String,
-    /// Draws: the draw as it was published earlier: a file with an answer of `/api/items/{id}/draw`. From before the sale it
-    /// proves that the announcement was kept; from between close and round, that the list was.
+    /// Draws: the draw as it was published earlier: a file with an answer of `/api/items/{id}/draw`, or the file that the
+    /// page of the item saves, which also has the entry. From before the sale it proves that the announcement was kept;
+    /// from between close and round, that the list was.
     #[arg(long, value_name = "FILE")]
     announced: Option<PathBuf>,
     /// Draws: the id of an entry that must be in the list, as its buyer was answered.
@@ -70,8 +71,10 @@ pub async fn run(arguments: &Arguments) -> ExitResult {
         });
     }
     let proof = verify::read(text.as_bytes())?;
-    let announced: Option<Draw> = arguments.announced.as_deref().map(read).transpose()?;
-    let known = Known { announced: announced.as_ref(), entry: arguments.entry.as_deref() };
+    let saved: Option<Saved> = arguments.announced.as_deref().map(read).transpose()?;
+    let of_file = saved.as_ref().and_then(|saved| saved.entry.as_deref());
+    let announced = saved.as_ref().map(|saved| &saved.draw);
+    let known = Known { announced, entry: arguments.entry.as_deref().or(of_file) };
     let faults: Vec<String> =
         verify::check(&proof, known).into_iter().map(|(_, sentence)| sentence).collect();
     end(&faults, || format!("{} places follow from seed, round and list", proof.entries.len()))
@@ -103,6 +106,14 @@ fn end(faults: &[String], proven: impl FnOnce() -> String) -> ExitResult {
         return Ok(ExitCode::SUCCESS);
     }
     refuse(format!("NOT PROVEN: {}", faults.join("; ")))
+}
+
+/// What a buyer of a draw has saved.
+#[derive(Deserialize)]
+struct Saved {
+    #[serde(flatten)]
+    draw: Draw,
+    entry: Option<String>,
 }
 
 /// The answer of `/api/items/{id}/log`.

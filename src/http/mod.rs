@@ -13,6 +13,7 @@ mod document;
 pub mod extract;
 pub mod hosts;
 mod layers;
+mod one_file;
 pub mod pages;
 mod paging;
 pub mod problem;
@@ -197,6 +198,7 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::receipts::order))
         .routes(routes!(route::receipts::entry))
         .routes(routes!(route::receipts::keys))
+        .routes(routes!(route::draw::progress))
         .routes(routes!(route::lists::strategies))
         .routes(routes!(route::lists::locks))
         .routes(routes!(route::admin::create))

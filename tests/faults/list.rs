@@ -4,8 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    archive, batch, buyers, clock, crash, disk, failover, idle, locks, moves, moves_beside, mysql,
-    mysql_engines, network, orders, redis, redis_groups, service, shards, waiting,
+    archive, batch, buyers, clock, crash, disk, draws, failover, idle, locks, moves, moves_beside,
+    mysql, mysql_engines, network, orders, redis, redis_groups, service, shards, waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -291,6 +291,9 @@ pub const LIST: &[Row] = rows! {
     "long-line-paused": waiting::paused,
         "an item with 50,000 buyers in its waiting list (`--waiters N`) is paused, while 100 buyers cancel and 100 want to join",
         "the line ends in short transactions; other items sell meanwhile";
+    "draw-killed": draws::killed,
+        "the instance that draws is killed at the close, between list and places, while units are offered, and at random moments",
+        "the next one goes on: each entry has its one published place, friends are offered units together, no unit is idle";
     "soak-shrinks": soak::finds_the_planted_mistake,
         "the ledger loses an acknowledged order, planted beside another fault in a random plan",
         "the soak finds it, and makes the plan smaller until that fault alone is left";

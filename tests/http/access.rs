@@ -93,6 +93,7 @@ fn operations() -> Vec<Operation> {
         operation("GET", "/api/items/{id}/entry/receipt", Who::Buyer, None, 409),
         operation("GET", "/api/orders/{id}/receipt", Who::Owner, None, 409),
         operation("GET", "/api/receipt-keys", Who::Anyone, None, 200),
+        operation("GET", "/api/admin/items/{id}/draw", Who::Admin, None, 409),
         operation("GET", "/api/admin/shards", Who::Admin, None, 200),
         operation("GET", "/api/admin/actions", Who::Admin, None, 200),
         operation("GET", "/api/admin/export", Who::Admin, None, 200),

@@ -98,6 +98,8 @@ pub struct Place {
     pub closed_at: Option<i64>,
     /// The order that the offer became.
     pub order_id: Option<String>,
+    /// The friends who are offered units together, or not at all.
+    pub party: Option<String>,
 }
 
 /// A limit that several items share.

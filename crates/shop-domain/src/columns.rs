@@ -142,7 +142,13 @@ from_row!(Order {
     further = Vec::new(),
 });
 
-from_row!(DrawEntry { entry, entered_at, place });
+from_row!(DrawEntry {
+    entry,
+    party,
+    members as i64 => |count| u32::try_from(count).unwrap_or(u32::MAX),
+    entered_at,
+    place,
+});
 
 from_row!(Place {
     number: "place",

@@ -48,7 +48,8 @@ problems! {
         ItemNotFound => ItemNotFound, StrategyNotFound => StrategyNotFound,
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
         RequestInProgress => RequestInProgress, SeveralLedgers => SeveralLedgers,
-        DrawOnly => DrawOnly, NoDraw => NoDraw, EntriesClosed => EntriesClosed, DrawFull => DrawFull; from;
+        DrawOnly => DrawOnly, NoDraw => NoDraw, EntriesClosed => EntriesClosed, DrawFull => DrawFull,
+        PartyNotFound => PartyNotFound, PartyFull => PartyFull; from;
         Refusal::OfLine { item, refusal } => Self::from(*refusal).member("item_id", item.get()),
         Refusal::SoldOut { .. } => ProblemType::SoldOut.into(),
         Refusal::LimitReached { limit } => ProblemType::LimitReached

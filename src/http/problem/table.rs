@@ -140,6 +140,10 @@ problem_types! {
         "Ask again in a moment: an answer comes into the log within the time that the log promises.", retry 1;
     DrawFull: 409 "draw_full", "Draw full",
         "The draw has as many entries as it can.";
+    PartyNotFound: 409 "party_not_found", "No such party",
+        "Nobody in the draw has this key; ask your friend for it again, or enter without a key.";
+    PartyFull: 409 "party_full", "Party full",
+        "As many friends are together as this draw allows; enter without a key.";
     LimitGroupElsewhere: 409 "limit_group_elsewhere", "Limit group in another shard",
         "The items of a limit group live in one shard; create the item there, or use another group.";
     TooManyLimitGroups: 409 "too_many_limit_groups", "Too many limit groups",
@@ -244,7 +248,7 @@ problem_types! {
     OfferOutOfRange: 422 "offer_out_of_range", "Offer time out of range",
         "Send an offer time in the range that /docs names.";
     InvalidDraw: 422 "invalid_draw", "Invalid draw",
-        "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, and offer_seconds of at least 1.";
+        "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, offer_seconds of at least 1, and draw_party_max of 1 to 4.";
     StockOutOfRange: 422 "stock_out_of_range", "Stock out of range",
         "Send a stock in the range that /docs names.";
     ShardNotFound: 422 "shard_not_found", "Shard not found",

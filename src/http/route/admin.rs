@@ -91,6 +91,10 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(format = DateTime)]
     pub(super) draw_closes_at: Option<String>,
+    /// The most friends who are drawn as one; for `draw` alone. 1 if it is left out: each buyer is drawn alone.
+    #[serde(default)]
+    #[schema(value_type = Option<u8>, minimum = 1, maximum = 4)]
+    pub(super) draw_party_max: Integer,
     /// The number of the ledger that it is to live in, where there are several; that of its group, or the
     /// one with the fewest items, if it is left out.
     #[serde(default)]
@@ -205,9 +209,14 @@ pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<Ne
     let price = |cents| i64::try_from(cents).ok().and_then(Cents::new);
     let window = SaleWindow::new(instant(&body.starts_at)?, instant(&body.ends_at)?)
         .ok_or(ProblemType::InvalidSchedule)?;
-    let closes_at = match (body.mode.as_deref(), &body.draw_closes_at) {
-        (None | Some("race"), None) => None,
-        (Some("draw"), Some(closes_at)) => Some(instant(closes_at)?),
+    let party_max = body.draw_party_max.or(
+        Some(None),
+        |friends| u8::try_from(friends).ok().map(Some),
+        || ProblemType::InvalidDraw.into(),
+    )?;
+    let promise = match (body.mode.as_deref(), &body.draw_closes_at) {
+        (None | Some("race"), None) if party_max.is_none() => None,
+        (Some("draw"), Some(closes_at)) => Some((instant(closes_at)?, party_max.unwrap_or(1))),
         _ => return Err(ProblemType::InvalidDraw.into()),
     };
     let item = NewItem {
@@ -235,8 +244,8 @@ pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<Ne
         draw: None,
         shard: body.shard.or(Some(None), shard, || ProblemType::ShardNotFound.into())?,
     };
-    let Some(closes_at) = closes_at else { return Ok(item) };
-    let draw = draws.and_then(|draws| draws.announce(&item, closes_at));
+    let Some(promise) = promise else { return Ok(item) };
+    let draw = draws.and_then(|draws| draws.announce(&item, promise));
     let draw = draw.ok_or(ProblemType::InvalidDraw)?;
     Ok(NewItem { draw: Some(draw), ..item })
 }

@@ -286,6 +286,7 @@ fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemB
         // A sale that is drawn is created by itself.
         mode: None,
         draw_closes_at: None,
+        draw_party_max: Integer::default(),
         shard: number("shard"),
     })
 }

@@ -40,6 +40,7 @@ export function startCreating(onCreated) {
 function body(form) {
   const whole = (name) => Math.trunc(Number(form.get(name)));
   const picture = String(form.get('image_url')).trim();
+  const closesAt = fieldInstant(String(form.get('draw')));
   return {
     name: form.get('name'),
     description: form.get('description'),
@@ -53,5 +54,6 @@ function body(form) {
     starts_at: fieldInstant(String(form.get('starts'))),
     ends_at: fieldInstant(String(form.get('ends'))),
     strategy: form.get('strategy'),
+    ...(closesAt !== '' && { mode: 'draw', draw_closes_at: closesAt, draw_party_max: whole('party') }),
   };
 }

@@ -6,6 +6,7 @@ import { get, patch } from '../api.js';
 import { announce, byId, el, setText } from '../dom.js';
 import { download, fieldInstant, fieldTime, reason, showResult } from '../desk.js';
 import { text } from '../strings.js';
+import { showDraw } from './draw.js';
 import { showGroup } from './groups.js';
 import { strategyHint } from './strategies.js';
 
@@ -51,6 +52,7 @@ export function editSale(chosen) {
   byId('edit-ends').value = fieldTime(item.ends_at);
   byId('edit-offer').value = String(item.offer_seconds);
   showGroup(item);
+  showDraw(item);
   byId('edit-strategy').value = item.strategy;
   drawSale(chosen);
   drawHint();

@@ -78,8 +78,8 @@
       const text = await proofText();
       if (text === null) return show('bad', say('noFile'));
       const earlier = byId('announced').files[0];
-      const entry = byId('entry').value.trim() || null;
       const announced = earlier === undefined ? null : JSON.parse(await earlier.text());
+      const entry = byId('entry').value.trim() || (announced?.entry ?? null);
       if (text.startsWith('sale-log ')) return await checkLog(text, announced);
       const proof = read(text);
       const { faults, unchecked } = await check(proof, { announced, entry });
@@ -105,6 +105,8 @@
     event.preventDefault();
     run();
   });
+  // A file has no shop to go to.
+  if (location.protocol !== 'file:') byId('home').href = '/';
   byId('entry').value = asked.get('entry') ?? '';
   drawWords();
   document.documentElement.dataset.ready = '';

@@ -6,6 +6,7 @@ pub mod buyers;
 pub mod clock;
 pub mod crash;
 pub mod disk;
+pub mod draws;
 pub mod failover;
 pub mod idle;
 pub mod locks;

@@ -49,12 +49,13 @@ async fn read(
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(place AS SIGNED), CAST(user_id AS SIGNED), \
          CAST(status AS CHAR), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', joined_at), \
          TIMESTAMPDIFF(MICROSECOND, '1970-01-01', offered_at), \
-         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', closed_at), CAST(order_id AS CHAR) \
+         TIMESTAMPDIFF(MICROSECOND, '1970-01-01', closed_at), CAST(order_id AS CHAR), CAST(party AS CHAR) \
          FROM waiting_list WHERE item_id BETWEEN ? AND ? ORDER BY place";
-    for (item, number, buyer, status, joined_at, offered_at, closed_at, order_id) in
+    for (item, number, buyer, status, joined_at, offered_at, closed_at, order_id, party) in
         rows(connection, range, statement).await?
     {
-        let place = Place { number, buyer, status, joined_at, offered_at, closed_at, order_id };
+        let place =
+            Place { number, buyer, status, joined_at, offered_at, closed_at, order_id, party };
         of(&mut ledgers, item).line.places.push(place);
     }
     let statement = "SELECT CAST(item_id AS SIGNED), \

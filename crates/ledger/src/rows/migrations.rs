@@ -36,6 +36,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (28, "lines", include_str!("../../../../migrations/0028_lines.sql")),
     (33, "receipts", include_str!("../../../../migrations/0033_receipts.sql")),
     (34, "room openings", include_str!("../../../../migrations/0034_room_openings.sql")),
+    (35, "parties", include_str!("../../../../migrations/0035_parties.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

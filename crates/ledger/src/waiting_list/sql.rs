@@ -82,20 +82,52 @@ pub(crate) async fn lock_stock(
     }
 }
 
-/// The first buyers of the line, at most `count`.
+/// The first buyers of the line whom `units` are enough for, at most `count`: a party whole, or not at all.
 pub(super) async fn first_in_line(
     transaction: &mut MySqlConnection,
     item: ItemId,
+    units: i64,
     count: usize,
 ) -> sqlx::Result<Vec<Row>> {
-    sqlx::query_as(
-        "SELECT place, user_id FROM waiting_list WHERE item_id = ? AND status = 'waiting' \
-         ORDER BY place LIMIT ?",
+    let mut rows: Vec<(i64, UserId, Option<String>, u8)> = sqlx::query_as(
+        "SELECT place, user_id, party, party_size FROM waiting_list \
+         WHERE item_id = ? AND status = 'waiting' AND party_size <= ? ORDER BY place LIMIT ?",
     )
     .bind(item.get())
+    .bind(units)
     .bind(count as u64)
     .fetch_all(transaction)
-    .await
+    .await?;
+    // The limit may have cut the last party. It never cuts the first one, whose size is at most `count`.
+    if rows.len() == count
+        && let Some((_, _, Some(last), size)) = rows.last()
+    {
+        let members = rows.iter().rev().take_while(|row| row.2.as_ref() == Some(last)).count();
+        if members < usize::from(*size) {
+            rows.truncate(rows.len() - members);
+        }
+    }
+    Ok(rows.into_iter().map(|(place, user_id, ..)| Row { place, user_id }).collect())
+}
+
+/// Takes a place that waits out of its party, in which the friends go on waiting.
+pub(super) async fn leave_party(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    place: i64,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE waiting_list AS own JOIN draw_entries AS friends \
+           ON friends.item_id = own.item_id AND friends.party = own.party \
+         JOIN waiting_list AS line ON line.item_id = friends.item_id \
+           AND line.user_id = friends.user_id AND line.live = 1 AND line.party = own.party \
+         SET line.party_size = line.party_size - 1 WHERE own.item_id = ? AND own.place = ?",
+    )
+    .bind(item.get())
+    .bind(place)
+    .execute(transaction)
+    .await?;
+    Ok(())
 }
 
 /// Makes the places offers that end after the item's time.
