@@ -84,11 +84,11 @@ impl Openings {
     /// # Errors
     /// When the ledger does not answer, or the item has moved.
     pub async fn announce(&self, routed: ItemRoute, new: &NewDraw) -> Result<(), LedgerError> {
-        let NewDraw { closes_at: opens_at, beacon, round, seed } = *new;
+        let NewDraw { closes_at: opens_at, beacon, round, seed, party_max } = *new;
         let signer = Beacon::of(beacon.as_str(), &seed).ok_or(LedgerError::Unavailable)?;
         let opening = opens_at.format(&Rfc3339).map_err(|_| LedgerError::Unavailable)?;
         let item = routed.item.get();
-        let rules = Rules { item, closes_at: &opening, beacon: &signer, round }.text();
+        let rules = Rules { item, closes_at: &opening, beacon: &signer, round, party_max }.text();
         let commitment = hex::encode(draw_proof::commitment(&seed, &rules));
         let (seed, beacon) = (hex::encode(seed), beacon.as_str());
         let announced = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {

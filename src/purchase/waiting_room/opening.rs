@@ -119,7 +119,8 @@ impl Openings {
         let signer = draw_proof::Beacon::of(beacon.as_str(), &seed);
         let after = u64::try_from((from + self.parts.round_after).unix_timestamp()).ok();
         let round = signer.zip(after).map(|(signer, at)| signer.round_at(at));
-        let new = NewDraw { closes_at: opens_at, beacon, round: round.unwrap_or_default(), seed };
+        let round = round.unwrap_or_default();
+        let new = NewDraw { closes_at: opens_at, beacon, round, seed, party_max: 1 };
         let written = self.parts.ledgers.write(item.id, |openings, home| {
             openings.announce(ItemRoute { item: item.id, home }, &new)
         });
