@@ -67,8 +67,8 @@ impl Draws {
         Self { parts, found: Cache::new(REMEMBERED_MAX) }
     }
 
-    /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close or so many
-    /// friends together.
+    /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close or this
+    /// number of friends.
     #[must_use]
     pub fn announce(
         &self,

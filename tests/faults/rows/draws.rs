@@ -127,7 +127,7 @@ fn serve(setup: &Setup, point: Option<&str>) -> Run<tokio::process::Child> {
     command.spawn().map_err(|error| error.to_string())
 }
 
-/// Units that are available although a buyer, or friends, wait for so many.
+/// Units that are available although they are enough for a buyer or for friends in the line.
 async fn idle(testbed: &Testbed, item: i64) -> Run<i64> {
     let idle = sqlx::query_scalar(
         "SELECT CAST(COALESCE(MAX(available), 0) AS SIGNED) FROM stock \

@@ -126,7 +126,7 @@ async fn a_buyer_keeps_the_entry_loses_and_sees_why() {
     page.until("the file", "typeof globalThis.kept === 'string'").await;
     let kept = page.run("return globalThis.kept", Vec::new()).await;
     let kept: Value = serde_json::from_str(kept.as_str().expect("a text")).expect("JSON");
-    // Others enter, so many that somebody loses; then the kept file and the proof are checked without the shop.
+    // Twenty others enter for the one unit. Then the kept file and the proof are checked without the shop.
     for buyer in 1..=20 {
         let path = format!("/api/items/{item}/entry");
         assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
@@ -156,6 +156,29 @@ async fn a_buyer_keeps_the_entry_loses_and_sees_why() {
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-verified-alone").await;
     page.close().await;
+}
+
+#[tokio::test]
+async fn an_operator_sees_the_state_and_the_proof_of_a_draw() {
+    let (_shop, instance) = shop().await;
+    let item = drawn_sale(&instance, 12).await;
+    for buyer in 1..=3 {
+        let path = format!("/api/items/{item}/entry");
+        assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
+    }
+    for (name, look, seed) in [
+        ("console-draw", DESKTOP, "Seed"),
+        ("phone-console-draw", Look { language: "zh-CN", ..PHONE }, "种子"),
+    ] {
+        let page = Page::open(instance.addr, look).await;
+        let path = format!("/console.html?id={item}");
+        page.visit_as(&instance, 1, Role::Admin, &path).await;
+        page.until_text("#draw-facts", "3").await;
+        page.until_text("#draw-facts", seed).await;
+        assert_eq!(page.violations().await, Vec::<String>::new());
+        page.shot(name).await;
+        page.close().await;
+    }
 }
 
 fn new_folder() -> PathBuf {

@@ -174,7 +174,7 @@ impl Places<'_> {
     }
 }
 
-/// The first entries, so many as one transaction writes: with the last of them the whole party.
+/// The first entries, as many as one transaction writes, with the whole party of the last one.
 fn next_parties(entries: &[ListedEntry]) -> &[ListedEntry] {
     let mut count = 0;
     for party in entries.chunk_by(|one, next| one.party == next.party) {
