@@ -48,7 +48,8 @@ pub async fn pair(
     }
 }
 
-async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), CannotJudge> {
+/// Writes older `orders` of some of these `buyers`.
+pub async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), CannotJudge> {
     subject.stock_up(orders.div_ceil(ORDERS_OF_ITEM)).await?;
     eprintln!("writing {orders} older orders ({} build) ...", subject.build.word());
     let mut connection = writer_of(subject.database_url()).await?;
