@@ -108,7 +108,7 @@ fn jobs(
     if config.retention.after_days > 0 {
         let ledgers = shared.ledgers.map(LedgerParts::ledger);
         let archiver = Archiver::new(ledgers, config.retention.clone());
-        let archive = ArchiveOrders { archiver, shard: *shard };
+        let archive = ArchiveOrders::new(archiver, *shard, metrics.archive.clone());
         jobs.push(ScheduledJob::new("archive", ms(config.retention.period_ms), archive));
     }
     if config.payment.provider != "demo" {

@@ -37,6 +37,10 @@ pub struct Selection {
     pub instances: bool,
     /// Whether a ledger with older orders is measured beside an empty one.
     pub older: bool,
+    /// Whether a database with a binary log is measured beside one without.
+    pub binlog: bool,
+    /// Whether nothing is measured but what an option asks for.
+    pub alone: bool,
     /// How many builds there are.
     pub builds: u32,
     /// Connections that this system allows.
@@ -46,17 +50,7 @@ pub struct Selection {
 /// The steps of round `number`. Those that follow from the peak come last; the others begin at
 /// another one in each round, so that no figure always has the warm or the tired machine.
 pub fn of_round(selection: &Selection, number: u32) -> Vec<Step> {
-    let mut measures = vec![Measure::Refusals, Measure::peak(), Measure::PerOrder];
-    for (many, few) in
-        CLIENTS_MANY.into_iter().filter(|(many, _)| *many <= selection.connections_max)
-    {
-        measures.extend([Measure::orders(BATCH, few), Measure::orders(BATCH, many)]);
-    }
-    measures.push(Measure::orders(LOCK, CLIENTS));
-    measures.extend(CLIENTS_OF_STRATEGIES.map(|clients| Measure::orders(DIRECT, clients)));
-    measures.extend([Measure::ByHand, Measure::BareLone]);
-    measures.extend([DIRECT, BATCH].map(|strategy| Measure::Lone { strategy }));
-    measures.extend(ITEMS.map(|items| Measure::Items { items }));
+    let mut measures = if selection.alone { Vec::new() } else { always(selection) };
     for strategy in &selection.strategies {
         for clients in CLIENTS_OF_STRATEGIES {
             let measure = Measure::orders(strategy, clients);
@@ -71,15 +65,36 @@ pub fn of_round(selection: &Selection, number: u32) -> Vec<Step> {
     if selection.older {
         measures.extend([false, true].map(|filled| Measure::Older { filled }));
     }
+    if selection.binlog {
+        measures.extend([false, true].map(|on| Measure::Binlog { on }));
+    }
     let mut steps: Vec<Step> = measures.into_iter().map(Step::One).collect();
     if selection.neighbours {
         steps.extend([Step::Crowd, Step::Poison]);
     }
     // By a third of them: loads of one kind stand beside each other.
-    let turn = steps.len().div_ceil(3) * number as usize % steps.len();
+    let turn = steps.len().div_ceil(3) * number as usize % steps.len().max(1);
     steps.rotate_left(turn);
-    steps.extend([Measure::Overload, Measure::BareP99, Measure::ComfortP99].map(Step::One));
+    if !selection.alone {
+        steps.extend([Measure::Overload, Measure::BareP99, Measure::ComfortP99].map(Step::One));
+    }
     steps
+}
+
+/// What is measured without an option.
+fn always(selection: &Selection) -> Vec<Measure> {
+    let mut measures = vec![Measure::Refusals, Measure::peak(), Measure::PerOrder];
+    for (many, few) in
+        CLIENTS_MANY.into_iter().filter(|(many, _)| *many <= selection.connections_max)
+    {
+        measures.extend([Measure::orders(BATCH, few), Measure::orders(BATCH, many)]);
+    }
+    measures.push(Measure::orders(LOCK, CLIENTS));
+    measures.extend(CLIENTS_OF_STRATEGIES.map(|clients| Measure::orders(DIRECT, clients)));
+    measures.extend([Measure::ByHand, Measure::BareLone]);
+    measures.extend([DIRECT, BATCH].map(|strategy| Measure::Lone { strategy }));
+    measures.extend(ITEMS.map(|items| Measure::Items { items }));
+    measures
 }
 
 /// About how long `rounds` rounds take.
@@ -105,8 +120,28 @@ mod tests {
 
     fn everything() -> Selection {
         let strategies = STRATEGIES.split(',').map(str::to_owned).collect();
-        let (neighbours, instances, older) = (true, true, true);
-        Selection { strategies, neighbours, instances, older, builds: 2, connections_max: 10_000 }
+        let (neighbours, instances, older, binlog) = (true, true, true, true);
+        let (builds, connections_max) = (2, 10_000);
+        let alone = false;
+        Selection {
+            strategies,
+            neighbours,
+            instances,
+            older,
+            binlog,
+            alone,
+            builds,
+            connections_max,
+        }
+    }
+
+    #[test]
+    fn alone_means_that_nothing_else_is_measured() {
+        let binlog = Selection { binlog: true, alone: true, ..Selection::default() };
+        let steps = of_round(&binlog, 1);
+        assert!(steps.iter().all(|step| matches!(step, Step::One(Measure::Binlog { .. }))));
+        assert_eq!(steps.len(), 2);
+        assert!(of_round(&Selection { alone: true, ..Selection::default() }, 1).is_empty());
     }
 
     #[test]
