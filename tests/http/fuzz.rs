@@ -105,6 +105,8 @@ fn open_item() -> Item {
         paused: false,
         waiting_room: true,
         offer_seconds: 0,
+        extend_seconds: 0,
+        return_seconds: 0,
         draw: None,
         limit_group: None,
         has_queue: false,

@@ -2,7 +2,9 @@
 
 mod batches;
 mod crowds;
+mod extension;
 mod links;
+mod returns;
 mod shards;
 mod steps;
 

@@ -26,6 +26,8 @@ fn item() -> Item {
         paused: false,
         waiting_room: true,
         offer_seconds: 0,
+        extend_seconds: 0,
+        return_seconds: 0,
         draw: None,
         limit_group: None,
         has_queue: false,
