@@ -180,6 +180,8 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::orders::find))
         .routes(routes!(route::orders::pay))
         .routes(routes!(route::orders::cancel))
+        .routes(routes!(route::orders::extend))
+        .routes(routes!(route::orders::give_back))
         .routes(routes!(route::users::create))
         .routes(routes!(route::users::delete))
         .routes(routes!(route::users::erase))

@@ -160,6 +160,8 @@ impl Work<'_> {
             arbiter: ArbiterMode::parse(cell.arbiter).unwrap_or(ArbiterMode::On),
             waiting_room: false,
             offer_seconds: 0,
+            extend_seconds: 0,
+            return_seconds: 0,
             draw: None,
             limit_group: None,
             shard: None,

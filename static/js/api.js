@@ -13,7 +13,7 @@ const TIMEOUT_MS = 12_000;
  * nothing. `changed` tells whether something may have changed: `none` or `unknown`.
  */
 export class ApiError extends Error {
-  /** @param {{status: number, code: string, changed: string, retryable: boolean, retryAfterMs: number|null, challenge: object|null, detail: string, faults?: object[]}} fields */
+  /** @param {{status: number, code: string, changed: string, retryable: boolean, retryAfterMs: number|null, challenge: object|null, itemId?: number|null, detail: string, faults?: object[]}} fields */
   constructor(fields) {
     super(`${fields.status} ${fields.code}`);
     Object.assign(this, fields);
@@ -119,6 +119,7 @@ function problem(response, body) {
     retryable: body?.retryable ?? broken,
     retryAfterMs: retryAfterMs(response.headers.get('Retry-After')),
     challenge: body?.challenge ?? null,
+    itemId: body?.item_id ?? null,
     detail: body?.detail ?? '',
     faults: body?.faults ?? [],
   });

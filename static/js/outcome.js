@@ -10,10 +10,10 @@ import { explain, text } from './strings.js';
 
 /**
  * @param {HTMLElement} panel a live region that is empty to begin with
- * @param {{item: () => object, again: () => void, leave: () => void}} options `again` repeats the same request,
- *   `leave` leaves the line
+ * @param {{item: () => object, again: () => void, leave?: () => void, named?: boolean}} options `again` repeats the same
+ *   request, `leave` leaves the line; with `named` a refusal names the item
  */
-export function outcomePanel(panel, { item, again, leave }) {
+export function outcomePanel(panel, { item, again, leave, named = false }) {
   let stopTicking = () => {};
   /** @type {ReturnType<typeof lineFacts>} */
   let inLine;
@@ -67,7 +67,8 @@ export function outcomePanel(panel, { item, again, leave }) {
       return;
     }
     const limits = { limit: item().per_buyer_limit ?? '', group: item().limit_group?.per_buyer_limit ?? '' };
-    const { title, detail } = explain(code, limits);
+    const { title: reason, detail } = explain(code, limits);
+    const title = item().name === undefined || !named ? reason : text('cart.refusedLine', { name: item().name, reason });
     if (kind === 'unavailable') {
       // With a pause asked for, the Buy button itself counts it down.
       if (retryAfterMs > 0) show('wait', title, text('outcome.tryIn'));

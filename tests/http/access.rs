@@ -59,6 +59,8 @@ fn operations() -> Vec<Operation> {
         operation("GET", "/api/orders/{id}", Who::Owner, None, 200),
         operation("POST", "/api/orders/{id}/payment", Who::Owner, None, 200),
         operation("POST", "/api/orders/{id}/cancellation", Who::Owner, None, 409),
+        operation("POST", "/api/orders/{id}/extension", Who::Owner, None, 409),
+        operation("POST", "/api/orders/{id}/return", Who::Owner, None, 409),
         operation("POST", "/api/users", Who::Anyone, Some(credentials.clone()), 201),
         operation("POST", "/api/session", Who::Anyone, Some(credentials), 200),
         operation("DELETE", "/api/session", Who::Buyer, None, 204),

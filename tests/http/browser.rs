@@ -3,6 +3,7 @@
 mod access;
 mod account;
 mod adopt;
+mod cart;
 mod console;
 mod draw;
 mod driver;

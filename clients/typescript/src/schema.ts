@@ -650,6 +650,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/orders/{id}/extension": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Extend the hold of an unpaid order, once. */
+        post: operations["post_orders_id_extension"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/orders/{id}/payment": {
         parameters: {
             query?: never;
@@ -664,6 +681,23 @@ export interface paths {
          *     works while stock is left.
          */
         post: operations["post_orders_id_payment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/orders/{id}/return": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Give a paid order back, where its items allow it; its units go back, and so does the money. */
+        post: operations["post_orders_id_return"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1111,6 +1145,12 @@ export interface components {
             ends_at: string;
             /**
              * Format: int32
+             * @description By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all. 120
+             *     if it is left out.
+             */
+            extend_seconds?: number | null;
+            /**
+             * Format: int32
              * @description How long an unpaid order keeps its stock; 300 if it is left out.
              */
             hold_seconds?: number | null;
@@ -1142,6 +1182,12 @@ export interface components {
              * @description The price of one unit in cents.
              */
             price_cents?: number;
+            /**
+             * Format: int32
+             * @description For how many seconds after the payment a buyer may give an order back; 0 (if it is left out): not at
+             *     all.
+             */
+            return_seconds?: number | null;
             /**
              * Format: int32
              * @description The number of the ledger that it is to live in, where there are several; that of its group, or the
@@ -1311,6 +1357,11 @@ export interface components {
             /** Format: date-time */
             ends_at?: string | null;
             /**
+             * Format: int32
+             * @description By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all.
+             */
+            extend_seconds?: number | null;
+            /**
              * Format: int64
              * @description The group of items that share a limit; 0: none. Orders stay in the group in which they were
              *     counted.
@@ -1323,6 +1374,11 @@ export interface components {
             offer_seconds?: number | null;
             /** @description Pause the sale (`true`) or resume it (`false`). */
             paused?: boolean | null;
+            /**
+             * Format: int32
+             * @description For how many seconds after the payment a buyer may give an order back; 0: not at all.
+             */
+            return_seconds?: number | null;
             /** Format: date-time */
             starts_at?: string | null;
             /**
@@ -1441,6 +1497,15 @@ export interface components {
              */
             next?: number | null;
         };
+        /** @description The body of an extension. */
+        ExtensionBody: {
+            /**
+             * Format: int32
+             * @description How much longer the unpaid order keeps its units; at most, and if it is left out, as long as each of the
+             *     items allows.
+             */
+            seconds?: number | null;
+        };
         /** @description A fault in a table. */
         FaultBody: {
             /** @description The type of problem, as for a single sale. */
@@ -1499,6 +1564,11 @@ export interface components {
             ends_at: string;
             /**
              * Format: int32
+             * @description By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all.
+             */
+            extend_seconds: number;
+            /**
+             * Format: int32
              * @description How long an unpaid order keeps its stock.
              */
             hold_seconds: number;
@@ -1531,6 +1601,11 @@ export interface components {
              * @description The price of one unit in cents.
              */
             price_cents: number;
+            /**
+             * Format: int32
+             * @description For how many seconds after the payment a buyer may give an order back; 0: not at all.
+             */
+            return_seconds: number;
             /**
              * Format: date-time
              * @description The time of the server, to correct the clock of the client.
@@ -1886,6 +1961,11 @@ export interface components {
              * @description The end of the hold of an unpaid order.
              */
             expires_at: string;
+            /**
+             * Format: int32
+             * @description By how many seconds the hold was extended; `null` if it was not.
+             */
+            extended_seconds?: number | null;
             /**
              * Format: int64
              * @description The fencing token of the lock under which it was written.
@@ -4271,6 +4351,51 @@ export interface operations {
             };
         };
     };
+    post_orders_id_extension: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        /** @description May be left out */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ExtensionBody"] | null;
+            };
+        };
+        responses: {
+            /** @description The order with its new expires_at; a repeated extension has no further effect */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrderBody"];
+                };
+            };
+            /** @description Nothing changed */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Send the request again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     post_orders_id_payment: {
         parameters: {
             query?: never;
@@ -4288,6 +4413,51 @@ export interface operations {
         };
         responses: {
             /** @description The paid order, or the unpaid one with `checkout_url`; a repeated payment has no further effect */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrderBody"];
+                };
+            };
+            /** @description Nothing changed */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Send the request again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    post_orders_id_return: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        /** @description May be left out */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["StepBody"] | null;
+            };
+        };
+        responses: {
+            /** @description The order, which is cancelled now; a repeated return has no further effect */
             200: {
                 headers: {
                     [name: string]: unknown;

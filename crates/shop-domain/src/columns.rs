@@ -136,6 +136,7 @@ from_row!(Order {
     limit_group: "limit_group_id",
     created_at,
     expires_at,
+    extended_seconds,
     paid_at,
     line_count;
     // The other lines have rows of their own.

@@ -112,7 +112,8 @@ problems! {
     // Another buyer's order is answered like none. A repeated step answers as the first one did, so a
     // retry of one with an unknown outcome is safe.
     StepError {
-        NotFound => OrderNotFound, Contended => Contended, Moving => ItemMoving; from;
+        NotFound => OrderNotFound, Contended => Contended, Moving => ItemMoving, HoldOver => HoldOver,
+        NotExtendable => HoldNotExtendable, NotReturnable => OrderNotReturnable; from;
         StepError::Conflict(order) => ProblemType::OrderStateConflict
             .detail(format!("The order is {}, which rules this step out.", order.status.as_str()))
             .member("order_status", order.status.as_str()),

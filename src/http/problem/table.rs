@@ -166,6 +166,12 @@ problem_types! {
         "An earlier purchase of yours is still running; send the request again in a moment.", retry 1;
     OrderStateConflict: 409 "order_state_conflict", "Order state conflict",
         "Read the order: its status does not allow this step.";
+    HoldOver: 409 "hold_over", "Hold over",
+        "The hold of this order is over: pay while units are left, or place a new order.";
+    HoldNotExtendable: 409 "hold_not_extendable", "Hold not extendable",
+        "Pay before the hold is over: an item of this order allows no longer hold.";
+    OrderNotReturnable: 409 "order_not_returnable", "Order not returnable",
+        "Keep this order: an item of it is not taken back, or not any more.";
     OrdersOpen: 409 "orders_open", "Orders open",
         "Pay or cancel your open orders, or wait until they expire; then delete the account.";
     OperatorAccount: 409 "operator_account", "Account of an operator",

@@ -79,6 +79,16 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
     pub(super) offer_seconds: Integer,
+    /// By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all. 120
+    /// if it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 86400)]
+    pub(super) extend_seconds: Integer,
+    /// For how many seconds after the payment a buyer may give an order back; 0 (if it is left out): not at
+    /// all.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 31536000)]
+    pub(super) return_seconds: Integer,
     /// The group of items that share a limit; 0 (if it is left out): none.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
@@ -122,6 +132,14 @@ pub struct EditItemBody {
     #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
     offer_seconds: Integer,
+    /// By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 86400)]
+    extend_seconds: Integer,
+    /// For how many seconds after the payment a buyer may give an order back; 0: not at all.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 31536000)]
+    return_seconds: Integer,
     /// The group of items that share a limit; 0: none. Orders stay in the group in which they were
     /// counted.
     #[serde(default)]
@@ -181,6 +199,8 @@ pub async fn edit(
         paused: body.paused,
         waiting_room: body.waiting_room,
         offer_seconds: body.offer_seconds.or(Some(None), offer_seconds, offer_out_of_range)?,
+        extend_seconds: extend_seconds(body.extend_seconds)?,
+        return_seconds: return_seconds(body.return_seconds)?,
         limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?,
         strategy: body.strategy,
         stock_delta: Some(stock_delta),
@@ -240,6 +260,9 @@ pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<Ne
             .offer_seconds
             .or(Some(Some(OFFER_SECONDS_DEFAULT)), offer_seconds, offer_out_of_range)?
             .unwrap_or(OFFER_SECONDS_DEFAULT),
+        extend_seconds: extend_seconds(body.extend_seconds)?
+            .unwrap_or(Item::EXTEND_SECONDS_DEFAULT),
+        return_seconds: return_seconds(body.return_seconds)?.unwrap_or_default(),
         limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?.flatten(),
         draw: None,
         shard: body.shard.or(Some(None), shard, || ProblemType::ShardNotFound.into())?,
@@ -268,6 +291,23 @@ fn offer_seconds(number: i128) -> Option<Option<u32>> {
 fn offer_out_of_range() -> Problem {
     let detail = format!("Send an offer time of 0 to {} seconds.", Item::OFFER_SECONDS_MAX);
     ProblemType::OfferOutOfRange.detail(detail)
+}
+
+fn extend_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
+    seconds(sent, "extend_seconds", Item::HOLD_SECONDS_MAX)
+}
+
+fn return_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
+    seconds(sent, "return_seconds", Item::RETURN_SECONDS_MAX)
+}
+
+/// Parses a field of 0 to `most` seconds; `None` if it is left out.
+fn seconds(sent: Integer, field: &str, most: u32) -> Result<Option<u32>, Problem> {
+    sent.or(
+        Some(None),
+        |number| in_range(0, most)(number).map(Some),
+        || ProblemType::OutOfRange.detail(format!("Send {field} from 0 to {most}.")),
+    )
 }
 
 /// A group, or none for 0.

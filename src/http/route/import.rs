@@ -27,7 +27,7 @@ const COLUMNS_MAX: usize = 2 * COLUMNS.len();
 const COLUMN_BYTES_MAX: usize = 64;
 /// The columns of a table, which are the fields of a new sale: the name, whether a table must have it, and
 /// the columns that it is checked with.
-const COLUMNS: [(&str, bool, &[&str]); 16] = [
+const COLUMNS: [(&str, bool, &[&str]); 18] = [
     ("name", true, &[]),
     ("description", false, &[]),
     ("image_url", false, &[]),
@@ -42,6 +42,8 @@ const COLUMNS: [(&str, bool, &[&str]); 16] = [
     ("arbiter", false, &["kind"]),
     ("waiting_room", false, &[]),
     ("offer_seconds", false, &[]),
+    ("extend_seconds", false, &[]),
+    ("return_seconds", false, &[]),
     ("limit_group_id", false, &[]),
     ("shard", false, &[]),
 ];
@@ -282,6 +284,8 @@ fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemB
         arbiter: optional("arbiter"),
         waiting_room,
         offer_seconds: number("offer_seconds"),
+        extend_seconds: number("extend_seconds"),
+        return_seconds: number("return_seconds"),
         limit_group_id: number("limit_group_id"),
         // A sale that is drawn is created by itself.
         mode: None,

@@ -50,6 +50,8 @@ function body(form) {
     per_buyer_limit: whole('limit'),
     hold_seconds: whole('hold'),
     offer_seconds: whole('offer'),
+    extend_seconds: whole('extend'),
+    return_seconds: whole('return'),
     limit_group_id: whole('group'),
     starts_at: fieldInstant(String(form.get('starts'))),
     ends_at: fieldInstant(String(form.get('ends'))),

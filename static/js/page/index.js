@@ -2,6 +2,7 @@
  * The list of sales: the band with the next moment on the clock, then what is open, coming and gone.
  */
 import { get } from '../api.js';
+import { cartButton } from '../cart.js';
 import { everySecond, serverNowMs } from '../clock.js';
 import { announce, byId, el, setText } from '../dom.js';
 import { countdown, money } from '../format.js';
@@ -74,6 +75,7 @@ function addCard(item) {
   const price = el('p', { class: 'price-tag' });
   const name = el('a', { href: `/item.html?id=${item.id}` });
   const description = el('p', { class: 'card-text' });
+  const toCart = cartButton(() => item, () => 1);
   const element = el(
     'li',
     { class: 'card', 'data-item': item.id },
@@ -85,6 +87,7 @@ function addCard(item) {
       el('h3', {}, name),
       description,
       stock.element,
+      toCart.element,
     ),
   );
   const card = { item, element, stream: null, inView: false, draw, tick };
@@ -100,6 +103,7 @@ function addCard(item) {
     setText(description, item.description ?? '');
     setText(price, money(item.price_cents));
     stock.draw(item);
+    toCart.draw();
     tick();
   }
   cards.set(item.id, card);

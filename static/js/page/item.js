@@ -3,6 +3,7 @@
  */
 import { get } from '../api.js';
 import { createPurchase } from '../buy.js';
+import { cartButton } from '../cart.js';
 import { everySecond, serverNowMs } from '../clock.js';
 import { drawPanel } from '../draw.js';
 import { announce, byId, el, setText } from '../dom.js';
@@ -29,6 +30,8 @@ const stock = stockRuler();
 const panel = outcomePanel(byId('outcome'), { item: () => item, again: buy, leave: () => purchase?.leave() });
 
 const waiting = waitingPanel(byId('waiting'), { item: () => item, mayWait: () => room() > 0, accept: acceptOffer });
+
+const toCart = cartButton(() => item, quantity);
 
 const draw = drawPanel(byId('draw'), { item: () => item, onDrawn });
 
@@ -71,6 +74,7 @@ function begin(loaded) {
   byId('picture').replaceChildren(picture(item, { eager: true }));
   byId('state').replaceChildren(chip.element);
   byId('stock').replaceChildren(stock.element);
+  byId('to-cart').replaceChildren(toCart.element);
   drawFacts();
   drawNow();
   byId('buy-form').addEventListener('submit', (event) => {
@@ -222,6 +226,7 @@ function drawButton() {
   const button = byId('buy');
   const state = stateOf(item);
   byId('buy-form').hidden = !draw.isOver();
+  toCart.draw();
   const busy = isBusy();
   const unfinished = purchase?.unfinished() ?? null;
   const possible = !busy && pauseSeconds() === 0 && (mayStart() || unfinished !== null);

@@ -149,6 +149,8 @@ fn new_item_json(new: &NewItem) -> Value {
         "arbiter": new.arbiter.as_str(),
         "waiting_room": new.waiting_room,
         "offer_seconds": new.offer_seconds,
+        "extend_seconds": new.extend_seconds,
+        "return_seconds": new.return_seconds,
         "limit_group_id": new.limit_group.map(LimitGroupId::get),
         "draw_closes_at": rfc3339(new.draw.as_ref().map(|draw| draw.closes_at)),
     })

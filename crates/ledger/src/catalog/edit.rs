@@ -115,6 +115,8 @@ async fn edit_in(
         paused: edit.paused.unwrap_or(item.paused),
         waiting_room: edit.waiting_room.unwrap_or(item.waiting_room),
         offer_seconds: edit.offer_seconds.unwrap_or(item.offer_seconds),
+        extend_seconds: edit.extend_seconds.unwrap_or(item.extend_seconds),
+        return_seconds: edit.return_seconds.unwrap_or(item.return_seconds),
         limit_group: edit
             .limit_group
             .unwrap_or_else(|| item.limit_group.as_ref().map(|group| group.id)),
@@ -162,6 +164,8 @@ fn edit_json(edit: &ItemEdit) -> Value {
         "paused": edit.paused,
         "waiting_room": edit.waiting_room,
         "offer_seconds": edit.offer_seconds,
+        "extend_seconds": edit.extend_seconds,
+        "return_seconds": edit.return_seconds,
         // 0: taken out of its group.
         "limit_group_id": edit.limit_group.map(|group| group.map_or(0, LimitGroupId::get)),
         "strategy": edit.strategy,

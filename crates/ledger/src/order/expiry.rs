@@ -218,13 +218,12 @@ async fn read_overdue(
     Ok(overdue)
 }
 
-/// Sets an order expired; `false` when its status has changed since it was read. Some engines
-/// accept SKIP LOCKED and lock nothing, so the order may have been paid meanwhile.
+/// Sets an order expired; `false` when it has changed since it was read. Some engines accept SKIP LOCKED and lock
+/// nothing, so the order may have been paid or extended meanwhile.
 async fn set_expired(connection: &mut MySqlConnection, order: &Order) -> sqlx::Result<bool> {
     let ids: Vec<OrderId> = order.lines().map(|line| line.id).collect();
     let Some((places, padded)) = in_list(&ids) else { return Ok(false) };
-    let statement =
-        format!("UPDATE orders SET status = ? WHERE id IN ({places}) AND status = 'pending'");
+    let statement = format!("UPDATE orders SET status = ? WHERE id IN ({places}) AND {OVERDUE}");
     let update = sqlx::query(&statement).bind(OrderStatus::Expired.as_str());
     let update = padded.fold(update, |update, id| update.bind(id.to_string()));
     match update.execute(connection).await?.rows_affected() {

@@ -42,13 +42,15 @@ pub struct ItemUpdate<'a> {
     pub paused: bool,
     pub waiting_room: bool,
     pub offer_seconds: u32,
+    pub extend_seconds: u32,
+    pub return_seconds: u32,
     pub limit_group: Option<LimitGroupId>,
     pub strategy: &'a str,
 }
 
 const COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
      per_buyer_limit, hold_seconds, strategy, kind, arbiter, paused, waiting_room, \
-     offer_seconds, limit_group_id, \
+     offer_seconds, extend_seconds, return_seconds, limit_group_id, \
      (SELECT limit_groups.name FROM limit_groups WHERE limit_groups.id = limit_group_id) AS group_name, \
      (SELECT limit_groups.per_buyer_limit FROM limit_groups \
       WHERE limit_groups.id = limit_group_id) AS group_limit, \
@@ -142,7 +144,8 @@ pub async fn insert(
     sqlx::query(
         "INSERT INTO items (id, name, description, image_url, price_cents, starts_at, ends_at, \
          per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
-         limit_group_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         extend_seconds, return_seconds, limit_group_id, created_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(id.get())
     .bind(&new.name)
@@ -158,6 +161,8 @@ pub async fn insert(
     .bind(new.arbiter.as_str())
     .bind(new.waiting_room)
     .bind(new.offer_seconds)
+    .bind(new.extend_seconds)
+    .bind(new.return_seconds)
     .bind(new.limit_group.map(LimitGroupId::get))
     .bind(now)
     .execute(transaction)
@@ -173,7 +178,8 @@ pub async fn update(
 ) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
-         offer_seconds = ?, limit_group_id = ?, strategy = ?, revision = revision + 1 WHERE id = ?",
+         offer_seconds = ?, extend_seconds = ?, return_seconds = ?, limit_group_id = ?, \
+         strategy = ?, revision = revision + 1 WHERE id = ?",
     )
     .binds((
         datetime(update.window.starts_at()),
@@ -181,6 +187,8 @@ pub async fn update(
         update.paused,
         update.waiting_room,
         update.offer_seconds,
+        update.extend_seconds,
+        update.return_seconds,
         update.limit_group.map(LimitGroupId::get),
         update.strategy,
         id.get(),
@@ -216,6 +224,8 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             paused: row.try_get("paused")?,
             waiting_room: row.try_get("waiting_room")?,
             offer_seconds: row.try_get("offer_seconds")?,
+            extend_seconds: row.try_get("extend_seconds")?,
+            return_seconds: row.try_get("return_seconds")?,
             limit_group: limit_group(row)?,
             draw: draw(row)?,
             has_queue: row.try_get::<i64, _>("has_queue")? != 0,
