@@ -58,6 +58,9 @@ pub struct BenchOptions {
     /// All of --strategies, --neighbours and, where haproxy is installed, --instances.
     #[arg(long)]
     all: bool,
+    /// Measure only figures whose name in the report contains this text, beside the peak. May be repeated.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
     /// Measure the curves of growth as well: by connections, items and instances.
     #[arg(long)]
     growth: bool,
@@ -102,6 +105,7 @@ impl BenchOptions {
             instances: self.instances || (self.all && haproxy::program().is_some()),
             builds: if self.beside.is_some() { 2 } else { 1 },
             connections_max: connections_max(),
+            only: self.only.clone(),
         }
     }
 

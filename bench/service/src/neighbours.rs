@@ -13,7 +13,7 @@ use crate::tokens::FIRST_BUYER;
 use crate::workload::Workload;
 
 /// Items that sell as usual.
-const ITEMS: u32 = 100;
+pub const ITEMS: u32 = 100;
 /// The buyers who wait for the other item.
 const CROWD: u32 = 4_096;
 /// The buyers of the item whose orders fail: more than its share of all.

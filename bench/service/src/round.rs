@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::bare_load::BareLoad;
 use crate::by_hand::ByHand;
 use crate::load::{Load, Target};
-use crate::measure::{BATCH, Build, CLIENTS, ITEMS, Measure};
+use crate::measure::{BATCH, Build, CLIENTS, Measure};
 use crate::neighbours;
 use crate::per_order::PerOrder;
 use crate::processes::Services;
@@ -72,7 +72,7 @@ impl Bench {
             None
         };
         for subject in &mut subjects {
-            subject.stock_up(ITEMS.into_iter().max().unwrap_or(0)).await?;
+            subject.stock_up(selection.items()).await?;
         }
         let database_url = subjects[0].database_url().to_owned();
         Ok(Self {
