@@ -90,7 +90,6 @@ async fn the_sweep_reads_one_order_of_each_item() {
     .await
     .expect("filled");
     shop.pool.execute("ANALYZE TABLE items, orders").await.expect("analysed");
-    // One connection, whose session counts what it reads.
     let pool = rows::pool_of(&shop.config, 1).expect("the URL is fine");
     let metrics = Metrics::new();
     let breaker = Breakers::new(&metrics).mysql;
