@@ -9,6 +9,7 @@ mod shared;
 mod web;
 mod workers;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,8 +72,13 @@ impl App {
 
     async fn build_parts(config: Config) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
-        let writers: Vec<Writers> =
-            shared.ledgers.iter().map(|(_, ledger)| Writers::build(ledger, &shared)).collect();
+        let no_thread = |error: io::Error| format!("no thread for a runtime: {error}");
+        let (runtimes, drained) = (config.http.runtimes.get(), shared.lifecycle.drained());
+        let of_batches = Runtimes::start_batches(runtimes, &drained).map_err(no_thread)?;
+        let ledgers = shared.ledgers.iter();
+        let writers: Vec<Writers> = ledgers
+            .map(|(_, ledger)| Writers::build(ledger, &shared, of_batches.as_ref()))
+            .collect();
         let lock_servers = LockServers::new(&config)?;
         let locks = locks::lock_sources(&config, &shared, &lock_servers)?;
         let (purchases, purchase_workers) =
@@ -103,8 +109,7 @@ impl App {
 
         let listener = server::listen(config.http.addr)?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
-        let runtimes = Runtimes::start(config.http.runtimes.get(), &shared.lifecycle.drained())
-            .map_err(|error| format!("no thread for connections: {error}"))?;
+        let runtimes = Runtimes::start(runtimes, &drained).map_err(no_thread)?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let limits = &config.limits;
         let connection_limiter = ConnectionLimiter::new(

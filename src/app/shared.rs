@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::Database;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::account::Revocations;
@@ -26,7 +27,9 @@ use ledger::route::{Homes, Ledger, Shards};
 use ledger::rows::outbox::Outbox;
 use ledger::rows::{self, Writer};
 use ledger::waiting_list::{WaitingLine, Waitlist};
-use ledger::write::{Arbiter, BatchConnections, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS};
+use ledger::write::{
+    Arbiter, BatchConnections, BatchTasks, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS,
+};
 use sale_log::SigningKeys;
 use shop_domain::{Clock, ItemId, ShardId};
 use shop_metrics::Metrics;
@@ -300,7 +303,8 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    pub(super) fn build(ledger: &LedgerParts, shared: &Shared) -> Self {
+    /// `runtime` writes the batches.
+    pub(super) fn build(ledger: &LedgerParts, shared: &Shared, runtime: Option<&Handle>) -> Self {
         let LedgerParts { config, writer, .. } = ledger;
         let arbiter = Arbiter::new(ledger.pool.clone(), ledger.metrics.clone())
             .telling(writer.clone())
@@ -320,7 +324,7 @@ impl Writers {
             shared_queues.push(BatchConnections::new(pool.clone(), SHARED_CONNECTIONS));
             batch_pools.push(pool);
         }
-        let tasks = shared.lifecycle.purchases().clone();
+        let tasks = BatchTasks::on(runtime.cloned(), shared.lifecycle.purchases().clone());
         let group_commit =
             GroupCommit::with_shared_queues(arbiter.clone(), connections, tasks, shared_queues);
         Self { arbiter, group_commit, batch_pools }

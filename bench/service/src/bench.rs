@@ -60,12 +60,12 @@ pub struct BenchOptions {
     /// started for it; ARGUMENTS are those of the log, separated by blanks [without: those of docs/databases.md].
     #[arg(long, value_name = "ARGUMENTS", num_args = 0..=1, allow_hyphen_values = true, default_missing_value = binlog::ARGUMENTS)]
     binlog: Option<String>,
-    /// Measure nothing but what the options name.
-    #[arg(long)]
-    alone: bool,
     /// All of --strategies, --neighbours and, where haproxy is installed, --instances.
     #[arg(long)]
     all: bool,
+    /// Measure only figures whose name in the report contains this text, beside the peak. May be repeated.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
     /// Measure the curves of growth as well: by connections, items and instances.
     #[arg(long)]
     growth: bool,
@@ -108,10 +108,10 @@ impl BenchOptions {
             neighbours: self.neighbours || self.all,
             older: self.older.is_some(),
             binlog: self.binlog.is_some(),
-            alone: self.alone,
             instances: self.instances || (self.all && haproxy::program().is_some()),
             builds: if self.beside.is_some() { 2 } else { 1 },
             connections_max: connections_max(),
+            only: self.only.clone(),
         }
     }
 
@@ -122,9 +122,6 @@ impl BenchOptions {
         }
         if self.rounds == 0 && !self.growth {
             return Err(CannotJudge::new("--rounds 0 without --growth measures nothing"));
-        }
-        if self.rounds > 0 && steps::of_round(&self.selection(), 0).is_empty() {
-            return Err(CannotJudge::new("--alone without another option measures nothing"));
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use crate::bare_load::BareLoad;
 use crate::binlog::Binlog;
 use crate::by_hand::ByHand;
 use crate::load::{Load, Target};
-use crate::measure::{BATCH, Build, CLIENTS, ITEMS, Measure};
+use crate::measure::{BATCH, Build, CLIENTS, Measure};
 use crate::neighbours;
 use crate::per_order::PerOrder;
 use crate::processes::Services;
@@ -74,8 +74,7 @@ impl Bench {
             None
         };
         for subject in &mut subjects {
-            let most = ITEMS.into_iter().max().unwrap_or(0);
-            subject.stock_up(if selection.alone { neighbours::ITEMS } else { most }).await?;
+            subject.stock_up(selection.items()).await?;
         }
         let database_url = subjects[0].database_url().to_owned();
         Ok(Self {
