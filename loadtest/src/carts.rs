@@ -54,7 +54,7 @@ impl Carts {
     }
 
     /// The answers that say something about an item: those to orders with a line of it, without those that
-    /// another line has refused. An order that exists although it was refused is then one that nobody asked for.
+    /// another line has refused. If such an order exists all the same, the audit finds an order without a request (I9).
     pub fn answers_about(&self, item: i64, answers: &[Answer]) -> Vec<Answer> {
         let refused = |answer: &&Answer| {
             answer.last && answer.refused_item.is_some_and(|refused| refused != item)

@@ -5,7 +5,8 @@ use futures::future::LocalBoxFuture;
 use crate::TrialResult;
 use crate::rows::{
     archive, batch, buyers, clock, crash, disk, draws, failover, idle, locks, moves, moves_beside,
-    mysql, mysql_engines, network, orders, redis, redis_groups, service, shards, waiting,
+    moves_of_carts, mysql, mysql_engines, network, orders, redis, redis_groups, service, shards,
+    waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -189,6 +190,9 @@ pub const LIST: &[Row] = rows! {
     "writer-killed-at-commit": mysql_engines::pair::killed_at_commit,
         "kill -9 of the writer right after COMMITs whose answers are lost; its replica is promoted",
         "the new writer tells what became of them; none is made twice";
+    "writer-killed-carts": mysql_engines::carts,
+        "kill -9 of the writer right after COMMITs of orders of three items whose answers are lost; its replica is promoted",
+        "the new writer has each accepted order with all its lines; none is made twice";
     "writer-frozen": mysql_engines::pair::frozen,
         "SIGSTOP of the writer; its replica is promoted; then the old writer wakes up, still writable",
         "the services stay with the new writer, and believe no late answer of the old one";
@@ -243,6 +247,9 @@ pub const LIST: &[Row] = rows! {
     "move-group": moves_beside::joined,
         "items join a limit group while its first item moves",
         "all of them are in one ledger; each buyer gets one unit of the group";
+    "move-carts": moves_of_carts::sold,
+        "carts of two items are sold while one of the items moves, with the mover killed at a step",
+        "a cart is sold or refused with item_moving or items_in_several_ledgers; each is whole, and an item with carts stays";
     "ledger-restored": moves_beside::restored,
         "a ledger is put back to a copy from before an item moved there",
         "the audit names the item; `shard recover` brings it back with its orders";

@@ -12,6 +12,7 @@ pub mod idle;
 pub mod locks;
 pub mod moves;
 pub mod moves_beside;
+pub mod moves_of_carts;
 pub mod mysql;
 pub mod mysql_engines;
 pub mod network;

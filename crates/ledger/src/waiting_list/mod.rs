@@ -185,8 +185,10 @@ impl WaitingLine {
         }
         sql::leave_party(transaction, item, place.number).await?;
         close(transaction, item, &rows, WaitingStatus::Left).await?;
-        let changed = vec![(buyer, WaitingStatus::Left)];
-        Ok(Some(LineChange { changed, ..LineChange::default() }))
+        // Units that were too few for this buyer's friends may be enough for those who stay.
+        let mut handed = self.hand_out(transaction, routed).await?;
+        handed.changed.push((buyer, WaitingStatus::Left));
+        Ok(Some(handed))
     }
 
     /// Ends what is over: offers that were not accepted in time, and everything when the sale is
