@@ -58,7 +58,7 @@ pub struct BenchOptions {
     older: Option<u32>,
     /// Measure an order on a database with a binary log beside one without (P16), on two servers that are
     /// started for it; ARGUMENTS are those of the log, separated by blanks [without: those of docs/databases.md].
-    #[arg(long, value_name = "ARGUMENTS", num_args = 0..=1, allow_hyphen_values = true, default_missing_value = binlog::ARGUMENTS)]
+    #[arg(long, value_name = "ARGUMENTS", num_args = 0..=1, require_equals = true, default_missing_value = binlog::ARGUMENTS)]
     binlog: Option<String>,
     /// All of --strategies, --neighbours and, where haproxy is installed, --instances.
     #[arg(long)]
