@@ -27,6 +27,8 @@ CREATE TABLE receipt_logs (
 CREATE TABLE receipt_queue (
     id BIGINT NOT NULL AUTO_INCREMENT,
     item_id BIGINT NOT NULL,
+    -- The time that `@` stands for in the lines, in microseconds since 1970.
+    told_at BIGINT NOT NULL,
     entries MEDIUMTEXT CHARACTER SET ascii NOT NULL,
     PRIMARY KEY (item_id, id),
     KEY receipt_queue_id (id)

@@ -101,19 +101,20 @@ impl Logs {
         if epoch != routed.home.epoch && !routed.home.is_only {
             return Err(moved());
         }
-        let rows: Vec<(i64, String)> = sqlx::query_as(
-            "SELECT id, entries FROM receipt_queue WHERE item_id = ? ORDER BY id LIMIT ?",
+        let rows: Vec<(i64, i64, String)> = sqlx::query_as(
+            "SELECT id, told_at, entries FROM receipt_queue WHERE item_id = ? ORDER BY id LIMIT ?",
         )
         .binds((item, ROWS_MAX))
         .all(&mut *transaction)
         .await?;
         let (mut ids, mut lines) = (Vec::new(), Vec::new());
-        for (id, entries) in rows {
+        for (id, told_at, entries) in rows {
             if lines.len() >= ENTRIES_MAX {
                 break;
             }
             ids.push(id);
-            lines.extend(entries.lines().map(str::to_owned));
+            let told_at = told_at.to_string();
+            lines.extend(entries.lines().map(|line| line.replacen('@', &told_at, 1)));
         }
         let ended = ended.filter(|_| log.ended_for.is_none());
         if ended.is_some() {

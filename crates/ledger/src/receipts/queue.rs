@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use sqlx::MySqlConnection;
-use time::OffsetDateTime;
 
 use crate::rows::failed_change;
 use crate::rows::statement::{Binds, Read, Write};
@@ -51,8 +50,9 @@ pub(crate) async fn sold(
     // Few lengths, so that each statement is prepared once.
     while let Some(length) = rest.len().checked_ilog2() {
         let (chunk, behind) = rest.split_at(1 << length);
-        let places = vec!["(?, ?)"; chunk.len()].join(", ");
-        let statement = format!("INSERT INTO receipt_queue (item_id, entries) VALUES {places}");
+        let places = vec![format!("(?, {NOW}, ?)"); chunk.len()].join(", ");
+        let statement =
+            format!("INSERT INTO receipt_queue (item_id, told_at, entries) VALUES {places}");
         let insert = chunk
             .iter()
             .fold(sqlx::query(&statement), |insert, (item, lines)| insert.bind(item).bind(lines));
@@ -62,13 +62,13 @@ pub(crate) async fn sold(
     Ok(())
 }
 
-/// The line of an order; empty when its item has no log.
+/// The line of an order, without its time; empty when its item has no log.
 pub(crate) fn line_of(purchase: &Purchase) -> String {
-    let Purchase { order_id, item, buyer, quantity, created_at, .. } = purchase;
+    let Purchase { order_id, item, buyer, quantity, .. } = purchase;
     if !item.has_log {
         return String::new();
     }
-    format!("sold {} {order_id} {} {}", micros(*created_at), buyer.get(), quantity.units())
+    format!("sold @ {order_id} {} {}", buyer.get(), quantity.units())
 }
 
 /// Tells the logs of orders whose units came back, or were taken again.
@@ -96,8 +96,8 @@ pub(crate) async fn tell(
     lines: &str,
 ) -> sqlx::Result<()> {
     let statement = format!(
-        "INSERT INTO receipt_queue (item_id, entries) \
-         SELECT item_id, REPLACE(?, '@', {NOW}) FROM receipt_logs WHERE item_id = ?"
+        "INSERT INTO receipt_queue (item_id, told_at, entries) \
+         SELECT item_id, {NOW}, ? FROM receipt_logs WHERE item_id = ?"
     );
     sqlx::query(&statement).binds((lines, item.get())).run(transaction).await
 }
@@ -130,8 +130,4 @@ pub async fn refused(
         })
     });
     told.await.map_err(|error| failed_change(&error))
-}
-
-fn micros(at: OffsetDateTime) -> i128 {
-    at.unix_timestamp_nanos() / 1_000
 }

@@ -65,7 +65,8 @@ BEGIN
         VALUES (p_event, 'orders', 'ledger', p_event_type, p_payload, UTC_TIMESTAMP(6));
     END IF;
     IF p_line IS NOT NULL THEN
-        INSERT INTO receipt_queue (item_id, entries) VALUES (p_item, p_line);
+        INSERT INTO receipt_queue (item_id, told_at, entries)
+        VALUES (p_item, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), p_line);
     END IF;
     IF p_take = 'locked' THEN
         SELECT available INTO v_left FROM stock

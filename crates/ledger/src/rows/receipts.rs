@@ -130,15 +130,14 @@ pub(crate) async fn figures(
     let Some((units, orders, due, size, entries, orders_live)) = log else { return Ok(None) };
     let mut sums = Sums { units, orders, refusals: 0 };
     let mut overdue = 0;
-    let waiting: Vec<String> =
-        sqlx::query_scalar("SELECT entries FROM receipt_queue WHERE item_id = ? ORDER BY id")
+    let waiting: Vec<(i64, String)> =
+        sqlx::query_as("SELECT told_at, entries FROM receipt_queue WHERE item_id = ? ORDER BY id")
             .bind(item.get())
             .all(connection)
             .await?;
-    for line in waiting.iter().flat_map(|lines| lines.lines()) {
-        sums.add(line);
-        let time = line.split(' ').nth(1).and_then(|time| time.parse::<i64>().ok());
-        overdue += i64::from(time.is_none_or(|time| time < due));
+    for (told_at, lines) in waiting {
+        overdue += i64::from(told_at < due);
+        lines.lines().for_each(|line| sums.add(line));
     }
     let Sums { units, orders, .. } = sums;
     let is_whole = u64::try_from(entries) == Ok(size);
