@@ -5,8 +5,8 @@
 //! beacon, computes the shuffle of the crate `draw-proof`, and writes the places. All of it follows
 //! from what was fixed before, so another instance goes on where one was killed.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use time::OffsetDateTime;
@@ -18,7 +18,6 @@ use gates::redis_store::Room;
 use ledger::opening::{Opening, Openings as LedgerOpenings};
 use ledger::route::Shards;
 use ledger::route::cache::Cache;
-use ledger::route::single_flight::SingleFlight;
 use shop_domain::{Clock, Item, ItemId, ItemRoute, LedgerError, NewDraw, UserId};
 
 /// Openings that are known to be announced.
@@ -37,7 +36,8 @@ pub struct Openings {
     announced: Cache<(ItemId, OffsetDateTime), ()>,
     found: Cache<(ItemId, OffsetDateTime), (Instant, Opening)>,
     lists: Cache<(ItemId, OffsetDateTime), Arc<str>>,
-    flights: SingleFlight<ItemId, ()>,
+    /// Items whose places are being drawn by this instance.
+    drawing: Arc<Mutex<HashSet<ItemId>>>,
 }
 
 /// The parts of the openings.
@@ -71,7 +71,7 @@ impl Openings {
             announced: Cache::new(ANNOUNCED_MAX),
             found: Cache::new(FOUND_MAX),
             lists: Cache::new(LISTS_MAX),
-            flights: SingleFlight::new(),
+            drawing: Arc::default(),
         }
     }
 
@@ -140,21 +140,28 @@ impl Openings {
     /// Draws the places of an item whose sale has opened, beside the requests, once at a time. Polls ask
     /// for it until the places are there.
     pub fn draw(&self, item: &Item) {
-        let (openings, worker) = (self.clone(), self.clone());
-        let (id, item) = (item.id, item.clone());
-        let draw = || async move {
-            if let Err(error) = worker.draw_places(&item).await {
-                tracing::warn!(%error, item = %item.id, "places not drawn; the next poll tries again");
+        if !self.drawing().insert(item.id) {
+            return;
+        }
+        let (openings, worker, item) = (self.clone(), self.clone(), item.clone());
+        tokio::spawn(async move {
+            let id = item.id;
+            // On a task of its own, so that a panic is an end, too.
+            let drawn = tokio::spawn(async move { worker.draw_places(&item).await }).await;
+            openings.drawing().remove(&id);
+            if let Ok(Err(error)) = drawn {
+                tracing::warn!(%error, item = %id, "places not drawn; the next poll tries again");
             }
-        };
-        tokio::spawn(async move { openings.flights.run(id, draw).await });
+        });
+    }
+
+    fn drawing(&self) -> MutexGuard<'_, HashSet<ItemId>> {
+        self.drawing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn draw_places(&self, item: &Item) -> Result<(), OpeningError> {
         let parts = &self.parts;
         let (id, opens_at) = (item.id, item.window.starts_at());
-        let Some(early) = parts.room.early(id).await? else { return Ok(()) };
-        let entries = entries_of(early).ok_or(OpeningError::Damaged)?;
         let opening = match self.find(id, opens_at).await? {
             Some(opening) => opening,
             // The start was moved to an earlier time, and nobody has polled in between.
@@ -164,6 +171,7 @@ impl Openings {
             }
         };
         if opening.listed_at.is_none() {
+            let Some(entries) = self.entries(id).await? else { return Ok(()) };
             let leaves = leaves(&entries);
             let root = blocking(move || draw_proof::root(&leaves)).await?;
             let listed = parts.ledgers.write(id, |openings, home| {
@@ -184,10 +192,17 @@ impl Openings {
             taken.await?;
         }
         let opening = self.find(id, opens_at).await?.ok_or(OpeningError::Damaged)?;
+        let Some(entries) = self.entries(id).await? else { return Ok(()) };
         let ordered = in_order(opening, entries).await?;
         let buyers: Vec<UserId> = ordered.iter().map(|(_, buyer)| *buyer).collect();
         let life = room_life(item, parts.clock.now());
         Ok(parts.room.place(item.id, &buyers, parts.clock.shifted(), life).await?)
+    }
+
+    /// The fixed list, by the ids of its entries; `None` while it can still change.
+    async fn entries(&self, item: ItemId) -> Result<Option<Vec<(Entry, UserId)>>, OpeningError> {
+        let Some(early) = self.parts.room.early(item).await? else { return Ok(None) };
+        entries_of(early).ok_or(OpeningError::Damaged).map(Some)
     }
 
     /// The published list with its places, as the lines of a proof; empty while they are not known, and
@@ -215,9 +230,10 @@ impl Openings {
         item: &Item,
         opening: &Opening,
     ) -> Result<Option<Arc<str>>, OpeningError> {
-        let early = self.parts.room.early(item.id).await?;
-        let (Some(early), Some(_)) = (early, &opening.beacon_value) else { return Ok(None) };
-        let entries = entries_of(early).ok_or(OpeningError::Damaged)?;
+        if opening.beacon_value.is_none() {
+            return Ok(None);
+        }
+        let Some(entries) = self.entries(item.id).await? else { return Ok(None) };
         let ordered = in_order(opening.clone(), entries).await?;
         let mut places: Vec<(Entry, usize)> =
             ordered.into_iter().zip(1..).map(|((entry, _), place)| (entry, place)).collect();
