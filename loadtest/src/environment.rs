@@ -23,7 +23,7 @@ impl Environment {
         Ok(Self { file: file.into_iter().collect(), database: None })
     }
 
-    /// These variables, with the ledger in another database.
+    /// Returns the same variables, with the ledger in another database.
     #[must_use]
     pub fn on_database(&self, url: String) -> Self {
         Self { file: self.file.clone(), database: Some(url) }

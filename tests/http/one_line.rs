@@ -1,4 +1,4 @@
-//! One line for all instances: numbers, the rate, who is inside, and the places of those who came before the opening.
+//! One line for all instances: numbers, the rate, the limit inside, and the places of buyers who came before the opening.
 
 use std::collections::HashSet;
 
@@ -147,7 +147,7 @@ async fn the_rate_holds_over_two_instances() {
         admitted += now.len();
         waiting.retain(|id| !now.contains(id));
     }
-    // By the clock that the admissions go by: one at once, and what is made up for is a second's.
+    // By the clock that the admissions go by: one at once, and at most one second is made up for.
     let seconds = redis_time(&mut redis).await - began;
     let most = 1.0 + seconds * f64::from(PER_SECOND) + f64::from(PER_SECOND - 1);
     assert!(admitted as f64 <= most, "{admitted} in {seconds} s");

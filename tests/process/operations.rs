@@ -37,6 +37,7 @@ fn metrics() -> BTreeSet<String> {
     metrics.request_answered("GET", 200);
     metrics.rate_limited("user");
     metrics.waiting_room_answered("waiting");
+    metrics.waiting_room_left("bought", 1);
     metrics.waiting.changed("offered");
     metrics.moves.set_under_way("copying", 1);
     metrics.breaker_is_open("redis", true);

@@ -150,7 +150,7 @@ async fn a_full_disk_of_the_database_is_said_with_its_remedy() {
     }
     // MariaDB 10.11 may abort when a long text finds the file full, which depends on the size of the schema. With
     // this size it answers 1114.
-    let room = "--innodb-data-file-path=ibdata1:12M:autoextend:max:36M";
+    let room = "--innodb-data-file-path=ibdata1:12M:autoextend:max:40M";
     let (server, shop) = on_own_server(&["--skip-innodb-file-per-table", room]).await;
     let fine = doctor(&shop, &[]).await;
     assert_eq!(fine["healthy"], true, "{fine:#}");

@@ -2118,7 +2118,7 @@ export interface components {
         };
         /**
          * @description The opening of a sale with a waiting room, as far as it has come: what was announced, and what proves
-         *     the places of those who came before it. The rules are those of a draw, see docs/draw.md.
+         *     the places of the buyers who came before it. The rules are those of a draw, see docs/draw.md.
          */
         OpeningBody: {
             /** @description `drand-quicknet` or `local`. */
@@ -2580,7 +2580,7 @@ export interface components {
              */
             available: number;
             challenge?: components["schemas"]["Challenge"] | null;
-            /** @description Whether the sale is open, and the places of those who came before are being drawn. */
+            /** @description Whether the sale is open, and the places of the buyers who came before are being drawn. */
             drawing: boolean;
             /** @description The id of a buyer who came before the opening, in the list of `GET /api/items/{id}/line/entries`. */
             entry?: string | null;
@@ -2607,8 +2607,8 @@ export interface components {
             inside: number;
             /**
              * Format: int64
-             * @description The buyer's number in this line, from 1. It stays the same. Not known until the places of those who
-             *     came before the opening are drawn.
+             * @description The buyer's number in this line, from 1. It stays the same. Not known until the places of the buyers
+             *     who came before the opening are drawn.
              */
             number?: number | null;
             /**

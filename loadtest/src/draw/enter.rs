@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::DrawOptions;
 use crate::drive::Instance;
 use crate::drive::call::Call;
 use crate::drive::connection::{Connection, Exchange};
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::options::DrawOptions;
 
 /// One request may take this long; then it is sent again, which has no further effect.
 const ANSWER_MAX: Duration = Duration::from_secs(10);

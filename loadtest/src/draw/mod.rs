@@ -2,6 +2,7 @@
 //! are the published shuffle, and the ledger is right.
 
 mod enter;
+mod options;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -17,12 +18,13 @@ use crate::document::{Cell, Color, Document, Table, Tone, grouped};
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
-use crate::options::DrawOptions;
 use crate::process;
 use crate::program::CommandResult;
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
 use enter::Told;
+
+pub use options::DrawOptions;
 
 /// The state of a draw is read again after this.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -46,8 +46,8 @@ pub struct StandingBody {
     state: &'static str,
     /// While waiting: the queue token to send next time.
     place: Option<String>,
-    /// The buyer's number in this line, from 1. It stays the same. Not known until the places of those who
-    /// came before the opening are drawn.
+    /// The buyer's number in this line, from 1. It stays the same. Not known until the places of the buyers
+    /// who came before the opening are drawn.
     number: Option<u64>,
     /// The number of buyers in front; before the places are drawn, of all others.
     position: u64,
@@ -63,7 +63,7 @@ pub struct StandingBody {
     /// who were admitted in the last ten seconds, because as many are inside as may be; or `opening`, the
     /// time to the opening alone.
     estimate_basis: Option<&'static str>,
-    /// Whether the sale is open, and the places of those who came before are being drawn.
+    /// Whether the sale is open, and the places of the buyers who came before are being drawn.
     drawing: bool,
     /// The id of a buyer who came before the opening, in the list of `GET /api/items/{id}/line/entries`.
     entry: Option<String>,
@@ -124,7 +124,7 @@ impl StandingBody {
 }
 
 /// The opening of a sale with a waiting room, as far as it has come: what was announced, and what proves
-/// the places of those who came before it. The rules are those of a draw, see docs/draw.md.
+/// the places of the buyers who came before it. The rules are those of a draw, see docs/draw.md.
 #[derive(Serialize, ToSchema)]
 pub struct OpeningBody {
     item_id: i64,

@@ -185,7 +185,7 @@ impl WaitingLine {
         }
         sql::leave_party(transaction, item, place.number).await?;
         close(transaction, item, &rows, WaitingStatus::Left).await?;
-        // Units that were too few for this buyer's friends may be enough for those who stay.
+        // Units that were too few for all friends may be enough for the others.
         let mut handed = self.hand_out(transaction, routed).await?;
         handed.changed.push((buyer, WaitingStatus::Left));
         Ok(Some(handed))

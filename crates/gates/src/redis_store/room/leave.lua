@@ -1,5 +1,5 @@
--- Takes a buyer out of the waiting room. The list of those who came before the opening stays as it is
--- from the opening on.
+-- Takes a buyer out of the waiting room. The list of the opening stays as it is from the opening
+-- on.
 -- KEYS as in poll.lua
 -- ARGV[1]  the buyer
 -- Answers 2 when the buyer was inside, 1 when the buyer waited, else 0.

@@ -70,7 +70,7 @@ pub struct RoomPoll<'a> {
     pub shift: time::Duration,
     /// The number and the zero bits of the queue token that the buyer shows.
     pub shown: Option<(i64, u8)>,
-    /// The public id of the buyer among those who came before the opening.
+    /// The public id of the buyer in the list of the opening.
     pub entry: &'a str,
     pub proof: Option<UsableProof>,
     /// How long the keys live without a change.
@@ -88,7 +88,7 @@ pub struct UsableProof {
 /// The answer to a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoomStatus {
-    /// On the list of those who came before the opening.
+    /// On the list of the opening: the buyer came before it.
     Early,
     /// As before, but the sale has opened, and the places are being drawn.
     Drawing,
@@ -98,7 +98,7 @@ pub enum RoomStatus {
     Admitted,
     /// As many wait as may.
     Full,
-    /// It would be the buyer's turn, but the proof of work is missing.
+    /// The buyer's turn has come, but the proof of work is missing.
     Unproved,
     /// As before, but the proof was used already.
     Replayed,
