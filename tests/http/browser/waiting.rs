@@ -135,13 +135,13 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
     let shop = Shop::with(|config| {
         let room = &mut config.waiting_room;
         (room.per_second, room.proof_bits_max, room.places_after_seconds) = (1, 4, 0);
-        room.silent_seconds = 1_000;
+        room.silent_seconds = 300;
     })
     .await;
     let narrow = Look { language: "zh-CN", width: 360, dark: true, ..PHONE };
     for (look, looked) in [(DESKTOP, "early"), (narrow, "early-zh")] {
         let instance = shop.start().await;
-        let sale = json!({ "stock": 30, "waiting_room": true, "starts_at": in_seconds(600) });
+        let sale = json!({ "stock": 30, "waiting_room": true, "starts_at": in_seconds(250) });
         let item = make_sale(&instance, sale).await;
         let chinese = look.language == "zh-CN";
         let page = Page::open(instance.addr, look).await;
@@ -173,7 +173,7 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
         // Nobody is admitted yet, so that she sees her place, also if it is the first.
         let edit = format!("/api/admin/items/{item}");
         assert_eq!(instance.admin().patch(&edit, &json!({ "paused": true })).await.status, 200);
-        instance.clock.shift(time::Duration::seconds(601));
+        instance.clock.shift(time::Duration::seconds(251));
         page.until_text(
             "#outcome",
             if chinese { "包含所有位置的名单" } else { "The list with all places" },
@@ -183,7 +183,7 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
         page.shot(&format!("item-in-line-placed-{looked}")).await;
         assert_eq!(instance.admin().patch(&edit, &json!({ "paused": false })).await.status, 200);
         // The others are passed by.
-        instance.clock.shift(time::Duration::seconds(1_001));
+        instance.clock.shift(time::Duration::seconds(301));
         page.until_text("#stock", if chinese { "29" } else { "29 of 30 left" }).await;
         page.close().await;
     }
