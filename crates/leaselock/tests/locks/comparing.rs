@@ -13,7 +13,7 @@ use super::{LONG_LEASE, SHORT_LEASE, at_once, shared, until_lost, waiting};
 /// The kinds that compare the whole value of one key.
 const KINDS: [&str; 4] = ["plain", "setnx-expire", "setnx", "getset"];
 /// The value of a holder from elsewhere.
-const OTHER_OWNER: &str = "somebody else";
+const OTHER_OWNER: &str = "another owner";
 
 /// The key of the only hold on this server.
 async fn held_key(server: &RedisServer) -> String {

@@ -5,7 +5,7 @@
 -- KEYS[3]  who waits, a sorted set: buyer by number
 -- KEYS[4]  who waits and has not asked lately, a sorted set: buyer by number
 -- KEYS[5]  until when the buyers of the two sets are expected to ask, a sorted set in milliseconds
--- KEYS[6]  who was admitted, a sorted set: buyer by the end of the ticket in milliseconds
+-- KEYS[6]  the admitted buyers, a sorted set by the end of their tickets, in milliseconds
 -- KEYS[7]  proofs of work that were used, a sorted set by the end of their validity in milliseconds
 -- ARGV[1]  the buyer
 -- ARGV[2]  the sale: early, open, or closed while it is paused
