@@ -1,4 +1,4 @@
-//! Checks what a shop has published: the proof of a draw, which shows that nobody chose the places, and the
+//! Checks what a shop has published: the proof of a draw, whose places must follow from its seed, and the
 //! [`log`] of a sale with its receipts.
 //!
 //! It is written from the description in `docs/draw.md`, and shares no code with the service. `static/verify.js` is the
