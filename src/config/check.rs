@@ -97,9 +97,8 @@ impl Config {
                 || (self.payment.checkout_url.contains("{order}")
                 && self.payment.secret.reveal().len() >= SECRET_LENGTH_MIN) =>
                 "payment.provider = webhook needs payment.checkout_url with {order}, and payment.secret";
-            self.payment.currency.len() == 3
-                && self.payment.currency.bytes().all(|byte| byte.is_ascii_uppercase()) =>
-                "payment.currency must be three capital letters, such as USD";
+            self.currency().is_ok() =>
+                "payment.currency must be a currency of ISO 4217 by its three capital letters, such as USD";
             self.session.own_accounts || !self.identity.issuer.is_empty() =>
                 "session.own_accounts = false needs identity.issuer, or nobody can sign in";
             self.identity.issuer.is_empty()

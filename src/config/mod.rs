@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+use shop_domain::Currency;
 
 pub use check::SECRET_LENGTH_MIN;
 pub use load::{ConfigError, DEFAULTS};
@@ -324,6 +325,15 @@ impl Config {
     #[must_use]
     pub fn defaults() -> Self {
         toml::from_str(DEFAULTS).expect("defaults.toml fits Config")
+    }
+
+    /// The currency of items that name none.
+    ///
+    /// # Errors
+    /// A sentence when it is none.
+    pub fn currency(&self) -> Result<Currency, String> {
+        let code = &self.payment.currency;
+        Currency::parse(code).ok_or_else(|| format!("payment.currency is not a currency: {code:?}"))
     }
 
     /// The settings for each ledger, in the order of their numbers: they differ in `database_url`.

@@ -10,6 +10,7 @@ mod foreign;
 mod lab;
 mod outcomes;
 mod play;
+mod products;
 mod shop;
 mod waiting;
 

@@ -26,7 +26,9 @@ use seckill::http::route::users::CredentialsBody;
 use seckill::purchase::WaitingRoom;
 use seckill::purchase::waiting_room::{QueueStatus, Rules};
 use serde_json::json;
-use shop_domain::{ArbiterMode, Cents, Home, Item, ItemId, ItemKind, SaleWindow, UserId, username};
+use shop_domain::{
+    ArbiterMode, Cents, Currency, Home, Item, ItemId, ItemKind, SaleWindow, UserId, username,
+};
 use time::{Duration, OffsetDateTime};
 
 use crate::support::item_body;
@@ -96,6 +98,7 @@ fn open_item() -> Item {
         description: String::new(),
         image_url: None,
         price: Cents::new(1).expect("a price"),
+        currency: Currency::USD,
         window: SaleWindow::new(now - Duration::HOUR, now + Duration::HOUR).expect("a window"),
         per_buyer_limit: 1,
         hold_seconds: 60,
@@ -105,6 +108,7 @@ fn open_item() -> Item {
         paused: false,
         waiting_room: true,
         offer_seconds: 0,
+        variant: None,
         draw: None,
         limit_group: None,
         has_queue: false,

@@ -10,6 +10,7 @@ use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
 use super::items::{ItemBody, answer};
+use super::products::{VariantOptionBody, new_variant};
 use super::texts;
 use crate::catalog::Catalog;
 use crate::draw::Draws;
@@ -20,7 +21,8 @@ use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
 use shop_domain::{
-    ArbiterMode, Cents, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, SaleWindow, ShardId,
+    ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, ProductId,
+    SaleWindow, ShardId,
 };
 
 /// The default of `per_buyer_limit`.
@@ -42,10 +44,13 @@ pub struct CreateItemBody {
     /// A path of this site or an https address.
     #[serde(default)]
     pub(super) image_url: Option<String>,
-    /// The price of one unit in cents.
+    /// The price of one unit in minor units of the currency: cents, or yen.
     #[serde(default)]
     #[schema(value_type = i64, minimum = 0)]
     pub(super) price_cents: Integer,
+    /// The currency of the price (ISO 4217); that of the shop if it is left out.
+    #[serde(default)]
+    pub(super) currency: Option<String>,
     /// Units.
     #[serde(default)]
     #[schema(value_type = i64, minimum = 0)]
@@ -83,6 +88,14 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     pub(super) limit_group_id: Integer,
+    /// The product that it is a variant of; 0 (if it is left out): none.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = 0)]
+    pub(super) product_id: Integer,
+    /// By what it differs from the other items of its product.
+    #[serde(default)]
+    #[schema(max_items = 4)]
+    pub(super) options: Vec<VariantOptionBody>,
     /// `race` (if it is left out), or `draw`: buyers enter until `draw_closes_at`.
     #[serde(default)]
     pub(super) mode: Option<String>,
@@ -108,6 +121,9 @@ pub struct EditItemBody {
     #[serde(default)]
     #[schema(format = DateTime)]
     ends_at: Option<String>,
+    /// Another currency (ISO 4217), before the sale begins and while the item has no orders.
+    #[serde(default)]
+    currency: Option<String>,
     /// Pause the sale (`true`) or resume it (`false`).
     #[serde(default)]
     paused: Option<bool>,
@@ -123,6 +139,13 @@ pub struct EditItemBody {
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     limit_group_id: Integer,
+    /// The product that it is a variant of, together with `options`; 0: none.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = 0)]
+    product_id: Integer,
+    /// By what it differs from the other items of the product.
+    #[serde(default)]
+    options: Option<Vec<VariantOptionBody>>,
     #[serde(default)]
     strategy: Option<String>,
     /// Units to add to the stock; a negative number takes units out.
@@ -139,11 +162,12 @@ pub struct EditItemBody {
 pub async fn create(
     State(catalog): State<Catalog>,
     State(draws): State<Draws>,
+    State(shop_currency): State<Currency>,
     operator: Operator,
     JsonBody(body): JsonBody<CreateItemBody>,
 ) -> Result<Response, Problem> {
     let actor = operator.actor();
-    let created = catalog.create(&new_item(body, Some(&draws))?, &actor).await?;
+    let created = catalog.create(&new_item(body, shop_currency, Some(&draws))?, &actor).await?;
     tracing::info!(item = %created.item.id, operator = %actor.user, "item created");
     Ok((StatusCode::CREATED, answer(&created, actor.now)).into_response())
 }
@@ -171,13 +195,20 @@ pub async fn edit(
         in_range(-Item::STOCK_MAX, Item::STOCK_MAX),
         stock_out_of_range,
     )?;
+    // Without a product the options say nothing.
+    let variant = match (body.product_id.or(Some(None), product, no_such_product)?, body.options) {
+        (None, None) => None,
+        (product, options) => Some(new_variant(product.flatten(), &options.unwrap_or_default())?),
+    };
     let edit = ItemEdit {
         starts_at: body.starts_at.as_deref().map(instant).transpose()?,
         ends_at: body.ends_at.as_deref().map(instant).transpose()?,
+        currency: body.currency.as_deref().map(currency).transpose()?,
         paused: body.paused,
         waiting_room: body.waiting_room,
         offer_seconds: body.offer_seconds.or(Some(None), offer_seconds, offer_out_of_range)?,
         limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?,
+        variant,
         strategy: body.strategy,
         stock_delta: Some(stock_delta),
         revision_seen: revision_seen(&headers)?,
@@ -190,14 +221,18 @@ pub async fn edit(
     Ok(answer(&edited, actor.now))
 }
 
-pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<NewItem, Problem> {
+/// Checks the fields of a new sale. Without a currency it has that of the shop.
+pub(super) fn new_item(
+    body: CreateItemBody,
+    shop_currency: Currency,
+    draws: Option<&Draws>,
+) -> Result<NewItem, Problem> {
     let kind = choice(body.kind.as_deref(), ItemKind::Shop, ItemKind::parse)?;
     let arbiter = choice(body.arbiter.as_deref(), ArbiterMode::On, ArbiterMode::parse)?;
     let name = texts::name(&body.name)?;
     let description = texts::description(&body.description)?;
-    let price_out_of_range = || {
-        ProblemType::PriceOutOfRange.detail(format!("Send a price of 0 to {} cents.", Cents::MAX))
-    };
+    let price_out_of_range =
+        || ProblemType::PriceOutOfRange.detail(format!("Send a price of 0 to {}.", Cents::MAX));
     let hold_out_of_range = || {
         let detail = format!("Send a hold of 1 to {} seconds.", Item::HOLD_SECONDS_MAX);
         ProblemType::HoldOutOfRange.detail(detail)
@@ -215,6 +250,7 @@ pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<Ne
         description,
         image_url: body.image_url.map(texts::image_url).transpose()?,
         price: body.price_cents.or(None, price, price_out_of_range)?,
+        currency: body.currency.as_deref().map_or(Ok(shop_currency), currency)?,
         stock: body.stock.or(None, in_range(0, Item::STOCK_MAX), stock_out_of_range)?,
         window,
         per_buyer_limit: limit(body.per_buyer_limit, Some(PER_BUYER_LIMIT_DEFAULT))?,
@@ -232,6 +268,10 @@ pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<Ne
             .or(Some(Some(OFFER_SECONDS_DEFAULT)), offer_seconds, offer_out_of_range)?
             .unwrap_or(OFFER_SECONDS_DEFAULT),
         limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?.flatten(),
+        variant: new_variant(
+            body.product_id.or(Some(None), product, no_such_product)?.flatten(),
+            &body.options,
+        )?,
         draw: None,
         shard: body.shard.or(Some(None), shard, || ProblemType::ShardNotFound.into())?,
     };
@@ -250,6 +290,10 @@ pub fn limit(sent: Integer, default: Option<u32>) -> Result<u32, Problem> {
         let detail = format!("Send a limit of 1 to {} units.", Item::PER_BUYER_LIMIT_MAX);
         ProblemType::LimitOutOfRange.detail(detail)
     })
+}
+
+fn currency(code: &str) -> Result<Currency, Problem> {
+    Currency::parse(code).ok_or_else(|| ProblemType::InvalidCurrency.into())
 }
 
 fn offer_seconds(number: i128) -> Option<Option<u32>> {
@@ -271,6 +315,17 @@ fn limit_group(number: i128) -> Option<Option<Option<LimitGroupId>>> {
 #[expect(clippy::option_option, reason = "out of range and left out are two things")]
 fn shard(number: i128) -> Option<Option<ShardId>> {
     u16::try_from(number).ok().and_then(ShardId::new).map(Some)
+}
+
+/// A product, or none for 0.
+#[expect(clippy::option_option, reason = "no field, no product, and a product are three things")]
+fn product(number: i128) -> Option<Option<Option<ProductId>>> {
+    let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
+    Some(Some(ProductId::new(number)))
+}
+
+fn no_such_product() -> Problem {
+    ProblemType::ProductNotFound.into()
 }
 
 fn no_such_group() -> Problem {

@@ -17,6 +17,7 @@ pub mod live;
 pub mod operator;
 pub mod orders;
 pub mod payments;
+pub mod products;
 pub mod purchase;
 pub mod reservation_batch;
 pub mod reservations;

@@ -1,5 +1,5 @@
 use super::*;
-use shop_domain::{ArbiterMode, Cents, ItemKind, SaleWindow};
+use shop_domain::{ArbiterMode, Cents, Currency, ItemKind, SaleWindow};
 use time::macros::datetime;
 
 const OPENS: OffsetDateTime = datetime!(2026-11-11 11:11 UTC);
@@ -17,6 +17,7 @@ fn item() -> Item {
         description: String::new(),
         image_url: None,
         price: Cents::new(1).expect("a price"),
+        currency: Currency::USD,
         window: SaleWindow::new(OPENS, OPENS + time::Duration::HOUR).expect("a window"),
         per_buyer_limit: 1,
         hold_seconds: 60,
@@ -26,6 +27,7 @@ fn item() -> Item {
         paused: false,
         waiting_room: true,
         offer_seconds: 0,
+        variant: None,
         draw: None,
         limit_group: None,
         has_queue: false,

@@ -7,6 +7,7 @@ import { announce, byId, el, setText } from '../dom.js';
 import { download, fieldInstant, fieldTime, reason, showResult } from '../desk.js';
 import { text } from '../strings.js';
 import { showGroup } from './groups.js';
+import { showProduct, variantFields } from './products.js';
 import { strategyHint } from './strategies.js';
 
 /** @type {any} */
@@ -32,6 +33,7 @@ export function startEditing(edited) {
       'waiting-result',
     ),
   );
+  on('variant-form', () => edit(variantFields(byId('edit-product').value, byId('edit-options').value), 'variant-result'));
   on('strategy-form', () => edit({ strategy: byId('edit-strategy').value }, 'strategy-result'));
   byId('edit-strategy').addEventListener('change', drawHint);
   byId('audit').addEventListener('click', audit);
@@ -45,12 +47,13 @@ export function editSale(chosen) {
   item = chosen;
   lastAudit = null;
   byId('audit-result').hidden = true;
-  for (const id of ['edit-result', 'restock-result', 'schedule-result', 'waiting-result', 'strategy-result', 'audit-failed'])
+  for (const id of ['edit-result', 'restock-result', 'schedule-result', 'waiting-result', 'variant-result', 'strategy-result', 'audit-failed'])
     setText(byId(id), '');
   byId('edit-starts').value = fieldTime(item.starts_at);
   byId('edit-ends').value = fieldTime(item.ends_at);
   byId('edit-offer').value = String(item.offer_seconds);
   showGroup(item);
+  showProduct(item);
   byId('edit-strategy').value = item.strategy;
   drawSale(chosen);
   drawHint();

@@ -93,7 +93,7 @@ function draw() {
   byId('order').dataset.status = order.status;
   setText(byId('number'), order.id);
   setText(byId('quantity'), count(order.quantity));
-  setText(byId('amount'), money(order.amount_cents));
+  setText(byId('amount'), money(order.amount_cents, order.currency));
   setText(byId('placed'), dateTime(order.created_at));
   const { strategy, fence } = order;
   setText(
@@ -128,7 +128,7 @@ function drawButtons(late) {
   byId('demo').hidden = !payable || paidElsewhere;
   byId('cancel').hidden = order.status !== 'pending';
   for (const id of ['pay', 'cancel']) byId(id).setAttribute('aria-disabled', String(busy !== ''));
-  const amount = money(order.amount_cents);
+  const amount = money(order.amount_cents, order.currency);
   const payKey = order.status === 'expired' || late ? 'order.payLate' : 'order.pay';
   setText(byId('pay'), busy === 'payment' ? text('order.paying') : text(payKey, { amount }));
   setText(byId('cancel'), busy === 'cancellation' ? text('order.cancelling') : text('order.cancel'));
@@ -203,7 +203,7 @@ async function drawLines(lines) {
   const entries = lines.map(async ({ item_id: id, quantity, amount_cents: amount }) => {
     const { name } = await get(`/api/items/${id}`).catch(() => ({ name: text('order.itemFallback', { id }) }));
     const link = el('a', { href: `/item.html?id=${id}`, text: name });
-    return el('li', {}, el('span', {}, `${count(quantity)} × `, link), el('span', { text: money(amount) }));
+    return el('li', {}, el('span', {}, `${count(quantity)} × `, link), el('span', { text: money(amount, order.currency) }));
   });
   byId('lines').replaceChildren(...(await Promise.all(entries)));
   byId('lines').hidden = false;

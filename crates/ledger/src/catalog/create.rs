@@ -13,9 +13,9 @@ use crate::Database;
 use crate::draw;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, StockedItem};
-use crate::rows::{Fault, homes, limit_groups, transact};
+use crate::rows::{Fault, homes, limit_groups, products, transact};
 use crate::write::restock::create_stock;
-use shop_domain::{Home, ItemId, ItemRoute, LimitGroupId, NewItem, ShardId};
+use shop_domain::{Home, ItemId, ItemRoute, LimitGroupId, NewItem, Product, ShardId};
 
 /// Attempts to find ids that no item of an older build has.
 const IDS_ATTEMPTS_MAX: u32 = 3;
@@ -29,6 +29,8 @@ pub struct NewItems<'a> {
     pub actor: Option<&'a Actor>,
     /// The groups of the items.
     pub groups: &'a [GroupForItem],
+    /// The products of the items.
+    pub products: &'a [Product],
     /// Where the items are to live.
     pub home: Home,
 }
@@ -89,9 +91,12 @@ async fn insert_all(
     new: NewItems<'_>,
     ids: Vec<ItemId>,
 ) -> sqlx::Result<Vec<StockedItem>> {
-    let NewItems { items, now, actor, groups, home } = new;
+    let NewItems { items, now, actor, groups, products, home } = new;
     for group in groups {
         group.copy_to(transaction).await?;
+    }
+    for product in products {
+        products::copy(transaction, product).await?;
     }
     let (mut created, mut ids) = (Vec::with_capacity(items.len()), ids.into_iter());
     for new in items {
@@ -133,6 +138,7 @@ fn new_item_json(new: &NewItem) -> Value {
     json!({
         "name": new.name,
         "price_cents": new.price.cents(),
+        "currency": new.currency.as_str(),
         "stock": new.stock,
         "starts_at": rfc3339(Some(new.window.starts_at())),
         "ends_at": rfc3339(Some(new.window.ends_at())),
@@ -144,6 +150,7 @@ fn new_item_json(new: &NewItem) -> Value {
         "waiting_room": new.waiting_room,
         "offer_seconds": new.offer_seconds,
         "limit_group_id": new.limit_group.map(LimitGroupId::get),
+        "product_id": new.variant.as_ref().map(|variant| variant.product.get()),
         "draw_closes_at": rfc3339(new.draw.as_ref().map(|draw| draw.closes_at)),
     })
 }

@@ -20,6 +20,10 @@ pub struct Outbox {
 
 /// The type of the rows about orders.
 const ORDERS_CHANGED: &str = "orders.changed";
+/// The type of the rows about offers to buyers who wait.
+const OFFERS_CHANGED: &str = "offers.changed";
+/// All types.
+pub const EVENT_TYPES: [&str; 2] = [ORDERS_CHANGED, OFFERS_CHANGED];
 
 /// A row of the outbox that is not written yet.
 #[derive(Debug)]
@@ -47,6 +51,8 @@ struct Change {
     quantity: u32,
     /// The price of all lines.
     amount_cents: i64,
+    /// The currency of all lines.
+    currency: &'static str,
     status: &'static str,
     /// All lines of an order with several; the fields above have those of the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -161,7 +167,7 @@ impl Outbox {
         if !self.enabled || offers.is_empty() {
             return Ok(());
         }
-        insert(transaction, NewEvent::of("offers.changed", &OffersPayload { offers })?).await
+        insert(transaction, NewEvent::of(OFFERS_CHANGED, &OffersPayload { offers })?).await
     }
 }
 
@@ -173,6 +179,7 @@ impl Change {
             user_id: purchase.buyer.get(),
             quantity: purchase.quantity.units(),
             amount_cents: purchase.amount.cents(),
+            currency: purchase.item.currency.as_str(),
             status: status.as_str(),
             lines: Vec::from_iter(purchase.line_count.map(|_| ChangedLine::inserted(purchase))),
         }
@@ -198,6 +205,7 @@ impl Change {
             user_id: order.user_id.get(),
             quantity: order.quantity.units(),
             amount_cents: order.whole_amount().cents(),
+            currency: order.currency.as_str(),
             status: order.status.as_str(),
             lines,
         }
