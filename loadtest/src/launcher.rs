@@ -85,7 +85,17 @@ impl Launcher {
     }
 
     async fn try_start(&self, name: &str, overrides: &Overrides) -> Result<Service, CannotJudge> {
-        let address = format!("127.0.0.1:{}", free_port()?);
+        let url = format!("http://127.0.0.1:{}", free_port()?);
+        self.start_at(name, overrides, service::resolve(&url).await?).await
+    }
+
+    /// Starts an instance at this address and returns when it answers. `name` names its log.
+    pub async fn start_at(
+        &self,
+        name: &str,
+        overrides: &Overrides,
+        instance: Instance,
+    ) -> Result<Service, CannotJudge> {
         let log = self.logs.join(format!("{name}.log"));
         let output = File::create(&log).and_then(|output| Ok((output.try_clone()?, output)));
         let (output, errors) =
@@ -105,7 +115,7 @@ impl Launcher {
         let mut child = command
             .arg("serve")
             .envs(self.environment.for_service())
-            .env("SECKILL_HTTP_ADDR", &address)
+            .env("SECKILL_HTTP_ADDR", instance.address.to_string())
             // The load needs the API alone.
             .env("SECKILL_HTTP_STATIC_DIR", "none")
             .envs(overrides.settings.iter().map(|(name, value)| (name, value)))
@@ -116,7 +126,6 @@ impl Launcher {
             .kill_on_drop(true)
             .spawn()
             .or_cannot_judge(format_args!("{} did not start", self.program.display()))?;
-        let instance = service::resolve(&format!("http://{address}")).await?;
         let until = Instant::now() + START_MAX;
         loop {
             if instance.page("/healthz", READY_ANSWER_MAX).await.is_some() {

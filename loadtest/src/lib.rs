@@ -8,7 +8,8 @@
 //!    item that must exist first.
 //! 3. [`drive`]: sends the plan and records every answer. The crate `ledger_audit` judges the
 //!    ledger against that record.
-//! 4. [`run`]: one load from the first token to the verdict. [`report`]: its report.
+//! 4. [`run`]: one load from the first token to the verdict. [`report`]: its report. [`carts`]: orders of several
+//!    items. [`kills`]: the service is killed meanwhile. [`draw`]: a load on a sale that is drawn.
 //! 5. [`compare`]: all strategies side by side. [`articles`]: the experiments of the five articles.
 //!    [`failures`]: known failures, made to happen. They start instances of their own
 //!    ([`launcher`]) on the servers of the [`testbed`], and read their [`counters`]. A few do without
@@ -20,16 +21,19 @@
 
 pub mod articles;
 pub mod canvas;
+pub mod carts;
 pub mod circumstances;
 pub mod compare;
 pub mod counters;
 pub mod document;
+pub mod draw;
 pub mod drive;
 pub mod environment;
 pub mod failure;
 pub mod failures;
 pub mod files;
 pub mod haproxy;
+pub mod kills;
 pub mod launcher;
 pub mod number;
 pub mod options;

@@ -8,7 +8,7 @@ use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::options::{Cli, Command};
 use loadtest::program::{self, CommandResult};
-use loadtest::{articles, compare, failures, run};
+use loadtest::{articles, compare, draw, failures, run};
 
 /// The service's allocator.
 #[global_allocator]
@@ -28,6 +28,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => {
             (options.concurrency.max(compare::CONCURRENCY_MAX), options.testbed.threads)
         }
+        Command::Draw(options) => (options.concurrency, options.threads),
         Command::Articles(options) => (EXPERIMENT_CONNECTIONS_MAX, options.testbed.threads),
         Command::Break(options) => (EXPERIMENT_CONNECTIONS_MAX, options.testbed.threads),
     };
@@ -43,5 +44,6 @@ async fn execute(command: Command) -> CommandResult {
         Command::Compare(options) => Box::pin(compare::run(&options)).await,
         Command::Articles(options) => Box::pin(articles::run(&options)).await,
         Command::Break(options) => Box::pin(failures::run(&options)).await,
+        Command::Draw(options) => Box::pin(draw::run(&options)).await,
     }
 }

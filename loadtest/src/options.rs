@@ -35,6 +35,8 @@ pub enum Command {
     Articles(ArticlesOptions),
     /// Make known failures happen, without their remedy and with it.
     Break(BreakOptions),
+    /// Let buyers enter a draw, alone and with friends, and check its places.
+    Draw(DrawOptions),
 }
 
 /// The options of `run`: one load on one item.
@@ -74,6 +76,18 @@ pub struct RunOptions {
     /// `mysql-batch`. Every item has `--stock` units, and the audit judges each.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), conflicts_with = "item")]
     pub lines: u8,
+    /// Items on sale. Each order has `--lines` of them, drawn at random, in a random sequence [default: as many as
+    /// `--lines`].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000), conflicts_with = "item")]
+    pub items: Option<u32>,
+    /// Reservations of each request: with more than one, a shop's program sends them for guests, and each is judged as
+    /// a purchase of its own.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256), conflicts_with_all = ["item", "rate", "readers"])]
+    pub batch: u16,
+    /// Start an instance on the shop's servers, and kill it this often during the load (kill -9). Purchases are sent
+    /// again until they have a final answer.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100_000), conflicts_with_all = ["url", "rate"])]
+    pub kills: u32,
     /// Units one buyer may have.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..))]
     pub per_buyer_limit: i64,
@@ -180,10 +194,20 @@ impl Default for RunOptions {
 impl RunOptions {
     /// The strategies of the purchases.
     pub fn strategies(&self) -> Vec<String> {
-        match self.lines {
-            1 => self.strategy.clone(),
-            _ => vec!["mysql-batch".to_owned()],
+        match self.are_reservations() {
+            false => self.strategy.clone(),
+            true => vec!["mysql-batch".to_owned()],
         }
+    }
+
+    /// Whether the purchases are reservations, which have lines.
+    pub fn are_reservations(&self) -> bool {
+        self.lines > 1 || self.items.is_some() || self.batch > 1
+    }
+
+    /// How many items are sold.
+    pub fn item_count(&self) -> u32 {
+        self.items.unwrap_or(self.lines.into())
     }
 
     /// Refuses values that the ranges of clap cannot express.
@@ -200,6 +224,12 @@ impl RunOptions {
         ];
         for (name, seconds, seconds_min) in spans {
             within(name, seconds, seconds_min, 86_400.0)?;
+        }
+        if self.item_count() < self.lines.into() {
+            return Err(CannotJudge::new("--items must be at least as many as --lines"));
+        }
+        if (self.kills > 0 || self.batch > 1) && self.keys == Keys::Never {
+            return Err(CannotJudge::new("--kills and --batch need keys"));
         }
         if self.strategy.iter().any(|strategy| strategy.trim().is_empty()) {
             return Err(CannotJudge::new("--strategy has an empty name"));
@@ -273,6 +303,50 @@ pub struct BreakOptions {
     /// What all experiments have.
     #[command(flatten)]
     pub testbed: TestbedOptions,
+}
+
+/// The options of `draw`.
+#[derive(Debug, Clone, Args)]
+pub struct DrawOptions {
+    /// Buyers who enter.
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub entries: u32,
+    /// Units that are drawn.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
+    pub stock: i64,
+    /// Friends who are drawn as one, at most.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=4))]
+    pub party_max: u8,
+    /// Percentage of the groups that are friends, and not one buyer alone.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub friends_percent: u32,
+    /// Percentage of the buyers who take the entry back.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
+    pub withdraw_percent: u32,
+    /// Number of connections: at most this many requests are in flight.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    pub concurrency: u32,
+    /// Seconds from the start of the test to the close of the draw.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub enter_seconds: u32,
+    /// Seconds after the close within which each entry must have its place. The round of the beacon comes in between.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub draw_seconds_max: u32,
+    /// Address of the service. Several, separated by commas, are several instances [default: SECKILL_URL].
+    #[arg(long, value_delimiter = ',')]
+    pub url: Vec<String>,
+    /// The `seckill` program [default: beside this program, else on PATH].
+    #[arg(long, value_name = "PATH")]
+    pub seckill: Option<PathBuf>,
+    /// Id of the first buyer; the others follow. The default lies above all real accounts.
+    #[arg(long, default_value_t = 1_000_000_001, value_parser = clap::value_parser!(i64).range(1..))]
+    pub first_buyer: i64,
+    /// Repeats who enters with whom in an earlier run [default: random, printed].
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Threads of this program [default: half of the cores].
+    #[arg(long, value_parser = parse_threads)]
+    pub threads: Option<usize>,
 }
 
 /// What `compare`, `articles` and `break` have in common.

@@ -1,24 +1,26 @@
-//! One load on one item, from the first token to the verdict.
+//! One load on one item, or on several, from the first token to the verdict.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper::Uri;
-use serde_json::{Value, json};
+use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use uuid::Uuid;
 
 use ledger_audit::{Evidence, InTime, Judgement, Ledger, Reader, judge, write_history};
 
+use crate::carts::{Carts, name_guests};
+use crate::drive::batches::Batches;
 use crate::drive::{self, Drive, Instance, Policy, Traffic};
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::files;
+use crate::kills::Victim;
 use crate::options::{Keys, RunOptions, Switch};
 use crate::plan::{Pace, Plan};
 use crate::process::{self, ProcessorMeter, ProcessorUse};
-use crate::report::{Report, RunCircumstances, ServiceSays, TrafficSummary, Verdict};
+use crate::report::{JudgedItems, Report, RunCircumstances, ServiceSays, TrafficSummary, Verdict};
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
 
@@ -28,6 +30,9 @@ const DRIFT_MAX: Duration = Duration::from_secs(10);
 const AUDIT_AGAIN: Duration = Duration::from_millis(250);
 /// Units of a lab item when `--stock` is not given.
 const STOCK_DEFAULT: i64 = 500;
+/// Retries, and seconds to go on trying for a connection, at least, where the service is killed meanwhile.
+const KILLED_RETRIES_MIN: u16 = 1_000;
+const KILLED_WAIT_SECONDS_MIN: f64 = 60.0;
 
 /// What the purchases are aimed at.
 struct Sale {
@@ -40,8 +45,10 @@ struct Sale {
     /// `None` when an existing item does not tell; then it is judged as on.
     arbiter: Option<Switch>,
     before: Ledger,
-    /// The other items of each order, before the first purchase.
+    /// The other items, before the first purchase.
     further: Vec<(i64, Ledger)>,
+    /// What the orders have, if they are reservations.
+    carts: Option<Carts>,
 }
 
 impl Sale {
@@ -58,6 +65,7 @@ struct Aftermath {
     processor: ProcessorUse,
     audit: Judgement,
     service_says: ServiceSays,
+    items: JudgedItems,
 }
 
 /// A judged load with every answer.
@@ -69,19 +77,24 @@ pub struct Run {
 
 /// Runs one load and judges it.
 pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<Run, CannotJudge> {
-    let instances = service::instances(&options.url, environment).await?;
+    let victim = Victim::start(options, environment).await?;
+    let instances = match &victim {
+        Some(victim) => vec![victim.instance()],
+        None => service::instances(&options.url, environment).await?,
+    };
     let mut reader = Reader::connect(&environment.database_url()?).await?;
     let database = reader.database().await?;
     let mint = Mint::new(options.seckill.clone(), environment);
     let admin = Admin::new(instances.clone(), mint.admin().await?);
-    let sale = prepare_sale(options, &admin, &mut reader).await?;
     let seed = options.seed.unwrap_or_else(rand::random);
-    let plan = draw_plan(options, seed)?;
+    let sale = prepare_sale(options, &admin, &mut reader, seed).await?;
+    let plan = draw_plan(options, &sale, seed)?;
     let requests = plan.requests.len();
     let drive = prepare_drive(options, plan, &instances, &mint, &sale).await?;
 
     let started_at = OffsetDateTime::now_utc();
-    let aftermath = fire_and_judge(options, drive, &sale, &admin, &mut reader).await?;
+    let judges = (&admin, &mut reader);
+    let aftermath = fire_and_judge(options, drive, &sale, judges, (victim, seed)).await?;
     let circumstances = RunCircumstances {
         started_at: started_at.format(&Rfc3339).unwrap_or_default(),
         loadtest_version: env!("CARGO_PKG_VERSION"),
@@ -89,6 +102,9 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
         lab_item: sale.lab_item,
         strategies: options.strategies(),
         lines: options.lines,
+        items: options.item_count(),
+        batch: options.batch,
+        kills: options.kills,
         stock: sale.stock,
         buyers: options.buyers,
         requests,
@@ -100,7 +116,7 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
         per_buyer_limit: sale.per_buyer_limit,
         arbiter: sale.arbiter.map_or("unknown", Switch::as_str).to_owned(),
         keys: options.keys == Keys::Always,
-        retries_max: options.retry,
+        retries_max: retries_max(options),
         instances: instances.iter().map(|instance| instance.url.clone()).collect(),
         seed,
         cores: process::cores(),
@@ -111,13 +127,14 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
         verdict: Verdict::of(
             &aftermath.audit,
             &aftermath.service_says,
-            sale.stock,
+            (sale.stock, &aftermath.items),
             options.expect_oversell,
         ),
         circumstances,
         traffic: TrafficSummary::of(&aftermath.traffic, &options.strategies()),
         audit: aftermath.audit,
         service_says: aftermath.service_says,
+        items: aftermath.items,
     };
     if let Some(path) = &options.json {
         files::write_json(path, &report)?;
@@ -129,6 +146,7 @@ async fn prepare_sale(
     options: &RunOptions,
     admin: &Admin,
     reader: &mut Reader,
+    seed: u64,
 ) -> Result<Sale, CannotJudge> {
     let Some(item_id) = options.item else {
         let stock = options.stock.unwrap_or(STOCK_DEFAULT);
@@ -141,10 +159,14 @@ async fn prepare_sale(
         }
         let arbiter = Some(options.arbiter);
         let mut further = Vec::new();
-        for _ in 1..options.lines {
+        for _ in 1..options.item_count() {
             let item = admin.create_lab_item(options, stock).await?;
             further.push((item, reader.ledger(item).await?));
         }
+        let items: Vec<i64> = further.iter().map(|(item, _)| *item).chain([item_id]).collect();
+        let carts = options
+            .are_reservations()
+            .then(|| Carts::draw(&items, options.lines.into(), options.quantity, seed));
         return Ok(Sale {
             item_id,
             lab_item: true,
@@ -153,6 +175,7 @@ async fn prepare_sale(
             arbiter,
             before,
             further,
+            carts,
         });
     };
     let item = admin.item(item_id).await?;
@@ -170,6 +193,7 @@ async fn prepare_sale(
         arbiter: arbiter_of(&item),
         before,
         further: Vec::new(),
+        carts: None,
     })
 }
 
@@ -181,12 +205,16 @@ fn arbiter_of(item: &Value) -> Option<Switch> {
     }
 }
 
-fn draw_plan(options: &RunOptions, seed: u64) -> Result<Plan, CannotJudge> {
+fn draw_plan(options: &RunOptions, sale: &Sale, seed: u64) -> Result<Plan, CannotJudge> {
     let pace = match (options.rate, options.seconds) {
         (Some(rate_per_second), Some(seconds)) => Pace::Open { rate_per_second, seconds },
         _ => Pace::Closed { requests: options.requests },
     };
-    let strategies = u32::try_from(options.strategies().len()).unwrap_or(u32::MAX);
+    // The number of a reservation's strategy is that of its cart.
+    let strategies = match &sale.carts {
+        Some(carts) => carts.count(),
+        None => u32::try_from(options.strategies().len()).unwrap_or(u32::MAX),
+    };
     let key_prefix = (options.keys == Keys::Always).then(|| Uuid::now_v7().simple().to_string());
     Plan::draw(pace, options.buyers, strategies, options.quantity, key_prefix, seed)
 }
@@ -198,7 +226,10 @@ async fn prepare_drive(
     mint: &Mint,
     sale: &Sale,
 ) -> Result<Arc<Drive>, CannotJudge> {
-    let tokens = mint.buyers(options.first_buyer, options.buyers).await?;
+    let is_batch = options.batch > 1;
+    // A shop's program has one token for all guests.
+    let buyers = if is_batch { 1 } else { options.buyers };
+    let tokens = mint.buyers(options.first_buyer, buyers).await?;
     let paths = options
         .strategy
         .iter()
@@ -206,43 +237,68 @@ async fn prepare_drive(
         .collect::<Result<Vec<_>, _>>()?;
     let policy = Policy {
         concurrency: options.concurrency as usize,
-        retries_max: options.retry,
+        retries_max: retries_max(options),
         timeout: Duration::from_secs_f64(options.timeout_seconds),
-        wait: Duration::from_secs_f64(options.wait_seconds),
+        wait: Duration::from_secs_f64(match options.kills {
+            0 => options.wait_seconds,
+            _ => options.wait_seconds.max(KILLED_WAIT_SECONDS_MIN),
+        }),
         traffic_max: options.seconds_max.map(Duration::from_secs_f64),
         readers: options.readers,
         change_percent: options.change_percent,
     };
     let first_buyer = options.first_buyer;
     let drive = Drive::new(plan, policy, instances.to_vec(), &paths, tokens, first_buyer);
-    if sale.further.is_empty() {
-        return Ok(Arc::new(drive));
-    }
-    let line = |(item, _): (i64, &Ledger)| json!({ "item_id": item, "quantity": options.quantity });
-    let body = json!({ "lines": sale.items().map(line).collect::<Vec<_>>() });
-    Ok(Arc::new(drive.of(&Uri::from_static("/api/reservations"), body.to_string().into())))
+    let Some(carts) = &sale.carts else { return Ok(Arc::new(drive)) };
+    let drive = drive.of(&carts.requests());
+    Ok(Arc::new(match is_batch {
+        false => drive,
+        true => drive.in_batches(Batches {
+            size: options.batch.into(),
+            token: mint.shop().await?,
+            orders: carts.lines(),
+        }),
+    }))
+}
+
+fn retries_max(options: &RunOptions) -> u16 {
+    if options.kills > 0 { options.retry.max(KILLED_RETRIES_MIN) } else { options.retry }
 }
 
 async fn fire_and_judge(
     options: &RunOptions,
     drive: Arc<Drive>,
     sale: &Sale,
-    admin: &Admin,
-    reader: &mut Reader,
+    (admin, reader): (&Admin, &mut Reader),
+    (victim, seed): (Option<Victim>, u64),
 ) -> Result<Aftermath, CannotJudge> {
     let meter = ProcessorMeter::start();
-    let traffic = drive::fire(drive).await;
+    let killed = victim.map(|victim| tokio::spawn(victim.suffer(Arc::clone(&drive), seed)));
+    let mut traffic = drive::fire(drive).await;
     let processor = meter.stop();
+    // It goes on to answer for the audit.
+    let _victim = match killed {
+        Some(killed) => Some(killed.await.map_err(|error| CannotJudge(error.to_string()))??),
+        None => None,
+    };
     if let Some(path) = &options.history {
         write_history(path, &traffic.answers)?;
     }
     let settle_max = Duration::from_secs_f64(options.settle_seconds);
     // See `--sold-out-ms`.
     let sold_out_age = Duration::from_millis(2 * options.sold_out_ms);
-    let mut judged = Vec::new();
-    // All items have the same units and the same demand, and each answer is for all of them.
+    let mut judged: Vec<(Judgement, ServiceSays)> = Vec::new();
+    let mut items = JudgedItems::default();
+    // All items have the same units.
     for (item, before) in sale.items() {
-        let after = reader.settled_ledger(item, &traffic.answers, settle_max).await?;
+        let after = match judged.is_empty() {
+            true => reader.settled_ledger(item, &traffic.answers, settle_max).await?,
+            false => reader.ledger(item).await?,
+        };
+        if options.batch > 1 {
+            name_guests(&mut traffic.answers, &after);
+        }
+        let about = sale.carts.as_ref().map(|carts| carts.answers_about(item, &traffic.answers));
         let audit = judge(&Evidence {
             stock: sale.stock,
             per_buyer_limit: sale.per_buyer_limit,
@@ -251,18 +307,24 @@ async fn fire_and_judge(
             keyed: options.keys == Keys::Always,
             before,
             after: &after,
-            answers: &traffic.answers,
+            answers: about.as_ref().unwrap_or(&traffic.answers),
             in_time: Some(InTime { history: &traffic.history, sold_out_age }),
         })?;
-        judged.push((audit, settled_audit(admin, item).await));
+        let says = settled_audit(admin, item).await;
+        let is_clean = audit.is_clean()
+            && matches!(&says, ServiceSays::Audit(audit) if audit["clean"] == true);
+        items.add(&audit, is_clean);
+        // The report shows the first that is not clean, or the first.
+        if judged.is_empty() || (!is_clean && items.unclean == 1) {
+            judged = vec![(audit, says)];
+        }
     }
-    // The first that is not clean, or the first.
-    let is_clean = |(audit, says): &(Judgement, ServiceSays)| {
-        audit.is_clean() && matches!(says, ServiceSays::Audit(audit) if audit["clean"] == true)
-    };
-    let worst = judged.iter().position(|item| !is_clean(item)).unwrap_or_default();
-    let (audit, service_says) = judged.swap_remove(worst);
-    Ok(Aftermath { traffic, processor, audit, service_says })
+    if sale.carts.is_some() {
+        // The carts are known no more: the report counts by strategy.
+        traffic.answers.iter_mut().for_each(|answer| answer.strategy = 0);
+    }
+    let (audit, service_says) = judged.pop().ok_or_else(|| CannotJudge::new("no item was sold"))?;
+    Ok(Aftermath { traffic, processor, audit, service_says, items })
 }
 
 /// The service's own audit. Right after the traffic its counters in Redis may still be on their

@@ -14,7 +14,7 @@ use crate::drive::call::Call;
 use crate::drive::connection::{Exchange, Reply};
 use crate::environment::Environment;
 use crate::failure::{CannotJudge, OrCannotJudge};
-use crate::options::RunOptions;
+use crate::options::{DrawOptions, RunOptions};
 
 /// An admin request or the service's own audit may take this long.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -120,6 +120,33 @@ impl Admin {
         item["id"]
             .as_i64()
             .ok_or_else(|| CannotJudge(format!("the new item has no number as its id: {item}")))
+    }
+
+    /// Makes an item that is drawn at `closes_at`; returns its id.
+    pub async fn create_draw(
+        &self,
+        options: &DrawOptions,
+        closes_at: OffsetDateTime,
+    ) -> Result<i64, CannotJudge> {
+        let now = OffsetDateTime::now_utc();
+        let body = json!({
+            "name": "load test of a draw",
+            "price_cents": LAB_PRICE_CENTS,
+            "stock": options.stock,
+            "starts_at": rfc3339(now - time::Duration::seconds(OPENED_SECONDS_AGO))?,
+            "ends_at": rfc3339(closes_at + time::Duration::hours(OPEN_HOURS))?,
+            "kind": "lab",
+            "mode": "draw",
+            "draw_closes_at": rfc3339(closes_at)?,
+            "draw_party_max": options.party_max,
+        });
+        let item = self.call(&Method::POST, "/api/admin/items", Some(&body)).await?;
+        item["id"].as_i64().ok_or_else(|| CannotJudge(format!("no id: {item}")))
+    }
+
+    /// The published draw of an item.
+    pub async fn draw(&self, item_id: i64) -> Result<Value, CannotJudge> {
+        self.call(&Method::GET, &format!("/api/items/{item_id}/draw"), None).await
     }
 
     /// The public view of an item.

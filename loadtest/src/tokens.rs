@@ -46,6 +46,12 @@ impl Mint {
         tokens.pop().ok_or_else(|| CannotJudge::new("no admin token was minted"))
     }
 
+    /// The `Authorization` value of a shop's program, which buys for guests.
+    pub async fn shop(&self) -> Result<HeaderValue, CannotJudge> {
+        let mut tokens = self.mint(1, 1, Some("shop")).await?;
+        tokens.pop().ok_or_else(|| CannotJudge::new("no token of a shop was minted"))
+    }
+
     async fn mint(
         &self,
         first: i64,

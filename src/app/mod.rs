@@ -9,6 +9,7 @@ mod shared;
 mod web;
 mod workers;
 
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,8 +72,13 @@ impl App {
 
     async fn build_parts(config: Config) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
-        let writers: Vec<Writers> =
-            shared.ledgers.iter().map(|(_, ledger)| Writers::build(ledger, &shared)).collect();
+        let no_thread = |error: io::Error| format!("no thread for a runtime: {error}");
+        let (runtimes, drained) = (config.http.runtimes.get(), shared.lifecycle.drained());
+        let of_batches = Runtimes::start_batches(runtimes, &drained).map_err(no_thread)?;
+        let ledgers = shared.ledgers.iter();
+        let writers: Vec<Writers> = ledgers
+            .map(|(_, ledger)| Writers::build(ledger, &shared, of_batches.as_ref()))
+            .collect();
         let lock_servers = LockServers::new(&config)?;
         let locks = locks::lock_sources(&config, &shared, &lock_servers)?;
         let (purchases, purchase_workers) =
@@ -88,6 +94,7 @@ impl App {
         }));
         let waiting_lists = shared.waiting_lists();
         let draws = shared.draws(&config, &waiting_lists)?;
+        let receipts = shared.receipts(&config);
         let payments = payments::payments(&config, &shared, &orders)?;
         let mut workers = workers::workers(
             &config,
@@ -95,15 +102,14 @@ impl App {
             inboxes,
             &writers,
             (&orders, &purchases, &payments),
-            (&waiting_lists, &draws),
+            (&waiting_lists, &draws, &receipts),
         );
         workers.extend(purchase_workers);
         workers.extend(events::workers(&config, &shared)?);
 
         let listener = server::listen(config.http.addr)?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
-        let runtimes = Runtimes::start(config.http.runtimes.get(), &shared.lifecycle.drained())
-            .map_err(|error| format!("no thread for connections: {error}"))?;
+        let runtimes = Runtimes::start(runtimes, &drained).map_err(no_thread)?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let limits = &config.limits;
         let connection_limiter = ConnectionLimiter::new(
@@ -116,7 +122,7 @@ impl App {
             &shared,
             &lock_servers,
             (orders, purchases, payments),
-            (waiting_lists, draws),
+            (waiting_lists, draws, receipts),
             (addr, proxies),
         )?;
         Ok(Self {

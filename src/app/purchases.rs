@@ -7,15 +7,17 @@ use super::shared::{LedgerParts, Shared, Writers};
 use super::workers::Worker;
 use crate::config::Config;
 use crate::live::OutcomeCounts;
-use crate::purchase::waiting_room::Rules;
+use crate::purchase::waiting_room::{OpeningParts, Openings, WaitingRoomParts};
 use crate::purchase::{
     self, AcceptOffer, Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests,
     SoldOut, WaitingRoom,
 };
 use gates::memory_store::MemoryCounters;
-use gates::redis_store::Buckets;
+use gates::redis_store::room::RoomLimits;
+use gates::redis_store::{Buckets, Room};
 use gates::{LockSources, Strategies, StrategyContext};
 use ledger::route::Shards;
+use shop_domain::outcome::Dependency;
 
 /// Builds the purchases, and the workers that look up keys and announce requests for them.
 pub(super) fn purchases(
@@ -41,7 +43,7 @@ pub(super) fn purchases(
         metrics: shared.metrics.clone(),
         clock: shared.clock.clone(),
         tasks: shared.lifecycle.purchases().clone(),
-        waiting_room: waiting_room(config),
+        waiting_room: waiting_room(config, shared)?,
         deadline: config.purchase_deadline(),
         gate_wait: config.gate_wait(),
     });
@@ -104,13 +106,31 @@ fn strategy_context(
     }
 }
 
-fn waiting_room(config: &Config) -> WaitingRoom {
+fn waiting_room(config: &Config, shared: &Shared) -> Result<WaitingRoom, String> {
     let settings = &config.waiting_room;
-    let rules = Rules {
+    let seconds = |count: u32| Duration::from_secs(count.into());
+    let limits = RoomLimits {
         per_second: settings.per_second,
-        ticket_seconds: settings.ticket_seconds,
-        line_max: settings.line_max,
+        inside_max: settings.inside_max,
+        waiting_max: settings.line_max,
+        silent: seconds(settings.silent_seconds),
+        ticket: seconds(settings.ticket_seconds),
         proof_bits_max: settings.proof_bits_max,
     };
-    WaitingRoom::new(rules, &[config.secret.reveal(), config.secret_previous.reveal()])
+    let room = Room::new(shared.redis.clone(), limits);
+    let openings = Openings::new(OpeningParts {
+        ledgers: shared.ledgers.map(|ledger| ledger::opening::Openings::new(ledger.ledger())),
+        beacons: shared.beacons(config)?,
+        room: room.clone(),
+        clock: shared.clock.clone(),
+        round_after: seconds(settings.places_after_seconds),
+    });
+    let parts = WaitingRoomParts {
+        room,
+        openings,
+        breaker: shared.breakers.of(Dependency::Redis).clone(),
+        clock: shared.clock.clone(),
+        metrics: shared.metrics.clone(),
+    };
+    Ok(WaitingRoom::new(parts, &[config.secret.reveal(), config.secret_previous.reveal()]))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::Database;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::account::Revocations;
@@ -15,16 +16,21 @@ use crate::event::{self, PrivateNetworks, WebhookClient};
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
 use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
+use crate::receipt::Receipts;
 use crate::trace::{self, Traces};
 use crate::waiting_list::{self, LedgerWaitlist, WaitingLists};
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
+use ledger::receipts::Logs;
 use ledger::route::breaker::Breakers;
 use ledger::route::{Homes, Ledger, Shards};
 use ledger::rows::outbox::Outbox;
 use ledger::rows::{self, Writer};
 use ledger::waiting_list::{WaitingLine, Waitlist};
-use ledger::write::{Arbiter, BatchConnections, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS};
+use ledger::write::{
+    Arbiter, BatchConnections, BatchTasks, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS,
+};
+use sale_log::SigningKeys;
 use shop_domain::{Clock, ItemId, ShardId};
 use shop_metrics::Metrics;
 
@@ -121,7 +127,8 @@ impl Shared {
             ledger: ledger.ledger(),
             counters: ledger.counters.clone(),
         });
-        let catalog = Catalog::over(&catalog_parts, clock.clone(), line.clone());
+        let catalog = Catalog::over(&catalog_parts, clock.clone(), line.clone())
+            .with_logs(config.receipts.of_new_items());
         let shared = Self {
             lifecycle,
             watch: Watch::new(catalog.clone()),
@@ -247,9 +254,6 @@ impl Shared {
     /// A sentence when a setting cannot be used.
     pub(super) fn draws(&self, config: &Config, lists: &WaitingLists) -> Result<Draws, String> {
         let settings = &config.draw;
-        let networks = PrivateNetworks::parse(&settings.private_networks)
-            .map_err(|why| format!("draw.{why}"))?;
-        let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
         Ok(Draws::new(DrawParts {
             ledgers: self.ledgers.map(|ledger| {
                 ledger::draw::Draws::new(
@@ -261,9 +265,31 @@ impl Shared {
             catalog: self.catalog.clone(),
             lists: lists.clone(),
             clock: self.clock.clone(),
-            beacons: Beacons::new(client, &settings.beacon, &settings.drand_url)?,
+            beacons: self.beacons(config)?,
             round_after: Duration::from_secs(settings.round_after_seconds.into()),
         }))
+    }
+
+    /// The beacons of draws, and of the openings of waiting rooms.
+    ///
+    /// # Errors
+    /// A sentence when a setting cannot be used.
+    pub(super) fn beacons(&self, config: &Config) -> Result<Beacons, String> {
+        let settings = &config.draw;
+        let networks = PrivateNetworks::parse(&settings.private_networks)
+            .map_err(|why| format!("draw.{why}"))?;
+        let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
+        Beacons::new(client, &settings.beacon, &settings.drand_url)
+    }
+}
+
+impl Shared {
+    /// The receipts over these parts.
+    pub(super) fn receipts(&self, config: &Config) -> Receipts {
+        let keys = SigningKeys::new(config.secret.reveal().as_bytes(), config.receipts.key_days);
+        let keys = Arc::new(keys);
+        let logs = self.ledgers.map(|ledger| Logs::new(ledger.ledger(), keys.clone()));
+        Receipts::new(logs, keys, self.clock.clone())
     }
 }
 
@@ -277,7 +303,8 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    pub(super) fn build(ledger: &LedgerParts, shared: &Shared) -> Self {
+    /// `runtime` writes the batches.
+    pub(super) fn build(ledger: &LedgerParts, shared: &Shared, runtime: Option<&Handle>) -> Self {
         let LedgerParts { config, writer, .. } = ledger;
         let arbiter = Arbiter::new(ledger.pool.clone(), ledger.metrics.clone())
             .telling(writer.clone())
@@ -297,7 +324,7 @@ impl Writers {
             shared_queues.push(BatchConnections::new(pool.clone(), SHARED_CONNECTIONS));
             batch_pools.push(pool);
         }
-        let tasks = shared.lifecycle.purchases().clone();
+        let tasks = BatchTasks::on(runtime.cloned(), shared.lifecycle.purchases().clone());
         let group_commit =
             GroupCommit::with_shared_queues(arbiter.clone(), connections, tasks, shared_queues);
         Self { arbiter, group_commit, batch_pools }

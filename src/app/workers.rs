@@ -10,13 +10,15 @@ use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::draw::Draws;
 use crate::job::{
-    self, AdvanceDraws, ArchiveOrders, Audit, Expire, Progress, Reconcile, RefreshRevocations,
-    RequestRefunds, ResumeMoves, ScheduledJob, TendEvents, TendWaitingLists, WatchMoves,
+    self, AdvanceDraws, AppendReceipts, ArchiveOrders, Audit, Expire, Progress, Reconcile,
+    RefreshRevocations, RequestRefunds, ResumeMoves, ScheduledJob, TendEvents, TendWaitingLists,
+    WatchMoves,
 };
 use crate::live;
 use crate::order::{LedgerOrders, Orders};
 use crate::payment::Payments;
 use crate::purchase::Purchases;
+use crate::receipt::Receipts;
 use crate::waiting_list::WaitingLists;
 use gates::redis_store::queue::Reader;
 use gates::redis_stream;
@@ -37,14 +39,14 @@ pub(super) fn workers(
     inboxes: Inboxes,
     writers: &[Writers],
     (orders, purchases, payments): (&Orders, &Purchases, &Payments),
-    (waiting_lists, draws): (&WaitingLists, &Draws),
+    sales: (&WaitingLists, &Draws, &Receipts),
 ) -> Vec<Worker> {
     let drained = shared.lifecycle.drained();
     let Inboxes { outbox, wake_ups } = inboxes;
     let mut workers: Vec<Worker> = Vec::new();
     for ((shard, ledger), ledger_orders) in shared.ledgers.iter().zip(orders.ledgers().iter()) {
         let orders = ledger_orders.1;
-        for job in jobs(ledger, shared, (orders, purchases, payments), (waiting_lists, draws)) {
+        for job in jobs(ledger, shared, (orders, purchases, payments), sales) {
             let (name, status) = (job.name, shared.job_status.of_shard(shard));
             let run = job::run(job, status, ledger.metrics.clone(), drained.clone());
             workers.push((name, Box::pin(run)));
@@ -72,7 +74,7 @@ fn jobs(
     ledger: &LedgerParts,
     shared: &Shared,
     (orders, purchases, payments): (&LedgerOrders, &Purchases, &Payments),
-    (waiting_lists, draws): (&WaitingLists, &Draws),
+    (waiting_lists, draws, receipts): (&WaitingLists, &Draws, &Receipts),
 ) -> Vec<ScheduledJob> {
     let LedgerParts { shard, config, pool, breakers, metrics, .. } = ledger;
     let (homes, settings) = (shared.ledgers.homes(), &config.job);
@@ -92,6 +94,7 @@ fn jobs(
     };
     let tend = TendWaitingLists::new(waiting_lists.clone(), *shard);
     let advance = AdvanceDraws { draws: draws.clone(), shard: *shard };
+    let append = AppendReceipts { receipts: receipts.clone(), shard: *shard };
     let ms = Duration::from_millis;
     let reconcile = reconcile.of_shard(*shard, homes.clone());
     let mut jobs = vec![
@@ -100,11 +103,12 @@ fn jobs(
         ScheduledJob::new("audit", ms(settings.audit_period_ms), audit),
         ScheduledJob::new("waiting-list", ms(config.waiting_list.sweep_ms), tend),
         ScheduledJob::new("draws", ms(config.draw.poll_ms), advance),
+        ScheduledJob::new("receipts", ms(config.receipts.append_ms), append),
     ];
     if config.retention.after_days > 0 {
         let ledgers = shared.ledgers.map(LedgerParts::ledger);
         let archiver = Archiver::new(ledgers, config.retention.clone());
-        let archive = ArchiveOrders { archiver, shard: *shard };
+        let archive = ArchiveOrders::new(archiver, *shard, metrics.archive.clone());
         jobs.push(ScheduledJob::new("archive", ms(config.retention.period_ms), archive));
     }
     if config.payment.provider != "demo" {

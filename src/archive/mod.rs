@@ -18,6 +18,7 @@ use ledger::Ledger;
 use ledger::archive::{self, Archive, ArchiveLock};
 use ledger::route::{Shards, Unreachable};
 use shop_domain::{ItemId, ItemRoute, OrderId, ShardId};
+use shop_metrics::archive::ArchiveMetrics;
 
 /// Lines that wait for a slow disk.
 const LINES_MAX: usize = 1_000;
@@ -40,6 +41,14 @@ pub enum ArchiveError {
     /// The home ledger.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
+}
+
+impl ArchiveError {
+    /// Whether somebody should look at it; the other reasons pass.
+    #[must_use]
+    pub fn is_fault(&self) -> bool {
+        !matches!(self, Self::Open(_) | Self::Busy)
+    }
 }
 
 /// What became of an item.
@@ -69,13 +78,20 @@ pub struct ArchiveRun {
 pub struct Archiver {
     ledgers: Shards<Ledger>,
     settings: config::Retention,
+    metrics: ArchiveMetrics,
 }
 
 impl Archiver {
     /// Makes an archiver of these ledgers.
     #[must_use]
     pub fn new(ledgers: Shards<Ledger>, settings: config::Retention) -> Self {
-        Self { ledgers, settings }
+        Self { ledgers, settings, metrics: ArchiveMetrics::default() }
+    }
+
+    /// Counts in these metrics.
+    #[must_use]
+    pub fn counting(self, metrics: ArchiveMetrics) -> Self {
+        Self { metrics, ..self }
     }
 
     /// Lists the items of one ledger behind `after` that may be archived, each with what keeps it.
@@ -113,7 +129,10 @@ impl Archiver {
                         run.items += usize::from(archived.is_ended);
                         run.orders += archived.orders;
                     }
-                    Err(error) => run.kept.push((item, error)),
+                    Err(error) => {
+                        self.metrics.failures.inc_by(error.is_fault().into());
+                        run.kept.push((item, error));
+                    }
                 }
             }
         }
@@ -155,6 +174,7 @@ impl Archiver {
             let left = archive::remove_chunk(ledger, routed, limit).await?;
             failpoint!("archive-chunk-removed");
             orders += left;
+            self.metrics.orders.inc_by(left as u64);
             let is_ended = left == 0 && archive::end(ledger, routed, limit).await?;
             if is_ended || Instant::now() >= until {
                 tracing::info!(%item, orders, file, is_ended, "orders archived");

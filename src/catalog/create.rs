@@ -41,7 +41,15 @@ pub async fn create(
     now: OffsetDateTime,
 ) -> ledger::Result<StockedItem> {
     let items = std::slice::from_ref(new);
-    let new = NewItems { items, now, actor: None, groups: &[], products: &[], home: Home::ONLY };
+    let new = NewItems {
+        items,
+        now,
+        actor: None,
+        groups: &[],
+        products: &[],
+        home: Home::ONLY,
+        log_delay_seconds: None,
+    };
     let created = catalog::create(pool, pool, new).await?;
     created.into_iter().next().ok_or(ledger::Error::RowNotFound)
 }
@@ -121,7 +129,16 @@ impl Catalog {
         let (own, at_home) =
             (&self.ledgers.at(shard).items.ledger, &self.ledgers.home().items.ledger);
         let home = Home { shard, epoch: 1, is_only: self.ledgers.homes().is_only() };
-        let new = NewItems { items: all, now, actor, groups: &groups, products: &products, home };
+        let log_delay_seconds = self.log_delay_seconds;
+        let new = NewItems {
+            items: all,
+            now,
+            actor,
+            groups: &groups,
+            products: &products,
+            home,
+            log_delay_seconds,
+        };
         let create = catalog::create(&at_home.pool, &own.pool, new);
         let created = rows::change(&own.breaker, Box::pin(create)).await;
         let created = created.map_err(|error| failed_change(&error))?;

@@ -71,8 +71,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
                     }
                     Err(error) => {
                         println!("item {item} stays: {error}");
-                        let waits = matches!(error, ArchiveError::Open(_) | ArchiveError::Busy);
-                        failed += usize::from(!waits);
+                        failed += usize::from(error.is_fault());
                     }
                 }
             }

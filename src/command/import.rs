@@ -61,7 +61,8 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     });
     let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
     let line = WaitingLine::new(clock.clone(), events, metrics, config.waiting_list.line_max);
-    let catalog = Catalog::over(&ledgers, clock, line);
+    let logs = config.receipts.of_new_items();
+    let catalog = Catalog::over(&ledgers, clock, line).with_logs(logs);
     let actor = Actor { user, address: None, now: OffsetDateTime::now_utc() };
     let created = catalog.create_all(&new, &actor).await;
     let created = created.map_err(|error| format!("the sales are not created: {error}"))?;

@@ -7,7 +7,7 @@ use crate::catalog::{self, StockedItem};
 use crate::config::Config;
 use ledger::Database;
 use ledger::rows::{self, items};
-use shop_domain::{ArbiterMode, Cents, Currency, ItemKind, NewItem, SaleWindow};
+use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemKind, NewItem, SaleWindow};
 use time::{Duration, OffsetDateTime};
 
 use super::ExitResult;
@@ -76,6 +76,8 @@ impl Demo {
             arbiter: ArbiterMode::On,
             waiting_room: false,
             offer_seconds: 300,
+            extend_seconds: Item::EXTEND_SECONDS_DEFAULT,
+            return_seconds: 0,
             variant: None,
             draw: None,
             limit_group: None,

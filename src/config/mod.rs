@@ -14,7 +14,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use shop_domain::Currency;
 
 pub use check::SECRET_LENGTH_MIN;
 pub use load::{ConfigError, DEFAULTS};
@@ -47,6 +46,7 @@ pub struct Config {
     pub waiting_room: WaitingRoom,
     pub waiting_list: WaitingList,
     pub draw: Draw,
+    pub receipts: Receipts,
     pub lock: Lock,
     pub queue: Queue,
     pub job: Job,
@@ -61,6 +61,14 @@ pub struct Config {
     /// Whether demo accounts may sign in. No file or variable sets it: only `seckill dev` does.
     #[serde(skip)]
     pub demo_accounts: bool,
+}
+
+impl Receipts {
+    /// In how many seconds an answer comes into the log of a new item; `None`: new items have no log.
+    #[must_use]
+    pub fn of_new_items(&self) -> Option<u32> {
+        self.enabled.then_some(self.delay_seconds_max)
+    }
 }
 
 /// A string that never shows in logs, errors or debug output.
@@ -222,8 +230,11 @@ sections! {
     }
     WaitingRoom {
         per_second: u32,
+        inside_max: u32,
         ticket_seconds: u32,
+        silent_seconds: u32,
         line_max: u64,
+        places_after_seconds: u32,
         proof_bits_max: u8,
     }
     WaitingList {
@@ -238,6 +249,12 @@ sections! {
         round_after_seconds: u32,
         entries_max: u32,
         poll_ms: u64,
+    }
+    Receipts {
+        enabled: bool,
+        delay_seconds_max: u32,
+        append_ms: u64,
+        key_days: u32,
     }
     Lock {
         lease_ms: u64,
@@ -325,15 +342,6 @@ impl Config {
     #[must_use]
     pub fn defaults() -> Self {
         toml::from_str(DEFAULTS).expect("defaults.toml fits Config")
-    }
-
-    /// The currency of items that name none.
-    ///
-    /// # Errors
-    /// A sentence when it is none.
-    pub fn currency(&self) -> Result<Currency, String> {
-        let code = &self.payment.currency;
-        Currency::parse(code).ok_or_else(|| format!("payment.currency is not a currency: {code:?}"))
     }
 
     /// The settings for each ledger, in the order of their numbers: they differ in `database_url`.

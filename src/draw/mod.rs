@@ -19,7 +19,7 @@ use ledger::rows::{draws, stock};
 use shop_domain::window::Phase;
 use shop_domain::{
     ArbiterMode, Clock, DrawEntry, DrawState, ItemDraw, ItemId, ItemRoute, LedgerError, NewDraw,
-    NewItem, Refusal, UserId,
+    NewItem, PARTY_MAX, PartyChoice, Refusal, UserId,
 };
 
 pub use beacon::Beacons;
@@ -67,9 +67,14 @@ impl Draws {
         Self { parts, found: Cache::new(REMEMBERED_MAX) }
     }
 
-    /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close.
+    /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close or this
+    /// number of friends.
     #[must_use]
-    pub fn announce(&self, item: &NewItem, closes_at: OffsetDateTime) -> Option<NewDraw> {
+    pub fn announce(
+        &self,
+        item: &NewItem,
+        (closes_at, party_max): (OffsetDateTime, u8),
+    ) -> Option<NewDraw> {
         // As exact as the ledger keeps it.
         let micros = closes_at.microsecond() * 1_000;
         let closes_at = closes_at.replace_nanosecond(micros).ok()?;
@@ -80,16 +85,22 @@ impl Draws {
         let signer = draw_proof::Beacon::of(beacon.as_str(), &seed)?;
         let after = (closes_at + self.parts.round_after).unix_timestamp();
         let round = signer.round_at(u64::try_from(after).ok()?);
-        (fits && is_possible).then_some(NewDraw { closes_at, beacon, round, seed })
+        let is_possible = is_possible && (1..=PARTY_MAX).contains(&party_max);
+        (fits && is_possible).then_some(NewDraw { closes_at, beacon, round, seed, party_max })
     }
 
-    /// Enters a buyer, or returns the entry that the buyer has.
-    pub async fn enter(&self, item: ItemId, buyer: UserId) -> Result<DrawEntry, EntryError> {
+    /// Enters a buyer, or moves the entry that the buyer has to the party of choice.
+    pub async fn enter(
+        &self,
+        item: ItemId,
+        buyer: UserId,
+        choice: &PartyChoice,
+    ) -> Result<DrawEntry, EntryError> {
         self.check(item).await?;
         let enter = self
             .parts
             .ledgers
-            .write(item, |draws, home| draws.enter(ItemRoute { item, home }, buyer));
+            .write(item, |draws, home| draws.enter(ItemRoute { item, home }, buyer, choice));
         enter.await?.map_err(EntryError::Refused)
     }
 
@@ -119,6 +130,18 @@ impl Draws {
             })
         });
         read.await
+    }
+
+    /// Counts the entries of an item's draw, the parties among them, and the entries that have their places.
+    pub async fn progress(&self, item: ItemId) -> Result<(u64, u64, u32), EntryError> {
+        let read = self.parts.ledgers.read(item, |draws, home| {
+            let ledger = draws.ledger();
+            ledger.read(async move {
+                let progress = draws::progress(&ledger.pool, item).await?;
+                Ok((progress, stock::epoch(&ledger.pool, ItemRoute { item, home }).await?))
+            })
+        });
+        read.await?.ok_or(EntryError::Refused(Refusal::NoDraw))
     }
 
     /// Finds the draw of an item, a moment old, and its state.

@@ -19,6 +19,7 @@ use super::Web;
 use super::address::ClientAddress;
 use super::problem::{Problem, ProblemType};
 use crate::account::{self, Actor, Claims, Role, TokenError};
+use crate::receipt::Receipts;
 use crate::trace::Traces;
 use shop_domain::trace::{Span, SpanKind, TraceContext};
 use shop_domain::{Clock, EndpointId, ItemId, OrderId, ProductId, RequestKey, UserId};
@@ -303,6 +304,21 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
             (Some(key), None) => Ok(Self(Some(key))),
             _ => Err(ProblemType::InvalidIdempotencyKey.into()),
         }
+    }
+}
+
+/// The receipts, if the request asks for one of a refusal: `Prefer: receipt` (RFC 7240).
+#[derive(Clone)]
+pub struct WantsReceipt(pub Option<Receipts>);
+
+impl FromRequestParts<Web> for WantsReceipt {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Self::Rejection> {
+        let values = parts.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+        let mut preferences = values.flat_map(|value| value.split(','));
+        let is_asked = preferences.any(|one| one.trim().eq_ignore_ascii_case("receipt"));
+        Ok(Self(is_asked.then(|| web.receipts.clone())))
     }
 }
 

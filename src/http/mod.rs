@@ -13,6 +13,7 @@ mod document;
 pub mod extract;
 pub mod hosts;
 mod layers;
+mod one_file;
 pub mod pages;
 mod paging;
 pub mod problem;
@@ -53,6 +54,7 @@ use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
+use crate::receipt::Receipts;
 use crate::trace::Traces;
 use crate::waiting_list::WaitingLists;
 use address::Proxies;
@@ -91,6 +93,7 @@ app_state! {
     payments: Payments,
     waiting_lists: WaitingLists,
     draws: Draws,
+    receipts: Receipts,
     catalog: Catalog,
     accounts: Accounts,
     /// `None`: there is no identity provider.
@@ -165,7 +168,9 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::items::list))
         .routes(routes!(route::items::find))
         .routes(routes!(route::products::find))
-        .routes(routes!(route::ticket::create))
+        .routes(routes!(route::ticket::create, route::ticket::leave))
+        .routes(routes!(route::ticket::opening))
+        .routes(routes!(route::ticket::entries))
         .routes(routes!(
             route::waiting_list::find,
             route::waiting_list::join,
@@ -178,6 +183,8 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::orders::find))
         .routes(routes!(route::orders::pay))
         .routes(routes!(route::orders::cancel))
+        .routes(routes!(route::orders::extend))
+        .routes(routes!(route::orders::give_back))
         .routes(routes!(route::users::create))
         .routes(routes!(route::users::delete))
         .routes(routes!(route::users::erase))
@@ -190,6 +197,13 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::draw::enter, route::draw::find, route::draw::withdraw))
         .routes(routes!(route::draw::draw))
         .routes(routes!(route::draw::proof))
+        .routes(routes!(route::receipts::summary))
+        .routes(routes!(route::receipts::entries))
+        .routes(routes!(route::receipts::refusal))
+        .routes(routes!(route::receipts::order))
+        .routes(routes!(route::receipts::entry))
+        .routes(routes!(route::receipts::keys))
+        .routes(routes!(route::draw::progress))
         .routes(routes!(route::lists::strategies))
         .routes(routes!(route::lists::locks))
         .routes(routes!(route::admin::create))

@@ -1,7 +1,7 @@
 //! The pages of the shop: the files of `static`, which are inside the program, or those of a folder.
 //!
-//! The program needs no folder beside it, wherever it is started. The entity tag of a file is the hash that the
-//! build computed; the compressed forms are made once in a process, not for each request.
+//! The program needs no folder beside it, wherever it is started. Entity tags and
+//! compressed forms are made once in a process, not for each request.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -18,8 +18,11 @@ use axum_extra::headers::{ETag, HeaderMapExt, IfNoneMatch};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use rust_embed::{Embed, EmbeddedFile};
+use sha2::{Digest, Sha256};
 use tower_http::compression::CompressionLayer;
 use tower_http::services::{ServeDir, ServeFile};
+
+use super::one_file::{VERIFY, VERIFY_FILE};
 
 /// The value of `http.static_dir` that means: no pages.
 pub const NO_PAGES: &str = "none";
@@ -48,8 +51,21 @@ struct PageFile {
 /// The pages inside the program, by their path.
 static PAGES: LazyLock<HashMap<String, PageFile>> = LazyLock::new(|| {
     let named = Files::iter().filter_map(|name| Files::get(&name).map(|file| (name, file)));
-    named.filter_map(|(name, file)| Some((name.into_owned(), PageFile::new(file)?))).collect()
+    let page = |name: &str, file: EmbeddedFile| {
+        let one = VERIFY_FILE.as_ref().filter(|_| name == VERIFY);
+        let plain = match one {
+            Some(one) => Bytes::from_static(one.html.as_bytes()),
+            None => Bytes::from_owner(file.data),
+        };
+        PageFile::new(file.metadata.mimetype(), plain)
+    };
+    named.filter_map(|(name, file)| Some((name.to_string(), page(&name, file)?))).collect()
 });
+
+/// The content of a file inside the program.
+pub(super) fn file(name: &str) -> Option<Vec<u8>> {
+    Files::get(name).map(|file| file.data.into_owned())
+}
 
 /// The routes of the pages: of those in `static_dir`, or, where it is empty, of those inside the program.
 pub fn router<S: Clone + Send + Sync + 'static>(static_dir: &Path) -> Router<S> {
@@ -76,13 +92,10 @@ async fn embedded(uri: Uri, headers: HeaderMap) -> Response {
 
 impl PageFile {
     /// Compresses a file; `None` when its media type is no header, which no file of ours has.
-    fn new(file: EmbeddedFile) -> Option<Self> {
-        let kind = HeaderValue::from_str(file.metadata.mimetype()).ok()?;
-        let hash: String =
-            file.metadata.sha256_hash().iter().map(|byte| format!("{byte:02x}")).collect();
+    fn new(kind: &str, plain: Bytes) -> Option<Self> {
+        let kind = HeaderValue::from_str(kind).ok()?;
         // Weak: the plain and the compressed form have one tag.
-        let tag = format!("W/\"{hash}\"").parse().ok()?;
-        let plain = Bytes::from_owner(file.data);
+        let tag = format!("W/\"{}\"", hex::encode(Sha256::digest(&plain))).parse().ok()?;
         let gzip = compressed(&plain).filter(|gzip| gzip.len() < plain.len());
         Some(Self { kind, tag, plain, gzip })
     }

@@ -26,15 +26,19 @@ impl Runtimes {
     pub fn start(count: usize, end: &CancellationToken) -> io::Result<Option<Self>> {
         let mut handles = Vec::with_capacity(count);
         for number in 0..count {
-            let runtime = Builder::new_current_thread().enable_all().build()?;
-            handles.push(runtime.handle().clone());
-            let end = end.clone();
-            std::thread::Builder::new()
-                .name(format!("connections-{number}"))
-                .spawn(move || runtime.block_on(end.cancelled()))?;
+            handles.push(start_thread(format!("connections-{number}"), end)?);
         }
         let next = Arc::new(AtomicUsize::new(0));
         Ok((count > 0).then(|| Self { handles: handles.into(), next }))
+    }
+
+    /// Starts a thread with a runtime for batches of orders, beside those of the connections: none if
+    /// there are none.
+    ///
+    /// # Errors
+    /// When the system starts no further thread.
+    pub fn start_batches(count: usize, end: &CancellationToken) -> io::Result<Option<Handle>> {
+        (count > 0).then(|| start_thread("batches".to_owned(), end)).transpose()
     }
 
     /// The runtime of the next connection.
@@ -42,4 +46,12 @@ impl Runtimes {
     pub fn next(&self) -> &Handle {
         &self.handles[self.next.fetch_add(1, Ordering::Relaxed) % self.handles.len()]
     }
+}
+
+/// Starts a thread with a runtime, which ends when `end` fires.
+fn start_thread(name: String, end: &CancellationToken) -> io::Result<Handle> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let (handle, end) = (runtime.handle().clone(), end.clone());
+    std::thread::Builder::new().name(name).spawn(move || runtime.block_on(end.cancelled()))?;
+    Ok(handle)
 }

@@ -161,6 +161,8 @@ impl Work<'_> {
             arbiter: ArbiterMode::parse(cell.arbiter).unwrap_or(ArbiterMode::On),
             waiting_room: false,
             offer_seconds: 0,
+            extend_seconds: 0,
+            return_seconds: 0,
             variant: None,
             draw: None,
             limit_group: None,

@@ -83,6 +83,27 @@ impl Orders {
         self.step(id, owner, Step::Cancel).await
     }
 
+    /// Extends the hold of an unpaid order, once: by `seconds`, or by as many as its items allow.
+    ///
+    /// # Errors
+    /// See [`StepError`]; nothing changed then.
+    pub async fn extend(
+        &self,
+        id: OrderId,
+        owner: UserId,
+        seconds: Option<u32>,
+    ) -> Result<Order, StepError> {
+        self.step(id, owner, Step::Extend(seconds)).await
+    }
+
+    /// Gives a paid order back: its units return, and its money has to go back.
+    ///
+    /// # Errors
+    /// See [`StepError`]; nothing changed then.
+    pub async fn give_back(&self, id: OrderId, owner: UserId) -> Result<Order, StepError> {
+        self.step(id, owner, Step::Return).await
+    }
+
     /// Finds an owner's order, in a ledger or in a queue.
     pub async fn find(&self, id: OrderId, owner: UserId) -> Result<Option<Order>, FindError> {
         if let Some(only) = self.ledgers.if_only() {

@@ -1,4 +1,4 @@
-//! Step 4: the strategy decides, on a task of its own, and its outcome is published.
+//! Step 4: the strategy decides, and its outcome is published, also when the buyer waits no more.
 
 use std::sync::Arc;
 
@@ -8,6 +8,7 @@ use tracing::Instrument;
 use super::admit::PurchasePermit;
 use super::earlier::{self, Cover};
 use super::find::{Gate, Sale};
+use super::finishing::Finishing;
 use super::{PurchaseParts, PurchaseRequest, Purchases};
 use gates::{Options, Strategy};
 use shop_domain::{
@@ -15,8 +16,7 @@ use shop_domain::{
 };
 
 impl Purchases {
-    /// Runs the strategy and waits for its outcome until the deadline. The task goes on when nobody
-    /// waits any more.
+    /// Runs the strategy and waits for its outcome until the deadline.
     pub(super) async fn pass_gate(
         &self,
         request: &PurchaseRequest,
@@ -54,17 +54,18 @@ impl Purchases {
         outcome
     }
 
-    /// Runs a purchase on a task of its own and waits for its outcome until the deadline.
+    /// Runs a purchase and waits for its outcome until the deadline. It is finished also when nobody waits
+    /// any more.
     pub(super) async fn outcome_of(
         &self,
         work: impl Future<Output = Outcome> + Send + 'static,
         started: Instant,
     ) -> Outcome {
-        let task = self.parts.tasks.spawn(work);
-        match tokio::time::timeout_at(started + self.parts.deadline, task).await {
-            Ok(Ok(outcome)) => outcome,
+        let work = Finishing::new(work, &self.parts.tasks);
+        match tokio::time::timeout_at(started + self.parts.deadline, work).await {
+            Ok(Some(outcome)) => outcome,
             // A panic in a strategy: whether its write went through is for the ledger to say.
-            Ok(Err(_)) => Outcome::Unknown(Doubt::BrokenOff),
+            Ok(None) => Outcome::Unknown(Doubt::BrokenOff),
             Err(_) => Outcome::Unknown(Doubt::StillRunning),
         }
     }
@@ -108,7 +109,9 @@ impl PurchaseParts {
         deadline: Instant,
     ) -> Outcome {
         let (item, quantity) = (purchase.item.id, purchase.quantity);
+        let (bought, buyer) = (Arc::clone(&purchase.item), purchase.buyer);
         let outcome = strategy.purchase_with(purchase, options, deadline).await;
+        self.waiting_room.purchase_ended(&bought, buyer, &outcome);
         match &outcome {
             Outcome::Sold(order) | Outcome::Queued(order) => self.hub.order_changed(order),
             Outcome::Refused(refusal) => self.refused(refusal, item, quantity),

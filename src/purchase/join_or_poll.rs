@@ -1,18 +1,21 @@
 //! The position in the queue of an item with a waiting room.
 
+use std::sync::Arc;
+
 use time::OffsetDateTime;
 
 use super::Purchases;
 use super::find::ItemRead;
-use super::waiting_room::{Denied, QueueStatus};
+use super::waiting_room::{Denied, QueueStatus, Shown};
 use crate::catalog::Unreachable;
+use ledger::opening::Opening;
 use shop_domain::outcome::Dependency;
 use shop_domain::window::Phase;
-use shop_domain::{ItemId, Refusal, Unavailable, UserId};
+use shop_domain::{Item, ItemId, Refusal, Unavailable, UserId};
 
 impl Purchases {
-    /// Joins the queue of an item, answers the position in it, or exchanges the queue token for a
-    /// ticket. `shown` is the queue token of an earlier answer, with the proof that it asked for.
+    /// Joins the queue of an item, answers the position in it, or gives the ticket; with the units that
+    /// are left, at most a quarter of a second ago.
     ///
     /// # Errors
     /// See [`Denied`]: among others that nothing is left, which is known within a quarter of a
@@ -21,11 +24,51 @@ impl Purchases {
         &self,
         id: ItemId,
         buyer: UserId,
-        shown: (Option<&str>, Option<&str>),
+        shown: Shown<'_>,
         now: OffsetDateTime,
-    ) -> Result<QueueStatus, Denied> {
-        let items = &self.parts.items;
-        let item = match items.find(id).await.map_err(away)? {
+    ) -> Result<(QueueStatus, i64), Denied> {
+        let item = self.item_with_room(id).await?;
+        let available = self.parts.items.available(id).await.map_err(away)?;
+        if item.window.phase(now) == Phase::Open && available <= 0 {
+            return Err(Denied::Refused(Refusal::SoldOut { asked_at: None }));
+        }
+        let status = self.parts.waiting_room.join_or_poll(&item, buyer, shown, now).await;
+        let answer = match &status {
+            Ok(QueueStatus::Waiting { .. }) => "waiting",
+            Ok(QueueStatus::Admitted { .. }) => "admitted",
+            Err(_) => "refused",
+        };
+        self.parts.metrics.waiting_room_answered(answer);
+        status.map(|status| (status, available))
+    }
+
+    /// Leaves the waiting room of an item. A repetition has no further effect.
+    ///
+    /// # Errors
+    /// When a server does not answer.
+    pub async fn leave_room(&self, id: ItemId, buyer: UserId) -> Result<(), Denied> {
+        self.item_with_room(id).await?;
+        self.parts.waiting_room.leave(id, buyer).await
+    }
+
+    /// Finds the opening of an item's waiting room, and its list when the places are known.
+    ///
+    /// # Errors
+    /// When the item has no waiting room, or a server does not answer.
+    pub async fn opening(
+        &self,
+        id: ItemId,
+        with_list: bool,
+    ) -> Result<Option<(Opening, Arc<str>)>, Denied> {
+        let item = self.item_with_room(id).await?;
+        let openings = self.parts.waiting_room.openings();
+        let Some(opening) = openings.find_or_announce(&item).await? else { return Ok(None) };
+        let lines = if with_list { openings.lines(&item, &opening).await } else { Arc::from("") };
+        Ok(Some((opening, lines)))
+    }
+
+    async fn item_with_room(&self, id: ItemId) -> Result<Arc<Item>, Denied> {
+        let item = match self.parts.items.find(id).await.map_err(away)? {
             ItemRead::Fresh(item) => item,
             ItemRead::Remembered { sold_out: true, .. } => {
                 return Err(Denied::Refused(Refusal::SoldOut { asked_at: None }));
@@ -33,21 +76,10 @@ impl Purchases {
             ItemRead::Remembered { .. } => return Err(away(Unreachable)),
             ItemRead::Missing => return Err(Denied::Refused(Refusal::ItemNotFound)),
         };
-        if !item.waiting_room {
-            return Err(Denied::Refused(Refusal::NoWaitingRoom));
+        match item.waiting_room {
+            true => Ok(item),
+            false => Err(Denied::Refused(Refusal::NoWaitingRoom)),
         }
-        let open = item.window.phase(now) == Phase::Open;
-        if open && items.available(id).await.map_err(away)? <= 0 {
-            return Err(Denied::Refused(Refusal::SoldOut { asked_at: None }));
-        }
-        let status = self.parts.waiting_room.join_or_poll(&item, buyer, shown, now);
-        let answer = match &status {
-            Ok(QueueStatus::Waiting { .. }) => "waiting",
-            Ok(QueueStatus::Admitted { .. }) => "admitted",
-            Err(_) => "refused",
-        };
-        self.parts.metrics.waiting_room_answered(answer);
-        status
     }
 }
 

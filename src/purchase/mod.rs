@@ -6,7 +6,7 @@
 //! 2. *check* what can be said without the strategy: the sale's window, the ticket, the buyer's
 //!    limit, "sold out" from memory;
 //! 3. *admit* the purchase: one permit for the circuit breakers, the load and the request's key;
-//! 4. pass the *gate* on a task of its own, which finishes whether or not the buyer still waits;
+//! 4. pass the *gate*, which finishes whether or not the buyer still waits;
 //! 5. ask for an *earlier* request with the same key where the purchase ends without an order.
 //!
 //! The key of a retry is looked up last, because most keys are new: the unique key of the ledger
@@ -17,6 +17,7 @@ mod admit;
 mod check;
 mod earlier;
 mod find;
+mod finishing;
 mod gate;
 mod join_or_poll;
 mod keys;

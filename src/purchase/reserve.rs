@@ -17,7 +17,8 @@ use super::{MOVING, PurchaseRequest, Purchases};
 use gates::Options;
 use shop_domain::order::LINES_MAX;
 use shop_domain::{
-    Cents, ItemId, Order, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Trace, UserId,
+    Cents, Item, ItemId, Order, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Trace,
+    UserId,
 };
 
 /// The strategy of all reservations.
@@ -188,8 +189,12 @@ impl Purchases {
         let work = async move {
             let group_commit = &parts.ledgers.at(purchases[0].item.home.shard).group_commit;
             let (first, quantities) = (purchases[0].item.id, quantities_of(&purchases));
+            let buyer = purchases[0].buyer;
+            let items: Vec<Arc<Item>> =
+                purchases.iter().map(|line| Arc::clone(&line.item)).collect();
             let outcome = group_commit.write_order(purchases, Some(deadline)).await;
             let outcome = of_line(outcome, first);
+            items.iter().for_each(|item| parts.waiting_room.purchase_ended(item, buyer, &outcome));
             match &outcome {
                 Outcome::Sold(order) => parts.hub.order_changed(order),
                 Outcome::Refused(Refusal::OfLine { item, refusal }) => {

@@ -13,7 +13,7 @@ const TIMEOUT_MS = 12_000;
  * nothing. `changed` tells whether something may have changed: `none` or `unknown`.
  */
 export class ApiError extends Error {
-  /** @param {{status: number, code: string, changed: string, retryable: boolean, retryAfterMs: number|null, proofBits: number, detail: string, faults?: object[]}} fields */
+  /** @param {{status: number, code: string, changed: string, retryable: boolean, retryAfterMs: number|null, challenge: object|null, itemId?: number|null, detail: string, faults?: object[]}} fields */
   constructor(fields) {
     super(`${fields.status} ${fields.code}`);
     Object.assign(this, fields);
@@ -99,7 +99,7 @@ async function request(method, path, body, headers = {}) {
       changed: method === 'GET' ? 'none' : 'unknown',
       retryable: true,
       retryAfterMs: null,
-      proofBits: 0,
+      challenge: null,
       detail: '',
     });
   }
@@ -118,7 +118,8 @@ function problem(response, body) {
     changed: body?.outcome ?? (broken ? 'unknown' : 'none'),
     retryable: body?.retryable ?? broken,
     retryAfterMs: retryAfterMs(response.headers.get('Retry-After')),
-    proofBits: body?.proof_bits ?? 0,
+    challenge: body?.challenge ?? null,
+    itemId: body?.item_id ?? null,
     detail: body?.detail ?? '',
     faults: body?.faults ?? [],
   });

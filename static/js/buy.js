@@ -1,5 +1,5 @@
 /**
- * One press of *Buy*, carried to a definite outcome.
+ * One press of *Buy* or *Reserve*, carried to a definite outcome.
  *
  * The rule that keeps a buyer from paying twice: an idempotency key is made and stored *before*
  * the first request, every repetition sends the same key, and the key is thrown away only when
@@ -23,11 +23,12 @@ const RETRY_AFTER_MS_MAX = 10_000;
 const RESUME_AGE_MS_MAX = 60_000;
 
 /**
- * @typedef {{kind: 'sold'|'queued', order: object}
- *   | {kind: 'refused'|'unavailable'|'unknown'|'sign_in', code: string, retryAfterMs: number|null}} Outcome
- * @typedef {{phase: 'idle'|'line'|'sending'|'waiting'|'done', attempt: number, position: number, waitMs: number, code: string|null,
+ * @typedef {{kind: 'sold'|'queued', order: object} | {kind: 'left'}
+ *   | {kind: 'refused'|'unavailable'|'unknown'|'sign_in', code: string, retryAfterMs: number|null,
+ *   itemId?: number|null}} Outcome
+ * @typedef {{phase: 'idle'|'line'|'sending'|'waiting'|'done', attempt: number, standing: object|null, waitMs: number, code: string|null,
  *   resumed: boolean, outcome: Outcome|null}} PurchaseState
- * @typedef {{key: string, quantity: number, madeAtMs: number, uncertain: boolean}} Attempt
+ * @typedef {{key: string, quantity?: number, lines?: object[], madeAtMs: number, uncertain: boolean}} Attempt
  */
 
 /**
@@ -36,14 +37,43 @@ const RESUME_AGE_MS_MAX = 60_000;
  *   `hasRoom` tells whether the item has a waiting room; `isOffer` buys the unit that is offered to a buyer who waited
  */
 export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onChange }) {
-  const line = createLine({ itemId, userId });
-  const entry = `seckill.${isOffer ? 'offer' : 'purchase'}.${userId}.${itemId}`;
-  const path = isOffer ? `/api/items/${itemId}/waiting/purchase` : `/api/seckill/default/${itemId}`;
+  const attempts = createAttempts({
+    entry: `seckill.${isOffer ? 'offer' : 'purchase'}.${userId}.${itemId}`,
+    path: isOffer ? `/api/items/${itemId}/waiting/purchase` : `/api/seckill/default/${itemId}`,
+    body: ({ quantity }) => (isOffer ? {} : { quantity }),
+    line: createLine({ itemId, userId }),
+    hasRoom,
+    onChange,
+  });
+  return { ...attempts, start: (quantity) => attempts.start({ quantity }) };
+}
+
+/**
+ * The reservation of a cart by one buyer, all or none. Items with a waiting room are bought on their pages.
+ * @param {{userId: number, onChange: (state: PurchaseState) => void}} options
+ */
+export function createReservation({ userId, onChange }) {
+  return createAttempts({
+    entry: `seckill.reservation.${userId}`,
+    path: '/api/reservations',
+    body: ({ lines }) => ({ lines }),
+    line: null,
+    hasRoom: () => false,
+    onChange,
+  });
+}
+
+/**
+ * The attempts to make one order.
+ * @param {{entry: string, path: string, body: (attempt: Attempt) => object, line: ReturnType<typeof createLine> | null,
+ *   hasRoom: () => boolean, onChange: (state: PurchaseState) => void}} options `entry` is where an attempt is stored
+ */
+function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
   let running = false;
   let wake = () => {};
 
   function publish(state) {
-    onChange({ phase: 'idle', attempt: 0, position: 0, waitMs: 0, code: null, resumed: false, outcome: null, ...state });
+    onChange({ phase: 'idle', attempt: 0, standing: null, waitMs: 0, code: null, resumed: false, outcome: null, ...state });
   }
 
   /** The attempt whose outcome is not known yet. @returns {Attempt | null} */
@@ -60,17 +90,17 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
 
   /**
    * Buy, or find out what became of the last try. While one is under way this does nothing.
-   * @param {number} quantity ignored when an earlier attempt has no answer yet: that one is repeated
+   * @param {Partial<Attempt>} wanted ignored when an earlier attempt has no answer yet: that one is repeated
    * @returns {Promise<void>} when the outcome has been published
    */
-  async function start(quantity) {
+  async function start(wanted) {
     if (running) return;
     running = true;
     const earlier = unfinished();
-    const attempt = earlier ?? { key: newKey(), quantity, madeAtMs: Date.now(), uncertain: false };
+    const attempt = earlier ?? { key: newKey(), ...wanted, madeAtMs: Date.now(), uncertain: false };
     try {
       const outcome = await carryOut(attempt, earlier !== null);
-      publish({ phase: 'done', outcome });
+      publish(outcome.kind === 'left' ? {} : { phase: 'done', outcome });
     } finally {
       running = false;
     }
@@ -115,10 +145,10 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
 
   /** @returns {Promise<Outcome | null>} why there is no ticket, or null when there is one */
   async function standInLine(attempt) {
-    publish({ phase: 'line', position: 0 });
+    publish({ phase: 'line' });
     try {
-      await line.wait((position) => publish({ phase: 'line', position }), pause);
-      return null;
+      const isIn = await line.wait((standing) => publish({ phase: 'line', standing }), pause);
+      return isIn ? null : { kind: 'left' };
     } catch (error) {
       const { status, code, retryAfterMs } = error;
       if (status === undefined) throw error;
@@ -135,11 +165,7 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
     attempt.uncertain = true;
     writeEntry(entry, attempt);
     try {
-      const order = await post(
-        path,
-        isOffer ? {} : { quantity: attempt.quantity },
-        { 'Idempotency-Key': attempt.key, ...ticketHeader() },
-      );
+      const order = await post(path, body(attempt), { 'Idempotency-Key': attempt.key, ...ticketHeader() });
       removeEntry(entry);
       return { kind: order.status === 'queued' ? 'queued' : 'sold', order };
     } catch (error) {
@@ -148,15 +174,15 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
   }
 
   function ticketHeader() {
-    const ticket = line.ticket();
+    const ticket = line?.ticket() ?? null;
     return ticket === null ? {} : { 'Purchase-Ticket': ticket };
   }
 
   function evaluateFailure(error, attempt, uncertainBefore) {
-    const { status, code, changed, retryable, retryAfterMs } = error;
+    const { status, code, changed, retryable, retryAfterMs, itemId } = error;
     if (status === undefined) throw error;
     // Decided before the gate: this request has changed nothing, an earlier one with the key may have.
-    if (status === 403 && code.startsWith('ticket_')) {
+    if (line !== null && status === 403 && code.startsWith('ticket_')) {
       attempt.uncertain = uncertainBefore;
       if (attempt.uncertain) writeEntry(entry, attempt);
       else removeEntry(entry);
@@ -173,7 +199,7 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
     // A 409 may be called retryable as well, but that is for the buyer to judge, not for a timer.
     const passing = status === 429 || status >= 500;
     if (mayHaveChanged || (passing && retryable)) return { kind: 'retry', code, retryAfterMs };
-    return { kind: attempt.uncertain ? 'unknown' : 'refused', code, retryAfterMs };
+    return { kind: attempt.uncertain ? 'unknown' : 'refused', code, retryAfterMs, itemId };
   }
 
   /** Stop waiting and ask now, as when the connection is back. */
@@ -181,7 +207,13 @@ export function createPurchase({ itemId, userId, hasRoom, isOffer = false, onCha
     wake();
   }
 
-  return { start, unfinished, shouldResume, hurry };
+  /** Leave the line. */
+  async function leave() {
+    await line.leave();
+    wake();
+  }
+
+  return { start, unfinished, shouldResume, hurry, leave };
 }
 
 /** The pause before the next try: at least what the server asked, spread out so that buyers do not return in step. */

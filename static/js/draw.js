@@ -4,6 +4,7 @@
 import { get, post, remove } from './api.js';
 import { everySecond, serverNowMs } from './clock.js';
 import { announce, el, setText } from './dom.js';
+import { entryReceipt } from './draw-receipt.js';
 import { count, dateTime } from './format.js';
 import { countdownText } from './sale.js';
 import { currentSession, signInAddress } from './session.js';
@@ -22,11 +23,16 @@ export function drawPanel(place, { item, onDrawn }) {
   const moment = el('p', { class: 'draw-left digits', role: 'timer' });
   const mine = el('p', { class: 'hint' });
   const failed = el('p', { class: 'result', role: 'alert', 'data-tone': 'bad' });
+  const friends = el('p', {});
+  const invitation = el('a', { class: 'draw-invitation' });
   const button = el('button', { class: 'button', type: 'button', onClick: press });
+  const second = el('button', { class: 'button quiet', type: 'button', onClick: pressSecond });
+  const receipt = entryReceipt();
   const proof = el('a', {});
   const check = el('a', {});
   const links = el('p', { class: 'hint' }, proof, ' · ', check);
-  place.append(title, sentence, moment, mine, failed, el('div', { class: 'actions' }, button), links);
+  const actions = el('div', { class: 'actions' }, button, second);
+  place.append(title, sentence, moment, friends, invitation, mine, failed, actions, receipt.element, links);
   /** @type {any} */
   let draw = null;
   /** @type {any} */
@@ -96,27 +102,73 @@ export function drawPanel(place, { item, onDrawn }) {
     mine.hidden = !entered;
     setText(mine, entered ? text('draw.entry', { entry: entry.entry }) : '');
     button.hidden = state !== 'open';
-    setText(button, text(currentSession() === null ? 'draw.signIn' : entered ? 'draw.withdraw' : 'draw.enter'));
+    const enter = isInvited() ? 'draw.join' : 'draw.enter';
+    setText(button, text(currentSession() === null ? 'draw.signIn' : entered ? 'draw.withdraw' : enter));
     button.classList.toggle('quiet', entered);
-    button.setAttribute('aria-disabled', String(busy));
+    second.hidden = state !== 'open' || draw.party_max === 1 || currentSession() === null || (isTogether() && !isInvited());
+    setText(second, text(isInvited() ? (entered ? 'draw.join' : 'draw.enterAlone') : entered ? 'draw.invite' : 'draw.enterTogether'));
+    for (const one of [button, second]) one.setAttribute('aria-disabled', String(busy));
+    showFriends(state);
+    receipt.show(draw, entry);
     setText(proof, text(state === 'drawn' ? 'draw.proof' : 'draw.announcement'));
     proof.setAttribute('href', `/api/items/${item().id}/draw${state === 'drawn' ? '/entries' : ''}`);
     setText(check, text('draw.check'));
     check.setAttribute('href', `/verify.html#item=${item().id}${entered ? `&entry=${entry.entry}` : ''}`);
   }
 
-  async function press() {
+  /** The key of friends in the address of this page, as their invitation has it. */
+  function keyOfFriends() {
+    return new URLSearchParams(location.hash.slice(1)).get('party');
+  }
+
+  function isTogether() {
+    return (entry.party ?? null) !== null;
+  }
+
+  function isInvited() {
+    const key = keyOfFriends();
+    return draw.party_max > 1 && key !== null && key !== entry.party;
+  }
+
+  function showFriends(state) {
+    const isOpen = state === 'open';
+    const invited = isOpen && isInvited() && !isTogether();
+    friends.hidden = !isTogether() && !invited;
+    invitation.hidden = !isTogether() || !isOpen;
+    const words = { count: entry.members ?? 1, members: count(entry.members ?? 1), most: count(draw.party_max) };
+    setText(friends, friends.hidden ? '' : text(invited ? 'draw.invited' : isOpen ? 'draw.friends' : 'draw.together', words));
+    if (invitation.hidden) return;
+    const address = `${location.origin}/item.html?id=${item().id}#party=${entry.party}`;
+    invitation.setAttribute('href', address);
+    setText(invitation, address);
+  }
+
+  function press() {
+    const path = `/api/items/${item().id}/entry`;
+    if (entry.status !== 'none') return change(async () => (await remove(path)) ?? { status: 'none' });
+    return change(() => post(path, isInvited() ? { party: keyOfFriends() } : {}));
+  }
+
+  /** Enters with friends; or alone, if the page was opened by an invitation. */
+  function pressSecond() {
+    const path = `/api/items/${item().id}/entry`;
+    if (isInvited() && entry.status === 'none') return change(() => post(path));
+    return change(() => post(path, { party: isInvited() ? keyOfFriends() : 'new' }));
+  }
+
+  /** @param {() => Promise<any>} request */
+  async function change(request) {
     if (busy) return;
-    if (currentSession() === null) return location.assign(signInAddress('#draw'));
+    const hash = keyOfFriends() === null ? '#draw' : location.hash;
+    if (currentSession() === null) return location.assign(signInAddress(hash));
     busy = true;
     setText(failed, '');
     show();
-    const path = `/api/items/${item().id}/entry`;
     try {
-      entry = entry.status === 'none' ? await post(path) : ((await remove(path)) ?? { status: 'none' });
+      entry = await request();
     } catch (error) {
       if (error.status === undefined) throw error;
-      if (error.status === 401) return location.assign(signInAddress('#draw'));
+      if (error.status === 401) return location.assign(signInAddress(hash));
       setText(failed, explain(error.code, {}).title);
     }
     busy = false;

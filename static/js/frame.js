@@ -2,6 +2,7 @@
  * What all pages share: the sentences in the markup, who is signed in, the shop's clock in the foot.
  */
 import { remove } from './api.js';
+import { cartLines, onCartChange } from './cart.js';
 import { distrust, everySecond } from './clock.js';
 import { byId, el, setText } from './dom.js';
 import { clockFace } from './format.js';
@@ -21,6 +22,8 @@ export function startFrame(titleKey) {
   drawFoot();
   drawAccount();
   onSessionChange(drawAccount);
+  drawCart();
+  onCartChange(drawCart);
   everySecond((nowMs) => setText(byId('shop-clock'), clockFace(nowMs)));
   document.addEventListener('visibilitychange', () => document.hidden || distrust());
 }
@@ -34,6 +37,15 @@ function drawFoot() {
   // The name in the head leads there too, but a phone has no room for it.
   const account = el('a', { id: 'account-link', href: '/account.html', text: text('nav.account') });
   byId('shop-clock').parentElement.append(account, el('a', { href: '/lab.html', text: text('nav.lab') }), ...buttons);
+}
+
+/** The way to the cart, while something is in it. */
+function drawCart() {
+  const here = location.pathname === '/cart.html';
+  const count = cartLines().length;
+  const words = { id: 'cart-link', class: 'top-link', href: '/cart.html', 'aria-current': here && 'page' };
+  byId('cart-link')?.remove();
+  if (count > 0 || here) byId('account').before(el('a', { ...words, text: text('nav.cart', { count }) }));
 }
 
 /** The operator's pages, for operators. */

@@ -4,7 +4,7 @@
  * The place is stored before anything else, so that a reload or a second tab goes on where this one
  * stood. A ticket is stored as long as it is good.
  */
-import { post } from './api.js';
+import { post, remove } from './api.js';
 import { readEntry, removeEntry, writeEntry } from './storage.js';
 
 /** Failures in a row before the buyer is told. */
@@ -12,6 +12,8 @@ const FAILURES_MAX = 6;
 const FAILURE_PAUSE_MS = 1_000;
 /** Numbers that are tried before the page may breathe. */
 const PROOF_BATCH = 512;
+/** A proof that is about to expire is made again. */
+const EXPIRY_MARGIN_S = 20;
 
 /**
  * @param {{itemId: number, userId: number}} of
@@ -19,6 +21,7 @@ const PROOF_BATCH = 512;
 export function createLine({ itemId, userId }) {
   const placeEntry = `seckill.place.${userId}.${itemId}`;
   const ticketEntry = `seckill.ticket.${userId}.${itemId}`;
+  let hasLeft = false;
 
   /** The ticket in hand, if it is still good. @returns {string | null} */
   function ticket() {
@@ -33,67 +36,97 @@ export function createLine({ itemId, userId }) {
 
   /**
    * Waits for a ticket.
-   * @param {(position: number) => void} onMove told how many stand in front
+   * @param {(standing: any) => void} onMove told of each answer of `POST /api/items/{id}/ticket`
    * @param {(ms: number) => Promise<void>} pause
+   * @returns {Promise<boolean>} false when the buyer has left
    * @throws {import('./api.js').ApiError} when there is nothing to wait for
    */
   async function wait(onMove, pause) {
     let failures = 0;
+    hasLeft = false;
     for (;;) {
       const place = readEntry(placeEntry);
       try {
         const standing = await post(`/api/items/${itemId}/ticket`, shown(place));
         failures = 0;
+        if (hasLeft) return false;
         if (standing.state === 'admitted') {
           removeEntry(placeEntry);
           writeEntry(ticketEntry, { ticket: standing.ticket, expiresAt: standing.expires_at });
-          return;
+          return true;
         }
-        const kept = { place: standing.place, proof: place?.place === standing.place ? place.proof : null };
+        const kept = { place: standing.place, ...usable(place) };
         writeEntry(placeEntry, kept);
-        onMove(standing.position);
+        onMove(standing);
         const nextLook = pause(standing.ask_again_ms);
-        if (standing.proof_bits > 0 && !kept.proof) {
-          writeEntry(placeEntry, { ...kept, proof: await prove(standing.place, standing.proof_bits) });
+        if (standing.challenge && !kept.altcha) {
+          writeEntry(placeEntry, { ...kept, ...(await answer(standing.challenge)) });
         }
         await nextLook;
       } catch (error) {
         const stale = error.code === 'ticket_invalid' && place !== null;
-        const unproved = error.code === 'challenge_failed' && place?.place && !place.proof;
+        const unproved = error.code === 'challenge_failed' && error.challenge;
         const passing = error.retryable && (error.status === 429 || error.status >= 500 || error.status === 0);
         failures += 1;
         if (failures > FAILURES_MAX || !(stale || unproved || passing)) throw error;
         if (stale) removeEntry(placeEntry);
-        else if (unproved) writeEntry(placeEntry, { ...place, proof: await prove(place.place, error.proofBits) });
+        else if (unproved) writeEntry(placeEntry, { place: place?.place, ...(await answer(error.challenge)) });
         else await pause(error.retryAfterMs ?? FAILURE_PAUSE_MS);
       }
+      if (hasLeft) return false;
     }
   }
 
-  return { ticket, dropTicket, wait };
+  /** Leaves the line: the place is lost. */
+  async function leave() {
+    hasLeft = true;
+    removeEntry(placeEntry);
+    try {
+      await remove(`/api/items/${itemId}/ticket`);
+    } catch (error) {
+      // Who does not ask any more is passed by.
+      if (error.status === undefined) throw error;
+    }
+  }
+
+  return { ticket, dropTicket, wait, leave };
+}
+
+/** The proof that is kept, while the service still takes it. */
+function usable(place) {
+  const good = typeof place?.altcha === 'string' && place.expiresAt > Date.now() / 1000 + EXPIRY_MARGIN_S;
+  return good ? { altcha: place.altcha, expiresAt: place.expiresAt } : {};
 }
 
 function shown(place) {
-  if (typeof place?.place !== 'string') return {};
-  return place.proof ? { place: place.place, proof: place.proof } : { place: place.place };
+  const body = {};
+  if (typeof place?.place === 'string') body.place = place.place;
+  if (typeof place?.altcha === 'string') body.altcha = place.altcha;
+  return body;
 }
 
-/** Finds text that makes SHA-256 of `place:text` begin with so many zero bits. @returns {Promise<string>} */
-async function prove(place, bits) {
-  const encoder = new TextEncoder();
+/** Solves a challenge in ALTCHA’s format (proof of work v2). @returns {Promise<{altcha: string, expiresAt: number}>} */
+async function answer(challenge) {
+  const { salt, nonce, keyPrefix, expiresAt } = challenge.parameters;
+  const fixed = fromHex(salt + nonce);
   for (let first = 0; ; first += PROOF_BATCH) {
-    const numbers = Array.from({ length: PROOF_BATCH }, (_, at) => String(first + at));
-    const hashes = numbers.map((number) => crypto.subtle.digest('SHA-256', encoder.encode(`${place}:${number}`)));
-    const found = (await Promise.all(hashes)).findIndex((hash) => leadingZeros(hash) >= bits);
-    if (found >= 0) return numbers[found];
+    const keys = await Promise.all(Array.from({ length: PROOF_BATCH }, (_, at) => derive(fixed, first + at)));
+    const found = keys.findIndex((key) => key.startsWith(keyPrefix));
+    if (found < 0) continue;
+    const solution = { counter: first + found, derivedKey: keys[found] };
+    return { altcha: btoa(JSON.stringify({ challenge, solution })), expiresAt };
   }
 }
 
-function leadingZeros(hash) {
-  let zeros = 0;
-  for (const byte of new Uint8Array(hash)) {
-    if (byte !== 0) return zeros + Math.clz32(byte) - 24;
-    zeros += 8;
-  }
-  return zeros;
+/** The key of a counter: SHA-256 of salt, nonce and counter. */
+async function derive(fixed, counter) {
+  const input = new Uint8Array(fixed.length + 4);
+  input.set(fixed);
+  new DataView(input.buffer).setUint32(fixed.length, counter);
+  const hash = new Uint8Array(await crypto.subtle.digest('SHA-256', input));
+  return Array.from(hash, (byte) => byte.toString(16).padStart(2, '0')).join('');
+}
+
+function fromHex(text) {
+  return Uint8Array.from(text.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
 }

@@ -5,14 +5,18 @@ import { ATTEMPTS_MAX } from './buy.js';
 import { everySecond, serverNowMs } from './clock.js';
 import { el, setText } from './dom.js';
 import { money, shortSpan } from './format.js';
+import { lineFacts } from './line-facts.js';
 import { explain, text } from './strings.js';
 
 /**
  * @param {HTMLElement} panel a live region that is empty to begin with
- * @param {{item: () => object, again: () => void}} options `again` repeats the same request
+ * @param {{item: () => object, again: () => void, leave?: () => void, named?: boolean}} options `again` repeats the same
+ *   request, `leave` leaves the line; with `named` a refusal names the item
  */
-export function outcomePanel(panel, { item, again }) {
+export function outcomePanel(panel, { item, again, leave, named = false }) {
   let stopTicking = () => {};
+  /** @type {ReturnType<typeof lineFacts>} */
+  let inLine;
 
   function show(tone, title, detail, ...actions) {
     stopTicking();
@@ -63,7 +67,8 @@ export function outcomePanel(panel, { item, again }) {
       return;
     }
     const limits = { limit: item().per_buyer_limit ?? '', group: item().limit_group?.per_buyer_limit ?? '' };
-    const { title, detail } = explain(code, limits);
+    const { title: reason, detail } = explain(code, limits);
+    const title = item().name === undefined || !named ? reason : text('cart.refusedLine', { name: item().name, reason });
     if (kind === 'unavailable') {
       // With a pause asked for, the Buy button itself counts it down.
       if (retryAfterMs > 0) show('wait', title, text('outcome.tryIn'));
@@ -80,10 +85,11 @@ export function outcomePanel(panel, { item, again }) {
       if (state.phase === 'idle') {
         panel.hidden = true;
       } else if (state.phase === 'line') {
-        // Only the figure changes: the title is not spoken again each time the line moves.
-        const detail = state.position > 0 ? text('line.position', { count: state.position }) : text('line.next');
-        if (panel.dataset.tone === 'line') setText(panel.querySelector('p'), detail);
-        else show('line', text('line.title'), detail);
+        if (panel.dataset.tone !== 'line' || panel.hidden) {
+          show('line', text('line.title'), text('line.next'));
+          inLine = lineFacts(panel, { item, leave });
+        }
+        if (state.standing !== null) inLine.draw(state.standing);
       } else if (state.phase === 'sending') {
         // The first wording stays while we repeat: flicker would read as progress.
         if (state.attempt > 1) return;

@@ -4,8 +4,9 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    archive, batch, buyers, clock, crash, disk, failover, idle, locks, moves, moves_beside, mysql,
-    mysql_engines, network, orders, redis, redis_groups, service, shards, waiting,
+    archive, batch, buyers, clock, crash, disk, draws, failover, idle, locks, moves, moves_beside,
+    moves_of_carts, mysql, mysql_engines, network, orders, redis, redis_groups, service, shards,
+    waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -63,6 +64,9 @@ pub const LIST: &[Row] = rows! {
     "carts-at-crash-points": crash::points_of_carts,
         "an instance aborts between the statements of a batch with orders of three items, before and after COMMIT; started again",
         "nothing accepted is lost; an order is there with all its lines or not at all";
+    "receipts-at-crash-points": crash::points_of_receipts,
+        "an instance aborts while it appends to the log of a sale, before and after COMMIT; started again",
+        "each answer is in the log once; the log proves the sale";
     "batch-of-items-killed": batch::killed_across_items,
         "kill -9 of both instances and the database in the middle of batches of many items; started again",
         "nothing accepted is lost; a batch is there as a whole or not at all";
@@ -186,6 +190,9 @@ pub const LIST: &[Row] = rows! {
     "writer-killed-at-commit": mysql_engines::pair::killed_at_commit,
         "kill -9 of the writer right after COMMITs whose answers are lost; its replica is promoted",
         "the new writer tells what became of them; none is made twice";
+    "writer-killed-carts": mysql_engines::carts,
+        "kill -9 of the writer right after COMMITs of orders of three items whose answers are lost; its replica is promoted",
+        "the new writer has each accepted order with all its lines; none is made twice";
     "writer-frozen": mysql_engines::pair::frozen,
         "SIGSTOP of the writer; its replica is promoted; then the old writer wakes up, still writable",
         "the services stay with the new writer, and believe no late answer of the old one";
@@ -240,6 +247,9 @@ pub const LIST: &[Row] = rows! {
     "move-group": moves_beside::joined,
         "items join a limit group while its first item moves",
         "all of them are in one ledger; each buyer gets one unit of the group";
+    "move-carts": moves_of_carts::sold,
+        "carts of two items are sold while one of the items moves, with the mover killed at a step",
+        "a cart is sold or refused with item_moving or items_in_several_ledgers; each is whole, and an item with carts stays";
     "ledger-restored": moves_beside::restored,
         "a ledger is put back to a copy from before an item moved there",
         "the audit names the item; `shard recover` brings it back with its orders";
@@ -288,6 +298,9 @@ pub const LIST: &[Row] = rows! {
     "long-line-paused": waiting::paused,
         "an item with 50,000 buyers in its waiting list (`--waiters N`) is paused, while 100 buyers cancel and 100 want to join",
         "the line ends in short transactions; other items sell meanwhile";
+    "draw-killed": draws::killed,
+        "the instance that draws is killed at the close, between list and places, while units are offered, and at random moments",
+        "the next one goes on: each entry has its one published place, friends are offered units together, no unit is idle";
     "soak-shrinks": soak::finds_the_planted_mistake,
         "the ledger loses an acknowledged order, planted beside another fault in a random plan",
         "the soak finds it, and makes the plan smaller until that fault alone is left";

@@ -307,6 +307,7 @@ impl Client {
                 order_id: meaning.order_id,
                 order_quantity: meaning.order_quantity,
                 order_status: meaning.order_status,
+                refused_item: meaning.item,
                 answered_at_us,
                 from_plan_us: 0,
                 from_send_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),

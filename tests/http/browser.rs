@@ -3,6 +3,7 @@
 mod access;
 mod account;
 mod adopt;
+mod cart;
 mod console;
 mod draw;
 mod driver;
@@ -11,6 +12,7 @@ mod lab;
 mod outcomes;
 mod play;
 mod products;
+mod receipts;
 mod shop;
 mod waiting;
 

@@ -23,12 +23,9 @@ use seckill::http::problem::Problem;
 use seckill::http::route::admin::{CreateItemBody, EditItemBody};
 use seckill::http::route::purchase::PurchaseBody;
 use seckill::http::route::users::CredentialsBody;
-use seckill::purchase::WaitingRoom;
-use seckill::purchase::waiting_room::{QueueStatus, Rules};
+use seckill::purchase::waiting_room::{QueueStatus, Tickets};
 use serde_json::json;
-use shop_domain::{
-    ArbiterMode, Cents, Currency, Home, Item, ItemId, ItemKind, SaleWindow, UserId, username,
-};
+use shop_domain::{ItemId, UserId, username};
 use time::{Duration, OffsetDateTime};
 
 use crate::support::item_body;
@@ -62,58 +59,26 @@ fn no_token_is_made_by_chance() {
 
 #[test]
 fn no_ticket_is_made_by_chance() {
-    let rules = Rules { per_second: 1, ticket_seconds: 60, line_max: 10, proof_bits_max: 0 };
-    let waiting_room =
-        WaitingRoom::new(rules, &["a secret for tests, of thirty-two characters and more"]);
-    let (item, buyer) = (open_item(), UserId::new(1).expect("positive"));
+    let tickets = Tickets::new(&["a secret for tests, of thirty-two characters and more"]);
+    let (item, buyer) = (ItemId::new(1).expect("positive"), UserId::new(1).expect("positive"));
     let now = OffsetDateTime::now_utc();
-    let given = |standing| match standing {
-        Ok(QueueStatus::Admitted { ticket, .. }) => ticket,
-        Ok(QueueStatus::Waiting { token, .. }) => token,
-        Err(denied) => panic!("{denied:?}"),
+    let ends_ms =
+        i64::try_from(now.unix_timestamp_nanos() / 1_000_000).expect("this year") + 60_000;
+    let QueueStatus::Admitted { ticket, .. } = tickets.admitted(item, buyer, ends_ms) else {
+        panic!("a ticket");
     };
-    let ticket = given(waiting_room.join_or_poll(&item, buyer, (None, None), now));
-    let other = UserId::new(2).expect("positive");
-    let token = given(waiting_room.join_or_poll(&item, other, (None, None), now));
-    assert_eq!(waiting_room.admit(Some(&ticket), item.id, buyer, now), Ok(()));
-    let seeds = [ticket.as_bytes(), token.as_bytes(), b"wr1..", b""];
+    let token = tickets.position((item, buyer), 7, 0, now);
+    assert_eq!(tickets.admit(Some(&ticket), item, buyer, now), Ok(()));
+    let seeds = [ticket.as_bytes(), token.as_bytes(), b"wr1..", b"wr2..", b""];
     dice::throw("tickets", |dice| {
         let bytes = dice.mutate(&seeds);
         let text = String::from_utf8_lossy(&bytes);
-        if waiting_room.admit(Some(&text), item.id, buyer, now).is_ok() {
+        if tickets.admit(Some(&text), item, buyer, now).is_ok() {
             assert_eq!(text, ticket, "a forged ticket");
         }
-        let shown = waiting_room.join_or_poll(&item, other, (Some(&text), Some(&text)), now);
-        assert!(text == token || shown.is_err(), "a forged token: {text:?}");
+        let place = tickets.place(&text, item, buyer, now);
+        assert!(text == token || place.is_err(), "a forged token: {text:?}");
     });
-}
-
-/// An item of a sale that is open.
-fn open_item() -> Item {
-    let now = OffsetDateTime::now_utc();
-    Item {
-        home: Home::ONLY,
-        id: ItemId::new(1).expect("positive"),
-        name: String::new(),
-        description: String::new(),
-        image_url: None,
-        price: Cents::new(1).expect("a price"),
-        currency: Currency::USD,
-        window: SaleWindow::new(now - Duration::HOUR, now + Duration::HOUR).expect("a window"),
-        per_buyer_limit: 1,
-        hold_seconds: 60,
-        strategy: String::new(),
-        kind: ItemKind::Shop,
-        arbiter: ArbiterMode::On,
-        paused: false,
-        waiting_room: true,
-        offer_seconds: 0,
-        variant: None,
-        draw: None,
-        limit_group: None,
-        has_queue: false,
-        revision: 1,
-    }
 }
 
 #[test]

@@ -19,6 +19,7 @@ mod limits;
 mod live;
 mod look_alikes;
 pub mod many_pages;
+mod one_line;
 mod operator;
 mod order_events;
 mod orders;

@@ -1,6 +1,9 @@
 //! The line in front of an item: places, tickets, and who gets past it.
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use reqwest::Method;
+use seckill::config::WaitingRoom as RoomSettings;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use time::format_description::well_known::Rfc3339;
@@ -10,24 +13,24 @@ use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
 use crate::support::{Answer, Client, Instance, Shop, purchase_path};
 
 /// An item with a waiting room.
-async fn item(instance: &Instance, changes: Value) -> i64 {
+pub(super) async fn item(instance: &Instance, changes: Value) -> i64 {
     let mut body = json!({ "kind": "shop", "strategy": "mysql-atomic", "waiting_room": true });
     let fields = body.as_object_mut().expect("an object");
     fields.extend(changes.as_object().cloned().unwrap_or_default());
     instance.make_item(body).await
 }
 
-async fn stand(buyer: &Client, item: i64, body: Value) -> Answer {
+pub(super) async fn stand(buyer: &Client, item: i64, body: Value) -> Answer {
     buyer.post(&format!("/api/items/{item}/ticket"), &body).await
 }
 
-async fn buy(buyer: &Client, item: i64, ticket: &str) -> Answer {
+pub(super) async fn buy(buyer: &Client, item: i64, ticket: &str) -> Answer {
     let request = buyer.request(Method::POST, &purchase_path("default", item));
     Client::send(request.header("purchase-ticket", ticket)).await
 }
 
 #[track_caller]
-fn place(answer: &Answer) -> &str {
+pub(super) fn place(answer: &Answer) -> &str {
     assert_eq!((answer.status, &answer.json["state"]), (200, &json!("waiting")), "{}", answer.text);
     assert_eq!(answer.json["ticket"], json!(null));
     assert!(answer.json["ask_again_ms"].as_u64().is_some_and(|pause| pause > 0));
@@ -35,7 +38,7 @@ fn place(answer: &Answer) -> &str {
 }
 
 #[track_caller]
-fn ticket(answer: &Answer) -> &str {
+pub(super) fn ticket(answer: &Answer) -> &str {
     assert_eq!(
         (answer.status, &answer.json["state"]),
         (200, &json!("admitted")),
@@ -45,13 +48,27 @@ fn ticket(answer: &Answer) -> &str {
     answer.json["ticket"].as_str().expect("a ticket")
 }
 
-fn text(instant: OffsetDateTime) -> String {
+pub(super) fn text(instant: OffsetDateTime) -> String {
     instant.format(&Rfc3339).expect("a time")
 }
 
-/// A shop that calls up one buyer in a minute: whoever is not first waits.
+/// A shop with other settings of the waiting room.
+pub(super) async fn shop_with(change: impl FnOnce(&mut RoomSettings)) -> Shop {
+    Shop::with(|config| change(&mut config.waiting_room)).await
+}
+
+/// A shop that admits one buyer in a second: whoever is not first waits. Nobody is passed by.
 async fn slow_shop() -> Shop {
-    Shop::with(|config| config.waiting_room.per_second = 1).await
+    shop_with(|room| (room.per_second, room.silent_seconds) = (1, 3_000)).await
+}
+
+/// Polls until it is the buyer's turn.
+pub(super) async fn until_admitted(buyer: &Client, item: i64, body: Value) -> Answer {
+    eventually(BOUND, || async {
+        let answer = stand(buyer, item, body.clone()).await;
+        if answer.json["state"] == "admitted" { Ok(answer) } else { Err(answer.text) }
+    })
+    .await
 }
 
 /// The ticket with another last character.
@@ -100,7 +117,7 @@ async fn only_ones_own_ticket_gets_past_the_line() {
 
 #[tokio::test]
 async fn nobody_has_a_ticket_before_the_sale_is_open() {
-    let instance = Shop::new().await.start().await;
+    let instance = shop_with(|room| room.places_after_seconds = 0).await.start().await;
     let starts_at = text(instance.clock.now() + Duration::minutes(10));
     let sold = item(&instance, json!({ "starts_at": starts_at })).await;
     let held = place(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
@@ -109,7 +126,7 @@ async fn nobody_has_a_ticket_before_the_sale_is_open() {
     let early = buy(&instance.buyer(1), sold, &held).await;
     assert_problem(&early, (409, "sale_not_started"), "before it opens");
     instance.clock.shift(Duration::minutes(10));
-    let answer = stand(&instance.buyer(1), sold, json!({ "place": held })).await;
+    let answer = until_admitted(&instance.buyer(1), sold, json!({ "place": held })).await;
     assert_eq!(buy(&instance.buyer(1), sold, ticket(&answer)).await.status, 201);
     // A pause keeps everybody in line, the end sends them away.
     let edit = format!("/api/admin/items/{sold}");
@@ -135,22 +152,17 @@ async fn the_line_keeps_its_order_and_places_count_on_every_instance() {
     let position = async |instance: &Instance, id: i64, body: Value| {
         let answer = stand(&instance.buyer(id), sold, body).await;
         place(&answer);
-        answer.json["position"].as_u64().expect("a number")
+        (answer.json["position"].as_i64(), answer.json["number"].as_i64())
     };
-    // Positions only fall, so each is asked for after that of whom it stands behind.
-    let mut last = 0;
-    for (at, held) in places.iter().enumerate().rev() {
-        let id = i64::try_from(at).expect("small") + 2;
-        let seen = position(&here, id, json!({ "place": held })).await;
-        assert!(last == 0 || seen < last, "{id} at {seen} behind {last}");
-        last = seen;
+    // The first number was that of buyer 1, and nobody is admitted without asking.
+    for (id, held) in (2..).zip(&places).skip(1) {
+        let expected = (Some(id - 2), Some(id));
+        assert_eq!(position(&here, id, json!({ "place": held })).await, expected);
+        assert_eq!(position(&there, id, json!({})).await, expected, "without the token");
     }
-    // Another instance knows the place by its signature, and the line here by nothing.
-    let seen = position(&there, 11, json!({ "place": places[9] })).await;
-    assert!(seen >= 5, "{seen}");
-    ticket(&stand(&there.buyer(20), sold, json!({})).await);
-    // The turn comes where it is shown.
-    there.clock.shift(Duration::minutes(1));
+    assert_eq!(position(&there, 20, json!({})).await, (Some(10), Some(12)), "at the end");
+    // The turn comes where the buyer asks. Whoever has not asked for long is passed by.
+    there.clock.shift(Duration::minutes(51));
     let answer = stand(&there.buyer(11), sold, json!({ "place": places[9] })).await;
     assert_eq!(buy(&there.buyer(11), sold, ticket(&answer)).await.status, 201);
 }
@@ -185,46 +197,72 @@ async fn when_nothing_is_left_the_whole_line_is_told() {
     place(&stand(&instance.buyer(299), sold, json!({})).await);
 }
 
+/// The answer to the challenge of `answer`, as an official client of ALTCHA makes it.
+fn solved(answer: &Answer) -> String {
+    let challenge = &answer.json["challenge"];
+    let text = |name: &str| challenge["parameters"][name].as_str().expect("a text");
+    let bytes = |name: &str| hex::decode(text(name)).expect("hexadecimal digits");
+    let (salt, nonce, prefix) = (bytes("salt"), bytes("nonce"), bytes("keyPrefix"));
+    let derive =
+        |counter: u32| Sha256::digest([&salt[..], &nonce[..], &counter.to_be_bytes()[..]].concat());
+    let counter = (0..).find(|&counter| derive(counter).starts_with(&prefix)).expect("a solution");
+    let solution = json!({ "counter": counter, "derivedKey": hex::encode(derive(counter)) });
+    BASE64.encode(json!({ "challenge": challenge, "solution": solution }).to_string())
+}
+
 #[tokio::test]
 async fn work_is_asked_of_buyers_who_join_a_line() {
-    let shop = Shop::with(|config| {
-        (config.waiting_room.per_second, config.waiting_room.proof_bits_max) = (1, 3);
+    let shop = shop_with(|room| {
+        (room.per_second, room.proof_bits_max, room.ticket_seconds) = (1, 3, 3_000);
+        room.silent_seconds = 3_000;
     })
     .await;
-    let instance = shop.start().await;
-    let sold = item(&instance, json!({})).await;
-    ticket(&stand(&instance.buyer(1), sold, json!({})).await);
+    let (here, there) = (shop.start().await, shop.start().await);
+    let sold = item(&here, json!({})).await;
+    ticket(&stand(&here.buyer(1), sold, json!({})).await);
+    let mut joined = Vec::new();
+    for id in 2..20 {
+        joined.push(stand(&here.buyer(id), sold, json!({})).await);
+    }
     let bits: Vec<u64> =
-        futures::future::join_all((2..20).map(|id| {
-            let buyer = instance.buyer(id);
-            async move {
-                stand(&buyer, sold, json!({})).await.json["proof_bits"].as_u64().expect("bits")
-            }
-        }))
-        .await;
-    assert_eq!((bits.iter().min(), bits.iter().max()), (Some(&1), Some(&3)), "{bits:?}");
-    instance.clock.shift(Duration::minutes(1));
-    let buyer = instance.buyer(19);
-    let held = stand(&buyer, sold, json!({})).await;
-    assert_problem(&held, (403, "challenge_failed"), "without a proof");
-    let bits = held.json["proof_bits"].as_u64().expect("bits");
-    // The place is what has been remembered; the challenge is asked for once more before the turn.
-    instance.clock.shift(-Duration::minutes(1));
-    let held = stand(&instance.buyer(19), sold, json!({})).await;
-    let held = place(&held);
-    let is_good = |proof: &String| {
-        let hash = Sha256::digest(format!("{held}:{proof}"));
-        u64::from(hash[0].leading_zeros()) >= bits
+        joined.iter().map(|answer| answer.json["proof_bits"].as_u64().expect("bits")).collect();
+    assert_eq!((bits[0], bits[1], bits[3], bits[17]), (0, 1, 2, 3), "{bits:?}");
+    assert_eq!(joined[0].json["challenge"], json!(null), "nobody was there");
+
+    // Their turns: all others have been silent for long.
+    let turn = async |id: i64, body: Value| {
+        for instance in [&here, &there] {
+            instance.clock.shift(Duration::seconds(3_001));
+        }
+        stand(&there.buyer(id), sold, body).await
     };
-    let proofs = || (0..).map(|number: u32| number.to_string());
-    let good = proofs().find(is_good).expect("one of a few");
-    let wrong = proofs().find(|proof| !is_good(proof)).expect("most");
-    instance.clock.shift(Duration::minutes(1));
-    let buyer = instance.buyer(19);
-    let refused = stand(&buyer, sold, json!({ "place": held, "proof": wrong })).await;
-    assert_problem(&refused, (403, "challenge_failed"), "a wrong one");
-    let answer = stand(&buyer, sold, json!({ "place": held, "proof": good })).await;
-    assert_eq!(buy(&buyer, sold, ticket(&answer)).await.status, 201);
+    let held = place(&joined[17]).to_owned();
+    let unproved = turn(19, json!({ "place": held })).await;
+    assert_problem(&unproved, (403, "challenge_failed"), "without a proof");
+    // Whoever proves nothing is in nobody's way.
+    let other = stand(&there.buyer(18), sold, json!({})).await;
+    assert_problem(&other, (403, "challenge_failed"), "the work is by the line's length");
+    let proof = solved(&other);
+    let of_another = stand(&there.buyer(19), sold, json!({ "altcha": proof })).await;
+    assert_problem(&of_another, (403, "challenge_failed"), "another buyer's proof");
+    ticket(&stand(&there.buyer(18), sold, json!({ "altcha": proof })).await);
+    // A proof is used once: the buyer leaves, and comes back with it.
+    let path = format!("/api/items/{sold}/ticket");
+    let left = there.buyer(18).request(Method::DELETE, &path);
+    assert_eq!(Client::send(left).await.status, 204);
+    here.clock.shift(Duration::seconds(2));
+    there.clock.shift(Duration::seconds(2));
+    let replayed = stand(&here.buyer(18), sold, json!({ "altcha": proof })).await;
+    assert_problem(&replayed, (403, "challenge_failed"), "a proof that was used");
+    ticket(&stand(&here.buyer(18), sold, json!({ "altcha": solved(&replayed) })).await);
+    // The former format.
+    let good = (0_u32..).map(|number| number.to_string()).find(|proof| {
+        u64::from(Sha256::digest(format!("{held}:{proof}"))[0].leading_zeros()) >= bits[17]
+    });
+    here.clock.shift(Duration::seconds(2));
+    let proved = json!({ "place": held, "proof": good.expect("one of a few") });
+    let answer = stand(&here.buyer(19), sold, proved).await;
+    assert_eq!(buy(&here.buyer(19), sold, ticket(&answer)).await.status, 201);
 }
 
 #[tokio::test]

@@ -21,6 +21,9 @@ use crate::support::{Client, Instance, Shop, assert_clean, eventually, unique, w
 const ENDED: &str = "UPDATE items SET starts_at = UTC_TIMESTAMP(6) - INTERVAL 50 DAY, \
      ends_at = UTC_TIMESTAMP(6) - INTERVAL 40 DAY WHERE id = ?";
 
+/// Orders of a sale may be given back for a year.
+const RETURNABLE: &str = "UPDATE items SET return_seconds = 31536000 WHERE id = ?";
+
 /// A folder for files, which goes with its test.
 struct Folder(PathBuf);
 
@@ -198,6 +201,10 @@ async fn orders_of_every_kind_leave_and_both_audits_hold_at_every_step() {
     let (code, text) = archive(&shop, &folder.0, item, None).await;
     assert_eq!((code, text.contains("has to go back")), (1, true), "{text}");
     set(&shop, &owed.replace("refund_requested", "refunded"), item).await;
+    set(&shop, RETURNABLE, item).await;
+    let (code, text) = archive(&shop, &folder.0, item, None).await;
+    assert_eq!((code, text.contains("may give orders of it back")), (1, true), "{text}");
+    set(&shop, "UPDATE items SET return_seconds = 0 WHERE id = ?", item).await;
 
     eventually("the events to be delivered", || async {
         let rows: i64 =
@@ -218,6 +225,11 @@ async fn orders_of_every_kind_leave_and_both_audits_hold_at_every_step() {
             let late = provider.succeeded("m6", "p6", &orders[3], 250).send(&instance).await;
             let told = (&late.json["result"], &late.json["reason"]);
             assert_eq!(told, (&json!("refund_wanted"), &json!("sold_out")), "{}", late.text);
+            // Nor is a paid one given back any more.
+            set(&shop, RETURNABLE, item).await;
+            let path = format!("/api/orders/{}/return", orders[0]);
+            let back = instance.buyer(1).post(&path, &json!({})).await;
+            assert_problem(&back, (409, "order_not_returnable"), "an item that is being archived");
         }
     }
     assert!(count(&shop, "orders", item).await > 0, "killed between two chunks");

@@ -1,5 +1,7 @@
 //! Sales that are drawn: entering, the draw on several instances that are killed, and its proof.
 
+mod parties;
+
 use std::collections::HashSet;
 
 use ledger::Database;
@@ -195,20 +197,42 @@ async fn a_draw_moves_with_its_item() {
     assert_clean(&instance, item).await;
 }
 
-/// Entries without requests, with ids of their own.
+/// Entries without requests, with ids of their own; one in four is followed by friends, two to four with it.
 async fn insert_entries(pool: &Database, item: i64, count: i64) {
     let buyers: Vec<i64> = (1..=count).collect();
     for buyers in buyers.chunks(1_000) {
         let mut rows = sqlx::QueryBuilder::new(
             "INSERT INTO draw_entries (item_id, user_id, entry, party, entered_at) ",
         );
+        let mut party: (String, u8) = Default::default();
         rows.push_values(buyers, |mut row, buyer| {
             let id = hex::encode(rand::random::<[u8; 16]>());
-            row.push_bind(item).push_bind(buyer).push_bind(id.clone()).push_bind(id);
+            if party.1 == 0 {
+                let is_alone = rand::random_range(0..4) > 0;
+                let key = hex::encode(rand::random::<[u8; 16]>());
+                party = match is_alone {
+                    true => (id.clone(), 1),
+                    false => (key, rand::random_range(2..=4)),
+                };
+            }
+            party.1 -= 1;
+            row.push_bind(item).push_bind(buyer).push_bind(id).push_bind(party.0.clone());
             row.push("UTC_TIMESTAMP(6)");
         });
         rows.build().persistent(false).execute(pool).await.expect("inserted");
     }
+}
+
+/// Units that are available although they are enough for a buyer in the line.
+async fn idle_units(pool: &Database, item: i64) -> i64 {
+    sqlx::query_scalar(
+        "SELECT CAST(COALESCE(MAX(available), 0) AS SIGNED) FROM stock JOIN waiting_list USING (item_id) \
+         WHERE item_id = ? AND status = 'waiting' AND available >= party_size",
+    )
+    .bind(item)
+    .fetch_one(pool)
+    .await
+    .expect("read")
 }
 
 /// `SECKILL_TEST_ENTRIES=100000` is the whole run, with 20 kills.
@@ -226,7 +250,11 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
         config
     });
     let maker = maker.await;
-    let item = drawn_item(&maker, stock, 5 + count / 20_000).await;
+    let body = json!({
+        "kind": "shop", "stock": stock, "strategy": "mysql-batch", "offer_seconds": 600,
+        "mode": "draw", "draw_closes_at": from_now(5 + count / 20_000), "draw_party_max": 4,
+    });
+    let item = maker.make_item(body).await;
     insert_entries(&shop.pool, item, count).await;
     // Each process goes on where the one before was killed; the last point is reached with each part of the list.
     let parts = (1..=parts).map(|time| format!("draw-part-placed:{time}"));
@@ -238,6 +266,7 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
         let mut doomed = doomed.spawn().expect("started");
         let ended = tokio::time::timeout(BOUND, doomed.wait()).await;
         assert!(!ended.expect("it dies").expect("it ran").success(), "{point}");
+        assert_eq!(idle_units(&shop.pool, item).await, 0, "nobody is left to offer them: {point}");
     }
     let addresses = [free_addr(), free_addr()];
     let mut services = Vec::new();
@@ -250,20 +279,27 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
     let proof = proof(&client, item).await;
     assert_eq!(faults(&proof, Known::default()), []);
     assert_eq!(proof.entries.len() as i64, count);
-    let line: Vec<(i64, i64, String)> = sqlx::query_as(
-        "SELECT CAST(draw_entries.place AS SIGNED), waiting_list.user_id, status FROM waiting_list \
+    let line: Vec<(i64, i64, String, String)> = sqlx::query_as(
+        "SELECT CAST(draw_entries.place AS SIGNED), waiting_list.user_id, status, draw_entries.party FROM waiting_list \
          JOIN draw_entries USING (item_id, user_id) WHERE item_id = ? ORDER BY waiting_list.place",
     )
     .bind(item)
     .fetch_all(&shop.pool)
     .await
     .expect("read");
-    let buyers: HashSet<i64> = line.iter().map(|(_, buyer, _)| *buyer).collect();
+    let buyers: HashSet<i64> = line.iter().map(|(_, buyer, ..)| *buyer).collect();
     assert_eq!((line.len() as i64, buyers.len() as i64), (count, count), "lost or twice");
-    for (at, (place, _, status)) in (1..).zip(&line) {
-        assert_eq!(*place, at, "the line is in the order of places");
-        assert_eq!(status, if at <= stock { "offered" } else { "waiting" }, "place {at}");
+    let (mut left, mut at) = (stock, 0);
+    for friends in line.chunk_by(|one, next| one.3 == next.3) {
+        let is_offered = friends.len() as i64 <= left;
+        left -= if is_offered { friends.len() as i64 } else { 0 };
+        for (place, _, status, _) in friends {
+            at += 1;
+            assert_eq!(*place, at, "the line is in the order of places");
+            assert_eq!(status, if is_offered { "offered" } else { "waiting" }, "place {at}");
+        }
     }
+    assert_eq!(left, 0, "all units are offered");
     assert_clean(&maker, item).await;
     for mut service in services {
         service.kill().await.expect("killed");

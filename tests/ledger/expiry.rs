@@ -7,9 +7,19 @@ use std::time::Duration;
 use dev_servers::faulty_link::Trap;
 use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
+use ledger::order::OrderSteps;
+use ledger::route::breaker::Breakers;
+use ledger::rows;
+use ledger::rows::outbox::Outbox;
+use ledger::waiting_list::WaitingLine;
+use ledger::write::ItemConcurrency;
+use ledger::{Database, Ledger};
 use seckill::account::Role;
 use seckill::config::Secret;
 use serde_json::{Value, json};
+use shop_domain::Clock;
+use shop_metrics::Metrics;
+use sqlx::Executor;
 
 use crate::http::BOUND;
 use crate::process::program::{free_addr, serve};
@@ -57,6 +67,46 @@ async fn wait_for_statement(shop: &Shop, like: &str) {
         (running > 0).then_some(())
     })
     .await;
+}
+
+/// The sweep runs twice a second in each instance: what it reads must not grow with the orders.
+#[tokio::test]
+async fn the_sweep_reads_one_order_of_each_item() {
+    const ORDERS: i64 = 3_000;
+    let shop = Shop::with(|config| config.job.expire_period_ms = 600_000).await;
+    let instance = shop.start().await;
+    let full = instance.make_item(json!({})).await;
+    sqlx::query(
+        "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+         request_key, buyer_bucket, created_at, expires_at) \
+         WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < 60) \
+         SELECT UUID(), ?, high.n * 60 + low.n, 1, 1, 'pending', 'filled', \
+         'filled', 0, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL 1 HOUR \
+         FROM numbers AS low JOIN numbers AS high WHERE high.n <= ? DIV 60",
+    )
+    .bind(full)
+    .bind(ORDERS)
+    .execute(&shop.pool)
+    .await
+    .expect("filled");
+    shop.pool.execute("ANALYZE TABLE items, orders").await.expect("analysed");
+    let pool = rows::pool_of(&shop.config, 1).expect("the URL is fine");
+    let metrics = Metrics::new();
+    let breaker = Breakers::new(&metrics).mysql;
+    let line = WaitingLine::new(Clock::default(), Outbox::default(), metrics, 1);
+    let ledger = Ledger { pool: pool.clone(), breaker };
+    let steps = OrderSteps::new(ledger, line, ItemConcurrency::new(1));
+    let before = rows_read(&pool).await;
+    assert_eq!(steps.overdue_items().await.expect("listed"), []);
+    let read = rows_read(&pool).await - before;
+    assert!(read < ORDERS / 2, "{read} rows read of {ORDERS} orders");
+}
+
+/// The rows that the only session of `pool` has read in the order of an index.
+async fn rows_read(pool: &Database) -> i64 {
+    let read = sqlx::query_as("SHOW SESSION STATUS LIKE 'Handler_read_next'");
+    let (_, count): (String, String) = read.fetch_one(pool).await.expect("a figure of the session");
+    count.parse().expect("a number")
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The program as a process: starts, stops, commands, logs and traces.
 
+mod load_of_carts;
 pub mod logs;
 pub mod operations;
 pub mod program;

@@ -31,13 +31,13 @@ async fn nothing_accepted_is_lost_however_often_it_is_stopped() {
     }
 }
 
-/// The threads of a process that serve connections.
-fn connection_threads(pid: u32) -> usize {
+/// The threads of a process whose name begins so.
+fn threads(pid: u32, name_of: &str) -> usize {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("a process");
     let name = |thread: std::io::Result<std::fs::DirEntry>| {
         std::fs::read_to_string(thread.ok()?.path().join("comm")).ok()
     };
-    threads.filter_map(name).filter(|name| name.starts_with("connections-")).count()
+    threads.filter_map(name).filter(|name| name.starts_with(name_of)).count()
 }
 
 async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
@@ -47,7 +47,9 @@ async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
     let runtimes = [0, 2][round as usize % 2];
     let setting = ("SECKILL_HTTP_RUNTIMES", &*runtimes.to_string());
     let mut service = serve(shop, &addr, &[setting]).await;
-    assert_eq!(connection_threads(service.id().expect("running")), runtimes);
+    let pid = service.id().expect("running");
+    assert_eq!(threads(pid, "connections-"), runtimes);
+    assert_eq!(threads(pid, "batches"), runtimes.min(1), "batches have one beside them");
     let addr = addr.parse().expect("an address");
     // Two streams that would never end by themselves.
     let watcher = Client::new(addr, Some(maker.token(1, Role::Buyer)));

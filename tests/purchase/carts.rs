@@ -2,7 +2,10 @@
 
 mod batches;
 mod crowds;
+mod extension;
 mod links;
+mod races;
+mod returns;
 mod shards;
 mod steps;
 

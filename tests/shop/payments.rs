@@ -1,6 +1,7 @@
 //! Payments by a provider that misbehaves: late, twice, wrong amount, wrong order, forged.
 
 mod amounts;
+mod returns;
 
 use seckill::config::Secret;
 use serde_json::{Value, json};

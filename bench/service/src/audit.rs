@@ -109,6 +109,7 @@ mod tests {
             order_id: Some(id.to_owned()),
             order_quantity: Some(1),
             order_status: None,
+            refused_item: None,
             answered_at_us: 1,
             from_plan_us: 1,
             from_send_us: 1,

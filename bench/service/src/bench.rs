@@ -13,6 +13,7 @@ use loadtest::process;
 use loadtest::program::CommandResult;
 use loadtest::tokens::Mint;
 
+use crate::binlog::Binlog;
 use crate::figures::Figures;
 use crate::growth::points::Curve;
 use crate::growth::{self, Growth};
@@ -22,7 +23,7 @@ use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN};
 use crate::sample::Round;
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
-use crate::{history, older, report};
+use crate::{binlog, history, older, report};
 
 /// The part of `--seconds` that a load of the curves lasts.
 const GROWTH_SHARE: f64 = 1.0 / 2.0;
@@ -55,9 +56,16 @@ pub struct BenchOptions {
     /// [without a number: a million].
     #[arg(long, value_name = "ORDERS", num_args = 0..=1, default_missing_value = "1000000", value_parser = clap::value_parser!(u32).range(50_000..=50_000_000))]
     older: Option<u32>,
+    /// Measure an order on a database with a binary log beside one without (P16), on two servers that are
+    /// started for it; ARGUMENTS are those of the log, separated by blanks [without: those of docs/databases.md].
+    #[arg(long, value_name = "ARGUMENTS", num_args = 0..=1, require_equals = true, default_missing_value = binlog::ARGUMENTS)]
+    binlog: Option<String>,
     /// All of --strategies, --neighbours and, where haproxy is installed, --instances.
     #[arg(long)]
     all: bool,
+    /// Measure only figures whose name in the report contains this text, beside the peak. May be repeated.
+    #[arg(long, value_name = "TEXT")]
+    only: Vec<String>,
     /// Measure the curves of growth as well: by connections, items and instances.
     #[arg(long)]
     growth: bool,
@@ -99,9 +107,11 @@ impl BenchOptions {
             strategies: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             neighbours: self.neighbours || self.all,
             older: self.older.is_some(),
+            binlog: self.binlog.is_some(),
             instances: self.instances || (self.all && haproxy::program().is_some()),
             builds: if self.beside.is_some() { 2 } else { 1 },
             connections_max: connections_max(),
+            only: self.only.clone(),
         }
     }
 
@@ -122,8 +132,11 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
     options.check()?;
     let locks = options.locks.as_deref().map(report::read_json).transpose()?;
     let circumstances = gather(environment, options).await?;
-    let rounds =
-        if options.rounds == 0 { Vec::new() } else { rounds(options, environment).await? };
+    let rounds = if options.rounds == 0 {
+        Vec::new()
+    } else {
+        Box::pin(rounds(options, environment)).await?
+    };
     let growth = if options.growth { Some(curves(options, environment).await?) } else { None };
     let void_because: Vec<String> = rounds
         .iter()
@@ -193,7 +206,11 @@ async fn rounds(
             pairs.push(pair);
         }
     }
-    let subjects = (subjects, pairs);
+    let binlog = match &options.binlog {
+        Some(arguments) => Some(Binlog::start(arguments, environment, &options.out).await?),
+        None => None,
+    };
+    let subjects = (subjects, pairs, binlog);
     let mut bench = Bench::prepare(selection, span, subjects, environment, &options.out).await?;
     let measured = measure(&mut bench, options.rounds).await;
     bench.finish().await;

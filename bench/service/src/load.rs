@@ -204,13 +204,19 @@ impl LoadGenerator {
         Ok(background)
     }
 
-    /// Ends a background load and audits its orders. Returns one sentence for each broken invariant.
-    pub async fn stop(&mut self, background: Background) -> Result<Vec<String>, CannotJudge> {
+    /// Ends a background load and audits its orders. Returns its summary, and one sentence for each broken
+    /// invariant.
+    pub async fn stop(
+        &mut self,
+        background: Background,
+    ) -> Result<(TrafficSummary, Vec<String>), CannotJudge> {
         let Background { drive, traffic, items, stock, keyed, before } = background;
         drive.stop();
         let traffic = traffic.await.map_err(|error| CannotJudge(error.to_string()))?;
         let after = self.settled(&items, &traffic.answers).await?;
-        audit((&items, stock, keyed), &before, &after, traffic.answers)
+        let summary = TrafficSummary::of(&traffic, &[]);
+        let broken = audit((&items, stock, keyed), &before, &after, traffic.answers)?;
+        Ok((summary, broken))
     }
 
     /// The ledgers once no purchase is under way.

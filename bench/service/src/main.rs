@@ -12,13 +12,18 @@
 //! build of the service; with `--beside` there are two, which take turns in every step. Each [`load`] on
 //! the service has its [`audit`], and one oversold, lost or duplicate order makes the whole run void.
 //! [`figures`] makes medians of the rounds, and the ratios with their [`goals`]. [`neighbours`] asks
-//! what a crowd or a failing item costs the others, and [`older`] what older orders cost a new one. [`growth`] measures curves instead of ratios.
+//! what a crowd or a failing item costs the others, [`older`] what older orders cost a new one
+//! ([`older_curve`]: as a curve), and
+//! [`binlog`] what a binary log costs. [`growth`] measures curves instead of ratios, and [`change`] what
+//! the upgrade of a large ledger does to a sale.
 
 mod audit;
 mod bare_http;
 mod bare_load;
 mod bench;
+mod binlog;
 mod by_hand;
+mod change;
 mod chart;
 mod figures;
 mod goals;
@@ -29,6 +34,7 @@ mod load;
 mod measure;
 mod neighbours;
 mod older;
+mod older_curve;
 mod per_order;
 mod processes;
 mod report;
@@ -50,6 +56,8 @@ use loadtest::failure::EXIT_CLEAN;
 use loadtest::{process, program};
 
 use bench::BenchOptions;
+use change::ChangeOptions;
+use older_curve::OlderOptions;
 use traces::TraceOptions;
 
 /// The service's allocator, so that the bare handler has it as well.
@@ -75,6 +83,10 @@ enum Command {
     BareHttp,
     /// Measure the price of traces: off, 1 % sampled, all.
     Traces(TraceOptions),
+    /// Measure what an order costs while the ledger fills with older orders.
+    Older(OlderOptions),
+    /// Change the indexes of a ledger with many older orders while an item sells, as an upgrade does.
+    Change(ChangeOptions),
 }
 
 fn main() -> ExitCode {
@@ -90,6 +102,12 @@ fn main() -> ExitCode {
         match command {
             Some(Command::Traces(options)) => {
                 Box::pin(traces::execute(&options, &environment)).await
+            }
+            Some(Command::Older(options)) => {
+                Box::pin(older_curve::execute(&options, &environment)).await
+            }
+            Some(Command::Change(options)) => {
+                Box::pin(change::execute(&options, &environment)).await
             }
             _ => Box::pin(bench::execute(&options, &environment)).await,
         }

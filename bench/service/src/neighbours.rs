@@ -13,7 +13,7 @@ use crate::tokens::FIRST_BUYER;
 use crate::workload::Workload;
 
 /// Items that sell as usual.
-const ITEMS: u32 = 100;
+pub const ITEMS: u32 = 100;
 /// The buyers who wait for the other item.
 const CROWD: u32 = 4_096;
 /// The buyers of the item whose orders fail: more than its share of all.
@@ -122,7 +122,7 @@ async fn beside(
     let others = Target::closed(&instances, (&items, stock), connections, buyers, BESIDE_MAX);
     let background = subject.generator.start(&others).await?;
     let load = subject.generator.fire_beside(&target, Some(&background)).await;
-    broken.extend(subject.generator.stop(background).await?);
+    broken.extend(subject.generator.stop(background).await?.1);
     let load = load?;
     broken.extend(load.broken.iter().cloned());
     Ok(load)

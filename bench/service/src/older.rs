@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sqlx::Connection;
+use sqlx::mysql::MySqlConnection;
+use tokio::time::{Instant, sleep};
 
 use crate::measure::Build;
 use crate::round::planned;
@@ -21,6 +23,12 @@ use loadtest::failure::{CannotJudge, OrCannotJudge};
 const ORDERS_OF_ITEM: u32 = 50_000;
 /// Paid orders, in this many places of a hundred; the others are expired.
 const PAID_PERCENT: u32 = 90;
+
+/// Pages that may still be unwritten, and old versions of rows that may still be there, when a load begins.
+const PENDING_MAX: u64 = 10_000;
+/// How long the server may take for them.
+const SETTLE_MAX: Duration = Duration::from_secs(180);
+const SETTLE_POLL: Duration = Duration::from_millis(500);
 
 /// Starts `program` on an empty ledger, and on one with older `orders`, for loads of `span`.
 pub async fn pair(
@@ -38,7 +46,7 @@ pub async fn pair(
             return Err(failure);
         }
     };
-    match fill(&mut filled, orders, planned(span)).await {
+    match fill(&mut filled, (0, orders), planned(span)).await {
         Ok(()) => Ok([empty, filled]),
         Err(failure) => {
             empty.finish().await;
@@ -48,7 +56,14 @@ pub async fn pair(
     }
 }
 
-async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), CannotJudge> {
+/// Writes older orders of a share of `buyers`, until there are `until` of them. `before` of them are there
+/// already.
+pub async fn fill(
+    subject: &mut Subject,
+    (before, until): (u32, u32),
+    buyers: u32,
+) -> Result<(), CannotJudge> {
+    let orders = until - before;
     subject.stock_up(orders.div_ceil(ORDERS_OF_ITEM)).await?;
     eprintln!("writing {orders} older orders ({} build) ...", subject.build.word());
     let mut connection = writer_of(subject.database_url()).await?;
@@ -61,11 +76,35 @@ async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), Can
     .or_cannot_judge("the columns of the orders")?;
     let mut left = orders;
     for (number, item) in subject.items.iter().enumerate() {
+        let number = (before / ORDERS_OF_ITEM) as usize + number;
         let count = left.min(ORDERS_OF_ITEM);
         send(&mut connection, &statements(*item, number, (count, buyers), has_buckets > 0)).await?;
         left -= count;
     }
+    settle(&mut connection).await?;
     connection.close().await.or_cannot_judge("the database of older orders")
+}
+
+/// Waits until the server has written its pages and removed old versions of rows, because this work belongs to
+/// the older orders and not to the load that comes next.
+async fn settle(connection: &mut MySqlConnection) -> Result<(), CannotJudge> {
+    let begin = Instant::now();
+    while begin.elapsed() < SETTLE_MAX {
+        let pending: Vec<(String, String)> = sqlx::query_as(
+            "SHOW GLOBAL STATUS WHERE Variable_name IN \
+             ('Innodb_buffer_pool_pages_dirty', 'Innodb_history_list_length')",
+        )
+        .fetch_all(&mut *connection)
+        .await
+        .or_cannot_judge("the state of the server")?;
+        let count = |value: &str| value.parse().unwrap_or(0_u64);
+        if pending.iter().all(|(_, value)| count(value) <= PENDING_MAX) {
+            return Ok(());
+        }
+        sleep(SETTLE_POLL).await;
+    }
+    eprintln!("the server is still writing after {} s", SETTLE_MAX.as_secs());
+    Ok(())
 }
 
 /// The statements that write the orders of an item, with their limits, movements and stock. Item number 0 was

@@ -30,13 +30,15 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("haproxy", PROXY),
 ];
 
-/// Which processes are the service.
+/// Which processes are the service and the database.
 #[derive(Debug, Clone)]
 pub enum Services {
     /// All of its name.
     Named,
     /// The processes with these ids: another build runs beside them.
     Only(Vec<u32>),
+    /// The processes with these ids, and this one is the database.
+    On(Vec<u32>, u32),
 }
 
 /// Processor time so far.
@@ -103,14 +105,15 @@ fn seconds_by_program(services: &Services) -> BTreeMap<&'static str, f64> {
 }
 
 fn program(name: &str, id: u32, own: u32, services: &Services) -> Option<&'static str> {
-    if let Services::Only(ids) = services
-        && ids.contains(&id)
-    {
-        return Some(SERVICE);
+    match services {
+        Services::Only(ids) | Services::On(ids, _) if ids.contains(&id) => return Some(SERVICE),
+        // Its name may be that of a loader.
+        Services::On(_, database) if *database == id => return Some(DATABASE),
+        _ => {}
     }
     let (_, program) = PROGRAMS.iter().find(|(start, _)| name.starts_with(start))?;
     match (*program, services) {
-        (SERVICE, Services::Only(_)) => None,
+        (SERVICE, Services::Only(_)) | (SERVICE | DATABASE, Services::On(..)) => None,
         (GENERATOR, _) if id != own => Some(BARE),
         (program, _) => Some(program),
     }
@@ -129,6 +132,11 @@ mod tests {
         assert_eq!(program("service-bench", 1, 1, &only), Some(GENERATOR));
         assert_eq!(program("service-bench", 2, 1, &only), Some(BARE));
         assert_eq!(program("bash", 3, 1, &only), None);
+        assert_eq!(program("mariadbd", 9, 1, &only), Some(DATABASE));
+        let on = Services::On(vec![7], 9);
+        assert_eq!(program("ld-linux-x86-64", 9, 1, &on), Some(DATABASE));
+        assert_eq!(program("mariadbd", 10, 1, &on), None);
+        assert_eq!(program("seckill", 7, 1, &on), Some(SERVICE));
     }
 
     #[test]

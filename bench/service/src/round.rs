@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bare_load::BareLoad;
+use crate::binlog::Binlog;
 use crate::by_hand::ByHand;
 use crate::load::{Load, Target};
-use crate::measure::{BATCH, Build, CLIENTS, ITEMS, Measure};
+use crate::measure::{BATCH, Build, CLIENTS, Measure};
 use crate::neighbours;
 use crate::per_order::PerOrder;
 use crate::processes::Services;
@@ -48,6 +49,7 @@ pub struct Bench {
     subjects: Vec<Subject>,
     /// Of each build, if P15 is measured: on an empty ledger, and on one with older orders.
     older: Vec<[Subject; 2]>,
+    binlog: Option<Binlog>,
     bare: BareLoad,
     per_order: PerOrder,
     by_hand: ByHand,
@@ -60,7 +62,7 @@ impl Bench {
     pub async fn prepare(
         selection: Selection,
         span: Duration,
-        (mut subjects, older): (Vec<Subject>, Vec<[Subject; 2]>),
+        (mut subjects, older, binlog): (Vec<Subject>, Vec<[Subject; 2]>, Option<Binlog>),
         environment: &Environment,
         folder: &Path,
     ) -> Result<Self, CannotJudge> {
@@ -72,7 +74,7 @@ impl Bench {
             None
         };
         for subject in &mut subjects {
-            subject.stock_up(ITEMS.into_iter().max().unwrap_or(0)).await?;
+            subject.stock_up(selection.items()).await?;
         }
         let database_url = subjects[0].database_url().to_owned();
         Ok(Self {
@@ -80,6 +82,7 @@ impl Bench {
             span,
             subjects,
             older,
+            binlog,
             bare: BareLoad::start(environment).await?,
             per_order: PerOrder::prepare(&database_url).await?,
             by_hand: ByHand::prepare(&database_url).await?,
@@ -97,6 +100,9 @@ impl Bench {
         }
         for subject in self.subjects.into_iter().chain(self.older.into_iter().flatten()) {
             subject.finish().await;
+        }
+        if let Some(binlog) = self.binlog {
+            binlog.finish().await;
         }
     }
 
@@ -136,6 +142,10 @@ impl Bench {
         }
         for index in order {
             let build = self.subjects[index].build;
+            // A log costs every build the same.
+            if build == Build::Old && matches!(step, Step::One(Measure::Binlog { .. })) {
+                continue;
+            }
             let alone_first = number.is_multiple_of(2);
             let (samples, broken) = match step {
                 Step::One(measure) => self.one(index, measure).await?,
@@ -214,6 +224,10 @@ impl Bench {
             if refusals { (1, REFUSED_BUYERS) } else { (i64::from(planned), planned) };
         let subject = match measure {
             Measure::Older { filled } => &mut self.older[index][usize::from(*filled)],
+            Measure::Binlog { on } => match &mut self.binlog {
+                Some(binlog) => &mut binlog.subjects[usize::from(*on)],
+                None => return Err(CannotJudge::new("there are no databases for P16")),
+            },
             _ => &mut self.subjects[index],
         };
         let (instances, item) = (subject.instances.clone(), subject.item(stock).await?);

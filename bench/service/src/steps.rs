@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::measure::{
     BATCH, CLIENTS, CLIENTS_MANY, CLIENTS_OF_STRATEGIES, DIRECT, INSTANCES, ITEMS, LOCK, Measure,
 };
+use crate::neighbours;
 
 /// The strategies that `--strategies` measures when it names none.
 pub const STRATEGIES: &str =
@@ -37,26 +38,45 @@ pub struct Selection {
     pub instances: bool,
     /// Whether a ledger with older orders is measured beside an empty one.
     pub older: bool,
+    /// Whether a database with a binary log is measured beside one without.
+    pub binlog: bool,
     /// How many builds there are.
     pub builds: u32,
     /// Connections that this system allows.
     pub connections_max: u32,
+    /// Texts of which the name of a figure has one; none: all are measured.
+    pub only: Vec<String>,
+}
+
+impl Selection {
+    /// Whether a step is measured. The peak always is: the rates of others follow from it.
+    fn has(&self, step: &Step) -> bool {
+        let measure = match step {
+            Step::One(measure) => measure.clone(),
+            Step::Crowd => Measure::Hundred { beside_crowd: true },
+            Step::Poison => Measure::Good { beside_poison: true },
+        };
+        let name = measure.to_string();
+        self.only.is_empty()
+            || measure == Measure::peak()
+            || self.only.iter().any(|text| name.contains(text))
+    }
+
+    /// The items that many loads sell.
+    pub fn items(&self) -> u32 {
+        let items = of_round(self, 0).into_iter().map(|step| match step {
+            Step::One(Measure::Items { items }) => items,
+            Step::Crowd | Step::Poison => neighbours::ITEMS,
+            Step::One(_) => 0,
+        });
+        items.max().unwrap_or_default()
+    }
 }
 
 /// The steps of round `number`. Those that follow from the peak come last; the others begin at
 /// another one in each round, so that no figure always has the warm or the tired machine.
 pub fn of_round(selection: &Selection, number: u32) -> Vec<Step> {
-    let mut measures = vec![Measure::Refusals, Measure::peak(), Measure::PerOrder];
-    for (many, few) in
-        CLIENTS_MANY.into_iter().filter(|(many, _)| *many <= selection.connections_max)
-    {
-        measures.extend([Measure::orders(BATCH, few), Measure::orders(BATCH, many)]);
-    }
-    measures.push(Measure::orders(LOCK, CLIENTS));
-    measures.extend(CLIENTS_OF_STRATEGIES.map(|clients| Measure::orders(DIRECT, clients)));
-    measures.extend([Measure::ByHand, Measure::BareLone]);
-    measures.extend([DIRECT, BATCH].map(|strategy| Measure::Lone { strategy }));
-    measures.extend(ITEMS.map(|items| Measure::Items { items }));
+    let mut measures = always(selection);
     for strategy in &selection.strategies {
         for clients in CLIENTS_OF_STRATEGIES {
             let measure = Measure::orders(strategy, clients);
@@ -71,15 +91,36 @@ pub fn of_round(selection: &Selection, number: u32) -> Vec<Step> {
     if selection.older {
         measures.extend([false, true].map(|filled| Measure::Older { filled }));
     }
+    if selection.binlog {
+        measures.extend([false, true].map(|on| Measure::Binlog { on }));
+    }
     let mut steps: Vec<Step> = measures.into_iter().map(Step::One).collect();
     if selection.neighbours {
         steps.extend([Step::Crowd, Step::Poison]);
     }
+    steps.retain(|step| selection.has(step));
     // By a third of them: loads of one kind stand beside each other.
-    let turn = steps.len().div_ceil(3) * number as usize % steps.len();
+    let turn = steps.len().div_ceil(3) * number as usize % steps.len().max(1);
     steps.rotate_left(turn);
-    steps.extend([Measure::Overload, Measure::BareP99, Measure::ComfortP99].map(Step::One));
+    let last = [Measure::Overload, Measure::BareP99, Measure::ComfortP99].map(Step::One);
+    steps.extend(last.into_iter().filter(|step| selection.has(step)));
     steps
+}
+
+/// What is measured without an option.
+fn always(selection: &Selection) -> Vec<Measure> {
+    let mut measures = vec![Measure::Refusals, Measure::peak(), Measure::PerOrder];
+    for (many, few) in
+        CLIENTS_MANY.into_iter().filter(|(many, _)| *many <= selection.connections_max)
+    {
+        measures.extend([Measure::orders(BATCH, few), Measure::orders(BATCH, many)]);
+    }
+    measures.push(Measure::orders(LOCK, CLIENTS));
+    measures.extend(CLIENTS_OF_STRATEGIES.map(|clients| Measure::orders(DIRECT, clients)));
+    measures.extend([Measure::ByHand, Measure::BareLone]);
+    measures.extend([DIRECT, BATCH].map(|strategy| Measure::Lone { strategy }));
+    measures.extend(ITEMS.map(|items| Measure::Items { items }));
+    measures
 }
 
 /// About how long `rounds` rounds take.
@@ -105,8 +146,32 @@ mod tests {
 
     fn everything() -> Selection {
         let strategies = STRATEGIES.split(',').map(str::to_owned).collect();
-        let (neighbours, instances, older) = (true, true, true);
-        Selection { strategies, neighbours, instances, older, builds: 2, connections_max: 10_000 }
+        let (neighbours, instances, older, binlog) = (true, true, true, true);
+        Selection {
+            strategies,
+            neighbours,
+            instances,
+            older,
+            binlog,
+            builds: 2,
+            connections_max: 10_000,
+            only: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_the_named_figures_and_the_peak_are_measured() {
+        let only = |texts: &[&str]| Selection {
+            only: texts.iter().map(|&text| text.to_owned()).collect(),
+            ..everything()
+        };
+        let p8 = only(&["70 %", "H at the rate"]);
+        let steps = [Measure::peak(), Measure::BareP99, Measure::ComfortP99].map(Step::One);
+        assert_eq!((of_round(&p8, 0), p8.items()), (steps.to_vec(), 0));
+        let poison = only(&["orders fail"]);
+        let steps = [Step::One(Measure::peak()), Step::Poison];
+        assert_eq!((of_round(&poison, 0), poison.items()), (steps.to_vec(), 100));
+        assert_eq!((only(&[" 1,000 items"]).items(), everything().items()), (1_000, 10_000));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -38,7 +38,10 @@ pub const BUYERS_MAX: u32 = 1_000_000;
 
 /// What the audit reads and an older schema may lack (in the words of MariaDB). `SHOP` is the database of
 /// the shop that runs, whose schema is today's.
-const READ_BY_THE_AUDIT: [&str; 7] = [
+const READ_BY_THE_AUDIT: [&str; 10] = [
+    "ALTER TABLE orders ADD COLUMN IF NOT EXISTS line_count TINYINT UNSIGNED NULL",
+    "CREATE TABLE IF NOT EXISTS archived_orders LIKE SHOP.archived_orders",
+    "CREATE TABLE IF NOT EXISTS archived_movements LIKE SHOP.archived_movements",
     "ALTER TABLE stock ADD COLUMN IF NOT EXISTS offered BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE items ADD COLUMN IF NOT EXISTS limit_group_id BIGINT NULL",
     "CREATE TABLE IF NOT EXISTS waiting_list LIKE SHOP.waiting_list",
@@ -63,6 +66,8 @@ pub struct Subject {
     launcher: Option<Launcher>,
     overrides: Overrides,
     database_url: String,
+    /// What was started here.
+    program: Option<PathBuf>,
     /// What was started and made here, and has to go.
     service: Option<Service>,
     database: Option<String>,
@@ -108,9 +113,17 @@ impl Subject {
             launcher,
             overrides: Overrides::default(),
             database_url,
+            program: None,
             service: None,
             database: None,
         })
+    }
+
+    /// Counts the processor time of one database server only.
+    pub fn count_database(&mut self, process: u32) {
+        if let Services::Only(ids) = &self.generator.services {
+            self.generator.services = Services::On(ids.clone(), process);
+        }
     }
 
     /// Starts `program` on a database of its own, whose name has `purpose` in it.
@@ -134,17 +147,20 @@ impl Subject {
             ("SECKILL_REDIS_PREFIX".to_owned(), format!("{name}:")),
         ];
         let overrides = Overrides { settings, clock_ahead_seconds: 0 };
-        migrate(&program, environment, &overrides).await?;
-        for statement in READ_BY_THE_AUDIT {
-            execute(&database_url, &statement.replace("SHOP", &database_of(&shop_url))).await?;
+        command(&program, &["migrate"], environment, &overrides, MIGRATE_MAX).await?;
+        if build == Build::Old {
+            for statement in READ_BY_THE_AUDIT {
+                execute(&database_url, &statement.replace("SHOP", &database_of(&shop_url))).await?;
+            }
         }
         let service = launcher.start(&name, &overrides).await?;
         let instances = vec![service.instance.clone()];
-        let started = (program, Some(launcher));
+        let started = (program.clone(), Some(launcher));
         let mut subject = Self::at(build, instances, started, environment, database_url).await?;
         subject.generator.services = Services::Only(service.process().into_iter().collect());
         (subject.overrides, subject.service, subject.database) =
             (overrides, Some(service), Some(name));
+        subject.program = Some(program);
         Ok(subject)
     }
 
@@ -199,6 +215,18 @@ impl Subject {
         execute(&self.database_url, statement).await
     }
 
+    /// Runs a command of its program on its ledger, and says how long it took.
+    pub async fn command(
+        &self,
+        arguments: &[&str],
+        max: Duration,
+    ) -> Result<Duration, CannotJudge> {
+        let program = self.program.as_deref().unwrap_or(Path::new("seckill"));
+        let begin = Instant::now();
+        command(program, arguments, &self.generator.environment, &self.overrides, max).await?;
+        Ok(begin.elapsed())
+    }
+
     /// The address of its ledger.
     pub fn database_url(&self) -> &str {
         &self.database_url
@@ -220,21 +248,23 @@ fn lab_item() -> RunOptions {
     RunOptions { strategy: vec!["bench".to_owned()], ..RunOptions::default() }
 }
 
-async fn migrate(
+async fn command(
     program: &Path,
+    arguments: &[&str],
     environment: &Environment,
     overrides: &Overrides,
+    max: Duration,
 ) -> Result<(), CannotJudge> {
-    let command = format!("`{} migrate`", program.display());
+    let command = format!("`{} {}`", program.display(), arguments.join(" "));
     let output = Command::new(program)
-        .arg("migrate")
+        .args(arguments)
         .envs(environment.for_service())
         .envs(overrides.settings.iter().map(|(name, value)| (name, value)))
         .env_remove("SECKILL_URL")
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();
-    let output = timeout(MIGRATE_MAX, output)
+    let output = timeout(max, output)
         .await
         .map_err(|_| CannotJudge(format!("{command} did not end")))?
         .or_cannot_judge(format_args!("{command} did not start"))?;

@@ -115,7 +115,25 @@ export async function reserve(client: SeckillClient, reservation: Reservation): 
   );
 }
 
-/** Sends a request with a key until its outcome is known. */
+/**
+ * Extends the hold of an unpaid order, once: by `seconds`, or by as many as its items allow. Safe to repeat.
+ * @throws {SeckillError} `hold_not_extendable`, `hold_over`, and so on
+ */
+export async function extend(client: SeckillClient, order: string, seconds?: number): Promise<Order> {
+  return untilKnown(() =>
+    client.POST('/api/orders/{id}/extension', { params: { path: { id: order } }, body: { seconds: seconds ?? null } }),
+  );
+}
+
+/**
+ * Gives a paid order back, where its items allow it. Safe to repeat.
+ * @throws {SeckillError} `order_not_returnable`, and so on
+ */
+export async function giveBack(client: SeckillClient, order: string): Promise<Order> {
+  return untilKnown(() => client.POST('/api/orders/{id}/return', { params: { path: { id: order } } }));
+}
+
+/** Sends a request that may be repeated until its outcome is known. */
 async function untilKnown(
   send: () => Promise<{ data?: Order; error?: Problem }>,
 ): Promise<Order> {

@@ -403,6 +403,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/items/{id}/line": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Find the opening of a sale with a waiting room: what was announced, and after it all that proves the
+         *     places of the buyers who came before it.
+         */
+        get: operations["get_items_id_line"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/items/{id}/line/entries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the proof of the places: the opening in the first line, then the id of each buyer who came before
+         *     it with the place, as JSON. `seckill verify` and the page verify.html check it.
+         */
+        get: operations["get_items_id_line_entries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/items/{id}/ticket": {
         parameters: {
             query?: never;
@@ -417,7 +457,11 @@ export interface paths {
          *     position; at the front of the queue, when the sale is open, the answer is a ticket.
          */
         post: operations["post_items_id_ticket"];
-        delete?: never;
+        /**
+         * Leave the queue of an item, or give the ticket back: the next buyer is admitted. A repetition has no
+         *     further effect.
+         */
+        delete: operations["delete_items_id_ticket"];
         options?: never;
         head?: never;
         patch?: never;
@@ -606,6 +650,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/orders/{id}/extension": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Extend the hold of an unpaid order, once. */
+        post: operations["post_orders_id_extension"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/orders/{id}/payment": {
         parameters: {
             query?: never;
@@ -620,6 +681,23 @@ export interface paths {
          *     works while stock is left.
          */
         post: operations["post_orders_id_payment"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/orders/{id}/return": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Give a paid order back, where its items allow it; its units go back, and so does the money. */
+        post: operations["post_orders_id_return"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1032,6 +1110,17 @@ export interface components {
             /** @description Each of another item, and all items in one ledger. */
             lines: components["schemas"]["ReservationLineBody"][];
         };
+        /** @description A challenge in ALTCHA's format. Fields are in the sequence of the alphabet, because their JSON is signed. */
+        Challenge: {
+            parameters: components["schemas"]["Parameters"];
+            /** @description HMAC-SHA-256 of the parameters in canonical JSON. */
+            signature: string;
+        };
+        /** @description What a challenge is for. */
+        ChallengeData: {
+            buyer: string;
+            item: string;
+        };
         /** @description A new endpoint. */
         CreateEndpointBody: {
             /** @description Whether it gets all events that the log still has; if it is left out, only new ones. */
@@ -1054,6 +1143,12 @@ export interface components {
             draw_closes_at?: string | null;
             /** Format: date-time */
             ends_at: string;
+            /**
+             * Format: int32
+             * @description By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all. 120
+             *     if it is left out.
+             */
+            extend_seconds?: number | null;
             /**
              * Format: int32
              * @description How long an unpaid order keeps its stock; 300 if it is left out.
@@ -1087,6 +1182,12 @@ export interface components {
              * @description The price of one unit in cents.
              */
             price_cents?: number;
+            /**
+             * Format: int32
+             * @description For how many seconds after the payment a buyer may give an order back; 0 (if it is left out): not at
+             *     all.
+             */
+            return_seconds?: number | null;
             /**
              * Format: int32
              * @description The number of the ledger that it is to live in, where there are several; that of its group, or the
@@ -1256,6 +1357,11 @@ export interface components {
             /** Format: date-time */
             ends_at?: string | null;
             /**
+             * Format: int32
+             * @description By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all.
+             */
+            extend_seconds?: number | null;
+            /**
              * Format: int64
              * @description The group of items that share a limit; 0: none. Orders stay in the group in which they were
              *     counted.
@@ -1268,6 +1374,11 @@ export interface components {
             offer_seconds?: number | null;
             /** @description Pause the sale (`true`) or resume it (`false`). */
             paused?: boolean | null;
+            /**
+             * Format: int32
+             * @description For how many seconds after the payment a buyer may give an order back; 0: not at all.
+             */
+            return_seconds?: number | null;
             /** Format: date-time */
             starts_at?: string | null;
             /**
@@ -1386,6 +1497,15 @@ export interface components {
              */
             next?: number | null;
         };
+        /** @description The body of an extension. */
+        ExtensionBody: {
+            /**
+             * Format: int32
+             * @description How much longer the unpaid order keeps its units; at most, and if it is left out, as long as each of the
+             *     items allows.
+             */
+            seconds?: number | null;
+        };
         /** @description A fault in a table. */
         FaultBody: {
             /** @description The type of problem, as for a single sale. */
@@ -1444,6 +1564,11 @@ export interface components {
             ends_at: string;
             /**
              * Format: int32
+             * @description By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all.
+             */
+            extend_seconds: number;
+            /**
+             * Format: int32
              * @description How long an unpaid order keeps its stock.
              */
             hold_seconds: number;
@@ -1476,6 +1601,11 @@ export interface components {
              * @description The price of one unit in cents.
              */
             price_cents: number;
+            /**
+             * Format: int32
+             * @description For how many seconds after the payment a buyer may give an order back; 0: not at all.
+             */
+            return_seconds: number;
             /**
              * Format: date-time
              * @description The time of the server, to correct the clock of the client.
@@ -1672,13 +1802,19 @@ export interface components {
         /** @description The queue token of a buyer, and the proof of work. */
         LineBody: {
             /**
-             * @description The `place` of the last answer. Without it, the one that this instance remembers, or a new
-             *     one.
+             * @description The answer to a `challenge`, as ALTCHA's clients make it: Base64 of a JSON object with the
+             *     challenge and its solution.
+             */
+            altcha?: string | null;
+            /**
+             * @description The `place` of the last answer. Without it, the buyer keeps the place too; it counts when the
+             *     service has lost its list.
              */
             place?: string | null;
             /**
-             * @description The proof of work: a text for which SHA-256 of `place:proof` begins with `proof_bits` zero
-             *     bits. Leave it out when `proof_bits` is 0.
+             * @deprecated
+             * @description The proof of the format before ALTCHA: a text for which SHA-256 of `place:proof` begins with
+             *     `proof_bits` zero bits.
              */
             proof?: string | null;
         };
@@ -1772,6 +1908,43 @@ export interface components {
             /** @description Whether something is left to do. */
             under_way: boolean;
         };
+        /**
+         * @description The opening of a sale with a waiting room, as far as it has come: what was announced, and what proves
+         *     the places of those who came before it. The rules are those of a draw, see docs/draw.md.
+         */
+        OpeningBody: {
+            /** @description `drand-quicknet` or `local`. */
+            beacon: string;
+            beacon_signature?: string | null;
+            beacon_value?: string | null;
+            /** @description The hash of the secret seed and the rules. */
+            commitment: string;
+            /**
+             * Format: int32
+             * @description The number of buyers on the list.
+             */
+            entries?: number | null;
+            /** Format: int64 */
+            item_id: number;
+            /**
+             * Format: date-time
+             * @description When the list of the buyers was published.
+             */
+            listed_at?: string | null;
+            /** Format: date-time */
+            opens_at: string;
+            /** @description The root of the Merkle tree of the list. */
+            root?: string | null;
+            /**
+             * Format: int64
+             * @description The round of the beacon that the places depend on.
+             */
+            round: number;
+            /** @description The text that was announced, byte by byte as it is hashed. */
+            rules: string;
+            /** @description The secret seed, once the value of the round is known. */
+            seed?: string | null;
+        };
         /** @description An order as its owner sees it. */
         OrderBody: {
             /**
@@ -1788,6 +1961,11 @@ export interface components {
              * @description The end of the hold of an unpaid order.
              */
             expires_at: string;
+            /**
+             * Format: int32
+             * @description By how many seconds the hold was extended; `null` if it was not.
+             */
+            extended_seconds?: number | null;
             /**
              * Format: int64
              * @description The fencing token of the lock under which it was written.
@@ -1848,6 +2026,26 @@ export interface components {
             next?: string | null;
             /** @description Newest first. */
             orders: components["schemas"]["OrderBody"][];
+        };
+        Parameters: {
+            /** @description `SHA-256`. */
+            algorithm: string;
+            /**
+             * Format: int32
+             * @description Iterations of the hash for each counter.
+             */
+            cost: number;
+            data: components["schemas"]["ChallengeData"];
+            /**
+             * Format: int64
+             * @description The end of its validity in seconds since 1970.
+             */
+            expiresAt: number;
+            keyLength: number;
+            /** @description The hexadecimal digits that the derived key begins with. */
+            keyPrefix: string;
+            nonce: string;
+            salt: string;
         };
         /** @description The present password and the one that replaces it. */
         PasswordBody: {
@@ -2132,20 +2330,57 @@ export interface components {
              */
             ask_again_ms: number;
             /**
+             * Format: int64
+             * @description Units that are left, at most a quarter of a second ago.
+             */
+            available: number;
+            challenge?: components["schemas"]["Challenge"] | null;
+            /** @description Whether the sale is open, and the places of those who came before are being drawn. */
+            drawing: boolean;
+            /** @description The id of a buyer who came before the opening, in the list of `GET /api/items/{id}/line/entries`. */
+            entry?: string | null;
+            /**
+             * @description What the estimate follows from: `rate`, the buyers who are admitted per second; `exits`, the buyers
+             *     who were admitted in the last ten seconds, because as many are inside as may be; or `opening`, the
+             *     time to the opening alone.
+             */
+            estimate_basis?: string | null;
+            /**
+             * Format: int64
+             * @description How long the wait will be, if that can be said.
+             */
+            estimate_ms?: number | null;
+            /**
              * Format: date-time
              * @description When admitted: the end of the ticket's validity.
              */
             expires_at?: string | null;
+            /**
+             * Format: int64
+             * @description The number of buyers who have a ticket and are not out again.
+             */
+            inside: number;
+            /**
+             * Format: int64
+             * @description The buyer's number in this line, from 1. It stays the same. Not known until the places of those who
+             *     came before the opening are drawn.
+             */
+            number?: number | null;
+            /**
+             * Format: int64
+             * @description The number of buyers who wait.
+             */
+            people: number;
             /** @description While waiting: the queue token to send next time. */
             place?: string | null;
             /**
              * Format: int64
-             * @description The number of buyers in front.
+             * @description The number of buyers in front; before the places are drawn, of all others.
              */
             position: number;
             /**
              * Format: int32
-             * @description The zero bits that the proof of work must have at admission.
+             * @description The work that a turn costs: about 2 to this power hashes.
              */
             proof_bits: number;
             /** @description `waiting` or `admitted`. */
@@ -3432,6 +3667,86 @@ export interface operations {
             };
         };
     };
+    get_items_id_line: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The opening */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OpeningBody"];
+                };
+            };
+            /** @description No such item, no waiting room, or nobody came before the opening */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_items_id_line_entries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The proof, one JSON object a line */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": string;
+                };
+            };
+            /** @description No such item, no waiting room, or the list is not published */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     post_items_id_ticket: {
         parameters: {
             query?: never;
@@ -3467,6 +3782,44 @@ export interface operations {
                 };
             };
             /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    delete_items_id_ticket: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description You are not in the queue */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description No waiting room, or not signed in */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Send the request again */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3998,6 +4351,51 @@ export interface operations {
             };
         };
     };
+    post_orders_id_extension: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        /** @description May be left out */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ExtensionBody"] | null;
+            };
+        };
+        responses: {
+            /** @description The order with its new expires_at; a repeated extension has no further effect */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrderBody"];
+                };
+            };
+            /** @description Nothing changed */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Send the request again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     post_orders_id_payment: {
         parameters: {
             query?: never;
@@ -4015,6 +4413,51 @@ export interface operations {
         };
         responses: {
             /** @description The paid order, or the unpaid one with `checkout_url`; a repeated payment has no further effect */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OrderBody"];
+                };
+            };
+            /** @description Nothing changed */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Send the request again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    post_orders_id_return: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        /** @description May be left out */
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["StepBody"] | null;
+            };
+        };
+        responses: {
+            /** @description The order, which is cancelled now; a repeated return has no further effect */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -4,7 +4,8 @@
 //! `H` is SHA-256, `||` joins bytes, and each label ends with one line feed.
 //!
 //! 1. Before the sale opens, the shop chooses a secret *seed* of 32 random bytes, and publishes its *rules* (a text
-//!    that names the item, the close, the beacon with its key, and a future round) and the *commitment*
+//!    that names the item, the close, the beacon with its key, a future round, and how many friends may be together)
+//!    and the *commitment*
 //!    `H("seckill draw commitment 1\n" || seed || rules)`.
 //! 2. Each entry has an *id* of 16 random bytes, and a *party* of 16 bytes: the id itself, or, for friends who want to
 //!    be drawn together, an id that they share. At the close the shop publishes the number of entries and the *root*:
@@ -48,17 +49,21 @@ pub struct Rules<'a> {
     pub closes_at: &'a str,
     pub beacon: &'a Beacon,
     pub round: u64,
+    /// The most entries of one party.
+    pub party_max: u8,
 }
 
 impl Rules<'_> {
     /// The text, byte by byte as it is hashed.
     #[must_use]
     pub fn text(&self) -> String {
-        let Self { item, closes_at, beacon, round } = self;
+        let Self { item, closes_at, beacon, round, party_max } = self;
         let (name, key) = (beacon.name(), beacon.public_key());
-        format!(
-            "draw-rules 1\nitem {item}\ncloses {closes_at}\nbeacon {name} {key}\nround {round}\n"
-        )
+        let rest = format!("item {item}\ncloses {closes_at}\nbeacon {name} {key}\nround {round}\n");
+        match party_max {
+            0 | 1 => format!("draw-rules 1\n{rest}"),
+            friends => format!("draw-rules 2\n{rest}party {friends}\n"),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ struct Shop {
     signature: Vec<u8>,
     listed_at: &'static str,
     entries: Vec<Entry>,
+    party_max: u8,
 }
 
 impl Shop {
@@ -35,14 +36,16 @@ impl Shop {
         let signature = hex::decode(SIGNATURE).expect("hex");
         let listed_at = "2023-09-15T00:00:00.25Z";
         let (seeds, entries) = ([SEED; 2], entries(9));
-        Self { seeds, beacon: Beacon::Drand, round: ROUND, signature, listed_at, entries }
+        let (beacon, round) = (Beacon::Drand, ROUND);
+        Self { seeds, beacon, round, signature, listed_at, entries, party_max: 3 }
     }
 
     /// The published draw and list.
     fn proof(&self) -> Value {
         let [announced, used] = self.seeds;
         let closes_at = "2023-09-14T23:59:00Z";
-        let rules = Rules { item: 7, closes_at, beacon: &self.beacon, round: self.round }.text();
+        let (beacon, round, party_max) = (&self.beacon, self.round, self.party_max);
+        let rules = Rules { item: 7, closes_at, beacon, round, party_max }.text();
         let (root, value) = (root(&self.entries), hash(&[&self.signature]));
         let places = shuffle(&used, &value, &root, &self.entries);
         let lines = self.entries.iter().map(|entry| {
@@ -126,6 +129,12 @@ fn cases() -> Vec<Value> {
     let other_rules =
         Shop { round: 1_800_000_060, signature: key.sign(1_800_000_060), ..Shop::local() };
     let late = Shop { listed_at: "2027-01-15T08:00:00Z", ..Shop::local() };
+    let alone = |count| entries(count).into_iter().map(|Entry { id, .. }| Entry { id, party: id });
+    let alone = Shop { entries: alone(9).collect(), party_max: 1, ..Shop::local() };
+    let joined = changed(&|proof| {
+        let party = proof["entries"][2]["party"].clone();
+        proof["entries"][0]["party"] = party;
+    });
     let foreign = changed(&|proof| proof["draw"]["rules"] = json!("a text\n"));
     vec![
         known(
@@ -141,6 +150,18 @@ fn cases() -> Vec<Value> {
         case("honest, with drand", Shop::drand().proof(), &[]),
         case("nobody entered", Shop { entries: Vec::new(), ..Shop::local() }.proof(), &[]),
         case("one entry", Shop { entries: entries(1), ..Shop::local() }.proof(), &[]),
+        case("honest, and each entry is alone", alone.proof(), &[]),
+        case(
+            "more friends together than announced",
+            Shop { party_max: 2, ..Shop::local() }.proof(),
+            &["parties"],
+        ),
+        case(
+            "friends where each entry is to be alone",
+            Shop { party_max: 1, ..Shop::local() }.proof(),
+            &["parties"],
+        ),
+        case("an entry put among friends", joined, &["entries", "parties", "places"]),
         case("an entry left out of the list", left_out, &["entries", "places"]),
         known(
             case("an entry left out, and all else made to fit", fewer.proof(), &["announcement"]),

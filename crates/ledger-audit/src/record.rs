@@ -35,6 +35,9 @@ pub struct Answer {
     pub order_quantity: Option<i64>,
     /// The order's status as answered.
     pub order_status: Option<String>,
+    /// The item of the line that refused an order of several items.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused_item: Option<i64>,
     /// Microseconds from the start of the traffic until this answer.
     pub answered_at_us: u64,
     /// Microseconds from the planned instant (closed model: from the moment in

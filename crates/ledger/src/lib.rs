@@ -3,7 +3,8 @@
 //! # Modules, in reading order
 //! 1. [`write`]: the one transaction that writes an order, single or in a batch.
 //! 2. [`waiting_list`]: buyers who wait for units that come back, and the offers to them.
-//! 3. [`draw`]: entries of sales that are drawn, and their places.
+//! 3. [`draw`]: entries of sales that are drawn, and their places; [`opening`]: the places of those who wait when a sale
+//!    opens.
 //! 4. [`rows`]: the connections, and the statements that neither write an order nor take stock.
 //! 5. [`route`]: the ways between several ledgers, caches, and circuit breakers.
 //! 6. [`order`]: what happens to an order after it is placed.
@@ -12,6 +13,7 @@
 //! 9. [`item_move`]: moves of an item from one ledger to another.
 //! 10. [`archive`]: orders of ended sales leave for a file, and their sums stay.
 //! 11. [`erasure`]: the deletion of a person.
+//! 12. [`receipts`]: the public logs of sales.
 
 #[macro_use]
 extern crate failpoint;
@@ -25,8 +27,10 @@ pub mod endpoints;
 pub mod erasure;
 pub mod item_move;
 mod ledger;
+pub mod opening;
 mod options;
 pub mod order;
+pub mod receipts;
 pub mod route;
 pub mod rows;
 pub mod waiting_list;

@@ -68,6 +68,10 @@ mistakes! {
         Batch(batch::Mistake::AgainWithoutKey) breaks batch::REFUSED_IS_NOT_THERE;
     batch_finds_an_answer_before_commit:
         Batch(batch::Mistake::AnswerBeforeCommit) breaks batch::ACKNOWLEDGED_EXISTS;
+    batch_finds_a_line_that_is_dropped_at_the_second_try:
+        Batch(batch::Mistake::LineDroppedAtRetry) breaks batch::WHOLE;
+    batch_finds_the_lines_of_an_order_in_two_transactions:
+        Batch(batch::Mistake::LinesApart) breaks batch::WHOLE;
     item_move_finds_a_flip_without_epoch:
         ItemMove(item_move::Mistake::FlipWithoutEpoch) breaks item_move::NOT_OVERSOLD;
     item_move_finds_the_epoch_of_the_row:

@@ -63,6 +63,8 @@ pub struct Facts {
     pub orders_halved: i64,
     /// Entries that have not the place in the line that was drawn for them; `None` unless the item is drawn.
     pub draw_places_wrong: Option<i64>,
+    /// The public log; `None` when the item has none.
+    pub log: Option<LogFigures>,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
     /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
@@ -73,10 +75,25 @@ pub struct Facts {
     pub unit_rows: i64,
 }
 
+/// What the public log of an item says, with what waits to be appended to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogFigures {
+    /// Units that were sold and have not come back.
+    pub units: i64,
+    /// Orders that have them.
+    pub orders: i64,
+    /// Orders that have units, by their own rows.
+    pub orders_live: i64,
+    /// Answers that should be in the log by now.
+    pub overdue: i64,
+    /// Whether no batch is missing.
+    pub is_whole: bool,
+}
+
 /// One invariant and whether it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `I1` to `I7`, `I13`, `I14`, `I20` and `I21`.
+    /// `I1` to `I7`, `I13`, `I14`, `I20`, `I21` and `I22`.
     pub invariant: &'static str,
     /// The claim of the invariant.
     pub claim: &'static str,
@@ -91,7 +108,7 @@ pub struct Finding {
 pub struct Report {
     /// The figures.
     pub facts: Facts,
-    /// `I1` to `I7`, `I13`, `I14`, `I20` and `I21`, in order.
+    /// `I1` to `I7`, `I13`, `I14`, `I20`, `I21` and `I22`, in order.
     pub findings: Vec<Finding>,
 }
 
@@ -112,7 +129,7 @@ impl Report {
     }
 }
 
-/// Verifies `I1` to `I7`, `I13`, `I14`, `I20` and `I21` of one item.
+/// Verifies `I1` to `I7`, `I13`, `I14`, `I20`, `I21` and `I22` of one item.
 #[must_use]
 pub fn verify(facts: Facts) -> Report {
     let f = &facts;
@@ -245,6 +262,23 @@ pub fn verify(facts: Facts) -> Report {
         holds: Some(wrong == 0),
         detail: format!("{wrong} wrong"),
     }));
+    findings.extend(f.log.map(|log| Finding {
+        invariant: "I22",
+        claim: "every order is in the log of its sale, and every answer in time",
+        holds: Some(
+            (log.units, log.orders) == (f.units_sold + f.units_held, log.orders_live)
+                && log.overdue == 0
+                && log.is_whole,
+        ),
+        detail: format!(
+            "{} units of {} orders in the log, {} orders have units; {} answers overdue, {}",
+            log.units,
+            log.orders,
+            log.orders_live,
+            log.overdue,
+            if log.is_whole { "no batch is missing" } else { "a batch is missing" }
+        ),
+    }));
     Report { facts, findings }
 }
 
@@ -281,11 +315,16 @@ mod tests {
             group_buyers_miscounted: 0,
             orders_halved: 0,
             draw_places_wrong: Some(0),
+            log: Some(sound_log()),
             redis_available: Some(5),
             redis_queued: 0,
             redis_buckets: None,
             unit_rows: 0,
         }
+    }
+
+    fn sound_log() -> LogFigures {
+        LogFigures { units: 4, orders: 2, orders_live: 2, overdue: 0, is_whole: true }
     }
 
     fn broken(facts: Facts) -> Vec<&'static str> {
@@ -301,13 +340,15 @@ mod tests {
 
     #[test]
     fn each_planted_fault_is_named() {
-        let deleted_order = Facts { units_sold: 2, movements_without_order: 1, ..sound() };
+        let deleted_order =
+            Facts { units_sold: 2, movements_without_order: 1, log: None, ..sound() };
         assert_eq!(broken(deleted_order), ["I1", "I4"]);
         let below_zero = Facts {
             available: -1,
             units_sold: 9,
             movements_sum: -10,
             redis_available: None,
+            log: None,
             ..sound()
         };
         assert_eq!(broken(below_zero), ["I1"]);
@@ -328,6 +369,14 @@ mod tests {
         assert_eq!(broken(Facts { group_buyers_miscounted: 1, ..sound() }), ["I14"]);
         assert_eq!(broken(Facts { orders_halved: 1, ..sound() }), ["I20"]);
         assert_eq!(broken(Facts { draw_places_wrong: Some(1), ..sound() }), ["I21"]);
+        for log in [
+            LogFigures { units: 3, ..sound_log() },
+            LogFigures { orders: 1, ..sound_log() },
+            LogFigures { overdue: 1, ..sound_log() },
+            LogFigures { is_whole: false, ..sound_log() },
+        ] {
+            assert_eq!(broken(Facts { log: Some(log), ..sound() }), ["I22"]);
+        }
         assert_eq!(broken(Facts { redis_available: Some(9), ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
         assert_eq!(broken(Facts { redis_buckets: Some(7), ..sound() }), ["I7"]);

@@ -44,8 +44,13 @@ impl Clock {
     /// This machine's time in UTC, cut to microseconds as in the database.
     #[must_use]
     pub fn now(&self) -> OffsetDateTime {
-        let shift = Duration::milliseconds(self.shared.shift_ms.load(Ordering::Relaxed));
-        cut(OffsetDateTime::now_utc() + shift)
+        cut(OffsetDateTime::now_utc() + self.shifted())
+    }
+
+    /// By how much tests have moved this clock.
+    #[must_use]
+    pub fn shifted(&self) -> Duration {
+        Duration::milliseconds(self.shared.shift_ms.load(Ordering::Relaxed))
     }
 
     /// The time of the ledger `shard`: its last reading plus the monotonic time since. Before the

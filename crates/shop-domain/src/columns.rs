@@ -146,13 +146,20 @@ from_row!(Order {
     limit_group: "limit_group_id",
     created_at,
     expires_at,
+    extended_seconds,
     paid_at,
     line_count;
     // The other lines have rows of their own.
     further = Vec::new(),
 });
 
-from_row!(DrawEntry { entry, entered_at, place });
+from_row!(DrawEntry {
+    entry,
+    party,
+    members as i64 => |count| u32::try_from(count).unwrap_or(u32::MAX),
+    entered_at,
+    place,
+});
 
 from_row!(Place {
     number: "place",

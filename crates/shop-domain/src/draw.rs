@@ -48,6 +48,9 @@ impl ItemDraw {
     }
 }
 
+/// The most buyers who can be drawn as one.
+pub const PARTY_MAX: u8 = 4;
+
 /// What a new draw promises.
 #[derive(Clone)]
 pub struct NewDraw {
@@ -57,13 +60,26 @@ pub struct NewDraw {
     pub round: u64,
     /// The secret.
     pub seed: [u8; 32],
+    /// The most buyers who are drawn as one, at most [`PARTY_MAX`].
+    pub party_max: u8,
 }
 
 impl fmt::Debug for NewDraw {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { closes_at, beacon, round, .. } = self;
-        write!(formatter, "NewDraw({closes_at}, {beacon:?}, round {round})")
+        let Self { closes_at, beacon, round, party_max, .. } = self;
+        write!(formatter, "NewDraw({closes_at}, {beacon:?}, round {round}, {party_max} together)")
     }
+}
+
+/// With whom a buyer enters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PartyChoice {
+    /// As the entry is; alone, if it is new.
+    Unchanged,
+    /// With friends who will join by the key of the party.
+    New,
+    /// With the friends who have this key.
+    Of(String),
 }
 
 /// An entry of a buyer in a draw.
@@ -71,7 +87,19 @@ impl fmt::Debug for NewDraw {
 pub struct DrawEntry {
     /// Its public id.
     pub entry: String,
+    /// The friends who are drawn together with this entry; its own id for an entry that is alone.
+    pub party: String,
+    /// The entries of the party, with this one.
+    pub members: u32,
     pub entered_at: OffsetDateTime,
     /// Its place from 1, once it is drawn.
     pub place: Option<u32>,
+}
+
+impl DrawEntry {
+    /// Returns whether it is drawn with friends, or waits for them.
+    #[must_use]
+    pub fn is_in_party(&self) -> bool {
+        self.party != self.entry
+    }
 }

@@ -42,6 +42,10 @@ pub struct Item {
     pub waiting_room: bool,
     /// For how many seconds an offer holds a unit for a buyer who waits; 0: there is no waiting list.
     pub offer_seconds: u32,
+    /// By how many seconds at most a buyer may extend a hold, once; 0: not at all.
+    pub extend_seconds: u32,
+    /// For how many seconds after the payment a buyer may give an order back; 0: not at all.
+    pub return_seconds: u32,
     /// The group of items that share a limit, if it is in one.
     pub limit_group: Option<LimitGroup>,
     /// What it is among the items of its product, if it has one.
@@ -50,6 +54,8 @@ pub struct Item {
     pub draw: Option<ItemDraw>,
     /// Whether orders of it may wait in a queue, whatever its strategy is now.
     pub has_queue: bool,
+    /// Whether it has a public log, from which buyers get receipts.
+    pub has_log: bool,
     /// Counts the edits of this row: the item's entity tag.
     pub revision: u64,
 }
@@ -68,8 +74,12 @@ impl Item {
     pub const OFFER_SECONDS_MAX: u32 = 86_400;
     /// The most units that one buyer may be allowed.
     pub const PER_BUYER_LIMIT_MAX: u32 = 1_000_000;
-    /// The longest hold: a day.
+    /// The longest hold, and the longest extension of one: a day.
     pub const HOLD_SECONDS_MAX: u32 = 86_400;
+    /// The longest time for giving a paid order back: a year.
+    pub const RETURN_SECONDS_MAX: u32 = 31_536_000;
+    /// The default of `extend_seconds`.
+    pub const EXTEND_SECONDS_DEFAULT: u32 = 120;
     /// The largest stock of one item.
     pub const STOCK_MAX: i64 = 1_000_000_000;
     /// The longest name, in characters.
@@ -113,6 +123,8 @@ pub struct NewItem {
     pub arbiter: ArbiterMode,
     pub waiting_room: bool,
     pub offer_seconds: u32,
+    pub extend_seconds: u32,
+    pub return_seconds: u32,
     /// The group that it belongs to from the start.
     pub limit_group: Option<LimitGroupId>,
     /// What it is among the items of a product.
@@ -138,6 +150,10 @@ pub struct ItemEdit {
     pub waiting_room: Option<bool>,
     /// New length of offers; 0 ends the waiting list.
     pub offer_seconds: Option<u32>,
+    /// New longest extension of holds.
+    pub extend_seconds: Option<u32>,
+    /// New time for giving paid orders back.
+    pub return_seconds: Option<u32>,
     /// Another group (`Some(Some)`), or none (`Some(None)`).
     pub limit_group: Option<Option<LimitGroupId>>,
     /// Another product or other options (`Some(Some)`), or no product (`Some(None)`).

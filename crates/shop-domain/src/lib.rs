@@ -28,7 +28,7 @@ pub mod window;
 pub use amount::{Cents, Quantity};
 pub use clock::Clock;
 pub use currency::Currency;
-pub use draw::{DrawBeacon, DrawEntry, DrawState, ItemDraw, NewDraw};
+pub use draw::{DrawBeacon, DrawEntry, DrawState, ItemDraw, NewDraw, PARTY_MAX, PartyChoice};
 pub use home::{Home, ItemRoute, ShardId};
 pub use id::{EndpointId, ItemId, LimitGroupId, OrderId, ProductId, RequestKey, UserId};
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};

@@ -6,14 +6,15 @@
 //!       │                  │  │ hold runs out          ▲
 //!       │                  │  └──────────▶ expired ────┘ late payment, while stock is left
 //!       ▼                  ▼
-//!    rejected          cancelled
+//!    rejected          cancelled ◀─ paid, where the sale takes paid orders back
 //! ```
 //!
 //! Invariants, kept by `arbiter` and `order` in one transaction each:
 //! 1. `queued` and `rejected` hold no stock; `pending` and `paid` hold their quantity.
 //! 2. Each arrow that takes or gives stock writes exactly one movement, keyed by order and
 //!    reason, so that no transition happens twice.
-//! 3. `paid`, `cancelled` and `rejected` are final; `expired` is final but for the late payment.
+//! 3. `cancelled` and `rejected` are final; `expired` is final but for the late payment, and `paid` is final but
+//!    for the return.
 
 use time::OffsetDateTime;
 
@@ -50,6 +51,8 @@ pub struct Order {
     pub created_at: OffsetDateTime,
     /// The end of its hold.
     pub expires_at: OffsetDateTime,
+    /// By how many seconds its hold was extended, if it was.
+    pub extended_seconds: Option<u32>,
     /// The time of its payment.
     pub paid_at: Option<OffsetDateTime>,
     /// The number of its lines; `None` for a single purchase.
@@ -145,6 +148,10 @@ pub enum Step {
     Cancel,
     /// The hold ran out.
     Expire,
+    /// The owner extends the hold by these seconds, or by as many as the items allow.
+    Extend(Option<u32>),
+    /// The owner gives the paid order back.
+    Return,
 }
 
 /// The effect of a [`Step`] on an order in a given state.
@@ -158,6 +165,8 @@ pub enum Transition {
     GiveBack(OrderStatus, MovementReason),
     /// The order gets the state if its units can be taken from the stock again, for the reason.
     TakeAgain(OrderStatus, MovementReason),
+    /// The hold may become longer by these seconds, or by as many as the items allow; the state stays.
+    Extend(Option<u32>),
     /// The state does not allow it.
     Conflict,
 }
@@ -183,11 +192,15 @@ impl OrderStatus {
             (Expired, Step::Pay) => Transition::TakeAgain(Paid, MovementReason::LatePayment),
             (Pending, Step::Cancel) => Transition::GiveBack(Cancelled, MovementReason::Cancelled),
             (Pending, Step::Expire) => Transition::GiveBack(Expired, MovementReason::Expired),
-            (Paid, Step::Pay) | (Cancelled, Step::Cancel) | (Expired, Step::Expire) => {
-                Transition::Already
-            }
+            (Pending, Step::Extend(seconds)) => Transition::Extend(seconds),
+            (Paid, Step::Return) => Transition::GiveBack(Cancelled, MovementReason::Cancelled),
+            (Paid, Step::Pay)
+            | (Cancelled, Step::Cancel | Step::Return)
+            | (Expired, Step::Expire) => Transition::Already,
             (Queued | Rejected | Cancelled, Step::Pay)
-            | (Queued | Rejected | Paid | Expired, Step::Cancel)
+            | (Queued | Rejected | Paid | Expired, Step::Cancel | Step::Extend(_))
+            | (Cancelled, Step::Extend(_))
+            | (Queued | Rejected | Pending | Expired, Step::Return)
             | (Queued | Rejected | Paid | Cancelled, Step::Expire) => Transition::Conflict,
         }
     }
@@ -203,10 +216,13 @@ impl OrderStatus {
 mod tests {
     use super::*;
 
+    const STEPS: [Step; 5] =
+        [Step::Pay, Step::Cancel, Step::Expire, Step::Extend(None), Step::Return];
+
     #[test]
     fn stock_moves_exactly_when_a_state_begins_or_stops_to_hold_it() {
         for &from in OrderStatus::ALL {
-            for step in [Step::Pay, Step::Cancel, Step::Expire] {
+            for step in STEPS {
                 match from.step(step) {
                     Transition::To(to) => assert_eq!(from.holds_stock(), to.holds_stock()),
                     Transition::GiveBack(to, _) => {
@@ -215,6 +231,7 @@ mod tests {
                     Transition::TakeAgain(to, _) => {
                         assert!(!from.holds_stock() && to.holds_stock(), "{from:?} {step:?}");
                     }
+                    Transition::Extend(_) => assert!(from.holds_stock()),
                     Transition::Already | Transition::Conflict => {}
                 }
             }
@@ -224,8 +241,10 @@ mod tests {
     #[test]
     fn final_states_stay() {
         for last in [OrderStatus::Paid, OrderStatus::Cancelled, OrderStatus::Rejected] {
-            for step in [Step::Pay, Step::Cancel, Step::Expire] {
-                assert!(matches!(last.step(step), Transition::Already | Transition::Conflict));
+            for step in STEPS {
+                let is_return = (last, step) == (OrderStatus::Paid, Step::Return);
+                let stays = matches!(last.step(step), Transition::Already | Transition::Conflict);
+                assert_eq!(stays, !is_return, "{last:?} {step:?}");
             }
         }
     }

@@ -138,6 +138,10 @@ pub enum Refusal {
     EntriesClosed,
     /// The draw has as many entries as it may.
     DrawFull,
+    /// No entry of the draw has this key of a party.
+    PartyNotFound,
+    /// The party has as many entries as it may.
+    PartyFull,
     /// There is no such item.
     ItemNotFound,
     /// There is no such strategy.
@@ -194,6 +198,8 @@ impl Refusal {
             Self::NoDraw => "no_draw",
             Self::EntriesClosed => "entries_closed",
             Self::DrawFull => "draw_full",
+            Self::PartyNotFound => "party_not_found",
+            Self::PartyFull => "party_full",
             Self::ItemNotFound => "item_not_found",
             Self::StrategyNotFound => "strategy_not_found",
             Self::OptionsNotTaken => "invalid_query_parameter",

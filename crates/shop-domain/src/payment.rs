@@ -96,6 +96,8 @@ word_enum! {
         SoldOut = "sold_out",
         /// The hold was over, and the buyer has the limit with other orders.
         LimitReached = "limit_reached",
+        /// The buyer has given the paid order back.
+        Returned = "returned",
     }
 }
 

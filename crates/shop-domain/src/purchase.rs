@@ -61,6 +61,7 @@ impl Purchase {
             limit_group: self.counted_group().map(|group| group.id),
             created_at: self.created_at,
             expires_at: self.expires_at,
+            extended_seconds: None,
             paid_at: None,
             line_count: self.line_count,
             further: Vec::new(),

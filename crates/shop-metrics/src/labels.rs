@@ -69,6 +69,12 @@ pub(super) struct AnswerLabel {
     pub(super) answer: &'static str,
 }
 
+/// One label: how a buyer left the waiting room.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct ExitLabel {
+    pub(super) reason: &'static str,
+}
+
 /// One label: an invariant of the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct InvariantLabel {

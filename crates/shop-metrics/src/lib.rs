@@ -3,6 +3,7 @@
 //! Label values come from fixed lists (strategies, codes, reasons), never from a request, so that
 //! the number of time series is bounded.
 
+pub mod archive;
 mod audit;
 pub mod events;
 mod labels;
@@ -21,8 +22,8 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use labels::{
-    AnswerLabel, DecisionLabels, DependencyLabel, JobLabels, LimitLabels, LockLabel, LockLabels,
-    PurchaseLabels, RefusalLabels, RequestLabels, SpanLabel, StrategyLabel,
+    AnswerLabel, DecisionLabels, DependencyLabel, ExitLabel, JobLabels, LimitLabels, LockLabel,
+    LockLabels, PurchaseLabels, RefusalLabels, RequestLabels, SpanLabel, StrategyLabel,
 };
 use ledger::LedgerMetrics;
 use times::Times;
@@ -71,11 +72,14 @@ pub struct Metrics {
     pub waiting: waiting::WaitingMetrics,
     rate_limited: Family<LimitLabels, Counter>,
     waiting_room: Family<AnswerLabel, Counter>,
+    waiting_room_exits: Family<ExitLabel, Counter>,
     breakers: Family<DependencyLabel, Gauge>,
     /// The ledger's servers.
     pub ledger: LedgerMetrics,
     /// Items that move between ledgers.
     pub moves: moves::MoveMetrics,
+    /// The archive of the orders of ended sales.
+    pub archive: archive::ArchiveMetrics,
     /// The last audit of the recent sales.
     pub audit: audit::AuditMetrics,
     /// Time from the end of a hold to its expiry.
@@ -145,9 +149,11 @@ impl Metrics {
             rate_limited: Family::default(),
             waiting: waiting::WaitingMetrics::default(),
             waiting_room: Family::default(),
+            waiting_room_exits: Family::default(),
             breakers: Family::default(),
             ledger: LedgerMetrics::default(),
             moves: moves::MoveMetrics::default(),
+            archive: archive::ArchiveMetrics::default(),
             audit: audit::AuditMetrics::default(),
             // Buckets from 0.1 s to 51 s.
             expiry_lag: Histogram::new(exponential_buckets(0.1, 2.0, 10)),
@@ -214,6 +220,8 @@ impl Metrics {
         );
         let answers = self.waiting_room.clone();
         r.register("waiting_room_answers", "Answers to requests for a purchase ticket", answers);
+        let exits = self.waiting_room_exits.clone();
+        r.register("waiting_room_exits", "Buyers who are out of a waiting room again", exits);
         let limited = self.rate_limited.clone();
         r.register("http_rate_limited", "Requests answered with 429 rate_limited", limited);
         let slow = self.slow_readers_dropped.clone();
@@ -254,6 +262,7 @@ impl Metrics {
         ] {
             r.register_with_unit(name, help, Unit::Seconds, times.clone());
         }
+        self.archive.register(r);
         self.audit.register(r);
         let lag = "Time from the end of a hold to its expiry";
         r.register_with_unit("expiry_lag", lag, Unit::Seconds, self.expiry_lag.clone());
@@ -310,6 +319,13 @@ impl Metrics {
     /// Counts an answer of the waiting room: `waiting`, `admitted` or `refused`.
     pub fn waiting_room_answered(&self, answer: &'static str) {
         self.waiting_room.get_or_create(&AnswerLabel { answer }).inc();
+    }
+
+    /// Counts buyers who are out of the waiting room: `bought`, `refused`, `left` or `expired`.
+    pub fn waiting_room_left(&self, reason: &'static str, buyers: u64) {
+        if buyers > 0 {
+            self.waiting_room_exits.get_or_create(&ExitLabel { reason }).inc_by(buyers);
+        }
     }
 
     /// Sets whether the circuit breaker of a server is open.

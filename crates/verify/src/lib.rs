@@ -1,4 +1,5 @@
-//! Checks the proof of a draw that a shop has published: nobody could choose the places.
+//! Checks what a shop has published: the proof of a draw, which says whether somebody could choose the places, and the
+//! [`log`] of a sale with its receipts.
 //!
 //! It is written from the description in `docs/draw.md`, and shares no code with the service. `static/verify.js` is the
 //! same in JavaScript; both find the same [`Fault`]s in `vectors.json`.
@@ -6,6 +7,7 @@
 //! A proof is a text of lines: first the draw as one JSON object, then each entry as a JSON object.
 
 mod beacon;
+pub mod log;
 mod rules;
 mod tree;
 
@@ -76,6 +78,8 @@ pub enum Fault {
     Late,
     /// The list is not the one whose root was published.
     Entries,
+    /// More entries are drawn as one than was announced.
+    Parties,
     /// The places are not the published shuffle.
     Places,
     /// The draw differs from what was published earlier.
@@ -151,6 +155,10 @@ pub fn check(proof: &Proof, known: Known<'_>) -> Vec<(Fault, String)> {
     }
     let draw_key = hash(&[b"seckill draw key 1\n", &read.seed, &read.value, &read.root]);
     leaves.sort_by_cached_key(|leaf| (hash(&[&draw_key, &leaf.party]), leaf.id));
+    let mut parties = leaves.chunk_by(|one, next| one.party == next.party);
+    if parties.any(|party| party.len() > read.rules.party_max) {
+        fault(Fault::Parties, "more entries are drawn as one than was announced");
+    }
     if !(1..).zip(&leaves).all(|(place, leaf)| leaf.place == place) {
         fault(Fault::Places, "the places are not the published shuffle");
     }

@@ -7,18 +7,26 @@ use crate::{Hash, hash};
 pub(crate) struct Rules {
     beacon: Beacon,
     round: u64,
+    /// The most entries of one party.
+    pub(crate) party_max: usize,
 }
 
 impl Rules {
-    /// Reads the five lines of the rules; `None` for any other text.
+    /// Reads the lines of the rules; `None` for any other text. The first version has no parties.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let lines: Vec<&str> = text.strip_suffix('\n')?.split('\n').collect();
-        let ["draw-rules 1", item, closes, beacon, round] = lines[..] else { return None };
+        let (item, closes, beacon, round, party_max) = match lines[..] {
+            ["draw-rules 1", item, closes, beacon, round] => (item, closes, beacon, round, 1),
+            ["draw-rules 2", item, closes, beacon, round, party] => {
+                (item, closes, beacon, round, party.strip_prefix("party ")?.parse().ok()?)
+            }
+            _ => return None,
+        };
         item.strip_prefix("item ")?.parse::<u64>().ok()?;
         closes.strip_prefix("closes ")?;
         let (name, key) = beacon.strip_prefix("beacon ")?.split_once(' ')?;
         let round = round.strip_prefix("round ")?.parse().ok()?;
-        Some(Self { beacon: Beacon::parse(name, key)?, round })
+        Some(Self { beacon: Beacon::parse(name, key)?, round, party_max })
     }
 
     /// The value of the round, if this is its signature.

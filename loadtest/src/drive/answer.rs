@@ -1,9 +1,14 @@
 //! Reads the meaning of a reply to a purchase: the outcome that the client may conclude.
 
+use std::ops::RangeInclusive;
+
 use serde::Deserialize;
 
 use super::connection::{Exchange, Reply};
 use ledger_audit::Outcome;
+
+/// The statuses of an order; 200 is a replay of one that exists already.
+const ACCEPTED: RangeInclusive<u16> = 200..=202;
 
 /// The meaning of one exchange.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -20,24 +25,42 @@ pub struct Meaning {
     pub order_quantity: Option<i64>,
     /// The order's status, when accepted.
     pub order_status: Option<String>,
+    /// The buyer of the order, when accepted.
+    pub buyer: Option<i64>,
+    /// The item of the line that refused an order of several items.
+    pub item: Option<i64>,
     /// Whether a later try may have another answer.
     pub retryable: bool,
 }
 
 /// The fields of an order that matter here.
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct Order {
     id: Option<String>,
     quantity: Option<i64>,
     status: Option<String>,
+    user_id: Option<i64>,
 }
 
 /// The fields of a problem that matter here.
 #[derive(Default, Deserialize)]
+#[serde(default)]
 struct Problem {
     code: Option<String>,
     outcome: Option<String>,
     retryable: Option<bool>,
+    item_id: Option<i64>,
+}
+
+/// A line of the answer to a batch.
+#[derive(Deserialize)]
+struct BatchLine {
+    status: u16,
+    #[serde(default)]
+    order: Order,
+    #[serde(default)]
+    problem: Problem,
 }
 
 /// Reads the meaning of an exchange. In doubt the outcome is `Unknown`: the ledger will tell.
@@ -50,18 +73,41 @@ pub fn read(exchange: &Exchange) -> Meaning {
     }
 }
 
+/// Reads the meaning of each of the `count` lines of the answer to a batch. A line that is missing may have taken
+/// effect.
+pub fn read_lines(exchange: &Exchange, count: usize) -> Vec<Meaning> {
+    let Exchange::Answered(Reply { status: 200, body, .. }) = exchange else {
+        return (0..count).map(|_| read(exchange)).collect();
+    };
+    let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let mut meanings: Vec<Meaning> = lines
+        .take(count)
+        .map(|line| match serde_json::from_slice(line) {
+            Ok(BatchLine { status, order, .. }) if ACCEPTED.contains(&status) => {
+                read_order(status, order)
+            }
+            Ok(BatchLine { status, problem, .. }) => read_problem(status, problem),
+            Err(_) => without_answer("unreadable_line", Outcome::Unknown),
+        })
+        .collect();
+    meanings.resize_with(count, || without_answer("line_missing", Outcome::Unknown));
+    meanings
+}
+
 fn without_answer(code: &str, outcome: Outcome) -> Meaning {
     Meaning { code: code.to_owned(), outcome, retryable: true, ..Meaning::default() }
 }
 
 fn read_reply(reply: &Reply) -> Meaning {
     let status = reply.status;
-    if !(200..=202).contains(&status) {
+    if !ACCEPTED.contains(&status) {
         return read_problem(status, serde_json::from_slice(&reply.body).unwrap_or_default());
     }
-    // 200 is a replay of an order that exists already; an order without an id is caught by the audit,
-    // since nothing in the ledger can be found for it.
-    let order: Order = serde_json::from_slice(&reply.body).unwrap_or_default();
+    read_order(status, serde_json::from_slice(&reply.body).unwrap_or_default())
+}
+
+/// An order without an id is caught by the audit, since nothing in the ledger can be found for it.
+fn read_order(status: u16, order: Order) -> Meaning {
     Meaning {
         status,
         code: if status == 202 { "queued" } else { "sold" }.to_owned(),
@@ -69,6 +115,7 @@ fn read_reply(reply: &Reply) -> Meaning {
         order_id: order.id,
         order_quantity: order.quantity,
         order_status: order.status,
+        buyer: order.user_id,
         ..Meaning::default()
     }
 }
@@ -81,6 +128,7 @@ fn read_problem(status: u16, problem: Problem) -> Meaning {
         outcome,
         retryable: problem.retryable.unwrap_or(false)
             || matches!(outcome, Outcome::Unavailable | Outcome::Unknown),
+        item: problem.item_id,
         ..Meaning::default()
     }
 }
@@ -141,5 +189,25 @@ mod tests {
         assert_eq!(meaning(404, "").code, "http_404_without_code");
         assert_eq!(read(&Exchange::NotSent).outcome, Outcome::Unavailable);
         assert_eq!(read(&Exchange::Lost).outcome, Outcome::Unknown);
+    }
+
+    #[test]
+    fn each_line_of_a_batch_is_read_for_itself() {
+        let body = concat!(
+            r#"{"line":1,"status":201,"order":{"id":"a","quantity":1,"status":"pending","user_id":7}}"#,
+            "\n",
+            r#"{"line":2,"status":409,"problem":{"code":"sold_out","outcome":"none","item_id":5}}"#,
+            "\n",
+        );
+        let reply = |status| {
+            let body = Bytes::from_static(body.as_bytes());
+            Exchange::Answered(Reply { status, retry_after: None, body, keeps_connection: true })
+        };
+        let read = read_lines(&reply(200), 3);
+        assert_eq!((read[0].outcome, read[0].buyer), (Outcome::Accepted, Some(7)));
+        assert_eq!((read[1].outcome, read[1].item), (Outcome::Refused, Some(5)));
+        assert_eq!((read[2].outcome, &*read[2].code), (Outcome::Unknown, "line_missing"));
+        assert!(read_lines(&reply(503), 2).iter().all(|one| one.outcome == Outcome::Unknown));
+        assert!(read_lines(&Exchange::Lost, 2).iter().all(|one| one.retryable));
     }
 }

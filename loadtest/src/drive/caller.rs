@@ -24,13 +24,13 @@ const STALE_CONNECTIONS_MAX: u32 = 3;
 
 /// A caller and its record.
 pub struct Caller {
-    drive: Arc<Drive>,
+    pub(super) drive: Arc<Drive>,
     connection: Option<Connection>,
     instance: usize,
     /// The present request, in memory that is used again.
     request: Vec<u8>,
     /// Start of the traffic.
-    started: Instant,
+    pub(super) started: Instant,
     /// Everything it was answered.
     pub answers: Vec<Answer>,
 }
@@ -61,7 +61,14 @@ impl Caller {
         let retries_max = self.drive.policy.retries_max;
         let mut attempt = 0;
         loop {
-            let (exchange, sent) = self.attempt(index, key.as_deref()).await;
+            let planned_purchase = self.drive.plan.requests[index];
+            let (buyer, order) =
+                (planned_purchase.buyer as usize, planned_purchase.strategy as usize);
+            let render = |drive: &Drive, instance: usize, request: &mut Vec<u8>| {
+                let token = &drive.tokens[buyer];
+                drive.purchases.render((instance, order), token, key.as_deref(), request);
+            };
+            let (exchange, sent) = self.attempt(render).await;
             let meaning = answer::read(&exchange);
             // Without a key a second try after an unknown outcome would be a second purchase.
             let may_repeat =
@@ -81,16 +88,16 @@ impl Caller {
         }
     }
 
-    async fn attempt(&mut self, index: usize, key: Option<&str>) -> (Exchange, Instant) {
+    /// Sends what `render` writes for an instance.
+    pub(super) async fn attempt(
+        &mut self,
+        render: impl Fn(&Drive, usize, &mut Vec<u8>),
+    ) -> (Exchange, Instant) {
         for _ in 0..STALE_CONNECTIONS_MAX {
             if !self.connect().await {
                 break;
             }
-            let planned = self.drive.plan.requests[index];
-            let (buyer, path) = (planned.buyer as usize, planned.strategy as usize);
-            let token = &self.drive.tokens[buyer];
-            let place = (self.instance, path);
-            self.drive.purchases.render(place, token, key, &mut self.request);
+            render(&self.drive, self.instance, &mut self.request);
             let Some(connection) = self.connection.as_mut() else {
                 break;
             };
@@ -128,7 +135,7 @@ impl Caller {
     }
 
     #[expect(clippy::too_many_arguments, reason = "one line of the record, field by field")]
-    fn write_down(
+    pub(super) fn write_down(
         &mut self,
         index: usize,
         attempt: u16,
@@ -140,6 +147,11 @@ impl Caller {
     ) {
         let now = Instant::now();
         let planned_purchase = self.drive.plan.requests[index];
+        // Who a guest is in the ledger is for the service to say.
+        let buyer = match &self.drive.batches {
+            None => self.drive.first_buyer + i64::from(planned_purchase.buyer),
+            Some(_) => meaning.buyer.unwrap_or_default(),
+        };
         if let Some(order) = meaning.order_id.as_ref().filter(|_| self.drive.policy.readers > 0) {
             self.drive.accepted.push(planned_purchase.buyer, order.clone());
         }
@@ -147,7 +159,7 @@ impl Caller {
             request: u32::try_from(index).unwrap_or(u32::MAX),
             attempt,
             last,
-            buyer: self.drive.first_buyer + i64::from(planned_purchase.buyer),
+            buyer,
             key,
             strategy: planned_purchase.strategy,
             status: meaning.status,
@@ -156,6 +168,7 @@ impl Caller {
             order_id: meaning.order_id,
             order_quantity: meaning.order_quantity,
             order_status: meaning.order_status,
+            refused_item: meaning.item,
             answered_at_us: micros_since(self.started, now),
             from_plan_us: micros_since(planned, now),
             from_send_us: micros_since(sent, now),
@@ -165,7 +178,7 @@ impl Caller {
 
 /// What the service asked for, else a doubling pause; half of it at random, so that callers who
 /// were refused together do not come back together.
-fn pause(exchange: &Exchange, attempt: u16) -> Duration {
+pub(super) fn pause(exchange: &Exchange, attempt: u16) -> Duration {
     let wish = match exchange {
         Exchange::Answered(reply) => reply.retry_after.map(|wish| wish.min(RETRY_AFTER_MAX)),
         _ => None,

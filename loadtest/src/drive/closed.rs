@@ -28,11 +28,16 @@ pub async fn run(drive: &Arc<Drive>, callers: Vec<Caller>) -> Traffic {
 async fn call(drive: Arc<Drive>, mut caller: Caller, started: Instant) -> Vec<Answer> {
     caller.start(started);
     while !drive.is_over(started) {
-        let index = drive.tally.next.fetch_add(1, Ordering::Relaxed);
-        if index >= drive.plan.requests.len() {
+        let size = drive.batches.as_ref().map_or(1, |batches| batches.size);
+        let index = drive.tally.next.fetch_add(size, Ordering::Relaxed);
+        let end = drive.plan.requests.len().min(index + size);
+        if index >= end {
             break;
         }
-        caller.purchase(index, Instant::now()).await;
+        match drive.batches {
+            None => caller.purchase(index, Instant::now()).await,
+            Some(_) => caller.reserve_each(index..end, Instant::now()).await,
+        }
     }
     caller.answers
 }

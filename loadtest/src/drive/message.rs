@@ -21,16 +21,15 @@ const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The purchases of a plan, rendered but for the buyer and the key.
 #[derive(Debug)]
 pub struct Purchases {
-    /// By instance, then by path: everything up to the headers that vary.
+    /// By instance, then by order: everything up to the headers that vary.
     heads: Vec<Vec<u8>>,
-    paths: usize,
-    body: Bytes,
+    bodies: Vec<Bytes>,
 }
 
 impl Purchases {
-    /// Renders the purchases of `paths` at `instances`, each with this body.
-    pub fn new(instances: &[Instance], paths: &[Uri], body: Bytes) -> Self {
-        let head = |(instance, path): (&Instance, &Uri)| {
+    /// Renders these orders, each with its path and body, at `instances`.
+    pub fn new(instances: &[Instance], orders: &[(Uri, Bytes)]) -> Self {
+        let head = |(instance, (path, body)): (&Instance, &(Uri, Bytes))| {
             let mut head = format!("POST {} HTTP/1.1\r\nhost: ", path_of(path)).into_bytes();
             head.extend(instance.host.as_bytes());
             let length = body.len();
@@ -41,27 +40,28 @@ impl Purchases {
             head
         };
         let pairs =
-            instances.iter().flat_map(|instance| paths.iter().map(move |path| (instance, path)));
-        Self { heads: pairs.map(head).collect(), paths: paths.len(), body }
+            instances.iter().flat_map(|instance| orders.iter().map(move |order| (instance, order)));
+        let bodies = orders.iter().map(|(_, body)| body.clone()).collect();
+        Self { heads: pairs.map(head).collect(), bodies }
     }
 
     /// Writes one purchase into `request`, whatever it held before.
     pub fn render(
         &self,
-        (instance, path): (usize, usize),
+        (instance, order): (usize, usize),
         authorization: &HeaderValue,
         key: Option<&str>,
         request: &mut Vec<u8>,
     ) {
         request.clear();
-        request.extend(&self.heads[instance * self.paths + path]);
+        request.extend(&self.heads[instance * self.bodies.len() + order]);
         request.extend(authorization.as_bytes());
         if let Some(key) = key {
             request.extend(b"\r\nidempotency-key: ");
             request.extend(key.as_bytes());
         }
         request.extend(b"\r\n\r\n");
-        request.extend(&self.body);
+        request.extend(&self.bodies[order]);
     }
 }
 
@@ -255,9 +255,9 @@ mod tests {
             host: HeaderValue::from_static(host),
         };
         let instances = [instance("one"), instance("two")];
-        let paths =
-            [Uri::from_static("/api/seckill/a/1"), Uri::from_static("/api/seckill/b/1?w=x")];
-        let purchases = Purchases::new(&instances, &paths, Bytes::from_static(b"{}"));
+        let order = |path| (Uri::from_static(path), Bytes::from_static(b"{}"));
+        let orders = [order("/api/seckill/a/1"), order("/api/seckill/b/1?w=x")];
+        let purchases = Purchases::new(&instances, &orders);
         let mut request = b"an older one".to_vec();
         let token = HeaderValue::from_static("Bearer t");
         purchases.render((1, 1), &token, Some("k-7"), &mut request);

@@ -2,15 +2,16 @@
 //!
 //! [`closed`]: each connection sends its next purchase after its reply. [`open`]: purchases are
 //! due at planned instants, whether or not replies have come. Both use [`caller`], one caller a
-//! connection, which sends, retries and writes down; [`connection`] is the HTTP client, [`message`]
-//! what it sends and reads, and [`answer`] says what a reply means. [`readers`] look at the orders
-//! meanwhile.
+//! connection, which sends, retries and writes down; in [`batches`] it sends many reservations at once.
+//! [`connection`] is the HTTP client, [`message`] what it sends and reads, and [`answer`] says what a reply
+//! means. [`readers`] look at the orders meanwhile.
 //!
 //! The generator shares its cores with the service, so a request must cost it little: purchases are
 //! rendered before the start, sockets are read and written without a task in between, and a
 //! connection has one timer.
 
 pub mod answer;
+pub mod batches;
 pub mod call;
 pub mod caller;
 pub mod closed;
@@ -33,6 +34,7 @@ use tokio::task::JoinHandle;
 
 use crate::plan::Plan;
 use crate::progress::Bar;
+use batches::Batches;
 use caller::Caller;
 use ledger_audit::{Answer, History, Outcome};
 use message::Purchases;
@@ -102,6 +104,8 @@ pub struct Drive {
     pub instances: Vec<Instance>,
     /// The purchases as they are sent.
     pub purchases: Purchases,
+    /// Many reservations in one request, where purchases are sent so.
+    pub batches: Option<Batches>,
     /// `Authorization` values, by buyer.
     pub tokens: Vec<HeaderValue>,
     /// Id of buyer 0.
@@ -155,12 +159,14 @@ impl Drive {
             1 => Bytes::from_static(b"{}"),
             quantity => Bytes::from(format!("{{\"quantity\":{quantity}}}")),
         };
-        let purchases = Purchases::new(&instances, paths, body);
+        let orders: Vec<_> = paths.iter().map(|path| (path.clone(), body.clone())).collect();
+        let purchases = Purchases::new(&instances, &orders);
         Self {
             plan,
             policy,
             instances,
             purchases,
+            batches: None,
             tokens,
             first_buyer,
             tally: Tally::default(),
@@ -170,10 +176,16 @@ impl Drive {
         }
     }
 
-    /// Sends all purchases to `path` with `body` instead.
-    pub fn of(self, path: &Uri, body: Bytes) -> Self {
-        let purchases = Purchases::new(&self.instances, std::slice::from_ref(path), body);
+    /// Sends these orders instead, each with its path and body; the number of a purchase's strategy is that of
+    /// its order.
+    pub fn of(self, orders: &[(Uri, Bytes)]) -> Self {
+        let purchases = Purchases::new(&self.instances, orders);
         Self { purchases, ..self }
+    }
+
+    /// Sends many reservations with each request, as the program of a shop.
+    pub fn in_batches(self, batches: Batches) -> Self {
+        Self { batches: Some(batches), ..self }
     }
 
     /// Ends it: no purchase and no retry is begun any more (closed model).
@@ -181,11 +193,15 @@ impl Drive {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
+    /// Whether it was ended, or its last answer has come.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
     /// Whether the time for purchases is over.
     fn is_over(&self, started: Instant) -> bool {
         let limit = self.policy.traffic_max;
-        limit.is_some_and(|limit| started.elapsed() >= limit)
-            || self.stopped.load(Ordering::Relaxed)
+        limit.is_some_and(|limit| started.elapsed() >= limit) || self.is_stopped()
     }
 
     /// Notes the end of one purchase.
@@ -214,6 +230,7 @@ pub async fn fire_and_look<T>(drive: Arc<Drive>, look: impl Fn() -> T) -> (Traff
         Some(_) => open::run(&drive, callers).await,
     };
     let after = look();
+    drive.stop();
     progress.abort();
     let started = traffic.started.unwrap_or_else(Instant::now);
     traffic.history = readers.stop(started).await;

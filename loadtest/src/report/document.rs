@@ -30,13 +30,37 @@ impl Report {
         document.heading("Audit");
         document.table(findings(self));
         document.list(remarks(&self.audit, &self.service_says));
+        document.list(self.of_all_items());
         let sentence = &self.verdict.sentence;
         document.conclusion(sentence, self.verdict.exit_code == EXIT_CLEAN);
         document
     }
 }
 
-fn circumstances(about: &RunCircumstances) -> [(&'static str, String); 5] {
+impl Report {
+    /// The sums over all items, where there are several.
+    fn of_all_items(&self) -> Option<String> {
+        let all = &self.items;
+        (all.judged > 1).then(|| {
+            format!(
+                "All {} items: {} units sold; oversold {}, undersold {}, lost {}, phantom {}, duplicates {}; items with half \
+                 an order {}, items that are not clean {}; {} lines of unknown outcome were settled by a retry.",
+                all.judged,
+                grouped(all.units_sold.unsigned_abs()),
+                all.oversold,
+                all.undersold,
+                all.lost,
+                all.phantom,
+                all.duplicates,
+                all.halved,
+                all.unclean,
+                all.settled_by_retry,
+            )
+        })
+    }
+}
+
+fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
     let model = match (about.rate_per_second, about.seconds) {
         (Some(rate), Some(seconds)) => format!("open model, {rate} per second for {seconds} s"),
         _ => "closed model".to_owned(),
@@ -50,7 +74,7 @@ fn circumstances(about: &RunCircumstances) -> [(&'static str, String); 5] {
     let busy = processor
         .machine_share
         .map_or_else(String::new, |share| format!(", {:.0} % busy", share * 100.0));
-    [
+    let mut facts = vec![
         (
             "load",
             format!(
@@ -83,7 +107,15 @@ fn circumstances(about: &RunCircumstances) -> [(&'static str, String); 5] {
                 processor.generator_seconds
             ),
         ),
-    ]
+    ];
+    if about.items > 1 || about.batch > 1 || about.kills > 0 {
+        let orders = format!(
+            "{} of {} items in each, {} in a request; the service was killed {} times",
+            about.lines, about.items, about.batch, about.kills
+        );
+        facts.insert(2, ("orders", orders));
+    }
+    facts
 }
 
 fn traffic(document: &mut Document, traffic: &TrafficSummary, about: &RunCircumstances) {
@@ -108,7 +140,11 @@ fn traffic(document: &mut Document, traffic: &TrafficSummary, about: &RunCircums
             grouped(traffic.dropped)
         )
     });
-    document.list(once_sold_out.into_iter().chain(dropped));
+    let lines = (about.lines > 1).then(|| {
+        let per_second = traffic.accepted.per_second * f64::from(about.lines);
+        format!("{} lines of orders per second.", grouped(per_second as u64))
+    });
+    document.list(lines.into_iter().chain(once_sold_out).chain(dropped));
     document.heading("Latency in ms");
     document.table(latencies(&outcomes));
     document.heading("Answers");

@@ -26,6 +26,43 @@ pub struct Report {
     pub audit: Judgement,
     /// What the service's own audit says, or why it says nothing.
     pub service_says: ServiceSays,
+    /// The audits of all items; `audit` and `service_says` are of the first that is not clean, or of the first.
+    pub items: JudgedItems,
+}
+
+/// The audits of all items of a run, added up.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct JudgedItems {
+    /// Items that were judged.
+    pub judged: u32,
+    /// Those that are not clean.
+    pub unclean: u32,
+    /// Items of which an order was not whole (I20).
+    pub halved: u32,
+    pub units_sold: i64,
+    pub oversold: i64,
+    pub undersold: i64,
+    pub lost: i64,
+    pub phantom: i64,
+    pub duplicates: i64,
+    /// Lines whose answer was unknown once, and is known by a retry.
+    pub settled_by_retry: i64,
+}
+
+impl JudgedItems {
+    /// Adds the audit of one item.
+    pub fn add(&mut self, audit: &Judgement, is_clean: bool) {
+        self.judged += 1;
+        self.unclean += u32::from(!is_clean);
+        self.halved += u32::from(audit.broken().contains(&"I20"));
+        self.units_sold += audit.units_live;
+        self.oversold += audit.oversold.count;
+        self.undersold += audit.undersold.count;
+        self.lost += audit.lost.count;
+        self.phantom += audit.phantom.count;
+        self.duplicates += audit.duplicates.count;
+        self.settled_by_retry += audit.unknown.settled_by_retry;
+    }
 }
 
 /// The result of a run: the last line of the report.
@@ -52,6 +89,12 @@ pub struct RunCircumstances {
     pub strategies: Vec<String>,
     /// Items of each order.
     pub lines: u8,
+    /// Items on sale.
+    pub items: u32,
+    /// Reservations of each request.
+    pub batch: u16,
+    /// How often the service was killed.
+    pub kills: u32,
     /// Units on sale, of each item.
     pub stock: i64,
     /// Buyers.
@@ -132,7 +175,7 @@ impl Verdict {
     pub fn of(
         audit: &Judgement,
         service_says: &ServiceSays,
-        stock: i64,
+        (stock, items): (i64, &JudgedItems),
         expect_oversell: bool,
     ) -> Self {
         let oversold = audit.oversold.count;
@@ -150,16 +193,19 @@ impl Verdict {
         }
         let mut broken: Vec<String> = audit.broken().into_iter().map(str::to_owned).collect();
         // The service's word is no proof that something holds, but its own alarm counts.
-        for invariant in ["I6", "I7"] {
+        for invariant in ["I6", "I7", "I20"] {
             if matches!(service_says.of(invariant), Some((Some(false), _))) {
                 broken.push(format!("{invariant} (the service says so)"));
             }
         }
         if audit.is_clean() && broken.is_empty() {
-            let sentence = format!(
-                "clean: {} units sold of {stock}; nothing oversold, nothing lost",
-                audit.units_live
-            );
+            let (sold, of) = (items.units_sold, stock * i64::from(items.judged));
+            let items = match items.judged {
+                0 | 1 => String::new(),
+                many => format!(" over {many} items"),
+            };
+            let sentence =
+                format!("clean: {sold} units sold of {of}{items}; nothing oversold, nothing lost");
             return Self { exit_code: EXIT_CLEAN, sentence };
         }
         let mut faults = named_faults(audit);

@@ -10,6 +10,7 @@ use axum::http::{HeaderName, HeaderValue};
 use axum::response::Response;
 
 use super::is_api;
+use crate::http::one_file::{VERIFY, VERIFY_FILE};
 
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 const SAME_ORIGIN: HeaderValue = HeaderValue::from_static("same-origin");
@@ -36,6 +37,7 @@ const DOCS_POLICY: HeaderValue = HeaderValue::from_static(
 pub(super) fn set(request: &Request, secure: bool) -> impl FnOnce(Response) -> Response + use<> {
     let path = request.uri().path();
     let (is_api, is_docs) = (is_api(path), path.starts_with("/docs"));
+    let is_one_file = path.strip_prefix('/') == Some(VERIFY);
     move |mut response| {
         let headers = response.headers_mut();
         headers.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
@@ -47,7 +49,11 @@ pub(super) fn set(request: &Request, secure: bool) -> impl FnOnce(Response) -> R
         if is_api {
             headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         } else {
-            let policy = if is_docs { DOCS_POLICY } else { PAGE_POLICY };
+            let policy = match VERIFY_FILE.as_ref().filter(|_| is_one_file) {
+                Some(page) => page.policy.clone(),
+                None if is_docs => DOCS_POLICY,
+                None => PAGE_POLICY,
+            };
             headers.insert(CONTENT_SECURITY_POLICY, policy);
             headers.insert(OPENER_POLICY, SAME_ORIGIN);
             headers.insert(PERMISSIONS_POLICY, NO_PERMISSIONS);

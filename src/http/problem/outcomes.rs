@@ -15,6 +15,7 @@ use crate::identity::IdentityError;
 use crate::order::{FindError, StepError};
 use crate::payment::{MessageError, PayError, TakeError};
 use crate::purchase::waiting_room::Denied;
+use crate::receipt::ReceiptError;
 use crate::waiting_list::JoinError;
 use ledger::erasure::EraseError;
 use shop_domain::{LedgerError, Refusal, Unavailable};
@@ -48,7 +49,8 @@ problems! {
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
         RequestInProgress => RequestInProgress, SeveralLedgers => SeveralLedgers,
         OtherCurrency => OtherCurrency,
-        DrawOnly => DrawOnly, NoDraw => NoDraw, EntriesClosed => EntriesClosed, DrawFull => DrawFull; from;
+        DrawOnly => DrawOnly, NoDraw => NoDraw, EntriesClosed => EntriesClosed, DrawFull => DrawFull,
+        PartyNotFound => PartyNotFound, PartyFull => PartyFull; from;
         Refusal::OfLine { item, refusal } => Self::from(*refusal).member("item_id", item.get()),
         Refusal::SoldOut { .. } => ProblemType::SoldOut.into(),
         Refusal::LimitReached { limit } => ProblemType::LimitReached
@@ -87,15 +89,19 @@ problems! {
     }
     Denied {
         ; from Refused, Unavailable;
-        Denied::NoProof { bits } => ProblemType::ChallengeFailed
-            .detail(format!("Send a proof for which SHA-256 of place:proof begins with {bits} zero bits."))
-            .member("proof_bits", bits),
+        Denied::NoProof { bits, challenge } => ProblemType::ChallengeFailed
+            .detail("Send the answer to the challenge as `altcha`. Each can be used once.")
+            .member("proof_bits", bits)
+            .member("challenge", serde_json::to_value(challenge).unwrap_or_default()),
     }
     JoinError {
         ; from Refused, Ledger;
     }
     EntryError {
         ; from Refused, Ledger;
+    }
+    ReceiptError {
+        NoLog => NoLog, Pending => ReceiptPending; from Ledger;
     }
     FindError {
         ; from Ledger;
@@ -107,7 +113,8 @@ problems! {
     // Another buyer's order is answered like none. A repeated step answers as the first one did, so a
     // retry of one with an unknown outcome is safe.
     StepError {
-        NotFound => OrderNotFound, Contended => Contended, Moving => ItemMoving; from;
+        NotFound => OrderNotFound, Contended => Contended, Moving => ItemMoving, HoldOver => HoldOver,
+        NotExtendable => HoldNotExtendable, NotReturnable => OrderNotReturnable; from;
         StepError::Conflict(order) => ProblemType::OrderStateConflict
             .detail(format!("The order is {}, which rules this step out.", order.status.as_str()))
             .member("order_status", order.status.as_str()),

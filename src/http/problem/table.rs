@@ -136,8 +136,16 @@ problem_types! {
         "Nobody can enter or withdraw any more; GET /api/items/{id}/entry tells your place after the draw.";
     EntriesOpen: 409 "entries_open", "List of entries not published yet",
         "Read the list after the close of the draw.", retry 5;
+    NoLog: 409 "no_log", "No log",
+        "The item has no public log, or you have no entry in it; receipts.enabled is for items that are created later.";
+    ReceiptPending: 409 "receipt_pending", "Not in the log yet",
+        "Ask again in a moment: an answer comes into the log within the time that the log promises.", retry 1;
     DrawFull: 409 "draw_full", "Draw full",
         "The draw has as many entries as it can.";
+    PartyNotFound: 409 "party_not_found", "No such party",
+        "Nobody in the draw has this key; ask your friend for it again, or enter without a key.";
+    PartyFull: 409 "party_full", "Party full",
+        "As many friends are together as this draw allows; enter without a key.";
     LimitGroupElsewhere: 409 "limit_group_elsewhere", "Limit group in another shard",
         "The items of a limit group live in one shard; create the item there, or use another group.";
     TooManyLimitGroups: 409 "too_many_limit_groups", "Too many limit groups",
@@ -166,6 +174,12 @@ problem_types! {
         "An earlier purchase of yours is still running; send the request again in a moment.", retry 1;
     OrderStateConflict: 409 "order_state_conflict", "Order state conflict",
         "Read the order: its status does not allow this step.";
+    HoldOver: 409 "hold_over", "Hold over",
+        "The hold of this order is over: pay while units are left, or place a new order.";
+    HoldNotExtendable: 409 "hold_not_extendable", "Hold not extendable",
+        "Pay before the hold is over: an item of this order allows no longer hold.";
+    OrderNotReturnable: 409 "order_not_returnable", "Order not returnable",
+        "Keep this order: an item of it is not taken back, or not any more.";
     OrdersOpen: 409 "orders_open", "Orders open",
         "Pay or cancel your open orders, or wait until they expire; then delete the account.";
     OperatorAccount: 409 "operator_account", "Account of an operator",
@@ -254,7 +268,7 @@ problem_types! {
     OfferOutOfRange: 422 "offer_out_of_range", "Offer time out of range",
         "Send an offer time in the range that /docs names.";
     InvalidDraw: 422 "invalid_draw", "Invalid draw",
-        "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, and offer_seconds of at least 1.";
+        "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, offer_seconds of at least 1, and draw_party_max of 1 to 4.";
     StockOutOfRange: 422 "stock_out_of_range", "Stock out of range",
         "Send a stock in the range that /docs names.";
     ShardNotFound: 422 "shard_not_found", "Shard not found",

@@ -5,10 +5,13 @@ use axum::http::header::IF_MATCH;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
+use super::fields::{
+    choice, currency, extend_seconds, in_range, instant, limit, limit_group, no_such_group,
+    no_such_product, offer_out_of_range, offer_seconds, product, return_seconds, shard,
+    stock_out_of_range,
+};
 use super::items::{ItemBody, answer};
 use super::products::{VariantOptionBody, new_variant};
 use super::texts;
@@ -20,10 +23,7 @@ use crate::http::extract::{ItemPath, Operator};
 use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
-use shop_domain::{
-    ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, ProductId,
-    SaleWindow, ShardId,
-};
+use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
 
 /// The default of `per_buyer_limit`.
 const PER_BUYER_LIMIT_DEFAULT: u32 = 1;
@@ -84,6 +84,16 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
     pub(super) offer_seconds: Integer,
+    /// By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all. 120
+    /// if it is left out.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 86400)]
+    pub(super) extend_seconds: Integer,
+    /// For how many seconds after the payment a buyer may give an order back; 0 (if it is left out): not at
+    /// all.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 31536000)]
+    pub(super) return_seconds: Integer,
     /// The group of items that share a limit; 0 (if it is left out): none.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
@@ -104,6 +114,10 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(format = DateTime)]
     pub(super) draw_closes_at: Option<String>,
+    /// The most friends who are drawn as one; for `draw` alone. 1 if it is left out: each buyer is drawn alone.
+    #[serde(default)]
+    #[schema(value_type = Option<u8>, minimum = 1, maximum = 4)]
+    pub(super) draw_party_max: Integer,
     /// The number of the ledger that it is to live in, where there are several; that of its group, or the
     /// one with the fewest items, if it is left out.
     #[serde(default)]
@@ -134,6 +148,14 @@ pub struct EditItemBody {
     #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
     offer_seconds: Integer,
+    /// By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 86400)]
+    extend_seconds: Integer,
+    /// For how many seconds after the payment a buyer may give an order back; 0: not at all.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 31536000)]
+    return_seconds: Integer,
     /// The group of items that share a limit; 0: none. Orders stay in the group in which they were
     /// counted.
     #[serde(default)]
@@ -207,6 +229,8 @@ pub async fn edit(
         paused: body.paused,
         waiting_room: body.waiting_room,
         offer_seconds: body.offer_seconds.or(Some(None), offer_seconds, offer_out_of_range)?,
+        extend_seconds: extend_seconds(body.extend_seconds)?,
+        return_seconds: return_seconds(body.return_seconds)?,
         limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?,
         variant,
         strategy: body.strategy,
@@ -240,9 +264,14 @@ pub(super) fn new_item(
     let price = |cents| i64::try_from(cents).ok().and_then(Cents::new);
     let window = SaleWindow::new(instant(&body.starts_at)?, instant(&body.ends_at)?)
         .ok_or(ProblemType::InvalidSchedule)?;
-    let closes_at = match (body.mode.as_deref(), &body.draw_closes_at) {
-        (None | Some("race"), None) => None,
-        (Some("draw"), Some(closes_at)) => Some(instant(closes_at)?),
+    let party_max = body.draw_party_max.or(
+        Some(None),
+        |friends| u8::try_from(friends).ok().map(Some),
+        || ProblemType::InvalidDraw.into(),
+    )?;
+    let promise = match (body.mode.as_deref(), &body.draw_closes_at) {
+        (None | Some("race"), None) if party_max.is_none() => None,
+        (Some("draw"), Some(closes_at)) => Some((instant(closes_at)?, party_max.unwrap_or(1))),
         _ => return Err(ProblemType::InvalidDraw.into()),
     };
     let item = NewItem {
@@ -267,6 +296,9 @@ pub(super) fn new_item(
             .offer_seconds
             .or(Some(Some(OFFER_SECONDS_DEFAULT)), offer_seconds, offer_out_of_range)?
             .unwrap_or(OFFER_SECONDS_DEFAULT),
+        extend_seconds: extend_seconds(body.extend_seconds)?
+            .unwrap_or(Item::EXTEND_SECONDS_DEFAULT),
+        return_seconds: return_seconds(body.return_seconds)?.unwrap_or_default(),
         limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?.flatten(),
         variant: new_variant(
             body.product_id.or(Some(None), product, no_such_product)?.flatten(),
@@ -275,89 +307,10 @@ pub(super) fn new_item(
         draw: None,
         shard: body.shard.or(Some(None), shard, || ProblemType::ShardNotFound.into())?,
     };
-    let Some(closes_at) = closes_at else { return Ok(item) };
-    let draw = draws.and_then(|draws| draws.announce(&item, closes_at));
+    let Some(promise) = promise else { return Ok(item) };
+    let draw = draws.and_then(|draws| draws.announce(&item, promise));
     let draw = draw.ok_or(ProblemType::InvalidDraw)?;
     Ok(NewItem { draw: Some(draw), ..item })
-}
-
-/// Parses a limit per buyer.
-///
-/// # Errors
-/// 422 for a limit out of range, or for none without a default.
-pub fn limit(sent: Integer, default: Option<u32>) -> Result<u32, Problem> {
-    sent.or(default, in_range(1, Item::PER_BUYER_LIMIT_MAX), || {
-        let detail = format!("Send a limit of 1 to {} units.", Item::PER_BUYER_LIMIT_MAX);
-        ProblemType::LimitOutOfRange.detail(detail)
-    })
-}
-
-fn currency(code: &str) -> Result<Currency, Problem> {
-    Currency::parse(code).ok_or_else(|| ProblemType::InvalidCurrency.into())
-}
-
-fn offer_seconds(number: i128) -> Option<Option<u32>> {
-    in_range(0, Item::OFFER_SECONDS_MAX)(number).map(Some)
-}
-
-fn offer_out_of_range() -> Problem {
-    let detail = format!("Send an offer time of 0 to {} seconds.", Item::OFFER_SECONDS_MAX);
-    ProblemType::OfferOutOfRange.detail(detail)
-}
-
-/// A group, or none for 0.
-#[expect(clippy::option_option, reason = "no field, no group, and a group are three things")]
-fn limit_group(number: i128) -> Option<Option<Option<LimitGroupId>>> {
-    let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
-    Some(Some(LimitGroupId::new(number)))
-}
-
-#[expect(clippy::option_option, reason = "out of range and left out are two things")]
-fn shard(number: i128) -> Option<Option<ShardId>> {
-    u16::try_from(number).ok().and_then(ShardId::new).map(Some)
-}
-
-/// A product, or none for 0.
-#[expect(clippy::option_option, reason = "no field, no product, and a product are three things")]
-fn product(number: i128) -> Option<Option<Option<ProductId>>> {
-    let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
-    Some(Some(ProductId::new(number)))
-}
-
-fn no_such_product() -> Problem {
-    ProblemType::ProductNotFound.into()
-}
-
-fn no_such_group() -> Problem {
-    ProblemType::LimitGroupNotFound.into()
-}
-
-/// Accepts a number from `least` to `most`.
-fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(
-    least: T,
-    most: T,
-) -> impl FnOnce(i128) -> Option<T> {
-    move |number| {
-        (least.into()..=most.into()).contains(&number).then(|| T::try_from(number).ok())?
-    }
-}
-
-fn stock_out_of_range() -> Problem {
-    ProblemType::StockOutOfRange.detail(format!("Send a stock of 0 to {} units.", Item::STOCK_MAX))
-}
-
-/// Parses one of two names; `default` if the field is left out.
-fn choice<T>(text: Option<&str>, default: T, parse: fn(&str) -> Option<T>) -> Result<T, Problem> {
-    let Some(text) = text else { return Ok(default) };
-    let detail = "Send kind as shop or lab, and arbiter as on or off.";
-    parse(text).ok_or_else(|| ProblemType::InvalidType.detail(detail))
-}
-
-pub(super) fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
-    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| ProblemType::InvalidSchedule)?;
-    // At the end of the year 9999 a time may have a year in its own zone and none in UTC.
-    let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC);
-    in_utc.ok_or_else(|| ProblemType::InvalidSchedule.into())
 }
 
 /// The revision that `If-Match` names, if any.

@@ -7,18 +7,18 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures::{StreamExt, stream};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::orders::{StepBody, detached};
+use super::orders::detached;
 use crate::draw::{DrawRow, Draws};
 use crate::http::body::OptionalJsonBody;
 use crate::http::document::TryAgain;
-use crate::http::extract::{Buyer, ItemPath};
+use crate::http::extract::{Buyer, ItemPath, Operator};
 use crate::http::problem::{Problem, ProblemType};
 use crate::lifecycle::Lifecycle;
-use shop_domain::{Clock, DrawEntry, DrawState, ItemId};
+use shop_domain::{Clock, DrawEntry, DrawState, ItemId, PartyChoice};
 
 /// A buyer's entry in the draw of an item.
 #[derive(Serialize, ToSchema)]
@@ -28,6 +28,11 @@ pub struct EntryBody {
     status: &'static str,
     /// The id of the entry in the published list. Keep it: it proves that you have entered.
     entry: Option<String>,
+    /// The key of your party: friends who enter with it are drawn together with you, and are offered units together or
+    /// not at all. Null: you are alone.
+    party: Option<String>,
+    /// The entries of your party, with yours.
+    members: Option<u32>,
     /// The place from 1. The units are offered in this order, see `GET /api/items/{id}/waiting`.
     place: Option<u32>,
     #[serde(with = "time::serde::rfc3339::option")]
@@ -48,11 +53,23 @@ impl EntryBody {
                 (Some(_), Some(_)) => "placed",
             },
             place,
+            party: entry.as_ref().filter(|entry| entry.is_in_party()).map(|own| own.party.clone()),
+            members: entry.as_ref().map(|entry| entry.members),
             entered_at: entry.as_ref().map(|entry| entry.entered_at),
             entry: entry.map(|entry| entry.entry),
             server_time: now,
         }
     }
+}
+
+/// The body of an entry.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EnterBody {
+    /// `new`: you want to be drawn together with friends, and the answer has the key that they need. Or the key of a
+    /// party. If it is left out, you are alone, or in the party that you have joined before.
+    #[serde(default)]
+    party: Option<String>,
 }
 
 /// The draw of an item, as far as it has come: what was announced, and what proves its places.
@@ -71,6 +88,8 @@ pub struct DrawBody {
     round: u64,
     #[serde(with = "time::serde::rfc3339")]
     closes_at: OffsetDateTime,
+    /// The most friends who are drawn as one; 1: each buyer is drawn alone.
+    party_max: u8,
     /// When the list of entries was published.
     #[serde(with = "time::serde::rfc3339::option")]
     listed_at: Option<OffsetDateTime>,
@@ -99,6 +118,7 @@ impl DrawBody {
             beacon: draw.beacon.as_str(),
             round: draw.round,
             closes_at: draw.closes_at,
+            party_max: draw.party_max,
             listed_at: draw.listed_at,
             entries: draw.entries,
             root: draw.root,
@@ -111,9 +131,10 @@ impl DrawBody {
     }
 }
 
-/// Enter the draw of an item, once, before its close. A repetition answers the entry that you have.
+/// Enter the draw of an item, once, before its close, alone or with friends. A repetition answers the entry that you
+/// have; with another party it moves the entry there.
 #[utoipa::path(post, path = "/api/items/{id}/entry", tag = "buyer", params(ItemPath),
-    request_body(content = Option<StepBody>, description = "May be left out"), responses(
+    request_body(content = Option<EnterBody>, description = "May be left out"), responses(
     (status = 200, description = "Your entry", body = EntryBody),
     (status = "4XX", description = "Nobody can enter now"),
     (status = "5XX", description = "Send the request again"),
@@ -124,10 +145,16 @@ pub async fn enter(
     State(lifecycle): State<Lifecycle>,
     Buyer(claims): Buyer,
     ItemPath(id): ItemPath,
-    OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
+    OptionalJsonBody(EnterBody { party }): OptionalJsonBody<EnterBody>,
 ) -> Result<Json<EntryBody>, Problem> {
     let buyer = claims.user;
-    let entered = detached(&lifecycle, async move { draws.enter(id, buyer).await }).await?;
+    let choice = match party {
+        None => PartyChoice::Unchanged,
+        Some(text) if text == "new" => PartyChoice::New,
+        Some(key) => PartyChoice::Of(key),
+    };
+    let enter = async move { draws.enter(id, buyer, &choice).await };
+    let entered = detached(&lifecycle, enter).await?;
     Ok(Json(EntryBody::new(id, Some(entered), clock.now())))
 }
 
@@ -175,6 +202,30 @@ pub async fn draw(
 ) -> Result<Json<DrawBody>, Problem> {
     let found = draws.find(id).await?;
     Ok(Json(DrawBody::new(id, found, clock.now())))
+}
+
+/// How far a draw has come.
+#[derive(Serialize, ToSchema)]
+pub struct DrawProgressBody {
+    entries: u64,
+    /// The groups of friends who are drawn as one.
+    parties: u64,
+    /// The entries that have their places.
+    placed: u32,
+}
+
+/// Count the entries of a draw at any time.
+#[utoipa::path(get, path = "/api/admin/items/{id}/draw", tag = "operator", params(ItemPath), responses(
+    (status = 200, description = "The entries and their places", body = DrawProgressBody),
+    (status = "4XX", description = "Not an operator, or no such draw"), TryAgain,
+))]
+pub async fn progress(
+    State(draws): State<Draws>,
+    _operator: Operator,
+    ItemPath(id): ItemPath,
+) -> Result<Json<DrawProgressBody>, Problem> {
+    let (entries, parties, placed) = draws.progress(id).await?;
+    Ok(Json(DrawProgressBody { entries, parties, placed }))
 }
 
 /// Read the proof of a draw after its close: the draw in the first line, then each entry with its place, as JSON. `seckill

@@ -28,7 +28,7 @@ const COLUMNS_MAX: usize = 2 * COLUMNS.len();
 const COLUMN_BYTES_MAX: usize = 64;
 /// The columns of a table, which are the fields of a new sale: the name, whether a table must have it, and
 /// the columns that it is checked with.
-const COLUMNS: [(&str, bool, &[&str]); 19] = [
+const COLUMNS: [(&str, bool, &[&str]); 21] = [
     ("name", true, &[]),
     ("description", false, &[]),
     ("image_url", false, &[]),
@@ -44,6 +44,8 @@ const COLUMNS: [(&str, bool, &[&str]); 19] = [
     ("arbiter", false, &["kind"]),
     ("waiting_room", false, &[]),
     ("offer_seconds", false, &[]),
+    ("extend_seconds", false, &[]),
+    ("return_seconds", false, &[]),
     ("limit_group_id", false, &[]),
     ("product_id", false, &["options"]),
     ("options", false, &["product_id"]),
@@ -293,12 +295,15 @@ fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemB
         arbiter: optional("arbiter"),
         waiting_room,
         offer_seconds: number("offer_seconds"),
+        extend_seconds: number("extend_seconds"),
+        return_seconds: number("return_seconds"),
         limit_group_id: number("limit_group_id"),
         product_id: number("product_id"),
         options: options_of_table(&text("options"))?,
         // A sale that is drawn is created by itself.
         mode: None,
         draw_closes_at: None,
+        draw_party_max: Integer::default(),
         shard: number("shard"),
     })
 }

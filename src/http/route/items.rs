@@ -54,6 +54,10 @@ pub struct ItemBody {
     waiting_room: bool,
     /// For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait.
     offer_seconds: u32,
+    /// By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all.
+    extend_seconds: u32,
+    /// For how many seconds after the payment a buyer may give an order back; 0: not at all.
+    return_seconds: u32,
     /// `race`: who buys first gets the units; `draw`: buyers enter until `draw_closes_at`, and the units are offered in
     /// the order of places that are drawn.
     mode: &'static str,
@@ -98,6 +102,8 @@ impl ItemBody {
             paused: item.paused,
             waiting_room: item.waiting_room,
             offer_seconds: if item.arbiter == ArbiterMode::On { item.offer_seconds } else { 0 },
+            extend_seconds: item.extend_seconds,
+            return_seconds: item.return_seconds,
             mode: if item.draw.is_some() { "draw" } else { "race" },
             draw_closes_at: item.draw.map(|draw| draw.closes_at),
             limit_group: item.limit_group.as_ref().map(LimitGroupBody::from),

@@ -1,4 +1,4 @@
-//! `/api/orders`: a buyer's own orders: list, find, pay and cancel.
+//! `/api/orders`: a buyer's own orders: list, find, pay, extend, cancel and give back.
 
 use axum::Json;
 use axum::extract::State;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::http::body::OptionalJsonBody;
+use crate::http::body::{Integer, OptionalJsonBody};
 use crate::http::document::TryAgain;
 use crate::http::extract::{Buyer, OrderPath, QueryPairs};
 use crate::http::paging::Page;
@@ -44,6 +44,8 @@ pub struct OrderBody {
     /// The end of the hold of an unpaid order.
     #[serde(with = "time::serde::rfc3339")]
     expires_at: OffsetDateTime,
+    /// By how many seconds the hold was extended; `null` if it was not.
+    extended_seconds: Option<u32>,
     #[serde(with = "time::serde::rfc3339::option")]
     paid_at: Option<OffsetDateTime>,
     /// Where to pay, in the answer to a payment that is made elsewhere.
@@ -89,6 +91,7 @@ impl From<Order> for OrderBody {
             fence: order.fence,
             created_at: order.created_at,
             expires_at: order.expires_at,
+            extended_seconds: order.extended_seconds,
             paid_at: order.paid_at,
             checkout_url: None,
             paid_elsewhere: None,
@@ -112,6 +115,17 @@ pub struct OrdersBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StepBody {}
+
+/// The body of an extension.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtensionBody {
+    /// How much longer the unpaid order keeps its units; at most, and if it is left out, as long as each of the
+    /// items allows.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, minimum = 1)]
+    seconds: Integer,
+}
 
 /// List your orders.
 #[utoipa::path(get, path = "/api/orders", tag = "buyer", params(
@@ -185,12 +199,71 @@ pub async fn cancel(
     OrderPath(id): OrderPath,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Json<OrderBody>, Problem> {
-    let cancelled = detached(&lifecycle, async move {
-        let order = orders.cancel(id, claims.user).await?;
+    let cancelled = async move { orders.cancel(id, claims.user).await };
+    return_units(&lifecycle, purchases, cancelled).await
+}
+
+/// Give a paid order back, where its items allow it; its units go back, and so does the money.
+#[utoipa::path(post, path = "/api/orders/{id}/return", tag = "buyer", params(OrderPath),
+    request_body(content = Option<StepBody>, description = "May be left out"), responses(
+    (status = 200, description = "The order, which is cancelled now; a repeated return has no further effect", body = OrderBody),
+    (status = "4XX", description = "Nothing changed"),
+    (status = "5XX", description = "Send the request again"),
+))]
+pub async fn give_back(
+    State(orders): State<Orders>,
+    State(purchases): State<Purchases>,
+    State(lifecycle): State<Lifecycle>,
+    Buyer(claims): Buyer,
+    OrderPath(id): OrderPath,
+    OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
+) -> Result<Json<OrderBody>, Problem> {
+    let given_back = async move { orders.give_back(id, claims.user).await };
+    return_units(&lifecycle, purchases, given_back).await
+}
+
+/// Extend the hold of an unpaid order, once.
+#[utoipa::path(post, path = "/api/orders/{id}/extension", tag = "buyer", params(OrderPath),
+    request_body(content = Option<ExtensionBody>, description = "May be left out"), responses(
+    (status = 200, description = "The order with its new expires_at; a repeated extension has no further effect", body = OrderBody),
+    (status = "4XX", description = "Nothing changed"),
+    (status = "5XX", description = "Send the request again"),
+))]
+pub async fn extend(
+    State(orders): State<Orders>,
+    State(lifecycle): State<Lifecycle>,
+    Buyer(claims): Buyer,
+    OrderPath(id): OrderPath,
+    OptionalJsonBody(body): OptionalJsonBody<ExtensionBody>,
+) -> Result<Json<OrderBody>, Problem> {
+    let seconds = positive(body.seconds, "seconds")?;
+    let extended =
+        detached(&lifecycle, async move { orders.extend(id, claims.user, seconds).await });
+    Ok(Json(extended.await?.into()))
+}
+
+/// Parses a number of seconds from 1; `None` if the field is left out.
+pub(super) fn positive(sent: Integer, field: &str) -> Result<Option<u32>, Problem> {
+    let seconds = |number| u32::try_from(number).ok().filter(|seconds| *seconds > 0);
+    sent.or(
+        Some(None),
+        |number| seconds(number).map(Some),
+        || ProblemType::OutOfRange.detail(format!("Send {field} from 1.")),
+    )
+}
+
+/// Answers the order after `step`, whose units may be bought again.
+async fn return_units(
+    lifecycle: &Lifecycle,
+    purchases: Purchases,
+    step: impl Future<Output = Result<Order, StepError>> + Send + 'static,
+) -> Result<Json<OrderBody>, Problem> {
+    let made = detached(lifecycle, async move {
+        let order = step.await?;
         order.lines().for_each(|line| purchases.item_changed(line.item_id));
         Ok::<_, StepError>(order)
     });
-    Ok(Json(cancelled.await?.into()))
+    Ok(Json(made.await?.into()))
 }
 
 /// Runs a step on a task of its own, so that it finishes even when its client has gone: a step that

@@ -13,7 +13,9 @@ use utoipa::openapi::{OpenApi, RefOr};
 
 use super::orders::OrderBody;
 use crate::http::body::{Integer, OptionalJsonBody};
-use crate::http::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, RequestTrace};
+use crate::http::extract::{
+    Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, RequestTrace, WantsReceipt,
+};
 use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::{PurchaseRequest, Purchases};
 use gates::{Options, Scope, Store, WaitFor};
@@ -46,6 +48,7 @@ pub struct PurchaseBody {
     ("wait" = Option<String>, Query, description = "Lock strategies on lab items: how a request waits for the lock; `notify` if it is left out"),
     ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
     ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context); a traced purchase is answered with `traceresponse`"),
+    ("Prefer" = Option<String>, Header, description = "`receipt`: a refusal gets a receipt, too, if the item has a log; the problem then has `receipt`, its address"),
     ("Purchase-Ticket" = Option<String>, Header, description = "For items with a waiting room: the ticket of `POST /api/items/{id}/ticket`"),
 ), request_body(content = Option<PurchaseBody>, description = "May be left out"), responses(
     (status = 201, description = "Sold; the order is durable", body = OrderBody),
@@ -59,10 +62,10 @@ pub async fn purchase(
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     Buyer(claims): Buyer,
     QueryPairs(pairs): QueryPairs,
-    headers: (IdempotencyKey, PurchaseTicket),
+    headers: (IdempotencyKey, PurchaseTicket, WantsReceipt),
     OptionalJsonBody(body): OptionalJsonBody<PurchaseBody>,
 ) -> Result<Response, Problem> {
-    let (IdempotencyKey(key), PurchaseTicket(ticket)) = headers;
+    let (IdempotencyKey(key), PurchaseTicket(ticket), WantsReceipt(receipts)) = headers;
     let Path((strategy, item)) = path.map_err(|_| ProblemType::InvalidPathParameter)?;
     let item = ItemId::parse(&item).ok_or(ProblemType::InvalidPathParameter)?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -75,6 +78,12 @@ pub async fn purchase(
     let log_span = trace.log_span();
     let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket, trace };
     let outcome = purchases.buy(request).instrument(log_span).await;
+    if let Outcome::Refused(refusal) = &outcome
+        && let Some(receipts) = receipts
+        && let Some(address) = Box::pin(receipts.refuse(item, (buyer, quantity), refusal)).await
+    {
+        return Err(Problem::from(refusal.clone()).member("receipt", address));
+    }
     answer_traced(span, item, outcome)
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use super::orders::OrderBody;
+use super::orders::{OrderBody, positive};
 use super::purchase::{answer_traced, quantity};
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::{Buyer, IdempotencyKey, RequestTrace};
@@ -94,12 +94,7 @@ impl ReservationBody {
             }
             lines.push(line);
         }
-        let seconds = |seconds| u32::try_from(seconds).ok().filter(|seconds| *seconds > 0);
-        let hold_seconds = self.hold_seconds.or(
-            Some(None),
-            |number| seconds(number).map(Some),
-            || ProblemType::OutOfRange.detail("Send hold_seconds from 1."),
-        )?;
+        let hold_seconds = positive(self.hold_seconds, "hold_seconds")?;
         Ok(ReservationRequest { buyer, lines, hold_seconds, key, trace })
     }
 }

@@ -1,7 +1,10 @@
-//! `POST /api/items/{id}/ticket`: the queue of an item that has a waiting room.
+//! `/api/items/{id}/ticket` and `/api/items/{id}/line`: the waiting room of an item that has one.
 
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
@@ -9,45 +12,162 @@ use utoipa::ToSchema;
 use crate::http::body::OptionalJsonBody;
 use crate::http::document::TryAgain;
 use crate::http::extract::{Buyer, ItemPath};
-use crate::http::problem::Problem;
+use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::Purchases;
-use crate::purchase::waiting_room::QueueStatus;
-use shop_domain::Clock;
+use crate::purchase::waiting_room::{Basis, Challenge, QueueStatus, Shown, Wait};
+use ledger::opening::Opening;
+use shop_domain::{Clock, ItemId};
 
 /// The queue token of a buyer, and the proof of work.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LineBody {
-    /// The `place` of the last answer. Without it, the one that this instance remembers, or a new
-    /// one.
+    /// The `place` of the last answer. Without it, the buyer keeps the place too; it counts when the
+    /// service has lost its list.
     #[serde(default)]
     #[schema(max_length = 128)]
     place: Option<String>,
-    /// The proof of work: a text for which SHA-256 of `place:proof` begins with `proof_bits` zero
-    /// bits. Leave it out when `proof_bits` is 0.
+    /// The answer to a `challenge`, as ALTCHA's clients make it: Base64 of a JSON object with the
+    /// challenge and its solution.
     #[serde(default)]
-    #[schema(max_length = 32)]
+    #[schema(max_length = 2048)]
+    altcha: Option<String>,
+    /// The proof of the format before ALTCHA: a text for which SHA-256 of `place:proof` begins with
+    /// `proof_bits` zero bits.
+    #[serde(default)]
+    #[schema(max_length = 32, deprecated)]
     proof: Option<String>,
 }
 
 /// The position of a buyer in the queue, or the ticket.
-#[derive(Serialize, ToSchema)]
+#[derive(Default, Serialize, ToSchema)]
 pub struct StandingBody {
     /// `waiting` or `admitted`.
     state: &'static str,
     /// While waiting: the queue token to send next time.
     place: Option<String>,
-    /// The number of buyers in front.
+    /// The buyer's number in this line, from 1. It stays the same. Not known until the places of those who
+    /// came before the opening are drawn.
+    number: Option<u64>,
+    /// The number of buyers in front; before the places are drawn, of all others.
     position: u64,
+    /// The number of buyers who wait.
+    people: u64,
+    /// The number of buyers who have a ticket and are not out again.
+    inside: u64,
+    /// Units that are left, at most a quarter of a second ago.
+    available: i64,
+    /// How long the wait will be, if that can be said.
+    estimate_ms: Option<u64>,
+    /// What the estimate follows from: `rate`, the buyers who are admitted per second; `exits`, the buyers
+    /// who were admitted in the last ten seconds, because as many are inside as may be; or `opening`, the
+    /// time to the opening alone.
+    estimate_basis: Option<&'static str>,
+    /// Whether the sale is open, and the places of those who came before are being drawn.
+    drawing: bool,
+    /// The id of a buyer who came before the opening, in the list of `GET /api/items/{id}/line/entries`.
+    entry: Option<String>,
     /// While waiting: after how many milliseconds to ask again.
     ask_again_ms: u64,
-    /// The zero bits that the proof of work must have at admission.
+    /// The work that a turn costs: about 2 to this power hashes.
     proof_bits: u8,
+    /// While waiting, if a turn costs work: a challenge in ALTCHA's format. Any that was given in the last
+    /// ten minutes can be answered, once.
+    challenge: Option<Challenge>,
     /// When admitted: send it with the purchase as `Purchase-Ticket`.
     ticket: Option<String>,
     /// When admitted: the end of the ticket's validity.
     #[serde(with = "time::serde::rfc3339::option")]
     expires_at: Option<OffsetDateTime>,
+}
+
+impl StandingBody {
+    fn new(status: QueueStatus, available: i64) -> Self {
+        let available = available.max(0);
+        let wait = match status {
+            QueueStatus::Admitted { ticket, expires_at } => {
+                return Self {
+                    state: "admitted",
+                    ticket: Some(ticket),
+                    expires_at: Some(expires_at),
+                    available,
+                    ..Self::default()
+                };
+            }
+            QueueStatus::Waiting(wait) => *wait,
+        };
+        let Wait { token, number, position, people, inside, .. } = wait;
+        let ms = |span: std::time::Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self {
+            state: "waiting",
+            place: Some(token),
+            number,
+            position,
+            people,
+            inside,
+            available,
+            estimate_ms: wait.estimate.map(|(span, _)| ms(span)),
+            estimate_basis: wait.estimate.map(|(_, basis)| match basis {
+                Basis::Opening => "opening",
+                Basis::Rate => "rate",
+                Basis::Exits => "exits",
+            }),
+            drawing: wait.is_drawing,
+            entry: wait.entry,
+            ask_again_ms: ms(wait.ask_again),
+            proof_bits: wait.proof_bits,
+            challenge: wait.challenge,
+            ticket: None,
+            expires_at: None,
+        }
+    }
+}
+
+/// The opening of a sale with a waiting room, as far as it has come: what was announced, and what proves
+/// the places of those who came before it. The rules are those of a draw, see docs/draw.md.
+#[derive(Serialize, ToSchema)]
+pub struct OpeningBody {
+    item_id: i64,
+    #[serde(with = "time::serde::rfc3339")]
+    opens_at: OffsetDateTime,
+    /// The text that was announced, byte by byte as it is hashed.
+    rules: String,
+    /// The hash of the secret seed and the rules.
+    commitment: String,
+    /// `drand-quicknet` or `local`.
+    beacon: &'static str,
+    /// The round of the beacon that the places depend on.
+    round: u64,
+    /// When the list of the buyers was published.
+    #[serde(with = "time::serde::rfc3339::option")]
+    listed_at: Option<OffsetDateTime>,
+    /// The number of buyers on the list.
+    entries: Option<u32>,
+    /// The root of the Merkle tree of the list.
+    root: Option<String>,
+    /// The secret seed, once the value of the round is known.
+    seed: Option<String>,
+    beacon_signature: Option<String>,
+    beacon_value: Option<String>,
+}
+
+impl OpeningBody {
+    fn new(item: ItemId, opening: Opening) -> Self {
+        Self {
+            item_id: item.get(),
+            opens_at: opening.opens_at,
+            rules: opening.rules,
+            commitment: opening.commitment,
+            beacon: opening.beacon.as_str(),
+            round: opening.round,
+            listed_at: opening.listed_at,
+            entries: opening.entries,
+            root: opening.root,
+            seed: opening.beacon_value.is_some().then_some(opening.seed),
+            beacon_signature: opening.beacon_signature,
+            beacon_value: opening.beacon_value,
+        }
+    }
 }
 
 /// Join or poll the queue of an item. The first call takes a place, and later calls answer its
@@ -64,26 +184,60 @@ pub async fn create(
     ItemPath(id): ItemPath,
     OptionalJsonBody(body): OptionalJsonBody<LineBody>,
 ) -> Result<Json<StandingBody>, Problem> {
-    let shown = (body.place.as_deref(), body.proof.as_deref());
-    let now = clock.now();
-    Ok(Json(match purchases.join_or_poll(id, claims.user, shown, now).await? {
-        QueueStatus::Waiting { token: place, position, ask_again, proof_bits } => StandingBody {
-            state: "waiting",
-            place: Some(place),
-            position,
-            ask_again_ms: u64::try_from(ask_again.as_millis()).unwrap_or(u64::MAX),
-            proof_bits,
-            ticket: None,
-            expires_at: None,
-        },
-        QueueStatus::Admitted { ticket, expires_at } => StandingBody {
-            state: "admitted",
-            place: None,
-            position: 0,
-            ask_again_ms: 0,
-            proof_bits: 0,
-            ticket: Some(ticket),
-            expires_at: Some(expires_at),
-        },
-    }))
+    let shown = Shown {
+        place: body.place.as_deref(),
+        altcha: body.altcha.as_deref(),
+        proof: body.proof.as_deref(),
+    };
+    let (status, available) = purchases.join_or_poll(id, claims.user, shown, clock.now()).await?;
+    Ok(Json(StandingBody::new(status, available)))
+}
+
+/// Leave the queue of an item, or give the ticket back: the next buyer is admitted. A repetition has no
+/// further effect.
+#[utoipa::path(delete, path = "/api/items/{id}/ticket", tag = "buyer", params(ItemPath), responses(
+    (status = 204, description = "You are not in the queue"),
+    (status = "4XX", description = "No waiting room, or not signed in"),
+    (status = "5XX", description = "Send the request again"),
+))]
+pub async fn leave(
+    State(purchases): State<Purchases>,
+    Buyer(claims): Buyer,
+    ItemPath(id): ItemPath,
+) -> Result<StatusCode, Problem> {
+    purchases.leave_room(id, claims.user).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Find the opening of a sale with a waiting room: what was announced, and after it all that proves the
+/// places of the buyers who came before it.
+#[utoipa::path(get, path = "/api/items/{id}/line", tag = "everyone", params(ItemPath), responses(
+    (status = 200, description = "The opening", body = OpeningBody),
+    (status = "4XX", description = "No such item, no waiting room, or nobody came before the opening"), TryAgain,
+))]
+pub async fn opening(
+    State(purchases): State<Purchases>,
+    ItemPath(id): ItemPath,
+) -> Result<Json<OpeningBody>, Problem> {
+    let nobody = || ProblemType::EntriesOpen.detail("Nobody came before the opening.");
+    let (opening, _) = purchases.opening(id, false).await?.ok_or_else(nobody)?;
+    Ok(Json(OpeningBody::new(id, opening)))
+}
+
+/// Read the proof of the places: the opening in the first line, then the id of each buyer who came before
+/// it with the place, as JSON. `seckill verify` and the page verify.html check it.
+#[utoipa::path(get, path = "/api/items/{id}/line/entries", tag = "everyone", params(ItemPath), responses(
+    (status = 200, description = "The proof, one JSON object a line", body = String, content_type = "application/x-ndjson"),
+    (status = "4XX", description = "No such item, no waiting room, or the list is not published"), TryAgain,
+))]
+pub async fn entries(
+    State(purchases): State<Purchases>,
+    ItemPath(id): ItemPath,
+) -> Result<Response, Problem> {
+    let found = purchases.opening(id, true).await?;
+    let found = found.filter(|(opening, _)| opening.listed_at.is_some());
+    let open = || ProblemType::EntriesOpen.detail("Read the list after the opening.");
+    let (opening, lines) = found.ok_or_else(open)?;
+    let first = serde_json::to_string(&OpeningBody::new(id, opening)).unwrap_or_default();
+    Ok(([(CONTENT_TYPE, "application/x-ndjson")], format!("{first}\n{lines}")).into_response())
 }

@@ -1,8 +1,9 @@
-//! Queue tokens and tickets: `wr1.<claims>.<mac>`, base64url, signed with the secret that signs
+//! Queue tokens and tickets: `<version>.<claims>.<mac>`, base64url, signed with the secret that signs
 //! sessions.
 //!
 //! The layout is fixed and the MAC is HMAC-SHA256 over everything before it, as for session tokens;
-//! the first part keeps the two apart. A token that the previous secret signed is read too.
+//! the first part keeps the three apart. A token that the previous secret signed is read too. Queue
+//! tokens `wr1` had a time of admission where `wr2` has the number; they are not read any more.
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
@@ -11,9 +12,10 @@ use sha2::Sha256;
 
 use shop_domain::{ItemId, UserId};
 
-/// The first part: the version of the layout.
-const VERSION: &str = "wr1";
-/// Bytes of the claims: kind, buyer, item, admission time, expiry, bits.
+/// The first part of a ticket, and of a queue token: the version of the layout.
+const TICKET: &str = "wr1";
+const POSITION: &str = "wr2";
+/// Bytes of the claims: kind, buyer, item, number, expiry, bits.
 const CLAIMS_BYTES: usize = 1 + 8 + 8 + 8 + 8 + 1;
 /// The longest valid token, in bytes.
 pub const TOKEN_LENGTH_MAX: usize = 128;
@@ -27,13 +29,15 @@ pub enum Kind {
     Ticket,
 }
 
-/// The claims of a token. Times are microseconds since 1970 in UTC.
+/// The claims of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueToken {
     pub kind: Kind,
     pub buyer: UserId,
     pub item: ItemId,
-    pub admit_us: i64,
+    /// The number in the sequence of admission; 0 before the places are known, and in tickets.
+    pub number: i64,
+    /// The end of its validity in microseconds since 1970 in UTC.
     pub expires_us: i64,
     pub proof_bits: u8,
 }
@@ -52,16 +56,26 @@ impl TokenSigner {
         Self { keys: secrets.iter().filter(|secret| !secret.is_empty()).map(key).collect() }
     }
 
+    /// The key that signs now: the first of the secrets.
+    pub fn key(&self) -> Hmac<Sha256> {
+        self.keys.first().expect("checked at start: there is a secret").clone()
+    }
+
+    /// All keys that are accepted.
+    pub fn keys(&self) -> &[Hmac<Sha256>] {
+        &self.keys
+    }
+
     pub fn sign(&self, token: &QueueToken) -> String {
-        let key = self.keys.first().expect("checked at start: there is a secret");
         let mut claims = Vec::with_capacity(CLAIMS_BYTES);
         claims.push(u8::from(token.kind == Kind::Ticket));
-        for number in [token.buyer.get(), token.item.get(), token.admit_us, token.expires_us] {
+        for number in [token.buyer.get(), token.item.get(), token.number, token.expires_us] {
             claims.extend(number.to_be_bytes());
         }
         claims.push(token.proof_bits);
-        let signed = format!("{VERSION}.{}", BASE64.encode(claims));
-        let mac = key.clone().chain_update(&signed).finalize().into_bytes();
+        let version = if token.kind == Kind::Ticket { TICKET } else { POSITION };
+        let signed = format!("{version}.{}", BASE64.encode(claims));
+        let mac = self.key().chain_update(&signed).finalize().into_bytes();
         format!("{signed}.{}", BASE64.encode(mac))
     }
 
@@ -71,7 +85,7 @@ impl TokenSigner {
             return None;
         }
         let (signed, mac) = text.rsplit_once('.')?;
-        let claims = signed.strip_prefix(VERSION)?.strip_prefix('.')?;
+        let (version, claims) = signed.split_once('.')?;
         let mac = BASE64.decode(mac).ok()?;
         let genuine =
             |key: &Hmac<Sha256>| key.clone().chain_update(signed).verify_slice(&mac).is_ok();
@@ -80,16 +94,21 @@ impl TokenSigner {
         }
         let claims = BASE64.decode(claims).ok()?;
         let (kind, rest) = claims.split_first()?;
+        let kind = match (version, kind) {
+            (TICKET, 1) => Kind::Ticket,
+            (POSITION, 0) => Kind::Position,
+            _ => return None,
+        };
         let (buyer, rest) = rest.split_first_chunk::<8>()?;
         let (item, rest) = rest.split_first_chunk::<8>()?;
-        let (admit_us, rest) = rest.split_first_chunk::<8>()?;
+        let (number, rest) = rest.split_first_chunk::<8>()?;
         let (expires_us, rest) = rest.split_first_chunk::<8>()?;
         let &[proof_bits] = rest else { return None };
         Some(QueueToken {
-            kind: if *kind == 1 { Kind::Ticket } else { Kind::Position },
+            kind,
             buyer: UserId::new(i64::from_be_bytes(*buyer))?,
             item: ItemId::new(i64::from_be_bytes(*item))?,
-            admit_us: i64::from_be_bytes(*admit_us),
+            number: i64::from_be_bytes(*number),
             expires_us: i64::from_be_bytes(*expires_us),
             proof_bits,
         })

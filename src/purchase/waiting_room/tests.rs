@@ -1,169 +1,155 @@
-use super::*;
-use shop_domain::{ArbiterMode, Cents, Currency, ItemKind, SaleWindow};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use time::macros::datetime;
 
+use super::*;
+
 const OPENS: OffsetDateTime = datetime!(2026-11-11 11:11 UTC);
+/// An answer of the client of npm `altcha` 3.2.2 (`createChallenge`, `solveChallenge`) to a challenge of buyer 7 for
+/// item 1, good until [`OPENS`], signed with the key of the secret "one secret".
+const OFFICIAL: &str = "eyJjaGFsbGVuZ2UiOnsicGFyYW1ldGVycyI6eyJhbGdvcml0aG0iOiJTSEEtMjU2IiwiY29zdCI6MSwiZGF0YSI6eyJidXllciI6IjciLCJpdGVtIjoiMSJ9LCJleHBpcmVzQXQiOjE3OTQzOTU0NjAsImtleUxlbmd0aCI6MzIsImtleVByZWZpeCI6ImVhNjkxMGIwN2MwNjRiNDI3NTJlZjc0MmQ1NWUyODE5Iiwibm9uY2UiOiJhMTBiOGMzYWZhYjlkMTZkNGMyNDYzMzhhZGI0MDY0MyIsInNhbHQiOiJlY2ZhOTk3YjNjZTBjNjRjOGRlYTcwNDhjNzE2NmFkYiJ9LCJzaWduYXR1cmUiOiJhYzZkZGU3ZWI4NzljMGU3ZWExOGE2NjgzYjg3NGVkNjdjOGZkYmNmNmQwYmI5NWNlOTYxZGUyNThmNGIyYmE1In0sInNvbHV0aW9uIjp7ImNvdW50ZXIiOjc3NywiZGVyaXZlZEtleSI6ImVhNjkxMGIwN2MwNjRiNDI3NTJlZjc0MmQ1NWUyODE5M2NiYTMwOWUxNTVkYTI5ZmJhMDg1ZGJkZGVjMDE5MjkiLCJ0aW1lIjozNC40fX0=";
 
-fn room_of(per_second: u32, proof_bits_max: u8) -> WaitingRoom {
-    let rules = Rules { per_second, ticket_seconds: 60, proof_bits_max, line_max: 1_000 };
-    WaitingRoom::new(rules, &["one secret"])
-}
-
-fn item() -> Item {
-    Item {
-        home: shop_domain::Home::ONLY,
-        id: ItemId::new(1).expect("positive"),
-        name: String::new(),
-        description: String::new(),
-        image_url: None,
-        price: Cents::new(1).expect("a price"),
-        currency: Currency::USD,
-        window: SaleWindow::new(OPENS, OPENS + time::Duration::HOUR).expect("a window"),
-        per_buyer_limit: 1,
-        hold_seconds: 60,
-        strategy: String::new(),
-        kind: ItemKind::Shop,
-        arbiter: ArbiterMode::On,
-        paused: false,
-        waiting_room: true,
-        offer_seconds: 0,
-        variant: None,
-        draw: None,
-        limit_group: None,
-        has_queue: false,
-        revision: 1,
-    }
+fn item(id: i64) -> ItemId {
+    ItemId::new(id).expect("positive")
 }
 
 fn buyer(id: i64) -> UserId {
     UserId::new(id).expect("positive")
 }
 
-fn waiting(status: QueueStatus) -> (String, u64, u8) {
-    match status {
-        QueueStatus::Waiting { token, position, proof_bits, .. } => (token, position, proof_bits),
+fn ticket(tickets: &Tickets, ends_at: OffsetDateTime) -> String {
+    match tickets.admitted(item(1), buyer(1), micros(ends_at) / 1_000) {
+        QueueStatus::Admitted { ticket, expires_at } => {
+            assert_eq!(expires_at, ends_at);
+            ticket
+        }
         other => panic!("{other:?}"),
     }
-}
-
-fn ticket(status: QueueStatus) -> String {
-    match status {
-        QueueStatus::Admitted { ticket, .. } => ticket,
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn buyers_are_admitted_in_order_and_not_before_the_sale_opens() {
-    let (room, item) = (room_of(10, 0), item());
-    let early = OPENS - time::Duration::MINUTE;
-    let poll =
-        |id, token: Option<&str>, now| room.join_or_poll(&item, buyer(id), (token, None), now);
-    let queued: Vec<_> =
-        (1..=5).map(|id| waiting(poll(id, None, early).expect("in the queue"))).collect();
-    let positions: Vec<_> = queued.iter().map(|(_, position, _)| *position).collect();
-    assert_eq!(positions, [0, 1, 2, 3, 4]);
-    // Asking again keeps the position, with or without the token.
-    assert_eq!(waiting(poll(3, None, early).expect("in the queue")).1, 2);
-    assert_eq!(waiting(poll(3, Some(&queued[2].0), early).expect("in the queue")).1, 2);
-    // The first one enters when the sale opens, the others a tenth of a second apart.
-    ticket(poll(1, Some(&queued[0].0), OPENS).expect("a ticket"));
-    assert_eq!(waiting(poll(3, Some(&queued[2].0), OPENS).expect("in the queue")).1, 2);
-    ticket(poll(3, None, OPENS + time::Duration::milliseconds(200)).expect("a ticket"));
-    // Another instance accepts a token by its signature alone.
-    let elsewhere = room_of(10, 0);
-    let shown = (Some(&*queued[4].0), None);
-    assert_eq!(
-        waiting(elsewhere.join_or_poll(&item, buyer(5), shown, OPENS).expect("in the queue")).1,
-        4
-    );
 }
 
 #[test]
 fn only_ones_own_ticket_for_this_very_item_opens_and_only_in_its_time() {
-    let (room, item) = (room_of(1, 0), item());
-    let queued = waiting(
-        room.join_or_poll(&item, buyer(1), (None, None), OPENS - time::Duration::MINUTE)
-            .expect("in the queue"),
-    );
-    let good = ticket(room.join_or_poll(&item, buyer(1), (None, None), OPENS).expect("a ticket"));
-    let admit = |ticket: Option<&str>, id, item, now| room.admit(ticket, item, buyer(id), now);
-    assert_eq!(admit(Some(&good), 1, item.id, OPENS), Ok(()));
-    assert_eq!(admit(None, 1, item.id, OPENS), Err(Refusal::TicketRequired));
-    assert_eq!(admit(Some(&good), 2, item.id, OPENS), Err(Refusal::TicketInvalid));
-    let other = ItemId::new(2).expect("positive");
-    assert_eq!(admit(Some(&good), 1, other, OPENS), Err(Refusal::TicketInvalid));
-    assert_eq!(admit(Some(&queued.0), 1, item.id, OPENS), Err(Refusal::TicketNotYetValid));
-    let before = OPENS - time::Duration::SECOND;
-    assert_eq!(admit(Some(&good), 1, item.id, before), Err(Refusal::TicketNotYetValid));
-    let late = OPENS + time::Duration::MINUTE;
-    assert_eq!(admit(Some(&good), 1, item.id, late), Err(Refusal::TicketExpired));
+    let tickets = Tickets::new(&["one secret"]);
+    let end = OPENS + time::Duration::MINUTE;
+    let good = ticket(&tickets, end);
+    let admit = |ticket: Option<&str>, id, item, now| tickets.admit(ticket, item, buyer(id), now);
+    assert_eq!(admit(Some(&good), 1, item(1), OPENS), Ok(()));
+    assert_eq!(admit(None, 1, item(1), OPENS), Err(Refusal::TicketRequired));
+    assert_eq!(admit(Some(&good), 2, item(1), OPENS), Err(Refusal::TicketInvalid));
+    assert_eq!(admit(Some(&good), 1, item(2), OPENS), Err(Refusal::TicketInvalid));
+    let place = tickets.position((item(1), buyer(1)), 5, 0, OPENS);
+    assert_eq!(admit(Some(&place), 1, item(1), OPENS), Err(Refusal::TicketNotYetValid));
+    assert_eq!(admit(Some(&good), 1, item(1), end), Err(Refusal::TicketExpired));
     for at in 0..good.len() {
         let mut bytes = good.clone().into_bytes();
         bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
         let forged = String::from_utf8(bytes).expect("ascii");
-        assert_eq!(admit(Some(&forged), 1, item.id, OPENS), Err(Refusal::TicketInvalid), "at {at}");
+        assert_eq!(admit(Some(&forged), 1, item(1), OPENS), Err(Refusal::TicketInvalid), "at {at}");
     }
-}
-
-#[test]
-fn the_longer_the_line_the_more_work() {
-    let (room, item) = (room_of(1_000, 6), item());
-    let early = OPENS - time::Duration::MINUTE;
-    let poll = |id, given: (Option<&str>, Option<&str>), now| {
-        room.join_or_poll(&item, buyer(id), given, now)
-    };
-    let bits: Vec<_> = (1..=100)
-        .map(|id| waiting(poll(id, (None, None), early).expect("in the queue")).2)
-        .collect();
-    assert_eq!((bits[0], bits[1], bits[3], bits[31], bits[99]), (0, 1, 2, 5, 6));
-    let late = OPENS + time::Duration::SECOND;
-    let held = waiting(poll(100, (None, None), early).expect("in the queue")).0;
-    let numbers = || (0..).map(|number: u32| number.to_string());
-    let found = numbers().find(|number| is_proof(&held, Some(number), 6)).expect("one in 64");
-    let wrong = numbers().find(|number| !is_proof(&held, Some(number), 6)).expect("the others");
-    let no_proof = Err(Denied::NoProof { bits: 6 });
-    assert_eq!(poll(100, (Some(&held), None), late), no_proof);
-    assert_eq!(poll(100, (Some(&held), Some(&wrong)), late), no_proof);
-    ticket(poll(100, (Some(&held), Some(&found)), late).expect("a ticket"));
-}
-
-#[test]
-fn the_line_has_an_end_and_moves_on() {
-    let (room, item) = (room_of(10, 0), item());
-    let poll = |id, now| room.join_or_poll(&item, buyer(id), (None, None), now);
-    for id in 1..=1_000 {
-        poll(id, OPENS).expect("in the queue");
-    }
-    assert_eq!(poll(1_001, OPENS), Err(Denied::Unavailable(Unavailable::Overloaded)));
-    waiting(poll(1_001, OPENS + time::Duration::SECOND).expect("ten were admitted"));
-    // A line that has run out starts at once for the next one.
-    ticket(poll(1_002, OPENS + time::Duration::minutes(30)).expect("a ticket"));
+    // The secret was changed, and then changed again.
+    let changed = Tickets::new(&["another secret", "one secret"]);
+    assert_eq!(changed.admit(Some(&good), item(1), buyer(1), OPENS), Ok(()));
+    let changed = Tickets::new(&["a third secret", "another secret"]);
+    let refused = changed.admit(Some(&good), item(1), buyer(1), OPENS);
+    assert_eq!(refused, Err(Refusal::TicketInvalid));
 }
 
 #[test]
 fn a_queue_token_is_valid_for_its_buyer_and_its_item_alone() {
-    let (room, item) = (room_of(1, 0), item());
-    let other = Item { id: ItemId::new(2).expect("positive"), ..item.clone() };
-    let early = OPENS - time::Duration::MINUTE;
-    let held =
-        waiting(room.join_or_poll(&item, buyer(1), (None, None), early).expect("in the queue")).0;
+    let tickets = Tickets::new(&["one secret"]);
+    let place = tickets.position((item(1), buyer(1)), 5, 3, OPENS);
+    let read = |text: &str, id, of, now| {
+        tickets.place(text, item(of), buyer(id), now).map(|token| token.map(|token| token.number))
+    };
     let refused = Err(Denied::Refused(Refusal::TicketInvalid));
-    assert_eq!(
-        room.join_or_poll(&other, buyer(1), (Some(&held), None), OPENS),
-        refused,
-        "another item"
-    );
-    assert_eq!(
-        room.join_or_poll(&item, buyer(2), (Some(&held), None), OPENS),
-        refused,
-        "another buyer"
-    );
-    let admitted =
-        ticket(room.join_or_poll(&item, buyer(1), (Some(&held), None), OPENS).expect("a ticket"));
-    assert_eq!(
-        room.join_or_poll(&item, buyer(1), (Some(&admitted), None), OPENS),
-        refused,
-        "a ticket"
-    );
+    assert_eq!(read(&place, 1, 1, OPENS), Ok(Some(5)));
+    assert_eq!(read(&place, 2, 1, OPENS), refused, "another buyer");
+    assert_eq!(read(&place, 1, 2, OPENS), refused, "another item");
+    assert_eq!(read(&ticket(&tickets, OPENS), 1, 1, OPENS), refused, "a ticket");
+    assert_eq!(read(&place, 1, 1, OPENS + time::Duration::DAY), Ok(None), "too old");
+}
+
+#[test]
+fn entries_are_the_buyers_own() {
+    let tickets = Tickets::new(&["one secret"]);
+    let entry = tickets.entry(item(1), buyer(1));
+    assert_eq!((entry.len(), &tickets.entry(item(1), buyer(1))), (32, &entry));
+    assert_ne!(tickets.entry(item(1), buyer(2)), entry);
+    assert_ne!(tickets.entry(item(2), buyer(1)), entry);
+    assert_ne!(Tickets::new(&["another"]).entry(item(1), buyer(1)), entry);
+}
+
+fn proofs(secrets: &[&str]) -> Proofs {
+    Proofs::new(Tickets::new(secrets).signer())
+}
+
+/// Solves a challenge as ALTCHA's clients do, with the fields of its JSON alone.
+fn solve(challenge: &Value) -> Value {
+    let text = |name: &str| challenge["parameters"][name].as_str().expect("a text");
+    let bytes = |name: &str| hex::decode(text(name)).expect("hexadecimal digits");
+    let (salt, nonce, prefix) = (bytes("salt"), bytes("nonce"), bytes("keyPrefix"));
+    let derive = |counter: &u32| {
+        Sha256::digest([&salt[..], &nonce[..], &counter.to_be_bytes()[..]].concat())
+    };
+    let counter = (0..).find(|counter| derive(counter).starts_with(&prefix)).expect("a solution");
+    json!({ "counter": counter, "derivedKey": hex::encode(derive(&counter)), "time": 1.5 })
+}
+
+fn payload(challenge: &Value, solution: &Value) -> String {
+    BASE64.encode(json!({ "challenge": challenge, "solution": solution }).to_string())
+}
+
+#[test]
+fn the_official_client_is_understood() {
+    let now = OPENS - time::Duration::MINUTE;
+    let read = |secrets: &[&str], id, of, now| {
+        proofs(secrets).read(OFFICIAL, (item(of), buyer(id)), now).map(|proof| proof.expires_ms)
+    };
+    let good = Some(OPENS.unix_timestamp() * 1_000);
+    assert_eq!(read(&["one secret"], 7, 1, now), good);
+    assert_eq!(read(&["another", "one secret"], 7, 1, now), good, "signed with the secret before");
+    assert_eq!(read(&["another"], 7, 1, now), None, "a forged challenge");
+    assert_eq!(read(&["one secret"], 8, 1, now), None, "another buyer");
+    assert_eq!(read(&["one secret"], 7, 2, now), None, "another item");
+    assert_eq!(read(&["one secret"], 7, 1, OPENS), None, "too late");
+}
+
+#[test]
+fn a_challenge_takes_its_work_and_nothing_less() {
+    let (proofs, of) = (proofs(&["one secret"]), (item(1), buyer(7)));
+    for bits in [1, 4, 8] {
+        let challenge = proofs.challenge(of, bits, OPENS);
+        let challenge = serde_json::to_value(challenge).expect("JSON");
+        let solution = solve(&challenge);
+        let tries = solution["counter"].as_u64().expect("a number");
+        let about = 1_u64 << bits;
+        assert!((about / 2..=about * 3 / 2).contains(&tries), "{tries} tries for {bits} bits");
+        let read = |payload: &str, now| proofs.read(payload, of, now);
+        let good = read(&payload(&challenge, &solution), OPENS).expect("a proof");
+        assert_eq!(Value::from(good.id), challenge["signature"]);
+        let end = OPENS + time::Duration::seconds(proof::CHALLENGE_SECONDS);
+        assert_eq!(read(&payload(&challenge, &solution), end), None, "expired");
+        // A key that is the counter's own, and does not begin as asked.
+        let mut lazy = challenge.clone();
+        lazy["parameters"]["keyPrefix"] = json!("");
+        let unsolved = solve(&lazy);
+        assert_eq!(read(&payload(&challenge, &unsolved), OPENS), None, "no work");
+        assert_eq!(read(&payload(&lazy, &unsolved), OPENS), None, "an easier challenge");
+    }
+    for text in ["", "e30=", "not base64", &"A".repeat(PAYLOAD_LENGTH_MAX + 4)] {
+        assert_eq!(proofs.read(text, of, OPENS), None, "{text:.20}");
+    }
+}
+
+#[test]
+fn exits_are_counted_for_the_item_that_they_are_of() {
+    let sold_out = Refusal::SoldOut { asked_at: None };
+    let of = |outcome| reason_of_exit(item(1), &outcome);
+    assert_eq!(of(Outcome::Refused(sold_out.clone())), Some("refused"));
+    assert_eq!(of(Outcome::Refused(sold_out.clone().of_line(item(1)))), Some("refused"));
+    assert_eq!(of(Outcome::Refused(sold_out.of_line(item(2)))), None);
+    assert_eq!(of(Outcome::Refused(Refusal::QuantityOverLimit { limit: 1 })), None);
+    assert_eq!(of(Outcome::Unavailable(Unavailable::Overloaded)), None);
 }

@@ -53,6 +53,7 @@ function body(form) {
   const whole = (name) => Math.trunc(Number(form.get(name)));
   const picture = String(form.get('image_url')).trim();
   const currency = String(form.get('currency')).trim().toUpperCase();
+  const closesAt = fieldInstant(String(form.get('draw')));
   return {
     name: form.get('name'),
     description: form.get('description'),
@@ -63,10 +64,13 @@ function body(form) {
     per_buyer_limit: whole('limit'),
     hold_seconds: whole('hold'),
     offer_seconds: whole('offer'),
+    extend_seconds: whole('extend'),
+    return_seconds: whole('return'),
     limit_group_id: whole('group'),
     ...variantFields(String(form.get('product')), String(form.get('options'))),
     starts_at: fieldInstant(String(form.get('starts'))),
     ends_at: fieldInstant(String(form.get('ends'))),
     strategy: form.get('strategy'),
+    ...(closesAt !== '' && { mode: 'draw', draw_closes_at: closesAt, draw_party_max: whole('party') }),
   };
 }

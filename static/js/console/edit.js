@@ -6,6 +6,7 @@ import { get, patch } from '../api.js';
 import { announce, byId, el, setText } from '../dom.js';
 import { download, fieldInstant, fieldTime, reason, showResult } from '../desk.js';
 import { text } from '../strings.js';
+import { showDraw } from './draw.js';
 import { showGroup } from './groups.js';
 import { showProduct, variantFields } from './products.js';
 import { strategyHint } from './strategies.js';
@@ -29,7 +30,12 @@ export function startEditing(edited) {
   );
   on('waiting-form', () =>
     edit(
-      { offer_seconds: Math.trunc(Number(byId('edit-offer').value)), limit_group_id: Number(byId('edit-group').value) },
+      {
+        offer_seconds: whole('edit-offer'),
+        extend_seconds: whole('edit-extend'),
+        return_seconds: whole('edit-return'),
+        limit_group_id: Number(byId('edit-group').value),
+      },
       'waiting-result',
     ),
   );
@@ -42,6 +48,10 @@ export function startEditing(edited) {
   );
 }
 
+function whole(id) {
+  return Math.trunc(Number(byId(id).value));
+}
+
 /** Show the forms for another sale. @param {object} chosen */
 export function editSale(chosen) {
   item = chosen;
@@ -51,9 +61,10 @@ export function editSale(chosen) {
     setText(byId(id), '');
   byId('edit-starts').value = fieldTime(item.starts_at);
   byId('edit-ends').value = fieldTime(item.ends_at);
-  byId('edit-offer').value = String(item.offer_seconds);
+  for (const name of ['offer', 'extend', 'return']) byId(`edit-${name}`).value = String(item[`${name}_seconds`]);
   showGroup(item);
   showProduct(item);
+  showDraw(item);
   byId('edit-strategy').value = item.strategy;
   drawSale(chosen);
   drawHint();

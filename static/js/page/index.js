@@ -2,6 +2,7 @@
  * The list of sales: the band with the next moment on the clock, then what is open, coming and gone.
  */
 import { get } from '../api.js';
+import { cartButton } from '../cart.js';
 import { everySecond, serverNowMs } from '../clock.js';
 import { announce, byId, el, setText } from '../dom.js';
 import { countdown } from '../format.js';
@@ -79,6 +80,7 @@ function addCard(key, first) {
   const price = el('p', { class: 'price-tag' });
   const name = el('a', {});
   const description = el('p', { class: 'card-text' });
+  const toCart = cartButton(() => card.item, () => 1, () => items.size === 1);
   const element = el(
     'li',
     { class: 'card', 'data-card': key },
@@ -90,6 +92,7 @@ function addCard(key, first) {
       el('h3', {}, name),
       description,
       stock.element,
+      toCart.element,
     ),
   );
   const card = { item: first, element, stream: null, streamId: 0, inView: false, take, takeFacts, tick };
@@ -109,6 +112,7 @@ function addCard(key, first) {
     name.href = `/item.html?id=${card.item.id}`;
     setText(description, shown.description ?? '');
     setText(price, priceOf([...items.values()]));
+    toCart.draw();
     stock.draw({ ...card.item, available: sum((item) => item.available), total: sum((item) => item.total) });
   }
   function take(members) {

@@ -3,6 +3,7 @@
  */
 import { get } from '../api.js';
 import { createPurchase } from '../buy.js';
+import { cartButton } from '../cart.js';
 import { everySecond, serverNowMs } from '../clock.js';
 import { drawPanel } from '../draw.js';
 import { announce, byId, el, setText } from '../dom.js';
@@ -29,9 +30,11 @@ const itemId = Number(parameters.get('id'));
 const productId = Number(parameters.get('product'));
 const chip = stateChip();
 const stock = stockRuler();
-const panel = outcomePanel(byId('outcome'), { item: () => item, again: buy });
+const panel = outcomePanel(byId('outcome'), { item: () => item, again: buy, leave: () => purchase?.leave() });
 
 const waiting = waitingPanel(byId('waiting'), { item: () => item, mayWait: () => room() > 0, accept: acceptOffer });
+
+const toCart = cartButton(() => item, quantity);
 
 const draw = drawPanel(byId('draw'), { item: () => item, onDrawn });
 
@@ -83,6 +86,7 @@ function begin(loaded) {
   if (item.product !== null) variantsPanel(byId('variants'), item);
   byId('state').replaceChildren(chip.element);
   byId('stock').replaceChildren(stock.element);
+  byId('to-cart').replaceChildren(toCart.element);
   drawFacts();
   drawNow();
   byId('buy-form').addEventListener('submit', (event) => {
@@ -154,9 +158,15 @@ function startPurchase() {
 
 function buy() {
   if (purchase === null) return location.assign(signInAddress('#buy'));
-  const mayAsk = (stateOf(item) === 'open' && room() > 0) || purchase.unfinished() !== null;
+  const mayAsk = mayStart() || purchase.unfinished() !== null;
   if (isBusy() || !mayAsk || pauseSeconds() > 0) return;
   purchase.start(quantity());
+}
+
+/** Whether a purchase can begin: the line of a waiting room also before the opening. */
+function mayStart() {
+  const state = stateOf(item);
+  return room() > 0 && (state === 'open' || (state === 'upcoming' && item.waiting_room === true));
 }
 
 /** The first places have offers now, and units that nobody entered for can be bought. */
@@ -231,9 +241,10 @@ function drawButton() {
   const button = byId('buy');
   const state = stateOf(item);
   byId('buy-form').hidden = !draw.isOver();
+  toCart.draw();
   const busy = isBusy();
   const unfinished = purchase?.unfinished() ?? null;
-  const possible = !busy && pauseSeconds() === 0 && ((state === 'open' && room() > 0) || unfinished !== null);
+  const possible = !busy && pauseSeconds() === 0 && (mayStart() || unfinished !== null);
   // aria-disabled instead of disabled: the focus must not fall off the button as it changes.
   button.setAttribute('aria-disabled', String(!possible));
   byId('quantity').disabled = busy || unfinished !== null;
@@ -245,7 +256,10 @@ function buttonText(state, busy, unfinished) {
   if (busy) return text(`buy.${phase}`);
   if (pauseSeconds() > 0) return text('buy.tryIn', { count: pauseSeconds() });
   if (unfinished !== null && phase === 'done') return text('buy.again');
-  if (state === 'upcoming') return text('buy.upcoming', { time: countdownText(Date.parse(item.starts_at)) });
+  if (state === 'upcoming') {
+    const mayJoin = purchase !== null && mayStart();
+    return text(mayJoin ? 'buy.join' : 'buy.upcoming', { time: countdownText(Date.parse(item.starts_at)) });
+  }
   if (state !== 'open' && unfinished === null) return text(`buy.${state}`);
   if (purchase === null) return text('buy.signIn');
   if (unfinished === null && room() < 1) return text('buy.limit', { count: item.per_buyer_limit });

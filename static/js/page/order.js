@@ -1,10 +1,10 @@
 /**
- * One order: how it stands, the time left to pay, pay and cancel; live.
+ * One order: how it stands, the time left to pay; pay, extend the hold, cancel and give back; live.
  */
 import { get, post } from '../api.js';
 import { everySecond, serverNowMs } from '../clock.js';
 import { announce, byId, el, setText } from '../dom.js';
-import { count, dateTime, money, shortSpan } from '../format.js';
+import { count, dateTime, duration, money, shortSpan } from '../format.js';
 import { startFrame } from '../frame.js';
 import { follow } from '../live.js';
 import { picture } from '../picture.js';
@@ -18,8 +18,10 @@ const ATTEMPTS_MAX = 5;
 const BACKOFF_MS = 600;
 /** From here on the hold's clock turns hot, or in the last quarter of a short hold. */
 const LOW_MS = 60_000;
-/** The later a status stands here, the less an overtaken message may take it back. */
-const FINAL = ['paid', 'cancelled', 'rejected'];
+/** A message that was overtaken takes no status back to a lower rank. */
+const RANKS = { paid: 1, cancelled: 2, rejected: 2 };
+/** The steps that a button makes. */
+const STEPS = { pay: 'payment', extend: 'extension', cancel: 'cancellation', return: 'return' };
 
 const orderId = new URLSearchParams(location.search).get('id') ?? '';
 const address = `/api/orders/${encodeURIComponent(orderId)}`;
@@ -28,6 +30,10 @@ let order = null;
 let busy = '';
 let paidElsewhere = false;
 let holdSpanMs = 0;
+/** What all items of the order allow, in seconds. */
+let allowed = { extend: 0, return: 0 };
+/** The step that the dialog asks about. */
+let asked = '';
 
 startFrame('title.order');
 if (orderId === '') showMissing();
@@ -37,7 +43,9 @@ async function load() {
   try {
     const loaded = await get(address);
     // The item's answer also sets the clock: a countdown drawn before it could be wrong.
-    await (loaded.lines.length > 1 ? drawLines(loaded.lines) : drawItem(loaded.item_id));
+    const items = await (loaded.lines.length > 1 ? drawLines(loaded.lines) : drawItem(loaded.item_id));
+    const least = (field) => Math.min(...items.map((item) => item[field] ?? 0));
+    allowed = { extend: least('extend_seconds'), return: least('return_seconds') };
     begin(loaded);
   } catch (error) {
     if (error.status === 401) return location.replace(signInAddress());
@@ -52,9 +60,10 @@ function begin(loaded) {
   byId('order').classList.remove('loading');
   paidElsewhere = loaded.paid_elsewhere === true;
   take(loaded);
-  byId('pay').addEventListener('click', pay);
-  byId('cancel').addEventListener('click', () => byId('cancel-dialog').showModal());
-  byId('cancel-dialog').addEventListener('close', (event) => event.target.returnValue === 'yes' && cancel());
+  byId('pay').addEventListener('click', () => act('pay'));
+  byId('extend').addEventListener('click', () => act('extend'));
+  for (const step of ['cancel', 'return']) byId(step).addEventListener('click', () => ask(step));
+  byId('cancel-dialog').addEventListener('close', (event) => event.target.returnValue === 'yes' && act(asked));
   everySecond(drawNow);
   // The change that such an order waits for is worth asking for, should its event be lost.
   setInterval(() => !document.hidden && awaitsChange() && refresh(), AWAITED_POLL_MS);
@@ -79,13 +88,14 @@ function awaitsChange() {
 }
 
 function take(news) {
-  if (order !== null && FINAL.includes(order.status) && !FINAL.includes(news.status)) return;
+  const rank = (one) => RANKS[one?.status] ?? 0;
+  if (rank(news) < rank(order)) return;
   const changed = order !== null && order.status !== news.status;
   order = news;
   if (order.expires_at) holdSpanMs = Math.max(1, Date.parse(order.expires_at) - Date.parse(order.created_at));
   draw();
   if (!changed) return;
-  announce(`${text(`order.${order.status}`)}. ${text(`order.${order.status}Text`)}`);
+  announce(`${text(`order.${nameOf(order)}`)}. ${text(`order.${nameOf(order)}Text`)}`);
   setText(byId('action-text'), '');
 }
 
@@ -105,10 +115,15 @@ function draw() {
   drawNow();
 }
 
+/** The words for a status: a cancelled order may have been paid before. */
+function nameOf({ status, paid_at: paidAt }) {
+  return status === 'cancelled' && paidAt ? 'returned' : status;
+}
+
 function drawNow() {
   const leftMs = order.status === 'pending' ? Date.parse(order.expires_at) - serverNowMs() : 0;
   const late = order.status === 'pending' && leftMs <= 0;
-  const name = late ? 'pendingLate' : order.status;
+  const name = late ? 'pendingLate' : nameOf(order);
   byId('order').dataset.late = String(late);
   setText(byId('status'), text(`order.${name}`));
   setText(byId('status-text'), text(`order.${name}Text`));
@@ -124,36 +139,49 @@ function drawNow() {
 
 function drawButtons(late) {
   const payable = order.status === 'pending' || order.status === 'expired';
+  const extended = order.extended_seconds ?? null;
+  const returnableMs = order.status === 'paid' ? Date.parse(order.paid_at) + allowed.return * 1_000 - serverNowMs() : 0;
   byId('pay').hidden = !payable;
   byId('demo').hidden = !payable || paidElsewhere;
   byId('cancel').hidden = order.status !== 'pending';
-  for (const id of ['pay', 'cancel']) byId(id).setAttribute('aria-disabled', String(busy !== ''));
+  byId('extend').hidden = order.status !== 'pending' || late || extended !== null || allowed.extend === 0;
+  byId('extended').hidden = extended === null;
+  byId('return').hidden = returnableMs <= 0;
+  for (const id of Object.keys(STEPS)) byId(id).setAttribute('aria-disabled', String(busy !== ''));
   const amount = money(order.amount_cents, order.currency);
   const payKey = order.status === 'expired' || late ? 'order.payLate' : 'order.pay';
-  setText(byId('pay'), busy === 'payment' ? text('order.paying') : text(payKey, { amount }));
-  setText(byId('cancel'), busy === 'cancellation' ? text('order.cancelling') : text('order.cancel'));
+  const wording = (step, busyKey, words) => setText(byId(step), busy === step ? text(busyKey) : words);
+  wording('pay', 'order.paying', text(payKey, { amount }));
+  wording('extend', 'order.extending', text('order.extend', { time: duration(allowed.extend) }));
+  wording('cancel', 'order.cancelling', text('order.cancel'));
+  wording('return', 'order.returning', text('order.return'));
+  if (extended !== null) setText(byId('extended'), text('order.extended', { time: duration(extended) }));
 }
 
-function pay() {
-  return act('payment');
-}
-
-function cancel() {
-  return act('cancellation');
-}
-
-/** Both actions are idempotent: repeating one whose answer was lost changes nothing more. */
-async function act(action) {
+/** Asks before a step that cannot be taken back. */
+function ask(step) {
   if (busy !== '') return;
-  busy = action;
+  asked = step;
+  setText(byId('cancel-heading'), text(`order.${step}Ask`));
+  setText(byId('cancel-text'), text(`order.${step}AskText`));
+  setText(byId('cancel-yes'), text(`order.${step}Yes`));
+  byId('cancel-dialog').returnValue = '';
+  byId('cancel-dialog').showModal();
+}
+
+/** All steps are idempotent: repeating one whose answer was lost changes nothing more. */
+async function act(step) {
+  if (busy !== '') return;
+  busy = step;
   setText(byId('action-text'), '');
   drawNow();
   try {
     for (let attempt = 1; ; attempt += 1) {
       try {
-        const answer = await post(`${address}/${action}`);
+        const answer = await post(`${address}/${STEPS[step]}`);
         if (answer.checkout_url) return location.assign(answer.checkout_url);
         take(answer);
+        if (step === 'extend') announce(byId('extended').textContent);
         break;
       } catch (error) {
         const passing = error.changed === 'unknown' || error.status === 429 || error.status >= 500;
@@ -184,6 +212,7 @@ async function explainRefusal(error) {
   setText(byId('action-text'), words[error.code] ?? `${known.title}. ${known.detail}`);
 }
 
+/** @returns {Promise<object[]>} the item, as far as it is known */
 async function drawItem(itemId) {
   const link = byId('item-link');
   link.href = `/item.html?id=${itemId}`;
@@ -191,24 +220,29 @@ async function drawItem(itemId) {
     const item = await get(`/api/items/${itemId}`);
     setText(byId('item-name'), item.name);
     byId('picture').replaceChildren(picture(item, { eager: true }));
+    return [item];
   } catch {
     const name = text('order.itemFallback', { id: itemId });
     setText(byId('item-name'), name);
     byId('picture').replaceChildren(picture({ id: itemId, name, image_url: null }));
+    return [{}];
   }
 }
 
-/** An order of several items shows a list of them, in place of the item and its units. */
+/** An order of several items shows a list of them, in place of the item and its units. Returns the items. */
 async function drawLines(lines) {
-  const entries = lines.map(async ({ item_id: id, quantity, amount_cents: amount }) => {
-    const { name } = await get(`/api/items/${id}`).catch(() => ({ name: text('order.itemFallback', { id }) }));
+  const unknown = (id) => ({ name: text('order.itemFallback', { id }) });
+  const items = await Promise.all(lines.map(({ item_id: id }) => get(`/api/items/${id}`).catch(() => unknown(id))));
+  const entries = lines.map(({ item_id: id, quantity, amount_cents: amount }, at) => {
+    const { name } = items[at];
     const link = el('a', { href: `/item.html?id=${id}`, text: name });
     return el('li', {}, el('span', {}, `${count(quantity)} × `, link), el('span', { text: money(amount, order.currency) }));
   });
-  byId('lines').replaceChildren(...(await Promise.all(entries)));
+  byId('lines').replaceChildren(...entries);
   byId('lines').hidden = false;
   byId('one-item').hidden = true;
   byId('quantity-row').hidden = true;
+  return items;
 }
 
 function showMissing() {

@@ -34,14 +34,17 @@ globalThis.DrawProof = (() => {
     return { draw: JSON.parse(first), entries: lines.map((line) => JSON.parse(line)) };
   }
 
-  /** Reads the five lines of the rules; `null` for any other text. */
+  /** Reads the lines of the rules; `null` for any other text. The first version has no parties. */
   function readRules(text) {
     const found =
-      /^draw-rules 1\nitem \d+\ncloses [^\n]*\nbeacon (drand-quicknet|local) ([0-9a-f]+)\nround (\d{1,19})\n$/.exec(text ?? '');
+      /^draw-rules ([12])\nitem \d+\ncloses [^\n]*\nbeacon (drand-quicknet|local) ([0-9a-f]+)\nround (\d{1,19})\n(?:party (\d{1,2})\n)?$/.exec(
+        text ?? '',
+      );
     if (found === null) return null;
-    const [, beacon, key, number] = found;
+    const [, version, beacon, key, number, party] = found;
     const known = beacon === 'drand-quicknet' ? key === QUICKNET_KEY : key.length === 64;
-    return known ? { beacon, key, round: BigInt(number) } : null;
+    if (!known || (version === '1') !== (party === undefined)) return null;
+    return { beacon, key, round: BigInt(number), partyMax: Number(party ?? 1) };
   }
 
   function roundTime({ beacon, round }) {
@@ -117,6 +120,9 @@ globalThis.DrawProof = (() => {
       (one, other) => starts[one] - starts[other] || compare(keys[one], keys[other]) || one - other,
     );
     if (!order.every((leaf, at) => leaves[leaf].place === at + 1)) faults.push('places');
+    // Friends stand side by side: the entry that is too many has the party of the one so far in front of it.
+    const tooMany = (leaf, at) => at >= rules.partyMax && compare(leaves[leaf].party, leaves[order[at - rules.partyMax]].party) === 0;
+    if (order.some(tooMany)) faults.push('parties');
     const address = `https://api.drand.sh/52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971/public/${rules.round}`;
     return { faults, unchecked: rules.beacon === 'local' ? null : address };
   }

@@ -36,9 +36,38 @@
   async function proofText() {
     const file = byId('proof').files[0];
     if (file !== undefined) return file.text();
-    if (asked.get('item') === null || location.protocol === 'file:') return null;
-    const answer = await fetch(`/api/items/${Number(asked.get('item'))}/draw/entries`);
+    if (location.protocol === 'file:') return null;
+    const [draw, log] = [asked.get('item'), asked.get('log')];
+    if (draw === null && log === null) return null;
+    const answer = await fetch(log === null ? `/api/items/${Number(draw)}/draw/entries` : `/api/items/${Number(log)}/log/entries`);
     return answer.text();
+  }
+
+  /** The receipts of the file that is chosen: an answer for an order, or a receipt a line. */
+  async function receipts() {
+    const file = byId('receipt').files[0];
+    if (file === undefined) return [];
+    const text = await file.text();
+    try {
+      const answer = JSON.parse(text);
+      return answer.receipts ?? [answer];
+    } catch {
+      return text.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
+    }
+  }
+
+  async function checkLog(text, earlier) {
+    if (!(await SaleLog.canVerify())) return show('bad', say('noEd25519'));
+    const mine = await receipts();
+    const known = { earlier: earlier === null ? [] : [earlier.head], receipts: mine };
+    const { faults, entries, units, orders, refusals } = await SaleLog.check(text, known);
+    if (faults.length > 0) return show('bad', say('badLog'), ...faults.map((fault) => say(`log_${fault}`)));
+    show(
+      'good',
+      say('goodLog'),
+      say('goodLogText', { entries, units, orders, refusals }),
+      ...(mine.length === 0 ? [] : [say('mineLog', { receipts: mine.length })]),
+    );
   }
 
   async function run() {
@@ -49,8 +78,9 @@
       const text = await proofText();
       if (text === null) return show('bad', say('noFile'));
       const earlier = byId('announced').files[0];
-      const entry = byId('entry').value.trim() || null;
       const announced = earlier === undefined ? null : JSON.parse(await earlier.text());
+      const entry = byId('entry').value.trim() || (announced?.entry ?? null);
+      if (text.startsWith('sale-log ')) return await checkLog(text, announced);
       const proof = read(text);
       const { faults, unchecked } = await check(proof, { announced, entry });
       if (faults.length > 0) return show('bad', say('bad'), ...faults.map((fault) => say(fault)));
@@ -75,8 +105,10 @@
     event.preventDefault();
     run();
   });
+  // A file has no shop to go to.
+  if (location.protocol !== 'file:') byId('home').href = '/';
   byId('entry').value = asked.get('entry') ?? '';
   drawWords();
   document.documentElement.dataset.ready = '';
-  if (asked.get('item') !== null && location.protocol !== 'file:') run();
+  if ((asked.get('item') ?? asked.get('log')) !== null && location.protocol !== 'file:') run();
 })();

@@ -166,7 +166,7 @@ pub async fn restored(testbed: &mut Testbed, seed: u64) -> TrialResult {
 }
 
 /// Sells in the home ledger of one's own, which `second` belongs to.
-fn plan(
+pub(super) fn plan(
     testbed: &mut Testbed,
     (ledger, second): (&MysqlServer, &str),
     seed: u64,
@@ -255,7 +255,7 @@ async fn make_group(testbed: &Testbed, trial: &Trial) -> Run<i64> {
 }
 
 /// What a command says, however it ends.
-async fn said(setup: &Setup, arguments: &[&str]) -> Run<String> {
+pub(super) async fn said(setup: &Setup, arguments: &[&str]) -> Run<String> {
     let output = program(setup, arguments, None).output().await;
     let output = output.map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&[&output.stdout[..], &output.stderr[..]].concat()).into_owned())

@@ -17,7 +17,7 @@ use super::redis::process_state;
 use super::{FAULT, proven};
 use crate::service::Setup;
 use crate::testbed::{Testbed, until};
-use crate::trial::{Plan, Trial, Wanted, run_trial};
+use crate::trial::{Plan, RUSH, Trial, Wanted, run_trial};
 use crate::wire::{Link, Wire};
 use crate::{Run, TrialResult};
 
@@ -83,12 +83,29 @@ async fn killed(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialRe
 }
 
 async fn killed_at_commit(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
+    at_commit(testbed, (seed, engine), |_| ()).await
+}
+
+/// Orders of three items each, over a writer that is killed at their COMMITs.
+pub async fn carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let sell_carts = |plan: &mut Plan| {
+        (plan.strategies, plan.lines, plan.pace) = (vec!["mysql-batch"; 4], 3, RUSH);
+    };
+    at_commit(testbed, (seed, Replicated::SemiSync), sell_carts).await
+}
+
+async fn at_commit(
+    testbed: &mut Testbed,
+    (seed, engine): (u64, Replicated),
+    change: impl FnOnce(&mut Plan),
+) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
     let old = set.writer();
     let wire = Wire::to(set.member(old).port()).await?;
     let (here, there) = (format!(":{}", set.member(old).port()), format!(":{}", wire.port));
     let url = set.url_of(Testbed::DATABASE).replacen(&here, &there, 1);
-    let plan = Plan::new(seed, Wanted::Safe, &setup.with("DATABASE_URL", url));
+    let mut plan = Plan::new(seed, Wanted::Safe, &setup.with("DATABASE_URL", url));
+    change(&mut plan);
     run_trial(testbed, plan, async |testbed, trial| {
         wire.set(Link::LosesCommitAnswers);
         let begin = Instant::now();

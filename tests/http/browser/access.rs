@@ -42,7 +42,7 @@ async fn a_keyboard_is_enough_to_buy_and_pay() {
 }
 
 /// Presses Tab until the focus is there and visible.
-async fn walk_to(page: &Page, css: &str) {
+pub(super) async fn walk_to(page: &Page, css: &str) {
     for _ in 0..40 {
         let there = format!("return document.activeElement.matches({})", json!(css));
         if page.run(&there, Vec::new()).await == json!(true) {
@@ -67,6 +67,7 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
         ("item", format!("/item.html?id={item}")),
         ("order", format!("/order.html?id={order}")),
         ("orders", "/orders.html".to_owned()),
+        ("cart", "/cart.html".to_owned()),
         ("console", "/console.html".to_owned()),
         ("lab", "/lab.html".to_owned()),
         ("account", "/account.html".to_owned()),
@@ -94,6 +95,11 @@ async fn every_page_is_accessible_fits_a_phone_and_keeps_its_console_clean() {
             } else if matches!(*what, "play" | "verify") {
                 page.visit_elsewhere(&format!("http://{}{path}", instance.addr)).await;
                 page.until("the program", "'ready' in document.documentElement.dataset").await;
+            } else if *what == "cart" {
+                let line = json!([{ "item_id": item, "quantity": 1 }]).to_string();
+                let put = "localStorage.setItem('seckill.cart', arguments[0])";
+                page.run(put, vec![json!(line)]).await;
+                page.visit(path).await;
             } else if *what == "index" {
                 page.visit_as(&instance, 1, Role::Admin, path).await;
             } else {
@@ -122,6 +128,7 @@ async fn settled(page: &Page, what: &str) {
             "!document.querySelector('#order.loading') && document.querySelector('#picture img')"
         }
         "orders" => "document.querySelector('#list .row img')",
+        "cart" => "document.querySelector('#lines .row img')",
         "console" => {
             "document.querySelector('#charts path.line') && document.querySelector('#jobs li')"
         }

@@ -1,13 +1,14 @@
 //! Buyers enter a draw, see their place, buy, and check the proof; and the checking page as a file.
 
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use seckill::account::Role;
 use serde_json::{Value, json};
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
-use crate::support::{Instance, Shop};
+use crate::support::{Instance, Shop, unique};
 
 const BUYER: i64 = 77;
 
@@ -75,9 +76,141 @@ async fn a_buyer_withdraws_on_a_phone_and_in_chinese() {
 }
 
 #[tokio::test]
-async fn the_checking_page_finds_every_fraud_without_a_server() {
+async fn friends_enter_by_an_invitation() {
+    let (_shop, instance) = shop().await;
+    let closes_at = in_seconds(600);
+    let draw =
+        json!({ "stock": 2, "mode": "draw", "draw_closes_at": closes_at, "draw_party_max": 2 });
+    let item = make_sale(&instance, draw).await;
+    let page = Page::open(instance.addr, PHONE).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until_text("#draw", "Enter with friends").await;
+    page.click("#draw .button.quiet").await;
+    page.until_text("#draw", "You are the first of at most 2 friends").await;
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.shot("phone-draw-friends").await;
+    let invitation =
+        page.run("return document.querySelector('.draw-invitation').href", Vec::new()).await;
+    let invitation = invitation.as_str().expect("an address");
+    let friend = Page::open(instance.addr, Look { language: "zh-CN", ..DESKTOP }).await;
+    let path = invitation.split_once("/item.html").expect("an address of the shop").1;
+    friend.visit_as(&instance, BUYER + 1, Role::Buyer, &format!("/item.html{path}")).await;
+    friend.until_text("#draw", "朋友邀请您一起抽签").await;
+    friend.shot("draw-invited").await;
+    friend.click("#draw .button").await;
+    friend.until_text("#draw", "已有 2 人").await;
+    assert_eq!(friend.violations().await, Vec::<String>::new());
+    friend.shot("draw-friends").await;
+    page.close().await;
+    friend.close().await;
+}
+
+#[tokio::test]
+async fn a_buyer_keeps_the_entry_loses_and_sees_why() {
+    let (_shop, instance) = shop().await;
+    let item = drawn_sale(&instance, 12).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    // What the page would save, without a dialog of the browser.
+    let keep = "URL.createObjectURL = (blob) => { blob.text().then((text) => { globalThis.kept = text; }); \
+        return '#kept'; };";
+    page.until_text("#draw", "Enter the draw").await;
+    page.run(keep, Vec::new()).await;
+    page.click("#draw > .actions .button").await;
+    page.until_text("#draw", "Keep your entry").await;
+    page.click(".draw-receipt summary").await;
+    page.until("the code", "document.querySelector('.draw-code').width > 30").await;
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.shot("draw-kept").await;
+    page.click(".draw-receipt button").await;
+    page.until("the file", "typeof globalThis.kept === 'string'").await;
+    let kept = page.run("return globalThis.kept", Vec::new()).await;
+    let kept: Value = serde_json::from_str(kept.as_str().expect("a text")).expect("JSON");
+    // Twenty others enter for the one unit. Then the kept file and the proof are checked without the shop.
+    for buyer in 1..=20 {
+        let path = format!("/api/items/{item}/entry");
+        assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
+    }
+    page.until_text("#draw", "Your place is").await;
+    page.until_text("#draw", "Of 21 entries").await;
+    page.shot("draw-lost").await;
+    let proof = instance.stranger().get(&format!("/api/items/{item}/draw/entries")).await.text;
+    let folder = new_folder();
+    let file = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("written");
+        path.to_string_lossy().into_owned()
+    };
+    let files = [file("proof.ndjson", &proof), file("kept.json", &kept.to_string())];
+    let alone = one_file(&instance, &folder).await;
+    page.visit_elsewhere(&alone).await;
+    page.until("the page", "'ready' in document.documentElement.dataset").await;
+    for (field, file) in ["#proof", "#announced"].into_iter().zip(&files) {
+        page.fill(field, file).await;
+    }
+    page.click("#form .button").await;
+    page.until_text("#result", "The places are right").await;
+    let place =
+        instance.buyer(BUYER).get(&format!("/api/items/{item}/entry")).await.json["place"].clone();
+    page.until_text("#result", &format!("Your entry is in the list. Its place is {place}")).await;
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.shot("draw-verified-alone").await;
+    page.close().await;
+}
+
+#[tokio::test]
+async fn an_operator_sees_the_state_and_the_proof_of_a_draw() {
+    let (_shop, instance) = shop().await;
+    let item = drawn_sale(&instance, 12).await;
+    for buyer in 1..=3 {
+        let path = format!("/api/items/{item}/entry");
+        assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
+    }
+    for (name, look, seed) in [
+        ("console-draw", DESKTOP, "Seed"),
+        ("phone-console-draw", Look { language: "zh-CN", ..PHONE }, "种子"),
+    ] {
+        let page = Page::open(instance.addr, look).await;
+        let path = format!("/console.html?id={item}");
+        page.visit_as(&instance, 1, Role::Admin, &path).await;
+        page.until_text("#draw-facts", "3").await;
+        page.until_text("#draw-facts", seed).await;
+        assert_eq!(page.violations().await, Vec::<String>::new());
+        page.shot(name).await;
+        page.close().await;
+    }
+}
+
+fn new_folder() -> PathBuf {
+    let folder = std::env::temp_dir().join(unique("verify"));
+    std::fs::create_dir(&folder).expect("a folder");
+    folder
+}
+
+/// Saves the checking page as a buyer does, into a folder where nothing else of the shop is; returns its address.
+async fn one_file(instance: &Instance, folder: &Path) -> String {
+    let saved = instance.stranger().get("/verify.html").await.text;
+    for outside in [" src=\"", "url(", "@import", "import(", "http-equiv"] {
+        let mut found = saved.match_indices(outside).map(|(at, _)| &saved[at + outside.len()..]);
+        assert!(
+            found.all(|rest| rest.starts_with("data:")),
+            "the file names another one: {outside}"
+        );
+    }
+    let mut links = saved.match_indices(" href=\"").map(|(at, found)| &saved[at + found.len()..]);
+    assert!(links.all(|link| link.starts_with('#') || link.starts_with("data:")), "a link out");
+    let path = folder.join("saved.html");
+    std::fs::write(&path, saved).expect("written");
+    format!("file://{}", path.display())
+}
+
+#[tokio::test]
+async fn the_checking_page_finds_every_fraud_as_one_file_without_a_server() {
+    let (_shop, instance) = Shop::open().await;
+    let folder = new_folder();
+    let address = one_file(&instance, &folder).await;
+    instance.stop().await;
     let page = Page::open(SocketAddr::from(([127, 0, 0, 1], 9)), DESKTOP).await;
-    let address = format!("file://{}/static/verify.html", env!("CARGO_MANIFEST_DIR"));
     page.visit_elsewhere(&address).await;
     page.until("the checker", "typeof DrawProof === 'object'").await;
     let cases: Value =

@@ -5,7 +5,7 @@ use seckill::account::Role;
 use serde_json::json;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
-use super::{make_sale, orders_of};
+use super::{in_seconds, make_sale, orders_of};
 use crate::http::order_id;
 use crate::support::{Instance, Shop};
 
@@ -128,4 +128,63 @@ async fn an_operator_sees_the_line_and_sets_a_shared_limit() {
     page.until_text("#group", "2 of all items of “Lamps” together").await;
     page.shot("item-shared-limit").await;
     page.close().await;
+}
+
+#[tokio::test]
+async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
+    let shop = Shop::with(|config| {
+        let room = &mut config.waiting_room;
+        (room.per_second, room.proof_bits_max, room.places_after_seconds) = (1, 4, 0);
+        room.silent_seconds = 3_000;
+    })
+    .await;
+    let narrow = Look { language: "zh-CN", width: 360, dark: true, ..PHONE };
+    for (look, looked) in [(DESKTOP, "early"), (narrow, "early-zh")] {
+        let instance = shop.start().await;
+        let sale = json!({ "stock": 30, "waiting_room": true, "starts_at": in_seconds(3_600) });
+        let item = make_sale(&instance, sale).await;
+        let chinese = look.language == "zh-CN";
+        let page = Page::open(instance.addr, look).await;
+        page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+        for id in 1..=20 {
+            let place = format!("/api/items/{item}/ticket");
+            assert_eq!(instance.buyer(id).post(&place, &json!({})).await.status, 200);
+        }
+        page.until_text("#buy", if chinese { "开始排队" } else { "Get in line" }).await;
+        page.click("#buy").await;
+        page.until_text(
+            "#outcome",
+            if chinese { "随机获得位置" } else { "gets a place by chance" },
+        )
+        .await;
+        page.until_text("#outcome dd", "21").await;
+        assert_eq!(page.violations().await, Vec::<String>::new());
+        page.shot(&format!("item-in-line-{looked}")).await;
+        if !chinese {
+            // Who leaves has no place, and may come back.
+            page.click("#outcome button").await;
+            page.until("no panel", "document.getElementById('outcome').hidden").await;
+            let told =
+                instance.buyer(1).post(&format!("/api/items/{item}/ticket"), &json!({})).await;
+            assert_eq!(told.json["people"], 20);
+            page.click("#buy").await;
+            page.until_text("#outcome", "gets a place by chance").await;
+        }
+        // Nobody is admitted yet, so that she sees her place, also if it is the first.
+        let edit = format!("/api/admin/items/{item}");
+        assert_eq!(instance.admin().patch(&edit, &json!({ "paused": true })).await.status, 200);
+        instance.clock.shift(time::Duration::seconds(3_601));
+        page.until_text(
+            "#outcome",
+            if chinese { "包含所有位置的名单" } else { "The list with all places" },
+        )
+        .await;
+        assert_eq!(page.violations().await, Vec::<String>::new());
+        page.shot(&format!("item-in-line-placed-{looked}")).await;
+        assert_eq!(instance.admin().patch(&edit, &json!({ "paused": false })).await.status, 200);
+        // The others are passed by.
+        instance.clock.shift(time::Duration::seconds(3_001));
+        page.until_text("#stock", if chinese { "29" } else { "29 of 30 left" }).await;
+        page.close().await;
+    }
 }

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::{ENDED, Folder, archive, count, set, shop_of, step};
 use crate::http::{assert_problem, order_id};
+use crate::support::crowd::metric;
 use crate::support::payment_provider::TestProvider;
 use crate::support::{Shop, assert_clean, eventually, when};
 
@@ -63,6 +64,7 @@ async fn the_job_archives_once_in_two_instances_and_never_deletes_without_its_fi
     .await;
     assert!(job.contains(&format!("item {lost}")), "{job}");
     assert_eq!(count(&shop, "orders", lost).await, left, "nothing is deleted without the file");
+    assert!(metric(&one, "seckill_archive_failures_total").await > 0.0);
     std::fs::rename(&away, entry.path()).expect("moved back");
     eventually("the second item", || async {
         let rows = count(&shop, "orders", lost).await;
@@ -75,6 +77,16 @@ async fn the_job_archives_once_in_two_instances_and_never_deletes_without_its_fi
     }
     let files = std::fs::read_dir(&folder.0).expect("a folder").count();
     assert_eq!(files, 2, "a file for each item");
+    eventually("a run without a failure", || async {
+        let ended = metric(&one, "seckill_archive_ended_timestamp_seconds").await;
+        when(ended > 0.0, ended)
+    })
+    .await;
+    let mut counted = 0.0;
+    for instance in [&one, &two] {
+        counted += metric(instance, "seckill_archive_orders_total").await;
+    }
+    assert_eq!(counted, 10.0 + left as f64, "the job's orders, not the command's");
 }
 
 #[tokio::test]

@@ -48,6 +48,32 @@ async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
     );
 }
 
+#[tokio::test]
+async fn an_extension_or_a_return_whose_answer_is_lost_is_made_once() {
+    let (link, linked, beside) = linked_shop().await;
+    let item = json!({ "stock": 9, "per_buyer_limit": 9, "return_seconds": 600 });
+    let item = beside.make_item(item).await;
+    for trap in [loses_answer(), loses_commit()] {
+        let bought = beside.buyer(1).buy("mysql-atomic", item).await;
+        let path = format!("/api/orders/{}", order_id(&bought));
+        link.trap(trap.clone());
+        let cuts = link.caught();
+        let body = json!({ "seconds": 60 });
+        let extended = linked.buyer(1).post(&format!("{path}/extension"), &body).await;
+        assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
+        assert_eq!((extended.status, &extended.json["extended_seconds"]), (200, &json!(60)));
+        let seen = beside.buyer(1).get(&path).await.json;
+        assert_eq!(seen["expires_at"], extended.json["expires_at"], "extended once: {seen}");
+        beside.buyer(1).post(&format!("{path}/payment"), &json!({})).await;
+        link.trap(trap);
+        let returned = linked.buyer(1).post(&format!("{path}/return"), &json!({})).await;
+        assert_eq!(link.caught(), cuts + 2, "the fault did not bite");
+        assert_eq!((returned.status, &returned.json["status"]), (200, &json!("cancelled")));
+    }
+    let audit = beside.audit(item).await;
+    assert_eq!((&audit["available"], &audit["clean"]), (&json!(9), &json!(true)), "{audit}");
+}
+
 /// A shop whose one instance reaches the ledger through a link, and whose counters nobody repairs.
 async fn lone_shop() -> (FaultyLink, Shop, Instance) {
     let mut shop = Shop::with(|config| {

@@ -1,5 +1,6 @@
 //! Many carts with items in common, beside single purchases.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
@@ -12,32 +13,48 @@ use super::{assert_all_clean, left, reserve, reserve_with_key};
 use crate::http::order_id;
 use crate::support::{Answer, Instance, Shop, seed};
 
+/// Answers that said "try again", by code.
+type TryAgain = RefCell<BTreeMap<String, u32>>;
+
 /// Sends again what was told to come again; nobody may be told that for long.
-async fn for_good(mut send: impl AsyncFnMut() -> Answer) -> Answer {
+async fn for_good(told: &TryAgain, mut send: impl AsyncFnMut() -> Answer) -> Answer {
     for _ in 0..50 {
         let answer = send().await;
         if answer.json["retryable"] != true {
             return answer;
         }
+        *told.borrow_mut().entry(answer.code().to_owned()).or_default() += 1;
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
     }
     send().await
 }
 
-/// Carts over 20 items, whose lines overlap and come in opposite orders, and single purchases between them.
+/// Items of a storm, units of each, and carts. More is wanted of each item than there is.
+const ITEMS: usize = 50;
+const STOCK: i64 = 18;
+const CARTS: usize = 600;
+/// Longer than a loaded machine needs, so that "contended" is never a matter of time.
+const DEADLINE_MS: u64 = 60_000;
+
+/// Carts over 50 items, whose lines overlap and come in opposite orders, and single purchases between them.
 async fn storm(queues: u32) {
     let seed = seed();
     println!("seed {seed}");
     let mut random = StdRng::seed_from_u64(seed);
-    let shop = Shop::with(|config| config.mysql.shared_queues = queues).await;
+    let shop = Shop::with(|config| {
+        config.mysql.shared_queues = queues;
+        (config.purchase.deadline_ms, config.purchase.wait_ms_max) = (DEADLINE_MS, DEADLINE_MS);
+    })
+    .await;
+    let told = TryAgain::default();
     let instance = shop.start().await;
     let beside = shop.start().await;
     let mut items = Vec::new();
-    for _ in 0..20 {
-        items.push(instance.make_item(json!({ "stock": 30, "per_buyer_limit": 4 })).await);
+    for _ in 0..ITEMS {
+        items.push(instance.make_item(json!({ "stock": STOCK, "per_buyer_limit": 4 })).await);
     }
     let mut wanted: Vec<Vec<(i64, u32)>> = Vec::new();
-    for number in 0..300 {
+    for number in 0..CARTS {
         let mut cart = items.clone();
         cart.shuffle(&mut random);
         cart.truncate(if number % 4 == 0 { 1 } else { random.random_range(2..=5) });
@@ -49,9 +66,9 @@ async fn storm(queues: u32) {
         let client = instance.buyer(buyer);
         let answer = match cart[..] {
             [(item, _)] => {
-                for_good(async || client.buy_with_key("mysql-atomic", item, "k").await).await
+                for_good(&told, async || client.buy_with_key("mysql-atomic", item, "k").await).await
             }
-            _ => for_good(async || reserve_with_key(&client, cart, "k").await).await,
+            _ => for_good(&told, async || reserve_with_key(&client, cart, "k").await).await,
         };
         (cart.clone(), answer)
     });
@@ -66,9 +83,10 @@ async fn storm(queues: u32) {
             }
         }
     }
+    assert!(told.borrow().is_empty(), "nobody hears of a deadlock: {:?}", told.borrow());
     let left = left(&instance, &items).await;
     for (item, left) in items.iter().zip(&left) {
-        assert_eq!(sold.get(item).copied().unwrap_or_default() + left, 30, "item {item}");
+        assert_eq!(sold.get(item).copied().unwrap_or_default() + left, STOCK, "item {item}");
     }
     // Whoever was refused was refused rightly: an item of the cart is sold out.
     let sold_out: Vec<i64> =
@@ -80,7 +98,10 @@ async fn storm(queues: u32) {
     for (item, left) in items.iter().zip(left) {
         for number in 0..left {
             let client = instance.buyer(1_000 + number);
-            assert_eq!(for_good(async || reserve(&client, &[(*item, 1)]).await).await.status, 201);
+            assert_eq!(
+                for_good(&told, async || reserve(&client, &[(*item, 1)]).await).await.status,
+                201
+            );
         }
     }
     assert_all_clean(&instance, &items).await;
@@ -100,6 +121,7 @@ async fn carts_without_shared_queues_neither_deadlock_nor_oversell() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn carts_are_paid_cancelled_and_expired_at_once() {
     let shop = Shop::with(|config| config.job.expire_period_ms = 50).await;
+    let told = TryAgain::default();
     let instance = shop.start().await;
     let beside = shop.start().await;
     let mut items = Vec::new();
@@ -113,14 +135,14 @@ async fn carts_are_paid_cancelled_and_expired_at_once() {
             cart.reverse();
         }
         let client = if number % 3 == 0 { instance.buyer(number + 1) } else { beside.buyer(number + 1) };
-        let order = order_id(&for_good(async || reserve(&client, &cart).await).await);
+        let order = order_id(&for_good(&told, async || reserve(&client, &cart).await).await);
         if number % 5 == 0 {
             let pass = "UPDATE orders SET expires_at = '2020-01-01' WHERE id LIKE CONCAT(LEFT(?, 34), '%')";
             sqlx::query(pass).bind(&order).execute(&shop.pool).await.expect("its hold ends");
         }
         let steps = ["payment", "cancellation"].map(|step| format!("/api/orders/{order}/{step}"));
         let both = steps.iter().map(async |path| {
-            for_good(async || client.post(path, &json!({})).await).await
+            for_good(&told, async || client.post(path, &json!({})).await).await
         });
         for answer in join_all(both).await {
             assert!([200, 409].contains(&answer.status), "{}", answer.text);

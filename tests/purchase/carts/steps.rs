@@ -6,11 +6,11 @@ use super::{assert_all_clean, count, items, left, reserve};
 use crate::http::{BOUND, assert_problem, eventually, order_id, when};
 use crate::support::{Answer, Client, Shop};
 
-async fn step(client: &Client, order: &str, step: &str) -> Answer {
+pub(super) async fn step(client: &Client, order: &str, step: &str) -> Answer {
     client.post(&format!("/api/orders/{order}/{step}"), &json!({})).await
 }
 
-async fn statuses(shop: &Shop, order: &str) -> Vec<String> {
+pub(super) async fn statuses(shop: &Shop, order: &str) -> Vec<String> {
     sqlx::query_scalar(
         "SELECT status FROM orders WHERE id LIKE CONCAT(LEFT(?, 34), '%') ORDER BY id",
     )

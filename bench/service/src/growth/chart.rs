@@ -22,15 +22,15 @@ const ROOM: (i32, i32, i32, i32) = (74, 20, 46, 44);
 const LOWEST_MS: f64 = 0.1;
 
 /// One line of a panel: where along the curve, and what was measured.
-struct Line {
-    name: &'static str,
-    tone: RGBColor,
+pub struct Line {
+    pub name: &'static str,
+    pub tone: RGBColor,
     /// Place along the curve and value with its spread.
-    places: Vec<(usize, Spread)>,
+    pub places: Vec<(usize, Spread)>,
 }
 
 /// The scale of a panel's values.
-enum Scale {
+pub enum Scale {
     FromZero { highest: f64 },
     Decades { low: f64, high: f64 },
 }
@@ -56,13 +56,8 @@ pub fn render(figures: &[Figure]) -> Result<String, CannotJudge> {
 fn throughput(part: &Drawing<'_>, curve: Curve, own: &[&Figure]) -> Result<(), String> {
     let rate = |figure: &Figure| figure.accepted_per_second;
     let lines = by_demand(own, ("uniform", Tone::FIRST), ("skewed", Tone::BAD), rate);
-    let highest = lines
-        .iter()
-        .flat_map(|line| &line.places)
-        .map(|(_, spread)| spread.max)
-        .fold(1.0, f64::max);
-    let scale = Scale::FromZero { highest: highest * 1.05 };
-    panel(part, &format!("orders/s by {}", curve.unit()), &sizes(own), &lines, &scale)
+    let title = format!("orders/s by {}", curve.unit());
+    panel(part, &title, &sizes(own), &lines, &Scale::from_zero(&lines))
 }
 
 fn latency(part: &Drawing<'_>, curve: Curve, own: &[&Figure]) -> Result<(), String> {
@@ -121,7 +116,8 @@ fn by_demand(
     lines
 }
 
-fn panel(
+/// Draws lines over `sizes`, which lie at equal distances.
+pub fn panel(
     part: &Drawing<'_>,
     title: &str,
     sizes: &[u32],
@@ -164,6 +160,16 @@ fn panel(
 }
 
 impl Scale {
+    /// From zero to a little above the highest value of `lines`.
+    pub fn from_zero(lines: &[Line]) -> Self {
+        let highest = lines
+            .iter()
+            .flat_map(|line| &line.places)
+            .map(|(_, spread)| spread.max)
+            .fold(1.0, f64::max);
+        Self::FromZero { highest: highest * 1.05 }
+    }
+
     /// Values with a line and a label.
     fn ticks(&self) -> Vec<(f64, String)> {
         let mut ticks = Vec::new();

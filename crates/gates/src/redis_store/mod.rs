@@ -9,6 +9,7 @@
 //! | `{item:ID}:queue` | stream | its entries until the ledger has decided | orders on their way to it |
 //! | `{item:ID}:queued` | hash (see `queue/push.lua`) | as `queue` | those orders by id, by buyer and by request, and their units |
 //! | `{item:ID}:requests` | hash: request -> order | ten minutes after the last | which requests were queued |
+//! | `{item:ID}:room`, `{item:ID}:room:PART` | see `room/poll.lua` | a day after the sale | the waiting room: who waits, in which sequence, and who is inside |
 //! | `{item:ID}:parked` | stream | until an operator resolves them | dead letters: orders that could not be decided |
 //! | `…lock…` | see `leaselock::redis` | a lease | locks and their fence counters |
 //! | `events:NAME` | stream | about `events.stream_length_max` entries | events of orders, for other systems |
@@ -28,6 +29,7 @@ pub mod event_stream;
 mod inspect;
 mod loads;
 pub mod queue;
+pub mod room;
 pub mod takes;
 
 pub use buckets::{Buckets, Gathered};
@@ -37,4 +39,5 @@ pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
 pub use durability::Durability;
 pub use queue::Queue;
 pub use redis_connection::{DENIED, SharedConnection, Topology, is_denial};
+pub use room::Room;
 pub use takes::Take;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use verify::Known;
 
+use super::waiting::split_parties;
 use crate::{Draw, Evidence, Faults, Finding, Place};
 
 /// I21: places are the published shuffle, and the line is in their order; `None` when the item has no draw that is over.
@@ -38,5 +39,6 @@ fn faults_of(draw: &Draw, line: &[Place]) -> Faults {
             Some(number) => before = *number,
         }
     }
+    split_parties(line, &mut faults);
     faults
 }

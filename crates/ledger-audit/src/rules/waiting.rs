@@ -1,6 +1,6 @@
 //! I13 and I14: units that come back to buyers who wait, and limits that items share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::{Evidence, Faults, Finding, Ledger, Order, Place};
 
@@ -55,14 +55,40 @@ fn is_live(place: &Place) -> bool {
     matches!(place.status.as_str(), "waiting" | "offered")
 }
 
-/// A place was overtaken when one behind it got an offer while it was still waiting.
+/// A place was overtaken when one behind it got an offer while it was still waiting. Friends may be overtaken by as many
+/// offers at one moment as are too few for them.
 fn overtaken(places: &[Place], faults: &mut Faults) {
     let mut sorted: Vec<&Place> = places.iter().collect();
     sorted.sort_unstable_by_key(|place| std::cmp::Reverse(place.number));
     let mut first_behind: Option<&Place> = None;
+    let mut members: HashMap<&str, usize> = HashMap::new();
+    for party in places.iter().filter_map(|place| place.party.as_deref()) {
+        *members.entry(party).or_default() += 1;
+    }
+    // The offers behind, by their moment; and the moments with several.
+    let mut at_once: HashMap<i64, usize> = HashMap::new();
+    let mut several: BTreeSet<i64> = BTreeSet::new();
     for place in sorted {
         let left_line = place.offered_at.or(place.closed_at).unwrap_or(i64::MAX);
-        if let Some(behind) = first_behind.filter(|behind| behind.offered_at < Some(left_line)) {
+        let size = place.party.as_deref().map_or(1, |party| members[party]);
+        if let Some(at) = place.offered_at {
+            let count = at_once.entry(at).or_default();
+            *count += 1;
+            if *count > 1 {
+                several.insert(at);
+            }
+        }
+        if size > 1 {
+            if let Some(at) = several.range(..left_line).find(|at| at_once[*at] >= size) {
+                let units = at_once[at];
+                faults.add(format_args!(
+                    "{units} places were served before place {}, which is one of {size} friends",
+                    place.number
+                ));
+            }
+        } else if let Some(behind) =
+            first_behind.filter(|behind| behind.offered_at < Some(left_line))
+        {
             faults.add(format_args!(
                 "place {} was served before place {}",
                 behind.number, place.number
@@ -71,6 +97,24 @@ fn overtaken(places: &[Place], faults: &mut Faults) {
         let earliest = first_behind.and_then(|behind| behind.offered_at).unwrap_or(i64::MAX);
         if place.offered_at.is_some_and(|at| at < earliest) {
             first_behind = Some(place);
+        }
+    }
+}
+
+/// Friends of whom one was offered a unit while another one was in the line and got none.
+pub(super) fn split_parties(places: &[Place], faults: &mut Faults) {
+    let mut parties: HashMap<&str, Vec<&Place>> = HashMap::new();
+    for place in places {
+        if let Some(party) = &place.party {
+            parties.entry(party.as_str()).or_default().push(place);
+        }
+    }
+    for (party, friends) in parties {
+        let Some(at) = friends.iter().filter_map(|place| place.offered_at).min() else { continue };
+        let is_left =
+            |place: &&Place| place.offered_at.or(place.closed_at).is_none_or(|end| end > at);
+        if friends.iter().any(is_left) {
+            faults.add(format_args!("the friends {party} were not offered units together"));
         }
     }
 }

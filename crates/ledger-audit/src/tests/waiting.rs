@@ -13,6 +13,7 @@ fn line() -> Line {
         offered_at,
         closed_at: (status == "accepted").then_some(30),
         order_id: (status == "accepted").then(|| format!("order-{number}")),
+        party: None,
     };
     Line {
         offered: 1,
@@ -114,4 +115,71 @@ fn a_line_in_another_order_than_the_draw_is_found() {
     assert_eq!(faults(&case), 2, "place 3 stands in front of place 2");
     case.after.draw.as_mut().expect("a draw").buyers[2] = 9;
     assert_eq!(faults(&case), 2, "an entry without a place in the line");
+}
+
+/// Buyers 2 and 3 are friends, who wait; buyers 4 and 5 stand behind them.
+fn friends(change: impl FnOnce(&mut Line)) -> Case {
+    let mut case = case(|line| {
+        let place = |number: i64, offered_at: Option<i64>| Place {
+            number,
+            buyer: number,
+            status: if offered_at.is_some() { "offered" } else { "waiting" }.to_owned(),
+            joined_at: 1,
+            offered_at,
+            closed_at: None,
+            order_id: None,
+            party: (number < 4).then(|| "friends".to_owned()),
+        };
+        line.places.truncate(1);
+        line.places.extend([place(2, None), place(3, None), place(4, Some(20)), place(5, None)]);
+        change(line);
+    });
+    let draw = verify::Draw::default();
+    case.after.draw = Some(crate::Draw {
+        proof: verify::Proof { draw, entries: Vec::new() },
+        buyers: Vec::new(),
+    });
+    case
+}
+
+#[test]
+fn friends_are_overtaken_by_units_that_are_too_few_for_them() {
+    // The proof is not finished, which is the fault of I21.
+    let broken = |change: fn(&mut Line)| friends(change).judge().broken();
+    assert_eq!(broken(|_| {}), ["I21"]);
+    let two = |line: &mut Line| {
+        (line.places[4].offered_at, line.places[4].status) = (Some(20), "offered".to_owned());
+    };
+    assert!(broken(two).contains(&"I13"), "two units were enough for the friends");
+    let one_by_one = |line: &mut Line| {
+        (line.places[4].offered_at, line.places[4].status) = (Some(25), "offered".to_owned());
+        line.offered = 2;
+    };
+    assert!(
+        !friends(one_by_one)
+            .judge()
+            .findings
+            .iter()
+            .any(|finding| { finding.invariant == "I13" && finding.state == State::Broken })
+    );
+}
+
+#[test]
+fn friends_who_are_offered_units_one_by_one_are_found() {
+    let found = |change: fn(&mut Line)| {
+        let findings = friends(change).judge().findings;
+        let found = findings.into_iter().find(|finding| finding.invariant == "I21");
+        found.expect("I21").examples.len()
+    };
+    assert_eq!(found(|_| {}), 1, "the proof is not finished");
+    assert_eq!(found(|line| line.places[1].offered_at = Some(20)), 2, "one of two");
+    let together = |line: &mut Line| {
+        (line.places[1].offered_at, line.places[2].offered_at) = (Some(20), Some(20));
+    };
+    assert_eq!(found(together), 1);
+    let left_before = |line: &mut Line| {
+        line.places[1].offered_at = Some(20);
+        line.places[2].closed_at = Some(10);
+    };
+    assert_eq!(found(left_before), 1);
 }

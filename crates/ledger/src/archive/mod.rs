@@ -112,6 +112,9 @@ const WHAT_IS_OPEN: &str = "SELECT CASE WHEN archive > 0 THEN NULL \
       THEN 'its queue in Redis is open' \
      WHEN EXISTS (SELECT 1 FROM orders WHERE orders.item_id = items.id AND status IN ('queued', 'pending')) \
       THEN 'an order of it is open' \
+     WHEN EXISTS (SELECT 1 FROM orders WHERE orders.item_id = items.id AND status = 'paid' \
+       AND paid_at > UTC_TIMESTAMP(6) - INTERVAL return_seconds SECOND) \
+      THEN 'buyers may give orders of it back' \
      WHEN EXISTS (SELECT 1 FROM orders JOIN payments ON payments.order_id = orders.id \
        WHERE orders.item_id = items.id AND payments.status IN ('refund_wanted', 'refund_requested')) \
       THEN 'a payment of it has to go back' \
@@ -119,7 +122,7 @@ const WHAT_IS_OPEN: &str = "SELECT CASE WHEN archive > 0 THEN NULL \
        WHERE enabled AND event_log.created_at <= changed_at) \
       OR EXISTS (SELECT 1 FROM outbox WHERE outbox.created_at <= changed_at) \
       THEN 'events of its time are not delivered' \
-     END FROM (SELECT items.id, ends_at, offered, archive, GREATEST( \
+     END FROM (SELECT items.id, ends_at, offered, archive, return_seconds, GREATEST( \
        COALESCE((SELECT MAX(created_at) FROM stock_movements WHERE stock_movements.item_id = items.id), ends_at), \
        COALESCE((SELECT MAX(paid_at) FROM orders WHERE orders.item_id = items.id), ends_at)) AS changed_at \
       FROM items JOIN stock ON stock.item_id = items.id WHERE items.id = ?) AS items";

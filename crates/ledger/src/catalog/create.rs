@@ -11,11 +11,12 @@ use super::groups::GroupForItem;
 use super::{read_back, rfc3339};
 use crate::Database;
 use crate::draw;
+use crate::receipts::queue;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, StockedItem};
 use crate::rows::{Fault, homes, limit_groups, products, transact};
 use crate::write::restock::create_stock;
-use shop_domain::{Home, ItemId, ItemRoute, LimitGroupId, NewItem, Product, ShardId};
+use shop_domain::{ArbiterMode, Home, ItemId, ItemRoute, LimitGroupId, NewItem, Product, ShardId};
 
 /// Attempts to find ids that no item of an older build has.
 const IDS_ATTEMPTS_MAX: u32 = 3;
@@ -33,6 +34,8 @@ pub struct NewItems<'a> {
     pub products: &'a [Product],
     /// Where the items are to live.
     pub home: Home,
+    /// In how many seconds an answer comes into the log of its item; `None`: new items have no log.
+    pub log_delay_seconds: Option<u32>,
 }
 
 /// Creates items in the ledger behind `pool`, with ids of the home ledger behind `home_pool`, and reads them
@@ -91,7 +94,7 @@ async fn insert_all(
     new: NewItems<'_>,
     ids: Vec<ItemId>,
 ) -> sqlx::Result<Vec<StockedItem>> {
-    let NewItems { items, now, actor, groups, products, home } = new;
+    let NewItems { items, now, actor, groups, products, home, log_delay_seconds } = new;
     for group in groups {
         group.copy_to(transaction).await?;
     }
@@ -106,6 +109,9 @@ async fn insert_all(
         };
         let routed = ItemRoute { item: id, home };
         insert_item(transaction, routed, new, now).await?;
+        if let Some(seconds) = log_delay_seconds.filter(|_| new.arbiter == ArbiterMode::On) {
+            queue::open(transaction, id, new, seconds).await?;
+        }
         if let Some(actor) = actor {
             let detail = new_item_json(new);
             actions::record(transaction, actor, "item_created", Some(id), &detail).await?;
@@ -149,6 +155,8 @@ fn new_item_json(new: &NewItem) -> Value {
         "arbiter": new.arbiter.as_str(),
         "waiting_room": new.waiting_room,
         "offer_seconds": new.offer_seconds,
+        "extend_seconds": new.extend_seconds,
+        "return_seconds": new.return_seconds,
         "limit_group_id": new.limit_group.map(LimitGroupId::get),
         "product_id": new.variant.as_ref().map(|variant| variant.product.get()),
         "draw_closes_at": rfc3339(new.draw.as_ref().map(|draw| draw.closes_at)),

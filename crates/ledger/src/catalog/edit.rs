@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use sqlx::MySqlConnection;
+use time::Duration;
 
 use super::groups::{GroupForItem, GroupForItemError};
 use super::{read_back, rfc3339};
@@ -15,6 +16,10 @@ use crate::write::restock::{Restock, restock};
 use crate::{Ledger, RetryPolicy};
 use shop_domain::product::NewVariant;
 use shop_domain::{Currency, ItemEdit, ItemRoute, LedgerError, LimitGroupId, Product, SaleWindow};
+
+/// How long before its sale the currency of an item stays: longer than an instance keeps an item that it has read, so
+/// that no purchase goes by the currency before an edit.
+const CURRENCY_FIXED_BEFORE: Duration = Duration::seconds(5);
 
 /// The reason why a strategy cannot be the default of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,6 +131,8 @@ async fn edit_in(
         paused: edit.paused.unwrap_or(item.paused),
         waiting_room: edit.waiting_room.unwrap_or(item.waiting_room),
         offer_seconds: edit.offer_seconds.unwrap_or(item.offer_seconds),
+        extend_seconds: edit.extend_seconds.unwrap_or(item.extend_seconds),
+        return_seconds: edit.return_seconds.unwrap_or(item.return_seconds),
         limit_group: edit
             .limit_group
             .unwrap_or_else(|| item.limit_group.as_ref().map(|group| group.id)),
@@ -133,8 +140,8 @@ async fn edit_in(
         strategy: edit.strategy.as_deref().unwrap_or(&item.strategy),
         currency: edit.currency.unwrap_or(item.currency),
     };
-    // Until the sale begins no purchase is under way that has read the item before this edit.
-    let has_begun = [item.window, update.window].iter().any(|it| it.starts_at() <= actor.now);
+    let fixed_from = actor.now + CURRENCY_FIXED_BEFORE;
+    let has_begun = [item.window, update.window].iter().any(|it| it.starts_at() <= fixed_from);
     if update.currency != item.currency && (has_begun || items::has_orders(transaction, id).await?)
     {
         return Err(Rollback::Refused(EditError::CurrencyFixed));
@@ -185,6 +192,8 @@ fn edit_json(edit: &ItemEdit) -> Value {
         "paused": edit.paused,
         "waiting_room": edit.waiting_room,
         "offer_seconds": edit.offer_seconds,
+        "extend_seconds": edit.extend_seconds,
+        "return_seconds": edit.return_seconds,
         // 0: taken out of its group.
         "limit_group_id": edit.limit_group.map(|group| group.map_or(0, LimitGroupId::get)),
         // 0: taken out of its product.

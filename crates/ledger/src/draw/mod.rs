@@ -19,13 +19,16 @@ use std::time::{Duration, Instant};
 use sqlx::MySqlConnection;
 use time::format_description::well_known::Rfc3339;
 
+use crate::receipts::queue;
 use crate::route::cache::Cache;
 use crate::rows::statement::{Binds, Read, Write};
 use crate::rows::{draws, failed_change, items};
 use crate::waiting_list::{WaitingLine, lock_stock_shared};
 use crate::{Ledger, RetryPolicy};
 use draw_proof::{Beacon, Rules};
-use shop_domain::{DrawEntry, ItemId, ItemRoute, LedgerError, NewDraw, Refusal, UserId};
+use shop_domain::{
+    DrawEntry, ItemId, ItemRoute, LedgerError, NewDraw, PartyChoice, Refusal, UserId,
+};
 
 pub use steps::{Places, Step};
 
@@ -55,7 +58,7 @@ impl Draws {
         &self.ledger
     }
 
-    /// Enters a buyer, or returns the entry that the buyer has.
+    /// Enters a buyer, or moves the entry that the buyer has to the party of choice. Returns the entry.
     ///
     /// # Errors
     /// When the ledger does not answer, or the item has moved.
@@ -63,26 +66,39 @@ impl Draws {
         &self,
         routed: ItemRoute,
         buyer: UserId,
+        choice: &PartyChoice,
     ) -> Result<Result<DrawEntry, Refusal>, LedgerError> {
         let entered = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
                 if let Err(refusal) = lock_open(transaction, routed).await? {
                     return Ok(Err(refusal));
                 }
-                if let Some(entry) = draws::entry(&mut **transaction, routed.item, buyer).await? {
-                    return Ok(Ok(entry));
+                let found = draws::entry(&mut **transaction, routed.item, buyer).await?;
+                if let Some(entry) = found.as_ref().filter(|entry| has_chosen(entry, choice)) {
+                    return Ok(Ok(entry.clone()));
                 }
-                if self.count(transaction, routed.item).await? >= self.entries_max {
+                if found.is_none()
+                    && self.count(transaction, routed.item).await? >= self.entries_max
+                {
                     return Ok(Err(Refusal::DrawFull));
                 }
-                let id = hex::encode(rand::random::<[u8; 16]>());
+                if let Err(refusal) = lock_party(transaction, routed.item, choice).await? {
+                    return Ok(Err(refusal));
+                }
+                let id = random_id();
+                let party = match choice {
+                    PartyChoice::Unchanged => id.clone(),
+                    PartyChoice::New => random_id(),
+                    PartyChoice::Of(key) => key.clone(),
+                };
                 sqlx::query(
                     "INSERT INTO draw_entries (item_id, user_id, entry, party, entered_at) \
-                     VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6))",
+                     VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE party = IF(?, VALUES(party), party)",
                 )
-                .binds((routed.item.get(), buyer.get(), &id, &id))
+                .binds((routed.item.get(), buyer.get(), &id, &party, *choice != PartyChoice::Unchanged))
                 .run(&mut **transaction)
                 .await?;
+                queue::tell(transaction, routed.item, &format!("entered @ {id}")).await?;
                 let entry = draws::entry(&mut **transaction, routed.item, buyer).await?;
                 entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
             })
@@ -103,6 +119,10 @@ impl Draws {
             Box::pin(async move {
                 if let Err(refusal) = lock_open(transaction, routed).await? {
                     return Ok(Err(refusal));
+                }
+                if let Some(entry) = draws::entry(&mut **transaction, routed.item, buyer).await? {
+                    let line = format!("withdrawn @ {}", entry.entry);
+                    queue::tell(transaction, routed.item, &line).await?;
                 }
                 sqlx::query("DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?")
                     .binds((routed.item.get(), buyer.get()))
@@ -126,6 +146,62 @@ impl Draws {
         self.counts.insert(item, (at, count));
         Ok(count)
     }
+}
+
+/// Returns whether an entry is in the party of choice already.
+fn has_chosen(entry: &DrawEntry, choice: &PartyChoice) -> bool {
+    match choice {
+        PartyChoice::Unchanged => true,
+        PartyChoice::New => entry.is_in_party(),
+        PartyChoice::Of(key) => entry.party == *key,
+    }
+}
+
+/// Checks that one more entry may be in a party, and locks its entries, for which others who join wait.
+async fn lock_party(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    choice: &PartyChoice,
+) -> sqlx::Result<Result<(), Refusal>> {
+    let members = match choice {
+        PartyChoice::Unchanged => return Ok(Ok(())),
+        PartyChoice::New => 1,
+        PartyChoice::Of(key) if !is_id(key) => 0,
+        PartyChoice::Of(key) => {
+            let mut members = 0;
+            // The first time waits for a buyer who is joining; the second time finds this buyer too.
+            for _ in 0..2 {
+                let found: Vec<i64> = sqlx::query_scalar(
+                    // The id of an entry that is alone is no key: its buyer has invited nobody.
+                    "SELECT user_id FROM draw_entries \
+                     WHERE item_id = ? AND party = ? AND party <> entry FOR UPDATE",
+                )
+                .binds((item.get(), key))
+                .all(&mut *transaction)
+                .await?;
+                members = found.len();
+            }
+            members
+        }
+    };
+    let party_max: u8 = sqlx::query_scalar("SELECT party_max FROM draws WHERE item_id = ?")
+        .bind(item.get())
+        .one(transaction)
+        .await?;
+    Ok(match members {
+        0 => Err(Refusal::PartyNotFound),
+        _ if party_max < 2 || members >= party_max.into() => Err(Refusal::PartyFull),
+        _ => Ok(()),
+    })
+}
+
+/// Whether a text is an id as [`random_id`] makes it. The database would also find it in capital letters.
+fn is_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+fn random_id() -> String {
+    hex::encode(rand::random::<[u8; 16]>())
 }
 
 /// Locks the stock row shared, and checks that entries may change.
@@ -156,18 +232,20 @@ pub(crate) async fn announce(
     draw: &NewDraw,
 ) -> sqlx::Result<()> {
     let unusable = || sqlx::Error::Protocol("a draw that cannot be announced".to_owned());
-    let NewDraw { closes_at, beacon, round, seed } = draw;
+    let NewDraw { closes_at, beacon, round, seed, party_max } = draw;
     let signer = Beacon::of(beacon.as_str(), seed).ok_or_else(unusable)?;
     let closing = closes_at.format(&Rfc3339).map_err(|_| unusable())?;
-    let rules = Rules { item: item.get(), closes_at: &closing, beacon: &signer, round: *round };
+    let (closing, party_max) = (closing.as_str(), *party_max);
+    let rules =
+        Rules { item: item.get(), closes_at: closing, beacon: &signer, round: *round, party_max };
     let rules = rules.text();
     let commitment = hex::encode(draw_proof::commitment(seed, &rules));
     sqlx::query(
-        "INSERT INTO draws (item_id, seed, rules, commitment, beacon, round, closes_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO draws (item_id, seed, rules, commitment, beacon, round, closes_at, party_max) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .binds((item.get(), hex::encode(seed), rules, commitment, beacon.as_str(), *round))
-    .bind(items::datetime(*closes_at))
+    .binds((items::datetime(*closes_at), party_max))
     .run(transaction)
     .await
 }

@@ -132,7 +132,7 @@ pub struct Places<'a> {
 }
 
 impl Places<'_> {
-    /// Writes the next missing places, at most 500, and offers the available units to the first buyers in the waiting list.
+    /// Writes the next missing places, about 500, and offers the available units to the first buyers in the waiting list.
     /// Returns the change of the list, or `None` when all places are written or the sale is paused.
     ///
     /// # Errors
@@ -159,8 +159,7 @@ impl Places<'_> {
         .first(&mut *transaction)
         .await?;
         let Some(placed) = placed else { return Ok(None) };
-        let next = self.ordered.get(placed as usize..).unwrap_or_default();
-        let next = &next[..next.len().min(TOGETHER_MAX)];
+        let next = next_parties(self.ordered.get(placed as usize..).unwrap_or_default());
         if !next.is_empty() {
             write_entries(transaction, item, placed + 1, next).await?;
         }
@@ -173,6 +172,18 @@ impl Places<'_> {
         .await?;
         self.draws.line.hand_out(transaction, self.routed).await.map(Some)
     }
+}
+
+/// The first entries, as many as one transaction writes, with the whole party of the last one.
+fn next_parties(entries: &[ListedEntry]) -> &[ListedEntry] {
+    let mut count = 0;
+    for party in entries.chunk_by(|one, next| one.party == next.party) {
+        if count >= TOGETHER_MAX {
+            break;
+        }
+        count += party.len();
+    }
+    &entries[..count]
 }
 
 /// Writes the places of entries from the place `first` on, and puts the buyers into the line in this order.
@@ -193,11 +204,16 @@ async fn write_entries(
     rows.push(" ON DUPLICATE KEY UPDATE place = VALUES(place)");
     rows.build().persistent(false).run(&mut *transaction).await?;
     // The numbers of places in a line rise in the order of the rows.
-    let mut rows =
-        QueryBuilder::new("INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) ");
-    rows.push_values(entries, |mut row, entry| {
+    let mut rows = QueryBuilder::new(
+        "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at, party, party_size) ",
+    );
+    let parties = entries.chunk_by(|one, next| one.party == next.party);
+    let sized =
+        parties.flat_map(|party| party.iter().map(move |entry| (entry, party.len() as u64)));
+    rows.push_values(sized, |mut row, (entry, size)| {
         row.push_bind(item).push_bind(entry.buyer.get());
         row.push("'waiting'").push("1").push("UTC_TIMESTAMP(6)");
+        row.push_bind((size > 1).then_some(&entry.party)).push_bind(size);
     });
     rows.build().persistent(false).run(transaction).await
 }

@@ -1,4 +1,5 @@
-//! The transactions that change an order after it is placed: payment, cancellation, expiry and refund.
+//! The transactions that change an order after it is placed: payment, extension, cancellation, expiry, return and
+//! refund.
 //!
 //! Each step is one transaction that locks the order first, asks the table of transitions in
 //! `shop_domain::order`, and moves stock at most once: the movement's key is the order and the reason.
@@ -10,6 +11,7 @@ mod expiry;
 mod payment;
 pub mod refund;
 mod step;
+mod terms;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -43,6 +45,15 @@ pub enum StepError {
     /// A late payment found that the buyer has reached the limit with other orders.
     #[error("the hold ran out and the limit is reached")]
     LimitReached,
+    /// The hold was over before it was extended.
+    #[error("the hold is over")]
+    HoldOver,
+    /// An item of the order allows no longer hold.
+    #[error("the hold cannot be extended")]
+    NotExtendable,
+    /// An item of the order does not take it back, or not any more.
+    #[error("the order cannot be given back")]
+    NotReturnable,
     /// The ledger did not answer; the step may be tried again.
     #[error("the ledger does not answer: {0}")]
     Unavailable(sqlx::Error),

@@ -5,8 +5,9 @@ use std::slice;
 use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
 
-use super::StepError;
+use super::{StepError, terms};
 use crate::Database;
+use crate::receipts::queue;
 use crate::rows::statement::in_list;
 use crate::rows::stock::{self, check_home};
 use crate::rows::{Fault, moved, orders};
@@ -94,9 +95,19 @@ pub(super) async fn apply(
             Ok(StepResult::without_stock(order, false))
         }
         Transition::Conflict => {
-            check_homes(connection, &routed).await?;
-            Err(StepError::Conflict(Box::new(order)))
+            let conflict = StepError::Conflict(Box::new(order));
+            Err(refused(connection, &routed, conflict).await)
         }
+        Transition::Extend(seconds) => match terms::extend(connection, order, seconds).await {
+            Ok((order, changed)) => {
+                if changed {
+                    tell(connection, &order, line).await?;
+                }
+                check_homes(connection, &routed).await?;
+                Ok(StepResult::without_stock(order, changed))
+            }
+            Err(error) => Err(refused(connection, &routed, error).await),
+        },
         Transition::To(status) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
@@ -104,22 +115,26 @@ pub(super) async fn apply(
             Ok(StepResult::without_stock(order, true))
         }
         Transition::GiveBack(status, reason) => {
+            if step == Step::Return
+                && let Err(error) = terms::begin_return(connection, &order, now).await
+            {
+                return Err(refused(connection, &routed, error).await);
+            }
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
             let returned = give_back(connection, &order, (reason, &routed), line).await?;
+            if step == Step::Return {
+                terms::end_return(connection, &order).await?;
+            }
             Ok(StepResult { order, changed: true, returned })
         }
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let returned = match take_again(connection, &order, (reason, &routed)).await {
-                Err(StepError::LimitReached) => {
-                    check_homes(connection, &routed).await?;
-                    return Err(StepError::LimitReached);
-                }
-                taken => taken?,
-            };
-            Ok(StepResult { order, changed: true, returned })
+            match take_again(connection, &order, (reason, &routed)).await {
+                Ok(returned) => Ok(StepResult { order, changed: true, returned }),
+                Err(error) => Err(refused(connection, &routed, error).await),
+            }
         }
     }
 }
@@ -165,6 +180,21 @@ async fn check_homes(connection: &mut MySqlConnection, routed: &[ItemRoute]) -> 
     Ok(())
 }
 
+/// The error of a step that is not made. Rows that a move has left behind refuse nothing.
+async fn refused(
+    connection: &mut MySqlConnection,
+    routed: &[ItemRoute],
+    error: StepError,
+) -> StepError {
+    if matches!(error, StepError::Unavailable(_) | StepError::Moving) {
+        return error;
+    }
+    match check_homes(connection, routed).await {
+        Ok(()) => error,
+        Err(moved) => moved.into(),
+    }
+}
+
 /// Writes the event of a changed order.
 async fn tell(
     connection: &mut MySqlConnection,
@@ -208,6 +238,7 @@ async fn give_back(
     for one in order.lines() {
         insert_movement(connection, one, reason, one.quantity.signed()).await?;
     }
+    queue::moved(connection, order.lines(), true).await?;
     let mut returned = Vec::new();
     for (one, &routed) in order.lines().zip(routed) {
         let units = one.quantity.signed();
@@ -313,6 +344,7 @@ async fn take_again(
     for one in order.lines() {
         insert_movement(connection, one, reason, -one.quantity.signed()).await?;
     }
+    queue::moved(connection, order.lines(), false).await?;
     let mut taken = Vec::new();
     for (one, &routed) in order.lines().zip(routed) {
         let (item, units) = (one.item_id, one.quantity.signed());
@@ -327,7 +359,6 @@ async fn take_again(
         .execute(&mut *connection)
         .await?;
         if done.rows_affected() != 1 {
-            check_home(connection, routed).await?;
             return Err(StepError::SoldOut);
         }
         let line = LineChange::default().after_return(-units, done.last_insert_id());

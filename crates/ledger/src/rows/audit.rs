@@ -3,8 +3,11 @@
 use std::sync::LazyLock;
 
 use crate::Database;
+use futures::TryStreamExt;
 use sqlx::{Executor, MySqlConnection};
+use time::OffsetDateTime;
 
+use super::receipts;
 use super::transaction::begin_on;
 use crate::archive::Sums;
 use shop_domain::ItemId;
@@ -102,12 +105,12 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         orders_without_their_movements: count(connection, ORDERS_UNMOVED, &[id.get()]).await?,
         movements_without_order: count(connection, MOVEMENTS_ORPHANED, &[id.get()]).await?,
         give_backs_wrong: count(connection, GIVE_BACKS_WRONG, &[id.get()]).await?,
-        fences_fallen: count(connection, FENCES_FALLEN, &[id.get()]).await?,
+        fences_fallen: fences_fallen(connection, id).await?,
         fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get()]).await?,
         fences_not_compared: count(connection, FENCES_NOT_COMPARED, &[id.get()]).await?,
         offers_open: count(connection, OFFERS_OPEN, &[id.get()]).await?,
         offers_without_their_orders: count(connection, OFFERS_UNMATCHED, &[id.get(); 2]).await?,
-        places_overtaken: count(connection, PLACES_OVERTAKEN, &[id.get()]).await?,
+        places_overtaken: places_overtaken(connection, id).await?,
         waiting_in_vain: count(connection, WAITING_IN_VAIN, &[id.get()]).await?,
         is_grouped: count(connection, IS_GROUPED, &[id.get(); 2]).await? != 0,
         group_buyers_over_limit: count(connection, GROUP_OVER_LIMIT, &[id.get()]).await?,
@@ -115,8 +118,12 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         orders_halved: count(connection, &ORDERS_HALVED, &[id.get()]).await?,
         draw_places_wrong: match count(connection, IS_DRAWN, &[id.get()]).await? {
             0 => None,
-            _ => Some(count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?),
+            _ => Some(
+                count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?
+                    + count(connection, PARTIES_WRONG, &[id.get(); 2]).await?,
+            ),
         },
+        log: receipts::figures(connection, id).await?,
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,
@@ -135,6 +142,50 @@ async fn count(
         query = query.bind(*bind);
     }
     query.fetch_one(connection).await
+}
+
+/// Counts the places with an offer that was made while a place in front of them, which is served later or never, was in
+/// the line. Friends may be overtaken, because units that are too few for them go to others.
+///
+/// The rows are read once, from the back. MariaDB would read all rows behind a place again for the window function `MIN`.
+async fn places_overtaken(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
+    type Row = (Option<OffsetDateTime>, Option<OffsetDateTime>, bool);
+    let rows = sqlx::query_as::<_, Row>(
+        "SELECT offered_at, COALESCE(offered_at, closed_at), party IS NOT NULL FROM waiting_list \
+         WHERE item_id = ? ORDER BY place DESC",
+    );
+    let mut rows = rows.bind(id.get()).fetch(connection);
+    let (mut first_behind, mut overtaken): (Option<OffsetDateTime>, _) = (None, 0);
+    while let Some((offered_at, until, is_friend)) = rows.try_next().await? {
+        let is_in_line = |at: OffsetDateTime| until.is_none_or(|until| at < until);
+        if !is_friend && first_behind.is_some_and(is_in_line) {
+            overtaken += 1;
+        }
+        first_behind = [first_behind, offered_at].into_iter().flatten().min();
+    }
+    Ok(overtaken)
+}
+
+/// Counts the orders whose fence is below that of a write which was accepted before under the same counter. Those of one
+/// write should have one fence; if not, the highest comes first. The rows are read once, as in [`places_overtaken`].
+async fn fences_fallen(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
+    let rows = sqlx::query_as::<_, (Option<String>, u64)>(
+        "SELECT fence_backend, fence FROM orders \
+         WHERE item_id = ? AND fence_sequence > 0 AND fence IS NOT NULL \
+         ORDER BY fence_backend, fence_sequence, fence DESC",
+    );
+    let mut rows = rows.bind(id.get()).fetch(connection);
+    let (mut before, mut fallen): (Option<(Option<String>, u64)>, _) = (None, 0);
+    while let Some((backend, fence)) = rows.try_next().await? {
+        match &mut before {
+            Some((known, highest)) if *known == backend => {
+                fallen += i64::from(fence < *highest);
+                *highest = fence.max(*highest);
+            }
+            _ => before = Some((backend, fence)),
+        }
+    }
+    Ok(fallen)
 }
 
 const BUYERS_OVER_LIMIT: &str = "SELECT COUNT(*) FROM (SELECT user_id FROM orders \
@@ -174,15 +225,6 @@ const GIVE_BACKS_WRONG: &str = "SELECT COUNT(*) FROM orders \
      WHERE orders.item_id = ? AND status IN ('cancelled', 'expired') \
        AND (moves.delta IS NULL OR moves.delta <> quantity)";
 
-/// Orders whose fence is below that of a write which was accepted before under the same counter.
-/// Those of one write should have one fence; if not, the highest comes first.
-const FENCES_FALLEN: &str = "SELECT COUNT(*) FROM ( \
-     SELECT fence, MAX(fence) OVER ( \
-       PARTITION BY fence_backend ORDER BY fence_sequence, fence DESC \
-       ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS highest_before \
-     FROM orders WHERE item_id = ? AND fence_sequence > 0) AS accepted \
-     WHERE fence < highest_before";
-
 /// Orders whose fence or sequence is above that of their counter. Orders written before writes were
 /// counted do not name their counter.
 const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders \
@@ -210,19 +252,10 @@ const OFFERS_UNMATCHED: &str = "SELECT \
          AND places.user_id = orders.user_id AND places.order_id = orders.id \
          AND places.status = 'accepted'))";
 
-/// Places with an offer that was made while a place in front of them, which is served later or never,
-/// was in the line.
-const PLACES_OVERTAKEN: &str = "SELECT COUNT(*) FROM ( \
-     SELECT place, until, MIN(offered_at) OVER ( \
-       ORDER BY place ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS next_offer \
-     FROM (SELECT place, offered_at, COALESCE(offered_at, closed_at, '9999-12-31') AS until \
-       FROM waiting_list WHERE item_id = ?) AS places) AS line \
-     WHERE next_offer < until";
-
 const WAITING_IN_VAIN: &str = "SELECT COUNT(*) FROM waiting_list \
      JOIN stock ON stock.item_id = waiting_list.item_id \
      JOIN items ON items.id = waiting_list.item_id \
-     WHERE waiting_list.item_id = ? AND status = 'waiting' AND available > 0 AND NOT paused \
+     WHERE waiting_list.item_id = ? AND status = 'waiting' AND available >= party_size AND NOT paused \
        AND offer_seconds > 0 AND ends_at > UTC_TIMESTAMP(6)";
 
 const UNIT_ROWS: &str = "SELECT COUNT(*) FROM unit_rows WHERE item_id = ?";
@@ -288,3 +321,12 @@ const DRAW_PLACES_WRONG: &str = "SELECT COUNT(*) FROM ( \
            AND waiting_list.user_id = draw_entries.user_id \
          WHERE draw_entries.item_id = ? GROUP BY draw_entries.user_id, draw_entries.place) AS drawn) AS line \
      WHERE place IS NULL OR first_place IS NULL OR place <> standing";
+
+/// Parties of which a unit was offered to one member while another one was in the line and got none with it; and
+/// parties of more entries than was announced.
+const PARTIES_WRONG: &str = "SELECT \
+     (SELECT COUNT(*) FROM (SELECT party FROM waiting_list WHERE item_id = ? AND party IS NOT NULL \
+       GROUP BY party \
+       HAVING MIN(offered_at) < MAX(COALESCE(offered_at, closed_at, '9999-12-31'))) AS split) + \
+     (SELECT COUNT(*) FROM (SELECT party FROM draw_entries JOIN draws ON draws.item_id = draw_entries.item_id \
+       WHERE draws.item_id = ? GROUP BY party HAVING COUNT(*) > MAX(party_max)) AS large)";

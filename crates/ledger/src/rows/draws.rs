@@ -30,6 +30,8 @@ pub struct DrawRow {
     /// Entries that have their places.
     pub placed: u32,
     pub drawn_at: Option<OffsetDateTime>,
+    /// The most entries of one party.
+    pub party_max: u8,
 }
 
 from_row!(DrawRow {
@@ -47,6 +49,7 @@ from_row!(DrawRow {
     beacon_value,
     placed,
     drawn_at,
+    party_max,
 });
 
 /// An entry of the list.
@@ -73,11 +76,11 @@ pub async fn entry(
     item: ItemId,
     buyer: UserId,
 ) -> sqlx::Result<Option<DrawEntry>> {
-    let statement = format!(
-        "SELECT {} FROM draw_entries WHERE item_id = ? AND user_id = ?",
-        DrawEntry::COLUMNS
-    );
-    sqlx::query_as(&statement).binds((item.get(), buyer.get())).first(executor).await
+    let statement = "SELECT entry, party, entered_at, place, \
+         (SELECT COUNT(*) FROM draw_entries AS friends \
+           WHERE friends.item_id = own.item_id AND friends.party = own.party) AS members \
+         FROM draw_entries AS own WHERE item_id = ? AND user_id = ?";
+    sqlx::query_as(statement).binds((item.get(), buyer.get())).first(executor).await
 }
 
 /// Reads the next entries of the list after the id `after`, at most `count`, in the order of their ids.
@@ -99,6 +102,20 @@ pub async fn count(executor: impl MySqlExecutor<'_>, item: ItemId) -> sqlx::Resu
     let statement = "SELECT COUNT(*) FROM draw_entries WHERE item_id = ?";
     let count: i64 = sqlx::query_scalar(statement).bind(item.get()).one(executor).await?;
     Ok(count.unsigned_abs())
+}
+
+/// How far a draw has come: its entries, the parties among them, and the entries that have their places.
+pub async fn progress(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+) -> sqlx::Result<Option<(u64, u64, u32)>> {
+    let read = sqlx::query_as(
+        "SELECT CAST(COUNT(entry) AS UNSIGNED), \
+         CAST(COUNT(DISTINCT IF(party <> entry, party, NULL)) AS UNSIGNED), placed \
+         FROM draws LEFT JOIN draw_entries ON draw_entries.item_id = draws.item_id \
+         WHERE draws.item_id = ? GROUP BY draws.item_id, placed",
+    );
+    read.bind(item.get()).first(executor).await
 }
 
 /// Lists the draws whose close has come and that are not over.

@@ -47,6 +47,8 @@ pub struct ItemUpdate<'a> {
     pub paused: bool,
     pub waiting_room: bool,
     pub offer_seconds: u32,
+    pub extend_seconds: u32,
+    pub return_seconds: u32,
     pub limit_group: Option<LimitGroupId>,
     pub variant: Option<&'a NewVariant>,
     pub strategy: &'a str,
@@ -55,12 +57,13 @@ pub struct ItemUpdate<'a> {
 
 const OWN_COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
      per_buyer_limit, hold_seconds, strategy, kind, arbiter, paused, waiting_room, \
-     offer_seconds, limit_group_id, \
+     offer_seconds, extend_seconds, return_seconds, limit_group_id, \
      COALESCE(currency, (SELECT code FROM shop_currency)) AS currency, \
      (SELECT limit_groups.name FROM limit_groups WHERE limit_groups.id = limit_group_id) AS group_name, \
      (SELECT limit_groups.per_buyer_limit FROM limit_groups \
       WHERE limit_groups.id = limit_group_id) AS group_limit, \
      EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
+     EXISTS (SELECT 1 FROM receipt_logs WHERE receipt_logs.item_id = items.id) AS has_log, \
      (SELECT draws.closes_at FROM draws WHERE draws.item_id = items.id) AS draw_closes_at, \
      (SELECT draws.drawn_at IS NOT NULL FROM draws WHERE draws.item_id = items.id) AS is_drawn, \
      revision, total, available, home_epoch";
@@ -168,8 +171,8 @@ pub async fn insert(
     sqlx::query(
         "INSERT INTO items (id, name, description, image_url, price_cents, starts_at, ends_at, \
          per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
-         limit_group_id, currency, product_id, options, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         extend_seconds, return_seconds, limit_group_id, currency, product_id, options, created_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(id.get())
     .bind(&new.name)
@@ -185,6 +188,8 @@ pub async fn insert(
     .bind(new.arbiter.as_str())
     .bind(new.waiting_room)
     .bind(new.offer_seconds)
+    .bind(new.extend_seconds)
+    .bind(new.return_seconds)
     .bind(new.limit_group.map(LimitGroupId::get))
     .bind(new.currency.as_str())
     .bind(new.variant.as_ref().map(|variant| variant.product.get()))
@@ -203,7 +208,8 @@ pub async fn update(
 ) -> sqlx::Result<()> {
     sqlx::query(
         "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
-         offer_seconds = ?, limit_group_id = ?, strategy = ?, currency = ?, product_id = ?, options = ?, \
+         offer_seconds = ?, extend_seconds = ?, return_seconds = ?, limit_group_id = ?, \
+         strategy = ?, currency = ?, product_id = ?, options = ?, \
          revision = revision + 1 WHERE id = ?",
     )
     .binds((
@@ -212,10 +218,12 @@ pub async fn update(
         update.paused,
         update.waiting_room,
         update.offer_seconds,
+        update.extend_seconds,
+        update.return_seconds,
         update.limit_group.map(LimitGroupId::get),
-        update.strategy,
     ))
     .binds((
+        update.strategy,
         update.currency.as_str(),
         update.variant.map(|variant| variant.product.get()),
         update.variant.map(|variant| products::stored(&variant.options)),
@@ -278,10 +286,13 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             paused: row.try_get("paused")?,
             waiting_room: row.try_get("waiting_room")?,
             offer_seconds: row.try_get("offer_seconds")?,
+            extend_seconds: row.try_get("extend_seconds")?,
+            return_seconds: row.try_get("return_seconds")?,
             limit_group: limit_group(row)?,
             variant: products::variant(row)?,
             draw: draw(row)?,
             has_queue: row.try_get::<i64, _>("has_queue")? != 0,
+            has_log: row.try_get::<i64, _>("has_log")? != 0,
             revision: row.try_get("revision")?,
         };
         let (total, available) = (row.try_get("total")?, row.try_get("available")?);

@@ -34,9 +34,17 @@ const FILES: &[(i64, &str, &str)] = &[
     (24, "unit rows", include_str!("../../../../migrations/0024_unit_rows.sql")),
     (26, "draws", include_str!("../../../../migrations/0026_draws.sql")),
     (28, "lines", include_str!("../../../../migrations/0028_lines.sql")),
+    (
+        29,
+        "extensions and returns",
+        include_str!("../../../../migrations/0029_extensions_and_returns.sql"),
+    ),
     (30, "currency", include_str!("../../../../migrations/0030_currency.sql")),
     (31, "products", include_str!("../../../../migrations/0031_products.sql")),
     (32, "webhook filters", include_str!("../../../../migrations/0032_webhook_filters.sql")),
+    (33, "receipts", include_str!("../../../../migrations/0033_receipts.sql")),
+    (34, "room openings", include_str!("../../../../migrations/0034_room_openings.sql")),
+    (35, "parties", include_str!("../../../../migrations/0035_parties.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

@@ -8,6 +8,7 @@
 
 use serde::Serialize;
 use sqlx::MySqlConnection;
+use time::OffsetDateTime;
 
 use super::statement::{Binds, Write};
 use shop_domain::{Order, OrderId, OrderStatus, Purchase};
@@ -54,6 +55,9 @@ struct Change {
     /// The currency of all lines.
     currency: &'static str,
     status: &'static str,
+    /// The end of a hold that was extended.
+    #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    expires_at: Option<OffsetDateTime>,
     /// All lines of an order with several; the fields above have those of the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     lines: Vec<ChangedLine>,
@@ -181,6 +185,7 @@ impl Change {
             amount_cents: purchase.amount.cents(),
             currency: purchase.item.currency.as_str(),
             status: status.as_str(),
+            expires_at: None,
             lines: Vec::from_iter(purchase.line_count.map(|_| ChangedLine::inserted(purchase))),
         }
     }
@@ -197,6 +202,7 @@ impl Change {
             quantity: line.quantity.units(),
             amount_cents: line.amount.cents(),
         };
+        let is_extended = order.extended_seconds.is_some() && order.status == OrderStatus::Pending;
         let has_lines = order.line_count.is_some();
         let lines = if has_lines { order.lines().map(line).collect() } else { Vec::new() };
         Self {
@@ -207,6 +213,7 @@ impl Change {
             amount_cents: order.whole_amount().cents(),
             currency: order.currency.as_str(),
             status: order.status.as_str(),
+            expires_at: is_extended.then_some(order.expires_at),
             lines,
         }
     }

@@ -206,6 +206,18 @@ pub async fn add_refund(
     Ok(is_whole)
 }
 
+/// Makes the money that has paid an order go back, but for what went back already.
+pub async fn want_refunds(connection: &mut MySqlConnection, order: OrderId) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE payments SET status = 'refund_wanted', reason = ?, next_try_at = UTC_TIMESTAMP(6), \
+         changed_at = UTC_TIMESTAMP(6) \
+         WHERE order_id = ? AND status = 'accepted' AND refunded_cents < amount_cents",
+    )
+    .binds((RefundReason::Returned.as_str(), order.to_string()))
+    .run(connection)
+    .await
+}
+
 /// Lists at most `limit` refunds that the provider is to be told of now.
 pub async fn due_refunds(pool: &Database, limit: u32) -> sqlx::Result<Vec<RowAt<Payment>>> {
     let statement = format!(

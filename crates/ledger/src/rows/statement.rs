@@ -40,6 +40,7 @@ values!(A B C D E);
 values!(A B C D E F);
 values!(A B C D E F G);
 values!(A B C D E F G H);
+values!(A B C D E F G H I J);
 
 /// A statement that writes.
 pub(crate) trait Write {

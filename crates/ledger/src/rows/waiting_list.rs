@@ -10,6 +10,10 @@ use shop_domain::{ItemId, Place, UserId};
 
 const COLUMNS: &str = Place::COLUMNS;
 
+/// Whether units are available that are enough for a buyer in `line`, or for a party.
+const IS_IDLE: &str = "(available > 0 AND EXISTS (SELECT 1 FROM waiting_list AS own \
+     WHERE own.status = 'waiting' AND own.item_id = line.item_id AND party_size <= available))";
+
 /// Items with something to do that one read returns.
 const ITEMS_MAX: u32 = 1_000;
 
@@ -99,7 +103,7 @@ pub async fn items_to_tend(pool: &Database, now: OffsetDateTime) -> sqlx::Result
          UNION SELECT line.item_id FROM \
            (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'waiting') AS line \
            JOIN stock ON stock.item_id = line.item_id JOIN items ON items.id = line.item_id \
-           WHERE available > 0 OR {over} \
+           WHERE {IS_IDLE} OR {over} \
          UNION SELECT line.item_id FROM \
            (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'offered') AS line \
            JOIN items ON items.id = line.item_id WHERE {over} \
@@ -124,15 +128,15 @@ from_row!(Lines { waiting, offered, idle });
 
 /// Reads the figures of all waiting lists.
 pub async fn lines(pool: &Database, now: OffsetDateTime) -> sqlx::Result<Lines> {
-    let read = sqlx::query_as(
+    let statement = format!(
         "SELECT (SELECT COUNT(*) FROM waiting_list WHERE status = 'waiting') AS waiting, \
          (SELECT COUNT(*) FROM waiting_list WHERE status = 'offered') AS offered, \
-         (SELECT CAST(COALESCE(SUM(GREATEST(available, 0)), 0) AS SIGNED) FROM \
+         (SELECT CAST(COALESCE(SUM(available), 0) AS SIGNED) FROM \
            (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'waiting') AS line \
            JOIN stock ON stock.item_id = line.item_id JOIN items ON items.id = line.item_id \
-           WHERE NOT items.paused AND items.offer_seconds > 0 AND items.ends_at > ?) AS idle",
-    )
-    .bind(now);
+           WHERE {IS_IDLE} AND NOT items.paused AND items.offer_seconds > 0 AND items.ends_at > ?) AS idle"
+    );
+    let read = sqlx::query_as(&statement).bind(now);
     within(LONG_READ_MAX, read.fetch_one(pool)).await
 }
 

@@ -128,7 +128,8 @@ impl WaitingLine {
         Ok(Ok((place.ok_or(sqlx::Error::RowNotFound)?, ahead)))
     }
 
-    /// Offers the item's available units to the first buyers in the line. Locks the stock row.
+    /// Offers the item's available units to the first buyers in the line. Friends are offered units together or not at
+    /// all: units that are too few for them go to the next buyers. Locks the stock row.
     ///
     /// # Errors
     /// The database's; the caller rolls back.
@@ -144,7 +145,7 @@ impl WaitingLine {
         while left > 0 {
             let together =
                 usize::try_from(left).map_or(TOGETHER_MAX, |left| left.min(TOGETHER_MAX));
-            let first = first_in_line(transaction, item, together).await?;
+            let first = first_in_line(transaction, item, left, together).await?;
             if first.is_empty() || (offered == 0 && !self.is_open(transaction, item).await?) {
                 break;
             }
@@ -182,9 +183,12 @@ impl WaitingLine {
         if place.status == WaitingStatus::Offered {
             return self.take_back(transaction, routed, &rows, WaitingStatus::Left).await.map(Some);
         }
+        sql::leave_party(transaction, item, place.number).await?;
         close(transaction, item, &rows, WaitingStatus::Left).await?;
-        let changed = vec![(buyer, WaitingStatus::Left)];
-        Ok(Some(LineChange { changed, ..LineChange::default() }))
+        // Units that were too few for this buyer's friends may be enough for those who stay.
+        let mut handed = self.hand_out(transaction, routed).await?;
+        handed.changed.push((buyer, WaitingStatus::Left));
+        Ok(Some(handed))
     }
 
     /// Ends what is over: offers that were not accepted in time, and everything when the sale is

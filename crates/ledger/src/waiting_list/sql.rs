@@ -2,6 +2,7 @@
 
 use sqlx::{MySqlConnection, QueryBuilder};
 
+use crate::receipts::queue;
 use crate::rows::moved;
 use crate::rows::outbox::{OfferChange, Outbox};
 use shop_domain::{ItemId, ItemRoute, Purchase, UserId, WaitingStatus};
@@ -55,7 +56,8 @@ pub(crate) async fn accept(
     .await?;
     let status = WaitingStatus::Accepted.as_str();
     let change = OfferChange { place, item_id: item, user_id: buyer, status };
-    outbox.offers(transaction, vec![change]).await?;
+    outbox.offers(&mut *transaction, vec![change]).await?;
+    queue::tell(transaction, purchase.item.id, "offers @ -1").await?;
     Ok(accepted.rows_affected() == 1)
 }
 
@@ -80,20 +82,52 @@ pub(crate) async fn lock_stock(
     }
 }
 
-/// The first buyers of the line, at most `count`.
+/// The first buyers of the line whom `units` are enough for, at most `count`: a party whole, or not at all.
 pub(super) async fn first_in_line(
     transaction: &mut MySqlConnection,
     item: ItemId,
+    units: i64,
     count: usize,
 ) -> sqlx::Result<Vec<Row>> {
-    sqlx::query_as(
-        "SELECT place, user_id FROM waiting_list WHERE item_id = ? AND status = 'waiting' \
-         ORDER BY place LIMIT ?",
+    let mut rows: Vec<(i64, UserId, Option<String>, u8)> = sqlx::query_as(
+        "SELECT place, user_id, party, party_size FROM waiting_list \
+         WHERE item_id = ? AND status = 'waiting' AND party_size <= ? ORDER BY place LIMIT ?",
     )
     .bind(item.get())
+    .bind(units)
     .bind(count as u64)
     .fetch_all(transaction)
-    .await
+    .await?;
+    // The limit may have cut the last party. It never cuts the first one, whose size is at most `count`.
+    if rows.len() == count
+        && let Some((_, _, Some(last), size)) = rows.last()
+    {
+        let members = rows.iter().rev().take_while(|row| row.2.as_ref() == Some(last)).count();
+        if members < usize::from(*size) {
+            rows.truncate(rows.len() - members);
+        }
+    }
+    Ok(rows.into_iter().map(|(place, user_id, ..)| Row { place, user_id }).collect())
+}
+
+/// Takes a place that waits out of its party, in which the friends go on waiting.
+pub(super) async fn leave_party(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    place: i64,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE waiting_list AS own JOIN draw_entries AS friends \
+           ON friends.item_id = own.item_id AND friends.party = own.party \
+         JOIN waiting_list AS line ON line.item_id = friends.item_id \
+           AND line.user_id = friends.user_id AND line.live = 1 AND line.party = own.party \
+         SET line.party_size = line.party_size - 1 WHERE own.item_id = ? AND own.place = ?",
+    )
+    .bind(item.get())
+    .bind(place)
+    .execute(transaction)
+    .await?;
+    Ok(())
 }
 
 /// Makes the places offers that end after the item's time.
@@ -150,7 +184,9 @@ pub(super) async fn move_to_offered(
     let statement = "UPDATE stock SET available = available - ?, offered = offered + ?, \
          version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND available >= ? AND home_epoch = ?";
-    move_units(transaction, statement, routed, units).await
+    let version = move_units(transaction, statement, routed, units).await?;
+    queue::tell(transaction, routed.item, &format!("offers @ {units}")).await?;
+    Ok(version)
 }
 
 /// Gives units of closed offers back, and answers the new version of the stock.
@@ -162,7 +198,9 @@ pub(super) async fn move_to_available(
     let statement = "UPDATE stock SET available = available + ?, offered = offered - ?, \
          version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND offered >= ? AND home_epoch = ?";
-    move_units(transaction, statement, routed, units).await
+    let version = move_units(transaction, statement, routed, units).await?;
+    queue::tell(transaction, routed.item, &format!("offers @ -{units}")).await?;
+    Ok(version)
 }
 
 /// Runs one of the two statements above, and returns the new version of the stock.

@@ -62,7 +62,8 @@ use one_call::OrderCalls;
 
 pub use fence::Fence;
 pub use group_commit::{
-    BATCH_MAX, BatchConnections, BatchOrders, BatchWriter, GroupCommit, SHARED_CONNECTIONS, Tell,
+    BATCH_MAX, BatchConnections, BatchOrders, BatchTasks, BatchWriter, GroupCommit,
+    SHARED_CONNECTIONS, Tell,
 };
 pub use item_concurrency::ItemConcurrency;
 pub use stock::StockWrite;

@@ -4,6 +4,8 @@
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
+use crate::receipts::queue;
+
 use super::unit_rows::{PoolChange, settle_in};
 use shop_domain::{Item, ItemRoute, OrderId, UserId};
 
@@ -79,7 +81,8 @@ pub async fn restock(
     .bind(units)
     .bind(operator.get())
     .bind(now)
-    .execute(transaction)
+    .execute(&mut *transaction)
     .await?;
+    queue::tell(transaction, item, &format!("stock @ {units}")).await?;
     Ok(Some(version))
 }

@@ -6,12 +6,13 @@
 //! another transaction holds makes it wait. The answer to a COMMIT may be lost, and its transaction lives on in
 //! the ledger until it is committed or rolled back.
 //!
-//! Two items with few units. Item 0 has two buyers for one unit: the poison. Item 1 has two units, two buyers,
-//! and a second order of the first buyer, who may have one. One order is a retry with the key of another.
+//! Two items with few units. Item 0 has several buyers for one unit: the poison. Item 1 has two units, and a second
+//! order of the first buyer, who may have one. Some orders have a line of each item: all are written, or none.
 //!
 //! Assumes: a lock is kept until its transaction ends; a condition of a statement sees the rows as they
 //! were committed last; an instance does not die (the fault matrix kills them).
 
+mod properties;
 mod steps;
 mod waits;
 
@@ -27,13 +28,15 @@ const STOCK: [u8; 2] = [1, 2];
 const TRIES_MAX: u8 = 2;
 /// Faults of each kind on one path.
 const FAULTS: u8 = 1;
-/// Orders of the first instance, then those of the second.
-const ORDERS: [Order; 5] = [
-    Order { item: 0, buyer: 0, key: 0, instance: 0 },
-    Order { item: 1, buyer: 0, key: 1, instance: 0 },
-    Order { item: 1, buyer: 0, key: 2, instance: 1 },
-    Order { item: 0, buyer: 1, key: 3, instance: 1 },
-    Order { item: 1, buyer: 1, key: 4, instance: 1 },
+/// The lines of all orders: those of one order stand behind each other, sorted by item.
+const LINES: [Line; 7] = [
+    Line { order: 0, item: 0, buyer: 0, instance: 0 },
+    Line { order: 1, item: 1, buyer: 0, instance: 0 },
+    Line { order: 2, item: 0, buyer: 2, instance: 0 },
+    Line { order: 2, item: 1, buyer: 2, instance: 0 },
+    Line { order: 3, item: 1, buyer: 0, instance: 1 },
+    Line { order: 4, item: 0, buyer: 1, instance: 1 },
+    Line { order: 4, item: 1, buyer: 1, instance: 1 },
 ];
 
 /// A planted mistake, or none.
@@ -53,24 +56,30 @@ pub enum Mistake {
     AgainWithoutKey,
     /// A batch is answered before its COMMIT.
     AnswerBeforeCommit,
+    /// The look before a second try chooses lines and not orders, so that it drops the line that does not fit.
+    LineDroppedAtRetry,
+    /// The lines of an order go to the queues of their items after a batch was refused, each into a transaction of its
+    /// own.
+    LinesApart,
 }
 
 /// The model.
 #[derive(Clone, Debug)]
 pub struct Batch(pub Option<Mistake>);
 
+/// A line of an order; most orders have one. The number of the order is its key as well.
 #[derive(Clone, Copy, Debug)]
-struct Order {
+struct Line {
+    order: u8,
     item: u8,
     buyer: u8,
-    key: u8,
     instance: usize,
 }
 
 /// A row, in the order in which transactions lock rows.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 enum RowLock {
-    Key(u8),
+    Key { item: u8, order: u8 },
     Limit { item: u8, buyer: u8 },
     Stock(u8),
 }
@@ -85,14 +94,14 @@ enum Answer {
     Unavailable,
 }
 
-/// Where an order is.
+/// Where a line is.
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 enum Place {
     /// In the shared queue of its instance.
     Shared,
     /// In the queue of its item: the item is suspect.
     Own,
-    /// To be written by itself.
+    /// To be written by itself, with the other lines of its order.
     Single,
     Written,
     Answered(Answer),
@@ -125,9 +134,9 @@ enum Step {
 struct Transaction {
     instance: usize,
     kind: Kind,
-    /// Its orders by their numbers.
-    orders: Vec<usize>,
-    /// Orders of the batch that were passed over.
+    /// Its lines by their places.
+    lines: Vec<usize>,
+    /// Lines of the batch that were passed over.
     passed_over: Vec<usize>,
     tries: u8,
     objected: bool,
@@ -143,14 +152,14 @@ struct Transaction {
 /// A state of everything.
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub struct State {
-    places: [Place; ORDERS.len()],
-    /// How often an order is in the ledger.
-    rows: [u8; ORDERS.len()],
+    places: [Place; LINES.len()],
+    /// How often a line is in the ledger.
+    rows: [u8; LINES.len()],
     stock: [i8; STOCK.len()],
     transactions: Vec<Transaction>,
     suspects: [[bool; STOCK.len()]; INSTANCES],
-    /// Orders that are tried again without their key.
-    keyless: [bool; ORDERS.len()],
+    /// Lines that are tried again without their key.
+    keyless: [bool; LINES.len()],
     /// Answers that were lost, and times that were over.
     faults: [u8; 2],
 }
@@ -162,7 +171,7 @@ pub enum Action {
     Cut(usize, usize),
     /// A batch of one suspect item.
     CutOwn(usize, u8),
-    /// `write/mod.rs`: an order by itself.
+    /// `write/mod.rs`, and `write_alone` for several lines: an order by itself, named by its first line.
     WriteSingly(usize),
     /// `batch.rs`, `pre_check.rs`: a batch enters its stage; after an objection it looks first.
     Enter(usize),
@@ -192,9 +201,11 @@ pub const REFUSED_IS_NOT_THERE: &str = "a refused order is not in the ledger";
 pub const ONCE: &str = "no order twice, no buyer over the limit";
 /// No circle of transactions that wait for each other.
 pub const NO_DEADLOCK: &str = "no deadlock";
+/// Of each order all lines are in the ledger, or none.
+pub const WHOLE: &str = "an order is whole or absent";
 /// Every path ends with an answer to every order.
 pub const ALL_ANSWERED: &str = "every order is answered";
-/// Unless the time was over, every unit is sold.
+/// Whoever is refused wanted an item that is sold out, or has reached a limit.
 pub const NO_GOOD_ORDER_LOST: &str = "a refused order costs no good one";
 
 impl Model for Batch {
@@ -203,12 +214,12 @@ impl Model for Batch {
 
     fn init_states(&self) -> Vec<State> {
         vec![State {
-            places: [Place::Shared; ORDERS.len()],
-            rows: [0; ORDERS.len()],
+            places: [Place::Shared; LINES.len()],
+            rows: [0; LINES.len()],
             stock: STOCK.map(u8::cast_signed),
             transactions: Vec::new(),
             suspects: [[false; STOCK.len()]; INSTANCES],
-            keyless: [false; ORDERS.len()],
+            keyless: [false; LINES.len()],
             faults: [0; 2],
         }]
     }
@@ -223,10 +234,10 @@ impl Model for Batch {
             }
             actions.extend([0, 1].map(|item| Action::CutOwn(instance, item)));
         }
-        for (order, place) in state.places.iter().enumerate() {
+        for (line, place) in state.places.iter().enumerate() {
             match place {
-                Place::Single => actions.push(Action::WriteSingly(order)),
-                Place::Own if may_end => actions.push(Action::TimeOver(order)),
+                Place::Single | Place::Shared => actions.push(Action::WriteSingly(line)),
+                Place::Own if may_end => actions.push(Action::TimeOver(line)),
                 _ => {}
             }
         }
@@ -257,11 +268,12 @@ impl Model for Batch {
         vec![
             Property::always(STOCK_HOLDS, |_, state: &State| state.stock_holds()),
             Property::always(ACKNOWLEDGED_EXISTS, |_, state: &State| {
-                state.answered(|answer| answer == Answer::Sold).all(|order| state.has_key_of(order))
+                state.answered(|answer| answer == Answer::Sold).all(|line| state.rows[line] > 0)
             }),
             Property::always(REFUSED_IS_NOT_THERE, |_, state: &State| {
-                state.answered(|answer| answer != Answer::Sold).all(|order| state.rows[order] == 0)
+                state.answered(|answer| answer != Answer::Sold).all(|line| state.rows[line] == 0)
             }),
+            Property::always(WHOLE, |_, state: &State| state.are_whole()),
             Property::always(ONCE, |_, state: &State| state.each_once()),
             Property::always(NO_DEADLOCK, |model: &Self, state: &State| {
                 !state.has_deadlock(model.0)
@@ -270,14 +282,17 @@ impl Model for Batch {
                 state.places.iter().all(|place| matches!(place, Place::Answered(_)))
                     || !is_end(model, state)
             }),
-            Property::always(NO_GOOD_ORDER_LOST, |_, state: &State| state.sells_all()),
+            Property::always(NO_GOOD_ORDER_LOST, |_, state: &State| state.refuses_for_a_reason()),
             Property::sometimes("a batch is overtaken", |_, state: &State| {
                 state.transactions.iter().any(|one| one.is_overtaken)
             }),
             Property::sometimes("a lost COMMIT was carried out", |_, state: &State| {
                 let decided =
-                    |one: &Transaction| one.step == Step::Decided && state.rows[one.orders[0]] > 0;
+                    |one: &Transaction| one.step == Step::Decided && state.rows[one.lines[0]] > 0;
                 state.transactions.iter().any(decided)
+            }),
+            Property::sometimes("an order of several lines is sold", |_, state: &State| {
+                (0..LINES.len()).any(|line| lines_of(line).count() > 1 && state.rows[line] > 0)
             }),
             Property::sometimes("two batches of one instance are under way", |_, state: &State| {
                 state
@@ -289,4 +304,9 @@ impl Model for Batch {
             }),
         ]
     }
+}
+
+/// The places of the lines of the order that a line is of.
+fn lines_of(line: usize) -> impl Iterator<Item = usize> {
+    (0..LINES.len()).filter(move |other| LINES[*other].order == LINES[line].order)
 }

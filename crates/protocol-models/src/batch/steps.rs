@@ -1,9 +1,9 @@
-//! The steps of the batches' model, and what its properties ask of a state.
+//! The steps of the batches' model.
 
 use super::waits::rows_of;
 use super::{
-    Action, Answer, FAULTS, Kind, Mistake, ORDERS, Order, Place, RowLock, STOCK, State, Step,
-    TRIES_MAX, Transaction,
+    Action, Answer, FAULTS, Kind, LINES, Line, Mistake, Place, RowLock, State, Step, TRIES_MAX,
+    Transaction, lines_of,
 };
 
 /// Batches of an instance that are overtaken at once.
@@ -26,18 +26,15 @@ impl State {
         match action {
             Action::Cut(instance, size) => self.cut(instance, size),
             Action::CutOwn(instance, item) => self.cut_own(instance, item),
-            Action::WriteSingly(order) => {
-                let is_possible = self.places[order] == Place::Single;
-                is_possible && self.begin(ORDERS[order].instance, Kind::Single, vec![order])
-            }
-            Action::Enter(one) => self.enter(one),
+            Action::WriteSingly(line) => self.write_singly(mistake, line),
+            Action::Enter(one) => self.enter(mistake, one),
             Action::Advance(one) => self.advance(mistake, one),
             Action::Overtake(one) => self.overtake(mistake, one),
             Action::Commit(one) => {
                 let is_possible = self.transactions[one].step == Step::Commits;
                 is_possible && {
                     self.write_rows(one);
-                    self.committed(one)
+                    self.committed(mistake, one)
                 }
             }
             Action::LoseAnswer(one) => self.lose_answer(mistake, one),
@@ -53,41 +50,60 @@ impl State {
 
     /// Orders of suspect items stay apart.
     fn cut(&mut self, instance: usize, size: usize) -> bool {
-        let is_next = |order: &usize| {
-            ORDERS[*order].instance == instance
-                && self.places[*order] == Place::Shared
-                && !self.is_suspect(*order)
+        let is_next = |line: &usize| {
+            LINES[*line].instance == instance
+                && self.places[*line] == Place::Shared
+                && !lines_of(*line).any(|line| self.is_suspect(line))
         };
-        let waiting: Vec<usize> = (0..ORDERS.len()).filter(is_next).take(size).collect();
+        let waiting: Vec<usize> = (0..LINES.len()).filter(is_next).collect();
+        let mut orders: Vec<u8> = waiting.iter().map(|line| LINES[*line].order).collect();
+        orders.dedup();
+        let Some(last) = orders.get(size - 1) else { return false };
+        let waiting = waiting.into_iter().filter(|line| LINES[*line].order <= *last).collect();
         // The batch takes the slot first, and whatever has come by then is in it.
-        waiting.len() == size
-            && !self.transactions.iter().any(|one| one.instance == instance && one.in_rows)
+        !self.transactions.iter().any(|one| one.instance == instance && one.in_rows)
             && self.begin(instance, Kind::Shared, waiting)
     }
 
-    fn cut_own(&mut self, instance: usize, item: u8) -> bool {
-        let is_own = |order: &usize| {
-            let place = self.places[*order];
-            let is_apart =
-                place == Place::Own || (place == Place::Shared && self.is_suspect(*order));
-            ORDERS[*order].instance == instance && ORDERS[*order].item == item && is_apart
+    /// An order whose turn it is, or one with several lines of which one is suspect.
+    fn write_singly(&mut self, mistake: Option<Mistake>, line: usize) -> bool {
+        let lines: Vec<usize> = match mistake {
+            Some(Mistake::LinesApart) => vec![line],
+            _ => lines_of(line).collect(),
         };
-        let waiting: Vec<usize> = (0..ORDERS.len()).filter(is_own).collect();
+        let is_apart = lines.len() > 1 && lines.iter().any(|line| self.is_suspect(*line));
+        let is_next = match self.places[line] {
+            Place::Single => true,
+            Place::Shared => is_apart,
+            _ => false,
+        };
+        is_next && lines[0] == line && self.begin(LINES[line].instance, Kind::Single, lines)
+    }
+
+    fn cut_own(&mut self, instance: usize, item: u8) -> bool {
+        let is_own = |line: &usize| {
+            let place = self.places[*line];
+            let is_alone = lines_of(*line).count() == 1;
+            let is_apart = place == Place::Own
+                || (place == Place::Shared && is_alone && self.is_suspect(*line));
+            LINES[*line].instance == instance && LINES[*line].item == item && is_apart
+        };
+        let waiting: Vec<usize> = (0..LINES.len()).filter(is_own).collect();
         let is_busy = self.transactions.iter().any(|one| {
-            let is_of_item = one.orders.first().is_some_and(|&order| ORDERS[order].item == item);
+            let is_of_item = one.lines.first().is_some_and(|&line| LINES[line].item == item);
             one.instance == instance && one.kind == Kind::Own && !one.is_abandoned && is_of_item
         });
         !waiting.is_empty() && !is_busy && self.begin(instance, Kind::Own, waiting)
     }
 
-    fn begin(&mut self, instance: usize, kind: Kind, orders: Vec<usize>) -> bool {
-        for &order in &orders {
-            self.places[order] = Place::Written;
+    fn begin(&mut self, instance: usize, kind: Kind, lines: Vec<usize>) -> bool {
+        for &line in &lines {
+            self.places[line] = Place::Written;
         }
         self.transactions.push(Transaction {
             instance,
             kind,
-            orders,
+            lines,
             passed_over: Vec::new(),
             tries: 0,
             objected: false,
@@ -101,41 +117,48 @@ impl State {
     }
 
     /// Enters again after an objection, alone in the pipeline, and looks first.
-    fn enter(&mut self, one: usize) -> bool {
+    fn enter(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
         let is_shared = self.transactions[one].kind == Kind::Shared;
         if self.transactions[one].step != Step::Enters || self.waits_for(None, one).is_some() {
             return false;
         }
         (self.transactions[one].in_rows, self.transactions[one].in_stock) = (is_shared, is_shared);
-        let candidates = std::mem::take(&mut self.transactions[one].orders);
+        let candidates = std::mem::take(&mut self.transactions[one].lines);
         let (mut chosen, mut passed_over) = (Vec::new(), Vec::new());
-        for order in candidates {
-            let Order { item, buyer, .. } = ORDERS[order];
-            let of = |orders: &[usize], is_same: fn(&Order, &Order) -> bool| {
-                orders.iter().filter(|&&other| is_same(&ORDERS[other], &ORDERS[order])).count()
+        let is_same = |a: &usize, b: &usize| {
+            mistake != Some(Mistake::LineDroppedAtRetry) && LINES[*a].order == LINES[*b].order
+        };
+        for order in candidates.chunk_by(is_same) {
+            let is_refused = |line: &&usize| {
+                let Line { item, buyer, .. } = LINES[**line];
+                self.bought(item, buyer) > 0 || self.stock[usize::from(item)] <= 0
             };
-            let left = usize::try_from(self.stock[usize::from(item)]).unwrap_or_default();
-            if self.has_key_of(order) {
-                self.places[order] = Place::Answered(Answer::Sold);
-            } else if self.bought(item, buyer) > 0 || left == 0 {
-                self.places[order] = Place::Answered(Answer::Refused);
-                self.suspect(self.transactions[one].instance, item);
-            } else if of(&chosen, |a, b| (a.item, a.buyer) == (b.item, b.buyer)) == 0
-                && of(&chosen, |a, b| a.item == b.item) < left
-            {
-                chosen.push(order);
+            if self.rows[order[0]] > 0 {
+                order.iter().for_each(|line| self.places[*line] = Place::Answered(Answer::Sold));
+            } else if let Some(refused) = order.iter().find(is_refused) {
+                self.suspect(self.transactions[one].instance, LINES[*refused].item);
+                order.iter().for_each(|line| self.places[*line] = Place::Answered(Answer::Refused));
+            } else if order.iter().all(|line| self.fits(*line, &chosen)) {
+                chosen.extend(order);
             } else {
-                passed_over.push(order);
+                passed_over.extend(order);
             }
         }
         let is_over = chosen.is_empty();
-        (self.transactions[one].orders, self.transactions[one].passed_over) = (chosen, passed_over);
+        (self.transactions[one].lines, self.transactions[one].passed_over) = (chosen, passed_over);
         if is_over {
-            self.leave_over(one);
+            self.leave_over(mistake, one);
         } else {
             self.transactions[one].step = Step::Locks(0);
         }
         true
+    }
+
+    /// Whether a line fits beside those that are chosen.
+    fn fits(&self, line: usize, chosen: &[usize]) -> bool {
+        let Line { item, buyer, .. } = LINES[line];
+        let of_buyer = |other: &usize| (LINES[*other].item, LINES[*other].buyer) == (item, buyer);
+        !chosen.iter().any(of_buyer) && units(chosen, item) < self.stock[usize::from(item)]
     }
 
     fn advance(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
@@ -168,19 +191,22 @@ impl State {
 
     /// Whether a row refuses the transaction, and the answer to an order that is alone in it.
     fn objects(&self, mistake: Option<Mistake>, one: usize, row: RowLock) -> Option<Answer> {
-        let orders = &self.transactions[one].orders;
-        let is_sold = |key| (0..ORDERS.len()).any(|o| ORDERS[o].key == key && self.rows[o] > 0);
-        let of_buyer = |&&order: &&usize, item, buyer| {
-            (ORDERS[order].item, ORDERS[order].buyer) == (item, buyer)
-        };
+        let lines = &self.transactions[one].lines;
         let (refused, answer) = match row {
-            RowLock::Key(key) => (is_sold(key), Answer::Sold),
+            RowLock::Key { item, order } => {
+                let is_line =
+                    |line: &usize| (LINES[*line].item, LINES[*line].order) == (item, order);
+                let is_sold = (0..LINES.len()).filter(is_line).any(|line| self.rows[line] > 0);
+                (is_sold, Answer::Sold)
+            }
             RowLock::Limit { item, buyer } => {
-                let own = orders.iter().filter(|order| of_buyer(order, item, buyer)).count();
+                let of_buyer =
+                    |line: &&usize| (LINES[**line].item, LINES[**line].buyer) == (item, buyer);
+                let own = lines.iter().filter(of_buyer).count();
                 (self.bought(item, buyer) + own > 1, Answer::Refused)
             }
             RowLock::Stock(item) => {
-                let is_few = self.stock[usize::from(item)] < units(orders, item);
+                let is_few = self.stock[usize::from(item)] < units(lines, item);
                 (is_few && mistake != Some(Mistake::AffectedRowsIgnored), Answer::Refused)
             }
         };
@@ -197,29 +223,32 @@ impl State {
             return;
         }
         let passed_over = std::mem::take(&mut transaction.passed_over);
-        transaction.orders.extend(passed_over);
-        transaction.orders.sort_unstable();
+        transaction.lines.extend(passed_over);
+        transaction.lines.sort_unstable();
         transaction.tries += 1;
         transaction.objected = true;
         (transaction.in_rows, transaction.in_stock) = (false, false);
         transaction.step = Step::Enters;
         if transaction.tries == TRIES_MAX || transaction.is_overtaken {
-            self.leave_over(one);
+            self.leave_over(mistake, one);
         }
     }
 
-    /// Ends a transaction whose orders are undecided: each goes to its item's queue, then by itself.
-    fn leave_over(&mut self, one: usize) {
+    /// Ends a transaction whose orders are undecided: each goes to its item's queue, then by itself. One with several
+    /// lines has no item's queue.
+    fn leave_over(&mut self, mistake: Option<Mistake>, one: usize) {
         let ended = self.transactions.remove(one);
-        for &order in ended.orders.iter().chain(&ended.passed_over) {
-            self.leave_one(ended.kind, order);
+        for &line in ended.lines.iter().chain(&ended.passed_over) {
+            self.leave_one(mistake, ended.kind, line);
         }
     }
 
-    fn leave_one(&mut self, kind: Kind, order: usize) {
-        self.places[order] = if kind == Kind::Shared { Place::Own } else { Place::Single };
-        if kind == Kind::Shared {
-            self.suspect(ORDERS[order].instance, ORDERS[order].item);
+    fn leave_one(&mut self, mistake: Option<Mistake>, kind: Kind, line: usize) {
+        let has_queue = lines_of(line).count() == 1 || mistake == Some(Mistake::LinesApart);
+        let is_shared = kind == Kind::Shared;
+        self.places[line] = if is_shared && has_queue { Place::Own } else { Place::Single };
+        if is_shared {
+            self.suspect(LINES[line].instance, LINES[line].item);
         }
     }
 
@@ -237,8 +266,8 @@ impl State {
         {
             return false;
         }
-        for order in transaction.orders.clone() {
-            self.suspect(instance, ORDERS[order].item);
+        for line in transaction.lines.clone() {
+            self.suspect(instance, LINES[line].item);
         }
         let transaction = &mut self.transactions[one];
         (transaction.in_rows, transaction.in_stock) = (false, false);
@@ -247,26 +276,26 @@ impl State {
     }
 
     fn write_rows(&mut self, one: usize) {
-        let orders = self.transactions[one].orders.clone();
+        let lines = self.transactions[one].lines.clone();
         for item in [0, 1] {
-            let units = units(&orders, item);
+            let units = units(&lines, item);
             let left = &mut self.stock[usize::from(item)];
             // The condition of the statement: a row with too few is not changed.
             *left -= if *left >= units { units } else { 0 };
         }
-        orders.into_iter().for_each(|order| self.rows[order] += 1);
+        lines.into_iter().for_each(|line| self.rows[line] += 1);
     }
 
     /// COMMIT was answered; orders that were passed over are decided next.
-    fn committed(&mut self, one: usize) -> bool {
+    fn committed(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
         self.answer(one, Answer::Sold);
         let transaction = &mut self.transactions[one];
-        transaction.orders = std::mem::take(&mut transaction.passed_over);
-        if transaction.kind == Kind::Own && !transaction.orders.is_empty() {
+        transaction.lines = std::mem::take(&mut transaction.passed_over);
+        if transaction.kind == Kind::Own && !transaction.lines.is_empty() {
             transaction.objected = true;
             transaction.step = Step::Enters;
         } else {
-            self.leave_over(one);
+            self.leave_over(mistake, one);
         }
         true
     }
@@ -280,10 +309,10 @@ impl State {
         (transaction.in_rows, transaction.in_stock) = (false, false);
         if mistake == Some(Mistake::AgainWithoutKey) {
             transaction.is_abandoned = true;
-            let left = (transaction.kind, transaction.orders.clone());
-            for order in left.1 {
-                self.keyless[order] = true;
-                self.leave_one(left.0, order);
+            let (kind, lines) = (transaction.kind, transaction.lines.clone());
+            for line in lines {
+                self.keyless[line] = true;
+                self.leave_one(mistake, kind, line);
             }
         }
         true
@@ -312,71 +341,29 @@ impl State {
             _ => return false,
         }
         transaction.is_abandoned = true;
-        let (kind, orders) = (transaction.kind, transaction.orders.clone());
+        let (kind, lines) = (transaction.kind, transaction.lines.clone());
         let passed_over = std::mem::take(&mut transaction.passed_over);
         if transaction.step == Step::Decided {
             self.transactions.remove(one);
         }
-        for order in orders.into_iter().chain(passed_over) {
-            if self.rows[order] > 0 {
-                self.places[order] = Place::Answered(Answer::Sold);
+        for line in lines.into_iter().chain(passed_over) {
+            if self.rows[line] > 0 {
+                self.places[line] = Place::Answered(Answer::Sold);
             } else {
-                self.leave_one(kind, order);
+                self.leave_one(mistake, kind, line);
             }
         }
         true
     }
 
     fn answer(&mut self, one: usize, answer: Answer) {
-        for order in self.transactions[one].orders.clone() {
-            self.places[order] = Place::Answered(answer);
+        for line in self.transactions[one].lines.clone() {
+            self.places[line] = Place::Answered(answer);
         }
     }
 
-    pub(super) fn answered(&self, is: fn(Answer) -> bool) -> impl Iterator<Item = usize> {
-        let places = self.places.iter().enumerate();
-        places.filter_map(move |(order, place)| match place {
-            Place::Answered(answer) if is(*answer) => Some(order),
-            _ => None,
-        })
-    }
-
-    pub(super) fn has_key_of(&self, order: usize) -> bool {
-        let same = |other: usize| ORDERS[other].key == ORDERS[order].key && self.rows[other] > 0;
-        (0..ORDERS.len()).any(same)
-    }
-
-    pub(super) fn stock_holds(&self) -> bool {
-        [0, 1].into_iter().all(|item| {
-            let left = self.stock[usize::from(item)];
-            let of_item = |order: &usize| ORDERS[*order].item == item;
-            let sold: u8 = (0..ORDERS.len()).filter(of_item).map(|order| self.rows[order]).sum();
-            left >= 0 && left.cast_unsigned() + sold == STOCK[usize::from(item)]
-        })
-    }
-
-    pub(super) fn each_once(&self) -> bool {
-        (0..ORDERS.len()).all(|order| {
-            let Order { item, buyer, key, .. } = ORDERS[order];
-            let of_key = |other: &usize| ORDERS[*other].key == key;
-            let rows: u8 = (0..ORDERS.len()).filter(of_key).map(|other| self.rows[other]).sum();
-            rows <= 1 && self.bought(item, buyer) <= 1
-        })
-    }
-
-    pub(super) fn sells_all(&self) -> bool {
-        let is_open =
-            |place: &Place| !matches!(place, Place::Answered(Answer::Sold | Answer::Refused));
-        self.places.iter().any(is_open) || self.stock.iter().all(|left| *left <= 0)
-    }
-
-    fn bought(&self, item: u8, buyer: u8) -> usize {
-        let is_same = |order: &usize| (ORDERS[*order].item, ORDERS[*order].buyer) == (item, buyer);
-        (0..ORDERS.len()).filter(is_same).map(|order| usize::from(self.rows[order])).sum()
-    }
-
-    fn is_suspect(&self, order: usize) -> bool {
-        let Order { item, instance, .. } = ORDERS[order];
+    fn is_suspect(&self, line: usize) -> bool {
+        let Line { item, instance, .. } = LINES[line];
         self.suspects[instance][usize::from(item)]
     }
 
@@ -385,7 +372,7 @@ impl State {
     }
 }
 
-fn units(orders: &[usize], item: u8) -> i8 {
-    let count = orders.iter().filter(|&&order| ORDERS[order].item == item).count();
+fn units(lines: &[usize], item: u8) -> i8 {
+    let count = lines.iter().filter(|&&line| LINES[line].item == item).count();
     i8::try_from(count).unwrap_or(i8::MAX)
 }

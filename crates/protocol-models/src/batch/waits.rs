@@ -1,6 +1,6 @@
 //! The rows that a transaction locks, and the transaction that it waits for.
 
-use super::{Kind, Mistake, ORDERS, Order, RowLock, State, Step, Transaction};
+use super::{Kind, LINES, Line, Mistake, RowLock, State, Step, Transaction};
 
 impl State {
     /// The transaction that this one waits for.
@@ -66,13 +66,13 @@ impl Transaction {
 pub(super) fn rows_of(
     mistake: Option<Mistake>,
     transaction: &Transaction,
-    keyless: &[bool; ORDERS.len()],
+    keyless: &[bool; LINES.len()],
 ) -> Vec<RowLock> {
     let mut rows: Vec<RowLock> = Vec::new();
-    for &order in &transaction.orders {
-        let Order { item, buyer, key, .. } = ORDERS[order];
-        if !keyless[order] {
-            rows.push(RowLock::Key(key));
+    for &line in &transaction.lines {
+        let Line { item, buyer, order, .. } = LINES[line];
+        if !keyless[line] {
+            rows.push(RowLock::Key { item, order });
         }
         rows.extend([RowLock::Limit { item, buyer }, RowLock::Stock(item)]);
     }

@@ -112,6 +112,7 @@ impl Intention {
             limit_group: None,
             created_at: self.created_at,
             expires_at: self.expires_at,
+            extended_seconds: None,
             paid_at: None,
             line_count: None,
             further: Vec::new(),

@@ -18,12 +18,12 @@ mod pre_check;
 mod quarantine;
 mod queue;
 mod sql;
+mod tasks;
 
 use std::fmt;
 use std::sync::{Arc, Weak};
 
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
 
 use super::{Arbiter, OrderWrite, StockWrite, in_time};
 use crate::route::cache::Cache;
@@ -37,6 +37,7 @@ pub use batch::BatchWriter;
 pub use batch_orders::{BatchOrders, Tell};
 pub use connections::BatchConnections;
 pub use queue::BATCH_MAX;
+pub use tasks::BatchTasks;
 
 /// Connections that a shared queue needs: two batches are under way, and others may be overtaken.
 pub const SHARED_CONNECTIONS: u32 = 2 + OVERTAKEN_MAX;
@@ -53,7 +54,7 @@ struct GroupCommitParts {
     arbiter: Arbiter,
     /// Those of the items' own queues.
     connections: BatchConnections,
-    tasks: TaskTracker,
+    tasks: BatchTasks,
     shared: Vec<Arc<BatchQueue>>,
     own: Cache<ItemId, Arc<BatchQueue>>,
 }
@@ -62,7 +63,11 @@ impl GroupCommit {
     /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that
     /// run on `tasks`. Each item has a queue of its own.
     #[must_use]
-    pub fn new(arbiter: Arbiter, connections: BatchConnections, tasks: TaskTracker) -> Self {
+    pub fn new(
+        arbiter: Arbiter,
+        connections: BatchConnections,
+        tasks: impl Into<BatchTasks>,
+    ) -> Self {
         Self::with_shared_queues(arbiter, connections, tasks, Vec::new())
     }
 
@@ -73,11 +78,11 @@ impl GroupCommit {
     pub fn with_shared_queues(
         arbiter: Arbiter,
         connections: BatchConnections,
-        tasks: TaskTracker,
+        tasks: impl Into<BatchTasks>,
         shared: Vec<BatchConnections>,
     ) -> Self {
         let shared = shared.into_iter().map(|one| Arc::new(BatchQueue::shared(one))).collect();
-        let own = Cache::new(ITEMS_MAX);
+        let (tasks, own) = (tasks.into(), Cache::new(ITEMS_MAX));
         Self { parts: Arc::new(GroupCommitParts { arbiter, connections, tasks, shared, own }) }
     }
 
@@ -231,7 +236,7 @@ impl GroupCommit {
         !self.parts.shared.is_empty()
     }
 
-    fn tasks(&self) -> &TaskTracker {
+    fn tasks(&self) -> &BatchTasks {
         &self.parts.tasks
     }
 

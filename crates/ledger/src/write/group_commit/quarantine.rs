@@ -23,6 +23,10 @@ const QUARANTINE_MIN: Duration = Duration::from_secs(1);
 /// less often costs the others one batch in this time.
 const QUARANTINE_MAX: Duration = Duration::from_secs(5);
 
+/// How long an item waits for its next batch after orders that the ledger could not take. Buyers who try
+/// again at once would fail as fast as others buy, and cost as much.
+const FAILED_PAUSE: Duration = Duration::from_millis(50);
+
 /// The quarantine of one item.
 pub(super) struct Quarantine {
     state: Mutex<State>,
@@ -36,6 +40,8 @@ struct State {
     until: Option<Instant>,
     /// Whether a task waits for it to expire.
     is_watched: bool,
+    /// The instant before which no batch of the item is to begin.
+    paused_until: Option<Instant>,
 }
 
 impl Quarantine {
@@ -97,6 +103,16 @@ impl Quarantine {
             state.until = None;
             self.quarantined.dec();
         }
+    }
+
+    /// Has the item's next batch wait, because the ledger could not take its orders at `now`.
+    pub(super) fn pause(&self, now: Instant) {
+        self.state().paused_until = Some(now + FAILED_PAUSE);
+    }
+
+    /// The instant until which the item's next batch is to wait. The batch after that one does not wait.
+    pub(super) fn take_pause(&self) -> Option<Instant> {
+        self.state().paused_until.take()
     }
 
     fn raise_until(&self, instant: Instant) {
@@ -176,6 +192,15 @@ mod tests {
         assert_eq!((item.is_raised(), quarantined.get()), (false, 0));
         item.raise(later);
         assert!(item.needs_watch(), "nobody watches any more");
+    }
+
+    #[test]
+    fn one_batch_waits_after_orders_that_failed() {
+        let item = Quarantine::new(Gauge::default());
+        let now = Instant::now();
+        assert_eq!(item.take_pause(), None);
+        item.pause(now);
+        assert!(item.take_pause() > Some(now) && item.take_pause().is_none(), "once");
     }
 
     #[test]

@@ -28,7 +28,7 @@ use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::items_of;
 use super::quarantine::{QUARANTINED_MAX, Quarantine};
 use crate::write::{Answer, Answers, is_late};
-use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span};
+use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 
 /// Orders of one batch.
 pub const BATCH_MAX: usize = 256;
@@ -226,6 +226,9 @@ impl BatchQueue {
         while self.has_order().await {
             // Orders that come while the slot is awaited are in this batch.
             let slot = self.pipeline.enter().await;
+            if let Some(until) = self.quarantine().and_then(Quarantine::take_pause) {
+                tokio::time::sleep_until(until).await;
+            }
             let batch = self.cut(&group);
             if batch.is_empty() {
                 continue;
@@ -361,6 +364,13 @@ impl BatchQueue {
     ) -> bool {
         let has_objected =
             answers.iter().any(|(_, answer)| !matches!(answer, Ok(Outcome::Sold(_))));
+        let is_failure =
+            |answer: &Answer| matches!(answer, Ok(Outcome::Unavailable(Unavailable::Faulty(_))));
+        if let Some(quarantine) = self.quarantine()
+            && answers.iter().all(|(_, answer)| is_failure(answer))
+        {
+            quarantine.pause(Instant::now());
+        }
         let is_refused =
             |answer: &Answer| matches!(answer, Ok(Outcome::Refused(_) | Outcome::Replayed(_)));
         if self.item.is_none() {

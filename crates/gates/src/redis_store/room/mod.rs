@@ -1,0 +1,300 @@
+//! The waiting room of an item, which all instances share.
+//!
+//! One script does everything that a poll may change, so two instances never give one number twice,
+//! and never admit more than the rate and the free places inside allow. It goes by the clock of the
+//! server that has the item's keys. Buyers who came before the opening have no numbers until a
+//! shuffle gives them theirs (`place.lua`); who comes later stands behind them.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use redis::RedisResult;
+use redis_connection::{Call, Script};
+
+use super::RedisClient;
+use shop_domain::{ItemId, UserId};
+
+/// Places that one call of the script gives.
+const PLACES_TOGETHER_MAX: usize = 500;
+/// Entries that one answer brings, about.
+const ENTRIES_TOGETHER: usize = 1_000;
+/// Bits of a number that count within one room; those above tell rooms apart.
+const COUNT_BITS: u32 = 22;
+
+static POLL: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("poll.lua")));
+static PLACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("place.lua")));
+static LEAVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("leave.lua")));
+
+/// The waiting rooms. Clones share the connection.
+#[derive(Clone)]
+pub struct Room {
+    redis: RedisClient,
+    limits: RoomLimits,
+}
+
+/// The settings of waiting rooms, for all instances of the shop together.
+#[derive(Clone, Copy, Debug)]
+pub struct RoomLimits {
+    /// Buyers of one item who are admitted per second.
+    pub per_second: u32,
+    /// Buyers of one item who may be inside at once.
+    pub inside_max: u32,
+    /// Buyers of one item who may wait at once.
+    pub waiting_max: u64,
+    /// How long a buyer may be silent without being passed by.
+    pub silent: Duration,
+    /// How long a ticket is valid, and how long the place of a silent buyer is kept.
+    pub ticket: Duration,
+    /// The most zero bits of a proof of work.
+    pub proof_bits_max: u8,
+}
+
+/// The sale as the room sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoomPhase {
+    /// Before the opening.
+    Early,
+    Open,
+    /// Paused: buyers join, and nobody is admitted.
+    Closed,
+}
+
+/// A buyer's poll.
+#[derive(Clone, Debug)]
+pub struct RoomPoll<'a> {
+    pub item: ItemId,
+    pub buyer: UserId,
+    pub phase: RoomPhase,
+    /// The shift of the clock (tests).
+    pub shift: time::Duration,
+    /// The number and the zero bits of the queue token that the buyer shows.
+    pub shown: Option<(i64, u8)>,
+    /// The public id of the buyer among those who came before the opening.
+    pub entry: &'a str,
+    pub proof: Option<UsableProof>,
+    /// How long the keys live without a change.
+    pub life: Duration,
+}
+
+/// A proof of work that is right. It can be used once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsableProof {
+    pub id: String,
+    /// The end of its validity, in milliseconds since 1970.
+    pub expires_ms: i64,
+}
+
+/// The answer to a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RoomStatus {
+    /// On the list of those who came before the opening.
+    Early,
+    /// As before, but the sale has opened, and the places are being drawn.
+    Drawing,
+    /// Behind those whose places are being drawn.
+    Behind,
+    Waiting,
+    Admitted,
+    /// As many wait as may.
+    Full,
+    /// It would be the buyer's turn, but the proof of work is missing.
+    Unproved,
+    /// As before, but the proof was used already.
+    Replayed,
+}
+
+/// The standing of a buyer in the room.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoomStanding {
+    pub status: RoomStatus,
+    /// Unique in all time, and the sequence of admission; 0 while there is none.
+    pub number: i64,
+    /// Buyers before this one who have asked lately; before the places are known, all others.
+    pub ahead: u64,
+    /// Buyers who wait.
+    pub people: u64,
+    pub inside: u64,
+    /// Tickets that ran out since the last poll of anybody.
+    pub expired: u64,
+    /// Buyers who were admitted in the ten seconds before.
+    pub admitted_in_ten_seconds: u64,
+    pub proof_bits: u8,
+    /// The end of the ticket in milliseconds since 1970.
+    pub ticket_ends_ms: i64,
+    /// The public id of a buyer who came before the opening.
+    pub entry: Option<String>,
+}
+
+/// How a buyer left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    Inside,
+    Waiting,
+    /// The buyer was not there.
+    Nowhere,
+}
+
+impl RoomStanding {
+    /// The number as people read it: from 1 in each room.
+    #[must_use]
+    pub fn count(&self) -> Option<u64> {
+        let count = self.number.unsigned_abs() & ((1 << COUNT_BITS) - 1);
+        (self.number > 0).then_some(count)
+    }
+}
+
+impl Room {
+    #[must_use]
+    pub fn new(redis: RedisClient, limits: RoomLimits) -> Self {
+        Self { redis, limits }
+    }
+
+    #[must_use]
+    pub fn limits(&self) -> &RoomLimits {
+        &self.limits
+    }
+
+    /// Joins, tells the position, or admits. A repetition after an error changes nothing more.
+    ///
+    /// # Errors
+    /// Redis'; the buyer may have joined, or been admitted.
+    pub async fn poll(&self, poll: &RoomPoll<'_>) -> RedisResult<RoomStanding> {
+        let limits = &self.limits;
+        let (number, bits) = poll.shown.map_or((0, -1), |(number, bits)| (number, bits.into()));
+        let bits: i16 = bits;
+        let mut call = self.call(&POLL, poll.item);
+        call.arg(poll.buyer.get()).arg(match poll.phase {
+            RoomPhase::Early => "early",
+            RoomPhase::Open => "open",
+            RoomPhase::Closed => "closed",
+        });
+        call.arg(shift_ms(poll.shift)).arg(1_000_000 / limits.per_second.max(1));
+        call.arg(limits.inside_max).arg(limits.waiting_max);
+        call.arg(ms(limits.silent)).arg(ms(limits.ticket)).arg(number).arg(poll.entry);
+        call.arg(poll.proof.as_ref().map_or("", |proof| &proof.id)).arg(bits);
+        call.arg(limits.proof_bits_max);
+        call.arg(poll.proof.as_ref().map_or(0, |proof| proof.expires_ms)).arg(ms(poll.life));
+        type Answer = (String, i64, u64, u64, u64, u64, u64, u8, i64, String);
+        let answer: Answer = call.invoke_async(&mut self.redis.shared()).await?;
+        let (status, number, ahead, people, inside, expired, flow, proof_bits, end, entry) = answer;
+        Ok(RoomStanding {
+            status: match &*status {
+                "early" => RoomStatus::Early,
+                "drawing" => RoomStatus::Drawing,
+                "behind" => RoomStatus::Behind,
+                "admitted" => RoomStatus::Admitted,
+                "full" => RoomStatus::Full,
+                "unproved" => RoomStatus::Unproved,
+                "replayed" => RoomStatus::Replayed,
+                _ => RoomStatus::Waiting,
+            },
+            number,
+            ahead,
+            people,
+            inside,
+            expired,
+            admitted_in_ten_seconds: flow,
+            proof_bits,
+            ticket_ends_ms: end,
+            entry: Some(entry).filter(|entry| !entry.is_empty()),
+        })
+    }
+
+    /// Takes a buyer out.
+    ///
+    /// # Errors
+    /// Redis'; the buyer may be out.
+    pub async fn leave(&self, item: ItemId, buyer: UserId) -> RedisResult<Left> {
+        let mut call = self.call(&LEAVE, item);
+        let left: u8 = call.arg(buyer.get()).invoke_async(&mut self.redis.shared()).await?;
+        Ok(match left {
+            2 => Left::Inside,
+            1 => Left::Waiting,
+            _ => Left::Nowhere,
+        })
+    }
+
+    /// Reads the buyers who came before the opening, with their entries; `None` while the list can
+    /// still change, and when the room was lost.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn early(&self, item: ItemId) -> RedisResult<Option<BTreeMap<UserId, String>>> {
+        let [room, list, ..] = self.keys(item);
+        let mut connection = self.redis.shared();
+        let state: Option<String> =
+            redis::cmd("HGET").arg(&room).arg("state").query_async(&mut connection).await?;
+        if !matches!(state.as_deref(), Some("frozen" | "open")) {
+            return Ok(None);
+        }
+        let (mut cursor, mut early) = (0_u64, BTreeMap::new());
+        loop {
+            let mut scan = redis::cmd("HSCAN");
+            scan.arg(&list).arg(cursor).arg("COUNT").arg(ENTRIES_TOGETHER);
+            let (next, part): (u64, Vec<(i64, String)>) = scan.query_async(&mut connection).await?;
+            let buyers = part.into_iter();
+            early.extend(buyers.filter_map(|(id, entry)| Some((UserId::new(id)?, entry))));
+            cursor = next;
+            if cursor == 0 {
+                return Ok(Some(early));
+            }
+        }
+    }
+
+    /// Gives these buyers the places 1, 2, 3, and so on, and opens the room. Two instances may do it
+    /// at once, and any may go on where another one was killed, because all have the same list.
+    ///
+    /// # Errors
+    /// Redis'; some places may be given, and the room is not open.
+    pub async fn place(
+        &self,
+        item: ItemId,
+        ordered: &[UserId],
+        shift: time::Duration,
+        life: Duration,
+    ) -> RedisResult<()> {
+        let mut first: usize = 1;
+        loop {
+            let rest = ordered.get(first - 1..).unwrap_or_default();
+            let (part, is_last) =
+                (rest.len().min(PLACES_TOGETHER_MAX), rest.len() <= PLACES_TOGETHER_MAX);
+            let mut call = self.call(&PLACE, item);
+            call.arg(shift_ms(shift))
+                .arg(ms(self.limits.ticket))
+                .arg(ms(life))
+                .arg(u8::from(is_last));
+            for (place, buyer) in (first..).zip(&rest[..part]) {
+                call.arg(buyer.get()).arg(place);
+            }
+            let is_frozen: u8 = call.invoke_async(&mut self.redis.shared()).await?;
+            failpoint!("room-part-placed");
+            if is_last || is_frozen == 0 {
+                return Ok(());
+            }
+            first += part;
+        }
+    }
+
+    fn call<'a>(&self, script: &'a Script, item: ItemId) -> Call<'a> {
+        let [first, others @ ..] = self.keys(item);
+        let mut call = script.key(first);
+        for key in others {
+            call.key(key);
+        }
+        call
+    }
+
+    fn keys(&self, item: ItemId) -> [String; 7] {
+        let parts = ["", ":early", ":waiting", ":silent", ":due", ":inside", ":proofs"];
+        parts.map(|part| format!("{}{{item:{item}}}:room{part}", self.redis.prefix()))
+    }
+}
+
+fn ms(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn shift_ms(shift: time::Duration) -> i64 {
+    i64::try_from(shift.whole_milliseconds()).unwrap_or(0)
+}

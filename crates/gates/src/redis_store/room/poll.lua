@@ -1,0 +1,188 @@
+-- One poll of a buyer in the waiting room of an item: joins, tells the position, or admits.
+-- KEYS[1]  the room, a hash: state (gathering, frozen or open), base, next, tat (the time of the next
+--          admission, in microseconds), window, count and before (admissions of ten seconds)
+-- KEYS[2]  who came before the opening, a hash: buyer -> entry
+-- KEYS[3]  who waits, a sorted set: buyer by number
+-- KEYS[4]  who waits and has not asked lately, a sorted set: buyer by number
+-- KEYS[5]  until when the buyers of the two sets are expected to ask, a sorted set in milliseconds
+-- KEYS[6]  who was admitted, a sorted set: buyer by the end of the ticket in milliseconds
+-- KEYS[7]  proofs of work that were used, a sorted set by the end of their validity in milliseconds
+-- ARGV[1]  the buyer
+-- ARGV[2]  the sale: early, open, or closed while it is paused
+-- ARGV[3]  the shift of the clock in milliseconds (tests)
+-- ARGV[4]  time between two admissions, in microseconds
+-- ARGV[5]  buyers who may be inside at once
+-- ARGV[6]  buyers who may wait at once
+-- ARGV[7]  how long a buyer may be silent and still waits, in milliseconds
+-- ARGV[8]  how long a ticket is valid, and how long the place of a silent buyer is kept, in milliseconds
+-- ARGV[9]  the number that the buyer's queue token shows, or 0
+-- ARGV[10] the buyer's entry, if the buyer has none yet
+-- ARGV[11] the id of a valid proof of work, or empty
+-- ARGV[12] zero bits that the shown token asks for, or -1
+-- ARGV[13] the most zero bits
+-- ARGV[14] the end of the proof's validity, in milliseconds
+-- ARGV[15] how long the keys live without a change, in milliseconds
+-- Answers the status (early, drawing, behind, waiting, admitted, full, unproved or replayed), the buyer's
+-- number, buyers ahead, buyers who wait, buyers inside, tickets that ran out, admissions of the ten
+-- seconds before, zero bits, the end of the ticket in milliseconds, and the entry.
+local buyer, phase = ARGV[1], ARGV[2]
+local clock = redis.call('TIME')
+local now_us = clock[1] * 1000000 + clock[2] + ARGV[3] * 1000
+local now = math.floor(now_us / 1000)
+local silent_at, forgotten_at = now + ARGV[7], now + ARGV[8]
+local room = redis.call('HMGET', KEYS[1], 'state', 'base', 'next', 'tat', 'window', 'count', 'before')
+local state, base, tat = room[1], tonumber(room[2] or '0'), tonumber(room[4] or '0')
+
+local function keep()
+  for _, key in ipairs(KEYS) do
+    redis.call('PEXPIRE', key, ARGV[15])
+  end
+end
+
+if not state then
+  -- Numbers of a room that was lost are lower, because it is older: seconds since 2020, and 22 bits.
+  state = phase == 'early' and 'gathering' or 'open'
+  base, tat = (clock[1] - 1577836800) * 4194304, now_us
+  redis.call('HSET', KEYS[1], 'state', state, 'base', string.format('%.0f', base), 'next', 0,
+    'tat', string.format('%.0f', tat))
+  keep()
+end
+if state == 'gathering' and phase ~= 'early' then
+  local present = redis.call('HLEN', KEYS[2])
+  state, tat = present > 0 and 'frozen' or 'open', now_us
+  redis.call('HSET', KEYS[1], 'state', state, 'next', present, 'tat', string.format('%.0f', tat))
+end
+
+local expired = redis.call('ZREMRANGEBYSCORE', KEYS[6], '-inf', now)
+local window, flow = math.floor(now / 10000), 0
+local since = tonumber(room[5] or '-1')
+if since == window then
+  flow = tonumber(room[7])
+elseif since == window - 1 then
+  flow = tonumber(room[6])
+end
+local people, bits, entry = 0, 0, ''
+local function answer(status, number, ahead, ticket_end)
+  local inside = redis.call('ZCARD', KEYS[6])
+  return {status, number, ahead, people, inside, expired, flow, bits, ticket_end or 0, entry}
+end
+local function bits_for(others)
+  local doubled = others + 1
+  while doubled >= 2 and bits < tonumber(ARGV[13]) do
+    doubled, bits = math.floor(doubled / 2), bits + 1
+  end
+end
+
+entry = redis.call('HGET', KEYS[2], buyer)
+if state == 'gathering' then
+  people = redis.call('HLEN', KEYS[2])
+  if not entry then
+    entry = ''
+    if people >= tonumber(ARGV[6]) then
+      return answer('full', 0, people)
+    end
+    bits_for(people)
+    people, entry = people + 1, ARGV[10]
+    redis.call('HSET', KEYS[2], buyer, entry)
+    redis.call('ZADD', KEYS[5], silent_at, buyer)
+    keep()
+  else
+    bits_for(people - 1)
+    redis.call('ZADD', KEYS[5], silent_at, buyer)
+  end
+  return answer('early', 0, people - 1)
+elseif state == 'frozen' and entry then
+  people = tonumber(redis.call('HGET', KEYS[1], 'next'))
+  redis.call('ZADD', KEYS[5], silent_at, buyer)
+  bits_for(people - 1)
+  return answer('drawing', 0, people - 1)
+end
+entry = entry or ''
+
+local ticket_end = redis.call('ZSCORE', KEYS[6], buyer)
+if ticket_end then
+  return answer('admitted', 0, 0, tonumber(ticket_end))
+end
+
+-- Whoever has not asked for long waits aside, and nobody waits behind. Later the place is forgotten.
+for _, silent in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, 100)) do
+  local number = redis.call('ZSCORE', KEYS[3], silent)
+  if silent == buyer then
+    redis.call('ZADD', KEYS[5], silent_at, buyer)
+  elseif number then
+    redis.call('ZREM', KEYS[3], silent)
+    redis.call('ZADD', KEYS[4], number, silent)
+    redis.call('ZADD', KEYS[5], forgotten_at, silent)
+  else
+    redis.call('ZREM', KEYS[4], silent)
+    redis.call('ZREM', KEYS[5], silent)
+  end
+end
+
+people = redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[4])
+local number = redis.call('ZSCORE', KEYS[3], buyer)
+local stands = number
+number = number or redis.call('ZSCORE', KEYS[4], buyer)
+-- By the length of the whole line: at the turn, nobody is ahead.
+local others = number and people - 1 or people
+if not number then
+  if people >= tonumber(ARGV[6]) then
+    return answer('full', 0, people)
+  end
+  if tonumber(ARGV[9]) > 0 and tonumber(ARGV[9]) < base then
+    -- Its room was lost, and with it nobody's place who shows it.
+    number = ARGV[9]
+  else
+    number = string.format('%.0f', base + redis.call('HINCRBY', KEYS[1], 'next', 1))
+  end
+end
+local ahead = redis.call('ZCOUNT', KEYS[3], '-inf', '(' .. number)
+if tonumber(ARGV[12]) >= 0 then
+  bits = tonumber(ARGV[12])
+else
+  bits_for(others)
+end
+
+-- A second without an admission is made up for, and no more.
+local step = tonumber(ARGV[4])
+tat = math.max(tat, now_us - math.max(0, 1000000 - step))
+local turns = 0
+if state == 'open' and phase == 'open' and tat <= now_us then
+  turns = math.min(math.floor((now_us - tat) / step) + 1,
+    tonumber(ARGV[5]) - redis.call('ZCARD', KEYS[6]))
+end
+if ahead < turns then
+  redis.call('ZREMRANGEBYSCORE', KEYS[7], '-inf', now)
+  local replayed = ARGV[11] ~= '' and redis.call('ZSCORE', KEYS[7], ARGV[11])
+  if bits > 0 and (ARGV[11] == '' or replayed) then
+    -- Nobody waits behind a buyer who does not prove the work.
+    redis.call('ZREM', KEYS[3], buyer)
+    redis.call('ZADD', KEYS[4], number, buyer)
+    redis.call('ZADD', KEYS[5], forgotten_at, buyer)
+    keep()
+    return answer(replayed and 'replayed' or 'unproved', tonumber(number), ahead)
+  end
+  if ARGV[11] ~= '' then
+    redis.call('ZADD', KEYS[7], ARGV[14], ARGV[11])
+  end
+  for at = 3, 5 do
+    redis.call('ZREM', KEYS[at], buyer)
+  end
+  redis.call('ZADD', KEYS[6], forgotten_at, buyer)
+  local count, before = tonumber(room[6] or '0'), flow
+  if since ~= window then
+    count = 0
+  end
+  redis.call('HSET', KEYS[1], 'tat', string.format('%.0f', tat + step), 'window', window,
+    'count', count + 1, 'before', before)
+  keep()
+  return answer('admitted', tonumber(number), 0, forgotten_at)
+end
+redis.call('ZADD', KEYS[5], silent_at, buyer)
+if not stands then
+  redis.call('ZREM', KEYS[4], buyer)
+  redis.call('ZADD', KEYS[3], number, buyer)
+  people = redis.call('ZCARD', KEYS[3]) + redis.call('ZCARD', KEYS[4])
+  keep()
+end
+return answer(state == 'frozen' and 'behind' or 'waiting', tonumber(number), ahead)

@@ -1,0 +1,98 @@
+//! What the items of an order allow its buyer: a longer hold, and giving the paid order back.
+
+use sqlx::MySqlConnection;
+use time::{Duration, OffsetDateTime};
+
+use super::StepError;
+use crate::archive;
+use crate::rows::payments;
+use crate::rows::statement::in_list;
+use shop_domain::{ItemId, Order, OrderId};
+
+/// Extends the hold of an order whose rows are locked, by `wanted` seconds or by as many as all its items allow.
+/// Returns the order, and whether this call changed it: a hold is extended once.
+///
+/// # Errors
+/// [`StepError::NotExtendable`], and [`StepError::HoldOver`] by the clock of the database, which also decides on the
+/// expiry.
+pub(super) async fn extend(
+    connection: &mut MySqlConnection,
+    order: Order,
+    wanted: Option<u32>,
+) -> Result<(Order, bool), StepError> {
+    if order.extended_seconds.is_some() {
+        return Ok((order, false));
+    }
+    let allowed = least(connection, &order, "extend_seconds").await?;
+    let seconds = wanted.map_or(allowed, |wanted| wanted.min(allowed));
+    if seconds == 0 {
+        return Err(StepError::NotExtendable);
+    }
+    let ids: Vec<OrderId> = order.lines().map(|line| line.id).collect();
+    let Some((places, padded)) = in_list(&ids) else { return Ok((order, false)) };
+    // The time since the row was read was spent on waiting for its lock, perhaps.
+    let statement = format!(
+        "UPDATE orders SET expires_at = expires_at + INTERVAL ? SECOND, extended_seconds = ? \
+         WHERE id IN ({places}) AND expires_at > UTC_TIMESTAMP(6)"
+    );
+    let update = sqlx::query(&statement).bind(seconds).bind(seconds);
+    let update = padded.fold(update, |update, id| update.bind(id.to_string()));
+    match update.execute(connection).await?.rows_affected() {
+        0 => return Err(StepError::HoldOver),
+        changed if changed == ids.len() as u64 => {}
+        _ => return Err(sqlx::Error::RowNotFound.into()),
+    }
+    let extended = |line: Order| Order {
+        expires_at: line.expires_at + Duration::seconds(seconds.into()),
+        extended_seconds: Some(seconds),
+        ..line
+    };
+    let further = order.further.iter().cloned().map(extended).collect();
+    Ok((Order { further, ..extended(order) }, true))
+}
+
+/// Checks that all items of a paid order take it back at `now`, and notes that its money has to go back.
+///
+/// # Errors
+/// [`StepError::NotReturnable`], and the database's.
+pub(super) async fn begin_return(
+    connection: &mut MySqlConnection,
+    order: &Order,
+    now: OffsetDateTime,
+) -> Result<(), StepError> {
+    let allowed = Duration::seconds(least(connection, order, "return_seconds").await?.into());
+    if order.paid_at.is_none_or(|paid_at| now >= paid_at + allowed) {
+        return Err(StepError::NotReturnable);
+    }
+    Ok(payments::want_refunds(connection, order.id).await?)
+}
+
+/// Checks that no item of the order is archived, now that its stock row is locked: the archive would miss the change.
+///
+/// # Errors
+/// As [`begin_return`].
+pub(super) async fn end_return(
+    connection: &mut MySqlConnection,
+    order: &Order,
+) -> Result<(), StepError> {
+    for line in order.lines() {
+        if archive::is_closed(connection, line.item_id).await? {
+            return Err(StepError::NotReturnable);
+        }
+    }
+    Ok(())
+}
+
+/// The least number in a column of the order's items.
+async fn least(
+    connection: &mut MySqlConnection,
+    order: &Order,
+    column: &'static str,
+) -> sqlx::Result<u32> {
+    let items: Vec<ItemId> = order.lines().map(|line| line.item_id).collect();
+    let Some((places, items)) = in_list(&items) else { return Ok(0) };
+    let statement = format!("SELECT MIN({column}) FROM items WHERE id IN ({places})");
+    let select = items.fold(sqlx::query_scalar(&statement), |select, id| select.bind(id.get()));
+    let least: Option<u32> = select.fetch_one(connection).await?;
+    Ok(least.unwrap_or_default())
+}

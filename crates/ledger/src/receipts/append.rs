@@ -1,0 +1,194 @@
+//! Appends what waits to the logs, and signs them.
+
+use std::sync::Arc;
+
+use sqlx::MySqlConnection;
+use time::OffsetDateTime;
+
+use super::queue::NOW;
+use crate::rows::items::datetime;
+use crate::rows::statement::{Binds, Read, Write, in_list};
+use crate::rows::{moved, receipts::LogRow};
+use crate::{Ledger, RetryPolicy};
+use sale_log::{Frontier, Head, Salt, SigningKeys, Sums, leaf};
+use shop_domain::{ItemId, ItemRoute};
+
+/// Rows of the queue that one batch takes: a row has the orders of one transaction.
+const ROWS_MAX: u32 = 2_000;
+/// Entries of a batch, after which no further row is added.
+const ENTRIES_MAX: usize = 30_000;
+/// Items that one look finds.
+const ITEMS_MAX: u32 = 500;
+
+/// The logs of one ledger.
+#[derive(Clone)]
+pub struct Logs {
+    ledger: Ledger,
+    keys: Arc<SigningKeys>,
+}
+
+/// The entries of a batch, and the log behind them.
+struct Batch {
+    entries: String,
+    before: Frontier,
+    after: Frontier,
+    sums: Sums,
+}
+
+impl Logs {
+    /// The logs in `ledger`, whose heads are signed by `keys`.
+    #[must_use]
+    pub fn new(ledger: Ledger, keys: Arc<SigningKeys>) -> Self {
+        Self { ledger, keys }
+    }
+
+    /// The ledger of these logs.
+    #[must_use]
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Lists items for whose logs something waits.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn waiting(&self) -> sqlx::Result<Vec<ItemId>> {
+        let statement = format!(
+            "(SELECT DISTINCT item_id FROM receipt_queue LIMIT {ITEMS_MAX}) UNION \
+             (SELECT item_id FROM receipt_logs JOIN items ON items.id = item_id \
+              WHERE ended_for IS NULL AND ends_at <= UTC_TIMESTAMP(6) LIMIT {ITEMS_MAX})"
+        );
+        sqlx::query_scalar(&statement).all(&self.ledger.pool).await
+    }
+
+    /// Appends what waits for the log of an item, and returns the number of entries. 0 also while another instance does it.
+    ///
+    /// # Errors
+    /// The database's, and [`moved`].
+    pub async fn append(&self, routed: ItemRoute) -> sqlx::Result<usize> {
+        let append = self.ledger.transact(RetryPolicy::ROLLED_BACK, |transaction| {
+            Box::pin(self.append_in(transaction, routed))
+        });
+        let appended = append.await?;
+        if appended > 0 {
+            failpoint!("receipts-committed");
+        }
+        Ok(appended)
+    }
+
+    async fn append_in(
+        &self,
+        transaction: &mut MySqlConnection,
+        routed: ItemRoute,
+    ) -> sqlx::Result<usize> {
+        let item = routed.item.get();
+        let statement = format!(
+            "SELECT {} FROM receipt_logs WHERE item_id = ? FOR UPDATE SKIP LOCKED",
+            LogRow::COLUMNS
+        );
+        let log: Option<LogRow> =
+            sqlx::query_as(&statement).bind(item).first(&mut *transaction).await?;
+        let Some(log) = log else { return Ok(0) };
+        // Behind the lock, which a mover waits for after it has closed the item: so no entry is appended to a log that was
+        // copied already.
+        let now = format!(
+            "SELECT {NOW}, home_epoch, IF(ends_at <= UTC_TIMESTAMP(6), ends_at, NULL) \
+             FROM stock JOIN items ON items.id = item_id WHERE item_id = ?"
+        );
+        let now: Option<(i64, u64, Option<OffsetDateTime>)> =
+            sqlx::query_as(&now).bind(item).first(&mut *transaction).await?;
+        let Some((now, epoch, ended)) = now else { return Err(moved()) };
+        if epoch != routed.home.epoch && !routed.home.is_only {
+            return Err(moved());
+        }
+        let rows: Vec<(i64, i64, String)> = sqlx::query_as(
+            "SELECT id, told_at, entries FROM receipt_queue WHERE item_id = ? ORDER BY id LIMIT ?",
+        )
+        .binds((item, ROWS_MAX))
+        .all(&mut *transaction)
+        .await?;
+        let (mut ids, mut lines) = (Vec::new(), Vec::new());
+        for (id, told_at, entries) in rows {
+            if lines.len() >= ENTRIES_MAX {
+                break;
+            }
+            ids.push(id);
+            let told_at = told_at.to_string();
+            lines.extend(entries.lines().map(|line| line.replacen('@', &told_at, 1)));
+        }
+        let ended = ended.filter(|_| log.ended_for.is_none());
+        if ended.is_some() {
+            lines.push(format!("ended {now}"));
+        }
+        if lines.is_empty() {
+            return Ok(0);
+        }
+        let (count, time) = (lines.len(), now.max(log.signed_at));
+        let first = log.size;
+        let batch = tokio::task::spawn_blocking(move || of_lines(&log, &lines)).await;
+        let batch = batch.map_err(|_| damaged())?.ok_or_else(damaged)?;
+        self.write(transaction, (item, first, time), &batch, ended).await?;
+        failpoint!("receipts-batch-written");
+        if let Some((places, ids)) = in_list(&ids) {
+            let delete =
+                format!("DELETE FROM receipt_queue WHERE item_id = ? AND id IN ({places})");
+            let delete = sqlx::query(&delete).bind(item);
+            ids.fold(delete, |delete, id| delete.bind(id)).run(&mut *transaction).await?;
+        }
+        failpoint!("receipts-appended");
+        Ok(count)
+    }
+
+    /// Writes a batch with its signed head, and the log behind it.
+    async fn write(
+        &self,
+        transaction: &mut MySqlConnection,
+        (item, first, time): (i64, u64, i64),
+        batch: &Batch,
+        ended: Option<OffsetDateTime>,
+    ) -> sqlx::Result<()> {
+        let Batch { entries, before, after, sums } = batch;
+        let (size, root) = (after.size(), after.root());
+        let head = Head { item, size, root, time, sums: *sums };
+        let key = self.keys.at(time.unsigned_abs() / 1_000_000).ok_or_else(damaged)?;
+        let (public_key, signature, root) = (key.public_key(), key.sign(&head), hex::encode(root));
+        sqlx::query(
+            "INSERT INTO receipt_batches (item_id, first_position, size, frontier, entries, root, signed_at, \
+             units, orders, refusals, public_key, signature) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        )
+        .binds((item, first, size, before.nodes(), entries, root, time, sums.units))
+        .binds((sums.orders, sums.refusals, public_key, signature))
+        .run(&mut *transaction)
+        .await?;
+        let ended = ended.map(datetime);
+        sqlx::query(
+            "UPDATE receipt_logs SET size = ?, frontier = ?, units = ?, orders = ?, refusals = ?, signed_at = ?, \
+             ended_for = COALESCE(?, ended_for) WHERE item_id = ?",
+        )
+        .binds((size, after.nodes(), sums.units, sums.orders, sums.refusals, time, ended, item))
+        .run(transaction)
+        .await
+    }
+}
+
+/// Makes the entries of lines; `None` if a row is damaged.
+fn of_lines(log: &LogRow, lines: &[String]) -> Option<Batch> {
+    let secret = hex::decode(&log.secret).ok()?.try_into().ok()?;
+    let salt = Salt::of_secret(&secret);
+    let before = Frontier::of(log.size, &log.frontier)?;
+    let LogRow { units, orders, refusals, .. } = *log;
+    let (mut after, mut sums) = (before.clone(), Sums { units, orders, refusals });
+    let mut entries = String::new();
+    for line in lines {
+        let entry = salt.entry(line)?;
+        after.push(leaf(&entry));
+        sums.add(&entry);
+        entries += &entry;
+        entries.push('\n');
+    }
+    Some(Batch { entries, before, after, sums })
+}
+
+fn damaged() -> sqlx::Error {
+    sqlx::Error::Decode("a row of a log is damaged".into())
+}

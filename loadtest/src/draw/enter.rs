@@ -1,0 +1,162 @@
+//! Buyers who enter a draw at the same time, alone and with friends, some of whom take the entry back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use hyper::Method;
+use hyper::header::HeaderValue;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::drive::Instance;
+use crate::drive::call::Call;
+use crate::drive::connection::{Connection, Exchange};
+use crate::failure::{CannotJudge, OrCannotJudge};
+use crate::options::DrawOptions;
+
+/// One request may take this long; then it is sent again, which has no further effect.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// How often a request is sent again, and the pause between two times.
+const TRIES_MAX: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a buyer was told.
+#[derive(Clone, Debug)]
+pub struct Told {
+    pub entry: String,
+    /// The key of the friends.
+    pub party: Option<String>,
+    pub withdrew: bool,
+}
+
+/// A buyer who is about to enter.
+struct Entrant {
+    token: HeaderValue,
+    withdraws: bool,
+}
+
+/// The entrants of a draw, in groups of friends, and the service.
+struct Entering {
+    groups: Vec<Vec<Entrant>>,
+    next: AtomicUsize,
+    instances: Vec<Instance>,
+    path: String,
+}
+
+/// Lets all buyers enter; returns what each was told.
+pub async fn all(
+    options: &DrawOptions,
+    (instances, item): (&[Instance], i64),
+    tokens: Vec<HeaderValue>,
+    seed: u64,
+) -> Result<Vec<Told>, CannotJudge> {
+    let entering = Arc::new(Entering {
+        groups: groups(options, tokens, seed),
+        next: AtomicUsize::new(0),
+        instances: instances.to_vec(),
+        path: format!("/api/items/{item}/entry"),
+    });
+    let mut callers = JoinSet::new();
+    for caller in 0..options.concurrency as usize {
+        callers.spawn(call(Arc::clone(&entering), caller));
+    }
+    let mut told = Vec::new();
+    while let Some(caller) = callers.join_next().await {
+        told.extend(caller.or_cannot_judge("a caller has ended")??);
+    }
+    Ok(told)
+}
+
+/// Draws lots who enters with whom, and who takes the entry back.
+fn groups(options: &DrawOptions, tokens: Vec<HeaderValue>, seed: u64) -> Vec<Vec<Entrant>> {
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut groups: Vec<Vec<Entrant>> = Vec::new();
+    let mut room = 0;
+    for token in tokens {
+        if room == 0 {
+            let with_friends = random.random_range(0..100) < options.friends_percent;
+            let most = if with_friends { options.party_max.max(1) } else { 1 };
+            room = random.random_range(most.min(2)..=most);
+            groups.push(Vec::new());
+        }
+        room -= 1;
+        let withdraws = random.random_range(0..100) < options.withdraw_percent;
+        if let Some(group) = groups.last_mut() {
+            group.push(Entrant { token, withdraws });
+        }
+    }
+    groups
+}
+
+/// One connection, over which group after group enters.
+async fn call(entering: Arc<Entering>, caller: usize) -> Result<Vec<Told>, CannotJudge> {
+    let instance = &entering.instances[caller % entering.instances.len()];
+    let mut connection = None;
+    let mut told = Vec::new();
+    loop {
+        let next = entering.next.fetch_add(1, Ordering::Relaxed);
+        let Some(group) = entering.groups.get(next) else { return Ok(told) };
+        let mut key: Option<String> = None;
+        let first = told.len();
+        for entrant in group {
+            let body = match &key {
+                Some(key) => json!({ "party": key }),
+                None if group.len() > 1 => json!({ "party": "new" }),
+                None => json!({}),
+            };
+            let call = Call {
+                method: Some(&Method::POST),
+                path: &entering.path,
+                token: Some(&entrant.token),
+                body: Some(&body),
+                ..Call::default()
+            };
+            let entered = repeat(instance, &mut connection, call).await?;
+            let entry = entered["entry"].as_str();
+            let entry = entry.ok_or_else(|| CannotJudge(format!("no entry: {entered}")))?;
+            let party = entered["party"].as_str().map(str::to_owned);
+            key.clone_from(&party);
+            told.push(Told { entry: entry.to_owned(), party, withdrew: false });
+        }
+        for (entrant, told) in group.iter().zip(&mut told[first..]) {
+            if entrant.withdraws {
+                let method = Some(&Method::DELETE);
+                let token = Some(&entrant.token);
+                let call = Call { method, path: &entering.path, token, ..Call::default() };
+                repeat(instance, &mut connection, call).await?;
+                told.withdrew = true;
+            }
+        }
+    }
+}
+
+/// Sends a request until it is answered with success. Entering and withdrawing may be repeated.
+async fn repeat(
+    instance: &Instance,
+    connection: &mut Option<Connection>,
+    call: Call<'_>,
+) -> Result<Value, CannotJudge> {
+    let mut failure = String::new();
+    for _ in 0..TRIES_MAX {
+        match instance.call_over(connection, call, ANSWER_MAX).await {
+            Exchange::Answered(reply) if reply.status < 300 => {
+                return Ok(serde_json::from_slice(&reply.body).unwrap_or_default());
+            }
+            Exchange::Answered(reply) => {
+                failure = format!("{}: {}", reply.status, String::from_utf8_lossy(&reply.body));
+                if (400..500).contains(&reply.status) && reply.status != 429 {
+                    break;
+                }
+            }
+            other => failure = format!("{other:?}"),
+        }
+        sleep(PAUSE).await;
+    }
+    Err(CannotJudge(format!(
+        "an entry was not answered: {failure} (is --enter-seconds too short?)"
+    )))
+}

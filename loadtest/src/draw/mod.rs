@@ -1,0 +1,248 @@
+//! One draw under load, from the first entry to the verdict: everybody who entered is in the published list, the places
+//! are the published shuffle, and the ledger is right.
+
+mod enter;
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use hyper::header::HeaderValue;
+use ledger_audit::{Answer, Evidence, Judgement, Ledger, Outcome, Reader, State, judge};
+use serde_json::Value;
+use time::OffsetDateTime;
+use tokio::time::{Instant, sleep};
+use verify::{Known, Proof};
+
+use crate::document::{Cell, Color, Document, Table, Tone, grouped};
+use crate::drive::Instance;
+use crate::environment::Environment;
+use crate::failure::CannotJudge;
+use crate::options::DrawOptions;
+use crate::process;
+use crate::program::CommandResult;
+use crate::service::{self, Admin};
+use crate::tokens::Mint;
+use enter::Told;
+
+/// The state of a draw is read again after this.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// The proof must have been read by then.
+const PROOF_MAX: Duration = Duration::from_secs(120);
+
+/// A draw and how long its steps took.
+struct Drawn {
+    entered: Duration,
+    /// From the close to the list.
+    listed: Duration,
+    /// From the first look at the list to the last place; the value of the round comes in between.
+    placed: Duration,
+    /// What was published before the value was known.
+    at_close: verify::Draw,
+    told: Vec<Told>,
+}
+
+/// Runs one draw and judges it.
+pub async fn run(options: &DrawOptions) -> CommandResult {
+    let environment = &Environment::load()?;
+    let instances = service::instances(&options.url, environment).await?;
+    let mut reader = Reader::connect(&environment.database_url()?).await?;
+    let mint = Mint::new(options.seckill.clone(), environment);
+    let admin = Admin::new(instances.clone(), mint.admin().await?);
+    let tokens = mint.buyers(options.first_buyer, options.entries).await?;
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let closes_at = OffsetDateTime::now_utc() + Duration::from_secs(options.enter_seconds.into());
+    let item = admin.create_draw(options, closes_at).await?;
+    let drawn = draw(options, (&admin, &instances, item), (closes_at, tokens), seed).await?;
+
+    let began = Instant::now();
+    let path = format!("/api/items/{item}/draw/entries");
+    let text = instances[0].page(&path, PROOF_MAX).await;
+    let text = text.ok_or_else(|| CannotJudge::new("the proof was not answered"))?.body;
+    let read = began.elapsed();
+    let proof = verify::read(&*text).map_err(CannotJudge)?;
+    let began = Instant::now();
+    let known = Known { announced: Some(&drawn.at_close), entry: None };
+    let mut faults: Vec<String> =
+        verify::check(&proof, known).into_iter().map(|(_, sentence)| sentence).collect();
+    let verified = began.elapsed();
+    faults.extend(compare(&drawn.told, &proof));
+
+    let audit = outside(options, &mut reader, item).await?;
+    let began = Instant::now();
+    let own = admin.audit(item).await?;
+    let audited = began.elapsed();
+    let broken = audit.broken();
+    let clean = faults.is_empty() && own["clean"] == true && broken.is_empty();
+
+    let number = |count: usize| grouped(count as u64);
+    let mut report = Document::new(format!("a draw of item {item}"));
+    let in_parties = drawn.told.iter().filter(|told| told.party.is_some()).count();
+    let withdrew = drawn.told.iter().filter(|told| told.withdrew).count();
+    report.facts([
+        (
+            "entries",
+            format!(
+                "{}, {} connections, seed {seed}",
+                number(drawn.told.len()),
+                options.concurrency
+            ),
+        ),
+        (
+            "friends",
+            format!(
+                "{} entries with friends, at most {} together",
+                number(in_parties),
+                options.party_max
+            ),
+        ),
+        ("withdrawn", number(withdrew)),
+        (
+            "listed",
+            format!(
+                "{} entries for {} units",
+                number(proof.entries.len()),
+                grouped(options.stock.unsigned_abs())
+            ),
+        ),
+        ("instances", instances.iter().map(|one| one.url.as_str()).collect::<Vec<_>>().join(", ")),
+        ("machine", format!("{} cores", process::cores())),
+    ]);
+    report.heading("Time");
+    let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
+    let rate = drawn.told.len() as f64 / drawn.entered.as_secs_f64();
+    report.facts([
+        ("entering", format!("{}, {rate:.0} per second", seconds(drawn.entered))),
+        ("from the close to the list", seconds(drawn.listed)),
+        ("from the list to the last place", seconds(drawn.placed)),
+        ("reading the proof", seconds(read)),
+        ("verifying it", seconds(verified)),
+        ("the service's audit", seconds(audited)),
+    ]);
+    report.heading("Audit");
+    let mut table = Table::new(["", "result", "invariant", "figures"]);
+    for finding in audit.findings.iter().filter(|finding| finding.state != State::NotJudged) {
+        let (word, tone) = match finding.state {
+            State::Broken => ("BROKEN", Tone::Bad),
+            _ => ("holds", Tone::Good),
+        };
+        let mut cells = [finding.invariant, word, finding.claim, &finding.detail].map(Cell::from);
+        cells[1] = Cell::toned(word, tone);
+        table.row(cells);
+    }
+    report.table(table);
+    report.list(faults.iter().cloned());
+    let verdict = match clean {
+        true => {
+            "clean: everybody who entered has one place, and the places are the published shuffle"
+                .to_owned()
+        }
+        false => format!(
+            "NOT CLEAN: {} faults of the proof, broken {broken:?}, the service's audit {}",
+            faults.len(),
+            own["clean"]
+        ),
+    };
+    report.conclusion(verdict, clean);
+    Ok((report.text(Color::of_terminal()), u8::from(!clean)))
+}
+
+/// Lets the buyers enter, and waits until each entry has its place.
+async fn draw(
+    options: &DrawOptions,
+    (admin, instances, item): (&Admin, &[Instance], i64),
+    (closes_at, tokens): (OffsetDateTime, Vec<HeaderValue>),
+    seed: u64,
+) -> Result<Drawn, CannotJudge> {
+    let began = Instant::now();
+    let told = enter::all(options, (instances, item), tokens, seed).await?;
+    let entered = began.elapsed();
+    let end = Duration::from_secs(options.draw_seconds_max.into());
+    let listed = until(admin, item, (closes_at, end), |draw| !draw["root"].is_null()).await?;
+    let began = Instant::now();
+    let at_close = serde_json::from_value(listed.clone());
+    let at_close: verify::Draw = at_close.map_err(|error| CannotJudge(error.to_string()))?;
+    until(admin, item, (closes_at, end), |draw| draw["state"] == "drawn").await?;
+    let placed = began.elapsed();
+    let listed = OffsetDateTime::parse(
+        listed["listed_at"].as_str().unwrap_or_default(),
+        &time::format_description::well_known::Rfc3339,
+    );
+    let listed = listed.map_or(0.0, |at| (at - closes_at).as_seconds_f64().max(0.0));
+    let listed = Duration::from_secs_f64(listed);
+    Ok(Drawn { entered, listed, placed, at_close, told })
+}
+
+async fn until(
+    admin: &Admin,
+    item: i64,
+    (closes_at, end): (OffsetDateTime, Duration),
+    is_there: impl Fn(&Value) -> bool,
+) -> Result<Value, CannotJudge> {
+    loop {
+        let draw = admin.draw(item).await?;
+        if is_there(&draw) {
+            return Ok(draw);
+        }
+        if OffsetDateTime::now_utc() > closes_at + end {
+            return Err(CannotJudge(format!("the draw is {} after {end:?}", draw["state"])));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Compares the published list with what the buyers were told.
+fn compare(told: &[Told], proof: &Proof) -> Vec<String> {
+    let listed: HashMap<&str, Option<&str>> = proof
+        .entries
+        .iter()
+        .map(|listed| (listed.entry.as_str(), listed.party.as_deref()))
+        .collect();
+    let stayed = || told.iter().filter(|told| !told.withdrew);
+    let lost = stayed().filter(|told| !listed.contains_key(told.entry.as_str())).count();
+    let separated = stayed().filter(|told| {
+        listed.get(told.entry.as_str()).is_some_and(|party| *party != told.party.as_deref())
+    });
+    let separated = separated.count();
+    let strangers = proof.entries.len() as i64 - (stayed().count() - lost) as i64;
+    [
+        (lost as i64, "entries that were answered are not in the list"),
+        (strangers, "entries of the list are nobody's, or were taken back"),
+        (separated as i64, "entries are not with the friends that the buyers were told"),
+    ]
+    .into_iter()
+    .filter(|(count, _)| *count != 0)
+    .map(|(count, sentence)| format!("{count} {sentence}"))
+    .collect()
+}
+
+/// The audit of the ledger alone: nobody has bought a unit.
+async fn outside(
+    options: &DrawOptions,
+    reader: &mut Reader,
+    item: i64,
+) -> Result<Judgement, CannotJudge> {
+    let after = reader.ledger(item).await?;
+    let refused = Answer {
+        status: 409,
+        code: "draw_only".to_owned(),
+        outcome: Outcome::Refused,
+        last: true,
+        ..Answer::default()
+    };
+    let evidence = Evidence {
+        stock: options.stock,
+        per_buyer_limit: 1,
+        quantity: 1,
+        arbiter_on: true,
+        keyed: false,
+        before: &Ledger::default(),
+        after: &after,
+        answers: &[refused],
+        in_time: None,
+    };
+    let mut audit = judge(&evidence)?;
+    // The other rules judge purchases.
+    let kept = ["I1", "I2", "I3", "I4", "I13", "I21"];
+    audit.findings.retain(|finding| kept.contains(&finding.invariant));
+    Ok(audit)
+}

@@ -1,0 +1,94 @@
+//! Many reservations in one request, as the program of a shop sends them: each is judged as a purchase of its own.
+
+use std::io::Write;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use hyper::header::HeaderValue;
+use tokio::time::sleep;
+
+use super::Drive;
+use super::answer;
+use super::caller::{Caller, pause};
+use ledger_audit::Outcome;
+
+const PATH: &str = "/api/reservations/batch";
+
+/// The reservations of a plan, rendered but for the guest and the key.
+pub struct Batches {
+    /// Reservations of each request.
+    pub size: usize,
+    /// `Authorization` of the shop's program.
+    pub token: HeaderValue,
+    /// The lines of each order, as JSON.
+    pub orders: Vec<String>,
+}
+
+impl Batches {
+    /// Writes the request with these purchases of the plan.
+    fn render(&self, drive: &Drive, instance: usize, purchases: &[usize], request: &mut Vec<u8>) {
+        let mut body = Vec::new();
+        for &index in purchases {
+            let planned = drive.plan.requests[index];
+            let guest = drive.first_buyer + i64::from(planned.buyer);
+            let key = drive.plan.key(index).unwrap_or_else(|| format!("unnamed-{index}"));
+            let lines = &self.orders[planned.strategy as usize];
+            // Writing to memory does not fail.
+            let _ = writeln!(body, r#"{{"buyer":"guest-{guest}","key":"{key}","lines":{lines}}}"#);
+        }
+        request.clear();
+        request.extend(b"POST ");
+        request.extend(PATH.as_bytes());
+        request.extend(b" HTTP/1.1\r\nhost: ");
+        request.extend(drive.instances[instance].host.as_bytes());
+        request.extend(b"\r\nauthorization: ");
+        request.extend(self.token.as_bytes());
+        let length = body.len();
+        let rest =
+            format!("\r\ncontent-type: application/x-ndjson\r\ncontent-length: {length}\r\n\r\n");
+        request.extend(rest.as_bytes());
+        request.extend(body);
+    }
+}
+
+impl Caller {
+    /// Makes these purchases of the plan with one request, and sends those again that have no final answer.
+    pub(super) async fn reserve_each(&mut self, purchases: Range<usize>, planned: Instant) {
+        let drive = Arc::clone(&self.drive);
+        let Some(batches) = &drive.batches else { return };
+        let mut open: Vec<usize> = purchases.collect();
+        for attempt in 0.. {
+            let render = |drive: &Drive, instance: usize, request: &mut Vec<u8>| {
+                batches.render(drive, instance, &open, request);
+            };
+            let (exchange, sent) = self.attempt(render).await;
+            let may_repeat = attempt < drive.policy.retries_max && !drive.is_over(self.started);
+            let mut again = Vec::new();
+            let meanings = answer::read_lines(&exchange, open.len());
+            for (&index, meaning) in open.iter().zip(meanings) {
+                let outcome = meaning.outcome;
+                let last = !(may_repeat && meaning.retryable) || outcome == Outcome::Accepted;
+                self.write_down(
+                    index,
+                    attempt,
+                    last,
+                    drive.plan.key(index),
+                    meaning,
+                    planned,
+                    sent,
+                );
+                if last {
+                    drive.finished(outcome);
+                } else {
+                    again.push(index);
+                }
+            }
+            if again.is_empty() {
+                return;
+            }
+            sleep(pause(&exchange, attempt)).await;
+            open = again;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Queue tokens and tickets of a buyer.
+
+use hmac::Mac;
+use time::OffsetDateTime;
+
+use super::queue_token::{Kind, QueueToken, TokenSigner};
+use super::{Denied, QueueStatus, micros};
+use shop_domain::{ItemId, Refusal, UserId};
+
+/// How long a queue token is valid: what it can bring back after a loss of Redis.
+const TOKEN_LIFE: time::Duration = time::Duration::DAY;
+
+/// Signs and verifies queue tokens and tickets.
+#[derive(Clone)]
+pub struct Tickets {
+    signer: TokenSigner,
+}
+
+impl Tickets {
+    #[must_use]
+    pub fn new(secrets: &[&str]) -> Self {
+        Self { signer: TokenSigner::new(secrets) }
+    }
+
+    pub(super) fn signer(&self) -> &TokenSigner {
+        &self.signer
+    }
+
+    /// Signs the queue token of a buyer with this number, who waits for a sale that opens at `opens_at`.
+    #[must_use]
+    pub fn position(
+        &self,
+        (item, buyer): (ItemId, UserId),
+        number: i64,
+        proof_bits: u8,
+        since: OffsetDateTime,
+    ) -> String {
+        let expires_us = micros(since + TOKEN_LIFE);
+        let kind = Kind::Position;
+        self.signer.sign(&QueueToken { kind, buyer, item, number, expires_us, proof_bits })
+    }
+
+    /// Whether a purchase may go on to the gate.
+    ///
+    /// # Errors
+    /// What is wrong with its ticket.
+    pub fn admit(
+        &self,
+        ticket: Option<&str>,
+        item: ItemId,
+        buyer: UserId,
+        now: OffsetDateTime,
+    ) -> Result<(), Refusal> {
+        let token = self.signer.read(ticket.ok_or(Refusal::TicketRequired)?);
+        let token = token.filter(|token| (token.buyer, token.item) == (buyer, item));
+        match token.ok_or(Refusal::TicketInvalid)? {
+            QueueToken { kind: Kind::Position, .. } => Err(Refusal::TicketNotYetValid),
+            token if token.expires_us <= micros(now) => Err(Refusal::TicketExpired),
+            _ => Ok(()),
+        }
+    }
+
+    /// The ticket of a buyer who is admitted until `ends_ms`.
+    #[must_use]
+    pub fn admitted(&self, item: ItemId, buyer: UserId, ends_ms: i64) -> QueueStatus {
+        let expires_us = ends_ms.saturating_mul(1_000);
+        let ticket =
+            QueueToken { kind: Kind::Ticket, buyer, item, number: 0, expires_us, proof_bits: 0 };
+        let expires_at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(expires_us) * 1_000);
+        let expires_at = expires_at.unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        QueueStatus::Admitted { ticket: self.signer.sign(&ticket), expires_at }
+    }
+
+    /// Reads a queue token of this buyer and item; `None` when it has expired.
+    ///
+    /// # Errors
+    /// When it is not such a token.
+    pub fn place(
+        &self,
+        text: &str,
+        item: ItemId,
+        buyer: UserId,
+        now: OffsetDateTime,
+    ) -> Result<Option<QueueToken>, Denied> {
+        let token = self.signer.read(text);
+        let token = token.filter(|token| (token.buyer, token.item) == (buyer, item));
+        let token = token.filter(|token| token.kind == Kind::Position);
+        let token = token.ok_or(Denied::Refused(Refusal::TicketInvalid))?;
+        Ok(Some(token).filter(|token| token.expires_us > micros(now)))
+    }
+
+    /// The public id of a buyer who comes before the opening: always the same, and nobody else can
+    /// compute it, so the published list does not show who it is, and nobody tries for a better one.
+    pub(super) fn entry(&self, item: ItemId, buyer: UserId) -> String {
+        let text = format!("seckill room entry 1\n{item}\n{buyer}\n");
+        hex::encode(&self.signer.key().chain_update(text).finalize().into_bytes()[..16])
+    }
+}

@@ -1,0 +1,148 @@
+//! A cart: items are put aside in the browser, reserved all or none, held, extended, paid and given back.
+
+use seckill::account::Role;
+use serde_json::json;
+use thirtyfour::Key;
+
+use super::access::walk_to;
+use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::{make_sale, orders_of};
+use crate::support::{Instance, Shop};
+
+const BUYER: i64 = 83;
+
+/// A lamp and a kettle.
+async fn sales(instance: &Instance) -> [i64; 2] {
+    let lamp = json!({ "stock": 5, "per_buyer_limit": 3, "return_seconds": 600 });
+    let kettle = json!({
+        "name": "Copper kettle", "image_url": "/img/goods/kettle.svg", "stock": 5, "return_seconds": 600,
+    });
+    [make_sale(instance, lamp).await, make_sale(instance, kettle).await]
+}
+
+/// Opens the cart of the buyer with a unit of each item in it.
+async fn visit_cart(page: &Page, instance: &Instance, items: &[i64]) {
+    page.visit_as(instance, BUYER, Role::Buyer, "/404.html").await;
+    let lines: Vec<_> =
+        items.iter().map(|item| json!({ "item_id": item, "quantity": 1 })).collect();
+    let put = "localStorage.setItem('seckill.cart', arguments[0])";
+    page.run(put, vec![json!(json!(lines).to_string())]).await;
+    page.visit("/cart.html").await;
+    page.until_text("#reserve", "Reserve all for").await;
+}
+
+#[tokio::test]
+async fn a_cart_is_reserved_extended_paid_and_given_back() {
+    let (_shop, instance) = Shop::open().await;
+    let [lamp, kettle] = sales(&instance).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, "/").await;
+    page.until_text("#list-open", "Add to cart").await;
+    page.click(&format!("[data-item='{kettle}'] .to-cart")).await;
+    page.until_text("#cart-link", "Cart (1)").await;
+    page.shot("index-in-cart").await;
+    page.visit(&format!("/item.html?id={lamp}")).await;
+    page.click("#to-cart button").await;
+    page.until_text("#to-cart", "In the cart: 1").await;
+    page.until_text("#cart-link", "Cart (2)").await;
+    page.shot("item-in-cart").await;
+    page.click("#cart-link").await;
+    page.until_text("#lines", "Copper kettle").await;
+    page.until_text("#total", "$98.00").await;
+    page.click(&format!("[data-item='{lamp}'] .stepper button:last-child")).await;
+    page.until_text("#total", "$147.00").await;
+    page.shot("cart").await;
+    page.click("#reserve").await;
+    page.until_text("#status", "Held for you").await;
+    page.until_text("#lines", "2 × Aurora desk lamp").await;
+    page.shot("order-lines-held").await;
+    page.click("#extend").await;
+    page.until_text("#extended", "extended by 2 min").await;
+    page.until("no second extension", "document.getElementById('extend').hidden").await;
+    page.shot("order-extended").await;
+    page.click("#pay").await;
+    page.until_text("#status", "Paid").await;
+    page.shot("order-returnable").await;
+    page.click("#return").await;
+    page.until_text("#cancel-dialog", "your money is paid back").await;
+    page.shot("order-return-asked").await;
+    page.click("#cancel-yes").await;
+    page.until_text("#status", "Given back").await;
+    page.shot("order-returned").await;
+    page.visit("/cart.html").await;
+    page.until_text("#empty", "Nothing is in your cart").await;
+    page.shot("cart-empty").await;
+    for item in [lamp, kettle] {
+        let stock = instance.stranger().get(&format!("/api/items/{item}")).await.json;
+        assert_eq!(stock["available"], 5);
+    }
+    page.close().await;
+}
+
+#[tokio::test]
+async fn a_refused_line_is_named_and_nothing_is_reserved() {
+    let (_shop, instance) = Shop::open().await;
+    let [lamp, kettle] = sales(&instance).await;
+    // The page does not know that the buyer has the limit of one already.
+    assert_eq!(instance.buyer(BUYER).buy("default", kettle).await.status, 201);
+    let small = Look { width: 360, height: 740, dark: true, ..PHONE };
+    let page = Page::open(instance.addr, small).await;
+    visit_cart(&page, &instance, &[lamp, kettle]).await;
+    page.shot("phone-dark-cart").await;
+    page.click("#reserve").await;
+    let line = format!("[data-item='{kettle}']");
+    page.until_text(&format!("{line} .cart-reason"), "You have reached the limit").await;
+    page.until_text("#outcome", "Copper kettle: You have reached the limit").await;
+    page.shot("phone-dark-cart-refused").await;
+    let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
+    assert_eq!(page.run(fits, Vec::new()).await, json!(true));
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 1, "nothing is reserved");
+    // Without that line the rest can be had.
+    page.click(&format!("{line} .row-remove")).await;
+    page.until("the refusal to go", "document.getElementById('outcome').hidden").await;
+    page.click("#reserve").await;
+    page.until_text("#status", "Held for you").await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 2);
+    page.close_but_for(&["/api/reservations - Failed to load resource"]).await;
+}
+
+#[tokio::test]
+async fn a_cart_whose_answer_is_lost_is_reserved_once() {
+    let (_shop, instance) = Shop::open().await;
+    let items = sales(&instance).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    visit_cart(&page, &instance, &items).await;
+    // Two presses in one go, and the page is gone before the answer.
+    page.run(
+        "const reserve = document.getElementById('reserve'); reserve.click(); reserve.click(); location.reload();",
+        Vec::new(),
+    )
+    .await;
+    page.until("the order", "location.pathname === '/order.html'").await;
+    page.until_text("#status", "Held for you").await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
+    page.close().await;
+}
+
+#[tokio::test]
+async fn a_keyboard_is_enough_to_change_and_reserve_a_cart() {
+    let (_shop, instance) = Shop::open().await;
+    let [lamp, kettle] = sales(&instance).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    visit_cart(&page, &instance, &[lamp, kettle]).await;
+    walk_to(&page, &format!("[data-item='{lamp}'] .row-remove")).await;
+    page.press(Key::Enter).await;
+    let next = format!("document.activeElement.matches(\"[data-item='{kettle}'] .row-remove\")");
+    page.until("the focus on the next line", &next).await;
+    walk_to(&page, "#reserve").await;
+    page.press(Key::Enter).await;
+    page.until_text("#status", "Held for you").await;
+    walk_to(&page, "#extend").await;
+    page.press(Key::Enter).await;
+    page.until_text("#extended", "extended by").await;
+    walk_to(&page, "#pay").await;
+    page.press(Key::Enter).await;
+    page.until_text("#status", "Paid").await;
+    page.close().await;
+}

@@ -1,0 +1,376 @@
+//! One line for all instances: numbers, the rate, who is inside, and the places of those who came before the opening.
+
+use std::collections::HashSet;
+
+use futures::future::join_all;
+use gates::redis_store::SharedConnection;
+use reqwest::Method;
+use seckill::config::{Config, Secret};
+use seckill::failpoint::ROOM_POINTS;
+use serde_json::{Value, json};
+use time::{Duration, OffsetDateTime};
+use verify::{Fault, Known};
+
+use super::waiting_room::{buy, item, place, shop_with, stand, text, ticket, until_admitted};
+use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
+use crate::process::program::{free_addr, program, serve};
+use crate::support::{Client, Instance, Shop, link_to, redis_of, redis_url};
+
+/// The key of a part of an item's room.
+fn key(shop: &Shop, item: i64, part: &str) -> String {
+    format!("{}{{item:{item}}}:room{part}", shop.config.redis.prefix)
+}
+
+async fn inside(redis: &mut SharedConnection, shop: &Shop, item: i64) -> u64 {
+    let key = key(shop, item, ":inside");
+    redis::cmd("ZCARD").arg(key).query_async(redis).await.expect("an answer")
+}
+
+async fn redis_time(redis: &mut SharedConnection) -> f64 {
+    let (seconds, micros): (u64, u64) =
+        redis::cmd("TIME").query_async(redis).await.expect("an answer");
+    seconds as f64 + micros as f64 / 1e6
+}
+
+/// One poll of each buyer, at once, alternately on both instances; returns who is admitted.
+async fn all_poll(instances: [&Instance; 2], buyers: &[i64], item: i64) -> HashSet<i64> {
+    let polls = buyers.iter().map(|&id| async move {
+        let buyer = instances[usize::try_from(id).expect("small") % 2].buyer(id);
+        let answer = stand(&buyer, item, json!({})).await;
+        assert_eq!(answer.status, 200, "{}", answer.text);
+        (answer.json["state"] == "admitted").then_some(id)
+    });
+    join_all(polls).await.into_iter().flatten().collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_number_is_given_twice_and_each_instance_says_the_same() {
+    let shop = shop_with(|room| room.silent_seconds = 3_000).await;
+    let (one, two) = (shop.start().await, shop.start().await);
+    let sold = item(&one, json!({})).await;
+    let edit = format!("/api/admin/items/{sold}");
+    assert_eq!(one.admin().patch(&edit, &json!({ "paused": true })).await.status, 200);
+    // Each buyer asks both instances at once.
+    let joins = (1..=150).map(|id| {
+        let (one, two) = (one.buyer(id), two.buyer(id));
+        async move {
+            let answers = tokio::join!(stand(&one, sold, json!({})), stand(&two, sold, json!({})));
+            place(&answers.0);
+            assert_eq!(answers.0.json["number"], answers.1.json["number"], "buyer {id}");
+            answers.0.json["number"].as_u64().expect("a number")
+        }
+    });
+    let numbers = join_all(joins).await;
+    assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), 150, "{numbers:?}");
+    assert_eq!((numbers.iter().min(), numbers.iter().max()), (Some(&1), Some(&150)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_instances_admit_no_more_than_may_be_inside_and_exits_count() {
+    let shop = shop_with(|room| {
+        (room.per_second, room.inside_max, room.silent_seconds) = (100_000, 3, 3_000);
+        room.ticket_seconds = 3_000;
+    })
+    .await;
+    let (one, two) = (shop.start().await, shop.start().await);
+    let mut redis = redis_of(&shop);
+    let sold = item(&one, json!({ "stock": 1_000 })).await;
+    let mut waiting: Vec<i64> = (1..=40).collect();
+    let mut in_shop: Vec<i64> = Vec::new();
+    let poll = async |waiting: &mut Vec<i64>, in_shop: &mut Vec<i64>| {
+        let admitted = all_poll([&one, &two], waiting, sold).await;
+        waiting.retain(|id| !admitted.contains(id));
+        in_shop.extend(admitted);
+    };
+    for _ in 0..4 {
+        poll(&mut waiting, &mut in_shop).await;
+    }
+    assert_eq!((in_shop.len(), inside(&mut redis, &shop, sold).await), (3, 3));
+    let told = stand(&one.buyer(waiting[0]), sold, json!({})).await;
+    assert_eq!((&told.json["inside"], &told.json["available"]), (&json!(3), &json!(1_000)));
+
+    // One buys, one leaves, and one whose turn it was not leaves the line.
+    let buyer = one.buyer(in_shop[0]);
+    let held = ticket(&stand(&buyer, sold, json!({})).await).to_owned();
+    order_id(&buy(&buyer, sold, &held).await);
+    let path = format!("/api/items/{sold}/ticket");
+    for id in [in_shop[1], waiting[30]] {
+        let left = Client::send(two.buyer(id).request(Method::DELETE, &path)).await;
+        assert_eq!(left.status, 204, "{}", left.text);
+    }
+    eventually("two places inside", || async {
+        let seen = inside(&mut redis_of(&shop), &shop, sold).await;
+        when(seen == 1, seen)
+    })
+    .await;
+    waiting.remove(30);
+    in_shop.drain(..2);
+    for _ in 0..4 {
+        poll(&mut waiting, &mut in_shop).await;
+    }
+    assert_eq!((in_shop.len(), inside(&mut redis, &shop, sold).await), (3, 3));
+    // A ticket that runs out is an exit, too.
+    for instance in [&one, &two] {
+        instance.clock.shift(Duration::seconds(2_900));
+    }
+    poll(&mut waiting, &mut in_shop).await;
+    assert_eq!(in_shop.len(), 3, "they are still good");
+    for instance in [&one, &two] {
+        instance.clock.shift(Duration::seconds(101));
+    }
+    let before = waiting.len();
+    for _ in 0..4 {
+        poll(&mut waiting, &mut in_shop).await;
+        assert!(inside(&mut redis, &shop, sold).await <= 3);
+    }
+    assert_eq!(before - waiting.len(), 3, "three more");
+    let metrics = [one.stranger().get("/metrics").await, two.stranger().get("/metrics").await];
+    for reason in ["bought", "left", "expired"] {
+        let name = format!("seckill_waiting_room_exits_total{{reason=\"{reason}\"}}");
+        assert!(metrics.iter().any(|answer| answer.text.contains(&name)), "{reason}");
+    }
+    assert_clean(&one, sold).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_rate_holds_over_two_instances() {
+    const PER_SECOND: u32 = 5;
+    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (PER_SECOND, 3_000)).await;
+    let (one, two) = (shop.start().await, shop.start().await);
+    let mut redis = redis_of(&shop);
+    let sold = item(&one, json!({})).await;
+    let mut waiting: Vec<i64> = (1..=60).collect();
+    let began = redis_time(&mut redis).await;
+    let mut admitted = 0;
+    for _ in 0..12 {
+        let now = all_poll([&one, &two], &waiting, sold).await;
+        admitted += now.len();
+        waiting.retain(|id| !now.contains(id));
+    }
+    // By the clock that the admissions go by: one at once, and what is made up for is a second's.
+    let seconds = redis_time(&mut redis).await - began;
+    let most = 1.0 + seconds * f64::from(PER_SECOND) + f64::from(PER_SECOND - 1);
+    assert!(admitted as f64 <= most, "{admitted} in {seconds} s");
+    assert!(admitted >= 1);
+    // Many seconds in which nobody asks are not made up for.
+    for instance in [&one, &two] {
+        instance.clock.shift(Duration::seconds(60));
+    }
+    let began = redis_time(&mut redis).await;
+    let now = all_poll([&one, &two], &waiting, sold).await.len();
+    let seconds = redis_time(&mut redis).await - began;
+    let most = f64::from(PER_SECOND) + seconds * f64::from(PER_SECOND);
+    assert!((1.0..=most).contains(&(now as f64)), "{now} in {seconds} s after a pause");
+}
+
+#[tokio::test]
+async fn a_silent_buyer_is_passed_by_and_keeps_the_number_for_a_while() {
+    let shop = shop_with(|room| {
+        (room.per_second, room.inside_max, room.line_max) = (1_000, 1, 3);
+        (room.silent_seconds, room.ticket_seconds) = (20, 300);
+    })
+    .await;
+    let instance = shop.start().await;
+    let sold = item(&instance, json!({})).await;
+    let poll = async |id: i64| stand(&instance.buyer(id), sold, json!({})).await;
+    ticket(&poll(1).await);
+    for id in 2..=4 {
+        place(&poll(id).await);
+    }
+    assert_problem(&poll(5).await, (503, "overloaded"), "the line is as long as it may be");
+    instance.clock.shift(Duration::seconds(21));
+    let told = poll(4).await;
+    assert_eq!((&told.json["position"], &told.json["number"]), (&json!(0), &json!(4)));
+    assert_eq!(told.json["people"], 3, "silent buyers count, because they may come back");
+    let back = poll(2).await;
+    assert_eq!((&back.json["position"], &back.json["number"]), (&json!(0), &json!(2)));
+    assert_eq!(poll(4).await.json["position"], 1);
+    // Buyer 3 is silent for longer than places are kept, and the others are not.
+    for _ in 0..17 {
+        instance.clock.shift(Duration::seconds(18));
+        poll(2).await;
+        poll(4).await;
+    }
+    let late = poll(3).await;
+    assert!(late.json["number"].as_u64() > Some(4), "{}", late.text);
+}
+
+#[tokio::test]
+async fn a_queue_token_brings_the_number_back_when_redis_has_lost_it() {
+    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 3_000)).await;
+    let (one, two) = (shop.start().await, shop.start().await);
+    let sold = item(&one, json!({})).await;
+    let good = ticket(&stand(&one.buyer(1), sold, json!({})).await).to_owned();
+    let mut places = Vec::new();
+    for id in 2..=9 {
+        places.push(place(&stand(&one.buyer(id), sold, json!({})).await).to_owned());
+    }
+    let parts = ["", ":early", ":waiting", ":silent", ":due", ":inside", ":proofs"];
+    let keys: Vec<String> = parts.iter().map(|part| key(&shop, sold, part)).collect();
+    let mut redis = redis_of(&shop);
+    let lost: u32 = redis::cmd("DEL").arg(keys).query_async(&mut redis).await.expect("deleted");
+    assert!(lost >= 4);
+    // Rooms are told apart by the second in which they began.
+    let second = redis_time(&mut redis).await as u64;
+    eventually("the next second", || async {
+        let now = redis_time(&mut redis_of(&shop)).await as u64;
+        when(now > second, now)
+    })
+    .await;
+    // Nobody is first in the new room who was not in the old one.
+    assert_eq!(stand(&two.buyer(30), sold, json!({})).await.json["state"], "admitted");
+    place(&stand(&two.buyer(31), sold, json!({})).await);
+    for (id, held) in (2..=9).zip(&places).skip(1).collect::<Vec<_>>().into_iter().rev() {
+        let told = stand(&two.buyer(id), sold, json!({ "place": held })).await;
+        assert_eq!(told.json["number"].as_i64(), Some(id), "{}", told.text);
+    }
+    let told = stand(&one.buyer(9), sold, json!({})).await;
+    assert_eq!(told.json["position"], 6, "behind 3 to 8, and before 31");
+    let told = stand(&one.buyer(31), sold, json!({})).await;
+    assert_eq!(told.json["position"], 7);
+    assert_eq!(buy(&two.buyer(1), sold, &good).await.status, 201, "a ticket is its signature");
+}
+
+#[tokio::test]
+async fn without_redis_nobody_joins_and_who_has_a_ticket_buys() {
+    let shop = shop_with(|room| room.silent_seconds = 3_000).await;
+    let link = link_to(&redis_url().await).await;
+    let mut config: Config = shop.config.clone();
+    config.redis_url = Secret::new(link.url());
+    config.redis.command_timeout_ms = 400;
+    let instance = shop.start_with(config).await;
+    let sold = item(&instance, json!({})).await;
+    let held = ticket(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
+    link.cut();
+    let refused = stand(&instance.buyer(2), sold, json!({})).await;
+    assert_problem(&refused, (503, "dependency_unavailable"), "no line of its own");
+    order_id(&buy(&instance.buyer(1), sold, &held).await);
+    link.mend();
+    until_admitted(&instance.buyer(2), sold, json!({})).await;
+}
+
+/// Times of a ledger are those of its server, which no test can move.
+fn from_now(seconds: i64) -> String {
+    text(OffsetDateTime::now_utc() + Duration::seconds(seconds))
+}
+
+async fn proof_of(client: &Client, item: i64) -> verify::Proof {
+    let text = client.get(&format!("/api/items/{item}/line/entries")).await.text;
+    verify::read(text.as_bytes()).unwrap_or_else(|why| panic!("{why}: {text}"))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_came_before_the_opening_gets_a_place_by_the_published_shuffle() {
+    const BUYERS: i64 = 1_200;
+    let shop = shop_with(|room| {
+        (room.per_second, room.places_after_seconds, room.silent_seconds) = (1, 2, 3_000);
+    })
+    .await;
+    let maker = shop.start().await;
+    let sold = item(&maker, json!({ "starts_at": from_now(15) })).await;
+    let announced = maker.stranger().get(&format!("/api/items/{sold}/line")).await.json;
+    assert_eq!((&announced["seed"], &announced["root"]), (&Value::Null, &Value::Null));
+    let announced: verify::Draw = serde_json::from_value(announced).expect("a draw");
+    let mut entries = Vec::new();
+    for chunk in (1..=BUYERS).collect::<Vec<_>>().chunks(100) {
+        let joins = chunk.iter().map(|&id| {
+            let buyer = maker.buyer(id);
+            async move {
+                let told = stand(&buyer, sold, json!({})).await;
+                place(&told);
+                assert_eq!(
+                    (&told.json["number"], &told.json["estimate_basis"]),
+                    (&Value::Null, &json!("opening"))
+                );
+                told.json["entry"].as_str().expect("an entry").to_owned()
+            }
+        });
+        entries.extend(join_all(joins).await);
+    }
+    let list = maker.stranger().get(&format!("/api/items/{sold}/line/entries")).await;
+    assert_problem(&list, (409, "entries_open"), "before the opening");
+    assert!(
+        maker.clock.now()
+            < OffsetDateTime::parse(
+                announced
+                    .rules
+                    .lines()
+                    .nth(2)
+                    .and_then(|line| line.strip_prefix("closes "))
+                    .expect("a time"),
+                &time::format_description::well_known::Rfc3339,
+            )
+            .expect("a time"),
+        "the machine is too slow for this test"
+    );
+
+    // Each process is killed at another step of the opening; then two go on.
+    let settings = [
+        ("SECKILL_WAITING_ROOM_PER_SECOND", "1"),
+        ("SECKILL_WAITING_ROOM_PLACES_AFTER_SECONDS", "2"),
+        ("SECKILL_WAITING_ROOM_SILENT_SECONDS", "3000"),
+    ];
+    for point in ROOM_POINTS {
+        let addr = free_addr();
+        let mut doomed = program(&shop, &["serve"]);
+        doomed.env("SECKILL_HTTP_ADDR", &addr).envs(settings).env("FAILPOINT", point);
+        let mut doomed = doomed.spawn().expect("started");
+        let client = Client::new(
+            addr.parse().expect("an address"),
+            maker.buyer(1).token().map(str::to_owned),
+        );
+        client.until_answered().await;
+        let ended = tokio::time::timeout(BOUND, async {
+            loop {
+                // It does not answer the poll in which it dies.
+                let poll = client.request(Method::POST, &format!("/api/items/{sold}/ticket"));
+                let _ = poll.send().await;
+                if let Some(ended) = doomed.try_wait().expect("a child") {
+                    return ended;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+            }
+        });
+        assert!(!ended.await.expect("it dies").success(), "{point}");
+    }
+    let addr = free_addr();
+    let mut other = serve(&shop, &addr, &settings).await;
+    let late = stand(&maker.buyer(BUYERS + 1), sold, json!({})).await;
+    assert_eq!(late.json["number"], BUYERS + 1, "behind all, also before the places are known");
+    let numbers = eventually("the places", || async {
+        let told = stand(&maker.buyer(2), sold, json!({})).await;
+        if told.json["number"].is_null() && told.json["state"] == "waiting" {
+            Err(told.text)
+        } else {
+            Ok(())
+        }
+    });
+    numbers.await;
+
+    let proof = proof_of(&maker.stranger(), sold).await;
+    let known = Known { announced: Some(&announced), entry: Some(&entries[0]) };
+    let faults: Vec<Fault> =
+        verify::check(&proof, known).into_iter().map(|(fault, _)| fault).collect();
+    assert_eq!(faults, []);
+    assert_eq!(proof.entries.len() as i64, BUYERS);
+    // Both instances say the place that the proof says.
+    let there = Client::new(addr.parse().expect("an address"), None);
+    let mut first = None;
+    for (id, entry) in (1..).zip(&entries).step_by(7) {
+        let listed = proof.entries.iter().find(|listed| listed.entry == *entry).expect("listed");
+        let buyer = there.with_token(maker.buyer(id).token().expect("a token"));
+        for client in [maker.buyer(id), buyer] {
+            let told = stand(&client, sold, json!({})).await;
+            if told.json["state"] == "admitted" {
+                first = first.or(listed.place);
+                continue;
+            }
+            assert_eq!(told.json["number"].as_u64(), listed.place, "buyer {id}: {}", told.text);
+        }
+    }
+    assert!(first.is_none_or(|place| place <= 60), "place {first:?} was admitted first");
+    let told = stand(&maker.buyer(BUYERS + 1), sold, json!({})).await;
+    assert_eq!(told.json["number"], BUYERS + 1);
+    assert!(told.json["position"].as_i64() > Some(BUYERS - 100), "{}", told.text);
+    other.kill().await.expect("killed");
+}

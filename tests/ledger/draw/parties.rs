@@ -1,0 +1,171 @@
+//! Friends who are drawn as one: they enter together, their places are side by side, and they are offered units
+//! together or not at all.
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use reqwest::Method;
+use serde_json::{Value, json};
+use verify::{Fault, Known};
+
+use super::{enter, faults, from_now, proof, shop, until_drawn};
+use crate::http::assert_problem;
+use crate::support::{Answer, Client, Instance, assert_clean, seed};
+
+async fn drawn_item(instance: &Instance, stock: i64, seconds: i64, party_max: u8) -> i64 {
+    let body = json!({
+        "kind": "shop", "stock": stock, "strategy": "mysql-batch", "offer_seconds": 600,
+        "mode": "draw", "draw_closes_at": from_now(seconds), "draw_party_max": party_max,
+    });
+    instance.make_item(body).await
+}
+
+async fn enter_with(client: &Client, item: i64, party: &str) -> Answer {
+    client.post(&format!("/api/items/{item}/entry"), &json!({ "party": party })).await
+}
+
+/// Makes a party of a buyer, and returns its key.
+async fn new_party(client: &Client, item: i64) -> String {
+    let entered = enter_with(client, item, "new").await;
+    assert_eq!(entered.status, 200, "{}", entered.text);
+    entered.json["party"].as_str().expect("a key").to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn friends_enter_by_the_key_of_the_first_one() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = drawn_item(&instance, 3, 12, 3).await;
+    let path = format!("/api/items/{item}/entry");
+    let key = new_party(&instance.buyer(1), item).await;
+    assert_eq!(new_party(&instance.buyer(1), item).await, key, "a repetition is the same party");
+    let alone = enter(&instance.buyer(2), item).await;
+    assert_eq!((&alone.json["party"], &alone.json["members"]), (&Value::Null, &json!(1)));
+    let joined = enter_with(&instance.buyer(2), item, &key).await;
+    assert_eq!(joined.json["entry"], alone.json["entry"], "the entry goes to the friends");
+    assert_eq!((&joined.json["party"], &joined.json["members"]), (&json!(key), &json!(2)));
+    let again = enter(&instance.buyer(2), item).await;
+    assert_eq!(again.json["party"], json!(key), "without a key nothing changes");
+    let stranger = enter(&instance.buyer(9), item).await.json["entry"].clone();
+    let stranger = stranger.as_str().expect("an id");
+    for wrong in [&"00".repeat(16), &key.to_uppercase(), stranger, "", "new "] {
+        let refused = enter_with(&instance.buyer(3), item, wrong).await;
+        assert_problem(&refused, (409, "party_not_found"), "of a party");
+    }
+
+    // One place is left, and many come for it at once.
+    let (instance, key) = (&instance, key.as_str());
+    let rush =
+        (10..20).map(|buyer| async move { enter_with(&instance.buyer(buyer), item, key).await });
+    let rush = futures::future::join_all(rush).await;
+    let entered: Vec<&Answer> = rush.iter().filter(|answer| answer.status == 200).collect();
+    assert_eq!(entered.len(), 1, "three friends, and no more");
+    for refused in rush.iter().filter(|answer| answer.status != 200) {
+        assert_problem(refused, (409, "party_full"), "of a party");
+    }
+    // A friend who takes the entry back makes room.
+    let left = Client::send(instance.buyer(2).request(Method::DELETE, &path)).await;
+    assert_eq!(left.status, 204);
+    assert_eq!(enter_with(&instance.buyer(4), item, key).await.json["members"], 3);
+    for buyer in 5..9 {
+        assert_eq!(enter(&instance.buyer(buyer), item).await.status, 200);
+    }
+
+    let draw = until_drawn(&instance.stranger(), item).await;
+    assert!(draw["rules"].as_str().expect("a text").ends_with("\nparty 3\n"), "it is announced");
+    let mut proof = proof(&instance.stranger(), item).await;
+    assert_eq!(faults(&proof, Known::default()), []);
+    let mut places: Vec<u64> = proof
+        .entries
+        .iter()
+        .filter(|entry| entry.party.as_deref() == Some(key))
+        .map(|entry| entry.place.expect("a place"))
+        .collect();
+    places.sort_unstable();
+    assert_eq!(places, [places[0], places[0] + 1, places[0] + 2], "side by side");
+    assert_clean(instance, item).await;
+    proof.draw.rules = proof.draw.rules.replace("party 3", "party 2");
+    assert!(faults(&proof, Known::default()).contains(&Fault::Parties));
+}
+
+#[tokio::test]
+async fn without_a_promise_of_parties_each_buyer_is_alone() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = super::drawn_item(&instance, 1, 600).await;
+    let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await.json;
+    assert_eq!(draw["party_max"], 1);
+    let refused = enter_with(&instance.buyer(1), item, "new").await;
+    assert_problem(&refused, (409, "party_full"), "of a party");
+    assert_eq!(enter(&instance.buyer(1), item).await.json["party"], Value::Null);
+    for party_max in [0, 5] {
+        let mut body = crate::support::item_body(json!({ "mode": "draw" }));
+        body["draw_closes_at"] = json!(from_now(600));
+        body["draw_party_max"] = json!(party_max);
+        let refused = instance.admin().post("/api/admin/items", &body).await;
+        assert_problem(&refused, (422, "invalid_draw"), "of a draw");
+    }
+}
+
+/// Units that come back in small numbers, while friends of any number wait, leave, decline and buy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn friends_are_offered_units_together_or_not_at_all() {
+    let mut dice = StdRng::seed_from_u64(seed());
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = drawn_item(&instance, 5, 12, 4).await;
+    let mut buyers = Vec::new();
+    while buyers.len() < 30 {
+        let size = dice.random_range(1..=4);
+        let first = buyers.len() as i64 + 1;
+        let friends = first..first + size;
+        buyers.extend(friends.clone());
+        if size == 1 {
+            assert_eq!(enter(&instance.buyer(first), item).await.status, 200);
+            continue;
+        }
+        let key = new_party(&instance.buyer(first), item).await;
+        for friend in friends.skip(1) {
+            assert_eq!(enter_with(&instance.buyer(friend), item, &key).await.status, 200);
+        }
+    }
+    until_drawn(&instance.stranger(), item).await;
+    let path = format!("/api/items/{item}/waiting");
+    for _ in 0..60 {
+        let buyer = instance.buyer(buyers[dice.random_range(0..buyers.len())]);
+        match dice.random_range(0..4) {
+            0 => {
+                let units = json!({ "stock_delta": dice.random_range(1..=2) });
+                let edit = format!("/api/admin/items/{item}");
+                assert_eq!(instance.admin().patch(&edit, &units).await.status, 200);
+            }
+            1 => drop(buyer.post(&format!("{path}/purchase"), &json!({})).await),
+            _ => drop(Client::send(buyer.request(Method::DELETE, &path)).await),
+        }
+        // What is committed is right at any moment.
+        let halved: i64 = sqlx::query_scalar(
+            "SELECT COUNT(*) FROM (SELECT party FROM waiting_list \
+             WHERE item_id = ? AND party IS NOT NULL GROUP BY party \
+             HAVING SUM(status = 'waiting') > 0 AND COUNT(offered_at) > 0) AS halved",
+        )
+        .bind(item)
+        .fetch_one(&shop.pool)
+        .await
+        .expect("read");
+        assert_eq!(halved, 0, "a party is half offered");
+        let (left, fewest): (i64, Option<i64>) = sqlx::query_as(
+            "SELECT available, (SELECT MIN(friends) FROM (SELECT COUNT(*) AS friends \
+               FROM waiting_list WHERE item_id = ? AND status = 'waiting' \
+               GROUP BY COALESCE(party, place)) AS parties) FROM stock WHERE item_id = ?",
+        )
+        .bind(item)
+        .bind(item)
+        .fetch_one(&shop.pool)
+        .await
+        .expect("read");
+        assert!(
+            fewest.is_none_or(|fewest| left < fewest),
+            "{left} units are idle, {fewest:?} wait"
+        );
+    }
+    assert_clean(&instance, item).await;
+}

@@ -1,0 +1,112 @@
+//! A paid order is given back as a whole, once, where all its items allow it.
+
+use futures::future::join_all;
+use serde_json::json;
+
+use super::steps::{statuses, step};
+use super::{assert_all_clean, count, left, reserve};
+use crate::http::{assert_problem, eventually, order_id, when};
+use crate::support::{Client, Instance, Shop};
+
+/// Items whose paid orders come back for these seconds.
+async fn items(instance: &Instance, seconds: &[u32]) -> Vec<i64> {
+    let mut items = Vec::new();
+    for seconds in seconds {
+        let item = json!({ "stock": 10, "per_buyer_limit": 2, "return_seconds": seconds });
+        items.push(instance.make_item(item).await);
+    }
+    items
+}
+
+/// A paid order of a unit of each item.
+async fn paid(buyer: &Client, items: &[i64]) -> String {
+    let lines: Vec<(i64, u32)> = items.iter().map(|item| (*item, 2)).collect();
+    let order = order_id(&reserve(buyer, &lines).await);
+    assert_eq!(step(buyer, &order, "payment").await.json["status"], "paid");
+    order
+}
+
+#[tokio::test]
+async fn a_paid_order_comes_back_whole_and_once() {
+    let (shop, one) = Shop::open().await;
+    let two = shop.start().await;
+    let items = items(&one, &[600, 60, 600]).await;
+    let buyer = one.buyer(1);
+    let order = paid(&buyer, &items).await;
+    assert_eq!(left(&one, &items).await, [8, 8, 8]);
+    let calls = (0..16).map(async |turn| {
+        let instance = if turn % 2 == 0 { &one } else { &two };
+        step(&instance.buyer(1), &order, "return").await
+    });
+    for answer in join_all(calls).await {
+        assert_eq!(answer.json["status"], "cancelled", "{}", answer.text);
+        assert!(answer.json["paid_at"].is_string(), "it was paid: {}", answer.text);
+    }
+    assert_eq!(statuses(&shop, &order).await, ["cancelled"; 3]);
+    assert_eq!(left(&one, &items).await, [10, 10, 10]);
+    let moved = "SELECT COUNT(*) FROM stock_movements WHERE reason = 'cancelled'";
+    assert_eq!(count(&shop, moved).await, 3);
+    // The limit is free again, and the order cannot be paid again.
+    paid(&buyer, &items).await;
+    let again = step(&buyer, &order, "payment").await;
+    assert_problem(&again, (409, "order_state_conflict"), "given back");
+    assert_all_clean(&one, &items).await;
+}
+
+#[tokio::test]
+async fn nothing_comes_back_unpaid_too_late_or_where_one_item_forbids_it() {
+    let (shop, instance) = Shop::open().await;
+    let items = items(&instance, &[600, 0]).await;
+    let buyer = instance.buyer(1);
+    let forbidden = paid(&buyer, &items).await;
+    let refused = step(&buyer, &forbidden, "return").await;
+    assert_problem(&refused, (409, "order_not_returnable"), "an item forbids it");
+    let buyer = instance.buyer(2);
+    let order = order_id(&buyer.buy("mysql-atomic", items[0]).await);
+    let unpaid = step(&buyer, &order, "return").await;
+    assert_problem(&unpaid, (409, "order_state_conflict"), "unpaid");
+    step(&buyer, &order, "payment").await;
+    let other = step(&instance.buyer(3), &order, "return").await;
+    assert_problem(&other, (404, "order_not_found"), "another buyer");
+    let line = format!("{}01", &forbidden[..34]);
+    let line = step(&instance.buyer(1), &line, "return").await;
+    assert_problem(&line, (404, "order_not_found"), "a line");
+    sqlx::query("UPDATE orders SET paid_at = paid_at - INTERVAL 600 SECOND")
+        .execute(&shop.pool)
+        .await
+        .expect("time passes");
+    let late = step(&buyer, &order, "return").await;
+    assert_problem(&late, (409, "order_not_returnable"), "too late");
+    // By default a sale takes nothing back, and an operator may allow it later.
+    let item = instance.make_item(json!({ "kind": "shop" })).await;
+    let order = order_id(&buyer.buy("mysql-atomic", item).await);
+    step(&buyer, &order, "payment").await;
+    let off = step(&buyer, &order, "return").await;
+    assert_problem(&off, (409, "order_not_returnable"), "the default");
+    let path = format!("/api/admin/items/{item}");
+    let far = instance.admin().patch(&path, &json!({ "return_seconds": 31_536_001 })).await;
+    assert_problem(&far, (422, "out_of_range"), "more than a year");
+    let edit = instance.admin().patch(&path, &json!({ "return_seconds": 60 })).await;
+    assert_eq!(edit.json["return_seconds"], 60, "{}", edit.text);
+    assert_eq!(step(&buyer, &order, "return").await.json["status"], "cancelled");
+    assert_all_clean(&instance, &[items[0], items[1], item]).await;
+}
+
+#[tokio::test]
+async fn a_unit_that_is_given_back_is_offered_to_the_buyer_who_waits() {
+    let (_shop, instance) = Shop::open().await;
+    let item = json!({ "stock": 1, "offer_seconds": 600, "return_seconds": 600 });
+    let item = instance.make_item(item).await;
+    let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
+    step(&instance.buyer(1), &order, "payment").await;
+    let place = format!("/api/items/{item}/waiting");
+    assert_eq!(instance.buyer(2).post(&place, &json!({})).await.status, 200);
+    assert_eq!(step(&instance.buyer(1), &order, "return").await.status, 200);
+    eventually("an offer", || async {
+        let seen = instance.buyer(2).get(&place).await.json;
+        when(seen["status"] == "offered", seen)
+    })
+    .await;
+    assert_eq!(left(&instance, &[item]).await, [0]);
+    assert_all_clean(&instance, &[item]).await;
+}

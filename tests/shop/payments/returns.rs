@@ -1,0 +1,108 @@
+//! Paid orders that are given back: their money goes back by the refunds of the provider.
+
+use futures::future::join;
+use serde_json::{Value, json};
+
+use super::{assert_taken, buy, payment, shop_of, status};
+use crate::support::payment_provider::TestProvider;
+use crate::support::{Answer, Instance, assert_clean, eventually, when};
+
+/// An item of these units whose orders may be given back.
+async fn returnable(instance: &Instance, stock: i64) -> i64 {
+    instance.make_item(json!({ "stock": stock, "return_seconds": 600 })).await
+}
+
+async fn give_back(instance: &Instance, buyer: i64, order: &str) -> Answer {
+    instance.buyer(buyer).post(&format!("/api/orders/{order}/return"), &json!({})).await
+}
+
+#[tokio::test]
+async fn the_money_of_an_order_that_is_given_back_is_owed_once() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = returnable(&instance, 2).await;
+    let order = buy(&instance, 1, item).await;
+    let said = provider.succeeded("m1", "p1", &order, 250);
+    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    let cent = provider.refunded("m2", "p1", &order, 50);
+    assert_taken(&cent.send(&instance).await, "partly_refunded", &Value::Null);
+    for _ in 0..2 {
+        let back = give_back(&instance, 1, &order).await;
+        assert_eq!(
+            (back.status, &back.json["status"]),
+            (200, &json!("cancelled")),
+            "{}",
+            back.text
+        );
+    }
+    let wanted = payment(&instance, "p1").await;
+    assert_eq!((&wanted["reason"], &wanted["refunded_cents"]), (&json!("returned"), &json!(50)));
+    eventually("a refund that is asked for", || async {
+        let seen = payment(&instance, "p1").await;
+        when(seen["status"] == "refund_requested", seen)
+    })
+    .await;
+    assert_eq!(provider.refunds(), ["p1"], "asked for once");
+    // Money that comes after the return goes back as well, and pays nothing.
+    let late = provider.succeeded("m3", "p2", &order, 250);
+    assert_taken(&late.send(&instance).await, "refund_wanted", &json!("cancelled"));
+    let rest = provider.refunded("m4", "p1", &order, 200);
+    assert_taken(&rest.send(&instance).await, "refunded", &Value::Null);
+    assert_eq!(payment(&instance, "p1").await["refunded_cents"], 250);
+    assert_eq!(status(&instance, 1, &order).await, "cancelled");
+    eventually("the events", || async {
+        let log = instance.admin().get("/api/admin/events").await.json;
+        let events = log["events"].as_array().into_iter().flatten();
+        let told: Vec<_> =
+            events.map(|event| event["data"]["orders"][0]["status"].clone()).collect();
+        when(told == ["pending", "paid", "cancelled"], log)
+    })
+    .await;
+    assert_clean(&instance, item).await;
+}
+
+/// The provider refunds the order by itself at the moment at which the buyer gives it back.
+#[tokio::test]
+async fn a_return_beside_a_refund_of_the_provider_owes_no_money_twice() {
+    const ORDERS: i64 = 40;
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item = returnable(&instance, ORDERS).await;
+    for buyer in 1..=ORDERS {
+        let order = buy(&instance, buyer, item).await;
+        let id = format!("p{buyer}");
+        let said = provider.succeeded(&format!("m{buyer}"), &id, &order, 250);
+        assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+        let refund = provider.refunded(&format!("r{buyer}"), &id, &order, 250);
+        let (back, refunded) =
+            join(give_back(&instance, buyer, &order), refund.send(&instance)).await;
+        assert_eq!(back.json["status"], "cancelled", "{}", back.text);
+        assert_taken(&refunded, "refunded", &Value::Null);
+        let after = payment(&instance, &id).await;
+        assert_eq!((&after["status"], &after["refunded_cents"]), (&json!("refunded"), &json!(250)));
+    }
+    let left = instance.stranger().get(&format!("/api/items/{item}")).await.json;
+    assert_eq!(left["available"], ORDERS);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn an_operator_pays_the_money_of_a_return_back_by_hand() {
+    let provider = TestProvider::start().await;
+    let mut shop = shop_of(&provider).await;
+    shop.config.payment.refund_url = String::new();
+    let instance = shop.start().await;
+    let item = returnable(&instance, 1).await;
+    let order = buy(&instance, 1, item).await;
+    let said = provider.succeeded("m1", "p1", &order, 250);
+    assert_taken(&said.send(&instance).await, "paid", &Value::Null);
+    let by_hand =
+        async || instance.admin().post("/api/admin/payments/p1/refund", &json!({})).await.status;
+    assert_eq!(by_hand().await, 409, "it has paid the order");
+    assert_eq!(give_back(&instance, 1, &order).await.status, 200);
+    assert_eq!(by_hand().await, 204);
+    assert_eq!(payment(&instance, "p1").await["status"], "refunded");
+    assert_clean(&instance, item).await;
+}
