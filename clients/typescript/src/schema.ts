@@ -193,6 +193,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/admin/items/{id}/draw": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Count the entries of a draw at any time. */
+        get: operations["get_admin_items_id_draw"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/admin/items/{id}/live": {
         parameters: {
             query?: never;
@@ -377,10 +394,30 @@ export interface paths {
         /** Find your entry in the draw of an item, and its place after the draw. */
         get: operations["get_items_id_entry"];
         put?: never;
-        /** Enter the draw of an item, once, before its close. A repetition answers the entry that you have. */
+        /**
+         * Enter the draw of an item, once, before its close, alone or with friends. A repetition answers the entry that you
+         *     have; with another party it moves the entry there.
+         */
         post: operations["post_items_id_entry"];
         /** Take your entry back, before the close. A repetition has no further effect. */
         delete: operations["delete_items_id_entry"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/items/{id}/entry/receipt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Find the receipt of your entry in the draw of an item. */
+        get: operations["get_items_id_entry_receipt"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -435,6 +472,57 @@ export interface paths {
          *     it with the place, as JSON. `seckill verify` and the page verify.html check it.
          */
         get: operations["get_items_id_line_entries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/items/{id}/log": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Find the last signed head of the log of a sale. */
+        get: operations["get_items_id_log"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/items/{id}/log/entries": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Read the whole log of a sale, an entry a line. `seckill verify` and the page verify.html check it. */
+        get: operations["get_items_id_log_entries"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/items/{id}/log/receipts/{refusal}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Find the receipt of a refusal, at the address that the refusal named. */
+        get: operations["get_items_id_log_receipts_refusal"];
         put?: never;
         post?: never;
         delete?: never;
@@ -687,6 +775,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/orders/{id}/receipt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Find the receipts of your order. It is in the log a moment after its answer. */
+        get: operations["get_orders_id_receipt"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/orders/{id}/return": {
         parameters: {
             query?: never;
@@ -715,6 +820,23 @@ export interface paths {
         put?: never;
         /** Take a message of the payment provider, signed as Standard Webhooks says. */
         post: operations["post_payments_messages"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/receipt-keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the keys that sign the logs. Keep them: a log that is signed by another key is not the shop's. */
+        get: operations["get_receipt_keys"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -1141,6 +1263,11 @@ export interface components {
              *     changed, because the draw is announced with it.
              */
             draw_closes_at?: string | null;
+            /**
+             * Format: int32
+             * @description The most friends who are drawn as one; for `draw` alone. 1 if it is left out: each buyer is drawn alone.
+             */
+            draw_party_max?: number | null;
             /** Format: date-time */
             ends_at: string;
             /**
@@ -1333,6 +1460,11 @@ export interface components {
              * @description When the list of entries was published.
              */
             listed_at?: string | null;
+            /**
+             * Format: int32
+             * @description The most friends who are drawn as one; 1: each buyer is drawn alone.
+             */
+            party_max: number;
             /** @description The root of the entries' Merkle tree. */
             root?: string | null;
             /**
@@ -1351,6 +1483,21 @@ export interface components {
             server_time: string;
             /** @description `upcoming`; `open`: buyers can enter; `closed`; or `drawn`: each entry has its place. */
             state: string;
+        };
+        /** @description How far a draw has come. */
+        DrawProgressBody: {
+            /** Format: int64 */
+            entries: number;
+            /**
+             * Format: int64
+             * @description The groups of friends who are drawn as one.
+             */
+            parties: number;
+            /**
+             * Format: int32
+             * @description The entries that have their places.
+             */
+            placed: number;
         };
         /** @description The changes of a sale; a field that is left out stays as it is. */
         EditItemBody: {
@@ -1447,6 +1594,14 @@ export interface components {
              */
             last: number;
         };
+        /** @description The body of an entry. */
+        EnterBody: {
+            /**
+             * @description `new`: you want to be drawn together with friends, and the answer has the key that they need. Or the key of a
+             *     party. If it is left out, you are alone, or in the party that you have joined before.
+             */
+            party?: string | null;
+        };
         /** @description A buyer's entry in the draw of an item. */
         EntryBody: {
             /** Format: date-time */
@@ -1455,6 +1610,16 @@ export interface components {
             entry?: string | null;
             /** Format: int64 */
             item_id: number;
+            /**
+             * Format: int32
+             * @description The entries of your party, with yours.
+             */
+            members?: number | null;
+            /**
+             * @description The key of your party: friends who enter with it are drawn together with you, and are offered units together or
+             *     not at all. Null: you are alone.
+             */
+            party?: string | null;
             /**
              * Format: int32
              * @description The place from 1. The units are offered in this order, see `GET /api/items/{id}/waiting`.
@@ -1528,6 +1693,39 @@ export interface components {
             holds?: boolean | null;
             /** @description `I1` to `I7`, `I13` or `I14`. */
             invariant: string;
+        };
+        /** @description A signed head of a log: what one signature says of all entries before it. */
+        HeadBody: {
+            /** @description The public key (Ed25519). */
+            key: string;
+            /**
+             * Format: int64
+             * @description Orders that have them.
+             */
+            orders: number;
+            /**
+             * Format: int64
+             * @description Refusals with a receipt.
+             */
+            refusals: number;
+            /** @description The root of their Merkle tree (RFC 9162). */
+            root: string;
+            signature: string;
+            /**
+             * Format: int64
+             * @description The number of entries.
+             */
+            size: number;
+            /**
+             * Format: int64
+             * @description In microseconds since 1970.
+             */
+            time: number;
+            /**
+             * Format: int64
+             * @description Units that were sold and have not come back.
+             */
+            units: number;
         };
         /** @description A token of the identity provider. */
         IdentityTokenBody: {
@@ -1877,6 +2075,16 @@ export interface components {
              */
             waiting: number;
         };
+        /** @description The log of a sale in short. Keep it: a later log must be a continuation of it. */
+        LogBody: {
+            /** @description The address of all entries. */
+            entries: string;
+            head: components["schemas"]["HeadBody"];
+            /** @description Whether the log says that the sale is over. */
+            is_over: boolean;
+            /** Format: int64 */
+            item_id: number;
+        };
         /** @description The ways to sign in. */
         MethodsBody: {
             /** @description Whether accounts with passwords can sign in and sign up. */
@@ -2220,6 +2428,43 @@ export interface components {
              *     `schema is too new` (start a newer build).
              */
             status: string;
+        };
+        /** @description The proof that an answer is in the log of its sale. */
+        ReceiptBody: {
+            /** @description The entry: what was asked and answered, and when. */
+            entry: string;
+            head: components["schemas"]["HeadBody"];
+            /** Format: int64 */
+            item: number;
+            /** @description The number that proves it: only you get it. */
+            nonce?: string | null;
+            /** @description The order that the entry means. */
+            order?: string | null;
+            /** @description The inclusion proof (RFC 9162): the hashes from the entry to the root. */
+            path: string[];
+            /**
+             * Format: int64
+             * @description The place of the entry in the log, from 0.
+             */
+            position: number;
+        };
+        /** @description A key that signs heads for some time. */
+        ReceiptKeyBody: {
+            /** Format: date-time */
+            from: string;
+            /** @description Ed25519, in hexadecimal digits. */
+            public_key: string;
+            /** Format: date-time */
+            until: string;
+        };
+        /** @description The keys that sign heads. */
+        ReceiptKeysBody: {
+            /** @description The past ones, the present one, and the next. */
+            keys: components["schemas"]["ReceiptKeyBody"][];
+        };
+        /** @description The receipts of an order, one for each line. */
+        ReceiptsBody: {
+            receipts: components["schemas"]["ReceiptBody"][];
         };
         /** @description A range of the log. */
         ReplayBody: {
@@ -3070,6 +3315,46 @@ export interface operations {
             };
         };
     };
+    get_admin_items_id_draw: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The entries and their places */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["DrawProgressBody"];
+                };
+            };
+            /** @description Not an operator, or no such draw */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     get_admin_items_id_live: {
         parameters: {
             query?: never;
@@ -3556,7 +3841,7 @@ export interface operations {
         /** @description May be left out */
         requestBody?: {
             content: {
-                "application/json": components["schemas"]["StepBody"] | null;
+                "application/json": components["schemas"]["EnterBody"] | null;
             };
         };
         responses: {
@@ -3617,6 +3902,46 @@ export interface operations {
                 };
             };
             /** @description Send the request again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_items_id_entry_receipt: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The receipt */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiptBody"];
+                };
+            };
+            /** @description You have no entry, the item has no log, or the entry is not in it yet */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -3728,6 +4053,132 @@ export interface operations {
                 };
             };
             /** @description No such item, no waiting room, or the list is not published */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_items_id_log: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The log in short */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["LogBody"];
+                };
+            };
+            /** @description The item has no log, or nothing is signed yet */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_items_id_log_entries: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The log */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description The item has no log, or nothing is signed yet */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_items_id_log_receipts_refusal: {
+        parameters: {
+            query: {
+                /** @description Its time, in seconds since 1970 */
+                since: number;
+            };
+            header?: never;
+            path: {
+                /** @description The item */
+                id: number;
+                /** @description The id of the refusal */
+                refusal: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The receipt */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiptBody"];
+                };
+            };
+            /** @description The item has no log, or the refusal is not in it yet */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
@@ -4441,6 +4892,46 @@ export interface operations {
             };
         };
     };
+    get_orders_id_receipt: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The receipts */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiptsBody"];
+                };
+            };
+            /** @description No such order of yours, its items have no log, or it is not in the log yet */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
     post_orders_id_return: {
         parameters: {
             query?: never;
@@ -4531,6 +5022,26 @@ export interface operations {
                 };
                 content: {
                     "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_receipt_keys: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The keys */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReceiptKeysBody"];
                 };
             };
         };
@@ -4640,6 +5151,8 @@ export interface operations {
                 "Idempotency-Key"?: string | null;
                 /** @description The span of the caller (W3C Trace Context); a traced purchase is answered with `traceresponse` */
                 traceparent?: string | null;
+                /** @description `receipt`: a refusal gets a receipt, too, if the item has a log; the problem then has `receipt`, its address */
+                Prefer?: string | null;
                 /** @description For items with a waiting room: the ticket of `POST /api/items/{id}/ticket` */
                 "Purchase-Ticket"?: string | null;
             };
