@@ -46,6 +46,8 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     page.until_text("#list-open", "15 of 15 left").await;
     page.until_text("#list-open", "from ¥3,900").await;
     page.until_text("#list-open", "12.345").await;
+    let to_cart = "document.querySelector('[data-card^=product] .to-cart').hidden";
+    page.until("a variant to be chosen on its page", to_cart).await;
     page.shot("products-index").await;
     // The address of the product leads to a variant that can be bought.
     let product =
