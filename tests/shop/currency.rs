@@ -177,7 +177,10 @@ async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
         let body = json!({
             "type": kind, "payment": payment, "order": order, "amount_cents": 250, "currency": currency,
         });
-        let message = provider.message(&format!("{kind}-{payment}"), &body.to_string());
+        let message = provider.message(
+            &format!("{kind}-{payment}-{}", currency.unwrap_or("none")),
+            &body.to_string(),
+        );
         let said = message.send(&instance).await.json;
         (said["result"].clone(), said["reason"].clone())
     };

@@ -92,7 +92,7 @@ async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
         assert!(next > last, "all that was sent is covered: {next}");
     }
 
-    // A filter can be changed, and takes nothing of what was passed by.
+    // A filter can be changed, and delivers nothing that the cursor has passed.
     let path = format!("/api/admin/endpoints/{}", ids[3]);
     let changed = instance.admin().patch(&path, &json!({ "filter": { "items": [yen] } })).await;
     assert_eq!(changed.status, 204, "{}", changed.text);
@@ -100,7 +100,7 @@ async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
     assert_eq!(buyer.buy("mysql-atomic", yen).await.status, 201);
     until_at(&instance, ids[3], 7).await;
     assert_eq!(got(&receivers[3]), [(7, vec![yen])]);
-    // What was passed by can be had by a replay.
+    // A replay delivers it.
     let replay = instance.admin().post(&format!("{path}/replays"), &json!({ "first": 1 })).await;
     assert_eq!(replay.status, 202, "{}", replay.text);
     eventually("the replay", || async {
