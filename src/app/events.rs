@@ -29,6 +29,7 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
         },
         metrics: shared.metrics.clone(),
         clock: shared.clock.clone(),
+        shop_currency: config.currency()?,
         instance: shared.instance.clone(),
         poll,
         batch_max: settings.batch_max,

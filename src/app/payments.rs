@@ -7,7 +7,6 @@ use crate::config::Config;
 use crate::event::{PrivateNetworks, Target, webhook};
 use crate::order::Orders;
 use crate::payment::{Demo, PaymentParts, Payments, Provider, Webhook};
-use shop_domain::payment::Currency;
 
 /// The shortest secret, in bytes.
 const SECRET_BYTES_MIN: usize = 24;
@@ -22,7 +21,7 @@ pub(super) fn payments(
         orders: orders.clone(),
         provider: provider(config, shared)?,
         clock: shared.clock.clone(),
-        currency: currency(config)?,
+        currency: config.currency()?.into(),
     }))
 }
 
@@ -50,14 +49,8 @@ fn provider(config: &Config, shared: &Shared) -> Result<Arc<dyn Provider>, Strin
     let client = client.map_err(|why| format!("events.{why}"))?;
     Ok(Arc::new(Webhook {
         checkout_template: settings.checkout_url.clone(),
-        currency: currency(config)?,
         secret: secret.to_owned(),
         refunds,
         client,
     }))
-}
-
-fn currency(config: &Config) -> Result<Currency, String> {
-    let code = &config.payment.currency;
-    Currency::parse(code).ok_or_else(|| format!("payment.currency is not a currency: {code:?}"))
 }

@@ -78,6 +78,7 @@ pub(super) fn web(
         job_status: shared.job_status.clone(),
         metrics: shared.metrics.clone(),
         clock: shared.clock.clone(),
+        currency: config.currency()?,
         lifecycle: shared.lifecycle.clone(),
         body_limits: BodyLimits {
             bytes_max: config.http.body_bytes_max,

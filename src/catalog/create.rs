@@ -8,7 +8,7 @@ use super::{Catalog, GroupForItemError, StockedItem, StrategyError};
 use ledger::catalog::{self, GroupForItem, NewItems};
 use ledger::rows::actions::Actor;
 use ledger::rows::{self, failed_change, homes};
-use shop_domain::{ArbiterMode, Home, ItemKind, LedgerError, NewItem, ShardId};
+use shop_domain::{ArbiterMode, Home, ItemKind, LedgerError, NewItem, Product, ShardId};
 
 /// The reason why an item was not created; nothing changed unless the ledger did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,6 +16,9 @@ pub enum CreateError {
     /// The group of items cannot be used for the item.
     #[error(transparent)]
     Group(#[from] GroupForItemError),
+    /// There is no such product.
+    #[error("no such product")]
+    NoSuchProduct,
     /// There is no ledger of this number.
     #[error("no such shard")]
     NoSuchShard,
@@ -43,6 +46,7 @@ pub async fn create(
         now,
         actor: None,
         groups: &[],
+        products: &[],
         home: Home::ONLY,
         log_delay_seconds: None,
     };
@@ -112,6 +116,12 @@ impl Catalog {
                 groups.push(group);
             }
         }
+        let mut products: Vec<Product> = Vec::new();
+        for id in all.iter().filter_map(|new| new.variant.as_ref()).map(|variant| variant.product) {
+            if products.iter().all(|product| product.id != id) {
+                products.push(self.product(id).await?.ok_or(CreateError::NoSuchProduct)?);
+            }
+        }
         let shard = match shard {
             Some(shard) => shard,
             None => self.emptiest().await?,
@@ -120,7 +130,15 @@ impl Catalog {
             (&self.ledgers.at(shard).items.ledger, &self.ledgers.home().items.ledger);
         let home = Home { shard, epoch: 1, is_only: self.ledgers.homes().is_only() };
         let log_delay_seconds = self.log_delay_seconds;
-        let new = NewItems { items: all, now, actor, groups: &groups, home, log_delay_seconds };
+        let new = NewItems {
+            items: all,
+            now,
+            actor,
+            groups: &groups,
+            products: &products,
+            home,
+            log_delay_seconds,
+        };
         let create = catalog::create(&at_home.pool, &own.pool, new);
         let created = rows::change(&own.breaker, Box::pin(create)).await;
         let created = created.map_err(|error| failed_change(&error))?;

@@ -43,8 +43,14 @@ impl Catalog {
             }
             _ => None,
         };
-        let edited =
-            catalog::edit(ledger, routed, (edit, group.as_ref()), actor, &self.line).await?;
+        let product = match &edit.variant {
+            Some(Some(variant)) => {
+                Some(self.product(variant.product).await?.ok_or(EditError::NoSuchProduct)?)
+            }
+            _ => None,
+        };
+        let change = (edit, group.as_ref(), product.as_ref());
+        let edited = catalog::edit(ledger, routed, change, actor, &self.line).await?;
         drop(group);
         self.forget(id);
         Ok(edited)

@@ -14,13 +14,22 @@ use ledger::route::Unreachable;
 use ledger::route::shards::PART_OF_LIST_MAX;
 use ledger::rows::items::LIST_MAX;
 use ledger::rows::{self, RowAt, items};
-use shop_domain::ShardId;
+use shop_domain::{ProductId, ShardId};
 
 /// How long a sale stays on the shop's list after its end.
 const LISTED_AFTER_END: time::Duration = time::Duration::DAY;
 
 /// A list, and the time of its read.
 type DatedList = (Vec<StockedItem>, Instant);
+
+/// What a list has.
+#[derive(Clone, Copy)]
+pub(super) enum Listed {
+    /// The shop's sales that ended after this time.
+    Shop(OffsetDateTime),
+    /// The items of a product.
+    Product(ProductId),
+}
 
 /// The last list of one ledger.
 #[derive(Default)]
@@ -37,15 +46,23 @@ impl Catalog {
         &self,
         now: OffsetDateTime,
     ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
+        self.list(Listed::Shop(now - LISTED_AFTER_END)).await
+    }
+
+    /// Reads a list of every ledger.
+    pub(super) async fn list(
+        &self,
+        listed: Listed,
+    ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
         if let Some(ledger) = self.ledgers.if_only() {
-            return ledger.list(now).await;
+            return ledger.list(listed).await;
         }
         let lists = self.ledgers.iter().map(async |(shard, ledger)| {
-            let listed = match timeout(PART_OF_LIST_MAX, ledger.list(now)).await {
-                Ok(listed) => listed,
-                Err(_) => ledger.shop.last(),
+            let part = match timeout(PART_OF_LIST_MAX, ledger.list(listed)).await {
+                Ok(part) => part,
+                Err(_) => ledger.last(listed),
             };
-            (shard, listed)
+            (shard, part)
         });
         let (mut all, mut age, mut answered) = (Vec::new(), None, false);
         let mut doubtful = BTreeSet::new();
@@ -101,22 +118,33 @@ impl Catalog {
 }
 
 impl CatalogLedger {
-    async fn list(
-        &self,
-        now: OffsetDateTime,
-    ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
+    async fn list(&self, listed: Listed) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
         let Ledger { pool, breaker } = &self.items.ledger;
-        match rows::ask(breaker, items::list_shop(pool, now - LISTED_AFTER_END)).await {
-            Ok(listed) => {
-                self.shop.learn(&listed);
-                Ok(CatalogRead { value: listed, age: None })
+        let read = match listed {
+            Listed::Shop(since) => rows::ask(breaker, items::list_shop(pool, since)).await,
+            Listed::Product(id) => rows::ask(breaker, items::list_product(pool, id)).await,
+        };
+        match read {
+            Ok(value) => {
+                if matches!(listed, Listed::Shop(_)) {
+                    self.shop.learn(&value);
+                }
+                Ok(CatalogRead { value, age: None })
             }
             Err(error) => {
                 if !breaker.is_open() {
                     tracing::warn!(%error, "catalog not read");
                 }
-                self.shop.last()
+                self.last(listed)
             }
+        }
+    }
+
+    /// The last list, as long as the ledger does not answer; that of a product is not kept.
+    fn last(&self, listed: Listed) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
+        match listed {
+            Listed::Shop(_) => self.shop.last(),
+            Listed::Product(_) => Err(Unreachable),
         }
     }
 }

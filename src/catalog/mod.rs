@@ -11,6 +11,7 @@ mod create;
 mod edit;
 mod groups;
 mod list;
+mod products;
 
 use std::time::Duration;
 
@@ -36,6 +37,7 @@ pub use groups::GroupError;
 pub use ledger::catalog::{EditError, GroupForItemError, StrategyError};
 pub use ledger::rows::items::StockedItem;
 pub use ledger::rows::orders::OrderCount;
+pub use products::ProductError;
 
 pub use ledger::route::Unreachable;
 

@@ -8,12 +8,13 @@ use time::OffsetDateTime;
 use super::{ExitResult, parse};
 use crate::account::Actor;
 use crate::catalog::{Catalog, LedgerItems};
+use crate::config::Config;
 use crate::http::body::CSV_BYTES_MAX;
 use crate::http::route::import::read_table;
 use gates::redis_store::{Counters, RedisClient};
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
-use shop_domain::{Clock, UserId};
+use shop_domain::{Clock, Currency, UserId};
 use shop_metrics::Metrics;
 
 /// The arguments: which table, and whether it is only checked.
@@ -36,7 +37,10 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     if table.len() > CSV_BYTES_MAX {
         return Err(format!("{path} has more than {CSV_BYTES_MAX} bytes"));
     }
-    let (new, faults) = read_table(&table);
+    // A check needs no settings.
+    let config = (!arguments.dry_run).then(|| super::settings(settings)).transpose()?;
+    let currency = config.as_ref().map_or(Ok(Currency::USD), Config::currency)?;
+    let (new, faults) = read_table(&table, currency);
     for fault in &faults {
         let column = fault.column.as_deref().map(|name| format!(" {name}:")).unwrap_or_default();
         println!("{path}:{}:{column} {}", fault.line, fault.detail);
@@ -45,11 +49,10 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
         println!("{} faults; nothing was created", faults.len());
         return Ok(ExitCode::from(1));
     }
-    let Some(user) = arguments.operator.filter(|_| !arguments.dry_run) else {
+    let (Some(user), Some(config)) = (arguments.operator, config) else {
         println!("{} sales, no faults; nothing was created", new.len());
         return Ok(ExitCode::SUCCESS);
     };
-    let config = super::settings(settings)?;
     let metrics = Metrics::new();
     let redis = RedisClient::new(&config)?;
     let ledgers = super::ledgers::open(&config)?.map(|ledger| LedgerItems {

@@ -7,7 +7,7 @@ use crate::catalog::{self, StockedItem};
 use crate::config::Config;
 use ledger::Database;
 use ledger::rows::{self, items};
-use shop_domain::{ArbiterMode, Cents, Item, ItemKind, NewItem, SaleWindow};
+use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemKind, NewItem, SaleWindow};
 use time::{Duration, OffsetDateTime};
 
 use super::ExitResult;
@@ -24,12 +24,12 @@ pub async fn run(file: Option<&Path>) -> ExitResult {
 /// Makes the demo sales; `false` when a sale of the shop is open now.
 pub async fn seed(config: &Config) -> Result<bool, String> {
     let pool = rows::pool(config)?;
-    let seeded = make_sales(&pool).await;
+    let seeded = make_sales(&pool, config.currency()?).await;
     pool.close().await;
     seeded.map_err(|error| format!("the demo sales could not be made: {error}"))
 }
 
-async fn make_sales(pool: &Database) -> ledger::Result<bool> {
+async fn make_sales(pool: &Database, currency: Currency) -> ledger::Result<bool> {
     let now = OffsetDateTime::now_utc();
     let listed = items::list_shop(pool, now).await?;
     let open = |stocked: &StockedItem| {
@@ -40,7 +40,7 @@ async fn make_sales(pool: &Database) -> ledger::Result<bool> {
         return Ok(false);
     }
     for demo in demos() {
-        if let Some(new) = demo.item(now) {
+        if let Some(new) = demo.item(now, currency) {
             catalog::create(pool, &new, now).await?;
         }
     }
@@ -59,13 +59,14 @@ struct Demo {
 }
 
 impl Demo {
-    fn item(&self, now: OffsetDateTime) -> Option<NewItem> {
+    fn item(&self, now: OffsetDateTime, currency: Currency) -> Option<NewItem> {
         let starts_at = now + self.starts_in;
         Some(NewItem {
             name: self.name.to_owned(),
             description: self.description.to_owned(),
             image_url: Some(self.picture.to_owned()),
             price: Cents::new(self.price_cents)?,
+            currency,
             stock: self.stock,
             window: SaleWindow::new(starts_at, starts_at + self.lasts)?,
             per_buyer_limit: self.limit,
@@ -77,6 +78,7 @@ impl Demo {
             offer_seconds: 300,
             extend_seconds: Item::EXTEND_SECONDS_DEFAULT,
             return_seconds: 0,
+            variant: None,
             draw: None,
             limit_group: None,
             shard: None,

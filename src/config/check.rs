@@ -1,5 +1,7 @@
 //! Relations between settings that must hold before anything starts.
 
+use shop_domain::Currency;
+
 use super::{Config, ConfigError, Risk};
 
 /// The shortest secret that is accepted, in bytes.
@@ -13,6 +15,15 @@ macro_rules! rules {
 }
 
 impl Config {
+    /// The currency of items that name none.
+    ///
+    /// # Errors
+    /// A sentence when it is none.
+    pub fn currency(&self) -> Result<Currency, String> {
+        let code = &self.payment.currency;
+        Currency::parse(code).ok_or_else(|| format!("payment.currency is not a currency: {code:?}"))
+    }
+
     /// Refuses settings that are out of range or contradict each other.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let rules = rules! {
@@ -104,9 +115,8 @@ impl Config {
                 || (self.payment.checkout_url.contains("{order}")
                 && self.payment.secret.reveal().len() >= SECRET_LENGTH_MIN) =>
                 "payment.provider = webhook needs payment.checkout_url with {order}, and payment.secret";
-            self.payment.currency.len() == 3
-                && self.payment.currency.bytes().all(|byte| byte.is_ascii_uppercase()) =>
-                "payment.currency must be three capital letters, such as USD";
+            self.currency().is_ok() =>
+                "payment.currency must be a currency of ISO 4217 by its three capital letters, such as USD";
             self.session.own_accounts || !self.identity.issuer.is_empty() =>
                 "session.own_accounts = false needs identity.issuer, or nobody can sign in";
             self.identity.issuer.is_empty()

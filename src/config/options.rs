@@ -13,6 +13,7 @@ impl From<&Config> for LedgerOptions {
             lock_wait_timeout_seconds: config.mysql.lock_wait_timeout_seconds,
             acquire_timeout_ms: config.mysql.acquire_timeout_ms,
             order_routine: config.mysql.order_routine,
+            currency: config.payment.currency.clone(),
         }
     }
 }

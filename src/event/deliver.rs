@@ -4,6 +4,8 @@
 //! pauses, longer after each further one. A receiver that is away is waited for. A receiver that
 //! refuses an event again and again gets the next one, and the event becomes a dead letter. To find
 //! the event, a refused message is cut in half until one event is left.
+//!
+//! What the filter of an endpoint leaves out is passed by: the endpoint moves on as if it had got it.
 
 use std::collections::{HashSet, VecDeque};
 use std::time::Duration;
@@ -12,12 +14,13 @@ use ledger::Database;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use super::filter::{Filter, FilteredEvent};
 use super::receiver::{Clients, Receiver};
 use super::webhook::Failure;
 use ledger::rows::deliveries::{Claim, Replay, due};
 use ledger::rows::endpoints::Endpoint;
 use ledger::rows::event_log::{self, LoggedEvent};
-use shop_domain::{Clock, EndpointId};
+use shop_domain::{Clock, Currency, EndpointId};
 use shop_metrics::Metrics;
 
 /// The largest sum of the data of the events in one message, in bytes; a single event may be larger.
@@ -36,6 +39,8 @@ pub struct DelivererParts {
     pub clients: Clients,
     pub metrics: Metrics,
     pub clock: Clock,
+    /// The currency of orders of builds that wrote none.
+    pub shop_currency: Currency,
     /// The name of this instance.
     pub instance: String,
     /// How often endpoints are looked at.
@@ -60,8 +65,9 @@ struct Service<'a> {
     claim: Claim<'a>,
     endpoint: Endpoint,
     receiver: Receiver,
+    filter: Filter,
     /// Events that were read and not delivered yet.
-    read: VecDeque<LoggedEvent>,
+    read: VecDeque<FilteredEvent>,
     /// Events of the next message, while the refused one is looked for.
     limit: usize,
 }
@@ -75,6 +81,14 @@ enum Step {
     Done,
     /// The endpoint pauses, or belongs to another instance.
     Stop,
+}
+
+/// A message: the events of some positions that match the filter.
+#[derive(Default)]
+struct Cut {
+    events: Vec<LoggedEvent>,
+    /// The last of the positions; `None` when there was none.
+    last: Option<i64>,
 }
 
 /// The log or a replay: where the events of a message come from.
@@ -133,12 +147,15 @@ impl Deliverer {
         let claim = Claim { endpoint: id, instance: &self.parts.instance, lease };
         let work = async {
             let Some(endpoint) = claim.take(&self.parts.pool).await? else { return Ok(()) };
-            let receiver = Receiver::of(&endpoint);
+            let stored = Filter::read(endpoint.filter.as_deref());
+            let receiver =
+                if stored.is_some() { Receiver::of(&endpoint) } else { Receiver::Unreadable };
+            let filter = stored.unwrap_or_default();
             // The refused event is the first one.
             let limit = if endpoint.refusals > 0 { 1 } else { self.parts.batch_max as usize };
             let read = VecDeque::new();
-            let mut service =
-                Service { parts: &self.parts, claim, endpoint, receiver, read, limit };
+            let parts = &self.parts;
+            let mut service = Service { parts, claim, endpoint, receiver, filter, read, limit };
             service.run().await
         };
         let worked: Option<ledger::Result<()>> = stop.run_until_cancelled(work).await;
@@ -168,27 +185,28 @@ impl Service<'_> {
         if self.read.is_empty() {
             let first = self.endpoint.delivered + 1;
             let limit = self.parts.batch_max;
-            self.read.extend(event_log::read(&self.parts.pool, first, i64::MAX, limit).await?);
+            let read = event_log::read(&self.parts.pool, first, i64::MAX, limit).await?;
+            self.read = self.filter.apply(read, self.parts.shop_currency);
         }
-        let message = self.cut_message();
-        let (Some(first), Some(last)) = (message.first(), message.last()) else {
-            return Ok(Step::Idle);
-        };
-        let (first, last) = (first.position, last.position);
-        match self.send(&message).await {
-            Ok(()) => {
-                let span = (self.endpoint.delivered, last);
-                if !self.claim.delivered(&self.parts.pool, span).await? {
-                    return Ok(Step::Stop);
+        let Cut { events, last } = cut(&mut self.read, self.limit);
+        let Some(last) = last else { return Ok(Step::Idle) };
+        let span = (self.endpoint.delivered, last);
+        let noted = match events.first() {
+            None => self.claim.skipped(&self.parts.pool, span).await?,
+            Some(first) => {
+                let first = first.position;
+                if let Err(failure) = self.send(&events, span).await {
+                    self.read.clear();
+                    return self.failed(&failure, (first, events.len()), Source::Log).await;
                 }
-                self.endpoint.delivered = last;
-                Ok(Step::Done)
+                self.claim.delivered(&self.parts.pool, span).await?
             }
-            Err(failure) => {
-                self.read.clear();
-                self.failed(&failure, (first, message.len()), Source::Log).await
-            }
+        };
+        if !noted {
+            return Ok(Step::Stop);
         }
+        self.endpoint.delivered = last;
+        Ok(Step::Done)
     }
 
     /// Delivers the next events of the oldest replay.
@@ -198,34 +216,33 @@ impl Service<'_> {
         };
         let limit = u32::try_from(self.limit).unwrap_or(u32::MAX);
         let events = event_log::read(&self.parts.pool, replay.next, replay.last, limit).await?;
-        let mut events = VecDeque::from(events);
-        let message = cut(&mut events, self.limit);
-        let (Some(first), Some(last)) = (message.first(), message.last()) else {
-            // The rest of the range is deleted, or does not exist.
-            self.claim.skip_replay(&self.parts.pool, &replay, replay.last).await?;
+        let mut events = self.filter.apply(events, self.parts.shop_currency);
+        let Cut { events, last } = cut(&mut events, self.limit);
+        let (Some(first), Some(last)) = (events.first(), last) else {
+            // The rest of the range is deleted, does not exist, or is not for this endpoint.
+            let rest = last.unwrap_or(replay.last);
+            self.claim.skip_replay(&self.parts.pool, &replay, rest).await?;
             return Ok(Step::Done);
         };
-        match self.send(&message).await {
+        match self.send(&events, (replay.next - 1, last)).await {
             Ok(()) => {
                 let span = (self.endpoint.delivered, self.endpoint.delivered);
-                self.claim.replayed(&self.parts.pool, &replay, last.position).await?;
+                self.claim.replayed(&self.parts.pool, &replay, last).await?;
                 let kept = self.claim.delivered(&self.parts.pool, span).await?;
                 Ok(if kept { Step::Done } else { Step::Stop })
             }
             Err(failure) => {
-                let message = (first.position, message.len());
+                let message = (first.position, events.len());
                 self.failed(&failure, message, Source::Replay(&replay)).await
             }
         }
     }
 
-    fn cut_message(&mut self) -> Vec<LoggedEvent> {
-        cut(&mut self.read, self.limit)
-    }
-
-    async fn send(&mut self, message: &[LoggedEvent]) -> Result<(), Failure> {
+    /// Sends what matches of the positions behind `span.0` up to `span.1`.
+    async fn send(&mut self, message: &[LoggedEvent], span: (i64, i64)) -> Result<(), Failure> {
         let now = self.parts.clock.now();
-        let sent = self.receiver.send(&self.parts.clients, message, now).await;
+        let covers = (self.filter != Filter::default()).then_some(span);
+        let sent = self.receiver.send(&self.parts.clients, (message, covers), now).await;
         if sent.is_ok() {
             self.parts.metrics.events.delivered(message.len());
             self.limit = self.parts.batch_max as usize;
@@ -282,16 +299,24 @@ impl Service<'_> {
     }
 }
 
-/// Cuts a message off the events: at most `limit` of them, and not too many bytes.
-fn cut(events: &mut VecDeque<LoggedEvent>, limit: usize) -> Vec<LoggedEvent> {
+/// Cuts a message off the events: at most `limit` of them, and not too many bytes, with the positions around them that
+/// do not match.
+fn cut(read: &mut VecDeque<FilteredEvent>, limit: usize) -> Cut {
+    let mut cut = Cut::default();
     let mut bytes = 0;
-    let fits = |event: &&LoggedEvent| {
-        let is_first = bytes == 0;
-        bytes += event.payload.len();
-        is_first || bytes <= MESSAGE_BYTES_MAX
-    };
-    let count = events.iter().take(limit.max(1)).take_while(fits).count();
-    events.drain(..count).collect()
+    while let Some(next) = read.front() {
+        if let Some(event) = &next.event {
+            let is_first = cut.events.is_empty();
+            bytes += event.payload.len();
+            if !is_first && (cut.events.len() >= limit || bytes > MESSAGE_BYTES_MAX) {
+                break;
+            }
+        }
+        let next = read.pop_front();
+        cut.last = next.as_ref().map(|next| next.position);
+        cut.events.extend(next.and_then(|next| next.event));
+    }
+    cut
 }
 
 /// The pause after a failure that followed `failures` others: doubling, with a jitter of a quarter.
@@ -316,14 +341,33 @@ mod tests {
     fn a_message_has_few_events_and_few_bytes_but_one_at_least() {
         let positions = |sizes: &[usize], limit| {
             let events = sizes.iter().zip(1..).map(|(&bytes, position)| event(position, bytes));
-            let mut events: VecDeque<_> = events.collect();
-            cut(&mut events, limit).len()
+            let mut events = Filter::default().apply(events.collect(), Currency::USD);
+            cut(&mut events, limit).events.len()
         };
         assert_eq!(positions(&[10; 5], 3), 3);
         assert_eq!(positions(&[10; 5], 0), 1);
         assert_eq!(positions(&[400_000; 5], 5), 2);
         assert_eq!(positions(&[2_000_000, 1], 5), 1);
         assert_eq!(positions(&[], 5), 0);
+    }
+
+    #[test]
+    fn a_message_takes_the_positions_along_that_are_not_for_the_endpoint() {
+        let of = |positions: &[(i64, bool)]| -> VecDeque<FilteredEvent> {
+            let one = |&(position, matches): &(i64, bool)| FilteredEvent {
+                position,
+                event: matches.then(|| event(position, 10)),
+            };
+            positions.iter().map(one).collect()
+        };
+        let mut read = of(&[(1, false), (2, true), (3, false), (4, true), (5, false)]);
+        let mut cuts = Vec::new();
+        while let Cut { events, last: Some(last) } = cut(&mut read, 1) {
+            cuts.push((events.iter().map(|event| event.position).collect::<Vec<_>>(), last));
+        }
+        assert_eq!(cuts, [(vec![2], 3), (vec![4], 5)]);
+        let Cut { events, last } = cut(&mut of(&[(6, false), (7, false)]), 1);
+        assert_eq!((events.len(), last), (0, Some(7)));
     }
 
     #[test]

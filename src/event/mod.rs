@@ -6,6 +6,7 @@
 
 pub mod deliver;
 mod fetch;
+mod filter;
 pub mod receiver;
 pub mod target;
 pub mod webhook;
@@ -24,6 +25,7 @@ use ledger::rows::{endpoints, event_log};
 use shop_domain::{EndpointId, LedgerError};
 
 pub use deliver::Deliverer;
+pub use filter::Filter;
 pub use target::{PrivateNetworks, Target};
 pub use webhook::WebhookClient;
 
@@ -50,6 +52,9 @@ pub enum EndpointError {
     /// The address or the name cannot be used; a sentence says why.
     #[error("{0}")]
     InvalidTarget(&'static str),
+    /// The filter names what there is not; a sentence says what.
+    #[error("{0}")]
+    InvalidFilter(&'static str),
     /// The range has no position of the log.
     #[error("no such range")]
     RangeOutOfLog,
@@ -67,6 +72,8 @@ pub struct NewEndpoint {
     pub target: String,
     /// Whether it gets the events that the log has already.
     pub from_start: bool,
+    /// Which events it gets.
+    pub filter: Filter,
 }
 
 /// The endpoints, for operators. Clones share everything.
@@ -93,6 +100,7 @@ impl Endpoints {
             return Err(EndpointError::Off);
         }
         check_target(new)?;
+        new.filter.check().map_err(EndpointError::InvalidFilter)?;
         let existing = self.ledger.read(endpoints::list(&self.ledger.pool)).await?;
         if existing.len() >= ENDPOINTS_MAX {
             return Err(EndpointError::TooMany);
@@ -104,7 +112,8 @@ impl Endpoints {
             false => ("webhook", webhook::new_secret()),
         };
         let what = (kind, new.target.as_str(), secret.as_str());
-        Ok(changes::create(&self.ledger, what, delivered, actor).await?)
+        let filter = new.filter.stored();
+        Ok(changes::create(&self.ledger, what, (delivered, filter.as_deref()), actor).await?)
     }
 
     /// Switches an endpoint on or off.
@@ -114,12 +123,23 @@ impl Endpoints {
         enabled: bool,
         actor: &Actor,
     ) -> Result<(), EndpointError> {
-        self.change(id, EndpointChange::Switch(enabled), actor).await
+        self.change(id, &EndpointChange::Switch(enabled), actor).await
+    }
+
+    /// Changes which events an endpoint gets from now on.
+    pub async fn set_filter(
+        &self,
+        id: EndpointId,
+        filter: &Filter,
+        actor: &Actor,
+    ) -> Result<(), EndpointError> {
+        filter.check().map_err(EndpointError::InvalidFilter)?;
+        self.change(id, &EndpointChange::Filter(filter.stored()), actor).await
     }
 
     /// Deletes an endpoint with its dead letters.
     pub async fn delete(&self, id: EndpointId, actor: &Actor) -> Result<(), EndpointError> {
-        self.change(id, EndpointChange::Delete, actor).await
+        self.change(id, &EndpointChange::Delete, actor).await
     }
 
     /// Orders that the events from `first` to `last` are delivered again, as far as the log has
@@ -135,7 +155,7 @@ impl Endpoints {
         if first > last {
             return Err(EndpointError::RangeOutOfLog);
         }
-        self.change(id, EndpointChange::Replay(first, last), actor).await
+        self.change(id, &EndpointChange::Replay(first, last), actor).await
     }
 
     /// Lists the endpoints, each with the number of its dead letters, and the last position of the
@@ -182,7 +202,7 @@ impl Endpoints {
     async fn change(
         &self,
         id: EndpointId,
-        change: EndpointChange,
+        change: &EndpointChange,
         actor: &Actor,
     ) -> Result<(), EndpointError> {
         let is_there = changes::change(&self.ledger, id, change, actor).await?;

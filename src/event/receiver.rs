@@ -29,7 +29,7 @@ pub(super) enum Receiver {
     Webhook { target: Target, secret: String, kept: Option<Kept> },
     /// The name of a stream.
     Stream(String),
-    /// An address that cannot be read.
+    /// An address or a filter that cannot be read.
     Unreadable,
 }
 
@@ -37,6 +37,15 @@ pub(super) enum Receiver {
 #[derive(Serialize)]
 struct Body<'a> {
     events: Vec<EventOf<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    covers: Option<Covers>,
+}
+
+/// The positions of which a message of an endpoint with a filter has everything that matches.
+#[derive(Serialize)]
+struct Covers {
+    first: i64,
+    last: i64,
 }
 
 #[derive(Serialize)]
@@ -63,19 +72,22 @@ impl Receiver {
         }
     }
 
-    /// Sends events, all or none.
+    /// Sends events, all or none; with a filter, what matches of the positions behind `span.0` up to `span.1`.
     ///
     /// # Errors
     /// See [`Failure`]. The receiver may have got them all the same.
     pub async fn send(
         &mut self,
         clients: &Clients,
-        events: &[LoggedEvent],
+        (events, span): (&[LoggedEvent], Option<(i64, i64)>),
         now: OffsetDateTime,
     ) -> Result<(), Failure> {
         match self {
             Self::Webhook { target, secret, kept } => {
-                let body = serde_json::to_vec(&Body { events: events_of(events)? });
+                let body = serde_json::to_vec(&Body {
+                    events: events_of(events)?,
+                    covers: span.map(|(before, last)| Covers { first: before + 1, last }),
+                });
                 let body = body.map_err(|error| Failure::Away(error.to_string()))?.into();
                 let first = events.first().map_or("", |event| &event.id);
                 let message =
@@ -102,7 +114,7 @@ impl Receiver {
                     .await
                     .map_err(|error| Failure::Away(format!("Redis: {error}")))
             }
-            Self::Unreadable => Err(Failure::Away("address not readable".to_owned())),
+            Self::Unreadable => Err(Failure::Away("address or filter not readable".to_owned())),
         }
     }
 }

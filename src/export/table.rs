@@ -1,6 +1,6 @@
 //! The records of each table: rows, sums, and the total at the end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::BoxFuture;
 
@@ -36,7 +36,7 @@ async fn orders(
     selection: Selection,
 ) -> Result<(), ExportError> {
     let mut written = [0_i64; 3];
-    let mut sums: BTreeMap<String, [i64; 3]> = BTreeMap::new();
+    let mut sums: BTreeMap<(String, &str), [i64; 3]> = BTreeMap::new();
     for ledger in ledgers {
         let mut after = FIRST.to_owned();
         loop {
@@ -50,30 +50,44 @@ async fn orders(
             }
         }
         for sum in export::order_sums(ledger, selection).await? {
-            let sums = sums.entry(sum.status).or_default();
+            let sums = sums.entry((sum.status, sum.currency.as_str())).or_default();
             *sums = add(*sums, [sum.count, sum.quantity, sum.amount_cents]);
         }
     }
     let mut total = [0_i64; 3];
-    for (status, sum) in sums {
+    let mut currencies = BTreeSet::new();
+    for ((status, currency), sum) in sums {
         total = add(total, sum);
+        currencies.insert(currency);
         let [count, quantity, amount_cents] = sum;
         let cells = vec![
             ("status", Cell::Plain(status)),
             ("count", count.into()),
             ("quantity", quantity.into()),
             ("amount_cents", amount_cents.into()),
+            ("currency", currency.into()),
         ];
         writer.write("sum", cells).await?;
     }
     compare(written, total)?;
     let [count, quantity, amount] = total;
-    let cells = vec![
-        ("count", count.into()),
-        ("quantity", quantity.into()),
-        ("amount_cents", amount.into()),
-    ];
+    let mut cells = vec![("count", count.into()), ("quantity", quantity.into())];
+    cells.extend(total_of_money("amount_cents", amount, &currencies));
     writer.write("total", cells).await
+}
+
+/// The total of money, and its currency. Money of several currencies has none.
+fn total_of_money(
+    column: &'static str,
+    total: i64,
+    currencies: &BTreeSet<&'static str>,
+) -> Vec<(&'static str, Cell)> {
+    let mut cells = Vec::new();
+    if currencies.len() <= 1 {
+        cells.push((column, total.into()));
+        cells.extend(currencies.first().map(|&currency| ("currency", currency.into())));
+    }
+    cells
 }
 
 fn order_cells(order: &Order) -> Vec<(&'static str, Cell)> {
@@ -90,6 +104,7 @@ fn order_cells(order: &Order) -> Vec<(&'static str, Cell)> {
         ("paid_at", order.paid_at.into()),
         // The same in all lines of an order.
         ("order_id", Cell::Plain(order.whole_id().to_string())),
+        ("currency", order.currency.as_str().into()),
     ]
 }
 
@@ -179,6 +194,7 @@ async fn sales(
 ) -> Result<(), ExportError> {
     let mut sums = [0_i64; 7];
     let mut add_up = true;
+    let mut currencies = BTreeSet::new();
     for ledger in ledgers {
         let mut after = 0;
         loop {
@@ -189,21 +205,22 @@ async fn sales(
                 let Sale { total, available, held, sold, orders, paid_cents, .. } = sale;
                 sums = add(sums, [1, total, available, held, sold, orders, paid_cents]);
                 add_up &= adds_up(&sale);
+                currencies.insert(sale.currency.as_str());
                 writer.write("sale", sale_cells(sale)).await?;
             }
         }
     }
     let [count, total, available, held, sold, orders, paid_cents] = sums;
-    let cells = vec![
+    let mut cells = vec![
         ("total", total.into()),
         ("available", available.into()),
         ("held", held.into()),
         ("sold", sold.into()),
         ("orders", orders.into()),
-        ("paid_cents", paid_cents.into()),
         ("adds_up", Cell::Flag(add_up)),
         ("count", count.into()),
     ];
+    cells.extend(total_of_money("paid_cents", paid_cents, &currencies));
     writer.write("total", cells).await
 }
 
@@ -229,6 +246,7 @@ fn sale_cells(sale: Sale) -> Vec<(&'static str, Cell)> {
         ("orders", sale.orders.into()),
         ("paid_cents", sale.paid_cents.into()),
         ("adds_up", Cell::Flag(adds_up)),
+        ("currency", sale.currency.as_str().into()),
     ]
 }
 

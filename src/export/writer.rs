@@ -71,6 +71,7 @@ pub(super) fn columns(table: Table) -> &'static [&'static str] {
             "paid_cents",
             "adds_up",
             "count",
+            "currency",
         ],
         Table::Orders => &[
             "record",
@@ -86,6 +87,7 @@ pub(super) fn columns(table: Table) -> &'static [&'static str] {
             "paid_at",
             "count",
             "order_id",
+            "currency",
         ],
         Table::Movements => &["record", "id", "item_id", "reason", "delta", "created_at", "count"],
     }

@@ -22,7 +22,7 @@ use crate::account::{self, Actor, Claims, Role, TokenError};
 use crate::receipt::Receipts;
 use crate::trace::Traces;
 use shop_domain::trace::{Span, SpanKind, TraceContext};
-use shop_domain::{Clock, EndpointId, ItemId, OrderId, RequestKey, UserId};
+use shop_domain::{Clock, EndpointId, ItemId, OrderId, ProductId, RequestKey, UserId};
 
 /// A user with a valid token, or the guest for whom a shop's program acts.
 #[derive(Clone, Debug)]
@@ -266,6 +266,7 @@ path_ids! {
     ItemPath(ItemId, value_type = i64, minimum = 1);
     OrderPath(OrderId, value_type = uuid::Uuid);
     EndpointPath(EndpointId, value_type = i64, minimum = 1);
+    ProductPath(ProductId, value_type = i64, minimum = 1);
     UserPath(UserId, value_type = i64, minimum = 1);
 }
 

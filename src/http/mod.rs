@@ -65,7 +65,7 @@ use ledger::item_move::Overview;
 use problem::ProblemType;
 use rates::Rates;
 use session_cookie::SessionCookie;
-use shop_domain::Clock;
+use shop_domain::{Clock, Currency};
 use shop_metrics::Metrics;
 
 /// The locks whose metrics are read.
@@ -117,6 +117,8 @@ app_state! {
     locks: Locks,
     metrics: Metrics,
     clock: Clock,
+    /// The shop's currency.
+    currency: Currency,
     lifecycle: Lifecycle,
     body_limits: BodyLimits,
     session_cookie: SessionCookie,
@@ -165,6 +167,7 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::reservation_batch::reserve_each))
         .routes(routes!(route::items::list))
         .routes(routes!(route::items::find))
+        .routes(routes!(route::products::find))
         .routes(routes!(route::ticket::create, route::ticket::leave))
         .routes(routes!(route::ticket::opening))
         .routes(routes!(route::ticket::entries))
@@ -206,6 +209,7 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::admin::create))
         .routes(routes!(route::admin::edit))
         .routes(routes!(route::limit_groups::list, route::limit_groups::create))
+        .routes(routes!(route::products::list, route::products::create))
         .routes(routes!(route::shards::list))
         .routes(routes!(route::audit::find))
         .routes(routes!(route::export::export))

@@ -18,8 +18,8 @@ use ledger::rows::actions::Actor;
 use ledger::rows::orders::OrderRecord;
 use ledger::rows::{self, orders, stock};
 use shop_domain::{
-    ArbiterMode, Cents, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus, SaleWindow, UserId,
-    audit,
+    ArbiterMode, Cents, Currency, Item, ItemEdit, ItemId, ItemKind, NewItem, OrderStatus,
+    SaleWindow, UserId, audit,
 };
 
 /// Time between two progress events of the cell that runs.
@@ -149,6 +149,7 @@ impl Work<'_> {
             description: String::new(),
             image_url: None,
             price: Cents::new(100).expect("a price"),
+            currency: Currency::USD,
             stock: wanted.stock,
             window: window.ok_or("the clock is out of range")?,
             per_buyer_limit: purchases_each
@@ -162,6 +163,7 @@ impl Work<'_> {
             offer_seconds: 0,
             extend_seconds: 0,
             return_seconds: 0,
+            variant: None,
             draw: None,
             limit_group: None,
             shard: None,

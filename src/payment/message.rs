@@ -4,7 +4,7 @@ use serde::Deserialize;
 use time::OffsetDateTime;
 
 use crate::event::webhook;
-use shop_domain::payment::{Currency, PaymentId, ReceivedPayment};
+use shop_domain::payment::{CurrencyCode, PaymentId, ReceivedPayment};
 use shop_domain::{Cents, OrderId};
 
 /// How far the provider's clock may be off, and how long a message may be on its way, in seconds.
@@ -59,7 +59,7 @@ struct Body {
 impl Message {
     /// Checks and reads a message; `shop` is the shop's currency.
     pub fn read(
-        (secret, shop): (&str, &Currency),
+        (secret, shop): (&str, &CurrencyCode),
         headers: &Headers,
         body: &[u8],
         now: OffsetDateTime,
@@ -78,15 +78,15 @@ impl Message {
         let body: Body = serde_json::from_slice(body).map_err(|_| MessageError::Unreadable)?;
         let received = || {
             let currency = match &body.currency {
-                Some(code) => Some(Currency::parse(code)?).filter(|currency| currency != shop),
-                None => None,
+                Some(code) => CurrencyCode::parse(code)?,
+                None => shop.clone(),
             };
             Some(ReceivedPayment {
                 message: headers.id.clone(),
                 id: PaymentId::parse(body.payment.as_deref()?)?,
                 order: OrderId::parse(body.order.as_deref()?)?,
                 amount: Cents::new(body.amount_cents?)?,
-                foreign_currency: currency,
+                currency,
             })
         };
         match body.r#type.as_str() {
@@ -101,6 +101,7 @@ impl Message {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use shop_domain::Currency;
 
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
     const BODY: &str = r#"{"type":"payment.succeeded","payment":"p1","order":"01a1fdc7-1152-70d7-b61e-ca6dd3cb93b4","amount_cents":250,"method":"card"}"#;
@@ -114,7 +115,7 @@ mod tests {
         let now = OffsetDateTime::from_unix_timestamp(now).expect("a time");
         let (id, timestamp) = (headers.0.to_owned(), headers.1.to_string());
         let headers = Headers { id, timestamp, signatures: signed.to_owned() };
-        let shop = Currency::parse("USD").expect("a code");
+        let shop = CurrencyCode::from(Currency::USD);
         Message::read((SECRET, &shop), &headers, body.as_bytes(), now)
     }
 
@@ -169,22 +170,21 @@ mod tests {
     }
 
     #[test]
-    fn a_currency_is_compared_with_the_shops() {
+    fn without_a_currency_the_amount_is_in_the_shops() {
         let now = 1_700_000_000;
-        let foreign = |field: &str| {
+        let currency = |field: &str| {
             let body = BODY.replace('}', &format!("{field}}}"));
             let signed = webhook::sign(SECRET, "m1", now, body.as_bytes());
             match read(&signed, ("m1", now), &body, now) {
-                Ok(Message::Succeeded(received)) => received.foreign_currency,
+                Ok(Message::Succeeded(received)) => received.currency.as_str().to_owned(),
                 other => panic!("{other:?}"),
             }
         };
         for ours in ["", r#","currency":"USD""#, r#","currency":"usd""#, r#","currency":null"#] {
-            assert_eq!(foreign(ours), None, "{ours}");
+            assert_eq!(currency(ours), "USD", "{ours}");
         }
         for theirs in ["JPY", "XXX", "USDT"] {
-            let found = foreign(&format!(r#","currency":"{theirs}""#));
-            assert_eq!(found, Currency::parse(theirs), "{theirs}");
+            assert_eq!(currency(&format!(r#","currency":"{theirs}""#)), theirs);
         }
     }
 }

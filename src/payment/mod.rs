@@ -16,7 +16,7 @@ use axum::body::Bytes;
 use crate::order::{FindError, Orders, PaymentResult, StepError};
 use ledger::Ledger;
 use ledger::route::Shards;
-use shop_domain::payment::{Currency, RefundReason};
+use shop_domain::payment::{CurrencyCode, RefundReason};
 use shop_domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
 
 pub use ledger::order::refund::ByHand;
@@ -94,8 +94,8 @@ pub struct PaymentParts {
     pub orders: Orders,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
-    /// The shop's currency.
-    pub currency: Currency,
+    /// The currency of messages that name none.
+    pub currency: CurrencyCode,
 }
 
 /// The payments. Clones share everything.

@@ -8,7 +8,7 @@ use super::Payment;
 use crate::event::Target;
 use crate::event::webhook::{Failure, Message, WebhookClient};
 use shop_domain::Order;
-use shop_domain::payment::{Currency, RefundReason};
+use shop_domain::payment::RefundReason;
 
 /// Takes the money for orders.
 #[async_trait]
@@ -32,10 +32,8 @@ pub struct Demo;
 
 /// A provider with a checkout page and signed messages.
 pub struct Webhook {
-    /// The address of the checkout page, with `{order}` and `{amount_cents}`.
+    /// The address of the checkout page, with `{order}`, `{amount_cents}` and `{currency}`.
     pub checkout_template: String,
-    /// The shop's currency.
-    pub currency: Currency,
     /// The secret of messages in both directions.
     pub secret: String,
     /// Where refunds are asked for, if it can be done by a message.
@@ -73,6 +71,7 @@ impl Provider for Webhook {
         self.checkout_template
             .replace("{order}", &order.id.to_string())
             .replace("{amount_cents}", &order.whole_amount().cents().to_string())
+            .replace("{currency}", order.currency.as_str())
     }
 
     fn secret(&self) -> Option<&str> {
@@ -90,7 +89,7 @@ impl Provider for Webhook {
             "payment": payment.id.as_str(),
             "order": payment.order.to_string(),
             "amount_cents": payment.left_cents(),
-            "currency": payment.foreign_currency.as_ref().unwrap_or(&self.currency).as_str(),
+            "currency": payment.currency.as_str(),
             "reason": payment.reason.map(RefundReason::as_str),
         });
         // One id for all tries, so that the provider knows a repetition.

@@ -113,6 +113,9 @@ impl Purchases {
             if sales.iter().any(|(_, other)| other.item.home.shard != sale.item.home.shard) {
                 return Err(Outcome::Refused(Refusal::SeveralLedgers));
             }
+            if sales.iter().any(|(_, other)| other.item.currency != sale.item.currency) {
+                return Err(of_line(Outcome::Refused(Refusal::OtherCurrency), *item));
+            }
             sales.push((line, sale));
         }
         let count = u8::try_from(sales.len()).ok().filter(|count| *count > 1);

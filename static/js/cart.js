@@ -56,9 +56,10 @@ export function onCartChange(listener) {
  * The button that puts an item into the cart. Items that are drawn or have a waiting room are bought on their pages.
  * @param {() => object} item
  * @param {() => number} units how many one press adds
+ * @param {() => boolean} [isOne] whether the item is the only one that its place stands for
  * @returns {{element: HTMLElement, draw: () => void}}
  */
-export function cartButton(item, units) {
+export function cartButton(item, units, isOne = () => true) {
   const element = el('button', { class: 'button quiet to-cart', type: 'button', onClick: add });
   function add() {
     const { id, name } = item();
@@ -73,7 +74,7 @@ export function cartButton(item, units) {
   function draw() {
     const { id, name, waiting_room: hasRoom, mode } = item();
     const inCart = unitsInCart(id);
-    element.hidden = hasRoom || mode === 'draw';
+    element.hidden = hasRoom || mode === 'draw' || !isOne();
     setText(element, inCart > 0 ? text('cart.inCart', { count: inCart }) : text(isFull() ? 'cart.full' : 'cart.add'));
     element.setAttribute('aria-disabled', String(isFull() || inCart >= unitsMax(item())));
     element.setAttribute('aria-label', `${element.textContent}: ${name}`);

@@ -1,18 +1,38 @@
 /**
- * Money, counts and times as people read them. The only page file that knows the currency: change it
- * together with the setting `payment.currency`.
+ * Money, counts and times as people read them.
  */
 import { languageTag } from './strings.js';
 
-const CURRENCY = 'USD';
-const moneyFormat = new Intl.NumberFormat(languageTag, { style: 'currency', currency: CURRENCY });
+/**
+ * The decimal places of currencies that have others than 2, by ISO 4217. `Intl` has a table of its own for what people
+ * use in daily life, which differs from the minor units in which amounts are counted.
+ */
+const MINOR_DIGITS = {
+  BIF: 0, CLP: 0, DJF: 0, GNF: 0, ISK: 0, JPY: 0, KMF: 0, KRW: 0, PYG: 0, RWF: 0, UGX: 0, UYI: 0, VND: 0, VUV: 0,
+  XAF: 0, XOF: 0, XPF: 0, BHD: 3, IQD: 3, JOD: 3, KWD: 3, LYD: 3, OMR: 3, TND: 3, CLF: 4, UYW: 4,
+};
+/** @type {Map<string, Intl.NumberFormat>} */
+const moneyFormats = new Map();
 const countFormat = new Intl.NumberFormat(languageTag);
 const dateTimeFormat = new Intl.DateTimeFormat(languageTag, { dateStyle: 'medium', timeStyle: 'short' });
 const timeFormat = new Intl.DateTimeFormat(languageTag, { timeStyle: 'short' });
 
-/** Integer cents as money. @param {number} cents @returns {string} such as `$19.90` */
-export function money(cents) {
-  return moneyFormat.format(cents / 100);
+/**
+ * Minor units as money.
+ * @param {number} amount in minor units: cents, or yen @param {string} currency @returns {string} such as `$19.90`
+ */
+export function money(amount, currency) {
+  const digits = minorDigits(currency);
+  if (!moneyFormats.has(currency)) {
+    const places = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+    moneyFormats.set(currency, new Intl.NumberFormat(languageTag, { style: 'currency', currency, ...places }));
+  }
+  return moneyFormats.get(currency).format(amount / 10 ** digits);
+}
+
+/** The decimal places of the minor unit. @param {string} currency @returns {number} 2 for `USD` */
+export function minorDigits(currency) {
+  return MINOR_DIGITS[currency] ?? 2;
 }
 
 /** A whole number with separators. @param {number} value @returns {string} */

@@ -55,7 +55,7 @@ export function outcomePanel(panel, { item, again, leave, named = false }) {
     const pay = el('a', {
       class: 'button',
       href: address,
-      text: text('outcome.pay', { amount: money(order.amount_cents) }),
+      text: text('outcome.pay', { amount: money(order.amount_cents, order.currency) }),
     });
     show('good', text('outcome.sold'), sentence(atMs - serverNowMs()), pay, ordersLink());
     keepCounting(atMs, sentence);

@@ -83,7 +83,7 @@ export function waitingPanel(place, { item, mayWait, accept }) {
       setText(title, text('waiting.offered'));
       setText(sentence, text('waiting.offeredText'));
       setText(left, shortSpan(Math.max(0, Date.parse(standing.offer_expires_at) - serverNowMs())));
-      setText(yes, text('waiting.buy', { amount: money(facts.price_cents) }));
+      setText(yes, text('waiting.buy', { amount: money(facts.price_cents, facts.currency) }));
       setText(no, text('waiting.decline'));
     } else if (standing.status === 'waiting') {
       setText(title, text('waiting.inLine'));

@@ -77,6 +77,9 @@ fn operations() -> Vec<Operation> {
             Some(json!({ "name": "Consoles", "per_buyer_limit": 2 })),
             201,
         ),
+        operation("GET", "/api/products/{id}", Who::Anyone, None, 404),
+        operation("GET", "/api/admin/products", Who::Admin, None, 200),
+        operation("POST", "/api/admin/products", Who::Admin, Some(json!({ "name": "Shirt" })), 201),
         // Units are left, and so nobody has to wait.
         operation("GET", "/api/items/{id}/waiting", Who::Buyer, None, 200),
         operation("POST", "/api/items/{id}/waiting", Who::Buyer, None, 409),
@@ -243,12 +246,13 @@ async fn each_operation_is_for_those_it_is_for() {
 }
 
 /// Operations without a token; whatever else the document names needs one.
-const FOR_ANYONE: [&str; 24] = [
+const FOR_ANYONE: [&str; 25] = [
     "GET /api/items",
     "GET /api/items/{id}",
     "GET /api/items/{id}/events",
     "GET /api/items/{id}/draw",
     "GET /api/items/{id}/draw/entries",
+    "GET /api/products/{id}",
     "GET /api/items/{id}/line",
     "GET /api/items/{id}/line/entries",
     "GET /api/items/{id}/log",

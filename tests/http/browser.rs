@@ -11,6 +11,7 @@ mod foreign;
 mod lab;
 mod outcomes;
 mod play;
+mod products;
 mod receipts;
 mod shop;
 mod waiting;

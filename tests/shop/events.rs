@@ -2,6 +2,7 @@
 
 mod cost;
 mod endpoints;
+mod filters;
 mod volume;
 
 use std::collections::BTreeMap;

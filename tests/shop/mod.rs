@@ -1,8 +1,10 @@
 //! The use cases around a sale: accounts, payments, events, exports, operators and the lab.
 
+pub mod currency;
 pub mod events;
 pub mod exports;
 pub mod identity;
 pub mod lab;
 pub mod operators;
 pub mod payments;
+pub mod products;

@@ -33,6 +33,7 @@ struct Seen {
     events: Vec<Value>,
     message_ids: Vec<String>,
     traceparents: Vec<String>,
+    covers: Vec<(i64, i64)>,
 }
 
 struct Shared {
@@ -106,6 +107,11 @@ impl TestReceiver {
         seen.events.iter().filter(|event| event["position"] == position).count()
     }
 
+    /// The positions that messages say they cover, in the order of their arrival.
+    pub fn covers(&self) -> Vec<(i64, i64)> {
+        self.shared.seen.lock().expect("no panic").covers.clone()
+    }
+
     /// The spans that sent messages, as their headers say.
     pub fn traceparents(&self) -> Vec<String> {
         self.shared.seen.lock().expect("no panic").traceparents.clone()
@@ -149,6 +155,8 @@ async fn receive(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: By
         }
         seen.message_ids.push(headers["webhook-id"].to_str().expect("text").to_owned());
         seen.events.extend(events);
+        let position = |field: &str| message["covers"][field].as_i64();
+        seen.covers.extend(position("first").zip(position("last")));
         matches!(answering, Answering::HangUp)
     };
     if hang_up {

@@ -22,12 +22,18 @@ function show(id: string, text: string): void {
   if (element !== null && element.textContent !== text) element.textContent = text;
 }
 
+/** Minor units of a currency as people read them. */
+function money(amount: number, currency: string): string {
+  const format = new Intl.NumberFormat('en', { style: 'currency', currency });
+  return format.format(amount / 10 ** (format.resolvedOptions().maximumFractionDigits ?? 2));
+}
+
 async function refresh(): Promise<void> {
   const { data } = await client.GET('/api/items/{id}', { params: { path: { id: itemId } } });
   if (data === undefined) return;
   show('name', data.name);
   show('description', data.description);
-  show('price', (data.price_cents / 100).toLocaleString('en', { style: 'currency', currency: 'USD' }));
+  show('price', money(data.price_cents, data.currency));
   show('stock', `${data.available} of ${data.total} left`);
   const button = document.getElementById('buy') as HTMLButtonElement;
   button.disabled = data.state !== 'open';

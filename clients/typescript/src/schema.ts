@@ -53,7 +53,7 @@ export interface paths {
         delete: operations["delete_admin_endpoints_id"];
         options?: never;
         head?: never;
-        /** Switch an endpoint on or off. */
+        /** Switch an endpoint on or off, or change which events it gets. */
         patch: operations["patch_admin_endpoints_id"];
         trace?: never;
     };
@@ -273,6 +273,24 @@ export interface paths {
         put?: never;
         /** Note that the money of a payment, which had to go back, went back by hand. */
         post: operations["post_admin_payments_id_refund"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/admin/products": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List the products. */
+        get: operations["get_admin_products"];
+        put?: never;
+        /** Create a product. `product_id` of an item makes the item one of its variants. */
+        post: operations["post_admin_products"];
         delete?: never;
         options?: never;
         head?: never;
@@ -826,6 +844,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/products/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Find a product with its variants. */
+        get: operations["get_products_id"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/receipt-keys": {
         parameters: {
             query?: never;
@@ -1245,6 +1280,8 @@ export interface components {
         };
         /** @description A new endpoint. */
         CreateEndpointBody: {
+            /** @description Which events it gets; all if it is left out. */
+            filter?: components["schemas"]["Filter"];
             /** @description Whether it gets all events that the log still has; if it is left out, only new ones. */
             from_start?: boolean | null;
             /** @description `webhook` (if it is left out) or `redis-stream`. */
@@ -1256,6 +1293,8 @@ export interface components {
         CreateItemBody: {
             /** @description `on` (if it is left out), or `off` for lab items. */
             arbiter?: string | null;
+            /** @description The currency of the price (ISO 4217); that of the shop if it is left out. */
+            currency?: string | null;
             description?: string;
             /**
              * Format: date-time
@@ -1299,6 +1338,8 @@ export interface components {
              *     is left out.
              */
             offer_seconds?: number | null;
+            /** @description By what it differs from the other items of its product. */
+            options?: components["schemas"]["VariantOptionBody"][];
             /**
              * Format: int32
              * @description Units that one buyer may have; 1 if it is left out.
@@ -1306,9 +1347,14 @@ export interface components {
             per_buyer_limit?: number | null;
             /**
              * Format: int64
-             * @description The price of one unit in cents.
+             * @description The price of one unit in minor units of the currency: cents, or yen.
              */
             price_cents?: number;
+            /**
+             * Format: int64
+             * @description The product that it is a variant of; 0 (if it is left out): none.
+             */
+            product_id?: number | null;
             /**
              * Format: int32
              * @description For how many seconds after the payment a buyer may give an order back; 0 (if it is left out): not at
@@ -1341,6 +1387,13 @@ export interface components {
              * @description Units of all items of the group together that one buyer may have. It cannot be changed.
              */
             per_buyer_limit?: number;
+        };
+        /** @description A new product. It cannot be changed. */
+        CreateProductBody: {
+            description?: string;
+            /** @description A path of this site or an https address. */
+            image_url?: string | null;
+            name: string;
         };
         /** @description A comparison to run. */
         CreateRunBody: {
@@ -1501,6 +1554,8 @@ export interface components {
         };
         /** @description The changes of a sale; a field that is left out stays as it is. */
         EditItemBody: {
+            /** @description Another currency (ISO 4217), before the sale begins and while the item has no orders. */
+            currency?: string | null;
             /** Format: date-time */
             ends_at?: string | null;
             /**
@@ -1519,8 +1574,15 @@ export interface components {
              * @description For how many seconds an offer holds a unit for a buyer who waits; 0 ends the waiting list.
              */
             offer_seconds?: number | null;
+            /** @description By what it differs from the other items of the product. */
+            options?: components["schemas"]["VariantOptionBody"][] | null;
             /** @description Pause the sale (`true`) or resume it (`false`). */
             paused?: boolean | null;
+            /**
+             * Format: int64
+             * @description The product that it is a variant of, together with `options`; 0: none.
+             */
+            product_id?: number | null;
             /**
              * Format: int32
              * @description For how many seconds after the payment a buyer may give an order back; 0: not at all.
@@ -1562,6 +1624,7 @@ export interface components {
              * @description Failed tries since the last success.
              */
             failures: number;
+            filter?: components["schemas"]["Filter"] | null;
             /** Format: int64 */
             id: number;
             /** @description `webhook` or `redis-stream`. */
@@ -1649,7 +1712,7 @@ export interface components {
              * @description The time of the change.
              */
             timestamp: string;
-            /** @description `orders.changed`. */
+            /** @description `orders.changed` or `offers.changed`. */
             type: string;
         };
         /** @description A page of the log. */
@@ -1684,6 +1747,15 @@ export interface components {
              * @description The line of the file, from 1; a record may have several lines.
              */
             line: number;
+        };
+        /** @description Which events an endpoint gets. An empty list lets everything through. */
+        Filter: {
+            /** @description Orders in one of these currencies (ISO 4217). Offers have none, so they are left out. */
+            currencies?: string[];
+            /** @description Orders with a line of one of these items, and offers of them. */
+            items?: number[];
+            /** @description Types of events: `orders.changed`, `offers.changed`. */
+            types?: string[];
         };
         /** @description One invariant. */
         FindingBody: {
@@ -1752,6 +1824,8 @@ export interface components {
              * @description Units left.
              */
             available: number;
+            /** @description The currency of the price (ISO 4217). */
+            currency: string;
             description: string;
             /**
              * Format: date-time
@@ -1796,9 +1870,10 @@ export interface components {
             per_buyer_limit: number;
             /**
              * Format: int64
-             * @description The price of one unit in cents.
+             * @description The price of one unit in minor units of the currency: cents, or yen.
              */
             price_cents: number;
+            product?: components["schemas"]["VariantBody"] | null;
             /**
              * Format: int32
              * @description For how many seconds after the payment a buyer may give an order back; 0: not at all.
@@ -1830,6 +1905,8 @@ export interface components {
         };
         /** @description A list of items. */
         ItemsBody: {
+            /** @description The currency of the shop, which new items have that name none. */
+            currency: string;
             /** @description The sales that are upcoming, open, or ended today. */
             items: components["schemas"]["ItemBody"][];
             /**
@@ -2157,13 +2234,15 @@ export interface components {
         OrderBody: {
             /**
              * Format: int64
-             * @description The price of all lines in cents.
+             * @description The price of all lines in minor units of the currency.
              */
             amount_cents: number;
             /** @description Where to pay, in the answer to a payment that is made elsewhere. */
             checkout_url?: string | null;
             /** Format: date-time */
             created_at: string;
+            /** @description The currency of all lines (ISO 4217). */
+            currency: string;
             /**
              * Format: date-time
              * @description The end of the hold of an unpaid order.
@@ -2218,7 +2297,7 @@ export interface components {
         OrderLineBody: {
             /**
              * Format: int64
-             * @description The price of the line's units in cents.
+             * @description The price of the line's units in minor units of the currency.
              */
             amount_cents: number;
             /** Format: int64 */
@@ -2279,8 +2358,8 @@ export interface components {
             changed_at: string;
             /** Format: date-time */
             created_at: string;
-            /** @description Its currency, if it is not the shop's. */
-            currency?: string | null;
+            /** @description Its currency. */
+            currency: string;
             /**
              * Format: int32
              * @description Failed tries to tell the provider of the refund.
@@ -2372,6 +2451,32 @@ export interface components {
              * @example /problems/sold_out
              */
             type: string;
+        };
+        /** @description A product. */
+        ProductBody: {
+            description: string;
+            /** Format: int64 */
+            id: number;
+            image_url?: string | null;
+            name: string;
+        };
+        /** @description A product with its variants. */
+        ProductWithItemsBody: {
+            /** @description Its variants, oldest first; what is sold is one of these. */
+            items: components["schemas"]["ItemBody"][];
+            product: components["schemas"]["ProductBody"];
+            /**
+             * Format: date-time
+             * @description The time of the server, to correct the clock of the client.
+             */
+            server_time: string;
+            /** @description Whether items are older copies or missing, because a ledger does not answer. */
+            stale: boolean;
+        };
+        /** @description The products. */
+        ProductsBody: {
+            /** @description Newest first. */
+            products: components["schemas"]["ProductBody"][];
         };
         /** @description The identity provider. */
         ProviderBody: {
@@ -2665,10 +2770,11 @@ export interface components {
             /** @description Its way of deciding, in one sentence. */
             summary: string;
         };
-        /** @description A switch of an endpoint. */
+        /** @description A change of an endpoint; a field that is left out stays as it is. */
         SwitchEndpointBody: {
             /** @description Whether events are delivered. `true` also ends the pause after a failure. */
-            enabled: boolean;
+            enabled?: boolean | null;
+            filter?: components["schemas"]["Filter"] | null;
         };
         /** @description What became of a message of the provider. */
         TakenBody: {
@@ -2681,6 +2787,27 @@ export interface components {
         UserBody: {
             /** Format: int64 */
             user_id: number;
+        };
+        /** @description What an item is among the items of its product. */
+        VariantBody: {
+            description: string;
+            /**
+             * Format: int64
+             * @description The id of the product.
+             */
+            id: number;
+            image_url?: string | null;
+            /** @description The name of the product. */
+            name: string;
+            /** @description By what it differs from the other items of the product. */
+            options: components["schemas"]["VariantOptionBody"][];
+        };
+        /** @description An option of a variant. */
+        VariantOptionBody: {
+            /** @description Such as `Size`. */
+            name: string;
+            /** @description Such as `M`. */
+            value: string;
         };
         /**
          * @description The result of an audit.
@@ -2925,7 +3052,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Switched */
+            /** @description Changed */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -3554,6 +3681,86 @@ export interface operations {
                 };
             };
             /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_admin_products: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The products, newest first */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProductsBody"];
+                };
+            };
+            /** @description Not an operator */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    post_admin_products: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["CreateProductBody"];
+            };
+        };
+        responses: {
+            /** @description The product */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProductBody"];
+                };
+            };
+            /** @description Not an operator, or an invalid field */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Read the list before you try again */
             "5XX": {
                 headers: {
                     [name: string]: unknown;
@@ -5016,6 +5223,46 @@ export interface operations {
                 };
             };
             /** @description Send it again */
+            "5XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+        };
+    };
+    get_products_id: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The product */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProductWithItemsBody"];
+                };
+            };
+            /** @description No such product */
+            "4XX": {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemBody"];
+                };
+            };
+            /** @description Try again */
             "5XX": {
                 headers: {
                     [name: string]: unknown;

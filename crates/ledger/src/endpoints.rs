@@ -11,10 +11,12 @@ use crate::{Ledger, RetryPolicy};
 use shop_domain::{EndpointId, LedgerError};
 
 /// A change of an endpoint.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum EndpointChange {
     /// Switches it on or off.
     Switch(bool),
+    /// Changes which events it gets; `None`: all.
+    Filter(Option<String>),
     /// Deletes it with its dead letters.
     Delete,
     /// Orders that the events between two positions are delivered again.
@@ -28,13 +30,15 @@ pub enum EndpointChange {
 pub async fn create(
     ledger: &Ledger,
     (kind, target, secret): (&str, &str, &str),
-    delivered: i64,
+    (delivered, filter): (i64, Option<&str>),
     actor: &Actor,
 ) -> Result<Endpoint, LedgerError> {
     let created = ledger.change(|transaction| {
         Box::pin(async move {
-            let id = endpoints::insert(transaction, (kind, target, secret), delivered).await?;
-            let detail = json!({ "endpoint": id.get(), "kind": kind, "target": target });
+            let id = endpoints::insert(transaction, (kind, target, secret), (delivered, filter));
+            let id = id.await?;
+            let detail =
+                json!({ "endpoint": id.get(), "kind": kind, "target": target, "filter": filter });
             actions::record(transaction, actor, "endpoint_created", None, &detail).await?;
             endpoints::find(transaction, id).await?.ok_or(sqlx::Error::RowNotFound)
         })
@@ -49,7 +53,7 @@ pub async fn create(
 pub async fn change(
     ledger: &Ledger,
     id: EndpointId,
-    change: EndpointChange,
+    change: &EndpointChange,
     actor: &Actor,
 ) -> Result<bool, LedgerError> {
     let changed = ledger.transact(RetryPolicy::ONCE, |transaction| {
@@ -69,26 +73,30 @@ pub async fn change(
 }
 
 impl EndpointChange {
-    async fn apply(self, transaction: &mut MySqlConnection, id: EndpointId) -> sqlx::Result<bool> {
+    async fn apply(&self, transaction: &mut MySqlConnection, id: EndpointId) -> sqlx::Result<bool> {
         match self {
-            Self::Switch(enabled) => endpoints::switch(transaction, id, enabled).await,
+            Self::Switch(enabled) => endpoints::switch(transaction, id, *enabled).await,
+            Self::Filter(filter) => endpoints::set_filter(transaction, id, filter.as_deref()).await,
             Self::Delete => endpoints::delete(transaction, id).await,
             Self::Replay(first, last) => {
                 if endpoints::find(transaction, id).await?.is_none() {
                     return Ok(false);
                 }
-                endpoints::insert_replay(transaction, id, (first, last)).await?;
+                endpoints::insert_replay(transaction, id, (*first, *last)).await?;
                 Ok(true)
             }
         }
     }
 
     /// The line in the operators' log.
-    fn line(self, id: EndpointId) -> (&'static str, Value) {
+    fn line(&self, id: EndpointId) -> (&'static str, Value) {
         let id = id.get();
         match self {
             Self::Switch(enabled) => {
                 ("endpoint_switched", json!({ "endpoint": id, "enabled": enabled }))
+            }
+            Self::Filter(filter) => {
+                ("endpoint_filtered", json!({ "endpoint": id, "filter": filter }))
             }
             Self::Delete => ("endpoint_deleted", json!({ "endpoint": id })),
             Self::Replay(first, last) => {

@@ -13,4 +13,6 @@ pub struct LedgerOptions {
     pub acquire_timeout_ms: u64,
     /// Whether [`migrate`](crate::rows::migrate) makes the procedure of an order.
     pub order_routine: bool,
+    /// The currency of items of builds that knew none: [`migrate`](crate::rows::migrate) writes it down once.
+    pub currency: String,
 }

@@ -1,4 +1,4 @@
-//! Numbers that parse: units of an item, and money in integer cents.
+//! Numbers that parse: units of an item, and money in minor units of its currency.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl fmt::Display for Quantity {
     }
 }
 
-/// An amount of money in cents, `0..=Cents::MAX`.
+/// An amount of money in minor units of its currency, `0..=Cents::MAX`: cents, or yen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cents(i64);
 

@@ -8,10 +8,11 @@ use sqlx::error::BoxDynError;
 use sqlx::mysql::{MySql, MySqlTypeInfo, MySqlValueRef};
 use sqlx::{Decode, Type};
 
-use crate::payment::{PaymentId, PaymentStatus};
+use crate::payment::{CurrencyCode, PaymentId, PaymentStatus};
 use crate::{
-    ArbiterMode, Cents, DrawBeacon, DrawEntry, EndpointId, ItemId, ItemKind, LimitGroup,
-    LimitGroupId, Order, OrderId, OrderStatus, Place, Quantity, ShardId, UserId, WaitingStatus,
+    ArbiterMode, Cents, Currency, DrawBeacon, DrawEntry, EndpointId, ItemId, ItemKind, LimitGroup,
+    LimitGroupId, Order, OrderId, OrderStatus, Place, Product, ProductId, Quantity, ShardId,
+    UserId, WaitingStatus,
 };
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
@@ -40,21 +41,21 @@ macro_rules! column_type {
 }
 
 /// Reads a row: each field from the column of its name, or of the name behind the colon. With `as`, the column is read
-/// as another type and converted, by `Into` or by the function behind the arrow. Fields behind a
-/// semicolon are read from no column. `COLUMNS` is the list for a SELECT.
+/// as another type and converted, by `Into` or by the function behind the arrow. With `=`, the field is an expression
+/// of SQL. Fields behind a semicolon are read from no column. `COLUMNS` is the list for a SELECT.
 ///
 /// sqlx has a derive macro for this, with which the driver is compiled a second time.
 #[macro_export]
 macro_rules! from_row {
     ($type:ident {
-        $($field:ident $(: $column:literal)? $(as $read:ty $(=> $convert:expr)?)?),+
+        $($field:ident $(= $sql:literal)? $(: $column:literal)? $(as $read:ty $(=> $convert:expr)?)?),+
         $(,)? $(; $($other:ident = $value:expr),+ $(,)?)?
     }) => {
         impl $type {
             /// The columns, for a SELECT.
             #[allow(dead_code, reason = "some rows are read from expressions alone")]
             pub const COLUMNS: &'static str =
-                $crate::from_row!(@list $(($crate::from_row!(@name $field $($column)?)))+);
+                $crate::from_row!(@list $(($crate::from_row!(@select $field $(= $sql)? $($column)?)))+);
         }
 
         impl ::sqlx::FromRow<'_, ::sqlx::mysql::MySqlRow> for $type {
@@ -69,6 +70,8 @@ macro_rules! from_row {
             }
         }
     };
+    (@select $field:ident = $sql:literal) => { concat!($sql, " AS ", stringify!($field)) };
+    (@select $field:ident $($column:literal)?) => { $crate::from_row!(@name $field $($column)?) };
     (@name $field:ident) => { stringify!($field) };
     (@name $field:ident $column:literal) => { $column };
     (@list ($first:expr) $(($other:expr))*) => { concat!($first $(, ", ", $other)*) };
@@ -110,9 +113,12 @@ column_type!(ItemId, i64, Self::new);
 column_type!(UserId, i64, Self::new);
 column_type!(EndpointId, i64, Self::new);
 column_type!(LimitGroupId, i64, Self::new);
+column_type!(ProductId, i64, Self::new);
 column_type!(ShardId, u16, Self::new);
 column_type!(Cents, i64, Self::new);
 column_type!(Quantity, u32, |units: u32| Self::new(units.into()));
+column_type!(Currency, &str, Self::parse);
+column_type!(CurrencyCode, &str, Self::parse);
 column_type!(PaymentId, Text, |Text(id): Text| Self::parse(&id));
 column_type!(PaymentStatus, &str, Self::parse);
 column_type!(OrderId, &str, Self::parse);
@@ -124,12 +130,16 @@ column_type!(ArbiterMode, &str, Self::parse);
 
 from_row!(LimitGroup { id, name, per_buyer_limit });
 
+from_row!(Product { id, name, description, image_url });
+
 from_row!(Order {
     id,
     item_id,
     user_id,
     quantity,
     amount: "amount_cents",
+    // The orders that a move has left behind may have no item.
+    currency = "(SELECT COALESCE(items.currency, code) FROM shop_currency LEFT JOIN items ON items.id = orders.item_id)",
     status,
     strategy,
     fence,

@@ -61,6 +61,11 @@ positive_id! {
 }
 
 positive_id! {
+    /// The id of a product.
+    ProductId
+}
+
+positive_id! {
     /// The id of an endpoint that events are delivered to.
     EndpointId
 }

@@ -2,8 +2,11 @@
 
 use time::OffsetDateTime;
 
+use super::product::{NewVariant, Variant};
 use super::window::Phase;
-use super::{Cents, Home, ItemDraw, ItemId, ItemRoute, LimitGroupId, NewDraw, SaleWindow, ShardId};
+use super::{
+    Cents, Currency, Home, ItemDraw, ItemId, ItemRoute, LimitGroupId, NewDraw, SaleWindow, ShardId,
+};
 
 /// An item as a buyer or a strategy sees it, without its stock (which lives in the ledger and
 /// changes with every order).
@@ -19,6 +22,8 @@ pub struct Item {
     pub image_url: Option<String>,
     /// The price of one unit.
     pub price: Cents,
+    /// The currency of the price.
+    pub currency: Currency,
     /// The start and the end of the sale.
     pub window: SaleWindow,
     /// The number of units that one buyer may hold or have bought.
@@ -43,6 +48,8 @@ pub struct Item {
     pub return_seconds: u32,
     /// The group of items that share a limit, if it is in one.
     pub limit_group: Option<LimitGroup>,
+    /// What it is among the items of its product, if it has one.
+    pub variant: Option<Variant>,
     /// Its draw, if it has one.
     pub draw: Option<ItemDraw>,
     /// Whether orders of it may wait in a queue, whatever its strategy is now.
@@ -105,6 +112,7 @@ pub struct NewItem {
     pub description: String,
     pub image_url: Option<String>,
     pub price: Cents,
+    pub currency: Currency,
     /// Units at the start.
     pub stock: i64,
     pub window: SaleWindow,
@@ -119,6 +127,8 @@ pub struct NewItem {
     pub return_seconds: u32,
     /// The group that it belongs to from the start.
     pub limit_group: Option<LimitGroupId>,
+    /// What it is among the items of a product.
+    pub variant: Option<NewVariant>,
     /// Its draw, if it has one.
     pub draw: Option<NewDraw>,
     /// The ledger that it is to live in; `None`: wherever there is room.
@@ -132,6 +142,8 @@ pub struct ItemEdit {
     pub starts_at: Option<OffsetDateTime>,
     /// New end.
     pub ends_at: Option<OffsetDateTime>,
+    /// Another currency, while there are no orders.
+    pub currency: Option<Currency>,
     /// Pause the sale, or let it go on.
     pub paused: Option<bool>,
     /// Open or close the waiting room.
@@ -144,6 +156,8 @@ pub struct ItemEdit {
     pub return_seconds: Option<u32>,
     /// Another group (`Some(Some)`), or none (`Some(None)`).
     pub limit_group: Option<Option<LimitGroupId>>,
+    /// Another product or other options (`Some(Some)`), or no product (`Some(None)`).
+    pub variant: Option<Option<NewVariant>>,
     /// New meaning of `default`.
     pub strategy: Option<String>,
     /// Units to add to the sale; below zero, units to take out of it.

@@ -1,6 +1,6 @@
 //! Types of the sale and the rules between them. No I/O, no async.
 //!
-//! Reading order: [`amount`] (numbers that parse), [`id`], [`home`], [`window`], [`item`],
+//! Reading order: [`amount`] (numbers that parse), [`id`], [`home`], [`window`], [`item`], [`product`], [`currency`],
 //! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`waiting`]
 //! (places in a waiting list), [`draw`], [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
 //! purchase took).
@@ -10,6 +10,7 @@ pub mod audit;
 pub mod clock;
 #[cfg(feature = "sqlx")]
 pub mod columns;
+pub mod currency;
 pub mod draw;
 pub mod home;
 pub mod id;
@@ -17,6 +18,7 @@ pub mod item;
 pub mod order;
 pub mod outcome;
 pub mod payment;
+pub mod product;
 pub mod purchase;
 pub mod trace;
 pub mod username;
@@ -25,12 +27,14 @@ pub mod window;
 
 pub use amount::{Cents, Quantity};
 pub use clock::Clock;
+pub use currency::Currency;
 pub use draw::{DrawBeacon, DrawEntry, DrawState, ItemDraw, NewDraw, PARTY_MAX, PartyChoice};
 pub use home::{Home, ItemRoute, ShardId};
-pub use id::{EndpointId, ItemId, LimitGroupId, OrderId, RequestKey, UserId};
+pub use id::{EndpointId, ItemId, LimitGroupId, OrderId, ProductId, RequestKey, UserId};
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};
 pub use order::{Order, OrderStatus};
 pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable};
+pub use product::{Product, Variant};
 pub use purchase::Purchase;
 pub use trace::{Span, Trace};
 pub use username::Username;

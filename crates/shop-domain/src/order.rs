@@ -19,7 +19,7 @@
 use time::OffsetDateTime;
 
 use super::item::word_enum;
-use super::{Cents, ItemId, LimitGroupId, OrderId, Quantity, UserId};
+use super::{Cents, Currency, ItemId, LimitGroupId, OrderId, Quantity, UserId};
 
 /// The most lines that an order may have.
 pub const LINES_MAX: u8 = 16;
@@ -38,6 +38,8 @@ pub struct Order {
     pub quantity: Quantity,
     /// The price of all units at the time of the order.
     pub amount: Cents,
+    /// The currency of the item, and of all lines.
+    pub currency: Currency,
     pub status: OrderStatus,
     /// The strategy that accepted it.
     pub strategy: String,

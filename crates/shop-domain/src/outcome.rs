@@ -158,6 +158,8 @@ pub enum Refusal {
     RequestInProgress,
     /// The items of the order live in several ledgers.
     SeveralLedgers,
+    /// The item has another currency than the items of the lines before it.
+    OtherCurrency,
     /// A line of an order with several lines was refused, and so the whole order.
     OfLine {
         /// The item of the line.
@@ -206,6 +208,7 @@ impl Refusal {
             Self::AmountOverflow => "amount_overflow",
             Self::RequestInProgress => "request_in_progress",
             Self::SeveralLedgers => "items_in_several_ledgers",
+            Self::OtherCurrency => "other_currency",
             Self::OfLine { refusal, .. } => refusal.code(),
             Self::KeyReused { .. } => "idempotency_key_reused",
         }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::item::word_enum;
-use super::{Cents, OrderId, OrderStatus};
+use super::{Cents, Currency, Order, OrderId, OrderStatus};
 
 /// A provider's id of a payment: 1 to 64 printable ASCII characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +34,17 @@ impl fmt::Display for PaymentId {
     }
 }
 
-/// A currency by its code, such as `USD`: 1 to 16 letters and digits, in upper case.
+/// The currency that a provider names, such as `USD`: 1 to 16 letters and digits, in upper case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Currency(String);
+pub struct CurrencyCode(String);
 
-impl Currency {
+impl From<Currency> for CurrencyCode {
+    fn from(currency: Currency) -> Self {
+        Self(currency.as_str().to_owned())
+    }
+}
+
+impl CurrencyCode {
     /// The longest code, in characters. ISO 4217 has three letters; a provider may have codes of its own.
     pub const LENGTH_MAX: usize = 16;
 
@@ -78,7 +84,7 @@ word_enum! {
         UnknownOrder = "unknown_order",
         /// The amount is not that of the order.
         WrongAmount = "wrong_amount",
-        /// The currency is not that of the shop.
+        /// The currency is not that of the order.
         WrongCurrency = "wrong_currency",
         /// Another payment has paid the order.
         PaidTwice = "paid_twice",
@@ -104,21 +110,19 @@ pub struct ReceivedPayment {
     pub id: PaymentId,
     pub order: OrderId,
     pub amount: Cents,
-    /// The currency, if it is not the shop's.
-    pub foreign_currency: Option<Currency>,
+    pub currency: CurrencyCode,
 }
 
 impl RefundReason {
-    /// The reason why a payment cannot pay an order with this status and amount; `None` when it can,
-    /// as far as these tell.
+    /// The reason why a payment cannot pay an order; `None` when it can, as far as status and amount tell.
     #[must_use]
-    pub fn of(status: OrderStatus, due: Cents, received: &ReceivedPayment) -> Option<Self> {
-        match status {
+    pub fn of(order: &Order, received: &ReceivedPayment) -> Option<Self> {
+        match order.status {
             OrderStatus::Cancelled => Some(Self::Cancelled),
             OrderStatus::Rejected => Some(Self::Rejected),
             OrderStatus::Paid => Some(Self::PaidTwice),
-            _ if received.foreign_currency.is_some() => Some(Self::WrongCurrency),
-            _ if due != received.amount => Some(Self::WrongAmount),
+            _ if received.currency.as_str() != order.currency.as_str() => Some(Self::WrongCurrency),
+            _ if order.whole_amount() != received.amount => Some(Self::WrongAmount),
             OrderStatus::Queued | OrderStatus::Pending | OrderStatus::Expired => None,
         }
     }

@@ -54,6 +54,7 @@ impl Purchase {
             user_id: self.buyer,
             quantity: self.quantity,
             amount: self.amount,
+            currency: self.item.currency,
             status,
             strategy: self.strategy.to_owned(),
             fence,

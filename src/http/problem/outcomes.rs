@@ -6,7 +6,7 @@ use super::{Problem, ProblemType, rfc3339};
 use crate::account::hashing::HashingError;
 use crate::account::{ChangePasswordError, DeleteAccountError, SignInError, SignUpError};
 use crate::catalog::{
-    CreateError, EditError, GroupError, GroupForItemError, StrategyError, Unreachable,
+    CreateError, EditError, GroupError, GroupForItemError, ProductError, StrategyError, Unreachable,
 };
 use crate::draw::EntryError;
 use crate::event::EndpointError;
@@ -48,6 +48,7 @@ problems! {
         ItemNotFound => ItemNotFound, StrategyNotFound => StrategyNotFound,
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
         RequestInProgress => RequestInProgress, SeveralLedgers => SeveralLedgers,
+        OtherCurrency => OtherCurrency,
         DrawOnly => DrawOnly, NoDraw => NoDraw, EntriesClosed => EntriesClosed, DrawFull => DrawFull,
         PartyNotFound => PartyNotFound, PartyFull => PartyFull; from;
         Refusal::OfLine { item, refusal } => Self::from(*refusal).member("item_id", item.get()),
@@ -137,13 +138,17 @@ problems! {
     }
     EditError {
         NotFound => ItemNotFound, Archived => ItemArchived, RevisionChanged => PreconditionFailed,
-        InvalidSchedule => InvalidSchedule, StockOutOfRange => StockBelowSold; from Group, Strategy, Ledger;
+        InvalidSchedule => InvalidSchedule, CurrencyFixed => CurrencyFixed, NoSuchProduct => ProductNotFound, StockOutOfRange => StockBelowSold; from Group, Strategy, Ledger;
     }
     CreateError {
-        NoSuchShard => ShardNotFound, ArbiterRequired => ArbiterRequired; from Group, Strategy, Ledger;
+        NoSuchShard => ShardNotFound, ArbiterRequired => ArbiterRequired,
+        NoSuchProduct => ProductNotFound; from Group, Strategy, Ledger;
     }
     GroupError {
         TooMany => TooManyLimitGroups; from Ledger;
+    }
+    ProductError {
+        TooMany => TooManyProducts; from Ledger;
     }
     GroupForItemError {
         NotFound => LimitGroupNotFound, Elsewhere => LimitGroupElsewhere; from Ledger;
@@ -155,6 +160,7 @@ problems! {
         Off => EventsOff, NotFound => EndpointNotFound, TooMany => TooManyEndpoints,
         RangeOutOfLog => RangeOutOfLog; from Ledger;
         EndpointError::InvalidTarget(why) => ProblemType::InvalidTarget.detail(why),
+        EndpointError::InvalidFilter(why) => ProblemType::InvalidFilter.detail(why),
     }
     ExportError {
         ; from Ledger;
@@ -236,6 +242,7 @@ mod tests {
             Refusal::AmountOverflow,
             Refusal::RequestInProgress,
             Refusal::SeveralLedgers,
+            Refusal::OtherCurrency,
             Refusal::SaleEnded.of_line(ItemId::new(1).expect("positive")),
         ];
         for refusal in refusals {

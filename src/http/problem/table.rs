@@ -97,6 +97,8 @@ problem_types! {
         "Sign in with an account that has a password of its own.";
     LimitGroupNotFound: 404 "limit_group_not_found", "Limit group not found",
         "Check the group's id; GET /api/admin/limit-groups lists the groups.";
+    ProductNotFound: 404 "product_not_found", "Product not found",
+        "Check the product's id; GET /api/admin/products lists the products.";
     OrderNotFound: 404 "order_not_found", "Order not found",
         "Check the order id; GET /api/orders lists your orders.";
     RunNotFound: 404 "run_not_found", "Lab run not found",
@@ -148,8 +150,14 @@ problem_types! {
         "The items of a limit group live in one shard; create the item there, or use another group.";
     TooManyLimitGroups: 409 "too_many_limit_groups", "Too many limit groups",
         "Use a group that exists.";
+    TooManyProducts: 409 "too_many_products", "Too many products",
+        "Use a product that exists.";
     SeveralLedgers: 409 "items_in_several_ledgers", "Items in several ledgers",
         "Order these items one by one. An operator can place them in one ledger before the sale.";
+    OtherCurrency: 409 "other_currency", "Items in several currencies",
+        "Order the items of each currency by themselves; item_id names the first item with another currency.";
+    CurrencyFixed: 409 "currency_fixed", "Currency cannot be changed",
+        "Create another item: the currency stays once the sale has begun or the item has orders.";
     SaleNotStarted: 409 "sale_not_started", "Sale not started",
         "Try again when the sale has started.";
     SaleEnded: 409 "sale_ended", "Sale ended",
@@ -235,6 +243,8 @@ problem_types! {
         "Send type, payment, order and amount_cents as /docs says.";
     InvalidTarget: 422 "invalid_target", "Invalid target of an endpoint",
         "Send an https address for a webhook, or a plain name for a stream.";
+    InvalidFilter: 422 "invalid_filter", "Invalid filter of an endpoint",
+        "Send types of events, ids of items and currencies that there are.";
     RangeOutOfLog: 422 "range_out_of_log", "Range out of the event log",
         "Send positions that the log has; GET /api/admin/events reads it.";
     InvalidSchedule: 422 "invalid_schedule", "Invalid sale schedule",
@@ -245,6 +255,10 @@ problem_types! {
         "Choose a strategy that GET /api/strategies lists.";
     InvalidOptions: 422 "invalid_options", "Invalid strategy options",
         "Send only options that this strategy takes.";
+    InvalidVariant: 422 "invalid_variant", "Invalid variant of a product",
+        "Send product_id with at most 4 options, each with another name; names and values have 1 to 50 characters.";
+    InvalidCurrency: 422 "invalid_currency", "Invalid currency",
+        "Send a currency of ISO 4217 by its three capital letters, such as EUR.";
     PriceOutOfRange: 422 "price_out_of_range", "Price out of range",
         "Send a price in the range that /docs names.";
     LimitOutOfRange: 422 "limit_out_of_range", "Purchase limit out of range",

@@ -5,11 +5,15 @@ use axum::http::header::IF_MATCH;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use utoipa::ToSchema;
 
+use super::fields::{
+    choice, currency, extend_seconds, in_range, instant, limit, limit_group, no_such_group,
+    no_such_product, offer_out_of_range, offer_seconds, product, return_seconds, shard,
+    stock_out_of_range,
+};
 use super::items::{ItemBody, answer};
+use super::products::{VariantOptionBody, new_variant};
 use super::texts;
 use crate::catalog::Catalog;
 use crate::draw::Draws;
@@ -19,9 +23,7 @@ use crate::http::extract::{ItemPath, Operator};
 use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
-use shop_domain::{
-    ArbiterMode, Cents, Item, ItemEdit, ItemKind, LimitGroupId, NewItem, SaleWindow, ShardId,
-};
+use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
 
 /// The default of `per_buyer_limit`.
 const PER_BUYER_LIMIT_DEFAULT: u32 = 1;
@@ -42,10 +44,13 @@ pub struct CreateItemBody {
     /// A path of this site or an https address.
     #[serde(default)]
     pub(super) image_url: Option<String>,
-    /// The price of one unit in cents.
+    /// The price of one unit in minor units of the currency: cents, or yen.
     #[serde(default)]
     #[schema(value_type = i64, minimum = 0)]
     pub(super) price_cents: Integer,
+    /// The currency of the price (ISO 4217); that of the shop if it is left out.
+    #[serde(default)]
+    pub(super) currency: Option<String>,
     /// Units.
     #[serde(default)]
     #[schema(value_type = i64, minimum = 0)]
@@ -93,6 +98,14 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     pub(super) limit_group_id: Integer,
+    /// The product that it is a variant of; 0 (if it is left out): none.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = 0)]
+    pub(super) product_id: Integer,
+    /// By what it differs from the other items of its product.
+    #[serde(default)]
+    #[schema(max_items = 4)]
+    pub(super) options: Vec<VariantOptionBody>,
     /// `race` (if it is left out), or `draw`: buyers enter until `draw_closes_at`.
     #[serde(default)]
     pub(super) mode: Option<String>,
@@ -122,6 +135,9 @@ pub struct EditItemBody {
     #[serde(default)]
     #[schema(format = DateTime)]
     ends_at: Option<String>,
+    /// Another currency (ISO 4217), before the sale begins and while the item has no orders.
+    #[serde(default)]
+    currency: Option<String>,
     /// Pause the sale (`true`) or resume it (`false`).
     #[serde(default)]
     paused: Option<bool>,
@@ -145,6 +161,13 @@ pub struct EditItemBody {
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
     limit_group_id: Integer,
+    /// The product that it is a variant of, together with `options`; 0: none.
+    #[serde(default)]
+    #[schema(value_type = Option<i64>, minimum = 0)]
+    product_id: Integer,
+    /// By what it differs from the other items of the product.
+    #[serde(default)]
+    options: Option<Vec<VariantOptionBody>>,
     #[serde(default)]
     strategy: Option<String>,
     /// Units to add to the stock; a negative number takes units out.
@@ -161,11 +184,12 @@ pub struct EditItemBody {
 pub async fn create(
     State(catalog): State<Catalog>,
     State(draws): State<Draws>,
+    State(shop_currency): State<Currency>,
     operator: Operator,
     JsonBody(body): JsonBody<CreateItemBody>,
 ) -> Result<Response, Problem> {
     let actor = operator.actor();
-    let created = catalog.create(&new_item(body, Some(&draws))?, &actor).await?;
+    let created = catalog.create(&new_item(body, shop_currency, Some(&draws))?, &actor).await?;
     tracing::info!(item = %created.item.id, operator = %actor.user, "item created");
     Ok((StatusCode::CREATED, answer(&created, actor.now)).into_response())
 }
@@ -193,15 +217,22 @@ pub async fn edit(
         in_range(-Item::STOCK_MAX, Item::STOCK_MAX),
         stock_out_of_range,
     )?;
+    // Without a product the options say nothing.
+    let variant = match (body.product_id.or(Some(None), product, no_such_product)?, body.options) {
+        (None, None) => None,
+        (product, options) => Some(new_variant(product.flatten(), &options.unwrap_or_default())?),
+    };
     let edit = ItemEdit {
         starts_at: body.starts_at.as_deref().map(instant).transpose()?,
         ends_at: body.ends_at.as_deref().map(instant).transpose()?,
+        currency: body.currency.as_deref().map(currency).transpose()?,
         paused: body.paused,
         waiting_room: body.waiting_room,
         offer_seconds: body.offer_seconds.or(Some(None), offer_seconds, offer_out_of_range)?,
         extend_seconds: extend_seconds(body.extend_seconds)?,
         return_seconds: return_seconds(body.return_seconds)?,
         limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?,
+        variant,
         strategy: body.strategy,
         stock_delta: Some(stock_delta),
         revision_seen: revision_seen(&headers)?,
@@ -214,14 +245,18 @@ pub async fn edit(
     Ok(answer(&edited, actor.now))
 }
 
-pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<NewItem, Problem> {
+/// Checks the fields of a new sale. Without a currency it has that of the shop.
+pub(super) fn new_item(
+    body: CreateItemBody,
+    shop_currency: Currency,
+    draws: Option<&Draws>,
+) -> Result<NewItem, Problem> {
     let kind = choice(body.kind.as_deref(), ItemKind::Shop, ItemKind::parse)?;
     let arbiter = choice(body.arbiter.as_deref(), ArbiterMode::On, ArbiterMode::parse)?;
     let name = texts::name(&body.name)?;
     let description = texts::description(&body.description)?;
-    let price_out_of_range = || {
-        ProblemType::PriceOutOfRange.detail(format!("Send a price of 0 to {} cents.", Cents::MAX))
-    };
+    let price_out_of_range =
+        || ProblemType::PriceOutOfRange.detail(format!("Send a price of 0 to {}.", Cents::MAX));
     let hold_out_of_range = || {
         let detail = format!("Send a hold of 1 to {} seconds.", Item::HOLD_SECONDS_MAX);
         ProblemType::HoldOutOfRange.detail(detail)
@@ -244,6 +279,7 @@ pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<Ne
         description,
         image_url: body.image_url.map(texts::image_url).transpose()?,
         price: body.price_cents.or(None, price, price_out_of_range)?,
+        currency: body.currency.as_deref().map_or(Ok(shop_currency), currency)?,
         stock: body.stock.or(None, in_range(0, Item::STOCK_MAX), stock_out_of_range)?,
         window,
         per_buyer_limit: limit(body.per_buyer_limit, Some(PER_BUYER_LIMIT_DEFAULT))?,
@@ -264,6 +300,10 @@ pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<Ne
             .unwrap_or(Item::EXTEND_SECONDS_DEFAULT),
         return_seconds: return_seconds(body.return_seconds)?.unwrap_or_default(),
         limit_group: body.limit_group_id.or(Some(None), limit_group, no_such_group)?.flatten(),
+        variant: new_variant(
+            body.product_id.or(Some(None), product, no_such_product)?.flatten(),
+            &body.options,
+        )?,
         draw: None,
         shard: body.shard.or(Some(None), shard, || ProblemType::ShardNotFound.into())?,
     };
@@ -271,87 +311,6 @@ pub(super) fn new_item(body: CreateItemBody, draws: Option<&Draws>) -> Result<Ne
     let draw = draws.and_then(|draws| draws.announce(&item, promise));
     let draw = draw.ok_or(ProblemType::InvalidDraw)?;
     Ok(NewItem { draw: Some(draw), ..item })
-}
-
-/// Parses a limit per buyer.
-///
-/// # Errors
-/// 422 for a limit out of range, or for none without a default.
-pub fn limit(sent: Integer, default: Option<u32>) -> Result<u32, Problem> {
-    sent.or(default, in_range(1, Item::PER_BUYER_LIMIT_MAX), || {
-        let detail = format!("Send a limit of 1 to {} units.", Item::PER_BUYER_LIMIT_MAX);
-        ProblemType::LimitOutOfRange.detail(detail)
-    })
-}
-
-fn offer_seconds(number: i128) -> Option<Option<u32>> {
-    in_range(0, Item::OFFER_SECONDS_MAX)(number).map(Some)
-}
-
-fn offer_out_of_range() -> Problem {
-    let detail = format!("Send an offer time of 0 to {} seconds.", Item::OFFER_SECONDS_MAX);
-    ProblemType::OfferOutOfRange.detail(detail)
-}
-
-fn extend_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
-    seconds(sent, "extend_seconds", Item::HOLD_SECONDS_MAX)
-}
-
-fn return_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
-    seconds(sent, "return_seconds", Item::RETURN_SECONDS_MAX)
-}
-
-/// Parses a field of 0 to `most` seconds; `None` if it is left out.
-fn seconds(sent: Integer, field: &str, most: u32) -> Result<Option<u32>, Problem> {
-    sent.or(
-        Some(None),
-        |number| in_range(0, most)(number).map(Some),
-        || ProblemType::OutOfRange.detail(format!("Send {field} from 0 to {most}.")),
-    )
-}
-
-/// A group, or none for 0.
-#[expect(clippy::option_option, reason = "no field, no group, and a group are three things")]
-fn limit_group(number: i128) -> Option<Option<Option<LimitGroupId>>> {
-    let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
-    Some(Some(LimitGroupId::new(number)))
-}
-
-#[expect(clippy::option_option, reason = "out of range and left out are two things")]
-fn shard(number: i128) -> Option<Option<ShardId>> {
-    u16::try_from(number).ok().and_then(ShardId::new).map(Some)
-}
-
-fn no_such_group() -> Problem {
-    ProblemType::LimitGroupNotFound.into()
-}
-
-/// Accepts a number from `least` to `most`.
-fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(
-    least: T,
-    most: T,
-) -> impl FnOnce(i128) -> Option<T> {
-    move |number| {
-        (least.into()..=most.into()).contains(&number).then(|| T::try_from(number).ok())?
-    }
-}
-
-fn stock_out_of_range() -> Problem {
-    ProblemType::StockOutOfRange.detail(format!("Send a stock of 0 to {} units.", Item::STOCK_MAX))
-}
-
-/// Parses one of two names; `default` if the field is left out.
-fn choice<T>(text: Option<&str>, default: T, parse: fn(&str) -> Option<T>) -> Result<T, Problem> {
-    let Some(text) = text else { return Ok(default) };
-    let detail = "Send kind as shop or lab, and arbiter as on or off.";
-    parse(text).ok_or_else(|| ProblemType::InvalidType.detail(detail))
-}
-
-pub(super) fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
-    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| ProblemType::InvalidSchedule)?;
-    // At the end of the year 9999 a time may have a year in its own zone and none in UTC.
-    let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC);
-    in_utc.ok_or_else(|| ProblemType::InvalidSchedule.into())
 }
 
 /// The revision that `If-Match` names, if any.

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::event::{Endpoints, NewEndpoint};
+use crate::event::{Endpoints, Filter, NewEndpoint};
 use crate::http::body::{Integer, JsonBody};
 use crate::http::document::TryAgain;
 use crate::http::extract::{EndpointPath, Operator, QueryPairs};
@@ -24,6 +24,8 @@ pub struct EndpointBody {
     /// The address of a webhook; the name of a stream, whose key is the prefix of the service,
     /// `events:` and this.
     target: String,
+    /// Which events it gets; `null` if a later build has written a filter that is not understood here.
+    filter: Option<Filter>,
     enabled: bool,
     /// The last position of the log that was delivered or set aside.
     delivered: i64,
@@ -66,6 +68,9 @@ pub struct CreateEndpointBody {
     /// Whether it gets all events that the log still has; if it is left out, only new ones.
     #[serde(default)]
     from_start: Option<bool>,
+    /// Which events it gets; all if it is left out.
+    #[serde(default)]
+    filter: Filter,
 }
 
 /// An endpoint that was created.
@@ -76,12 +81,16 @@ pub struct CreatedEndpointBody {
     secret: Option<String>,
 }
 
-/// A switch of an endpoint.
+/// A change of an endpoint; a field that is left out stays as it is.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SwitchEndpointBody {
     /// Whether events are delivered. `true` also ends the pause after a failure.
-    enabled: bool,
+    #[serde(default)]
+    enabled: Option<bool>,
+    /// Which events it gets from now on; `{}`: all.
+    #[serde(default)]
+    filter: Option<Filter>,
 }
 
 /// A range of the log.
@@ -125,7 +134,7 @@ pub struct EventBody {
     id: String,
     /// Its place in the log.
     position: i64,
-    /// `orders.changed`.
+    /// `orders.changed` or `offers.changed`.
     r#type: String,
     /// The time of the change.
     #[serde(with = "time::serde::rfc3339")]
@@ -158,6 +167,7 @@ pub async fn list(
         id: endpoint.id.get(),
         kind: endpoint.kind,
         target: endpoint.target,
+        filter: Filter::read(endpoint.filter.as_deref()),
         enabled: endpoint.enabled,
         delivered: endpoint.delivered,
         last,
@@ -192,17 +202,17 @@ pub async fn create(
         }
     };
     let from_start = body.from_start.unwrap_or(false);
-    let new = NewEndpoint { is_stream, target: body.target, from_start };
+    let new = NewEndpoint { is_stream, target: body.target, from_start, filter: body.filter };
     let created = endpoints.create(&new, &operator.actor()).await?;
     tracing::info!(endpoint = %created.id, operator = %operator.claims.user, "event endpoint created");
     let secret = Some(created.secret).filter(|secret| !secret.is_empty());
     Ok((StatusCode::CREATED, Json(CreatedEndpointBody { id: created.id.get(), secret })))
 }
 
-/// Switch an endpoint on or off.
+/// Switch an endpoint on or off, or change which events it gets.
 #[utoipa::path(patch, path = "/api/admin/endpoints/{id}", tag = "operator", params(EndpointPath),
     request_body = SwitchEndpointBody, responses(
-    (status = 204, description = "Switched"),
+    (status = 204, description = "Changed"),
     (status = "4XX", description = "Not an operator, or no such endpoint"), TryAgain,
 ))]
 pub async fn switch(
@@ -211,7 +221,17 @@ pub async fn switch(
     EndpointPath(id): EndpointPath,
     JsonBody(body): JsonBody<SwitchEndpointBody>,
 ) -> Result<StatusCode, Problem> {
-    endpoints.switch(id, body.enabled, &operator.actor()).await?;
+    if body.enabled.is_none() && body.filter.is_none() {
+        return Err(ProblemType::MissingField.into());
+    }
+    let actor = operator.actor();
+    // The filter first, so that an endpoint that is switched on gets nothing by the old one.
+    if let Some(filter) = &body.filter {
+        endpoints.set_filter(id, filter, &actor).await?;
+    }
+    if let Some(enabled) = body.enabled {
+        endpoints.switch(id, enabled, &actor).await?;
+    }
     Ok(StatusCode::NO_CONTENT)
 }
 

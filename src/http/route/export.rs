@@ -95,7 +95,7 @@ fn query(pairs: &[(String, String)]) -> Result<ExportQuery, Problem> {
 }
 
 fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
-    super::admin::instant(text).map_err(|_| {
+    super::fields::instant(text).map_err(|_| {
         ProblemType::InvalidQueryParameter.detail("Send times as RFC 3339 times with a zone.")
     })
 }

@@ -10,12 +10,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::admin::{CreateItemBody, new_item};
+use super::products::options_of_table;
 use crate::catalog::{Catalog, check};
 use crate::export::formula;
 use crate::http::body::{CsvBody, Integer};
 use crate::http::extract::{Operator, QueryPairs};
 use crate::http::problem::{Problem, ProblemType};
-use shop_domain::NewItem;
+use shop_domain::{Currency, NewItem};
 
 /// The most sales of one table.
 pub const ITEMS_MAX: usize = 500;
@@ -27,11 +28,12 @@ const COLUMNS_MAX: usize = 2 * COLUMNS.len();
 const COLUMN_BYTES_MAX: usize = 64;
 /// The columns of a table, which are the fields of a new sale: the name, whether a table must have it, and
 /// the columns that it is checked with.
-const COLUMNS: [(&str, bool, &[&str]); 18] = [
+const COLUMNS: [(&str, bool, &[&str]); 21] = [
     ("name", true, &[]),
     ("description", false, &[]),
     ("image_url", false, &[]),
     ("price_cents", true, &[]),
+    ("currency", false, &[]),
     ("stock", true, &[]),
     ("starts_at", true, &["ends_at"]),
     ("ends_at", true, &["starts_at"]),
@@ -45,6 +47,8 @@ const COLUMNS: [(&str, bool, &[&str]); 18] = [
     ("extend_seconds", false, &[]),
     ("return_seconds", false, &[]),
     ("limit_group_id", false, &[]),
+    ("product_id", false, &["options"]),
+    ("options", false, &["product_id"]),
     ("shard", false, &[]),
 ];
 
@@ -86,6 +90,7 @@ pub struct ImportBody {
     ))]
 pub async fn import(
     State(catalog): State<Catalog>,
+    State(shop_currency): State<Currency>,
     operator: Operator,
     QueryPairs(pairs): QueryPairs,
     CsvBody(table): CsvBody,
@@ -96,7 +101,7 @@ pub async fn import(
         [(name, value)] if name == "dry_run" && value == "false" => false,
         _ => return Err(ProblemType::InvalidQueryParameter.into()),
     };
-    let (new, faults) = read_table(&table);
+    let (new, faults) = read_table(&table, shop_currency);
     if dry_run {
         let body = ImportBody { dry_run, sales: new.len(), items: Vec::new(), faults };
         return Ok(Json(body).into_response());
@@ -125,11 +130,12 @@ impl Faults {
     }
 }
 
-/// Reads a table: the sales of the lines without faults, and the first [`FAULTS_MAX`] faults.
+/// Reads a table: the sales of the lines without faults, and the first [`FAULTS_MAX`] faults. Sales without a currency
+/// have that of the shop.
 #[must_use]
-pub fn read_table(table: &[u8]) -> (Vec<NewItem>, Vec<FaultBody>) {
+pub fn read_table(table: &[u8], shop_currency: Currency) -> (Vec<NewItem>, Vec<FaultBody>) {
     let mut faults = Faults::default();
-    let new = read_lines(table, &mut faults);
+    let new = read_lines(table, shop_currency, &mut faults);
     if new.is_empty() && faults.0.is_empty() {
         faults.push(fault(1, None, &ProblemType::InvalidTable.detail("The table has no sale.")));
     }
@@ -142,7 +148,7 @@ fn column_names(line: &csv::StringRecord) -> Option<Vec<String>> {
     fit.then(|| line.iter().map(|name| name.trim().to_owned()).collect())
 }
 
-fn read_lines(table: &[u8], faults: &mut Faults) -> Vec<NewItem> {
+fn read_lines(table: &[u8], shop_currency: Currency, faults: &mut Faults) -> Vec<NewItem> {
     let wrong = |detail: String| ProblemType::InvalidTable.detail(detail);
     // Spreadsheets put a mark in front of UTF-8.
     let table = table.strip_prefix(b"\xef\xbb\xbf").unwrap_or(table);
@@ -204,7 +210,7 @@ fn read_lines(table: &[u8], faults: &mut Faults) -> Vec<NewItem> {
             let at = names.iter().position(|it| it == name)?;
             record.get(at).map(formula::unguarded).filter(|text| !text.is_empty())
         };
-        match read_line(line, &field) {
+        match read_line(line, shop_currency, &field) {
             Ok(item) => new.push(item),
             Err(of_line) => of_line.into_iter().for_each(|fault| faults.push(fault)),
         }
@@ -215,9 +221,10 @@ fn read_lines(table: &[u8], faults: &mut Faults) -> Vec<NewItem> {
 /// Reads one line; on failure answers the faults of all its columns.
 fn read_line<'a>(
     line: u64,
+    shop_currency: Currency,
     field: &impl Fn(&str) -> Option<Cow<'a, str>>,
 ) -> Result<NewItem, Vec<FaultBody>> {
-    let first = match read_sale(field) {
+    let first = match read_sale(field, shop_currency) {
         Ok(new) => return Ok(new),
         Err(problem) => problem,
     };
@@ -229,7 +236,7 @@ fn read_line<'a>(
             continue;
         }
         let only = |name: &str| if is_checked(name) { field(name) } else { sample(name) };
-        if let Err(problem) = read_sale(&only) {
+        if let Err(problem) = read_sale(&only, shop_currency) {
             faults.push(fault(line, Some(column), &problem));
         }
     }
@@ -239,8 +246,11 @@ fn read_line<'a>(
     Err(faults)
 }
 
-fn read_sale<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<NewItem, Problem> {
-    let new = new_item(item(field)?, None)?;
+fn read_sale<'a>(
+    field: &impl Fn(&str) -> Option<Cow<'a, str>>,
+    shop_currency: Currency,
+) -> Result<NewItem, Problem> {
+    let new = new_item(item(field)?, shop_currency, None)?;
     check(&new)?;
     Ok(new)
 }
@@ -274,6 +284,7 @@ fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemB
         description: text("description"),
         image_url: optional("image_url"),
         price_cents: number("price_cents"),
+        currency: optional("currency"),
         stock: number("stock"),
         starts_at: text("starts_at"),
         ends_at: text("ends_at"),
@@ -287,6 +298,8 @@ fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemB
         extend_seconds: number("extend_seconds"),
         return_seconds: number("return_seconds"),
         limit_group_id: number("limit_group_id"),
+        product_id: number("product_id"),
+        options: options_of_table(&text("options"))?,
         // A sale that is drawn is created by itself.
         mode: None,
         draw_closes_at: None,
@@ -308,7 +321,7 @@ mod tests {
     const RIGHT: &str = "Lamp,250,10,2026-11-22T10:00:00Z,2026-11-22T11:00:00Z,mysql-atomic,\n";
 
     fn faults(table: &str) -> Vec<(u64, String, String)> {
-        let (_, faults) = read_table(table.as_bytes());
+        let (_, faults) = read_table(table.as_bytes(), Currency::USD);
         let brief = |it: FaultBody| (it.line, it.column.unwrap_or_default(), it.code);
         faults.into_iter().map(brief).collect()
     }
@@ -324,7 +337,7 @@ mod tests {
         let quoted = "\"Lamp, \"\"big\"\"\",1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,true\n";
         let formula = "'=1+1,1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,false\n";
         let (new, faults) =
-            read_table(format!("\u{feff}{HEAD}{RIGHT}{quoted}{formula}").as_bytes());
+            read_table(format!("\u{feff}{HEAD}{RIGHT}{quoted}{formula}").as_bytes(), Currency::USD);
         assert_eq!(faults, []);
         let names: Vec<_> = new.iter().map(|item| &*item.name).collect();
         assert_eq!(names, ["Lamp", "Lamp, \"big\"", "=1+1"]);
@@ -356,7 +369,7 @@ mod tests {
         let heads = ["x,".repeat(100_000), ",".repeat(100_000), "x".repeat(100_000)];
         let tables = heads.into_iter().map(|head| (head, 1)).chain([(rows, FAULTS_MAX)]);
         for (table, expected) in tables {
-            let (_, faults) = read_table(table.as_bytes());
+            let (_, faults) = read_table(table.as_bytes(), Currency::USD);
             let bytes = serde_json::to_string(&faults).expect("JSON").len();
             assert!(faults.len() == expected && bytes < expected * 500, "{bytes} bytes");
         }

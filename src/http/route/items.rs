@@ -12,11 +12,12 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::limit_groups::LimitGroupBody;
+use super::products::VariantBody;
 use crate::catalog::{Catalog, CatalogRead, StockedItem};
 use crate::http::document::TryAgain;
 use crate::http::extract::ItemPath;
 use crate::http::problem::Problem;
-use shop_domain::{ArbiterMode, Clock, Item, Refusal};
+use shop_domain::{ArbiterMode, Clock, Currency, Item, Refusal};
 
 /// An item with its stock.
 #[derive(Serialize, ToSchema)]
@@ -25,8 +26,10 @@ pub struct ItemBody {
     name: String,
     description: String,
     image_url: Option<String>,
-    /// The price of one unit in cents.
+    /// The price of one unit in minor units of the currency: cents, or yen.
     price_cents: i64,
+    /// The currency of the price (ISO 4217).
+    currency: &'static str,
     /// Units of the sale: the first stock and all restocks.
     total: i64,
     /// Units left.
@@ -63,6 +66,8 @@ pub struct ItemBody {
     draw_closes_at: Option<OffsetDateTime>,
     /// The group of items that share a limit.
     limit_group: Option<LimitGroupBody>,
+    /// The product that it is a variant of, if it is one.
+    product: Option<VariantBody>,
     /// `upcoming`, `open`, `sold_out` or `ended`.
     state: &'static str,
     /// Whether this is an older copy, because the ledger does not answer; the header `Age` has its
@@ -84,6 +89,7 @@ impl ItemBody {
             description: item.description.clone(),
             image_url: item.image_url.clone(),
             price_cents: item.price.cents(),
+            currency: item.currency.as_str(),
             total: stocked.total,
             available: stocked.available,
             starts_at: item.window.starts_at(),
@@ -101,6 +107,7 @@ impl ItemBody {
             mode: if item.draw.is_some() { "draw" } else { "race" },
             draw_closes_at: item.draw.map(|draw| draw.closes_at),
             limit_group: item.limit_group.as_ref().map(LimitGroupBody::from),
+            product: item.variant.as_ref().map(VariantBody::from),
             state: item.state(stocked.available, now).as_str(),
             stale: false,
             server_time: now,
@@ -113,6 +120,8 @@ impl ItemBody {
 pub struct ItemsBody {
     /// The sales that are upcoming, open, or ended today.
     items: Vec<ItemBody>,
+    /// The currency of the shop, which new items have that name none.
+    currency: &'static str,
     /// Whether this is an older copy, because the ledger does not answer.
     stale: bool,
     /// The time of the server, to correct the clock of the client.
@@ -127,14 +136,15 @@ pub struct ItemsBody {
 ))]
 pub async fn list(
     State(catalog): State<Catalog>,
+    State(currency): State<Currency>,
     State(clock): State<Clock>,
 ) -> Result<Response, Problem> {
     let now = clock.now();
     let CatalogRead { value, age } = catalog.list_shop(now).await?;
     let stale = age.is_some();
     let body = |stocked| ItemBody { stale, ..ItemBody::new(stocked, now) };
-    let items = value.iter().map(body).collect();
-    Ok(with_age(Json(ItemsBody { items, stale, server_time: now }), age))
+    let (items, currency) = (value.iter().map(body).collect(), currency.as_str());
+    Ok(with_age(Json(ItemsBody { items, currency, stale, server_time: now }), age))
 }
 
 /// Find an item.

@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::admin::limit;
+use super::fields::limit;
 use super::texts;
 use crate::catalog::Catalog;
 use crate::http::body::{Integer, JsonBody};

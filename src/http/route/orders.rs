@@ -27,8 +27,10 @@ pub struct OrderBody {
     user_id: i64,
     /// The units of the first line.
     quantity: u32,
-    /// The price of all lines in cents.
+    /// The price of all lines in minor units of the currency.
     amount_cents: i64,
+    /// The currency of all lines (ISO 4217).
+    currency: &'static str,
     /// One line for each item, in the order of the items' ids.
     lines: Vec<OrderLineBody>,
     /// `queued`, `pending`, `paid`, `cancelled`, `expired` or `rejected`.
@@ -60,7 +62,7 @@ pub struct OrderBody {
 pub struct OrderLineBody {
     item_id: i64,
     quantity: u32,
-    /// The price of the line's units in cents.
+    /// The price of the line's units in minor units of the currency.
     amount_cents: i64,
 }
 
@@ -82,6 +84,7 @@ impl From<Order> for OrderBody {
             user_id: order.user_id.get(),
             quantity: order.quantity.units(),
             amount_cents: order.whole_amount().cents(),
+            currency: order.currency.as_str(),
             lines: order.lines().map(OrderLineBody::from).collect(),
             status: order.status.as_str(),
             strategy: order.strategy,

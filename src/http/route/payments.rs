@@ -53,8 +53,8 @@ pub struct PaymentBody {
     order_id: String,
     /// The money that came; 0 while only a refund of it was told.
     amount_cents: i64,
-    /// Its currency, if it is not the shop's.
-    currency: Option<String>,
+    /// Its currency.
+    currency: String,
     /// The money of it that went back, as far as it is known.
     refunded_cents: i64,
     /// `accepted`, `refund_wanted`, `refund_requested` or `refunded`.
@@ -86,7 +86,7 @@ impl From<Payment> for PaymentBody {
             id: payment.id.to_string(),
             order_id: payment.order.to_string(),
             amount_cents: payment.amount.cents(),
-            currency: payment.foreign_currency.map(|currency| currency.as_str().to_owned()),
+            currency: payment.currency.as_str().to_owned(),
             refunded_cents: payment.refunded.cents(),
             status: payment.status.as_str(),
             reason: payment.reason.map(RefundReason::as_str),

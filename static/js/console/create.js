@@ -4,7 +4,9 @@
 import { post } from '../api.js';
 import { serverNowMs } from '../clock.js';
 import { fieldInstant, fieldTime, reason } from '../desk.js';
-import { byId, setText } from '../dom.js';
+import { byId, el, setText } from '../dom.js';
+import { minorDigits } from '../format.js';
+import { variantFields } from './products.js';
 
 const LASTS_MS = 3_600_000;
 let busy = false;
@@ -18,6 +20,8 @@ export function startCreating(onCreated) {
     setText(byId('new-error'), '');
     dialog.showModal();
   });
+  const codes = Intl.supportedValuesOf('currency').map((code) => el('option', { value: code }));
+  byId('new-currencies').replaceChildren(...codes);
   byId('new-cancel').addEventListener('click', () => dialog.close());
   byId('new-form').addEventListener('submit', async (event) => {
     event.preventDefault();
@@ -36,16 +40,26 @@ export function startCreating(onCreated) {
   });
 }
 
+/** The shop's currency, for the next sale. @param {string} currency */
+export function suggestCurrency(currency) {
+  const field = byId('new-currency');
+  if (field.value === '') field.value = currency;
+  // What a reset of the form goes back to.
+  field.defaultValue = currency;
+}
+
 /** @param {FormData} form @returns {object} the body of the request */
 function body(form) {
   const whole = (name) => Math.trunc(Number(form.get(name)));
   const picture = String(form.get('image_url')).trim();
+  const currency = String(form.get('currency')).trim().toUpperCase();
   const closesAt = fieldInstant(String(form.get('draw')));
   return {
     name: form.get('name'),
     description: form.get('description'),
     ...(picture !== '' && { image_url: picture }),
-    price_cents: Math.round(Number(form.get('price')) * 100),
+    price_cents: Math.round(Number(form.get('price')) * 10 ** minorDigits(currency)),
+    currency,
     stock: whole('stock'),
     per_buyer_limit: whole('limit'),
     hold_seconds: whole('hold'),
@@ -53,6 +67,7 @@ function body(form) {
     extend_seconds: whole('extend'),
     return_seconds: whole('return'),
     limit_group_id: whole('group'),
+    ...variantFields(String(form.get('product')), String(form.get('options'))),
     starts_at: fieldInstant(String(form.get('starts'))),
     ends_at: fieldInstant(String(form.get('ends'))),
     strategy: form.get('strategy'),

@@ -8,6 +8,7 @@ import { download, fieldInstant, fieldTime, reason, showResult } from '../desk.j
 import { text } from '../strings.js';
 import { showDraw } from './draw.js';
 import { showGroup } from './groups.js';
+import { showProduct, variantFields } from './products.js';
 import { strategyHint } from './strategies.js';
 
 /** @type {any} */
@@ -38,6 +39,7 @@ export function startEditing(edited) {
       'waiting-result',
     ),
   );
+  on('variant-form', () => edit(variantFields(byId('edit-product').value, byId('edit-options').value), 'variant-result'));
   on('strategy-form', () => edit({ strategy: byId('edit-strategy').value }, 'strategy-result'));
   byId('edit-strategy').addEventListener('change', drawHint);
   byId('audit').addEventListener('click', audit);
@@ -55,12 +57,13 @@ export function editSale(chosen) {
   item = chosen;
   lastAudit = null;
   byId('audit-result').hidden = true;
-  for (const id of ['edit-result', 'restock-result', 'schedule-result', 'waiting-result', 'strategy-result', 'audit-failed'])
+  for (const id of ['edit-result', 'restock-result', 'schedule-result', 'waiting-result', 'variant-result', 'strategy-result', 'audit-failed'])
     setText(byId(id), '');
   byId('edit-starts').value = fieldTime(item.starts_at);
   byId('edit-ends').value = fieldTime(item.ends_at);
   for (const name of ['offer', 'extend', 'return']) byId(`edit-${name}`).value = String(item[`${name}_seconds`]);
   showGroup(item);
+  showProduct(item);
   showDraw(item);
   byId('edit-strategy').value = item.strategy;
   drawSale(chosen);

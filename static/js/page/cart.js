@@ -10,6 +10,7 @@ import { count, money } from '../format.js';
 import { startFrame } from '../frame.js';
 import { outcomePanel } from '../outcome.js';
 import { picture } from '../picture.js';
+import { shownOf } from '../product.js';
 import { countdownText, mergeFacts, nextMoment, stateChip, stateOf } from '../sale.js';
 import { currentSession, onSessionChange, signInAddress } from '../session.js';
 import { explain, text } from '../strings.js';
@@ -69,7 +70,8 @@ function gone(id) {
     if (error.status !== 404) throw error;
     const past = new Date(0).toISOString();
     const name = text('order.itemFallback', { id });
-    return { id, name, image_url: null, price_cents: 0, available: 0, starts_at: past, ends_at: past, server_time: past };
+    const times = { starts_at: past, ends_at: past, server_time: past };
+    return { id, name, product: null, image_url: null, price_cents: 0, currency: null, available: 0, ...times };
   };
 }
 
@@ -141,9 +143,24 @@ function draw() {
     if (!rows.has(line.item_id)) addRow(line.item_id);
     rows.get(line.item_id).draw(line);
   }
-  const cents = known.reduce((sum, line) => sum + items.get(line.item_id).price_cents * line.quantity, 0);
-  setText(byId('total'), known.length === lines.length ? money(cents) : '…');
-  drawButton(money(cents));
+  const total = totalOf(known);
+  setText(byId('total'), known.length === lines.length ? total : '…');
+  drawButton(total);
+}
+
+/** The price of all lines, with a sum for each currency: the server says that an order has one. */
+function totalOf(lines) {
+  const sums = new Map();
+  for (const { item_id: id, quantity } of lines) {
+    const { price_cents: cents, currency } = items.get(id);
+    if (currency !== null) sums.set(currency, (sums.get(currency) ?? 0) + cents * quantity);
+  }
+  return [...sums].map(([currency, cents]) => money(cents, currency)).join(' + ') || '–';
+}
+
+/** The price of units of an item; an item that does not exist any more has none. */
+function priceOf({ price_cents: cents, currency }, quantity) {
+  return currency === null ? '–' : money(cents * quantity, currency);
 }
 
 function drawButton(amount) {
@@ -201,7 +218,7 @@ function addRow(id) {
   const element = el(
     'li',
     { class: 'row cart-row', 'data-item': id },
-    el('div', { class: 'row-picture' }, picture(item)),
+    el('div', { class: 'row-picture' }, picture(shownOf(item))),
     el('div', { class: 'row-body' }, el('h2', {}, link), facts, el('p', {}, chip.element), reason),
     el('div', { class: 'row-end' }, amount, el('span', { class: 'stepper' }, fewer, input, more), removal),
   );
@@ -224,8 +241,8 @@ function addRow(id) {
     chip.draw(state);
     const stock = { available: count(Math.max(0, item.available)), total: count(item.total ?? 0) };
     const opens = () => text('buy.upcoming', { time: countdownText(atMs) });
-    setText(facts, `${money(item.price_cents)} · ${state === 'upcoming' ? opens() : text('stock.left', stock)}`);
-    setText(amount, money(item.price_cents * quantity));
+    setText(facts, `${priceOf(item, 1)} · ${state === 'upcoming' ? opens() : text('stock.left', stock)}`);
+    setText(amount, priceOf(item, quantity));
     // What is being typed stays.
     if (document.activeElement !== input) input.value = String(quantity);
     input.max = String(unitsMax(item));

@@ -3,9 +3,10 @@
  */
 import { get } from '../api.js';
 import { everySecond } from '../clock.js';
-import { startCreating } from '../console/create.js';
+import { startCreating, suggestCurrency } from '../console/create.js';
 import { drawSale, editSale, startEditing } from '../console/edit.js';
 import { startGroups } from '../console/groups.js';
+import { startProducts } from '../console/products.js';
 import { startFiles } from '../console/files.js';
 import { watchHealth } from '../console/health.js';
 import { watchLedgers } from '../console/ledgers.js';
@@ -13,7 +14,7 @@ import { loadStrategies } from '../console/strategies.js';
 import { watchSale } from '../console/watch.js';
 import { keepDoor, reason } from '../desk.js';
 import { byId, el, setText } from '../dom.js';
-import { count } from '../format.js';
+import { count, money } from '../format.js';
 import { startFrame } from '../frame.js';
 import { countdownText, mergeFacts, nextMoment, stateChip } from '../sale.js';
 import { text } from '../strings.js';
@@ -41,7 +42,7 @@ async function begin() {
     drawChosen();
   });
   try {
-    await Promise.all([loadStrategies(), startGroups()]);
+    await Promise.all([loadStrategies(), startGroups(), startProducts()]);
   } catch (error) {
     setText(byId('failed'), reason(error));
     byId('failed').hidden = false;
@@ -52,7 +53,8 @@ async function begin() {
 async function keepRefreshing() {
   try {
     if (!document.hidden) {
-      const { items } = await get('/api/items');
+      const { items, currency } = await get('/api/items');
+      suggestCurrency(currency);
       takeAll(items);
       byId('failed').hidden = true;
     }
@@ -128,6 +130,7 @@ function drawChosen() {
   chip.draw(state);
   setText(byId('sale-name'), item.name);
   setText(byId('sale-moment'), state === 'ended' ? '' : `${label} ${countdownText(atMs)}`);
+  setText(byId('sale-price'), money(item.price_cents, item.currency));
   setText(byId('sale-strategy'), item.strategy);
   byId('sale-link').href = `/item.html?id=${item.id}`;
 }

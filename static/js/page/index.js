@@ -5,10 +5,11 @@ import { get } from '../api.js';
 import { cartButton } from '../cart.js';
 import { everySecond, serverNowMs } from '../clock.js';
 import { announce, byId, el, setText } from '../dom.js';
-import { countdown, money } from '../format.js';
+import { countdown } from '../format.js';
 import { startFrame } from '../frame.js';
 import { follow } from '../live.js';
 import { picture } from '../picture.js';
+import { byEntry, leadOf, priceOf, shownOf } from '../product.js';
 import { countdownText, mergeFacts, nextMoment, stateChip, stateOf, stockRuler } from '../sale.js';
 import { text } from '../strings.js';
 
@@ -19,12 +20,15 @@ const STREAMS_MAX = 3;
 /** The section a state belongs to. */
 const SECTIONS = { open: 'open', paused: 'open', upcoming: 'upcoming', sold_out: 'gone', ended: 'gone' };
 
-/** @type {Map<number, {item: object, element: HTMLElement, draw: () => void, tick: () => void, stream: any, inView: boolean}>} */
+/**
+ * A card for each item, and one for all items of a product; `item` is the one that a buyer can have first.
+ * @type {Map<string, {item: object, element: HTMLElement, take: (items: object[]) => void, tick: () => void, stream: any, streamId: number, inView: boolean}>}
+ */
 const cards = new Map();
 
 startFrame('title.index');
 const inView = new IntersectionObserver((entries) => {
-  for (const entry of entries) cards.get(Number(entry.target.dataset.item)).inView = entry.isIntersecting;
+  for (const entry of entries) cards.get(entry.target.dataset.card).inView = entry.isIntersecting;
   chooseStreams();
 });
 everySecond(() => {
@@ -51,35 +55,36 @@ async function refresh() {
 }
 
 function take(items) {
-  const known = new Set(items.map((item) => item.id));
-  for (const [id, card] of cards) {
-    if (known.has(id)) continue;
+  const entries = byEntry(items);
+  for (const [key, card] of cards) {
+    if (entries.has(key)) continue;
     card.stream?.close();
     inView.unobserve(card.element);
     card.element.remove();
-    cards.delete(id);
+    cards.delete(key);
   }
-  for (const item of items) {
-    const card = cards.get(item.id);
-    if (card === undefined) addCard(item);
-    else if (mergeFacts(card.item, item)) card.draw();
+  for (const [key, members] of entries) {
+    if (!cards.has(key)) addCard(key, members[0]);
+    cards.get(key).take(members);
   }
   byId('empty').hidden = items.length > 0;
   arrange();
 }
 
-function addCard(item) {
+function addCard(key, first) {
+  /** @type {Map<number, object>} */
+  const items = new Map([[first.id, first]]);
   const chip = stateChip();
   const stock = stockRuler();
   const moment = el('p', { class: 'card-moment' });
   const price = el('p', { class: 'price-tag' });
-  const name = el('a', { href: `/item.html?id=${item.id}` });
+  const name = el('a', {});
   const description = el('p', { class: 'card-text' });
-  const toCart = cartButton(() => item, () => 1);
+  const toCart = cartButton(() => card.item, () => 1, () => items.size === 1);
   const element = el(
     'li',
-    { class: 'card', 'data-item': item.id },
-    el('div', { class: 'card-picture' }, picture(item), price),
+    { class: 'card', 'data-card': key },
+    el('div', { class: 'card-picture' }, picture(shownOf(first)), price),
     el(
       'div',
       { class: 'card-body' },
@@ -90,29 +95,44 @@ function addCard(item) {
       toCart.element,
     ),
   );
-  const card = { item, element, stream: null, inView: false, draw, tick };
+  const card = { item: first, element, stream: null, streamId: 0, inView: false, take, takeFacts, tick };
   function tick() {
-    const { state, atMs, label } = nextMoment(item);
-    if (element.dataset.state !== undefined && element.dataset.state !== state) announceChange(item, state);
+    card.item = leadOf([...items.values()]);
+    const { state, atMs, label } = nextMoment(card.item);
+    if (element.dataset.state !== undefined && element.dataset.state !== state) announceChange(card.item, state);
     element.dataset.state = state;
     chip.draw(state);
     setText(moment, state === 'ended' ? '' : `${label} ${countdownText(atMs)}`);
   }
   function draw() {
-    setText(name, item.name);
-    setText(description, item.description ?? '');
-    setText(price, money(item.price_cents));
-    stock.draw(item);
-    toCart.draw();
     tick();
+    const shown = shownOf(card.item);
+    const sum = (units) => [...items.values()].reduce((total, item) => total + Math.max(0, units(item)), 0);
+    setText(name, shown.name);
+    name.href = `/item.html?id=${card.item.id}`;
+    setText(description, shown.description ?? '');
+    setText(price, priceOf([...items.values()]));
+    toCart.draw();
+    stock.draw({ ...card.item, available: sum((item) => item.available), total: sum((item) => item.total) });
   }
-  cards.set(item.id, card);
-  draw();
+  function take(members) {
+    const known = new Set(members.map((item) => item.id));
+    for (const id of items.keys()) if (!known.has(id)) items.delete(id);
+    for (const item of members) {
+      if (items.has(item.id)) mergeFacts(items.get(item.id), item);
+      else items.set(item.id, item);
+    }
+    draw();
+  }
+  function takeFacts(id, facts) {
+    if (items.has(id) && mergeFacts(items.get(id), facts)) draw();
+  }
+  cards.set(key, card);
   inView.observe(element);
 }
 
 function announceChange(item, state) {
-  announce(`${item.name}: ${text(`state.${state}`)}`);
+  announce(`${shownOf(item).name}: ${text(`state.${state}`)}`);
 }
 
 /** Put every card in its section, in the order of its next moment. Moves only what is out of place. */
@@ -144,7 +164,7 @@ function drawHero({ open, upcoming }) {
   const labels = { open: 'index.heroOpen', upcoming: 'index.heroUpcoming', paused: 'index.heroPaused' };
   const { days, clock } = countdown(atMs - serverNowMs());
   hero.dataset.state = state;
-  const label = text(labels[state], { name: next.item.name });
+  const label = text(labels[state], { name: shownOf(next.item).name });
   setText(byId('hero-label'), days > 0 ? `${label} ${text('countdown.days', { count: days })}` : label);
   setText(byId('hero-clock'), clock);
   const second = Number(clock.slice(-2));
@@ -161,14 +181,16 @@ function chooseStreams() {
     .filter((card) => card.inView && stateOf(card.item) !== 'ended')
     .slice(0, STREAMS_MAX);
   for (const card of cards.values()) {
-    if (card.stream === null || wanted.includes(card)) continue;
+    if (card.stream === null || (wanted.includes(card) && card.streamId === card.item.id)) continue;
     card.stream.close();
     card.stream = null;
   }
   for (const card of wanted) {
     if (card.stream !== null) continue;
-    const takeFacts = (facts) => mergeFacts(card.item, facts) && card.draw();
-    card.stream = follow(`/api/items/${card.item.id}/events`, {
+    const { id } = card.item;
+    const takeFacts = (facts) => card.takeFacts(id, facts);
+    card.streamId = id;
+    card.stream = follow(`/api/items/${id}/events`, {
       events: { stock: takeFacts, state: takeFacts },
       poll: () => {}, // the list is polled anyway
       pollMs: POLL_MS,

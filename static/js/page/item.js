@@ -12,6 +12,7 @@ import { startFrame } from '../frame.js';
 import { follow } from '../live.js';
 import { outcomePanel } from '../outcome.js';
 import { picture } from '../picture.js';
+import { optionsOf, shownOf, variantAddress, variantsPanel } from '../product.js';
 import { countdownText, mergeFacts, nextMoment, stateChip, stateOf, stockRuler } from '../sale.js';
 import { currentSession, onSessionChange, signInAddress } from '../session.js';
 import { text } from '../strings.js';
@@ -24,7 +25,9 @@ const SPEAK_MS_MIN = 15_000;
 /** For items without a limit of their own. */
 const QUANTITY_MAX = 99;
 
-const itemId = Number(new URLSearchParams(location.search).get('id'));
+const parameters = new URLSearchParams(location.search);
+const itemId = Number(parameters.get('id'));
+const productId = Number(parameters.get('product'));
 const chip = stateChip();
 const stock = stockRuler();
 const panel = outcomePanel(byId('outcome'), { item: () => item, again: buy, leave: () => purchase?.leave() });
@@ -53,6 +56,7 @@ let spokenAtMs = 0;
 
 startFrame();
 if (Number.isSafeInteger(itemId) && itemId > 0) load();
+else if (Number.isSafeInteger(productId) && productId > 0) goToVariant();
 else showMissing();
 
 async function load() {
@@ -67,11 +71,19 @@ async function load() {
   }
 }
 
+/** An address that names a product leads to the variant that can be bought first. */
+async function goToVariant() {
+  const address = await variantAddress(productId).catch(() => null);
+  if (address === null) showMissing();
+  else location.replace(address);
+}
+
 function begin(loaded) {
   item = loaded;
   byId('notice').hidden = true;
   byId('item').classList.remove('loading');
-  byId('picture').replaceChildren(picture(item, { eager: true }));
+  byId('picture').replaceChildren(picture(shownOf(item), { eager: true }));
+  if (item.product !== null) variantsPanel(byId('variants'), item);
   byId('state').replaceChildren(chip.element);
   byId('stock').replaceChildren(stock.element);
   byId('to-cart').replaceChildren(toCart.element);
@@ -185,9 +197,12 @@ function onPurchase(state) {
 
 function drawFacts() {
   document.title = text('title.item', { name: item.name });
-  setText(byId('name'), item.name);
-  setText(byId('description'), item.description ?? '');
-  setText(byId('price'), money(item.price_cents));
+  const shown = shownOf(item);
+  setText(byId('name'), shown.name);
+  setText(byId('description'), shown.description ?? '');
+  byId('options').hidden = item.product === null;
+  if (item.product !== null) setText(byId('options'), optionsOf(item));
+  setText(byId('price'), money(item.price_cents, item.currency));
   setText(byId('limit'), item.per_buyer_limit > 0 ? count(item.per_buyer_limit) : text('item.noLimit'));
   setText(byId('hold'), duration(item.hold_seconds));
   setText(byId('window'), text('item.windowText', saleWindow(item.starts_at, item.ends_at)));
@@ -248,7 +263,7 @@ function buttonText(state, busy, unfinished) {
   if (state !== 'open' && unfinished === null) return text(`buy.${state}`);
   if (purchase === null) return text('buy.signIn');
   if (unfinished === null && room() < 1) return text('buy.limit', { count: item.per_buyer_limit });
-  return text('buy.buy', { amount: money(item.price_cents * quantity()) });
+  return text('buy.buy', { amount: money(item.price_cents * quantity(), item.currency) });
 }
 
 function isBusy() {
@@ -305,11 +320,11 @@ function drawMine() {
   const others = mine.filter((order) => counts(order) && order.id !== shownOrderId);
   place.hidden = others.length === 0;
   const links = others.map((order) => {
-    const { id, status, amount_cents } = order;
+    const { id, status, amount_cents, currency } = order;
     const words = {
       status: text(`status.${status}`),
       quantity: count(unitsOf(order)),
-      amount: money(amount_cents),
+      amount: money(amount_cents, currency),
     };
     return el(
       'li',

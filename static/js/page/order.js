@@ -43,7 +43,7 @@ async function load() {
   try {
     const loaded = await get(address);
     // The item's answer also sets the clock: a countdown drawn before it could be wrong.
-    const items = await (loaded.lines.length > 1 ? drawLines(loaded.lines) : drawItem(loaded.item_id));
+    const items = await (loaded.lines.length > 1 ? drawLines(loaded) : drawItem(loaded.item_id));
     const least = (field) => Math.min(...items.map((item) => item[field] ?? 0));
     allowed = { extend: least('extend_seconds'), return: least('return_seconds') };
     begin(loaded);
@@ -103,7 +103,7 @@ function draw() {
   byId('order').dataset.status = order.status;
   setText(byId('number'), order.id);
   setText(byId('quantity'), count(order.quantity));
-  setText(byId('amount'), money(order.amount_cents));
+  setText(byId('amount'), money(order.amount_cents, order.currency));
   setText(byId('placed'), dateTime(order.created_at));
   const { strategy, fence } = order;
   setText(
@@ -148,7 +148,7 @@ function drawButtons(late) {
   byId('extended').hidden = extended === null;
   byId('return').hidden = returnableMs <= 0;
   for (const id of Object.keys(STEPS)) byId(id).setAttribute('aria-disabled', String(busy !== ''));
-  const amount = money(order.amount_cents);
+  const amount = money(order.amount_cents, order.currency);
   const payKey = order.status === 'expired' || late ? 'order.payLate' : 'order.pay';
   const wording = (step, busyKey, words) => setText(byId(step), busy === step ? text(busyKey) : words);
   wording('pay', 'order.paying', text(payKey, { amount }));
@@ -230,13 +230,13 @@ async function drawItem(itemId) {
 }
 
 /** An order of several items shows a list of them, in place of the item and its units. Returns the items. */
-async function drawLines(lines) {
+async function drawLines({ lines, currency }) {
   const unknown = (id) => ({ name: text('order.itemFallback', { id }) });
   const items = await Promise.all(lines.map(({ item_id: id }) => get(`/api/items/${id}`).catch(() => unknown(id))));
   const entries = lines.map(({ item_id: id, quantity, amount_cents: amount }, at) => {
     const { name } = items[at];
     const link = el('a', { href: `/item.html?id=${id}`, text: name });
-    return el('li', {}, el('span', {}, `${count(quantity)} × `, link), el('span', { text: money(amount) }));
+    return el('li', {}, el('span', {}, `${count(quantity)} × `, link), el('span', { text: money(amount, currency) }));
   });
   byId('lines').replaceChildren(...entries);
   byId('lines').hidden = false;

@@ -89,7 +89,7 @@ function addRow(order) {
   const hold = el('span', { class: 'row-hold' });
   const thumb = el('div', { class: 'row-picture' });
   const placed = dateTime(order.created_at);
-  const unitPrice = money(order.amount_cents / order.quantity);
+  const unitPrice = money(order.amount_cents / order.quantity, order.currency);
   const facts = order.lines.length === 1 && order.quantity > 1 ? `${count(order.quantity)} × ${unitPrice} · ${placed}` : placed;
   const element = el(
     'li',
@@ -99,7 +99,7 @@ function addRow(order) {
     el(
       'div',
       { class: 'row-end' },
-      el('strong', { text: money(order.amount_cents) }),
+      el('strong', { text: money(order.amount_cents, order.currency) }),
       el('span', { class: 'row-status' }, hold, status),
     ),
   );

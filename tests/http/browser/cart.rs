@@ -38,7 +38,7 @@ async fn a_cart_is_reserved_extended_paid_and_given_back() {
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, BUYER, Role::Buyer, "/").await;
     page.until_text("#list-open", "Add to cart").await;
-    page.click(&format!("[data-item='{kettle}'] .to-cart")).await;
+    page.click(&format!("[data-card='item-{kettle}'] .to-cart")).await;
     page.until_text("#cart-link", "Cart (1)").await;
     page.shot("index-in-cart").await;
     page.visit(&format!("/item.html?id={lamp}")).await;
@@ -104,6 +104,26 @@ async fn a_refused_line_is_named_and_nothing_is_reserved() {
     page.click("#reserve").await;
     page.until_text("#status", "Held for you").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 2);
+    page.close_but_for(&["/api/reservations - Failed to load resource"]).await;
+}
+
+#[tokio::test]
+async fn a_cart_has_a_sum_for_each_currency_and_an_order_has_one() {
+    let (_shop, instance) = Shop::open().await;
+    let lamp = make_sale(&instance, json!({ "per_buyer_limit": 3 })).await;
+    let yen = json!({ "name": "Copper kettle", "price_cents": 3_900, "currency": "JPY" });
+    let kettle = make_sale(&instance, yen).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    visit_cart(&page, &instance, &[lamp, kettle]).await;
+    page.until_text("#total", "$49.00 + ¥3,900").await;
+    page.click("#reserve").await;
+    let line = format!("[data-item='{kettle}'] .cart-reason");
+    page.until_text(&line, "These items have different currencies").await;
+    page.shot("cart-currencies").await;
+    page.click(&format!("[data-item='{lamp}'] .row-remove")).await;
+    page.until_text("#reserve", "Reserve all for ¥3,900").await;
+    page.click("#reserve").await;
+    page.until_text("#status", "Held for you").await;
     page.close_but_for(&["/api/reservations - Failed to load resource"]).await;
 }
 

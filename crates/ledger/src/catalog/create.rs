@@ -14,9 +14,9 @@ use crate::draw;
 use crate::receipts::queue;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, StockedItem};
-use crate::rows::{Fault, homes, limit_groups, transact};
+use crate::rows::{Fault, homes, limit_groups, products, transact};
 use crate::write::restock::create_stock;
-use shop_domain::{ArbiterMode, Home, ItemId, ItemRoute, LimitGroupId, NewItem, ShardId};
+use shop_domain::{ArbiterMode, Home, ItemId, ItemRoute, LimitGroupId, NewItem, Product, ShardId};
 
 /// Attempts to find ids that no item of an older build has.
 const IDS_ATTEMPTS_MAX: u32 = 3;
@@ -30,6 +30,8 @@ pub struct NewItems<'a> {
     pub actor: Option<&'a Actor>,
     /// The groups of the items.
     pub groups: &'a [GroupForItem],
+    /// The products of the items.
+    pub products: &'a [Product],
     /// Where the items are to live.
     pub home: Home,
     /// In how many seconds an answer comes into the log of its item; `None`: new items have no log.
@@ -92,9 +94,12 @@ async fn insert_all(
     new: NewItems<'_>,
     ids: Vec<ItemId>,
 ) -> sqlx::Result<Vec<StockedItem>> {
-    let NewItems { items, now, actor, groups, home, log_delay_seconds } = new;
+    let NewItems { items, now, actor, groups, products, home, log_delay_seconds } = new;
     for group in groups {
         group.copy_to(transaction).await?;
+    }
+    for product in products {
+        products::copy(transaction, product).await?;
     }
     let (mut created, mut ids) = (Vec::with_capacity(items.len()), ids.into_iter());
     for new in items {
@@ -139,6 +144,7 @@ fn new_item_json(new: &NewItem) -> Value {
     json!({
         "name": new.name,
         "price_cents": new.price.cents(),
+        "currency": new.currency.as_str(),
         "stock": new.stock,
         "starts_at": rfc3339(Some(new.window.starts_at())),
         "ends_at": rfc3339(Some(new.window.ends_at())),
@@ -152,6 +158,7 @@ fn new_item_json(new: &NewItem) -> Value {
         "extend_seconds": new.extend_seconds,
         "return_seconds": new.return_seconds,
         "limit_group_id": new.limit_group.map(LimitGroupId::get),
+        "product_id": new.variant.as_ref().map(|variant| variant.product.get()),
         "draw_closes_at": rfc3339(new.draw.as_ref().map(|draw| draw.closes_at)),
     })
 }

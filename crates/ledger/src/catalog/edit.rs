@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use sqlx::MySqlConnection;
+use time::Duration;
 
 use super::groups::{GroupForItem, GroupForItemError};
 use super::{read_back, rfc3339};
@@ -9,11 +10,16 @@ use crate::archive;
 use crate::route::RoutedError;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, ItemUpdate, StockedItem};
-use crate::rows::{Rollback, failed_change, limit_groups, moved};
+use crate::rows::{Rollback, failed_change, limit_groups, moved, products};
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::write::restock::{Restock, restock};
 use crate::{Ledger, RetryPolicy};
-use shop_domain::{ItemEdit, ItemRoute, LedgerError, LimitGroupId, SaleWindow};
+use shop_domain::product::NewVariant;
+use shop_domain::{Currency, ItemEdit, ItemRoute, LedgerError, LimitGroupId, Product, SaleWindow};
+
+/// How long before its sale the currency of an item stays: longer than an instance keeps an item that it has read, so
+/// that no purchase goes by the currency before an edit.
+const CURRENCY_FIXED_BEFORE: Duration = Duration::seconds(5);
 
 /// The reason why a strategy cannot be the default of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,9 +47,15 @@ pub enum EditError {
     /// The new schedule ends before it starts.
     #[error("the sale must start before it ends")]
     InvalidSchedule,
+    /// The item has orders, or its sale has begun, so its currency stays.
+    #[error("the currency cannot be changed")]
+    CurrencyFixed,
     /// The group of items cannot be used for the item.
     #[error(transparent)]
     Group(#[from] GroupForItemError),
+    /// There is no such product.
+    #[error("no such product")]
+    NoSuchProduct,
     /// Fewer units are left than were to be taken out, or the total would be too large.
     #[error("the stock would be out of range")]
     StockOutOfRange,
@@ -72,12 +84,12 @@ type EditResult = Result<(StockedItem, LineChange), Rollback<EditError>>;
 pub async fn edit(
     ledger: &Ledger,
     routed: ItemRoute,
-    (edit, group): (&ItemEdit, Option<&GroupForItem>),
+    (edit, group, product): (&ItemEdit, Option<&GroupForItem>, Option<&Product>),
     actor: &Actor,
     line: &WaitingLine,
 ) -> Result<(StockedItem, LineChange), EditError> {
     let edited = ledger.transact(RetryPolicy::ONCE, |transaction| {
-        Box::pin(edit_in(transaction, routed, (edit, group), actor, line))
+        Box::pin(edit_in(transaction, routed, (edit, group, product), actor, line))
     });
     edited.await.map_err(|error| match error {
         Rollback::Refused(refusal) => refusal,
@@ -88,7 +100,7 @@ pub async fn edit(
 async fn edit_in(
     transaction: &mut MySqlConnection,
     routed: ItemRoute,
-    (edit, group): (&ItemEdit, Option<&GroupForItem>),
+    (edit, group, product): (&ItemEdit, Option<&GroupForItem>, Option<&Product>),
     actor: &Actor,
     line: &WaitingLine,
 ) -> EditResult {
@@ -110,6 +122,10 @@ async fn edit_in(
         edit.ends_at.unwrap_or_else(|| item.window.ends_at()),
     );
     let window = window.filter(|window| item.draw.is_none_or(|draw| draw.fits(*window)));
+    let variant = match &edit.variant {
+        Some(variant) => variant.clone(),
+        None => item.variant.as_ref().map(NewVariant::from),
+    };
     let update = ItemUpdate {
         window: window.ok_or(Rollback::Refused(EditError::InvalidSchedule))?,
         paused: edit.paused.unwrap_or(item.paused),
@@ -120,11 +136,22 @@ async fn edit_in(
         limit_group: edit
             .limit_group
             .unwrap_or_else(|| item.limit_group.as_ref().map(|group| group.id)),
+        variant: variant.as_ref(),
         strategy: edit.strategy.as_deref().unwrap_or(&item.strategy),
+        currency: edit.currency.unwrap_or(item.currency),
     };
+    let fixed_from = actor.now + CURRENCY_FIXED_BEFORE;
+    let has_begun = [item.window, update.window].iter().any(|it| it.starts_at() <= fixed_from);
+    if update.currency != item.currency && (has_begun || items::has_orders(transaction, id).await?)
+    {
+        return Err(Rollback::Refused(EditError::CurrencyFixed));
+    }
     items::update(transaction, id, &update).await?;
     if let Some(group) = group {
         group.copy_to(transaction).await?;
+    }
+    if let Some(product) = product {
+        products::copy(transaction, product).await?;
     }
     if let Some(group) = update.limit_group {
         limit_groups::add_item(transaction, group, id).await?;
@@ -161,6 +188,7 @@ fn edit_json(edit: &ItemEdit) -> Value {
     let mut detail = json!({
         "starts_at": rfc3339(edit.starts_at),
         "ends_at": rfc3339(edit.ends_at),
+        "currency": edit.currency.map(Currency::as_str),
         "paused": edit.paused,
         "waiting_room": edit.waiting_room,
         "offer_seconds": edit.offer_seconds,
@@ -168,6 +196,8 @@ fn edit_json(edit: &ItemEdit) -> Value {
         "return_seconds": edit.return_seconds,
         // 0: taken out of its group.
         "limit_group_id": edit.limit_group.map(|group| group.map_or(0, LimitGroupId::get)),
+        // 0: taken out of its product.
+        "product_id": edit.variant.as_ref().map(|variant| variant.as_ref().map_or(0, |it| it.product.get())),
         "strategy": edit.strategy,
         "stock_delta": edit.stock_delta.filter(|delta| *delta != 0),
     });

@@ -4,6 +4,7 @@
 mod create;
 mod edit;
 mod groups;
+mod products;
 
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
@@ -15,6 +16,7 @@ use shop_domain::ItemRoute;
 pub use create::{NewItems, create};
 pub use edit::{EditError, StrategyError, edit};
 pub use groups::{GroupForItem, GroupForItemError, create_group};
+pub use products::create_product;
 
 /// Reads an item before the COMMIT: after it, a failed read would count as a failed change.
 async fn read_back(

@@ -35,6 +35,7 @@ const fn table(name: &'static str, of_item: &'static str, fate: RowPolicy) -> It
 pub const ITEM_TABLES: &[ItemTable] = &[
     table("stock", BY_ITEM, RowPolicy::Moved),
     table("items", "id = ?", RowPolicy::Moved),
+    table("products", "id IN (SELECT product_id FROM items WHERE items.id = ?)", RowPolicy::Shared),
     table("limit_group_items", BY_ITEM, RowPolicy::Moved),
     table(
         "limit_groups",
@@ -96,6 +97,7 @@ pub const OTHER_TABLES: &[(&str, &str)] = &[
     ("event_endpoints", "events leave from the ledger in which they happened"),
     ("event_dead_letters", "events leave from the ledger in which they happened"),
     ("event_replays", "events leave from the ledger in which they happened"),
+    ("shop_currency", "each ledger has its own row, and all have one currency"),
     ("order_lines", "a view of the orders, which has no rows of its own"),
     ("payment_messages", "a payment that moved is known by its own row"),
 ];

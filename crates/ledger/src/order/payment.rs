@@ -91,7 +91,7 @@ async fn write(
     }
     let reason = match &found {
         None => Some(RefundReason::UnknownOrder),
-        Some(order) => RefundReason::of(order.status, order.whole_amount(), received).or(refusal),
+        Some(order) => RefundReason::of(order, received).or(refusal),
     };
     if let Some(reason) = reason {
         payments::insert(connection, received, (PaymentStatus::RefundWanted, Some(reason))).await?;

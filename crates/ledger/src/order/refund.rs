@@ -137,7 +137,7 @@ async fn add_refund(
     if payment.status == PaymentStatus::Refunded && !payment.is_refund_alone() {
         return Ok(RefundResult::Unchanged);
     }
-    if payment.foreign_currency != refund.foreign_currency {
+    if payment.currency != refund.currency {
         tracing::warn!(payment = %payment.id, "a refund in another currency than its payment is not counted");
         return Ok(RefundResult::Unchanged);
     }

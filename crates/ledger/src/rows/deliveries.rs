@@ -125,6 +125,20 @@ impl Claim<'_> {
         .await
     }
 
+    /// Notes that nothing up to the position `now` is for the receiver, where it had everything up to `before`, and
+    /// prolongs the claim. `false` when the claim is lost or the endpoint is switched off.
+    pub async fn skipped(&self, pool: &Database, (before, now): (i64, i64)) -> sqlx::Result<bool> {
+        let noted = sqlx::query(
+            "UPDATE event_endpoints SET delivered = ?, \
+             claimed_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
+             WHERE id = ? AND claimed_by = ? AND delivered = ? AND enabled",
+        )
+        .binds((now, self.lease.as_secs(), self.endpoint.get(), self.instance, before))
+        .changed(pool)
+        .await?;
+        Ok(noted == 1)
+    }
+
     /// Writes a dead letter.
     pub async fn set_aside(
         &self,

@@ -23,6 +23,8 @@ pub struct Endpoint {
     pub target: String,
     /// The secret that signs webhooks.
     pub secret: String,
+    /// Which events it gets, in the words of the service; `None`: all.
+    pub filter: Option<String>,
     /// Whether events are delivered.
     pub enabled: bool,
     /// The last position that was delivered or set aside.
@@ -56,14 +58,14 @@ pub struct DeadLetter {
 pub async fn insert(
     transaction: &mut MySqlConnection,
     (kind, target, secret): (&str, &str, &str),
-    delivered: i64,
+    (delivered, filter): (i64, Option<&str>),
 ) -> sqlx::Result<EndpointId> {
     let inserted = sqlx::query(
         "INSERT INTO event_endpoints \
-         (kind, target, secret, delivered, next_try_at, claimed_until, created_at) \
-         VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+         (kind, target, secret, delivered, filter, next_try_at, claimed_until, created_at) \
+         VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
-    .binds((kind, target, secret, delivered))
+    .binds((kind, target, secret, delivered, filter))
     .execute(transaction);
     new_id(&answered(inserted).await?, EndpointId::new)
 }
@@ -83,6 +85,23 @@ pub async fn switch(
     .changed(transaction)
     .await?;
     Ok(switched == 1)
+}
+
+/// Changes which events an endpoint gets, and ends the claim of the instance that delivers by the old filter. `false` if
+/// there is no such endpoint.
+pub async fn set_filter(
+    transaction: &mut MySqlConnection,
+    id: EndpointId,
+    filter: Option<&str>,
+) -> sqlx::Result<bool> {
+    let set = sqlx::query(
+        "UPDATE event_endpoints SET filter = ?, failures = 0, refusals = 0, claimed_by = '', \
+         next_try_at = UTC_TIMESTAMP(6), claimed_until = UTC_TIMESTAMP(6) WHERE id = ?",
+    )
+    .binds((filter, id.get()))
+    .changed(transaction)
+    .await?;
+    Ok(set == 1)
 }
 
 /// Deletes an endpoint with its dead letters and replays. `false` if there is no such endpoint.
@@ -154,7 +173,7 @@ pub async fn count_dead_letters(pool: &Database, id: EndpointId) -> sqlx::Result
 }
 
 from_row!(Endpoint {
-    id, kind, target, secret as Text, enabled, delivered, failures, refusals, last_error,
+    id, kind, target, secret as Text, filter, enabled, delivered, failures, refusals, last_error,
     next_try_at, delivered_at, created_at,
 });
 

@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 use super::link::{LONG_READ_MAX, answered, within};
 use super::statement::{Binds, Read};
 use shop_domain::columns::Text;
-use shop_domain::{ItemId, Order};
+use shop_domain::{Currency, ItemId, Order};
 
 /// How far an id may be from the time of its row: the clocks of instances differ, and a queued order
 /// has its id before it is in the ledger.
@@ -90,10 +90,11 @@ pub async fn orders(
     within(LONG_READ_MAX, query.build_query_as().fetch_all(connection)).await
 }
 
-/// The sums of orders of one status.
+/// The sums of orders of one status and currency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrderSum {
     pub status: String,
+    pub currency: Currency,
     /// The number of orders.
     pub count: i64,
     /// Their units.
@@ -102,19 +103,25 @@ pub struct OrderSum {
     pub amount_cents: i64,
 }
 
-from_row!(OrderSum { status as Text, count, quantity, amount_cents });
+from_row!(OrderSum { status as Text, currency, count, quantity, amount_cents });
 
-/// Adds up orders by status.
+/// Adds up orders by status and currency.
 pub async fn order_sums(
     connection: &mut MySqlConnection,
     selection: Selection,
 ) -> sqlx::Result<Vec<OrderSum>> {
     let mut query = QueryBuilder::new(
-        "SELECT status, COUNT(*) AS count, CAST(SUM(quantity) AS SIGNED) AS quantity, \
-         CAST(SUM(amount_cents) AS SIGNED) AS amount_cents FROM orders WHERE TRUE",
+        "SELECT status, currency, CAST(SUM(orders) AS SIGNED) AS count, \
+         CAST(SUM(quantity) AS SIGNED) AS quantity, \
+         CAST(SUM(amount_cents) AS SIGNED) AS amount_cents FROM ( \
+         SELECT sums.*, COALESCE(items.currency, code) AS currency FROM ( \
+         SELECT item_id, status, COUNT(*) AS orders, SUM(quantity) AS quantity, \
+         SUM(amount_cents) AS amount_cents FROM orders WHERE TRUE",
     );
     selection.restrict_orders(&mut query);
-    query.push(" GROUP BY status ORDER BY status");
+    query.push(" GROUP BY item_id, status) AS sums CROSS JOIN shop_currency");
+    query.push(" LEFT JOIN items ON items.id = sums.item_id) AS by_item");
+    query.push(" GROUP BY status, currency ORDER BY status, currency");
     within(LONG_READ_MAX, query.build_query_as().fetch_all(connection)).await
 }
 
@@ -212,6 +219,7 @@ pub struct Sale {
     pub kind: String,
     pub strategy: String,
     pub price_cents: i64,
+    pub currency: Currency,
     pub starts_at: OffsetDateTime,
     pub ends_at: OffsetDateTime,
     pub total: i64,
@@ -232,6 +240,7 @@ from_row!(Sale {
     kind,
     strategy,
     price_cents,
+    currency,
     starts_at,
     ends_at,
     total,
@@ -259,7 +268,9 @@ pub async fn sales(
     let (held, sold) = (sum("quantity", "pending"), sum("quantity", "paid"));
     let paid = sum("amount_cents", "paid");
     let mut query = QueryBuilder::new(format!(
-        "SELECT items.id, name, kind, strategy, price_cents, starts_at, ends_at, total, available, \
+        "SELECT items.id, name, kind, strategy, price_cents, \
+         COALESCE(currency, (SELECT code FROM shop_currency)) AS currency, \
+         starts_at, ends_at, total, available, \
          CAST((SELECT COUNT(*) FROM orders WHERE item_id = items.id) + COALESCE((SELECT SUM(orders) \
           FROM archived_orders WHERE item_id = items.id), 0) AS SIGNED) AS orders, \
          {held} AS held, {sold} AS sold, {paid} AS paid_cents \

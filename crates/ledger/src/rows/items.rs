@@ -2,15 +2,20 @@
 //! changes are allowed; the stock row belongs to `arbiter`.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::Database;
 use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
-use super::statement::{Binds, Read, in_list};
-use shop_domain::{Home, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, SaleWindow};
+use super::products;
+use super::statement::{Binds, Read, Write, in_list};
+use shop_domain::product::NewVariant;
+use shop_domain::{
+    Currency, Home, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, ProductId,
+    SaleWindow,
+};
 
 /// An item with its stock at the moment of reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,12 +50,15 @@ pub struct ItemUpdate<'a> {
     pub extend_seconds: u32,
     pub return_seconds: u32,
     pub limit_group: Option<LimitGroupId>,
+    pub variant: Option<&'a NewVariant>,
     pub strategy: &'a str,
+    pub currency: Currency,
 }
 
-const COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
+const OWN_COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
      per_buyer_limit, hold_seconds, strategy, kind, arbiter, paused, waiting_room, \
      offer_seconds, extend_seconds, return_seconds, limit_group_id, \
+     COALESCE(currency, (SELECT code FROM shop_currency)) AS currency, \
      (SELECT limit_groups.name FROM limit_groups WHERE limit_groups.id = limit_group_id) AS group_name, \
      (SELECT limit_groups.per_buyer_limit FROM limit_groups \
       WHERE limit_groups.id = limit_group_id) AS group_limit, \
@@ -60,6 +68,10 @@ const COLUMNS: &str = "items.id, name, description, image_url, price_cents, star
      (SELECT draws.drawn_at IS NOT NULL FROM draws WHERE draws.item_id = items.id) AS is_drawn, \
      revision, total, available, home_epoch";
 
+/// All columns of an item with its stock.
+static COLUMNS: LazyLock<String> =
+    LazyLock::new(|| format!("{OWN_COLUMNS}, {}", products::VARIANT_COLUMNS));
+
 /// The most items that one list returns.
 pub const LIST_MAX: u32 = 200;
 
@@ -68,8 +80,10 @@ pub async fn find(
     executor: impl MySqlExecutor<'_>,
     id: ItemId,
 ) -> sqlx::Result<Option<StockedItem>> {
-    let statement =
-        format!("SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ?");
+    let statement = format!(
+        "SELECT {} FROM items JOIN stock ON item_id = items.id WHERE items.id = ?",
+        *COLUMNS
+    );
     sqlx::query_as(&statement).bind(id.get()).first(executor).await
 }
 
@@ -99,8 +113,9 @@ pub async fn find_several(
 ) -> sqlx::Result<ItemsRead> {
     let Some((places, ids)) = in_list(ids) else { return Ok(ItemsRead::default()) };
     let statement = format!(
-        "SELECT {COLUMNS}, UTC_TIMESTAMP(6) AS ledger_now FROM items \
-         JOIN stock ON item_id = items.id WHERE items.id IN ({places})"
+        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM items \
+         JOIN stock ON item_id = items.id WHERE items.id IN ({places})",
+        *COLUMNS
     );
     let mut query = sqlx::query(&statement);
     for id in ids {
@@ -120,7 +135,8 @@ pub async fn find_for_update(
     id: ItemId,
 ) -> sqlx::Result<Option<StockedItem>> {
     let statement = format!(
-        "SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id WHERE items.id = ? FOR UPDATE"
+        "SELECT {} FROM items JOIN stock ON item_id = items.id WHERE items.id = ? FOR UPDATE",
+        *COLUMNS
     );
     sqlx::query_as(&statement).bind(id.get()).fetch_optional(transaction).await
 }
@@ -128,10 +144,21 @@ pub async fn find_for_update(
 /// Reads the sales of the shop that ended after `since`, soonest end first, at most [`LIST_MAX`].
 pub async fn list_shop(pool: &Database, since: OffsetDateTime) -> sqlx::Result<Vec<StockedItem>> {
     let statement = format!(
-        "SELECT {COLUMNS} FROM items JOIN stock ON item_id = items.id \
-         WHERE kind = 'shop' AND ends_at > ? ORDER BY ends_at, items.id LIMIT {LIST_MAX}"
+        "SELECT {} FROM items JOIN stock ON item_id = items.id \
+         WHERE kind = 'shop' AND ends_at > ? ORDER BY ends_at, items.id LIMIT {LIST_MAX}",
+        *COLUMNS
     );
     sqlx::query_as(&statement).bind(since).all(pool).await
+}
+
+/// Reads the items of a product, oldest first, at most [`LIST_MAX`].
+pub async fn list_product(pool: &Database, product: ProductId) -> sqlx::Result<Vec<StockedItem>> {
+    let statement = format!(
+        "SELECT {} FROM items JOIN stock ON item_id = items.id \
+         WHERE product_id = ? ORDER BY items.id LIMIT {LIST_MAX}",
+        *COLUMNS
+    );
+    sqlx::query_as(&statement).bind(product.get()).all(pool).await
 }
 
 /// Inserts an item without its stock.
@@ -144,8 +171,8 @@ pub async fn insert(
     sqlx::query(
         "INSERT INTO items (id, name, description, image_url, price_cents, starts_at, ends_at, \
          per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
-         extend_seconds, return_seconds, limit_group_id, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         extend_seconds, return_seconds, limit_group_id, currency, product_id, options, created_at) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(id.get())
     .bind(&new.name)
@@ -164,6 +191,9 @@ pub async fn insert(
     .bind(new.extend_seconds)
     .bind(new.return_seconds)
     .bind(new.limit_group.map(LimitGroupId::get))
+    .bind(new.currency.as_str())
+    .bind(new.variant.as_ref().map(|variant| variant.product.get()))
+    .bind(new.variant.as_ref().map(|variant| products::stored(&variant.options)))
     .bind(now)
     .execute(transaction)
     .await?;
@@ -179,7 +209,8 @@ pub async fn update(
     sqlx::query(
         "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
          offer_seconds = ?, extend_seconds = ?, return_seconds = ?, limit_group_id = ?, \
-         strategy = ?, revision = revision + 1 WHERE id = ?",
+         strategy = ?, currency = ?, product_id = ?, options = ?, \
+         revision = revision + 1 WHERE id = ?",
     )
     .binds((
         datetime(update.window.starts_at()),
@@ -190,12 +221,42 @@ pub async fn update(
         update.extend_seconds,
         update.return_seconds,
         update.limit_group.map(LimitGroupId::get),
+    ))
+    .binds((
         update.strategy,
+        update.currency.as_str(),
+        update.variant.map(|variant| variant.product.get()),
+        update.variant.map(|variant| products::stored(&variant.options)),
         id.get(),
     ))
     .execute(transaction)
     .await?;
     Ok(())
+}
+
+/// Returns whether an item has orders.
+pub(crate) async fn has_orders(
+    transaction: &mut MySqlConnection,
+    id: ItemId,
+) -> sqlx::Result<bool> {
+    let statement = "SELECT EXISTS (SELECT 1 FROM orders WHERE item_id = ?)";
+    sqlx::query_scalar(statement).bind(id.get()).one(transaction).await
+}
+
+/// Reads the currency of an item.
+pub async fn currency(pool: &Database, id: ItemId) -> sqlx::Result<Currency> {
+    let statement =
+        "SELECT COALESCE(currency, (SELECT code FROM shop_currency)) FROM items WHERE id = ?";
+    sqlx::query_scalar(statement).bind(id.get()).one(pool).await
+}
+
+/// Writes the currency of items and payments without one, unless it is known.
+pub(super) async fn set_shop_currency(
+    connection: &mut MySqlConnection,
+    code: &str,
+) -> sqlx::Result<()> {
+    let statement = "INSERT IGNORE INTO shop_currency (id, code) VALUES (1, ?)";
+    sqlx::query(statement).bind(code).run(connection).await
 }
 
 /// Converts a schedule's time to a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which
@@ -215,6 +276,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             description: row.try_get("description")?,
             image_url: row.try_get("image_url")?,
             price: row.try_get("price_cents")?,
+            currency: row.try_get("currency")?,
             window: window.ok_or_else(|| out_of_range("starts_at"))?,
             per_buyer_limit: row.try_get("per_buyer_limit")?,
             hold_seconds: row.try_get("hold_seconds")?,
@@ -227,6 +289,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             extend_seconds: row.try_get("extend_seconds")?,
             return_seconds: row.try_get("return_seconds")?,
             limit_group: limit_group(row)?,
+            variant: products::variant(row)?,
             draw: draw(row)?,
             has_queue: row.try_get::<i64, _>("has_queue")? != 0,
             has_log: row.try_get::<i64, _>("has_log")? != 0,

@@ -34,6 +34,7 @@ pub mod order_routine;
 pub mod orders;
 pub mod outbox;
 pub mod payments;
+pub mod products;
 pub mod receipts;
 pub mod redis_lists;
 pub mod replication;
@@ -246,6 +247,8 @@ async fn migrate_on(
         Err(error) => Err(error.into()),
     };
     migrated.map_err(|error| migration_failed(&error))?;
+    let currency = items::set_shop_currency(&mut *connection, &options.currency);
+    currency.await.map_err(|error| migration_failed(&error))?;
     let indexed = async {
         order_indexes::expand(connection).await?;
         if is_new {

@@ -21,6 +21,10 @@ pub struct Outbox {
 
 /// The type of the rows about orders.
 const ORDERS_CHANGED: &str = "orders.changed";
+/// The type of the rows about offers to buyers who wait.
+const OFFERS_CHANGED: &str = "offers.changed";
+/// All types.
+pub const EVENT_TYPES: [&str; 2] = [ORDERS_CHANGED, OFFERS_CHANGED];
 
 /// A row of the outbox that is not written yet.
 #[derive(Debug)]
@@ -48,6 +52,8 @@ struct Change {
     quantity: u32,
     /// The price of all lines.
     amount_cents: i64,
+    /// The currency of all lines.
+    currency: &'static str,
     status: &'static str,
     /// The end of a hold that was extended.
     #[serde(with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
@@ -165,7 +171,7 @@ impl Outbox {
         if !self.enabled || offers.is_empty() {
             return Ok(());
         }
-        insert(transaction, NewEvent::of("offers.changed", &OffersPayload { offers })?).await
+        insert(transaction, NewEvent::of(OFFERS_CHANGED, &OffersPayload { offers })?).await
     }
 }
 
@@ -177,6 +183,7 @@ impl Change {
             user_id: purchase.buyer.get(),
             quantity: purchase.quantity.units(),
             amount_cents: purchase.amount.cents(),
+            currency: purchase.item.currency.as_str(),
             status: status.as_str(),
             expires_at: None,
             lines: Vec::from_iter(purchase.line_count.map(|_| ChangedLine::inserted(purchase))),
@@ -204,6 +211,7 @@ impl Change {
             user_id: order.user_id.get(),
             quantity: order.quantity.units(),
             amount_cents: order.whole_amount().cents(),
+            currency: order.currency.as_str(),
             status: order.status.as_str(),
             expires_at: is_extended.then_some(order.expires_at),
             lines,

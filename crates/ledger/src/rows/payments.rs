@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 
 use super::row_at::RowAt;
 use super::statement::{Binds, Read, Write};
-use shop_domain::payment::{Currency, PaymentId, PaymentStatus, ReceivedPayment, RefundReason};
+use shop_domain::payment::{CurrencyCode, PaymentId, PaymentStatus, ReceivedPayment, RefundReason};
 use shop_domain::{Cents, OrderId};
 
 const COLUMNS: &str = Payment::COLUMNS;
@@ -29,8 +29,8 @@ pub struct Payment {
     pub order: OrderId,
     /// The money that came; 0 while only a refund of it was told.
     pub amount: Cents,
-    /// Its currency, if it is not the shop's.
-    pub foreign_currency: Option<Currency>,
+    /// Its currency.
+    pub currency: CurrencyCode,
     /// The money of it that went back.
     pub refunded: Cents,
     /// What became of it.
@@ -126,7 +126,7 @@ pub async fn insert(
         received.id.as_str(),
         received.order.to_string(),
         received.amount.cents(),
-        received.foreign_currency.as_ref().map(Currency::as_str),
+        received.currency.as_str(),
         status.as_str(),
         reason.map(RefundReason::as_str),
     ))
@@ -147,7 +147,7 @@ pub async fn insert_refund_alone(
     .binds((
         refund.id.as_str(),
         refund.order.to_string(),
-        refund.foreign_currency.as_ref().map(Currency::as_str),
+        refund.currency.as_str(),
         refund.amount.cents(),
     ))
     .run(connection)
@@ -161,7 +161,7 @@ pub async fn complete(
     known: &Payment,
     received: &ReceivedPayment,
 ) -> sqlx::Result<Option<RefundReason>> {
-    let (refunded, reason) = if known.foreign_currency != received.foreign_currency {
+    let (refunded, reason) = if known.currency != received.currency {
         // Amounts in two currencies cannot be compared.
         (0, Some(RefundReason::WrongCurrency))
     } else if known.refunded < received.amount {
@@ -176,7 +176,7 @@ pub async fn complete(
     )
     .binds((
         received.amount.cents(),
-        received.foreign_currency.as_ref().map(Currency::as_str),
+        received.currency.as_str(),
         refunded,
         status.as_str(),
         reason.map(RefundReason::as_str),
@@ -287,7 +287,8 @@ pub async fn list(
 
 from_row!(Payment {
     id, order: "order_id", amount: "amount_cents",
-    foreign_currency: "currency" as Option<String> => |text| text.as_deref().and_then(Currency::parse),
+    // The builds before this one wrote none when it was the shop's.
+    currency = "COALESCE(payments.currency, (SELECT code FROM shop_currency))",
     refunded: "refunded_cents", status,
     reason as Option<String> => |text| text.as_deref().and_then(RefundReason::parse),
     failures, last_error, created_at, changed_at,

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
 use shop_domain::{
-    Cents, Item, ItemId, Order, OrderId, OrderStatus, Purchase, Quantity, RequestKey, Trace, UserId,
+    Cents, Currency, Item, ItemId, Order, OrderId, OrderStatus, Purchase, Quantity, RequestKey,
+    Trace, UserId,
 };
 
 /// A purchase that a gate has accepted, queued for the arbiter.
@@ -96,13 +97,15 @@ impl Intention {
 
     /// The order as its owner sees it while it is queued.
     #[must_use]
-    pub fn order(&self, item: ItemId, strategy: &str) -> Order {
+    pub fn order(&self, item: (ItemId, Currency), strategy: &str) -> Order {
+        let (item, currency) = item;
         Order {
             id: self.order,
             item_id: item,
             user_id: self.buyer,
             quantity: self.quantity,
             amount: self.amount,
+            currency,
             status: OrderStatus::Queued,
             strategy: strategy.to_owned(),
             fence: None,

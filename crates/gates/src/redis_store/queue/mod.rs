@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use ledger::Database;
-use redis::{Cmd, RedisError};
+use redis::Cmd;
 use redis_connection::ReplicatedWriter;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -29,8 +29,8 @@ use super::RedisClient;
 use super::counters::{CounterError, Counters};
 use ledger::route::cache::Cache;
 use ledger::route::single_flight::SingleFlight;
-use ledger::rows::redis_lists;
-use shop_domain::{ItemId, ItemRoute, Order, OrderId, UserId};
+use ledger::rows::{items, redis_lists};
+use shop_domain::{Currency, ItemId, ItemRoute, Order, OrderId, UserId};
 
 pub use dead_letters::{DeadLetter, Resolution};
 pub use intention::Intention;
@@ -55,7 +55,7 @@ pub struct QueuedOrders {
     /// The orders that were found.
     pub orders: Vec<Order>,
     /// The error of a server that did not answer: the orders of its items may be missing.
-    pub failed: Option<RedisError>,
+    pub failed: Option<CounterError>,
 }
 
 /// The queues of all items. Clones share them.
@@ -71,6 +71,8 @@ pub struct Queue {
     /// When an item's queue was last found on the ledger's list.
     opened: Cache<ItemId, Instant>,
     openings: SingleFlight<ItemId, Result<(), CounterError>>,
+    /// The currencies of items, which do not change once there are orders.
+    currencies: Cache<ItemId, Currency>,
     items: Arc<Mutex<BTreeSet<ItemId>>>,
     wake: mpsc::Sender<ItemId>,
 }
@@ -96,6 +98,7 @@ impl Queue {
             replicated: None,
             opened: Cache::new(OPENED_MAX),
             openings: SingleFlight::new(),
+            currencies: Cache::new(OPENED_MAX),
             items: Arc::default(),
             wake,
         };
@@ -112,13 +115,17 @@ impl Queue {
     }
 
     /// Finds a queued order of an item, of any owner; `None` once the ledger has decided.
-    pub async fn find_in(&self, item: ItemId, order: OrderId) -> Result<Option<Order>, RedisError> {
+    pub async fn find_in(
+        &self,
+        item: ItemId,
+        order: OrderId,
+    ) -> Result<Option<Order>, CounterError> {
         let text: Option<String> = redis::cmd("HGET")
             .arg(self.key(item, "queued"))
             .arg(field_of(order))
             .query_async(&mut self.redis.shared())
             .await?;
-        Ok(text.and_then(|text| self.read(item, &text)))
+        self.read(item, text.as_deref()).await
     }
 
     /// Finds an owner's queued order in any queue, also one opened by another instance.
@@ -131,7 +138,7 @@ impl Queue {
             for (item, answer) in part {
                 match answer {
                     Ok((text,)) => {
-                        let found = text.and_then(|text| self.read(item, &text));
+                        let found = self.read(item, text.as_deref()).await?;
                         if found.is_some() {
                             return Ok(found.filter(|order| order.user_id == owner));
                         }
@@ -155,7 +162,7 @@ impl Queue {
                     ids.insert(item, text.split(' ').filter_map(OrderId::parse).collect());
                 }
                 Ok((None,)) => {}
-                Err(error) => queued.failed = Some(error),
+                Err(error) => queued.failed = Some(error.into()),
             }
         }
         let items: Vec<ItemId> = ids.keys().copied().collect();
@@ -166,11 +173,14 @@ impl Queue {
         for (item, answer) in self.ask_all::<Vec<Option<String>>>(&items, orders).await {
             match answer {
                 Ok(texts) => {
-                    let read =
-                        texts.into_iter().flatten().filter_map(|text| self.read(item, &text));
-                    queued.orders.extend(read);
+                    for text in texts {
+                        match self.read(item, text.as_deref()).await {
+                            Ok(read) => queued.orders.extend(read),
+                            Err(error) => queued.failed = Some(error),
+                        }
+                    }
                 }
-                Err(error) => queued.failed = Some(error),
+                Err(error) => queued.failed = Some(error.into()),
             }
         }
         queued
@@ -223,8 +233,18 @@ impl Queue {
         Ok(())
     }
 
-    fn read(&self, item: ItemId, text: &str) -> Option<Order> {
-        Intention::read(text).map(|intention| intention.order(item, self.strategy))
+    async fn read(&self, item: ItemId, text: Option<&str>) -> Result<Option<Order>, CounterError> {
+        let read = text.and_then(Intention::read);
+        let Some(intention) = read else { return Ok(None) };
+        let currency = match self.currencies.get(item) {
+            Some(currency) => currency,
+            None => {
+                let currency = items::currency(&self.pool, item).await?;
+                self.currencies.insert(item, currency);
+                currency
+            }
+        };
+        Ok(Some(intention.order((item, currency), self.strategy)))
     }
 
     fn key(&self, item: ItemId, part: &str) -> String {

@@ -102,7 +102,7 @@ impl Queue {
         item: ItemId,
         buyer: UserId,
         key: &RequestKey,
-    ) -> Result<Option<QueuedRequest>, RedisError> {
+    ) -> Result<Option<QueuedRequest>, CounterError> {
         let request = request_of(buyer, key);
         let known: (Option<String>, Option<String>) = redis::pipe()
             .hget(self.key(item, "queued"), format!("r:{request}"))
@@ -122,7 +122,7 @@ impl Queue {
                 Ok(ReplicatedWrite { answer: 0, .. }) => return Ok(None),
                 Ok(written) => written.is_replicated,
                 Err(error) if is_too_few_replicas(&error) => false,
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             },
         };
         Ok(Some(QueuedRequest { order, is_replicated }))

@@ -1,0 +1,29 @@
+//! Products.
+
+use serde_json::json;
+
+use crate::Ledger;
+use crate::rows::actions::{self, Actor};
+use crate::rows::products;
+use shop_domain::product::NewProduct;
+use shop_domain::{LedgerError, Product};
+
+/// Creates a product for an operator, in the home ledger.
+///
+/// # Errors
+/// When it was not created, or may have been.
+pub async fn create_product(
+    home: &Ledger,
+    new: &NewProduct,
+    actor: &Actor,
+) -> Result<Product, LedgerError> {
+    let created = home.change(|transaction| {
+        Box::pin(async move {
+            let product = products::insert(transaction, new, actor.now).await?;
+            let detail = json!({ "id": product.id.get(), "name": product.name });
+            actions::record(transaction, actor, "product_created", None, &detail).await?;
+            Ok(product)
+        })
+    });
+    created.await
+}

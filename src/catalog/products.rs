@@ -1,0 +1,66 @@
+//! Products, of which items are the variants.
+
+use super::list::Listed;
+use super::{Catalog, CatalogRead, StockedItem};
+use ledger::catalog::create_product;
+use ledger::route::Unreachable;
+use ledger::rows::actions::Actor;
+use ledger::rows::products;
+use shop_domain::product::NewProduct;
+use shop_domain::{LedgerError, Product, ProductId};
+
+/// The reason why a product was not created; nothing changed unless the ledger did not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProductError {
+    /// There are as many products as there may be.
+    #[error("too many products")]
+    TooMany,
+    /// The ledger.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+impl Catalog {
+    /// Lists the products, newest first.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn products(&self) -> Result<Vec<Product>, LedgerError> {
+        let home = &self.ledgers.home().items.ledger;
+        home.read(products::list(&home.pool)).await
+    }
+
+    /// Creates a product for an operator.
+    pub async fn create_product(
+        &self,
+        new: &NewProduct,
+        actor: &Actor,
+    ) -> Result<Product, ProductError> {
+        if self.products().await?.len() >= products::PRODUCTS_MAX {
+            return Err(ProductError::TooMany);
+        }
+        Ok(create_product(&self.ledgers.home().items.ledger, new, actor).await?)
+    }
+
+    /// Finds a product.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn product(&self, id: ProductId) -> Result<Option<Product>, LedgerError> {
+        let home = &self.ledgers.home().items.ledger;
+        home.read(products::find(&home.pool, id)).await
+    }
+
+    /// Reads the items of a product, oldest first, as [`Catalog::list_shop`] reads the shop's.
+    ///
+    /// # Errors
+    /// When no ledger answers.
+    pub async fn variants(
+        &self,
+        id: ProductId,
+    ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
+        let mut read = self.list(Listed::Product(id)).await?;
+        read.value.sort_by_key(|stocked| stocked.item.id);
+        Ok(read)
+    }
+}

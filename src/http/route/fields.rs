@@ -1,0 +1,108 @@
+//! Parses the fields of a sale that operators send.
+
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use crate::http::body::Integer;
+use crate::http::problem::{Problem, ProblemType};
+use shop_domain::{Currency, Item, LimitGroupId, ProductId, ShardId};
+
+/// Parses a limit per buyer.
+///
+/// # Errors
+/// 422 for a limit out of range, or for none without a default.
+pub(super) fn limit(sent: Integer, default: Option<u32>) -> Result<u32, Problem> {
+    sent.or(default, in_range(1, Item::PER_BUYER_LIMIT_MAX), || {
+        let detail = format!("Send a limit of 1 to {} units.", Item::PER_BUYER_LIMIT_MAX);
+        ProblemType::LimitOutOfRange.detail(detail)
+    })
+}
+
+pub(super) fn currency(code: &str) -> Result<Currency, Problem> {
+    Currency::parse(code).ok_or_else(|| ProblemType::InvalidCurrency.into())
+}
+
+pub(super) fn offer_seconds(number: i128) -> Option<Option<u32>> {
+    in_range(0, Item::OFFER_SECONDS_MAX)(number).map(Some)
+}
+
+pub(super) fn offer_out_of_range() -> Problem {
+    let detail = format!("Send an offer time of 0 to {} seconds.", Item::OFFER_SECONDS_MAX);
+    ProblemType::OfferOutOfRange.detail(detail)
+}
+
+pub(super) fn extend_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
+    seconds(sent, "extend_seconds", Item::HOLD_SECONDS_MAX)
+}
+
+pub(super) fn return_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
+    seconds(sent, "return_seconds", Item::RETURN_SECONDS_MAX)
+}
+
+/// Parses a field of 0 to `most` seconds; `None` if it is left out.
+fn seconds(sent: Integer, field: &str, most: u32) -> Result<Option<u32>, Problem> {
+    sent.or(
+        Some(None),
+        |number| in_range(0, most)(number).map(Some),
+        || ProblemType::OutOfRange.detail(format!("Send {field} from 0 to {most}.")),
+    )
+}
+
+/// A group, or none for 0.
+#[expect(clippy::option_option, reason = "no field, no group, and a group are three things")]
+pub(super) fn limit_group(number: i128) -> Option<Option<Option<LimitGroupId>>> {
+    let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
+    Some(Some(LimitGroupId::new(number)))
+}
+
+#[expect(clippy::option_option, reason = "out of range and left out are two things")]
+pub(super) fn shard(number: i128) -> Option<Option<ShardId>> {
+    u16::try_from(number).ok().and_then(ShardId::new).map(Some)
+}
+
+/// A product, or none for 0.
+#[expect(clippy::option_option, reason = "no field, no product, and a product are three things")]
+pub(super) fn product(number: i128) -> Option<Option<Option<ProductId>>> {
+    let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
+    Some(Some(ProductId::new(number)))
+}
+
+pub(super) fn no_such_product() -> Problem {
+    ProblemType::ProductNotFound.into()
+}
+
+pub(super) fn no_such_group() -> Problem {
+    ProblemType::LimitGroupNotFound.into()
+}
+
+/// Accepts a number from `least` to `most`.
+pub(super) fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(
+    least: T,
+    most: T,
+) -> impl FnOnce(i128) -> Option<T> {
+    move |number| {
+        (least.into()..=most.into()).contains(&number).then(|| T::try_from(number).ok())?
+    }
+}
+
+pub(super) fn stock_out_of_range() -> Problem {
+    ProblemType::StockOutOfRange.detail(format!("Send a stock of 0 to {} units.", Item::STOCK_MAX))
+}
+
+/// Parses one of two names; `default` if the field is left out.
+pub(super) fn choice<T>(
+    text: Option<&str>,
+    default: T,
+    parse: fn(&str) -> Option<T>,
+) -> Result<T, Problem> {
+    let Some(text) = text else { return Ok(default) };
+    let detail = "Send kind as shop or lab, and arbiter as on or off.";
+    parse(text).ok_or_else(|| ProblemType::InvalidType.detail(detail))
+}
+
+pub(super) fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
+    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| ProblemType::InvalidSchedule)?;
+    // At the end of the year 9999 a time may have a year in its own zone and none in UTC.
+    let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC);
+    in_utc.ok_or_else(|| ProblemType::InvalidSchedule.into())
+}

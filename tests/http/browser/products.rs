@@ -1,0 +1,148 @@
+//! A product is one entry of the list, and one page with its variants.
+
+use seckill::account::Role;
+use serde_json::json;
+use thirtyfour::Key;
+
+use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::make_sale;
+use crate::support::{Instance, Shop};
+
+async fn shirts(instance: &Instance) -> Vec<i64> {
+    let body = json!({
+        "name": "Harbour shirt", "description": "Heavy cotton, dyed in the yard.",
+        "image_url": "/img/goods/watch.svg",
+    });
+    let product = instance.admin().post("/api/admin/products", &body).await.json["id"].clone();
+    let mut items = Vec::new();
+    for (size, colour, stock, yen) in
+        [("S", "red", 0, 3_900), ("M", "red", 12, 3_900), ("L", "navy blue", 3, 4_500)]
+    {
+        let options =
+            json!([{ "name": "Size", "value": size }, { "name": "Colour", "value": colour }]);
+        let sale = json!({
+            "name": format!("Harbour shirt, {size}, {colour}"), "description": "", "image_url": null,
+            "stock": stock, "price_cents": yen, "currency": "JPY", "product_id": product, "options": options,
+        });
+        items.push(make_sale(instance, sale).await);
+    }
+    items
+}
+
+#[tokio::test]
+async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
+    let (_shop, instance) = Shop::open().await;
+    let items = shirts(&instance).await;
+    let lamp = make_sale(&instance, json!({ "currency": "KWD", "price_cents": 12_345 })).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, 77, Role::Buyer, "/").await;
+    page.until_text("#list-open", "Harbour shirt").await;
+    let cards = "return document.querySelectorAll('.card:not(.skeleton)').length";
+    assert_eq!(
+        page.run(cards, Vec::new()).await,
+        json!(2),
+        "a card for the product, one for the lamp"
+    );
+    page.until_text("#list-open", "15 of 15 left").await;
+    page.until_text("#list-open", "from ¥3,900").await;
+    page.until_text("#list-open", "12.345").await;
+    let to_cart = "document.querySelector('[data-card^=product] .to-cart').hidden";
+    page.until("a variant to be chosen on its page", to_cart).await;
+    page.shot("products-index").await;
+    // The address of the product leads to a variant that can be bought.
+    let product =
+        instance.stranger().get(&format!("/api/items/{}", items[0])).await.json["product"]["id"]
+            .clone();
+    page.visit(&format!("/item.html?product={product}")).await;
+    page.until("a variant", &format!("location.search === '?id={}'", items[1])).await;
+    page.until_text("#name", "Harbour shirt").await;
+    page.until_text("#options", "Size: M · Colour: red").await;
+    page.until_text("#variants", "3 left").await;
+    page.until_text("#variants", "Sold out").await;
+    page.until_text("#variants", "¥4,500").await;
+    page.until_text("#buy", "Buy for ¥3,900").await;
+    page.shot("products-item").await;
+    // By keyboard to the third variant, and its unit is bought.
+    for _ in 0..40 {
+        let there =
+            format!("return document.activeElement.matches('.variant[href$=\"={}\"]')", items[2]);
+        if page.run(&there, Vec::new()).await == json!(true) {
+            break;
+        }
+        page.press(Key::Tab).await;
+    }
+    page.press(Key::Enter).await;
+    page.until_text("#options", "Size: L · Colour: navy blue").await;
+    page.until_text("#buy", "Buy for ¥4,500").await;
+    page.click("#buy").await;
+    page.until_text("#outcome", "Pay ¥4,500").await;
+    page.until_text("#variants", "2 left").await;
+    page.visit(&format!("/item.html?id={lamp}")).await;
+    page.until_text("#price", "12.345").await;
+    page.until("no variants", "document.getElementById('variants').hidden").await;
+    page.close().await;
+
+    for (name, look) in [
+        ("phone-dark", Look { dark: true, ..PHONE }),
+        ("chinese", Look { language: "zh-CN", ..PHONE }),
+    ] {
+        let page = Page::open(instance.addr, look).await;
+        for (what, path) in
+            [("index", "/".to_owned()), ("item", format!("/item.html?id={}", items[2]))]
+        {
+            page.visit(&path).await;
+            let shown = if what == "index" { "#list-open" } else { "#variants" };
+            let words = match (what, name) {
+                ("index", _) => "Harbour",
+                (_, "chinese") => "剩 2 件",
+                _ => "2 left",
+            };
+            page.until_text(shown, words).await;
+            page.shot(&format!("products-{name}-{what}")).await;
+            let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
+            assert_eq!(page.run(fits, Vec::new()).await, json!(true), "{name} {what}");
+            assert_eq!(page.violations().await, Vec::<String>::new(), "{name} {what}");
+        }
+        page.close().await;
+    }
+}
+
+#[tokio::test]
+async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
+    let (_shop, instance) = Shop::open().await;
+    let lamp = make_sale(&instance, json!({})).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, 1, Role::Admin, "/console.html").await;
+    page.until_text("#sale-name", "Aurora").await;
+    page.fill("#product-name", "Harbour shirt").await;
+    page.click("#product-form button").await;
+    page.until_text("#product-result", "Created: Harbour shirt.").await;
+    page.click("#new").await;
+    page.fill("#new-name", "Harbour shirt, M").await;
+    page.fill("#new-price", "3900").await;
+    page.fill("#new-currency", "JPY").await;
+    page.run(
+        "const s = document.getElementById('new-product'); s.value = s.options[1].value",
+        Vec::new(),
+    )
+    .await;
+    page.fill("#new-options", "Size=M; Colour=red").await;
+    page.shot("products-console-new").await;
+    page.click("#new-form button[type=submit]").await;
+    page.until_text("#sale-name", "Harbour shirt, M").await;
+    page.until_text("#sale-price", "¥3,900").await;
+    page.shot("products-console").await;
+    let listed = instance.stranger().get("/api/items").await.json;
+    let made = listed["items"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|item| item["id"] != lamp)
+        .expect("the new one");
+    assert_eq!((&made["price_cents"], &made["currency"]), (&json!(3_900), &json!("JPY")));
+    assert_eq!(made["product"]["options"][1], json!({ "name": "Colour", "value": "red" }));
+    page.fill("#edit-options", "Size=L").await;
+    page.click("#variant-form button").await;
+    page.until_text("#variant-result", "Done.").await;
+    page.close().await;
+}

@@ -1,0 +1,261 @@
+//! Currencies: each item has one, an order has one, and money of another pays nothing.
+
+use ledger::rows;
+use seckill::config::Secret;
+use serde_json::{Value, json};
+use shop_domain::Currency;
+
+use crate::http::{assert_problem, order_id};
+use crate::support::payment_provider::TestProvider;
+use crate::support::{Instance, Shop, assert_clean, eventually, when};
+
+const LATER: &str = "2030-01-01T00:00:00Z";
+
+async fn item_in(instance: &Instance, currency: &str) -> i64 {
+    instance.make_item(json!({ "stock": 9, "currency": currency, "per_buyer_limit": 5 })).await
+}
+
+async fn currency_of(instance: &Instance, item: i64) -> Value {
+    instance.stranger().get(&format!("/api/items/{item}")).await.json["currency"].clone()
+}
+
+#[tokio::test]
+async fn an_order_is_in_the_currency_of_its_item_wherever_it_is_told() {
+    let shop = Shop::with(|config| {
+        config.events.enabled = true;
+        config.events.poll_ms = 20;
+    })
+    .await;
+    let instance = shop.start().await;
+    let (yen, dollars) = (item_in(&instance, "JPY").await, instance.make_item(json!({})).await);
+    assert_eq!(currency_of(&instance, yen).await, "JPY");
+    assert_eq!(currency_of(&instance, dollars).await, "USD", "that of the shop");
+    let buyer = instance.buyer(1);
+    for strategy in ["mysql-atomic", "mysql-batch", "lock-redis", "redis-stream"] {
+        let bought = buyer.buy(strategy, yen).await;
+        assert_eq!(bought.json["currency"], "JPY", "{strategy}: {}", bought.text);
+        let path = format!("/api/orders/{}", order_id(&bought));
+        assert_eq!(buyer.get(&path).await.json["currency"], "JPY", "{strategy}");
+    }
+    let cart = json!({ "lines": [{ "item_id": dollars }] });
+    let reserved = buyer.post("/api/reservations", &cart).await;
+    assert_eq!(reserved.json["currency"], "USD", "{}", reserved.text);
+    let listed = buyer.get("/api/orders").await.json;
+    let currency = |order: &Value| order["currency"].as_str().expect("a code").to_owned();
+    let listed: Vec<String> =
+        listed["orders"].as_array().expect("a list").iter().map(currency).collect();
+    assert_eq!(listed, ["USD", "JPY", "JPY", "JPY", "JPY"]);
+
+    let cancelled = format!("/api/orders/{}/cancellation", order_id(&reserved));
+    assert_eq!(buyer.post(&cancelled, &json!({})).await.json["currency"], "USD");
+    eventually("all changes in the log", || async {
+        let log = instance.admin().get("/api/admin/events").await.json;
+        let orders = log["events"].as_array().expect("a list").iter();
+        let orders: Vec<String> = orders
+            .flat_map(|event| event["data"]["orders"].as_array().expect("orders"))
+            .map(|order| format!("{} {}", order["item_id"], currency(order)))
+            .collect();
+        let count = |item: i64, code: &str| {
+            orders.iter().filter(|it| **it == format!("{item} {code}")).count()
+        };
+        when((count(yen, "JPY"), count(dollars, "USD"), orders.len()) == (4, 2, 6), orders)
+    })
+    .await;
+
+    // Sums are by currency, and what cannot be added has no sum.
+    let exported = instance.admin().get("/api/admin/export?table=orders&format=jsonl").await;
+    let records: Vec<Value> =
+        exported.text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let sums = records.iter().filter(|it| it["record"] == "sum");
+    let mut sums: Vec<_> =
+        sums.map(|it| (currency(it), it["amount_cents"].as_i64().expect("a sum"))).collect();
+    sums.sort();
+    assert_eq!(sums, [("JPY".to_owned(), 1_000), ("USD".to_owned(), 250)]);
+    let total = records.last().expect("a total");
+    assert_eq!((&total["count"], &total["amount_cents"]), (&json!(5), &Value::Null));
+    assert!(
+        records.iter().filter(|it| it["record"] == "order").all(|it| it["currency"].is_string())
+    );
+    let of_one = format!("/api/admin/export?table=orders&format=jsonl&item={yen}");
+    let of_one = instance.admin().get(&of_one).await.text;
+    let total: Value = serde_json::from_str(of_one.lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&total["amount_cents"], &total["currency"]), (&json!(1_000), &json!("JPY")));
+    let sales = instance.admin().get("/api/admin/export?table=sales").await.text;
+    assert!(sales.lines().next().expect("a head").ends_with(",currency"), "{sales}");
+    assert!(sales.lines().nth(1).expect("a sale").ends_with(",JPY"), "{sales}");
+    assert_clean(&instance, yen).await;
+    assert_clean(&instance, dollars).await;
+}
+
+#[tokio::test]
+async fn an_order_has_one_currency() {
+    let (_shop, instance) = Shop::open().await;
+    let mut items = Vec::new();
+    for currency in ["EUR", "EUR", "KWD"] {
+        items.push(item_in(&instance, currency).await);
+    }
+    let lines = |of: &[i64]| json!({ "lines": of.iter().map(|item| json!({ "item_id": item })).collect::<Vec<_>>() });
+    let buyer = instance.buyer(1);
+    let mixed = buyer.post("/api/reservations", &lines(&items)).await;
+    assert_problem(&mixed, (409, "other_currency"), "a cart");
+    assert_eq!(
+        (&mixed.json["item_id"], &mixed.json["outcome"]),
+        (&json!(items[2]), &json!("none"))
+    );
+    let orders = buyer.get("/api/orders").await.json;
+    assert_eq!(orders["orders"], json!([]), "nothing is kept");
+    assert_eq!(buyer.post("/api/reservations", &lines(&items[..2])).await.status, 201);
+    for item in items {
+        assert_clean(&instance, item).await;
+    }
+}
+
+#[tokio::test]
+async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_orders() {
+    let (_shop, instance) = Shop::open().await;
+    let admin = instance.admin();
+    for wrong in ["usd", "EURO", "XAU", "ABC", ""] {
+        let body = crate::support::item_body(json!({ "currency": wrong }));
+        let refused = admin.post("/api/admin/items", &body).await;
+        assert_problem(&refused, (422, "invalid_currency"), wrong);
+    }
+    let table = "name,price_cents,stock,starts_at,ends_at,currency\n\
+        Lamp,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,CHF\n\
+        Mug,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,\n\
+        Cup,250,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,FRANCS\n";
+    let import = async |table: &str| {
+        let request = admin.request(reqwest::Method::POST, "/api/admin/import");
+        let request = request.header("content-type", "text/csv").body(table.to_owned());
+        crate::support::Client::send(request).await
+    };
+    let refused = import(table).await;
+    assert_eq!(refused.json["faults"][0]["column"], "currency", "{}", refused.text);
+    let right: Vec<&str> = table.lines().take(3).collect();
+    let made = import(&right.join("\n")).await.json;
+    let of =
+        async |at: usize| currency_of(&instance, made["items"][at].as_i64().expect("an id")).await;
+    assert_eq!((of(0).await, of(1).await), (json!("CHF"), json!("USD")));
+
+    let later = json!({ "stock": 9, "starts_at": LATER, "ends_at": "2031-01-01T00:00:00Z" });
+    let item = instance.make_item(later).await;
+    let path = format!("/api/admin/items/{item}");
+    let change = async |currency: &str| admin.patch(&path, &json!({ "currency": currency })).await;
+    assert_eq!(change("KWD").await.json["currency"], "KWD");
+    assert_problem(&change("gold").await, (422, "invalid_currency"), "no currency");
+    // The sale begins, and somebody buys.
+    let open = json!({ "starts_at": "2026-01-01T00:00:00Z" });
+    assert_eq!(admin.patch(&path, &open).await.status, 200);
+    assert_problem(&change("USD").await, (409, "currency_fixed"), "the sale has begun");
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    // It is put off, but the order stays.
+    assert_eq!(admin.patch(&path, &json!({ "starts_at": LATER })).await.status, 200);
+    assert_problem(&change("USD").await, (409, "currency_fixed"), "there is an order");
+    assert_eq!(change("KWD").await.status, 200, "it is the same");
+    assert_eq!(currency_of(&instance, item).await, "KWD");
+}
+
+#[tokio::test]
+async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
+    let provider = TestProvider::start().await;
+    let shop = Shop::with(|config| {
+        config.payment.provider = "webhook".to_owned();
+        config.payment.checkout_url =
+            "https://pay.example/?order={order}&amount={amount_cents}&currency={currency}"
+                .to_owned();
+        config.payment.secret = Secret::new(provider.secret());
+        config.payment.currency = "CHF".to_owned();
+    })
+    .await;
+    let instance = shop.start().await;
+    let item = item_in(&instance, "KWD").await;
+    let buyer = instance.buyer(1);
+    let order = order_id(&buyer.buy("mysql-atomic", item).await);
+    let pay = format!("/api/orders/{order}/payment");
+    let url = format!("https://pay.example/?order={order}&amount=250&currency=KWD");
+    assert_eq!(buyer.post(&pay, &json!({})).await.json["checkout_url"], url);
+    let say = async |kind: &str, payment: &str, currency: Option<&str>| {
+        let body = json!({
+            "type": kind, "payment": payment, "order": order, "amount_cents": 250, "currency": currency,
+        });
+        let message = provider.message(
+            &format!("{kind}-{payment}-{}", currency.unwrap_or("none")),
+            &body.to_string(),
+        );
+        let said = message.send(&instance).await.json;
+        (said["result"].clone(), said["reason"].clone())
+    };
+    let wrong = (json!("refund_wanted"), json!("wrong_currency"));
+    assert_eq!(say("payment.succeeded", "p-usd", Some("USD")).await, wrong);
+    assert_eq!(
+        say("payment.succeeded", "p-none", None).await,
+        wrong,
+        "without one it is the shop's"
+    );
+    assert_eq!(say("payment.succeeded", "p-kwd", Some("kwd")).await.0, "paid");
+    assert_eq!(say("refund.succeeded", "p-kwd", Some("CHF")).await.0, "unchanged");
+    assert_eq!(say("refund.succeeded", "p-kwd", Some("KWD")).await.0, "refunded");
+    let listed = instance.admin().get("/api/admin/payments").await.json;
+    let listed: Vec<_> =
+        listed["payments"].as_array().expect("a list").iter().map(|it| &it["currency"]).collect();
+    assert_eq!(listed, ["KWD", "CHF", "USD"]);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn older_rows_have_the_currency_that_was_set_at_the_upgrade() {
+    let mut shop = Shop::new().await;
+    let item = shop.start().await.make_item(json!({ "stock": 9 })).await;
+    // As an earlier build leaves it.
+    for statement in ["UPDATE items SET currency = NULL", "DELETE FROM shop_currency"] {
+        sqlx::query(statement).execute(&shop.pool).await.expect("changed");
+    }
+    shop.config.payment.currency = "EUR".to_owned();
+    for ledger in shop.config.ledgers().expect("numbered ledgers") {
+        let pool = rows::pool(&ledger).expect("the URL is fine");
+        rows::migrate(&ledger, &pool).await.expect("migrated");
+        pool.close().await;
+    }
+    // Another setting is for new items alone.
+    shop.config.payment.currency = "SEK".to_owned();
+    for ledger in shop.config.ledgers().expect("numbered ledgers") {
+        let pool = rows::pool(&ledger).expect("the URL is fine");
+        rows::migrate(&ledger, &pool).await.expect("migrated");
+        pool.close().await;
+    }
+    let instance = shop.start().await;
+    let buyer = instance.buyer(1);
+    let bought = buyer.buy("mysql-atomic", item).await;
+    assert_eq!(bought.json["currency"], "EUR", "{}", bought.text);
+    let found = buyer.get(&format!("/api/orders/{}", order_id(&bought))).await;
+    assert_eq!(found.json["currency"], "EUR");
+    let new = instance.make_item(json!({})).await;
+    assert_eq!(currency_of(&instance, new).await, "SEK");
+    let exported = instance.admin().get("/api/admin/export?table=orders").await.text;
+    assert!(exported.lines().nth(1).expect("an order").ends_with(",EUR"), "{exported}");
+    assert_clean(&instance, item).await;
+}
+
+#[test]
+fn the_pages_count_minor_units_as_the_service_does() {
+    let file = include_str!("../../static/js/format.js");
+    let table = file.split("MINOR_DIGITS = {").nth(1).and_then(|rest| rest.split('}').next());
+    let mut listed: Vec<(String, u16)> = table
+        .expect("a table")
+        .split(',')
+        .filter_map(|entry| entry.trim().split_once(": "))
+        .map(|(code, digits)| (code.to_owned(), digits.parse().expect("a number")))
+        .collect();
+    let letters = || (b'A'..=b'Z').map(char::from);
+    let codes = letters()
+        .flat_map(|a| letters().flat_map(move |b| letters().map(move |c| format!("{a}{b}{c}"))));
+    let currencies: Vec<Currency> = codes.filter_map(|code| Currency::parse(&code)).collect();
+    assert!(currencies.len() > 150, "{} currencies", currencies.len());
+    let mut others: Vec<(String, u16)> = currencies
+        .into_iter()
+        .filter(|currency| currency.minor_digits() != 2)
+        .map(|currency| (currency.to_string(), currency.minor_digits()))
+        .collect();
+    others.sort();
+    listed.sort();
+    assert_eq!(listed, others);
+}

@@ -1,0 +1,208 @@
+//! Endpoints with a filter get what they name, in order, and know which positions that covers.
+
+use serde_json::{Value, json};
+
+use super::{endpoint, shop_with_events};
+use crate::http::assert_problem;
+use crate::support::webhook_receiver::{Answering, TestReceiver};
+use crate::support::{Instance, eventually, when};
+
+async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
+    let body = json!({ "target": receiver.url(), "filter": filter });
+    let created = instance.admin().post("/api/admin/endpoints", &body).await;
+    assert_eq!(created.status, 201, "{}", created.text);
+    receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
+    created.json["id"].as_i64().expect("an id")
+}
+
+/// Waits until the endpoint has everything of the log, whose last position is `last`.
+async fn until_at(instance: &Instance, id: i64, last: i64) {
+    eventually("an endpoint at the end of the log", || async {
+        let seen = endpoint(instance, id).await;
+        when((&seen["delivered"], &seen["last"]) == (&json!(last), &json!(last)), seen)
+    })
+    .await;
+}
+
+/// Position, items and lines of what a receiver got.
+fn got(receiver: &TestReceiver) -> Vec<(i64, Vec<i64>)> {
+    let events = receiver.distinct_events();
+    let items = |event: &Value| {
+        let orders = event["data"]["orders"].as_array().expect("orders").iter();
+        orders.map(|order| order["item_id"].as_i64().expect("an id")).collect()
+    };
+    events
+        .iter()
+        .map(|event| (event["position"].as_i64().expect("a number"), items(event)))
+        .collect()
+}
+
+#[tokio::test]
+async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let open = async |currency: &str| {
+        instance.make_item(json!({ "currency": currency, "per_buyer_limit": 9 })).await
+    };
+    let (yen, euros, more) = (open("JPY").await, open("EUR").await, open("EUR").await);
+    let receivers = [
+        TestReceiver::start().await,
+        TestReceiver::start().await,
+        TestReceiver::start().await,
+        TestReceiver::start().await,
+    ];
+    let mut ids = Vec::new();
+    for (receiver, filter) in receivers.iter().zip([
+        json!({}),
+        json!({ "items": [more] }),
+        json!({ "currencies": ["JPY"] }),
+        json!({ "types": ["offers.changed"] }),
+    ]) {
+        ids.push(subscribe_to(&instance, receiver, filter).await);
+    }
+    let buyer = instance.buyer(1);
+    for item in [yen, euros, more, euros, yen] {
+        assert_eq!(buyer.buy("mysql-atomic", item).await.status, 201);
+    }
+    // An order with a line of a wanted item is told as a whole.
+    let cart = json!({ "lines": [{ "item_id": euros }, { "item_id": more }] });
+    assert_eq!(buyer.post("/api/reservations", &cart).await.status, 201);
+    for id in &ids {
+        until_at(&instance, *id, 6).await;
+    }
+    let all = [(1, yen), (2, euros), (3, more), (4, euros), (5, yen), (6, euros)];
+    let part = |positions: &[i64]| -> Vec<(i64, Vec<i64>)> {
+        let wanted = all.iter().filter(|(position, _)| positions.contains(position));
+        wanted.map(|(position, item)| (*position, vec![*item])).collect()
+    };
+    assert_eq!(got(&receivers[0]), part(&[1, 2, 3, 4, 5, 6]));
+    assert_eq!(got(&receivers[1]), part(&[3, 6]));
+    assert_eq!(got(&receivers[2]), part(&[1, 5]));
+    assert_eq!(receivers[3].requests(), 0, "nothing matched");
+    let cart = &receivers[1].distinct_events()[1]["data"]["orders"][0];
+    assert_eq!(cart["lines"].as_array().map(Vec::len), Some(2), "{cart}");
+    // Nobody has to guess whether a position was left out or lost.
+    assert!(receivers[0].covers().is_empty(), "as before without a filter");
+    for (receiver, wanted) in [(&receivers[1], [3, 6]), (&receivers[2], [1, 5])] {
+        let mut next = 1;
+        for (first, last) in receiver.covers() {
+            // Positions between two messages do not match.
+            let left_out: Vec<_> =
+                wanted.iter().filter(|&&it| (next..first).contains(&it)).collect();
+            assert!(left_out.is_empty(), "{left_out:?} before {first}");
+            next = last + 1;
+        }
+        assert!(next > wanted[1], "all that was sent is covered: {next}");
+    }
+
+    // A filter can be changed, and delivers nothing that the cursor has passed.
+    let path = format!("/api/admin/endpoints/{}", ids[3]);
+    let changed = instance.admin().patch(&path, &json!({ "filter": { "items": [yen] } })).await;
+    assert_eq!(changed.status, 204, "{}", changed.text);
+    assert_eq!(endpoint(&instance, ids[3]).await["filter"], json!({ "items": [yen] }));
+    assert_eq!(buyer.buy("mysql-atomic", yen).await.status, 201);
+    until_at(&instance, ids[3], 7).await;
+    assert_eq!(got(&receivers[3]), [(7, vec![yen])]);
+    // A replay delivers it.
+    let replay = instance.admin().post(&format!("{path}/replays"), &json!({ "first": 1 })).await;
+    assert_eq!(replay.status, 202, "{}", replay.text);
+    eventually("the replay", || async {
+        let mut positions: Vec<i64> = got(&receivers[3]).into_iter().map(|(it, _)| it).collect();
+        positions.sort_unstable();
+        when(positions == [1, 5, 7], positions)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_batch_is_cut_to_the_orders_that_match() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let mut items = Vec::new();
+    for _ in 0..2 {
+        items.push(instance.make_item(json!({ "stock": 200 })).await);
+    }
+    let (one, two) = (TestReceiver::start().await, TestReceiver::start().await);
+    for (receiver, item) in [(&one, items[0]), (&two, items[1])] {
+        subscribe_to(&instance, receiver, json!({ "items": [item] })).await;
+    }
+    let buyers = (0..80).map(|turn| {
+        let client = instance.buyer(turn / 2 + 1);
+        let item = items[usize::from(turn % 2 == 1)];
+        async move { client.buy("mysql-batch", item).await.status }
+    });
+    let sold = futures::future::join_all(buyers).await;
+    assert!(sold.iter().all(|status| *status == 201), "{sold:?}");
+    for (receiver, item) in [(&one, items[0]), (&two, items[1])] {
+        let told = eventually("all orders of the item", || async {
+            let told: Vec<i64> = got(receiver).into_iter().flat_map(|(_, items)| items).collect();
+            when(told.len() == 40, told)
+        })
+        .await;
+        assert!(told.iter().all(|told| *told == item), "{told:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_refused_event_becomes_a_dead_letter_among_those_that_do_not_match() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let (wanted, other) = (
+        instance.make_item(json!({ "per_buyer_limit": 9 })).await,
+        instance.make_item(json!({ "per_buyer_limit": 9 })).await,
+    );
+    let receiver = TestReceiver::start().await;
+    receiver.answer(Answering::RefusePosition(4));
+    let id = subscribe_to(&instance, &receiver, json!({ "items": [wanted] })).await;
+    let buyer = instance.buyer(1);
+    for item in [wanted, other, other, wanted, other, wanted] {
+        assert_eq!(buyer.buy("mysql-atomic", item).await.status, 201);
+    }
+    until_at(&instance, id, 6).await;
+    assert_eq!(got(&receiver).iter().map(|(it, _)| *it).collect::<Vec<_>>(), [1, 6]);
+    let letters =
+        instance.admin().get(&format!("/api/admin/endpoints/{id}/dead-letters")).await.json;
+    assert_eq!(letters["dead_letters"][0]["position"], 4, "{letters}");
+    assert_eq!(letters["dead_letters"].as_array().map(Vec::len), Some(1));
+}
+
+#[tokio::test]
+async fn a_filter_names_only_what_there_is() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let admin = instance.admin();
+    let target = "https://shop.example/in";
+    for wrong in [
+        json!({ "types": ["orders.deleted"] }),
+        json!({ "items": [0] }),
+        json!({ "currencies": ["eur"] }),
+        json!({ "items": (1..=101).collect::<Vec<i64>>() }),
+    ] {
+        let body = json!({ "target": target, "filter": wrong });
+        let refused = admin.post("/api/admin/endpoints", &body).await;
+        assert_problem(&refused, (422, "invalid_filter"), &wrong.to_string());
+    }
+    let unknown = json!({ "target": target, "filter": { "buyers": [1] } });
+    assert_problem(&admin.post("/api/admin/endpoints", &unknown).await, (422, "unknown_field"), "");
+    let receiver = TestReceiver::start().await;
+    let id = subscribe_to(&instance, &receiver, json!({ "items": [7] })).await;
+    let path = format!("/api/admin/endpoints/{id}");
+    assert_problem(&admin.patch(&path, &json!({})).await, (422, "missing_field"), "no change");
+    let wrong = json!({ "filter": { "items": [-1] } });
+    assert_problem(&admin.patch(&path, &wrong).await, (422, "invalid_filter"), "an item");
+    // A filter of a later build is not guessed: nothing is sent.
+    let later = "UPDATE event_endpoints SET filter = '{\"buyers\":[1]}'";
+    sqlx::query(later).execute(&shop.pool).await.expect("changed");
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    eventually("a try that fails", || async {
+        let seen = endpoint(&instance, id).await;
+        when(seen["last_error"].is_string() && seen["filter"].is_null(), seen)
+    })
+    .await;
+    assert_eq!(receiver.requests(), 0);
+    let all = admin.patch(&path, &json!({ "filter": {} })).await;
+    assert_eq!(all.status, 204, "{}", all.text);
+    until_at(&instance, id, 1).await;
+    assert_eq!(got(&receiver), [(1, vec![item])]);
+}

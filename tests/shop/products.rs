@@ -1,0 +1,161 @@
+//! Products: several items on one page of the shop, each sold for itself.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::http::assert_problem;
+use crate::support::{Client, Instance, Shop, assert_clean, item_body};
+
+async fn product(instance: &Instance) -> i64 {
+    let body =
+        json!({ "name": "Shirt", "description": "Cotton.", "image_url": "/img/goods/lamp.svg" });
+    let made = instance.admin().post("/api/admin/products", &body).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    made.json["id"].as_i64().expect("an id")
+}
+
+fn options(pairs: &[(&str, &str)]) -> Value {
+    pairs.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
+}
+
+/// The ids and the units of the variants that the shop shows.
+async fn variants(instance: &Instance, product: i64) -> Vec<(i64, i64)> {
+    let shown = instance.stranger().get(&format!("/api/products/{product}")).await;
+    assert_eq!(shown.status, 200, "{}", shown.text);
+    let items = shown.json["items"].as_array().expect("a list").iter();
+    let number = |item: &Value, field: &str| item[field].as_i64().expect("a number");
+    items.map(|item| (number(item, "id"), number(item, "available"))).collect()
+}
+
+#[tokio::test]
+async fn a_product_shows_its_variants_and_each_is_sold_for_itself() {
+    let (_shop, instance) = Shop::open().await;
+    let shirt = product(&instance).await;
+    let of = |size: &str| json!({ "stock": 3, "kind": "shop", "strategy": "mysql-batch", "product_id": shirt, "options": options(&[("Size", size), ("Colour", "red")]) });
+    let (small, large) = (instance.make_item(of("S")).await, instance.make_item(of("L")).await);
+    let alone = instance.make_item(json!({ "kind": "shop", "strategy": "mysql-batch" })).await;
+    assert_eq!(variants(&instance, shirt).await, [(small, 3), (large, 3)]);
+    let seen = instance.stranger().get(&format!("/api/items/{large}")).await.json;
+    let expected = json!({
+        "id": shirt, "name": "Shirt", "description": "Cotton.", "image_url": "/img/goods/lamp.svg",
+        "options": options(&[("Size", "L"), ("Colour", "red")]),
+    });
+    assert_eq!(seen["product"], expected);
+    let listed = instance.stranger().get("/api/items").await.json;
+    let products: Vec<_> = listed["items"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|item| (&item["id"], &item["product"]["id"]))
+        .collect();
+    assert_eq!(products.len(), 3);
+    assert!(products.contains(&(&json!(alone), &Value::Null)), "{products:?}");
+
+    let buyer = instance.buyer(1);
+    assert_eq!(buyer.buy("default", small).await.status, 201);
+    let lines = json!({ "lines": [{ "item_id": large, "quantity": 1 }] });
+    assert_eq!(buyer.post("/api/reservations", &lines).await.status, 201);
+    assert_eq!(variants(&instance, shirt).await, [(small, 2), (large, 2)]);
+
+    // An item leaves its product, and comes back with other options.
+    let path = format!("/api/admin/items/{large}");
+    let admin = instance.admin();
+    let left = admin.patch(&path, &json!({ "product_id": 0 })).await;
+    assert_eq!((left.status, &left.json["product"]), (200, &Value::Null), "{}", left.text);
+    assert_eq!(variants(&instance, shirt).await, [(small, 2)]);
+    let back = json!({ "product_id": shirt, "options": options(&[("Size", "XL")]) });
+    let back = admin.patch(&path, &back).await;
+    assert_eq!(back.json["product"]["options"], options(&[("Size", "XL")]));
+    let other = admin.patch(&path, &json!({ "paused": false })).await;
+    assert_eq!(other.json["product"], back.json["product"], "another edit leaves it");
+    assert_eq!(variants(&instance, shirt).await, [(small, 2), (large, 2)]);
+    for item in [small, large, alone] {
+        assert_clean(&instance, item).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_variant_is_refused() {
+    let (_shop, instance) = Shop::open().await;
+    let shirt = product(&instance).await;
+    let admin = instance.admin();
+    let long = "x".repeat(51);
+    let many = [("a", "1"), ("b", "1"), ("c", "1"), ("d", "1"), ("e", "1")];
+    let wrong: [(i64, Value, (u16, &str)); 7] = [
+        (99, json!([]), (404, "product_not_found")),
+        (-1, json!([]), (404, "product_not_found")),
+        (0, options(&[("Size", "S")]), (422, "invalid_variant")),
+        (shirt, options(&[("Size", "")]), (422, "invalid_variant")),
+        (shirt, options(&[("Size", &long)]), (422, "invalid_variant")),
+        (shirt, options(&[("Size", "S"), ("Size", "M")]), (422, "invalid_variant")),
+        (shirt, options(&many), (422, "invalid_variant")),
+    ];
+    let item = instance.make_item(json!({})).await;
+    for (product, options, problem) in wrong {
+        let variant = json!({ "product_id": product, "options": options });
+        let made = admin.post("/api/admin/items", &item_body(variant.clone())).await;
+        assert_problem(&made, problem, &variant.to_string());
+        let edited = admin.patch(&format!("/api/admin/items/{item}"), &variant).await;
+        assert_problem(&edited, problem, &variant.to_string());
+    }
+    let nameless = admin.post("/api/admin/products", &json!({ "name": " " })).await;
+    assert_problem(&nameless, (422, "invalid_text"), "no name");
+    let missing = instance.stranger().get("/api/products/99").await;
+    assert_problem(&missing, (404, "product_not_found"), "no product");
+}
+
+#[tokio::test]
+async fn a_table_has_variants() {
+    let (_shop, instance) = Shop::open().await;
+    let shirt = product(&instance).await;
+    let head = "name,price_cents,stock,starts_at,ends_at,product_id,options\n";
+    let line = |product: i64, options: &str| {
+        format!("Shirt,250,4,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,{product},{options}\n")
+    };
+    let import = async |table: String| {
+        let admin = instance.admin();
+        let request = admin.request(Method::POST, "/api/admin/import");
+        Client::send(request.header("content-type", "text/csv").body(table)).await
+    };
+    let wrong = import(format!("{head}{}{}", line(shirt, "Size"), line(0, "Size=S"))).await;
+    assert_problem(&wrong, (422, "invalid_table"), "a table");
+    let faults: Vec<_> = wrong.json["faults"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|it| (&it["line"], &it["code"]))
+        .collect();
+    assert_eq!(
+        faults,
+        [(&json!(2), &json!("invalid_variant")), (&json!(3), &json!("invalid_variant"))]
+    );
+    assert_problem(
+        &import(format!("{head}{}", line(99, ""))).await,
+        (404, "product_not_found"),
+        "a table",
+    );
+    let made =
+        import(format!("{head}{}{}", line(shirt, "Size=S; Colour=red"), line(shirt, ""))).await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let id = |at: usize| made.json["items"][at].as_i64().expect("an id");
+    assert_eq!(variants(&instance, shirt).await, [(id(0), 4), (id(1), 4)]);
+    let seen = instance.stranger().get(&format!("/api/items/{}", id(0))).await.json;
+    assert_eq!(seen["product"]["options"], options(&[("Size", "S"), ("Colour", "red")]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_variants_of_a_product_may_live_in_several_ledgers() {
+    let shop = Shop::with_shards(2, |_| {}).await;
+    let instance = shop.start().await;
+    let shirt = product(&instance).await;
+    let of = |shard: u16| json!({ "stock": 3, "shard": shard, "product_id": shirt, "options": options(&[("Size", &shard.to_string())]) });
+    let (here, there) = (instance.make_item(of(0)).await, instance.make_item(of(1)).await);
+    assert_eq!(variants(&instance, shirt).await, [(here, 3), (there, 3)]);
+    assert_eq!(instance.buyer(1).buy("mysql-atomic", there).await.status, 201);
+    assert_eq!(variants(&instance, shirt).await, [(here, 3), (there, 2)]);
+    let alone = instance.make_item(json!({ "shard": 1 })).await;
+    let path = format!("/api/admin/items/{alone}");
+    let joined = instance.admin().patch(&path, &json!({ "product_id": shirt })).await;
+    assert_eq!(joined.json["product"]["name"], "Shirt", "{}", joined.text);
+    assert_clean(&instance, there).await;
+}
