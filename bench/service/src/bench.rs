@@ -19,7 +19,7 @@ use crate::growth::points::Curve;
 use crate::growth::{self, Growth};
 use crate::measure::Build;
 use crate::report::Report;
-use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN};
+use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, planned};
 use crate::sample::Round;
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
@@ -56,6 +56,9 @@ pub struct BenchOptions {
     /// [without a number: a million].
     #[arg(long, value_name = "ORDERS", num_args = 0..=1, default_missing_value = "1000000", value_parser = clap::value_parser!(u32).range(50_000..=50_000_000))]
     older: Option<u32>,
+    /// Write this number of older orders into the ledgers first, then measure everything on them.
+    #[arg(long, value_name = "ORDERS", value_parser = clap::value_parser!(u32).range(50_000..=50_000_000))]
+    filled: Option<u32>,
     /// Measure an order on a database with a binary log beside one without (P16), on two servers that are
     /// started for it; ARGUMENTS are those of the log, separated by blanks [without: those of docs/databases.md].
     #[arg(long, value_name = "ARGUMENTS", num_args = 0..=1, require_equals = true, default_missing_value = binlog::ARGUMENTS)]
@@ -113,6 +116,12 @@ impl BenchOptions {
             connections_max: connections_max(),
             only: self.only.clone(),
         }
+    }
+
+    /// Whether each round has new databases, because the orders of earlier rounds would cost the later ones. A
+    /// shop that runs keeps its database, and a large ledger takes minutes to fill.
+    fn has_new_databases(&self) -> bool {
+        self.beside.is_some() && self.older.is_none() && self.filled.is_none()
     }
 
     /// Refuses values that clap's ranges cannot.
@@ -195,7 +204,31 @@ async fn rounds(
         "{} rounds of {} builds: about {minutes:.0} minutes",
         options.rounds, selection.builds
     );
-    let subjects = subjects(options, environment).await?;
+    let (mut rounds, mut prepared) = (Vec::new(), None);
+    for number in 0..options.rounds {
+        eprintln!("round {} of {}", number + 1, options.rounds);
+        let mut bench: Bench = match prepared.take() {
+            Some(bench) => bench,
+            None => prepare(options, (&selection, span), environment).await?,
+        };
+        let measured = bench.round(number).await;
+        if measured.is_err() || number + 1 == options.rounds || options.has_new_databases() {
+            bench.finish().await;
+        } else {
+            prepared = Some(bench);
+        }
+        rounds.push(measured?);
+    }
+    Ok(rounds)
+}
+
+/// Starts what the rounds use.
+async fn prepare(
+    options: &BenchOptions,
+    (selection, span): (&Selection, Duration),
+    environment: &Environment,
+) -> Result<Bench, CannotJudge> {
+    let subjects = subjects(options, span, environment).await?;
     let mut pairs = Vec::new();
     if let Some(orders) = options.older {
         let own = Mint::new(None, environment).into_program();
@@ -211,40 +244,44 @@ async fn rounds(
         None => None,
     };
     let subjects = (subjects, pairs, binlog);
-    let mut bench = Bench::prepare(selection, span, subjects, environment, &options.out).await?;
-    let measured = measure(&mut bench, options.rounds).await;
-    bench.finish().await;
-    measured
+    Bench::prepare(selection.clone(), span, subjects, environment, &options.out).await
 }
 
-async fn measure(bench: &mut Bench, count: u32) -> Result<Vec<Round>, CannotJudge> {
-    let mut rounds = Vec::new();
-    for number in 0..count {
-        eprintln!("round {} of {count}", number + 1);
-        rounds.push(bench.round(number).await?);
-    }
-    Ok(rounds)
-}
-
-/// The shop that runs, or two builds that are started for the bench.
+/// The shop that runs, or two builds that are started for the bench, with their older orders.
 async fn subjects(
     options: &BenchOptions,
+    span: Duration,
     environment: &Environment,
 ) -> Result<Vec<Subject>, CannotJudge> {
     let logs = options.out.join("logs");
-    let Some(beside) = &options.beside else {
+    let mut subjects = Vec::new();
+    if let Some(beside) = &options.beside {
+        let own = Mint::new(None, environment).into_program();
+        for (build, program) in [(Build::New, own), (Build::Old, beside.clone())] {
+            match Subject::start((build, "shop"), program, environment, &logs).await {
+                Ok(subject) => subjects.push(subject),
+                Err(failure) => return Err(finished(subjects, failure).await),
+            }
+        }
+    } else {
         let url: Vec<String> = options.url.iter().cloned().collect();
-        return Ok(vec![Subject::running(&url, environment, &logs).await?]);
-    };
-    let program = Mint::new(None, environment).into_program();
-    let new = Subject::start((Build::New, "shop"), program, environment, &logs).await?;
-    match Subject::start((Build::Old, "shop"), beside.clone(), environment, &logs).await {
-        Ok(old) => Ok(vec![new, old]),
-        Err(failure) => {
-            new.finish().await;
-            Err(failure)
+        subjects.push(Subject::running(&url, environment, &logs).await?);
+    }
+    for number in 0..subjects.len() {
+        let Some(orders) = options.filled else { break };
+        if let Err(failure) = older::fill(&mut subjects[number], (0, orders), planned(span)).await {
+            return Err(finished(subjects, failure).await);
         }
     }
+    Ok(subjects)
+}
+
+/// Removes what was started before the failure.
+async fn finished(subjects: Vec<Subject>, failure: CannotJudge) -> CannotJudge {
+    for subject in subjects {
+        subject.finish().await;
+    }
+    failure
 }
 
 async fn curves(options: &BenchOptions, environment: &Environment) -> Result<Growth, CannotJudge> {
