@@ -5,6 +5,7 @@ mod crowds;
 mod extension;
 mod links;
 mod races;
+mod receipts;
 mod returns;
 mod shards;
 mod steps;
