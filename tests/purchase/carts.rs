@@ -3,6 +3,7 @@
 mod batches;
 mod crowds;
 mod extension;
+mod gates;
 mod links;
 mod races;
 mod receipts;
