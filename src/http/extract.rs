@@ -22,7 +22,9 @@ use crate::account::{self, Actor, Claims, Role, TokenError};
 use crate::receipt::Receipts;
 use crate::trace::Traces;
 use shop_domain::trace::{Span, SpanKind, TraceContext};
-use shop_domain::{Clock, EndpointId, ItemId, OrderId, ProductId, RequestKey, UserId};
+use shop_domain::{
+    Clock, EndpointId, ItemId, OrderId, Outcome, ProductId, Quantity, Refusal, RequestKey, UserId,
+};
 
 /// A user with a valid token, or the guest for whom a shop's program acts.
 #[derive(Clone, Debug)]
@@ -309,7 +311,26 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
 
 /// The receipts, if the request asks for one of a refusal: `Prefer: receipt` (RFC 7240).
 #[derive(Clone)]
-pub struct WantsReceipt(pub Option<Receipts>);
+pub struct WantsReceipt(Option<Receipts>);
+
+impl WantsReceipt {
+    /// Tells the log of the line that was refused. Returns the address of the receipt, if it was asked for and there will
+    /// be one. A refusal of several lines as a whole has none.
+    pub async fn of(
+        &self,
+        outcome: &Outcome,
+        buyer: UserId,
+        lines: &[(ItemId, Quantity)],
+    ) -> Option<String> {
+        let (Some(receipts), Outcome::Refused(refusal)) = (&self.0, outcome) else { return None };
+        let (item, units) = match (refusal, lines) {
+            (Refusal::OfLine { item, .. }, _) => lines.iter().find(|(line, _)| line == item)?,
+            (_, [only]) => only,
+            _ => return None,
+        };
+        Box::pin(receipts.refuse(*item, (buyer, *units), refusal)).await
+    }
+}
 
 impl FromRequestParts<Web> for WantsReceipt {
     type Rejection = Infallible;

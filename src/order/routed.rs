@@ -67,41 +67,21 @@ impl Orders {
         &self.ledgers
     }
 
-    /// Pays an order: in time, or late if the units can be taken from the stock again.
+    /// Makes one step of an owner's order: payment, cancellation, extension or return.
     ///
     /// # Errors
     /// See [`StepError`]; nothing changed then.
-    pub async fn pay(&self, id: OrderId, owner: UserId) -> Result<Order, StepError> {
-        self.step(id, owner, Step::Pay).await
-    }
-
-    /// Cancels an unpaid order and gives its units back.
-    ///
-    /// # Errors
-    /// See [`StepError`]; nothing changed then.
-    pub async fn cancel(&self, id: OrderId, owner: UserId) -> Result<Order, StepError> {
-        self.step(id, owner, Step::Cancel).await
-    }
-
-    /// Extends the hold of an unpaid order, once: by `seconds`, or by as many as its items allow.
-    ///
-    /// # Errors
-    /// See [`StepError`]; nothing changed then.
-    pub async fn extend(
-        &self,
-        id: OrderId,
-        owner: UserId,
-        seconds: Option<u32>,
-    ) -> Result<Order, StepError> {
-        self.step(id, owner, Step::Extend(seconds)).await
-    }
-
-    /// Gives a paid order back: its units return, and its money has to go back.
-    ///
-    /// # Errors
-    /// See [`StepError`]; nothing changed then.
-    pub async fn give_back(&self, id: OrderId, owner: UserId) -> Result<Order, StepError> {
-        self.step(id, owner, Step::Return).await
+    pub async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
+        if let Some(only) = self.ledgers.if_only() {
+            return only.step((id, owner), step, Home::ONLY).await;
+        }
+        match self.step_by((id, owner), step, Routes::Known).await {
+            // The item has moved since.
+            Err(error) if error.may_have_moved() => {
+                self.step_by((id, owner), step, Routes::Fresh).await
+            }
+            stepped => stepped,
+        }
     }
 
     /// Finds an owner's order, in a ledger or in a queue.
@@ -245,19 +225,6 @@ impl Orders {
                 OrderRoute { home, item: None }
             }
         })
-    }
-
-    async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
-        if let Some(only) = self.ledgers.if_only() {
-            return only.step((id, owner), step, Home::ONLY).await;
-        }
-        match self.step_by((id, owner), step, Routes::Known).await {
-            // The item has moved since.
-            Err(error) if error.may_have_moved() => {
-                self.step_by((id, owner), step, Routes::Fresh).await
-            }
-            stepped => stepped,
-        }
     }
 
     async fn step_by(

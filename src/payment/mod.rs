@@ -16,6 +16,7 @@ use axum::body::Bytes;
 use crate::order::{FindError, Orders, PaymentResult, StepError};
 use ledger::Ledger;
 use ledger::route::Shards;
+use shop_domain::order::Step;
 use shop_domain::payment::{CurrencyCode, RefundReason};
 use shop_domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
 
@@ -126,7 +127,7 @@ impl Payments {
     pub async fn pay(&self, id: OrderId, owner: UserId) -> Result<Payable, PayError> {
         let PaymentParts { orders, provider, .. } = &self.parts;
         if provider.pays_at_once() {
-            let order = orders.pay(id, owner).await?;
+            let order = orders.step(id, owner, Step::Pay).await?;
             return Ok(Payable { order, checkout_url: None });
         }
         let order = orders.find(id, owner).await?.ok_or(StepError::NotFound)?;

@@ -225,6 +225,13 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
         .await
         .expect("changed behind the service's back");
     seen(r#"seckill_audit_broken_items{invariant="I13"}"#, "1").await;
+    // Both items have lines of an order that lacks its third one.
+    let other = instance.admin().post("/api/admin/items", &body).await.json["id"].clone();
+    let cart = json!({ "lines": [{ "item_id": item }, { "item_id": other }] });
+    assert_eq!(instance.buyer(1).post("/api/reservations", &cart).await.status, 201);
+    seen(r#"seckill_audit_broken_items{invariant="I20"}"#, "0").await;
+    sqlx::query("UPDATE orders SET line_count = 3").execute(&shop.pool).await.expect("changed");
+    seen(r#"seckill_audit_broken_items{invariant="I20"}"#, "2").await;
 }
 
 #[tokio::test]

@@ -3,8 +3,10 @@
 mod batches;
 mod crowds;
 mod extension;
+mod gates;
 mod links;
 mod races;
+mod receipts;
 mod returns;
 mod shards;
 mod steps;

@@ -16,6 +16,7 @@ use crate::order::{OrderPage, Orders, StepError};
 use crate::payment::{Payable, Payments};
 use crate::purchase::Purchases;
 use shop_domain::Order;
+use shop_domain::order::Step;
 
 /// An order as its owner sees it.
 #[derive(Serialize, ToSchema)]
@@ -191,16 +192,8 @@ pub async fn pay(
     (status = "4XX", description = "Nothing changed"),
     (status = "5XX", description = "Send the request again"),
 ))]
-pub async fn cancel(
-    State(orders): State<Orders>,
-    State(purchases): State<Purchases>,
-    State(lifecycle): State<Lifecycle>,
-    Buyer(claims): Buyer,
-    OrderPath(id): OrderPath,
-    OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
-) -> Result<Json<OrderBody>, Problem> {
-    let cancelled = async move { orders.cancel(id, claims.user).await };
-    return_units(&lifecycle, purchases, cancelled).await
+pub async fn cancel(request: ReturnRequest) -> Result<Json<OrderBody>, Problem> {
+    return_units(request, Step::Cancel).await
 }
 
 /// Give a paid order back, where its items allow it; its units go back, and so does the money.
@@ -210,16 +203,8 @@ pub async fn cancel(
     (status = "4XX", description = "Nothing changed"),
     (status = "5XX", description = "Send the request again"),
 ))]
-pub async fn give_back(
-    State(orders): State<Orders>,
-    State(purchases): State<Purchases>,
-    State(lifecycle): State<Lifecycle>,
-    Buyer(claims): Buyer,
-    OrderPath(id): OrderPath,
-    OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
-) -> Result<Json<OrderBody>, Problem> {
-    let given_back = async move { orders.give_back(id, claims.user).await };
-    return_units(&lifecycle, purchases, given_back).await
+pub async fn give_back(request: ReturnRequest) -> Result<Json<OrderBody>, Problem> {
+    return_units(request, Step::Return).await
 }
 
 /// Extend the hold of an unpaid order, once.
@@ -237,8 +222,8 @@ pub async fn extend(
     OptionalJsonBody(body): OptionalJsonBody<ExtensionBody>,
 ) -> Result<Json<OrderBody>, Problem> {
     let seconds = positive(body.seconds, "seconds")?;
-    let extended =
-        detached(&lifecycle, async move { orders.extend(id, claims.user, seconds).await });
+    let step = Step::Extend(seconds);
+    let extended = detached(&lifecycle, async move { orders.step(id, claims.user, step).await });
     Ok(Json(extended.await?.into()))
 }
 
@@ -252,14 +237,22 @@ pub(super) fn positive(sent: Integer, field: &str) -> Result<Option<u32>, Proble
     )
 }
 
-/// Answers the order after `step`, whose units may be bought again.
+/// The request of a step after which the units of an order may be bought again.
+type ReturnRequest = (
+    State<Orders>,
+    State<Purchases>,
+    State<Lifecycle>,
+    Buyer,
+    OrderPath,
+    OptionalJsonBody<StepBody>,
+);
+
 async fn return_units(
-    lifecycle: &Lifecycle,
-    purchases: Purchases,
-    step: impl Future<Output = Result<Order, StepError>> + Send + 'static,
+    (State(orders), State(purchases), State(lifecycle), Buyer(claims), OrderPath(id), _): ReturnRequest,
+    step: Step,
 ) -> Result<Json<OrderBody>, Problem> {
-    let made = detached(lifecycle, async move {
-        let order = step.await?;
+    let made = detached(&lifecycle, async move {
+        let order = orders.step(id, claims.user, step).await?;
         order.lines().for_each(|line| purchases.item_changed(line.item_id));
         Ok::<_, StepError>(order)
     });

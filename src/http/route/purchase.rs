@@ -65,7 +65,7 @@ pub async fn purchase(
     headers: (IdempotencyKey, PurchaseTicket, WantsReceipt),
     OptionalJsonBody(body): OptionalJsonBody<PurchaseBody>,
 ) -> Result<Response, Problem> {
-    let (IdempotencyKey(key), PurchaseTicket(ticket), WantsReceipt(receipts)) = headers;
+    let (IdempotencyKey(key), PurchaseTicket(ticket), receipts) = headers;
     let Path((strategy, item)) = path.map_err(|_| ProblemType::InvalidPathParameter)?;
     let item = ItemId::parse(&item).ok_or(ProblemType::InvalidPathParameter)?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -78,13 +78,8 @@ pub async fn purchase(
     let log_span = trace.log_span();
     let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket, trace };
     let outcome = purchases.buy(request).instrument(log_span).await;
-    if let Outcome::Refused(refusal) = &outcome
-        && let Some(receipts) = receipts
-        && let Some(address) = Box::pin(receipts.refuse(item, (buyer, quantity), refusal)).await
-    {
-        return Err(Problem::from(refusal.clone()).member("receipt", address));
-    }
-    answer_traced(span, item, outcome)
+    let receipt = receipts.of(&outcome, buyer, &[(item, quantity)]).await;
+    answer_traced(span, item, (outcome, receipt))
 }
 
 /// The units of a line; 1 if they are left out.
@@ -111,16 +106,16 @@ pub fn document_options(document: &mut OpenApi) {
     }
 }
 
-/// Answers with the outcome of a purchase, and ends the span of its request.
+/// Answers with the outcome of a purchase and the address of its receipt, and ends the span of its request.
 pub(super) fn answer_traced(
     mut span: Span,
     item: ItemId,
-    outcome: Outcome,
+    (outcome, receipt): (Outcome, Option<String>),
 ) -> Result<Response, Problem> {
-    let Some(context) = span.context() else { return answer(outcome) };
+    let Some(context) = span.context() else { return answer(outcome, receipt) };
     span.set("item", item.get());
     span.set("outcome", outcome.as_str());
-    let mut response = answer(outcome).into_response();
+    let mut response = answer(outcome, receipt).into_response();
     let status = response.status();
     span.set("http.response.status_code", i64::from(status.as_u16()));
     if status.is_server_error() {
@@ -131,8 +126,8 @@ pub(super) fn answer_traced(
     Ok(response)
 }
 
-fn answer(outcome: Outcome) -> Result<Response, Problem> {
-    let Placed { status, order, is_replayed } = placed(outcome)?;
+fn answer(outcome: Outcome, receipt: Option<String>) -> Result<Response, Problem> {
+    let Placed { status, order, is_replayed } = placed(outcome, receipt)?;
     let location = [("location", format!("/api/orders/{}", order.id))];
     let mut response = (status, location, Json(OrderBody::from(order))).into_response();
     if is_replayed {
@@ -149,8 +144,8 @@ pub(super) struct Placed {
     pub(super) is_replayed: bool,
 }
 
-/// The order of an outcome, or its problem.
-pub(super) fn placed(outcome: Outcome) -> Result<Placed, Problem> {
+/// The order of an outcome, or its problem with the address of the receipt.
+pub(super) fn placed(outcome: Outcome, receipt: Option<String>) -> Result<Placed, Problem> {
     let placed = |status, order, is_replayed| Ok(Placed { status, order, is_replayed });
     match outcome {
         Outcome::Sold(order) => placed(StatusCode::CREATED, order, false),
@@ -160,7 +155,10 @@ pub(super) fn placed(outcome: Outcome) -> Result<Placed, Problem> {
             let queued = matches!(order.status, OrderStatus::Queued | OrderStatus::Rejected);
             placed(if queued { StatusCode::ACCEPTED } else { StatusCode::CREATED }, order, true)
         }
-        Outcome::Refused(refusal) => Err(refusal.into()),
+        Outcome::Refused(refusal) => Err(match receipt {
+            Some(address) => Problem::from(refusal).member("receipt", address),
+            None => refusal.into(),
+        }),
         Outcome::Unavailable(why) => Err(why.into()),
         Outcome::Unknown(Doubt::InProgress) => {
             Err(ProblemType::RequestInProgress.problem().outcome_unknown())

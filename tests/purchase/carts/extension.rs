@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
+use seckill::failpoint::hold::Director;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -183,4 +184,46 @@ async fn an_order_is_extended_or_expires_and_never_both() {
          WHERE (status = 'pending') <> (extended_seconds IS NOT NULL)";
     assert_eq!(count(&shop, wrong).await, 0);
     assert_all_clean(&one, &items).await;
+}
+
+/// MyISAM takes SKIP LOCKED and locks nothing, as some engines do. So orders are extended and paid between the read of
+/// the sweep and its write.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sweep_that_has_read_the_old_end_leaves_an_order_that_has_changed() {
+    // No other test has these buyers. The sweep comes to them in this order.
+    const BUYERS: [i64; 3] = [7_132_001, 7_132_002, 7_132_003];
+    let shop = Shop::with(|config| config.job.expire_period_ms = 20).await;
+    let instance = shop.start().await;
+    let items = items(&instance, &[600, 600]).await;
+    let mut orders = Vec::new();
+    for buyer in BUYERS {
+        let cart = [(items[0], 1), (items[1], 1)];
+        orders.push(order_id(&reserve(&instance.buyer(buyer), &cart).await));
+    }
+    let execute = async |statement: &str| {
+        sqlx::query(statement).execute(&shop.pool).await.expect("changed");
+    };
+    execute("ALTER TABLE orders ENGINE = MyISAM").await;
+    let director = Director::of(&BUYERS[..1]);
+    shop.let_holds_pass(301).await;
+    let arrival = director.arrival(BUYERS[0], "overdue-read");
+    tokio::time::timeout(BOUND, arrival).await.expect("the sweep has read the orders");
+    let paid = step(&instance.buyer(BUYERS[0]), &orders[0], "payment").await;
+    assert_eq!(paid.json["status"], "paid", "{}", paid.text);
+    // As an extension that was sent before the end, and took long.
+    let extended = format!(
+        "UPDATE orders SET expires_at = expires_at + INTERVAL 600 SECOND, extended_seconds = 600 WHERE user_id = {}",
+        BUYERS[1]
+    );
+    execute(&extended).await;
+    drop(director);
+    eventually(BOUND, || async {
+        let found = statuses(&shop, &orders[2]).await;
+        when(found == ["expired"; 2], found)
+    })
+    .await;
+    assert_eq!(statuses(&shop, &orders[0]).await, ["paid"; 2]);
+    assert_eq!(statuses(&shop, &orders[1]).await, ["pending"; 2]);
+    assert_eq!(left(&instance, &items).await, [8, 8]);
+    assert_all_clean(&instance, &items).await;
 }

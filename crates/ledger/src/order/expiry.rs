@@ -147,6 +147,7 @@ async fn expire_batch(
     let mut expired: Vec<Order> = Vec::new();
     let overdue = read_overdue(connection, routed.item, only, limit).await?;
     for order in overdue {
+        hold!("overdue-read", order.user_id.get());
         if set_expired(connection, &order).await? {
             let status = OrderStatus::Expired;
             let mut order = Order { status, ..order };
