@@ -4,8 +4,8 @@
 import { get, post, remove } from './api.js';
 import { everySecond, serverNowMs } from './clock.js';
 import { announce, el, setText } from './dom.js';
-import { entryReceipt } from './draw-receipt.js';
 import { count, dateTime } from './format.js';
+import { fetchReceipt, receiptPanel } from './receipt.js';
 import { countdownText } from './sale.js';
 import { currentSession, signInAddress } from './session.js';
 import { explain, text } from './strings.js';
@@ -27,7 +27,7 @@ export function drawPanel(place, { item, onDrawn }) {
   const invitation = el('a', { class: 'draw-invitation' });
   const button = el('button', { class: 'button', type: 'button', onClick: press });
   const second = el('button', { class: 'button quiet', type: 'button', onClick: pressSecond });
-  const receipt = entryReceipt();
+  const receipt = receiptPanel('draw.keep', readReceipt);
   const proof = el('a', {});
   const check = el('a', {});
   const links = el('p', { class: 'hint' }, proof, ' · ', check);
@@ -109,11 +109,25 @@ export function drawPanel(place, { item, onDrawn }) {
     setText(second, text(isInvited() ? (entered ? 'draw.join' : 'draw.enterAlone') : entered ? 'draw.invite' : 'draw.enterTogether'));
     for (const one of [button, second]) one.setAttribute('aria-disabled', String(busy));
     showFriends(state);
-    receipt.show(draw, entry);
+    receipt.show(entered ? entry.entry : null);
     setText(proof, text(state === 'drawn' ? 'draw.proof' : 'draw.announcement'));
     proof.setAttribute('href', `/api/items/${item().id}/draw${state === 'drawn' ? '/entries' : ''}`);
     setText(check, text('draw.check'));
-    check.setAttribute('href', `/verify.html#item=${item().id}${entered ? `&entry=${entry.entry}` : ''}`);
+    check.setAttribute('href', checkPath());
+  }
+
+  /** The page that checks the draw, and the entry if there is one. */
+  function checkPath() {
+    return `/verify.html#item=${item().id}${entry.status !== 'none' ? `&entry=${entry.entry}` : ''}`;
+  }
+
+  /** The file has all that was published so far, and proves the entry by the log if the sale has one. */
+  async function readReceipt() {
+    const { entry: id, entered_at, item_id } = entry;
+    const check = `${location.origin}${checkPath()}`;
+    const file = { ...draw, entry: id, entered_at, check };
+    if (item().has_log) file.receipts = [await fetchReceipt(`/api/items/${item_id}/entry/receipt`)];
+    return { name: `draw-${item_id}-${id.slice(0, 8)}.json`, content: file, checks: [{ address: check, label: text('draw.keepAddress') }] };
   }
 
   /** The key of friends in the address of this page, as their invitation has it. */

@@ -1,16 +1,17 @@
 //! Receipts: every answer is in the log of its sale, whatever wrote the order and whoever was killed, and the log proves
 //! the sale to a checker that shares no code with the service.
 
+mod instances;
+
 use std::collections::BTreeSet;
 
-use seckill::failpoint::RECEIPT_POINTS;
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 use verify::log::{Head, KnownLog, LogFault, LogReport, Receipt, check_log, check_receipt};
 
-use crate::http::{BOUND, assert_problem};
-use crate::process::program::{free_addr, program, serve};
+use crate::http::assert_problem;
+use crate::process::program::program;
 use crate::support::strategies::test_each_strategy;
 use crate::support::{Answer, Client, Shop, assert_clean, eventually, when};
 
@@ -195,7 +196,7 @@ async fn offers_entries_and_restocks_are_in_the_log() {
     let closes_at = OffsetDateTime::now_utc() + Duration::days(1) - Duration::minutes(1);
     let draw = json!({
         "kind": "shop", "stock": 1, "offer_seconds": 600, "mode": "draw",
-        "draw_closes_at": closes_at.format(&Rfc3339).expect("a time"),
+        "draw_closes_at": closes_at.format(&Rfc3339).expect("a time"), "draw_party_max": 2,
     });
     let drawn = instance.make_item(draw).await;
     let buyer = instance.buyer(1);
@@ -208,6 +209,16 @@ async fn offers_entries_and_restocks_are_in_the_log() {
         KnownLog { receipts: &[receipt], ..KnownLog::default() },
     );
     assert_eq!(faults(&report), []);
+    // An entry that goes to a party is the same entry.
+    let path = format!("/api/items/{drawn}/entry");
+    assert_eq!(buyer.post(&path, &json!({ "party": "new" })).await.status, 200);
+    assert_eq!(Client::send(buyer.request(reqwest::Method::DELETE, &path)).await.status, 204);
+    let text = eventually("the entry taken back", || async {
+        let text = log(&buyer, drawn).await;
+        when(text.contains("\nwithdrawn "), text)
+    })
+    .await;
+    assert_eq!(text.matches("\nentered ").count(), 1, "{text}");
 
     let waited = instance
         .make_item(
@@ -263,55 +274,6 @@ async fn the_log_says_when_the_sale_is_over() {
     let text = log(&instance.stranger(), item).await;
     assert!(text.lines().rev().nth(1).is_some_and(|line| line.starts_with("ended ")), "{text}");
     assert_eq!(faults(&check_log(&text, KnownLog::default())), []);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn instances_that_are_killed_make_one_log() {
-    let shop = shop().await;
-    let maker = shop
-        .start_with({
-            let mut config = shop.config.clone();
-            // It only makes the item and the orders.
-            config.receipts.append_ms = 5_000;
-            config
-        })
-        .await;
-    let item = maker.make_item(json!({ "stock": 100_000 })).await;
-    let mut buyers = 1..;
-    for point in RECEIPT_POINTS.iter().chain(RECEIPT_POINTS) {
-        let mut doomed = program(&shop, &["serve"]);
-        doomed.env("SECKILL_HTTP_ADDR", free_addr()).env("SECKILL_RECEIPTS_APPEND_MS", "20");
-        let mut doomed = doomed.env("FAILPOINT", point).spawn().expect("started");
-        let buy_until_it_dies = async {
-            loop {
-                let buyer = maker.buyer(buyers.next().expect("a number"));
-                assert_eq!(buyer.buy("mysql-batch", item).await.status, 201);
-                let pause = std::time::Duration::from_millis(20);
-                if let Ok(ended) = tokio::time::timeout(pause, doomed.wait()).await {
-                    return ended.expect("it ran");
-                }
-            }
-        };
-        let ended = tokio::time::timeout(BOUND, buy_until_it_dies).await;
-        assert!(!ended.expect("it dies").success(), "{point}");
-    }
-    let address = free_addr();
-    let mut service = serve(&shop, &address, &[("SECKILL_RECEIPTS_APPEND_MS", "20")]).await;
-    assert_clean(&maker, item).await;
-    let client = Client::new(address.parse().expect("an address"), None);
-    eventually("every order in the log", || async {
-        let text = log(&client, item).await;
-        let report = check_log(&text, KnownLog::default());
-        let count: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE item_id = ?")
-            .bind(item)
-            .fetch_one(&shop.pool)
-            .await
-            .expect("read");
-        assert_eq!(faults(&report), [], "{text}");
-        when(report.orders == count, report)
-    })
-    .await;
-    service.kill().await.expect("killed");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -243,16 +243,18 @@ globalThis.SaleLog = (() => {
     if (!(await signatures.isSigned(item, head))) fault('signature');
   }
 
+  /** The name of an order in the log; `null` if a value is damaged. */
+  function nameOf(order, nonce) {
+    const [salt, id] = [bytes(nonce, 16), bytes(String(order).replaceAll('-', ''), 16)];
+    return salt && id && hexOf(sha256(bytesOf('seckill order 1\n'), salt, id).subarray(0, 16));
+  }
+
   async function checkOne(receipt, keys, { signatures, proofs }, fault) {
     const line = parse(receipt.entry);
     const leads = proofs.leads(leafOf(receipt.entry), receipt.position, receipt.head, receipt.path);
     if (line === null || !ANSWERS.has(line.kind) || !leads) fault('receipt');
     const { order = null, nonce = null } = receipt;
-    if (order !== null) {
-      const [salt, id] = [bytes(nonce, 16), bytes(String(order).replaceAll('-', ''), 16)];
-      const name = salt && id && hexOf(sha256(bytesOf('seckill order 1\n'), salt, id).subarray(0, 16));
-      if (receipt.entry.split(' ')[2] !== name) fault('receipt');
-    }
+    if (order !== null && receipt.entry.split(' ')[2] !== nameOf(order, nonce)) fault('receipt');
     await checkHead(receipt.item, receipt.head, keys, signatures, fault);
   }
 
@@ -282,11 +284,11 @@ globalThis.SaleLog = (() => {
   /**
    * Checks a log.
    * @param {string} text
-   * @param {{keys?: string[] | null, earlier?: any[], receipts?: any[]}} known the keys that the shop had published, heads
-   *   that were saved earlier, and receipts that must be in the log
+   * @param {{keys?: string[] | null, earlier?: any[], receipts?: any[], orders?: any[]}} known the keys that the shop had
+   *   published, heads that were saved earlier, and receipts and orders (with their nonces) that must be in the log
    * @returns {Promise<{faults: string[], entries: number, units: number, orders: number, refusals: number}>}
    */
-  async function check(text, { keys = null, earlier = [], receipts = [] } = {}) {
+  async function check(text, { keys = null, earlier = [], receipts = [], orders = [] } = {}) {
     const [faults, fault] = faultSet();
     const [tree, books, signatures] = [new Tree(), new Books(), new Signatures()];
     const result = () => {
@@ -352,6 +354,7 @@ globalThis.SaleLog = (() => {
     meetSaved();
     if (nextSaved < saved.length) fault('cut');
     if (nextWanted < wanted.length) fault('missing');
+    for (const { order, nonce } of orders) if (!books.byOrder.has(nameOf(order, nonce))) fault('missing');
     if (heads === 0 || last.size !== tree.size) fault('root');
     if (isToldEarly(books.changes, books.toldSoldOut)) fault('sold_out');
     for (const head of earlier) await checkHead(item, head, keys, signatures, fault);

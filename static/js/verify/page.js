@@ -59,7 +59,8 @@
   async function checkLog(text, earlier) {
     if (!(await SaleLog.canVerify())) return show('bad', say('noEd25519'));
     const mine = await receipts();
-    const known = { earlier: earlier === null ? [] : [earlier.head], receipts: mine };
+    const named = asked.has('order') ? [{ order: asked.get('order'), nonce: asked.get('nonce') }] : [];
+    const known = { earlier: earlier === null ? [] : [earlier.head], receipts: mine, orders: named };
     const { faults, entries, units, orders, refusals } = await SaleLog.check(text, known);
     if (faults.length > 0) return show('bad', say('badLog'), ...faults.map((fault) => say(`log_${fault}`)));
     show(
@@ -67,7 +68,19 @@
       say('goodLog'),
       say('goodLogText', { entries, units, orders, refusals }),
       ...(mine.length === 0 ? [] : [say('mineLog', { receipts: mine.length })]),
+      ...named.map(({ order }) => say('mineOrder', { order })),
     );
+  }
+
+  /** Checks the receipts that are chosen without a log: they prove what the shop has signed. */
+  async function checkReceipts() {
+    const mine = await receipts();
+    if (mine.length === 0) return show('bad', say('noFile'));
+    if (!(await SaleLog.canVerify())) return show('bad', say('noEd25519'));
+    const faults = new Set((await Promise.all(mine.map((one) => SaleLog.checkReceipt(one)))).flat());
+    if (faults.size > 0) return show('bad', say('badReceipt'), ...[...faults].map((fault) => say(`log_${fault}`)));
+    const keys = [...new Set(mine.map(({ head }) => head.key))].join(' ');
+    show('good', say('goodReceipt'), say('goodReceiptText', { receipts: mine.length }), say('unknownKeys', { keys }));
   }
 
   async function run() {
@@ -76,7 +89,7 @@
     await new Promise((resolve) => setTimeout(resolve, 50));
     try {
       const text = await proofText();
-      if (text === null) return show('bad', say('noFile'));
+      if (text === null) return await checkReceipts();
       const earlier = byId('announced').files[0];
       const announced = earlier === undefined ? null : JSON.parse(await earlier.text());
       const entry = byId('entry').value.trim() || (announced?.entry ?? null);

@@ -8,9 +8,12 @@ use serde_json::{Value, json};
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
-use crate::support::{Instance, Shop, unique};
+use crate::support::{Instance, Shop, eventually, unique, when};
 
 const BUYER: i64 = 77;
+/// What a page would save, without a dialog of the browser.
+pub const KEEP: &str = "URL.createObjectURL = (blob) => { blob.text().then((text) => { globalThis.kept = text; }); \
+    return '#kept'; };";
 
 /// A sale of one unit that is drawn `seconds` from now.
 async fn drawn_sale(instance: &Instance, seconds: i64) -> i64 {
@@ -24,6 +27,8 @@ async fn shop() -> (Shop, Instance) {
         // The list must be published before the round, on a busy machine too.
         config.draw.round_after_seconds = 5;
         config.draw.poll_ms = 50;
+        config.receipts.enabled = true;
+        config.receipts.append_ms = 20;
     })
     .await;
     let instance = shop.start().await;
@@ -111,21 +116,28 @@ async fn a_buyer_keeps_the_entry_loses_and_sees_why() {
     let item = drawn_sale(&instance, 12).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
-    // What the page would save, without a dialog of the browser.
-    let keep = "URL.createObjectURL = (blob) => { blob.text().then((text) => { globalThis.kept = text; }); \
-        return '#kept'; };";
     page.until_text("#draw", "Enter the draw").await;
-    page.run(keep, Vec::new()).await;
+    page.run(KEEP, Vec::new()).await;
     page.click("#draw > .actions .button").await;
     page.until_text("#draw", "Keep your entry").await;
-    page.click(".draw-receipt summary").await;
-    page.until("the code", "document.querySelector('.draw-code').width > 30").await;
+    // A page that is told to wait for the log writes that to its console.
+    let receipt = format!("/api/items/{item}/entry/receipt");
+    eventually("the entry in the log", || async {
+        let answer = instance.buyer(BUYER).get(&receipt).await;
+        when(answer.status == 200, answer.text)
+    })
+    .await;
+    page.click(".receipt summary").await;
+    page.until("the code", "document.querySelector('.receipt-code')?.width > 30").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-kept").await;
-    page.click(".draw-receipt button").await;
+    page.click(".receipt button").await;
     page.until("the file", "typeof globalThis.kept === 'string'").await;
     let kept = page.run("return globalThis.kept", Vec::new()).await;
     let kept: Value = serde_json::from_str(kept.as_str().expect("a text")).expect("JSON");
+    assert!(kept["receipts"][0]["entry"].as_str().is_some_and(|entry| {
+        entry.starts_with("entered ") && entry.ends_with(kept["entry"].as_str().expect("an id"))
+    }));
     // Twenty others enter for the one unit. Then the kept file and the proof are checked without the shop.
     for buyer in 1..=20 {
         let path = format!("/api/items/{item}/entry");
@@ -181,14 +193,14 @@ async fn an_operator_sees_the_state_and_the_proof_of_a_draw() {
     }
 }
 
-fn new_folder() -> PathBuf {
+pub fn new_folder() -> PathBuf {
     let folder = std::env::temp_dir().join(unique("verify"));
     std::fs::create_dir(&folder).expect("a folder");
     folder
 }
 
 /// Saves the checking page as a buyer does, into a folder where nothing else of the shop is; returns its address.
-async fn one_file(instance: &Instance, folder: &Path) -> String {
+pub async fn one_file(instance: &Instance, folder: &Path) -> String {
     let saved = instance.stranger().get("/verify.html").await.text;
     for outside in [" src=\"", "url(", "@import", "import(", "http-equiv"] {
         let mut found = saved.match_indices(outside).map(|(at, _)| &saved[at + outside.len()..]);

@@ -98,7 +98,10 @@ impl Draws {
                 .binds((routed.item.get(), buyer.get(), &id, &party, *choice != PartyChoice::Unchanged))
                 .run(&mut **transaction)
                 .await?;
-                queue::tell(transaction, routed.item, &format!("entered @ {id}")).await?;
+                // An entry that goes to another party is in the log already.
+                if found.is_none() {
+                    queue::tell(transaction, routed.item, &format!("entered @ {id}")).await?;
+                }
                 let entry = draws::entry(&mut **transaction, routed.item, buyer).await?;
                 entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
             })

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use sqlx::MySqlConnection;
+use sqlx::mysql::MySqlRow;
 use time::OffsetDateTime;
 
 use super::OrderSteps;
@@ -13,7 +14,7 @@ use super::step::{
     ReturnedUnits, count_back, count_back_in_group, insert_movement, return_stock, routes,
 };
 use crate::Database;
-use crate::receipts::queue;
+use crate::receipts::queue::{self, HAS_LOGS};
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::orders::WHOLE;
 use crate::rows::statement::in_list;
@@ -145,7 +146,7 @@ async fn expire_batch(
     line: &WaitingLine,
 ) -> sqlx::Result<ExpiryBatch> {
     let mut expired: Vec<Order> = Vec::new();
-    let overdue = read_overdue(connection, routed.item, only, limit).await?;
+    let (rows, overdue) = lock_overdue(connection, routed.item, only, limit).await?;
     for order in overdue {
         hold!("overdue-read", order.user_id.get());
         if set_expired(connection, &order).await? {
@@ -171,7 +172,9 @@ async fn expire_batch(
         let units = line.quantity.signed();
         insert_movement(connection, line, MovementReason::Expired, units).await?;
     }
-    queue::moved(connection, lines, true).await?;
+    if let Some(row) = rows.first() {
+        queue::moved(connection, row, lines, true).await?;
+    }
     line.outbox().changed(connection, &expired).await?;
     // The stock rows once and last: locked before the limits, they could deadlock with a purchase.
     let mut units: BTreeMap<ItemId, (i64, ItemRoute)> = BTreeMap::new();
@@ -196,27 +199,28 @@ async fn expire_batch(
 /// Reads and locks overdue orders, skipping those that another transaction has locked. They are
 /// read in the order of their buyers, as a batch of purchases counts them, so that the two never
 /// deadlock.
-async fn read_overdue(
+async fn lock_overdue(
     connection: &mut MySqlConnection,
     item: ItemId,
     only: Option<OrderId>,
     limit: u32,
-) -> sqlx::Result<Vec<Order>> {
+) -> sqlx::Result<(Vec<MySqlRow>, Vec<Order>)> {
     let this_one = if only.is_some() { "AND id = ?" } else { "" };
     let statement = format!(
-        "SELECT {} FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} {this_one} \
+        "SELECT {}, {HAS_LOGS} FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} {this_one} \
          ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED",
         orders::COLUMNS
     );
-    let mut query = sqlx::query_as(&statement).bind(item.get());
+    let mut query = sqlx::query(&statement).bind(item.get());
     if let Some(id) = only {
         query = query.bind(id.to_string());
     }
-    let mut overdue: Vec<Order> = query.bind(limit).fetch_all(&mut *connection).await?;
+    let rows = query.bind(limit).fetch_all(&mut *connection).await?;
+    let mut overdue: Vec<Order> = rows.iter().map(orders::read).collect::<sqlx::Result<_>>()?;
     // Whoever changes an order locks its first line first.
     orders::add_lines(connection, &mut overdue, "FOR UPDATE").await?;
     overdue.sort_unstable_by_key(|order| (order.user_id, order.id));
-    Ok(overdue)
+    Ok((rows, overdue))
 }
 
 /// Sets an order expired; `false` when it has changed since it was read. Some engines accept SKIP LOCKED and lock

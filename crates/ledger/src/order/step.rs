@@ -7,7 +7,7 @@ use time::OffsetDateTime;
 
 use super::{StepError, terms};
 use crate::Database;
-use crate::receipts::queue;
+use crate::receipts::queue::{self, HAS_LOGS};
 use crate::rows::statement::in_list;
 use crate::rows::stock::{self, check_home};
 use crate::rows::{Fault, moved, orders};
@@ -71,7 +71,7 @@ pub(super) async fn apply(
     line: &WaitingLine,
 ) -> Result<StepResult, StepError> {
     let statement = format!(
-        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders \
+        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now, {HAS_LOGS} FROM orders \
          WHERE id = ? AND user_id = ? FOR UPDATE",
         orders::COLUMNS
     );
@@ -122,6 +122,7 @@ pub(super) async fn apply(
             }
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
+            queue::moved(connection, &row, order.lines(), true).await?;
             let returned = give_back(connection, &order, (reason, &routed), line).await?;
             if step == Step::Return {
                 terms::end_return(connection, &order).await?;
@@ -131,6 +132,7 @@ pub(super) async fn apply(
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
+            queue::moved(connection, &row, order.lines(), false).await?;
             match take_again(connection, &order, (reason, &routed)).await {
                 Ok(returned) => Ok(StepResult { order, changed: true, returned }),
                 Err(error) => Err(refused(connection, &routed, error).await),
@@ -238,7 +240,6 @@ async fn give_back(
     for one in order.lines() {
         insert_movement(connection, one, reason, one.quantity.signed()).await?;
     }
-    queue::moved(connection, order.lines(), true).await?;
     let mut returned = Vec::new();
     for (one, &routed) in order.lines().zip(routed) {
         let units = one.quantity.signed();
@@ -344,7 +345,6 @@ async fn take_again(
     for one in order.lines() {
         insert_movement(connection, one, reason, -one.quantity.signed()).await?;
     }
-    queue::moved(connection, order.lines(), false).await?;
     let mut taken = Vec::new();
     for (one, &routed) in order.lines().zip(routed) {
         let (item, units) = (one.item_id, one.quantity.signed());

@@ -57,7 +57,9 @@ pub(crate) async fn accept(
     let status = WaitingStatus::Accepted.as_str();
     let change = OfferChange { place, item_id: item, user_id: buyer, status };
     outbox.offers(&mut *transaction, vec![change]).await?;
-    queue::tell(transaction, purchase.item.id, "offers @ -1").await?;
+    if purchase.item.has_log {
+        queue::tell(transaction, purchase.item.id, "offers @ -1").await?;
+    }
     Ok(accepted.rows_affected() == 1)
 }
 
