@@ -9,15 +9,18 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
 
-use super::{assert_all_clean, left, reserve, reserve_with_key};
+use super::steps::{statuses, step};
+use super::{assert_all_clean, items, left, reserve, reserve_with_key};
 use crate::http::order_id;
-use crate::support::{Answer, Instance, Shop, seed};
+use crate::support::{
+    Answer, Instance, Shop, eventually, hold_stock_row, seed, statements_running, when,
+};
 
 /// Answers that said "try again", by code.
-type TryAgain = RefCell<BTreeMap<String, u32>>;
+pub(super) type TryAgain = RefCell<BTreeMap<String, u32>>;
 
 /// Sends again what was told to come again; nobody may be told that for long.
-async fn for_good(told: &TryAgain, mut send: impl AsyncFnMut() -> Answer) -> Answer {
+pub(super) async fn for_good(told: &TryAgain, mut send: impl AsyncFnMut() -> Answer) -> Answer {
     for _ in 0..50 {
         let answer = send().await;
         if answer.json["retryable"] != true {
@@ -149,5 +152,65 @@ async fn carts_are_paid_cancelled_and_expired_at_once() {
         }
     });
     join_all(visits).await;
+    assert_all_clean(&instance, &items).await;
+}
+
+/// How often a row is asked for while a transaction waits for another one.
+const LOOKS: usize = 100;
+
+/// Does something with an order of all items while the stock row of the first item is locked, and asserts that the
+/// transaction which waits for that row has locked no row behind it. So two orders never wait for each other.
+async fn beside_a_locked_row<T>(shop: &Shop, items: &[i64], act: impl Future<Output = T>) -> T {
+    let first = hold_stock_row(&shop.pool, items[0]).await;
+    let look = async {
+        eventually("a transaction that waits for the row", || async {
+            let waiting = statements_running(&shop.pool, "%UPDATE stock%").await;
+            (waiting > 0).then_some(())
+        })
+        .await;
+        let mut others = shop.pool.begin().await.expect("a transaction");
+        for item in items[1..].iter().cycle().take(LOOKS) {
+            let free =
+                sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE NOWAIT")
+                    .bind(item)
+                    .execute(&mut *others)
+                    .await;
+            assert!(free.is_ok(), "item {item} is locked before item {}: {free:?}", items[0]);
+            others.rollback().await.expect("rolled back");
+            others = shop.pool.begin().await.expect("a transaction");
+        }
+        others.rollback().await.expect("rolled back");
+        first.rollback().await.expect("rolled back");
+    };
+    tokio::join!(act, look).0
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stock_rows_are_locked_in_the_order_of_the_items_and_not_of_the_request() {
+    let shop = Shop::with(|config| config.job.expire_period_ms = 50).await;
+    let instance = shop.start().await;
+    let items = items(&instance, 3).await;
+    let opposite: Vec<(i64, u32)> = items.iter().rev().map(|item| (*item, 1)).collect();
+    let buyer = instance.buyer(1);
+    let told = TryAgain::default();
+    let buy = for_good(&told, async || reserve(&buyer, &opposite).await);
+    let first = order_id(&beside_a_locked_row(&shop, &items, buy).await);
+    let cancel = for_good(&told, async || step(&buyer, &first, "cancellation").await);
+    let cancelled = beside_a_locked_row(&shop, &items, cancel).await;
+    assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
+
+    let second = order_id(&reserve(&buyer, &opposite).await);
+    let expire = async {
+        shop.let_holds_pass(301).await;
+        eventually("an order that has expired", || async {
+            let found = statuses(&shop, &second).await;
+            when(found == ["expired"; 3], found)
+        })
+        .await;
+    };
+    beside_a_locked_row(&shop, &items, expire).await;
+    let pay = for_good(&told, async || step(&buyer, &second, "payment").await);
+    let paid = beside_a_locked_row(&shop, &items, pay).await;
+    assert_eq!(paid.json["status"], "paid", "{}", paid.text);
     assert_all_clean(&instance, &items).await;
 }

@@ -6,6 +6,7 @@ use seckill::job::{Job, Reconcile};
 use serde_json::json;
 use shop_metrics::Metrics;
 
+use super::crowds::{TryAgain, for_good};
 use super::steps::step;
 use super::{assert_all_clean, left, reserve};
 use crate::http::{assert_problem, order_id};
@@ -42,11 +43,12 @@ async fn a_gate_that_does_not_know_of_carts(strategy: &str) {
     assert_problem(&buy(7, few).await, (409, "sold_out"), "all of them");
 
     // Both want the last units at once, on two instances.
+    let told = TryAgain::default();
     let wanted = (10..70).map(async |buyer: i64| {
         let client = if buyer % 4 < 2 { instance.buyer(buyer) } else { beside.buyer(buyer) };
         match buyer % 2 {
             0 => client.buy_for_good(strategy, shared).await,
-            _ => reserve(&client, &[(shared, 1), (other, 1)]).await,
+            _ => for_good(&told, async || reserve(&client, &[(shared, 1), (other, 1)]).await).await,
         }
     });
     let answers = join_all(wanted).await;
