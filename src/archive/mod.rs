@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use crate::audit::audit;
 use crate::config;
 use ledger::Ledger;
-use ledger::archive::{self, Archive, ArchiveLock};
+use ledger::archive::{self, Archive, ArchiveEnd, ArchiveLock};
 use ledger::route::{Shards, Unreachable};
 use shop_domain::{ItemId, ItemRoute, OrderId, ShardId};
 use shop_metrics::archive::ArchiveMetrics;
@@ -35,6 +35,9 @@ pub enum ArchiveError {
     /// The file.
     #[error("its file: {0}")]
     File(#[from] io::Error),
+    /// The file of another item.
+    #[error("the file of item {0}, which has lines of its orders: {1}")]
+    FileOfOther(ItemId, io::Error),
     /// The ledger.
     #[error("the ledger: {0}")]
     Ledger(#[from] ledger::Error),
@@ -58,7 +61,8 @@ pub struct ArchiveResult {
     pub orders: usize,
     /// The file.
     pub file: String,
-    /// Whether nothing is left to do.
+    /// Whether nothing is left to do. What is left is for the next run: orders with lines of an item whose file is
+    /// not written yet, or whatever there was no time for.
     pub is_ended: bool,
 }
 
@@ -169,14 +173,19 @@ impl Archiver {
         } else {
             self.check(file.clone(), digest).await?;
         }
+        let others = self.others(ledger, item).await?;
         let limit = self.settings.chunk_orders_max;
         loop {
-            let left = archive::remove_chunk(ledger, routed, limit).await?;
+            let left = archive::remove_chunk(ledger, routed, &others, limit).await?;
             failpoint!("archive-chunk-removed");
             orders += left;
             self.metrics.orders.inc_by(left as u64);
-            let is_ended = left == 0 && archive::end(ledger, routed, limit).await?;
-            if is_ended || Instant::now() >= until {
+            let end = match left {
+                0 => archive::end(ledger, routed, limit).await?,
+                _ => ArchiveEnd::More,
+            };
+            if end != ArchiveEnd::More || Instant::now() >= until {
+                let is_ended = end == ArchiveEnd::Ended;
                 tracing::info!(%item, orders, file, is_ended, "orders archived");
                 return Ok(ArchiveResult { orders, file, is_ended });
             }
@@ -220,12 +229,24 @@ impl Archiver {
 
     /// Checks that the file of an item is here as it was recorded: what is still in the ledger must not be deleted
     /// without it.
-    async fn check(&self, file: String, recorded: String) -> Result<(), ArchiveError> {
+    async fn check(&self, file: String, recorded: String) -> io::Result<()> {
         let dir: PathBuf = self.settings.dir.clone();
         if blocking(move || file::digest(&dir, &file)).await? == recorded {
             return Ok(());
         }
-        Err(io::Error::other("it is not as it was written").into())
+        Err(io::Error::other("it is not as it was written"))
+    }
+
+    /// Lists the other items of an item's orders whose files are recorded, and checks each file like its own.
+    async fn others(&self, ledger: &Ledger, item: ItemId) -> Result<Vec<ItemId>, ArchiveError> {
+        let others = archive::sharing(&ledger.pool, item).await?;
+        for other in &others {
+            let known = archive::find(&ledger.pool, *other).await?;
+            let Archive { file, digest, .. } = known.ok_or(ledger::Error::RowNotFound)?;
+            let checked = self.check(file, digest).await;
+            checked.map_err(|error| ArchiveError::FileOfOther(*other, error))?;
+        }
+        Ok(others)
     }
 }
 

@@ -81,6 +81,12 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-fn print(item: ItemId, ArchiveResult { orders, file, .. }: &ArchiveResult) {
-    println!("item {item}: {orders} orders archived now; the file is {file}");
+fn print(item: ItemId, ArchiveResult { orders, file, is_ended }: &ArchiveResult) {
+    let rest = match is_ended {
+        true => "",
+        false => {
+            "; orders are left whose other items are not archived yet: run this again after them"
+        }
+    };
+    println!("item {item}: {orders} orders archived now; the file is {file}{rest}");
 }

@@ -41,24 +41,27 @@ pub(super) async fn migrate_all(config: &Config, contract: bool) -> Result<usize
     let ledgers = config.ledgers()?;
     for (number, ledger) in ledgers.iter().enumerate() {
         let pool = rows::pool(ledger)?;
-        let mut migrated = migrate(ledger, &pool).await;
-        if migrated.is_ok() && contract {
-            migrated = rows::contract(ledger, &pool).await;
-        }
+        let migrated = migrate(ledger, &pool, contract).await;
         migrated.map_err(|why| if number == 0 { why } else { format!("shard {number}: {why}") })?;
         pool.close().await;
     }
     Ok(ledgers.len())
 }
 
-/// Migrates, and shows how many migrations are done.
-pub(super) async fn migrate(config: &Config, pool: &Database) -> Result<(), String> {
+/// Migrates one ledger, and shows how many migrations are done.
+pub(super) async fn migrate(
+    config: &Config,
+    pool: &Database,
+    contract: bool,
+) -> Result<(), String> {
     let mut progress = Progress::new("migrating the schema", MIGRATIONS.iter().count());
     let mut work = std::pin::pin!(rows::migrate(config, pool));
     loop {
         match tokio::time::timeout(COUNT_PERIOD, &mut work).await {
-            Ok(ended) => return ended,
+            Ok(ended) => break ended?,
             Err(_) => progress.show(rows::migrations_done(pool).await),
         }
     }
+    drop(progress);
+    if contract { rows::contract(config, pool).await } else { rows::say_what_is_left(pool).await }
 }

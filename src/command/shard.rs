@@ -68,7 +68,7 @@ async fn add(config: &Config, shard: ShardId) -> ExitResult {
         )
     })?;
     let pool = rows::pool(ledger)?;
-    migrate::migrate(ledger, &pool).await?;
+    migrate::migrate(ledger, &pool, false).await?;
     let unread = |error: ledger::Error| format!("ledger {shard} could not be read: {error}");
     let items = homes::count_items(&pool).await.map_err(unread)?;
     if shard != ShardId::HOME && items > 0 {

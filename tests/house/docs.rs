@@ -37,6 +37,42 @@ fn the_readme_is_one_page_and_counts_the_strategies() {
     );
 }
 
+/// The audits name their invariants I1, I2 and so on: the pages say how many there are, and explain each.
+#[test]
+fn every_invariant_is_counted_and_explained() {
+    let mut judged = BTreeSet::new();
+    for folder in ["crates/ledger-audit/src", "crates/ledger-audit/src/rules"] {
+        for entry in fs::read_dir(root().join(folder)).expect("a folder").flatten() {
+            let text = fs::read_to_string(entry.path()).unwrap_or_default();
+            judged.extend(numbers_of_invariants(&text));
+        }
+    }
+    let count = judged.len();
+    assert!(count >= 22 && judged.iter().copied().eq(1..=count), "a gap: {judged:?}");
+    let page = read("docs/load-test.md");
+    let (_, verdict) = page.split_once("## How to read the verdict").expect("a section");
+    let verdict = verdict.split("\n## ").next().unwrap_or_default();
+    let mut explained: BTreeSet<usize> = numbers_of_invariants(verdict).collect();
+    for range in verdict.split("**").filter(|words| words.contains(" to ")) {
+        let ends: Vec<usize> = numbers_of_invariants(range).collect();
+        if let [first, last] = ends[..] {
+            explained.extend(first..=last);
+        }
+    }
+    assert_eq!(explained, judged, "docs/load-test.md explains each invariant");
+    assert!(verdict.contains(&format!("There are {count}")), "docs/load-test.md: {count}");
+    assert!(read("README.md").contains(&format!("{count} invariants")), "README.md: {count}");
+    for page in ["docs/architecture.md", "docs/decisions-builds.md"] {
+        assert!(read(page).contains(&format!("I1 to I{count}")), "{page}: {count}");
+    }
+}
+
+/// The numbers of words like I7.
+fn numbers_of_invariants(text: &str) -> impl Iterator<Item = usize> {
+    let words = text.split(|letter: char| !letter.is_ascii_alphanumeric());
+    words.filter_map(|word| word.strip_prefix('I')?.parse().ok())
+}
+
 #[test]
 fn every_relative_link_leads_somewhere() {
     let mut count = 0;

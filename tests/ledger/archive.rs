@@ -1,6 +1,7 @@
 //! Orders of ended sales leave the ledger for a file, and their sums stay: all kinds of orders, kills of the archiver,
 //! and sums that were changed by hand.
 
+mod lines;
 mod service;
 
 use std::io::Read;
@@ -117,8 +118,12 @@ fn lines(dir: &Path) -> Vec<Value> {
     let files: Vec<_> =
         std::fs::read_dir(dir).expect("a folder").map(|it| it.expect("it").path()).collect();
     assert_eq!(files.len(), 1, "one file: {files:?}");
+    lines_of(&files[0])
+}
+
+fn lines_of(file: &Path) -> Vec<Value> {
     let mut text = String::new();
-    let file = std::fs::File::open(&files[0]).expect("a file");
+    let file = std::fs::File::open(file).expect("a file");
     flate2::read::GzDecoder::new(file).read_to_string(&mut text).expect("gzip");
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }

@@ -9,7 +9,7 @@ use seckill::account::Role;
 use serde_json::json;
 use sqlx::Executor;
 
-use crate::process::program::{free_addr, press, serve, signal};
+use crate::process::program::{free_addr, press, program, serve, signal, told};
 use crate::support::{Client, Instance, Shop, assert_clean, eventually, purchase_path};
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a
@@ -156,4 +156,20 @@ async fn the_indexes_of_orders_are_replaced_during_a_sale() {
         assert_eq!(ids, [second.json["id"].as_str(), Some(before.as_str())]);
     }
     assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn what_is_left_to_remove_is_said_only_where_it_is_left() {
+    let shop = Shop::new().await;
+    for statement in OF_THE_BUILD_BEFORE {
+        shop.pool.execute(statement).await.expect("undone");
+    }
+    for (arguments, is_left) in
+        [(&["migrate"][..], true), (&["migrate", "--contract"], false), (&["migrate"], false)]
+    {
+        let mut migrate = program(&shop, arguments);
+        let output = migrate.env("SECKILL_LOG_FILTER", "info").output().await;
+        let (code, text) = told(&output.expect("it runs"));
+        assert_eq!((code, text.contains("--contract")), (0, is_left), "{arguments:?}: {text}");
+    }
 }

@@ -1763,7 +1763,7 @@ export interface components {
             detail: string;
             /** @description Whether it holds; `null` when there was nothing to check. */
             holds?: boolean | null;
-            /** @description `I1` to `I7`, `I13` or `I14`. */
+            /** @description Its name, such as `I1`. */
             invariant: string;
         };
         /** @description A signed head of a log: what one signature says of all entries before it. */

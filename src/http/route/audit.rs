@@ -39,7 +39,7 @@ pub struct AuditBody {
 /// One invariant.
 #[derive(Serialize, ToSchema)]
 pub struct FindingBody {
-    /// `I1` to `I7`, `I13` or `I14`.
+    /// Its name, such as `I1`.
     invariant: &'static str,
     claim: &'static str,
     /// Whether it holds; `null` when there was nothing to check.

@@ -13,8 +13,10 @@
 //! two transactions, and the audit checks it. Each transaction locks the stock row and compares its epoch, so that
 //! an item that has moved is not touched. The lock of a move keeps movers and other archivers away.
 
+mod chunk;
 mod sums;
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use futures::TryStreamExt;
@@ -25,11 +27,13 @@ use crate::item_move::copy;
 use crate::item_move::tables::{ItemTable, RowPolicy};
 use crate::rows::item_lock::{ItemLock, Work};
 use crate::rows::link::{LONG_READ_MAX, within};
-use crate::rows::statement::{Binds, Read, Write, in_list};
+use crate::rows::statement::{Binds, Read, Write};
 use crate::rows::{moved, moves};
 use crate::{Database, Ledger, RetryPolicy};
 use shop_domain::{ItemId, ItemRoute};
 
+use chunk::SAME_ORDER;
+pub use chunk::{remove_chunk, sharing};
 pub use sums::Sums;
 
 /// The tables whose rows of an item leave: orders, and what belongs to their buyers. Payments stay, so that a
@@ -100,11 +104,17 @@ impl ArchiveLock {
     }
 }
 
-/// Says what keeps an item from being archived; NULL: nothing, or it has begun. The parameters are the days and the item.
-const WHAT_IS_OPEN: &str = "SELECT CASE WHEN archive > 0 THEN NULL \
+/// Says what keeps an item from being archived; NULL: nothing, or it has begun. The parameters
+/// are the days, the days again, and the item.
+static WHAT_IS_OPEN: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT CASE WHEN archive > 0 THEN NULL \
      WHEN ends_at >= UTC_TIMESTAMP(6) - INTERVAL ? DAY THEN 'its sale has not ended, or not long enough ago' \
-     WHEN EXISTS (SELECT 1 FROM orders WHERE orders.item_id = items.id AND line_count IS NOT NULL) \
-      THEN 'an order of it has lines of other items' \
+     WHEN EXISTS (SELECT 1 FROM orders AS own \
+       JOIN orders AS others ON {SAME_ORDER} \
+       JOIN items AS their ON their.id = others.item_id \
+       WHERE own.item_id = items.id AND own.line_count > 1 AND their.ends_at >= UTC_TIMESTAMP(6) - INTERVAL ? DAY) \
+      THEN 'an order of it has a line of an item whose sale has not ended, or not long enough ago' \
      WHEN EXISTS (SELECT 1 FROM draws WHERE draws.item_id = items.id) THEN 'it was drawn, and buyers check its places' \
      WHEN offered <> 0 OR EXISTS (SELECT 1 FROM waiting_list WHERE waiting_list.item_id = items.id AND live = 1) \
       THEN 'buyers wait for it' \
@@ -125,7 +135,9 @@ const WHAT_IS_OPEN: &str = "SELECT CASE WHEN archive > 0 THEN NULL \
      END FROM (SELECT items.id, ends_at, offered, archive, return_seconds, GREATEST( \
        COALESCE((SELECT MAX(created_at) FROM stock_movements WHERE stock_movements.item_id = items.id), ends_at), \
        COALESCE((SELECT MAX(paid_at) FROM orders WHERE orders.item_id = items.id), ends_at)) AS changed_at \
-      FROM items JOIN stock ON stock.item_id = items.id WHERE items.id = ?) AS items";
+      FROM items JOIN stock ON stock.item_id = items.id WHERE items.id = ?) AS items"
+    )
+});
 
 /// Says what keeps an item from being archived; `None`: nothing.
 pub async fn what_is_open(
@@ -133,7 +145,7 @@ pub async fn what_is_open(
     item: ItemId,
     days: u32,
 ) -> sqlx::Result<Option<String>> {
-    let asked = sqlx::query_scalar(WHAT_IS_OPEN).binds((days, item.get()));
+    let asked = sqlx::query_scalar(&WHAT_IS_OPEN).binds((days, days, item.get()));
     within(LONG_READ_MAX, asked.fetch_one(from)).await
 }
 
@@ -216,106 +228,44 @@ pub async fn record_file(
     record.await
 }
 
-/// Deletes at most `limit` orders of an item whose file is recorded, with their movements, their part of the
-/// buyers' limits and their places in the waiting list, and adds them to the sums. Returns how many orders left.
-pub async fn remove_chunk(ledger: &Ledger, routed: ItemRoute, limit: u32) -> sqlx::Result<usize> {
-    let remove = ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
-        Box::pin(remove_in(transaction, routed, limit))
-    });
-    remove.await
-}
-
-async fn remove_in(
-    transaction: &mut MySqlConnection,
-    routed: ItemRoute,
-    limit: u32,
-) -> sqlx::Result<usize> {
-    let item = routed.item.get();
-    if lock(transaction, routed).await? != 1 || !is_recorded(transaction, routed.item).await? {
-        return Ok(0);
-    }
-    let ids: Vec<String> =
-        sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ? LIMIT ? FOR UPDATE")
-            .binds((item, limit))
-            .all(&mut *transaction)
-            .await?;
-    let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-    let Some((places, _)) = in_list(&ids) else { return Ok(0) };
-    let chunk = [
-        format!(
-            "INSERT INTO archived_orders \
-             (item_id, limit_group_id, status, orders, quantity, amount_cents) \
-             SELECT item_id, COALESCE(limit_group_id, 0), status, COUNT(*), SUM(quantity), SUM(amount_cents) \
-             FROM orders WHERE item_id = ? AND id IN ({places}) \
-             GROUP BY item_id, COALESCE(limit_group_id, 0), status ON DUPLICATE KEY UPDATE \
-             orders = archived_orders.orders + VALUES(orders), \
-             quantity = archived_orders.quantity + VALUES(quantity), \
-             amount_cents = archived_orders.amount_cents + VALUES(amount_cents)"
-        ),
-        format!(
-            "INSERT INTO archived_movements (item_id, reason, movements, delta) \
-             SELECT item_id, reason, COUNT(*), SUM(delta) FROM stock_movements \
-             WHERE item_id = ? AND order_id IN ({places}) GROUP BY item_id, reason \
-             ON DUPLICATE KEY UPDATE movements = archived_movements.movements + VALUES(movements), \
-             delta = archived_movements.delta + VALUES(delta)"
-        ),
-        format!(
-            "UPDATE buyer_limits JOIN (SELECT item_id, user_id, CAST(SUM(quantity) AS SIGNED) AS units \
-              FROM orders WHERE item_id = ? AND id IN ({places}) AND status = 'paid' \
-              GROUP BY item_id, user_id) AS gone \
-             ON gone.item_id = buyer_limits.item_id AND gone.user_id = buyer_limits.user_id \
-             SET bought = bought - units"
-        ),
-        format!("DELETE FROM waiting_list WHERE item_id = ? AND order_id IN ({places})"),
-        format!("DELETE FROM stock_movements WHERE item_id = ? AND order_id IN ({places})"),
-        format!("DELETE FROM orders WHERE item_id = ? AND id IN ({places})"),
-    ];
-    for statement in chunk {
-        let mut query = sqlx::query(&statement).bind(item);
-        for id in in_list(&ids).into_iter().flat_map(|(_, ids)| ids) {
-            query = query.bind(id);
-        }
-        query.run(&mut *transaction).await?;
-        failpoint!("archive-chunk-half");
-    }
-    Ok(ids.len())
+/// What [`end`] has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArchiveEnd {
+    /// Nothing is left to do.
+    Ended,
+    /// Rows were deleted, and there may be more.
+    More,
+    /// Orders are left: each of them has a line of another item that may not leave yet.
+    OrdersLeft,
 }
 
 /// Deletes at most `limit` rows of each kind that no order of a closed item needs any more, and notes the end
-/// when none is left. Returns whether it is the end.
-pub async fn end(ledger: &Ledger, routed: ItemRoute, limit: u32) -> sqlx::Result<bool> {
+/// when none is left.
+pub async fn end(ledger: &Ledger, routed: ItemRoute, limit: u32) -> sqlx::Result<ArchiveEnd> {
     let end = ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
         Box::pin(async move {
             let item = routed.item;
             if lock(transaction, routed).await? != 1 || !is_recorded(transaction, item).await? {
-                return Ok(true);
+                return Ok(ArchiveEnd::Ended);
             }
-            for name in TABLES.into_iter().rev() {
-                // Orders and movements that are still here come back to `remove_chunk`.
-                let delete = match name {
-                    "orders" | "stock_movements" => {
-                        let left =
-                            format!("SELECT EXISTS (SELECT 1 FROM {name} WHERE item_id = ?)");
-                        let left: bool = sqlx::query_scalar(&left)
-                            .bind(item.get())
-                            .one(&mut **transaction)
-                            .await?;
-                        if left {
-                            return Ok(false);
-                        }
-                        continue;
-                    }
-                    _ => format!("DELETE FROM {name} WHERE item_id = ? LIMIT ?"),
-                };
+            // They come back to `remove_chunk`, and their buyers' limits and places stay with them.
+            let left = "SELECT EXISTS (SELECT 1 FROM orders WHERE item_id = ?) \
+                 OR EXISTS (SELECT 1 FROM stock_movements WHERE item_id = ?)";
+            let left = sqlx::query_scalar(left).binds((item.get(), item.get()));
+            if left.one(&mut **transaction).await? {
+                return Ok(ArchiveEnd::OrdersLeft);
+            }
+            for name in ["waiting_list", "buyer_limits"] {
+                let delete = format!("DELETE FROM {name} WHERE item_id = ? LIMIT ?");
                 let deleted = sqlx::query(&delete).binds((item.get(), limit));
                 if deleted.changed(&mut **transaction).await? == u64::from(limit) {
-                    return Ok(false);
+                    return Ok(ArchiveEnd::More);
                 }
             }
             let ended = "UPDATE archives SET ended_at = UTC_TIMESTAMP(6) WHERE item_id = ?";
             sqlx::query(ended).bind(item.get()).run(&mut **transaction).await?;
             set_archive(transaction, item, 2).await?;
-            Ok(true)
+            Ok(ArchiveEnd::Ended)
         })
     });
     end.await

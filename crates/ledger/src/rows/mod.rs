@@ -200,6 +200,15 @@ pub async fn contract(options: impl Into<LedgerOptions>, pool: &Database) -> Res
     contracted.map_err(|error| migration_failed(&error))
 }
 
+/// Says in the log that [`contract`] has something to do, if it has.
+///
+/// # Errors
+/// A sentence for the operator.
+pub async fn say_what_is_left(pool: &Database) -> Result<(), String> {
+    let said = async { order_indexes::say_what_is_left(&mut *pool.acquire().await?).await };
+    said.await.map_err(|error| migration_failed(&error))
+}
+
 /// Creates the database if it is missing. Returns a connection that alone may change the schema. The lock is
 /// not sqlx's, which waits without end: MariaDB refuses that with NULL instead of an error.
 async fn lock_schema(ledger: &LedgerOptions, pool: &Database) -> Result<MySqlConnection, String> {
@@ -251,10 +260,7 @@ async fn migrate_on(
     currency.await.map_err(|error| migration_failed(&error))?;
     let indexed = async {
         order_indexes::expand(connection).await?;
-        if is_new {
-            return order_indexes::contract(connection).await;
-        }
-        order_indexes::say_what_is_left(connection).await
+        if is_new { order_indexes::contract(connection).await } else { Ok(()) }
     };
     indexed.await.map_err(|error| migration_failed(&error))?;
     users::fill_skeletons(pool)
@@ -270,7 +276,8 @@ async fn migrate_on(
 
 fn migration_failed(error: &dyn std::fmt::Display) -> String {
     /// The words of a server whose disk is full: a table or a file cannot grow.
-    const FULL: [&str; 4] = ["is full", "errno: 28 ", "errno: 135 ", "No space left"];
+    const FULL: [&str; 5] =
+        ["is full", "errno: 28 ", "errno: 135 ", "No space left", "Temporary file write failure"];
     let text = format!("the schema cannot be brought up to date: {error}");
     match FULL.iter().any(|words| text.contains(words)) {
         true => format!("{text}; free some space on the disk of the database"),
@@ -328,4 +335,30 @@ async fn create_database(options: &MySqlConnectOptions, database: &str) -> Resul
     }
     let _ = connection.close().await;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_word_for_a_full_disk_has_the_remedy() {
+        for (error, is_full) in [
+            ("1114 (HY000): The table 'orders' is full", true),
+            (
+                "3 (HY000): Error writing file './t.frm' (Errcode: 28 \"No space left on device\")",
+                true,
+            ),
+            ("1026 (HY000): Error writing file 'orders' (errno: 28 \"No space\")", true),
+            ("1878 (HY000): Temporary file write failure.", true),
+            ("1146 (42S02): Table 'shop.orders' doesn't exist", false),
+        ] {
+            let said = migration_failed(&error);
+            assert_eq!(
+                said.ends_with("free some space on the disk of the database"),
+                is_full,
+                "{said}"
+            );
+        }
+    }
 }
