@@ -148,6 +148,9 @@ pub const LIST: &[Row] = rows! {
     "mysql-full-disk": disk::full,
         "a file fills the rest of the database's disk, for a few seconds",
         "writes are 503 or unknown; it recovers by itself";
+    "mysql-full-disk-migrating": disk::full_during_change,
+        "the database's disk fills while `seckill migrate` makes the indexes of orders; then there is room",
+        "the change breaks off with a sentence and is done again; orders are right, 503 or unknown meanwhile";
     "mysql-deadlocks": mysql::deadlocks,
         "side transactions take the rows in the opposite order",
         "1213 is rolled back and tried again, a bounded number of times";

@@ -11,6 +11,7 @@ mod ports;
 mod program;
 mod redis;
 mod server;
+mod small_disk;
 mod temporary;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use self::redis::{
     RedisSentinels, RedisServer,
 };
 pub use self::server::Server;
+pub use self::small_disk::SmallDisk;
 pub use self::zookeeper::{ZookeeperEnsemble, ZookeeperOptions, ZookeeperServer};
 
 /// A database server and a Redis server that belong together.

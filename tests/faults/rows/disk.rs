@@ -1,23 +1,25 @@
 //! A database whose disk is full: a small file system of its own, and a file that takes what is left.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
+use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use dev_servers::MysqlOptions;
-use tokio::time::sleep;
+use dev_servers::{MysqlOptions, MysqlServer, SmallDisk};
+use sqlx::mysql::MySqlConnection;
+use tokio::time::{sleep, timeout};
 
+use super::moves::{COMMAND_MAX, program};
 use super::mysql::execute;
 use super::{FAULT, proven};
-use crate::TrialResult;
 use crate::checker::TrialOutcome;
+use crate::service::Setup;
 use crate::testbed::Testbed;
 use crate::trial::{Plan, Wanted, run_trial, when_it_stops};
+use crate::{Run, TrialResult};
 
 /// Holds a new database and its log, and little else.
-const DISK: &str = "size=160m";
+const DISK_MIB: u32 = 160;
 /// More rows of ours than the pages of their table can take.
 const ROWS_MAX: usize = 1_000;
 /// What makes a database so small, whichever of its kinds it is.
@@ -26,17 +28,7 @@ const SMALL: &str = "--innodb-buffer-pool-size=64M --loose-innodb-log-file-size=
 
 /// The database's disk is full, and later it is not.
 pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let folder = testbed.folder().join("small-disk");
-    let Some(disk) = SmallDisk::mount(&folder.join("disk")) else {
-        let proof = "left out: only root may mount a small disk".to_owned();
-        return Ok(TrialOutcome { proof, ..TrialOutcome::default() });
-    };
-    let mut options = MysqlOptions::new(disk.0.join("mysql"));
-    options.program =
-        Some(small_server(&folder, testbed.mysql.pid()).map_err(|error| said(&error))?);
-    let small = testbed.ledger(options).await?;
-    // For this trial it is the ledger.
-    let usual = std::mem::replace(&mut testbed.mysql, small);
+    let Some((disk, usual)) = on_small_disk(testbed).await? else { return Ok(left_out()) };
     let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
     let trial = run_trial(testbed, plan, async |testbed, trial| {
         let mut operator = testbed.operator().await?;
@@ -72,46 +64,97 @@ pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
     trial
 }
 
-/// A file system in memory. Unmounted when dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    /// `None` where we may not.
-    fn mount(folder: &Path) -> Option<Self> {
-        fs::create_dir_all(folder).ok()?;
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", DISK, "tmpfs"]).arg(folder).stderr(Stdio::null());
-        mount.status().is_ok_and(|status| status.success()).then(|| Self(folder.to_path_buf()))
-    }
-
-    /// Writes until the disk is full; returns the error.
-    fn fill(&self) -> io::Result<String> {
-        let mut ballast = File::create(self.ballast())?;
-        let mut piece = vec![0; 1 << 20];
-        loop {
-            match ballast.write_all(&piece) {
-                Ok(()) => {}
-                // The last bytes too.
-                Err(_) if piece.len() > 1 => piece.truncate(piece.len() / 2),
-                Err(error) => return Ok(error.to_string()),
+/// The disk fills while `seckill migrate` makes the indexes of `orders`; when there is room, it is run again.
+pub async fn full_during_change(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let Some((disk, usual)) = on_small_disk(testbed).await? else { return Ok(left_out()) };
+    let setup = testbed.setup();
+    let mut plan = Plan::new(seed, Wanted::Safe, &setup);
+    plan.stock *= 10;
+    let trial = run_trial(testbed, plan, async |testbed, trial| {
+        let mut operator = testbed.operator().await?;
+        for statement in OF_THE_BUILD_BEFORE.into_iter().chain([OLDER_ORDERS]) {
+            execute(&mut operator, statement).await?;
+        }
+        disk.fill().and_then(|_| disk.make_room(ROOM_BYTES)).map_err(|error| said(&error))?;
+        trial.injections += 1;
+        let before = trial.sold();
+        let broken_off = told(&setup, &["migrate"]).await?;
+        sleep(FAULT).await;
+        let sold = trial.sold() - before;
+        let indexes = indexes(&mut operator).await?;
+        disk.empty().map_err(|error| said(&error))?;
+        if !testbed.mysql.resume() {
+            testbed.mysql.restart().await.map_err(|error| error.to_string())?;
+            operator = testbed.operator().await?;
+        }
+        trial.fault_ended();
+        for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
+            let (done, text) = told(&setup, arguments).await?;
+            if !done {
+                return Err(format!("{arguments:?} with room: {text}"));
             }
         }
-    }
-
-    fn empty(&self) -> io::Result<()> {
-        fs::remove_file(self.ballast())
-    }
-
-    fn ballast(&self) -> PathBuf {
-        self.0.join("ballast")
-    }
+        let after = self::indexes(&mut operator).await?;
+        let proof = format!(
+            "the change broke off: {}; then the indexes were {indexes}, and {sold} were sold; with room, {after}",
+            broken_off.1.trim()
+        );
+        let is_plain = !broken_off.0 && broken_off.1.contains("free some space");
+        let is_old = indexes.contains("orders_request") && !indexes.contains("orders_buyer");
+        proven(is_plain && is_old && after == "orders_buyer, orders_item_request", proof)
+    });
+    let trial = trial.await;
+    std::mem::replace(&mut testbed.mysql, usual).stop().await;
+    trial
 }
 
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        // Lazily: a server that did not end may still have files open.
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
+/// Back to the indexes of the build before.
+const OF_THE_BUILD_BEFORE: [&str; 2] = [
+    "ALTER TABLE orders ADD UNIQUE KEY orders_request (user_id, item_id, request_key), \
+     DROP KEY orders_item_request, DROP KEY orders_buyer",
+    "UPDATE schema_needs SET known_version_min = 1",
+];
+/// Orders of another item, whose indexes need more than [`ROOM_BYTES`].
+const OLDER_ORDERS: &str = "INSERT INTO orders \
+     (id, item_id, user_id, quantity, amount_cents, status, strategy, request_key, created_at, expires_at) \
+     WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 249) \
+     SELECT CONCAT('00000000-0000-7000-8000-', LPAD(a.n * 250 + b.n, 12, '0')), 999999999, 1 + a.n, 1, 1, 'paid', \
+       'mysql-batch', UUID(), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) FROM n AS a JOIN n AS b";
+/// What is left for the change and for the orders meanwhile.
+const ROOM_BYTES: u64 = 4 << 20;
+
+/// The indexes that the change replaces, by name.
+async fn indexes(operator: &mut MySqlConnection) -> Run<String> {
+    let names = "SELECT CAST(GROUP_CONCAT(DISTINCT index_name ORDER BY index_name SEPARATOR ', ') AS CHAR) \
+         FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'orders' \
+         AND index_name IN ('orders_request', 'orders_item_request', 'orders_buyer')";
+    let names: Result<Option<String>, _> = sqlx::query_scalar(names).fetch_one(operator).await;
+    names.map(Option::unwrap_or_default).map_err(|error| error.to_string())
+}
+
+/// Runs the program to its end; returns whether it succeeded, and what it said of errors.
+async fn told(setup: &Setup, arguments: &[&str]) -> Run<(bool, String)> {
+    let ended = timeout(COMMAND_MAX, program(setup, arguments, None).output()).await;
+    let ended = ended.map_err(|_| format!("{arguments:?} hangs"))?;
+    let ended = ended.map_err(|error| error.to_string())?;
+    Ok((ended.status.success(), String::from_utf8_lossy(&ended.stderr).into_owned()))
+}
+
+/// Makes a database on a small disk the ledger of this trial; `None` where we may not mount one. Returns the
+/// disk, and the usual ledger.
+async fn on_small_disk(testbed: &mut Testbed) -> Run<Option<(SmallDisk, MysqlServer)>> {
+    let folder = testbed.folder().join("small-disk");
+    let Some(disk) = SmallDisk::mount(&folder.join("disk"), DISK_MIB) else { return Ok(None) };
+    let mut options = MysqlOptions::new(disk.folder().join("mysql"));
+    options.program =
+        Some(small_server(&folder, testbed.mysql.pid()).map_err(|error| said(&error))?);
+    let small = testbed.ledger(options).await?;
+    Ok(Some((disk, std::mem::replace(&mut testbed.mysql, small))))
+}
+
+fn left_out() -> TrialOutcome {
+    let proof = "left out: only root may mount a small disk".to_owned();
+    TrialOutcome { proof, ..TrialOutcome::default() }
 }
 
 /// A wrapper of the running server's program with further arguments, beside what belongs to it.

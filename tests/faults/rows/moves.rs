@@ -25,7 +25,7 @@ const ABORTED: i32 = 6;
 /// The longest pause that is allowed to a move: machines are shared.
 const PAUSE_MS_MAX: &str = "5000";
 /// How long one command may take.
-const COMMAND_MAX: Duration = Duration::from_secs(60);
+pub(super) const COMMAND_MAX: Duration = Duration::from_secs(60);
 /// Points of moves that are given up, which these moves are not.
 const GIVEN_UP: usize = 2;
 
