@@ -1839,6 +1839,8 @@ export interface components {
              * @description By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all.
              */
             extend_seconds: number;
+            /** @description Whether the sale has a public log, from which buyers get receipts. */
+            has_log: boolean;
             /**
              * Format: int32
              * @description How long an unpaid order keeps its stock.
@@ -5301,6 +5303,8 @@ export interface operations {
                 "Idempotency-Key"?: string | null;
                 /** @description The span of the caller (W3C Trace Context); a traced reservation is answered with `traceresponse` */
                 traceparent?: string | null;
+                /** @description `receipt`: the line that was refused gets a receipt, if its item has a log; the problem then has `receipt`, its address */
+                Prefer?: string | null;
             };
             path?: never;
             cookie?: never;
@@ -5343,7 +5347,10 @@ export interface operations {
     post_reservations_batch: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description `receipt`: as for `POST /api/reservations`, for each line of the request */
+                Prefer?: string | null;
+            };
             path?: never;
             cookie?: never;
         };

@@ -55,7 +55,8 @@ async fn a_buyer_enters_wins_buys_and_checks_the_proof() {
     page.until_text("#outcome", "It’s yours").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     // The link of the page leads to the check of this very entry.
-    page.run("document.querySelector('#draw a[href^=\"/verify\"]').click()", Vec::new()).await;
+    page.run("document.querySelector('#draw a[href^=\"/verify.html#\"]').click()", Vec::new())
+        .await;
     page.until_text("#result", "The places are right").await;
     page.until_text("#result", "Your entry is in the list. Its place is 1").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
