@@ -85,21 +85,10 @@ impl Claim<'_> {
     /// Notes that the receiver has everything up to the position `now`, where it had everything up
     /// to `before`, and prolongs the claim. `false` when the claim is lost or the endpoint is
     /// switched off.
-    pub async fn delivered(
-        &self,
-        pool: &Database,
-        (before, now): (i64, i64),
-    ) -> sqlx::Result<bool> {
-        let noted = sqlx::query(
-            "UPDATE event_endpoints SET delivered = ?, failures = 0, refusals = 0, \
-             last_error = NULL, delivered_at = UTC_TIMESTAMP(6), \
-             claimed_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
-             WHERE id = ? AND claimed_by = ? AND delivered = ? AND enabled",
-        )
-        .binds((now, self.lease.as_secs(), self.endpoint.get(), self.instance, before))
-        .changed(pool)
-        .await?;
-        Ok(noted == 1)
+    pub async fn delivered(&self, pool: &Database, positions: (i64, i64)) -> sqlx::Result<bool> {
+        let answered =
+            "failures = 0, refusals = 0, last_error = NULL, delivered_at = UTC_TIMESTAMP(6),";
+        self.advance(pool, positions, answered).await
     }
 
     /// Notes a failed try, after which the next one has to wait for `pause`.
@@ -125,17 +114,27 @@ impl Claim<'_> {
         .await
     }
 
-    /// Notes that nothing up to the position `now` is for the receiver, where it had everything up to `before`, and
-    /// prolongs the claim. `false` when the claim is lost or the endpoint is switched off.
-    pub async fn skipped(&self, pool: &Database, (before, now): (i64, i64)) -> sqlx::Result<bool> {
-        let noted = sqlx::query(
-            "UPDATE event_endpoints SET delivered = ?, \
+    /// Notes that nothing up to the position `now` is for the receiver, else like
+    /// [`ClaimedEndpoint::delivered`].
+    pub async fn skipped(&self, pool: &Database, positions: (i64, i64)) -> sqlx::Result<bool> {
+        self.advance(pool, positions, "").await
+    }
+
+    async fn advance(
+        &self,
+        pool: &Database,
+        (before, now): (i64, i64),
+        also: &str,
+    ) -> sqlx::Result<bool> {
+        let statement = format!(
+            "UPDATE event_endpoints SET delivered = ?, {also} \
              claimed_until = UTC_TIMESTAMP(6) + INTERVAL ? SECOND \
-             WHERE id = ? AND claimed_by = ? AND delivered = ? AND enabled",
-        )
-        .binds((now, self.lease.as_secs(), self.endpoint.get(), self.instance, before))
-        .changed(pool)
-        .await?;
+             WHERE id = ? AND claimed_by = ? AND delivered = ? AND enabled"
+        );
+        let noted = sqlx::query(&statement)
+            .binds((now, self.lease.as_secs(), self.endpoint.get(), self.instance, before))
+            .changed(pool)
+            .await?;
         Ok(noted == 1)
     }
 
