@@ -19,7 +19,7 @@ use crate::trial::{Plan, Wanted, run_trial, when_it_stops};
 use crate::{Run, TrialResult};
 
 /// Holds a new database and its log, and little else.
-const DISK_MIB: u32 = 160;
+const DISK_MIB: u32 = 480;
 /// More rows of ours than the pages of their table can take.
 const ROWS_MAX: usize = 1_000;
 /// What makes a database so small, whichever of its kinds it is.
