@@ -44,7 +44,7 @@ export function receiptPanel(title, read) {
     open();
   }
 
-  /** Nothing is read or painted before somebody looks at it. */
+  /** Reads the receipt and paints its QR codes when the buyer opens the panel, and not before. */
   function open() {
     if (element.open) attempt(paint);
   }

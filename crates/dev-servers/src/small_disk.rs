@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A file system in memory, with a file in it that can take what is left. Unmounted when dropped.
+/// A tmpfs of a fixed size. [`SmallDisk::fill`] writes one file until no byte is free. Dropping it unmounts it.
 #[derive(Debug)]
 pub struct SmallDisk(PathBuf);
 
 impl SmallDisk {
-    /// Mounts one with room for this many MiB at a new folder; `None` where we may not, because only root may.
+    /// Mounts one of `mebibytes` MiB at a new folder. Returns `None` without the rights of root.
     #[must_use]
     pub fn mount(folder: &Path, mebibytes: u32) -> Option<Self> {
         fs::create_dir_all(folder).ok()?;

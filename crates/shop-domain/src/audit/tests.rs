@@ -101,27 +101,22 @@ fn each_planted_fault_is_named() {
 #[test]
 fn units_sold_below_zero_are_never_clean() {
     // The gate counted by itself, and the ledger only kept the books.
-    let facts = Facts {
-        arbiter: ArbiterMode::Off,
-        available: -2,
-        offered: 0,
-        offers_open: 0,
-        units_sold: 12,
-        units_held: 0,
-        movements_sum: -12,
-        redis_available: None,
-        ..sound()
-    };
-    let report = verify(facts);
+    let report = verify(twelve_sold_of_ten(-2));
     assert_eq!((report.units_oversold(), report.is_clean()), (2, false));
 }
 
 #[test]
 fn a_lost_update_shows_as_oversold_units() {
-    // Twelve units sold of ten, while the stock row, overwritten, still claims two.
-    let facts = Facts {
+    // The stock row was overwritten, and still claims two units.
+    let report = verify(twelve_sold_of_ten(2));
+    assert_eq!((report.units_oversold(), report.is_clean()), (2, false));
+}
+
+/// Twelve units sold of ten without an arbiter; the stock row says `available`.
+fn twelve_sold_of_ten(available: i64) -> Facts {
+    Facts {
         arbiter: ArbiterMode::Off,
-        available: 2,
+        available,
         offered: 0,
         offers_open: 0,
         units_sold: 12,
@@ -129,8 +124,5 @@ fn a_lost_update_shows_as_oversold_units() {
         movements_sum: -12,
         redis_available: None,
         ..sound()
-    };
-    let report = verify(facts);
-    assert_eq!(report.units_oversold(), 2);
-    assert!(!report.is_clean());
+    }
 }
