@@ -23,6 +23,8 @@ use loadtest::failure::{CannotJudge, OrCannotJudge};
 const ORDERS_OF_ITEM: u32 = 50_000;
 /// Paid orders, in this many places of a hundred; the others are expired.
 const PAID_PERCENT: u32 = 90;
+/// A prime: buyers by the place of the order times this are scattered, and none has two orders of one item.
+const SCATTER: u32 = 514_229;
 
 /// Pages that may still be unwritten, and old versions of rows that may still be there, when a load begins.
 const PENDING_MAX: u64 = 10_000;
@@ -124,7 +126,7 @@ fn statements(item: i64, number: usize, (count, buyers): (u32, u32), has_buckets
          WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 999) \
          SELECT CONCAT(LEFT(millis, 8), '-', RIGHT(millis, 4), '-7', LEFT(digits, 3), '-a', \
              SUBSTRING(digits, 4, 3), '-', SUBSTRING(digits, 7, 12)), \
-           {item}, {FIRST_BUYER} + FLOOR(RAND() * {buyers}), 1, 100, \
+           {item}, {FIRST_BUYER} + (place * {SCATTER} + {item} * {SCATTER} DIV 7) % {buyers}, 1, 100, \
            IF(RAND() * 100 < {PAID_PERCENT}, 'paid', 'expired'), 'mysql-batch', \
            UUID(), made_at, made_at + INTERVAL 15 MINUTE, made_at{value} \
          FROM (SELECT place, SHA2(RAND(), 256) AS digits, \
@@ -134,11 +136,14 @@ fn statements(item: i64, number: usize, (count, buyers): (u32, u32), has_buckets
              WHERE thousands.n < {thousands}) AS places WHERE place < {count}) AS drawn \
          ORDER BY place;\
          INSERT INTO buyer_limits (item_id, user_id, bought, allowed) \
-           SELECT item_id, user_id, SUM(quantity), COUNT(*) FROM orders WHERE item_id = {item} \
-           GROUP BY item_id, user_id;\
+           SELECT item_id, user_id, SUM(IF(status = 'paid', quantity, 0)), COUNT(*) FROM orders \
+           WHERE item_id = {item} GROUP BY item_id, user_id;\
          INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at) \
-           SELECT item_id, id, 'sold', -quantity, created_at FROM orders WHERE item_id = {item};\
-         UPDATE stock SET available = available - {count} WHERE item_id = {item};\
+           SELECT item_id, id, 'sold', -quantity, created_at FROM orders WHERE item_id = {item} \
+           UNION ALL SELECT item_id, id, 'expired', quantity, expires_at FROM orders \
+           WHERE item_id = {item} AND status = 'expired';\
+         UPDATE stock SET available = available - (SELECT COUNT(*) FROM orders \
+           WHERE item_id = {item} AND status = 'paid') WHERE item_id = {item};\
          COMMIT"
     )
 }

@@ -275,8 +275,8 @@ async fn command(
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(CannotJudge(format!("{command} failed: {}", said.trim())))
+    let said = [output.stdout, output.stderr].concat();
+    Err(CannotJudge(format!("{command} failed: {}", String::from_utf8_lossy(&said).trim())))
 }
 
 /// The database that an address names.

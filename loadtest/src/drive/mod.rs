@@ -188,7 +188,7 @@ impl Drive {
         Self { batches: Some(batches), ..self }
     }
 
-    /// Ends it: no purchase and no retry is begun any more (closed model).
+    /// Ends it: no purchase is begun any more, and no retry either in the closed model.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }

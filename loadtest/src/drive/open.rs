@@ -69,6 +69,9 @@ fn dispatch(
         if !early.is_zero() {
             thread::sleep(early.max(SLEEP_MIN));
         }
+        if drive.is_stopped() {
+            break;
+        }
         let next = locked(idle).pop_front();
         let sent = next.is_some_and(|number| inboxes[number].send((index, due)).is_ok());
         if !sent {
