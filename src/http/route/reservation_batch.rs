@@ -1,15 +1,18 @@
 //! `POST /api/reservations/batch`: reservations for many guests of a shop, one a line, each answered for itself.
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use futures::StreamExt;
 use futures::stream::FuturesOrdered;
+use futures::{FutureExt, StreamExt};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use utoipa::ToSchema;
 
 use super::orders::OrderBody;
@@ -89,8 +92,7 @@ pub async fn reserve_each(
         .map(|(number, line)| {
             let (purchases, receipts) = (purchases.clone(), receipts.clone());
             let request = request_of(line, claims.user);
-            // A task of its own, which goes on when the client leaves, or does not read.
-            lifecycle.purchases().spawn(async move {
+            let answered = async move {
                 let request = match request {
                     Ok(request) => request,
                     Err(problem) => return answer(number, Err(problem)),
@@ -99,16 +101,27 @@ pub async fn reserve_each(
                 let outcome = purchases.reserve(request).await;
                 let receipt = receipts.of(&outcome, buyer, &lines).await;
                 answer(number, placed(outcome, receipt))
-            })
+            };
+            async move {
+                // After a panic the ledger knows what became of the line.
+                let unknown = |_| Err(ProblemType::OutcomeUnknown.problem().outcome_unknown());
+                let ended = AssertUnwindSafe(answered).catch_unwind().await;
+                ended.unwrap_or_else(|panic| answer(number, unknown(panic)))
+            }
         })
         .collect();
-    // A panic in one of them: what became of it is for the ledger to say.
-    let broken_off = || ProblemType::OutcomeUnknown.problem().outcome_unknown();
-    let answered = answers.enumerate().map(move |(index, answered)| {
-        Ok::<_, Infallible>(answered.unwrap_or_else(|_| answer(index + 1, Err(broken_off()))))
+    let (sender, receiver) = mpsc::channel(RESERVATIONS_MAX);
+    // A task of its own, which goes on when the client leaves, or does not read.
+    lifecycle.purchases().spawn(async move {
+        // What is decided together is sent together.
+        let mut answers = answers.ready_chunks(RESERVATIONS_MAX);
+        while let Some(decided) = answers.next().await {
+            // Nobody waits here: there is room for all lines.
+            let _ = sender.send(Ok::<_, Infallible>(decided.concat())).await;
+        }
     });
     let head = [(CONTENT_TYPE, "application/x-ndjson")];
-    Ok((head, Body::from_stream(answered)).into_response())
+    Ok((head, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 
 /// Reads one line.
@@ -120,7 +133,7 @@ fn request_of(line: &[u8], shop: UserId) -> Result<ReservationRequest, Problem> 
 }
 
 /// Writes one line.
-fn answer(line: usize, placed: Result<Placed, Problem>) -> Bytes {
+fn answer(line: usize, placed: Result<Placed, Problem>) -> Vec<u8> {
     let body = match placed {
         Ok(Placed { status, order, is_replayed }) => BatchAnswerBody {
             line,
@@ -140,5 +153,5 @@ fn answer(line: usize, placed: Result<Placed, Problem>) -> Bytes {
     };
     let mut text = serde_json::to_vec(&body).unwrap_or_default();
     text.push(b'\n');
-    text.into()
+    text
 }
