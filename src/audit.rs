@@ -6,12 +6,14 @@ use ledger::Database;
 use gates::redis_store::{Buckets, Counters};
 use ledger::route::breaker::Breaker;
 use ledger::route::shards::Shards;
+use ledger::rows::redis_lists::CounterLayout;
 use ledger::rows::{self, audit, failed_read};
 use shop_domain::audit::{Report, verify};
 use shop_domain::{ItemId, LedgerError};
 
 /// Audits one item; `None` when it does not exist. Without `counters`, or while Redis does not
-/// answer, the invariant about Redis is left out.
+/// answer, the invariant about Redis is left out. So is a counter whose epoch is not the ledger's, such as one
+/// that was loaded from another ledger: gates load it again before they use it.
 pub async fn audit(
     pool: &Database,
     counters: Option<&Counters>,
@@ -19,10 +21,14 @@ pub async fn audit(
 ) -> ledger::Result<Option<Report>> {
     let Some(mut facts) = audit::facts(pool, id).await? else { return Ok(None) };
     if let Some(counters) = counters {
+        let whole = CounterLayout::Whole.epoch(pool, id).await?;
         let seen = counters.peek_with_queue(id).await.ok().flatten();
+        let seen = seen.filter(|seen| Some(seen.counter.epoch) == whole);
         facts.redis_available = seen.map(|seen| seen.counter.available);
         facts.redis_queued = seen.map_or(0, |seen| seen.queued);
+        let split = CounterLayout::Split.epoch(pool, id).await?;
         let buckets = Buckets::beside(counters).peek(id).await.ok().flatten();
+        let buckets = buckets.filter(|parts| parts.iter().all(|part| Some(part.epoch) == split));
         facts.redis_buckets = buckets.map(|parts| parts.iter().map(|part| part.available).sum());
     }
     Ok(Some(verify(facts)))

@@ -141,6 +141,11 @@ impl Testbed {
         }
     }
 
+    /// How a service is started on a new ledger. Its items have the numbers of earlier ones, whose keys are in Redis.
+    pub fn setup_of_new_ledger(&self) -> Setup {
+        self.setup().with("SECKILL_REDIS_PREFIX", format!("faults-{:016x}:", rand::random::<u64>()))
+    }
+
     /// The ledger's address, on the shortest way.
     pub fn ledger_url(&self) -> String {
         self.ledger_elsewhere.clone().unwrap_or_else(|| self.mysql.url_of(Self::DATABASE))

@@ -1,6 +1,7 @@
 //! Orders of ended sales leave the ledger for a file, and their sums stay: all kinds of orders, kills of the archiver,
 //! and sums that were changed by hand.
 
+mod drawn;
 mod lines;
 mod service;
 

@@ -17,7 +17,7 @@ use crate::process::program::{free_addr, program, serve};
 use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, when};
 
 /// Short, because the times of a draw go by the database's clock, which no test can move.
-async fn shop() -> Shop {
+pub(super) async fn shop() -> Shop {
     Shop::with(|config| {
         config.draw.poll_ms = 50;
         config.draw.round_after_seconds = 5;
@@ -31,7 +31,7 @@ fn from_now(seconds: i64) -> String {
 }
 
 /// An item that is drawn `seconds` from now.
-async fn drawn_item(instance: &Instance, stock: i64, seconds: i64) -> i64 {
+pub(super) async fn drawn_item(instance: &Instance, stock: i64, seconds: i64) -> i64 {
     let body = json!({
         "kind": "shop", "stock": stock, "strategy": "mysql-batch", "offer_seconds": 600,
         "mode": "draw", "draw_closes_at": from_now(seconds),
@@ -39,11 +39,11 @@ async fn drawn_item(instance: &Instance, stock: i64, seconds: i64) -> i64 {
     instance.make_item(body).await
 }
 
-async fn enter(client: &Client, item: i64) -> Answer {
+pub(super) async fn enter(client: &Client, item: i64) -> Answer {
     client.post(&format!("/api/items/{item}/entry"), &json!({})).await
 }
 
-async fn until_drawn(client: &Client, item: i64) -> Value {
+pub(super) async fn until_drawn(client: &Client, item: i64) -> Value {
     eventually("the draw", || async {
         let draw = client.get(&format!("/api/items/{item}/draw")).await.json;
         when(draw["state"] == "drawn", draw)
@@ -52,7 +52,7 @@ async fn until_drawn(client: &Client, item: i64) -> Value {
 }
 
 /// The published proof, as the checker reads it.
-async fn proof(client: &Client, item: i64) -> Proof {
+pub(super) async fn proof(client: &Client, item: i64) -> Proof {
     let text = client.get(&format!("/api/items/{item}/draw/entries")).await.text;
     verify::read(text.as_bytes()).expect("a proof")
 }

@@ -79,6 +79,8 @@ pub struct Line {
     pub offered: i64,
     /// Every place there ever was, by its number.
     pub places: Vec<Place>,
+    /// Whether the item is closed, and its places leave for the archive.
+    pub leaves: bool,
 }
 
 /// One row of `waiting_list`. Times are in microseconds since 1970, by the database's clock.

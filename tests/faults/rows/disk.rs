@@ -29,7 +29,7 @@ const SMALL: &str = "--innodb-buffer-pool-size=64M --loose-innodb-log-file-size=
 /// The database's disk is full, and later it is not.
 pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let Some((disk, usual)) = on_small_disk(testbed).await? else { return Ok(left_out()) };
-    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup());
+    let plan = Plan::new(seed, Wanted::Safe, &testbed.setup_of_new_ledger());
     let trial = run_trial(testbed, plan, async |testbed, trial| {
         let mut operator = testbed.operator().await?;
         execute(&mut operator, "CREATE TABLE fault_room (piece CHAR(250))").await?;
@@ -67,7 +67,7 @@ pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
 /// The disk fills while `seckill migrate` makes the indexes of `orders`; when there is room, it is run again.
 pub async fn full_during_change(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let Some((disk, usual)) = on_small_disk(testbed).await? else { return Ok(left_out()) };
-    let setup = testbed.setup();
+    let setup = testbed.setup_of_new_ledger();
     let mut plan = Plan::new(seed, Wanted::Safe, &setup);
     plan.stock *= 10;
     let trial = run_trial(testbed, plan, async |testbed, trial| {
@@ -159,7 +159,11 @@ fn left_out() -> TrialOutcome {
 
 /// A wrapper of the running server's program with further arguments, beside what belongs to it.
 fn small_server(folder: &Path, running: u32) -> io::Result<PathBuf> {
-    let program = fs::read_link(format!("/proc/{running}/exe"))?;
+    // A server that a loader runs has the loader's name there.
+    let program = match std::env::var_os("SECKILL_MYSQLD") {
+        Some(named) => named.into(),
+        None => fs::read_link(format!("/proc/{running}/exe"))?,
+    };
     let prefix = program.parent().and_then(Path::parent).unwrap_or(Path::new("/usr"));
     let wrapper = folder.join("bin/database");
     fs::create_dir_all(folder.join("bin"))?;

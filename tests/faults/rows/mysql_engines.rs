@@ -240,9 +240,7 @@ pub(super) async fn on(testbed: &mut Testbed, engine: Replicated) -> Run<(MysqlS
     let mut set = MysqlSet::start_temporary(engine).await.map_err(said)?;
     let url = set.url_of(Testbed::DATABASE);
     Testbed::migrate(&url).await?;
-    // The items of a new ledger have the numbers of earlier ones, whose counters are in Redis.
-    let prefix = format!("faults-{:016x}:", rand::random::<u64>());
-    let setup = testbed.setup().with("DATABASE_URL", url).with("SECKILL_REDIS_PREFIX", prefix);
+    let setup = testbed.setup_of_new_ledger().with("DATABASE_URL", url);
     look_at_writer(&mut set, testbed);
     // What Galera may lose in a crash is what these trials are about.
     Ok((set, setup.with("SECKILL_ACCEPT_RISKS", "lossy-failover")))

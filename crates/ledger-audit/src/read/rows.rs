@@ -41,10 +41,11 @@ async fn read(
         of(&mut ledgers, *item).item_exists = true;
     }
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(total AS SIGNED), CAST(available AS SIGNED), \
-         CAST(offered AS SIGNED) FROM stock WHERE item_id BETWEEN ? AND ?";
-    for (item, total, available, offered) in rows(connection, range, statement).await? {
+         CAST(offered AS SIGNED), archive > 0 FROM stock WHERE item_id BETWEEN ? AND ?";
+    for (item, total, available, offered, leaves) in rows(connection, range, statement).await? {
         let ledger = of(&mut ledgers, item);
-        (ledger.stock, ledger.line.offered) = (Some(Stock { total, available }), offered);
+        ledger.stock = Some(Stock { total, available });
+        (ledger.line.offered, ledger.line.leaves) = (offered, leaves);
     }
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(place AS SIGNED), CAST(user_id AS SIGNED), \
          CAST(status AS CHAR), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', joined_at), \

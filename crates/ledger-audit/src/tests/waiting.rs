@@ -22,6 +22,7 @@ fn line() -> Line {
             place(2, "offered", Some(20)),
             place(3, "waiting", None),
         ],
+        leaves: false,
     }
 }
 

@@ -37,7 +37,7 @@ pub use chunk::{remove_chunk, sharing};
 pub use sums::Sums;
 
 /// The tables whose rows of an item leave: orders, and what belongs to their buyers. Payments stay, so that a
-/// payment that is told again is known.
+/// payment that is told again is known; and so do a draw and its entries, which buyers check.
 const TABLES: [&str; 4] = ["orders", "stock_movements", "buyer_limits", "waiting_list"];
 /// How long the rows of one table may take to be read, and written by the caller.
 const COPY_MAX: Duration = Duration::from_secs(1_800);
@@ -115,7 +115,7 @@ static WHAT_IS_OPEN: LazyLock<String> = LazyLock::new(|| {
        JOIN items AS their ON their.id = others.item_id \
        WHERE own.item_id = items.id AND own.line_count > 1 AND their.ends_at >= UTC_TIMESTAMP(6) - INTERVAL ? DAY) \
       THEN 'an order of it has a line of an item whose sale has not ended, or not long enough ago' \
-     WHEN EXISTS (SELECT 1 FROM draws WHERE draws.item_id = items.id) THEN 'it was drawn, and buyers check its places' \
+     WHEN EXISTS (SELECT 1 FROM draws WHERE draws.item_id = items.id AND drawn_at IS NULL) THEN 'its draw is not over' \
      WHEN offered <> 0 OR EXISTS (SELECT 1 FROM waiting_list WHERE waiting_list.item_id = items.id AND live = 1) \
       THEN 'buyers wait for it' \
      WHEN EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) \

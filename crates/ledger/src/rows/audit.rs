@@ -314,12 +314,15 @@ const GROUP_MISCOUNTED: &str = "SELECT CAST(COALESCE(SUM(wrong), 0) AS SIGNED) F
 const IS_DRAWN: &str = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL";
 
 /// Entries whose place is not that of their buyers among all entries in the line. A buyer may have joined again later.
+/// The line was right when the archive closed the item, and leaves with its orders; the entries stay, each with one place.
 const DRAW_PLACES_WRONG: &str = "SELECT COUNT(*) FROM ( \
      SELECT drawn.place, first_place, ROW_NUMBER() OVER (ORDER BY first_place) AS standing FROM ( \
-       SELECT draw_entries.user_id, draw_entries.place, MIN(waiting_list.place) AS first_place \
-         FROM draw_entries LEFT JOIN waiting_list ON waiting_list.item_id = draw_entries.item_id \
+       SELECT draw_entries.user_id, draw_entries.place, \
+         IF(archive = 0, MIN(waiting_list.place), draw_entries.place) AS first_place \
+         FROM draw_entries JOIN stock USING (item_id) LEFT JOIN waiting_list ON waiting_list.item_id = draw_entries.item_id \
            AND waiting_list.user_id = draw_entries.user_id \
-         WHERE draw_entries.item_id = ? GROUP BY draw_entries.user_id, draw_entries.place) AS drawn) AS line \
+         WHERE draw_entries.item_id = ? \
+         GROUP BY draw_entries.user_id, draw_entries.place, archive) AS drawn) AS line \
      WHERE place IS NULL OR first_place IS NULL OR place <> standing";
 
 /// Parties of which a unit was offered to one member while another one was in the line and got none with it; and
