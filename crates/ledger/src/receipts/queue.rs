@@ -48,7 +48,7 @@ pub(crate) async fn sold(
     let mut by_item: BTreeMap<i64, String> = BTreeMap::new();
     for purchase in purchases.iter().filter(|purchase| purchase.item.has_log) {
         let lines = by_item.entry(purchase.item.id.get()).or_default();
-        lines.push_str(&line_of(purchase));
+        write_line(purchase, lines);
         lines.push('\n');
     }
     let rows: Vec<(i64, String)> = by_item.into_iter().collect();
@@ -61,20 +61,25 @@ pub(crate) async fn sold(
             format!("INSERT INTO receipt_queue (item_id, told_at, entries) VALUES {places}");
         let insert = chunk
             .iter()
-            .fold(sqlx::query(&statement), |insert, (item, lines)| insert.bind(item).bind(lines));
+            // As bytes: the server would convert a text character by character.
+            .fold(sqlx::query(&statement), |insert, (item, lines)| {
+                insert.bind(item).bind(lines.as_bytes())
+            });
         insert.run(&mut *connection).await?;
         rest = behind;
     }
     Ok(())
 }
 
-/// The line of an order, without its time; empty when its item has no log.
-pub(crate) fn line_of(purchase: &Purchase) -> String {
-    let Purchase { order_id, item, buyer, quantity, .. } = purchase;
-    if !item.has_log {
-        return String::new();
-    }
-    format!("sold @ {order_id} {} {}", buyer.get(), quantity.units())
+/// The line of an order; `None` when its item has no log.
+pub(crate) fn line_of(purchase: &Purchase) -> Option<String> {
+    let mut line = String::new();
+    purchase.item.has_log.then(|| write_line(purchase, &mut line)).map(|()| line)
+}
+
+fn write_line(purchase: &Purchase, lines: &mut String) {
+    let Purchase { order_id, buyer, quantity, .. } = purchase;
+    let _ = write!(lines, "sold @ {order_id} {} {}", buyer.get(), quantity.units());
 }
 
 /// Tells the logs of orders whose units came back, or were taken again. `locked` is a row of the statement that has locked
