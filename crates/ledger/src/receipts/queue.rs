@@ -8,7 +8,7 @@ use sqlx::{MySqlConnection, Row};
 
 use crate::rows::failed_change;
 use crate::rows::statement::{Binds, Read, Write};
-use crate::waiting_list::lock_stock_shared;
+use crate::waiting_list::{LockedStock, lock_stock_shared};
 use crate::{Ledger, RetryPolicy};
 use shop_domain::{ItemId, ItemRoute, LedgerError, NewItem, Order, Purchase, Quantity, UserId};
 
@@ -17,9 +17,9 @@ const REFUSALS_MAX: u32 = 100_000;
 /// Microseconds since 1970 by the database's clock.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// Whether any item of the ledger has a log: a column of the statement that locks orders, so that a ledger without logs needs
-/// no statement more. It goes by rows and not by a setting: an item has its log from its creation on, and an instance that
-/// makes no logs must still tell those that there are.
+/// Whether any item of the ledger has a log: a column of the statements that lock orders or the stock, so that a ledger
+/// without logs is sent no statement more. It goes by rows and not by a setting: an item has its log from its creation on,
+/// and an instance that makes no logs must still tell those that there are.
 pub(crate) const HAS_LOGS: &str = "EXISTS (SELECT 1 FROM receipt_logs) AS has_logs";
 
 /// Opens the log of a new item. An answer comes into the log within `delay_seconds`.
@@ -37,7 +37,7 @@ pub(crate) async fn open(
     .run(&mut *transaction)
     .await?;
     let line = format!("opened @ {} {} {delay_seconds}", new.stock, new.per_buyer_limit);
-    tell(transaction, item, &line).await
+    tell(transaction, item, true, &line).await
 }
 
 /// Tells the logs of the orders that a transaction writes.
@@ -90,9 +90,7 @@ pub(crate) async fn moved(
     orders: impl IntoIterator<Item = &Order>,
     is_return: bool,
 ) -> sqlx::Result<()> {
-    if locked.try_get::<i64, _>("has_logs")? == 0 {
-        return Ok(());
-    }
+    let has_logs = locked.try_get::<i64, _>("has_logs")? != 0;
     let kind = if is_return { "returned" } else { "sold" };
     let mut by_item: BTreeMap<ItemId, String> = BTreeMap::new();
     for Order { id, item_id, user_id, quantity, .. } in orders {
@@ -100,17 +98,22 @@ pub(crate) async fn moved(
         let _ = writeln!(lines, "{kind} @ {id} {} {}", user_id.get(), quantity.units());
     }
     for (item, lines) in by_item {
-        tell(transaction, item, &lines).await?;
+        tell(transaction, item, has_logs, &lines).await?;
     }
     Ok(())
 }
 
-/// Tells the log of an item, if it has one. `@` stands for the time by the database's clock.
+/// Tells the log of an item, if it has one; nothing is sent to a ledger without logs. `@` stands for the time by the
+/// database's clock.
 pub(crate) async fn tell(
     transaction: &mut MySqlConnection,
     item: ItemId,
+    has_logs: bool,
     lines: &str,
 ) -> sqlx::Result<()> {
+    if !has_logs {
+        return Ok(());
+    }
     let statement = format!(
         "INSERT INTO receipt_queue (item_id, told_at, entries) \
          SELECT item_id, {NOW}, ? FROM receipt_logs WHERE item_id = ?"
@@ -132,7 +135,8 @@ pub async fn refused(
     let line = &format!("refused @ {id} {} {} {code}", buyer.get(), units.units());
     let told = ledger.transact(RetryPolicy::ROLLED_BACK, |transaction| {
         Box::pin(async move {
-            let Some(available) = lock_stock_shared(transaction, routed).await? else {
+            let locked = lock_stock_shared(transaction, routed).await?;
+            let Some(LockedStock { available, has_logs: true }) = locked else {
                 return Ok(false);
             };
             let is_full = format!(
@@ -142,7 +146,7 @@ pub async fn refused(
             if is_full || (code == "sold_out" && available >= units.signed()) {
                 return Ok(false);
             }
-            tell(transaction, routed.item, line).await.map(|()| true)
+            tell(transaction, routed.item, true, line).await.map(|()| true)
         })
     });
     told.await.map_err(|error| failed_change(&error))
