@@ -12,7 +12,7 @@ use std::time::Duration;
 use ledger::receipts::{self, Logs};
 use ledger::route::Shards;
 use ledger::rows::receipts::{LogRow, find, last, with_entry};
-use sale_log::{Frontier, PublishedKey, Salt, SigningKeys, leaf, path};
+use sale_log::{Frontier, PublishedKey, SigningKeys, leaf, path};
 use shop_domain::{
     Clock, DrawEntry, ItemId, ItemRoute, LedgerError, Order, Quantity, Refusal, UserId,
 };
@@ -91,7 +91,7 @@ impl Receipts {
         let mut receipts = Vec::new();
         for line in order.lines() {
             let salt = match self.log(line.item_id).await {
-                Ok(log) => salt_of(&log).ok_or(ReceiptError::NoLog)?,
+                Ok(log) => log.salt().ok_or(ReceiptError::NoLog)?,
                 Err(ReceiptError::NoLog) => continue,
                 Err(error) => return Err(error),
             };
@@ -175,12 +175,8 @@ fn receipt_of(item: ItemId, name: &str, batch: BatchRow) -> Option<Receipt> {
     let index = entries.iter().position(|entry| {
         !entry.starts_with("returned") && entry.split(' ').nth(2) == Some(name)
     })?;
-    let leaves: Vec<_> = entries.iter().map(|entry| leaf(entry)).collect();
+    let leaves: Vec<_> = entries.iter().map(|entry| leaf(entry.as_bytes())).collect();
     let path = path(&before, &leaves, index)?.iter().map(hex::encode).collect();
     let (entry, position) = (entries[index].to_owned(), batch.first_position + index as u64);
     Some(Receipt { item, position, entry, order: None, path, batch })
-}
-
-fn salt_of(log: &LogRow) -> Option<Salt> {
-    Some(Salt::of_secret(&hex::decode(&log.secret).ok()?.try_into().ok()?))
 }

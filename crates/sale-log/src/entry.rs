@@ -1,5 +1,7 @@
 //! The entries of a log, and how orders and buyers get names in it.
 
+use uuid::Uuid;
+
 use crate::{Hash, hash};
 
 /// The secret of a log, from which the salts of its orders and buyers are made.
@@ -14,57 +16,74 @@ impl Salt {
         Self(*secret)
     }
 
-    /// The entry for a line that names orders and buyers by their ids; `None` if it is no such line.
+    /// Appends the entry for a line that names orders and buyers by their ids; `time` stands for its `@`. `None` if it is no
+    /// such line: then `entries` is as it was.
     #[must_use]
-    pub fn entry(&self, line: &str) -> Option<String> {
-        let words: Vec<&str> = line.split(' ').collect();
-        Some(match words[..] {
-            [kind @ ("sold" | "returned"), time, order, buyer, units] => {
-                format!("{kind} {time} {} {} {units}", self.order(order)?, self.buyer(buyer))
+    pub fn append_entry(&self, line: &str, time: &str, entries: &mut Vec<u8>) -> Option<()> {
+        let (mut words, mut count): ([&[u8]; 6], _) = ([b""; 6], 0);
+        for word in line.split(' ') {
+            *words.get_mut(count)? = if word == "@" { time } else { word }.as_bytes();
+            count += 1;
+        }
+        let names: (Digits, Digits);
+        match &mut words[..count] {
+            [b"sold" | b"returned", _, order, buyer, _] => {
+                names = (self.order_digits(order)?, self.buyer_digits(buyer));
+                (*order, *buyer) = (&names.0, &names.1);
             }
-            ["refused", time, id, buyer, units, code] => {
-                format!("refused {time} {id} {} {units} {code}", self.buyer(buyer))
+            [b"refused", _, _, buyer, _, _] => {
+                names = (Digits::default(), self.buyer_digits(buyer));
+                *buyer = &names.1;
             }
-            ["opened", _, _, _, _]
-            | ["stock" | "offers" | "entered" | "withdrawn", _, _]
-            | ["ended", _] => line.to_owned(),
+            [b"opened", _, _, _, _]
+            | [b"stock" | b"offers" | b"entered" | b"withdrawn", _, _]
+            | [b"ended", _] => {}
             _ => return None,
-        })
+        }
+        entries.extend_from_slice(words[0]);
+        for word in &words[1..count] {
+            entries.push(b' ');
+            entries.extend_from_slice(word);
+        }
+        Some(())
     }
 
     /// The number that proves which order an entry means. Its buyer alone gets it. `None` if the id is no UUID.
     #[must_use]
     pub fn nonce(&self, order: &str) -> Option<String> {
-        Some(hex::encode(self.nonce_of(&uuid(order)?)))
+        Some(hex::encode(self.nonce_of(&Uuid::parse_str(order).ok()?)))
     }
 
     /// The name of an order in the log.
     #[must_use]
     pub fn order(&self, order: &str) -> Option<String> {
-        let order = uuid(order)?;
-        let name = hash(&[b"seckill order 1\n", &self.nonce_of(&order), &order]);
-        Some(hex::encode(&name[..16]))
+        Some(self.order_digits(order.as_bytes())?.map(char::from).iter().collect())
     }
 
-    /// The name of a buyer in the log.
-    #[must_use]
-    pub fn buyer(&self, buyer: &str) -> String {
-        hex::encode(&hash(&[&self.0, b"b", buyer.as_bytes()])[..16])
+    fn order_digits(&self, order: &[u8]) -> Option<Digits> {
+        let order = Uuid::try_parse_ascii(order).ok()?;
+        Some(digits(&hash(&[b"seckill order 1\n", &self.nonce_of(&order), order.as_bytes()])))
     }
 
-    fn nonce_of(&self, order: &[u8; 16]) -> [u8; 16] {
+    fn buyer_digits(&self, buyer: &[u8]) -> Digits {
+        digits(&hash(&[&self.0, b"b", buyer]))
+    }
+
+    fn nonce_of(&self, order: &Uuid) -> [u8; 16] {
         let mut nonce = [0; 16];
-        nonce.copy_from_slice(&hash(&[&self.0, b"n", order])[..16]);
+        nonce.copy_from_slice(&hash(&[&self.0, b"n", order.as_bytes()])[..16]);
         nonce
     }
 }
 
-/// The bytes of a UUID in text.
-fn uuid(text: &str) -> Option<[u8; 16]> {
-    let mut bytes = [0; 16];
-    let digits: Vec<u8> = text.bytes().filter(|byte| *byte != b'-').collect();
-    hex::decode_to_slice(digits, &mut bytes).ok()?;
-    Some(bytes)
+/// A name in the log: hexadecimal digits.
+type Digits = [u8; 32];
+
+/// The digits of the first half of a hash.
+fn digits(hash: &Hash) -> Digits {
+    std::array::from_fn(|at| {
+        b"0123456789abcdef"[usize::from(hash[at / 2] >> (4 - at % 2 * 4) & 15)]
+    })
 }
 
 /// What the entries of a log add up to.

@@ -9,7 +9,7 @@ mod entry;
 mod head;
 mod tree;
 
-use ring::digest::{Context, SHA256};
+use sha2::{Digest, Sha256};
 
 pub use entry::{Salt, Sums};
 pub use head::{Head, PublishedKey, SigningKey, SigningKeys};
@@ -20,13 +20,9 @@ pub type Hash = [u8; 32];
 
 /// The hash of several parts, one after the other.
 fn hash(parts: &[&[u8]]) -> Hash {
-    let mut context = Context::new(&SHA256);
-    for part in parts {
-        context.update(part);
-    }
-    let mut hash = Hash::default();
-    hash.copy_from_slice(context.finish().as_ref());
-    hash
+    let mut hash = Sha256::new();
+    parts.iter().for_each(|part| hash.update(part));
+    hash.finalize().into()
 }
 
 #[cfg(test)]

@@ -1,5 +1,12 @@
 use crate::{Frontier, Hash, Salt, Sums, hash, leaf, path};
 
+/// The entry for a line.
+pub(crate) fn entry_of(salt: &Salt, line: &str) -> Option<String> {
+    let mut entry = Vec::new();
+    salt.append_entry(line, "", &mut entry)?;
+    String::from_utf8(entry).ok()
+}
+
 /// The root as RFC 9162 defines it.
 fn by_definition(leaves: &[Hash]) -> Hash {
     match leaves {
@@ -31,7 +38,7 @@ fn leads_to(leaf: Hash, (mut index, size): (u64, u64), path: &[Hash]) -> Hash {
 
 #[test]
 fn roots_and_paths_are_those_of_the_definition() {
-    let leaves: Vec<Hash> = (0..36).map(|n: u32| leaf(&n.to_string())).collect();
+    let leaves: Vec<Hash> = (0..36).map(|n: u32| leaf(n.to_string().as_bytes())).collect();
     for first in 0..=36 {
         let mut before = Frontier::default();
         leaves[..first].iter().for_each(|leaf| before.push(*leaf));
@@ -55,14 +62,14 @@ fn roots_and_paths_are_those_of_the_definition() {
 fn entries_show_neither_orders_nor_buyers() {
     let salt = Salt::of_secret(&[1; 32]);
     let line = "sold 1764583200000000 0190b3f0-0000-7000-8000-000000000001 42 2";
-    let entry = salt.entry(line).expect("an entry");
+    let entry = entry_of(&salt, line).expect("an entry");
     assert!(!entry.contains("0190b3f0") && !entry.contains(" 42 "), "{entry}");
     let mut sums = Sums::default();
     sums.add(&entry);
     sums.add(&entry.replace("sold", "returned"));
-    sums.add(&salt.entry("refused 1 00 42 1 sold_out").expect("an entry"));
+    sums.add(&entry_of(&salt, "refused 1 00 42 1 sold_out").expect("an entry"));
     assert_eq!(sums, Sums { refusals: 1, ..Sums::default() });
-    assert_eq!(salt.entry("sold 1 2"), None);
+    assert_eq!(entry_of(&salt, "sold 1 2"), None);
     let other = Salt::of_secret(&[2; 32]);
-    assert_ne!(other.entry(line), Some(entry));
+    assert_ne!(entry_of(&other, line), Some(entry));
 }

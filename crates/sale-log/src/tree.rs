@@ -8,8 +8,8 @@ const NODE: &[u8] = &[1];
 
 /// The hash of an entry's leaf.
 #[must_use]
-pub fn leaf(entry: &str) -> Hash {
-    hash(&[LEAF, entry.as_bytes()])
+pub fn leaf(entry: &[u8]) -> Hash {
+    hash(&[LEAF, entry])
 }
 
 fn node(left: &Hash, right: &Hash) -> Hash {

@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use crate::tests::entry_of;
 use crate::{Frontier, Hash, Head, Salt, SigningKey, Sums, leaf, path};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../verify/vectors-log.json");
@@ -90,8 +91,8 @@ impl Shop {
             let before = tree.clone();
             let lines: Vec<String> = lines.iter().map(|line| at_time(line)).collect();
             let entries: Vec<String> =
-                lines.iter().map(|line| salt.entry(line).expect("an entry")).collect();
-            let leaves: Vec<Hash> = entries.iter().map(|entry| leaf(entry)).collect();
+                lines.iter().map(|line| entry_of(&salt, line).expect("an entry")).collect();
+            let leaves: Vec<Hash> = entries.iter().map(|entry| leaf(entry.as_bytes())).collect();
             leaves.iter().for_each(|leaf| tree.push(*leaf));
             entries.iter().for_each(|entry| sums.add(entry));
             let (size, root, time) = (tree.size(), tree.root(), START + at * SECOND);

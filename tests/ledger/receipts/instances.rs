@@ -111,7 +111,9 @@ async fn an_instance_without_receipts_writes_the_logs_that_there_are() {
 async fn a_ledger_without_logs_is_sent_nothing_for_them() {
     let shop = Shop::with(|config| config.job.expire_period_ms = 50).await;
     let instance = shop.start().await;
-    let item = instance.make_item(json!({ "stock": 9 })).await;
+    let sale =
+        json!({ "kind": "shop", "stock": 9, "offer_seconds": 600, "strategy": "mysql-atomic" });
+    let item = instance.make_item(sale).await;
     let buyer = instance.buyer(1);
     // Whatever is sent to it fails.
     sqlx::query("DROP TABLE receipt_queue").execute(&shop.pool).await.expect("dropped");
@@ -129,4 +131,18 @@ async fn a_ledger_without_logs_is_sent_nothing_for_them() {
     let path = format!("/api/orders/{}/cancellation", order.json["id"].as_str().expect("an id"));
     let cancelled: Value = instance.buyer(2).post(&path, &json!({})).await.json;
     assert_eq!(cancelled["status"], "cancelled");
+    // All units are taken out, so a buyer waits and is offered the one that comes back; then the sale ends.
+    let edit = async |changes: Value| {
+        let path = format!("/api/admin/items/{item}");
+        let edited = instance.admin().patch(&path, &changes).await;
+        assert_eq!(edited.status, 200, "{}", edited.text);
+        edited.json["available"].clone()
+    };
+    assert_eq!(edit(json!({ "stock_delta": -8 })).await, 0);
+    let waiting = format!("/api/items/{item}/waiting");
+    let joined = instance.buyer(3).post(&waiting, &json!({})).await;
+    assert!(joined.status < 300, "{}", joined.text);
+    assert_eq!(edit(json!({ "stock_delta": 1 })).await, 0);
+    assert_eq!(instance.buyer(3).get(&waiting).await.json["status"], "offered");
+    assert_eq!(edit(json!({ "paused": true })).await, 1);
 }

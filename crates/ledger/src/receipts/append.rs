@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use sqlx::MySqlConnection;
+use sqlx::mysql::MySqlRow;
+use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
+use tokio::task::spawn_blocking;
 
 use super::queue::NOW;
 use crate::rows::items::datetime;
@@ -16,7 +18,7 @@ use shop_domain::{ItemId, ItemRoute};
 /// Rows of the queue that one batch takes: a row has the orders of one transaction.
 const ROWS_MAX: u32 = 2_000;
 /// Entries of a batch, after which no further row is added.
-const ENTRIES_MAX: usize = 30_000;
+const ENTRIES_MAX: u64 = 30_000;
 /// Items that one look finds.
 const ITEMS_MAX: u32 = 500;
 
@@ -29,7 +31,10 @@ pub struct Logs {
 
 /// The entries of a batch, and the log behind them.
 struct Batch {
-    entries: String,
+    /// The rows of the queue that they come from.
+    rows: Vec<i64>,
+    /// One entry a line.
+    entries: Vec<u8>,
     before: Frontier,
     after: Frontier,
     sums: Sums,
@@ -101,35 +106,23 @@ impl Logs {
         if epoch != routed.home.epoch && !routed.home.is_only {
             return Err(moved());
         }
-        let rows: Vec<(i64, i64, String)> = sqlx::query_as(
+        let rows = sqlx::query(
             "SELECT id, told_at, entries FROM receipt_queue WHERE item_id = ? ORDER BY id LIMIT ?",
         )
         .binds((item, ROWS_MAX))
         .all(&mut *transaction)
         .await?;
-        let (mut ids, mut lines) = (Vec::new(), Vec::new());
-        for (id, told_at, entries) in rows {
-            if lines.len() >= ENTRIES_MAX {
-                break;
-            }
-            ids.push(id);
-            let told_at = told_at.to_string();
-            lines.extend(entries.lines().map(|line| line.replacen('@', &told_at, 1)));
-        }
         let ended = ended.filter(|_| log.ended_for.is_none());
-        if ended.is_some() {
-            lines.push(format!("ended {now}"));
-        }
-        if lines.is_empty() {
+        let (ended_at, time) = (ended.map(|_| now.to_string()), now.max(log.signed_at));
+        let batch = spawn_blocking(move || batch_of(&log, &rows, ended_at)).await;
+        let batch = batch.map_err(|_| damaged())??;
+        let count = usize::try_from(batch.after.size() - batch.before.size()).unwrap_or(usize::MAX);
+        if count == 0 {
             return Ok(0);
         }
-        let (count, time) = (lines.len(), now.max(log.signed_at));
-        let first = log.size;
-        let batch = tokio::task::spawn_blocking(move || of_lines(&log, &lines)).await;
-        let batch = batch.map_err(|_| damaged())?.ok_or_else(damaged)?;
-        self.write(transaction, (item, first, time), &batch, ended).await?;
+        self.write(transaction, (item, time), &batch, ended).await?;
         failpoint!("receipts-batch-written");
-        if let Some((places, ids)) = in_list(&ids) {
+        if let Some((places, ids)) = in_list(&batch.rows) {
             let delete =
                 format!("DELETE FROM receipt_queue WHERE item_id = ? AND id IN ({places})");
             let delete = sqlx::query(&delete).bind(item);
@@ -143,11 +136,11 @@ impl Logs {
     async fn write(
         &self,
         transaction: &mut MySqlConnection,
-        (item, first, time): (i64, u64, i64),
+        (item, time): (i64, i64),
         batch: &Batch,
         ended: Option<OffsetDateTime>,
     ) -> sqlx::Result<()> {
-        let Batch { entries, before, after, sums } = batch;
+        let Batch { entries, before, after, sums, .. } = batch;
         let (size, root) = (after.size(), after.root());
         let head = Head { item, size, root, time, sums: *sums };
         let key = self.keys.at(time.unsigned_abs() / 1_000_000).ok_or_else(damaged)?;
@@ -156,7 +149,8 @@ impl Logs {
             "INSERT INTO receipt_batches (item_id, first_position, size, frontier, entries, root, signed_at, \
              units, orders, refusals, public_key, signature) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )
-        .binds((item, first, size, before.nodes(), entries, root, time, sums.units))
+        // As bytes: the server would convert a text character by character.
+        .binds((item, before.size(), size, before.nodes(), &entries[..], root, time, sums.units))
         .binds((sums.orders, sums.refusals, public_key, signature))
         .run(&mut *transaction)
         .await?;
@@ -171,22 +165,44 @@ impl Logs {
     }
 }
 
-/// Makes the entries of lines; `None` if a row is damaged.
-fn of_lines(log: &LogRow, lines: &[String]) -> Option<Batch> {
-    let secret = hex::decode(&log.secret).ok()?.try_into().ok()?;
-    let salt = Salt::of_secret(&secret);
-    let before = Frontier::of(log.size, &log.frontier)?;
-    let LogRow { units, orders, refusals, .. } = *log;
-    let (mut after, mut sums) = (before.clone(), Sums { units, orders, refusals });
-    let mut entries = String::new();
-    for line in lines {
-        let entry = salt.entry(line)?;
-        after.push(leaf(&entry));
-        sums.add(&entry);
-        entries += &entry;
-        entries.push('\n');
+impl Batch {
+    /// The batch behind a log, without entries; `None` if the row of the log is damaged.
+    fn behind(log: &LogRow) -> Option<Self> {
+        let before = Frontier::of(log.size, &log.frontier)?;
+        let LogRow { units, orders, refusals, .. } = *log;
+        let (after, sums) = (before.clone(), Sums { units, orders, refusals });
+        Some(Self { rows: Vec::new(), entries: Vec::new(), before, after, sums })
     }
-    Some(Batch { entries, before, after, sums })
+
+    /// Adds the entry of a line; `None` if it is damaged.
+    fn add(&mut self, line: &str, (time, salt): (&str, &Salt)) -> Option<()> {
+        let begin = self.entries.len();
+        salt.append_entry(line, time, &mut self.entries)?;
+        self.after.push(leaf(&self.entries[begin..]));
+        self.entries.push(b'\n');
+        self.sums.add(line);
+        Some(())
+    }
+}
+
+/// Makes the entries of rows of the queue, and the one of a sale that has ended.
+fn batch_of(log: &LogRow, rows: &[MySqlRow], ended_at: Option<String>) -> sqlx::Result<Batch> {
+    let salt = log.salt().ok_or_else(damaged)?;
+    let mut batch = Batch::behind(log).ok_or_else(damaged)?;
+    for row in rows {
+        if batch.after.size() - batch.before.size() >= ENTRIES_MAX {
+            break;
+        }
+        batch.rows.push(row.try_get("id")?);
+        let told_at = row.try_get::<i64, _>("told_at")?.to_string();
+        for line in row.try_get::<&str, _>("entries")?.lines() {
+            batch.add(line, (&told_at, &salt)).ok_or_else(damaged)?;
+        }
+    }
+    if let Some(ended_at) = ended_at {
+        batch.add("ended @", (&ended_at, &salt)).ok_or_else(damaged)?;
+    }
+    Ok(batch)
 }
 
 fn damaged() -> sqlx::Error {

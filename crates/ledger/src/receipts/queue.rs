@@ -8,7 +8,7 @@ use sqlx::{MySqlConnection, Row};
 
 use crate::rows::failed_change;
 use crate::rows::statement::{Binds, Read, Write};
-use crate::waiting_list::lock_stock_shared;
+use crate::waiting_list::{LockedStock, lock_stock_shared};
 use crate::{Ledger, RetryPolicy};
 use shop_domain::{ItemId, ItemRoute, LedgerError, NewItem, Order, Purchase, Quantity, UserId};
 
@@ -17,9 +17,9 @@ const REFUSALS_MAX: u32 = 100_000;
 /// Microseconds since 1970 by the database's clock.
 pub(crate) const NOW: &str = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))";
 
-/// Whether any item of the ledger has a log: a column of the statement that locks orders, so that a ledger without logs needs
-/// no statement more. It goes by rows and not by a setting: an item has its log from its creation on, and an instance that
-/// makes no logs must still tell those that there are.
+/// Whether any item of the ledger has a log: a column of the statements that lock orders or the stock, so that a ledger
+/// without logs is sent no statement more. It goes by rows and not by a setting: an item has its log from its creation on,
+/// and an instance that makes no logs must still tell those that there are.
 pub(crate) const HAS_LOGS: &str = "EXISTS (SELECT 1 FROM receipt_logs) AS has_logs";
 
 /// Opens the log of a new item. An answer comes into the log within `delay_seconds`.
@@ -37,7 +37,7 @@ pub(crate) async fn open(
     .run(&mut *transaction)
     .await?;
     let line = format!("opened @ {} {} {delay_seconds}", new.stock, new.per_buyer_limit);
-    tell(transaction, item, &line).await
+    tell(transaction, item, true, &line).await
 }
 
 /// Tells the logs of the orders that a transaction writes.
@@ -48,7 +48,7 @@ pub(crate) async fn sold(
     let mut by_item: BTreeMap<i64, String> = BTreeMap::new();
     for purchase in purchases.iter().filter(|purchase| purchase.item.has_log) {
         let lines = by_item.entry(purchase.item.id.get()).or_default();
-        lines.push_str(&line_of(purchase));
+        write_line(purchase, lines);
         lines.push('\n');
     }
     let rows: Vec<(i64, String)> = by_item.into_iter().collect();
@@ -61,20 +61,25 @@ pub(crate) async fn sold(
             format!("INSERT INTO receipt_queue (item_id, told_at, entries) VALUES {places}");
         let insert = chunk
             .iter()
-            .fold(sqlx::query(&statement), |insert, (item, lines)| insert.bind(item).bind(lines));
+            // As bytes: the server would convert a text character by character.
+            .fold(sqlx::query(&statement), |insert, (item, lines)| {
+                insert.bind(item).bind(lines.as_bytes())
+            });
         insert.run(&mut *connection).await?;
         rest = behind;
     }
     Ok(())
 }
 
-/// The line of an order, without its time; empty when its item has no log.
-pub(crate) fn line_of(purchase: &Purchase) -> String {
-    let Purchase { order_id, item, buyer, quantity, .. } = purchase;
-    if !item.has_log {
-        return String::new();
-    }
-    format!("sold @ {order_id} {} {}", buyer.get(), quantity.units())
+/// The line of an order; `None` when its item has no log.
+pub(crate) fn line_of(purchase: &Purchase) -> Option<String> {
+    let mut line = String::new();
+    purchase.item.has_log.then(|| write_line(purchase, &mut line)).map(|()| line)
+}
+
+fn write_line(purchase: &Purchase, lines: &mut String) {
+    let Purchase { order_id, buyer, quantity, .. } = purchase;
+    let _ = write!(lines, "sold @ {order_id} {} {}", buyer.get(), quantity.units());
 }
 
 /// Tells the logs of orders whose units came back, or were taken again. `locked` is a row of the statement that has locked
@@ -85,9 +90,7 @@ pub(crate) async fn moved(
     orders: impl IntoIterator<Item = &Order>,
     is_return: bool,
 ) -> sqlx::Result<()> {
-    if locked.try_get::<i64, _>("has_logs")? == 0 {
-        return Ok(());
-    }
+    let has_logs = locked.try_get::<i64, _>("has_logs")? != 0;
     let kind = if is_return { "returned" } else { "sold" };
     let mut by_item: BTreeMap<ItemId, String> = BTreeMap::new();
     for Order { id, item_id, user_id, quantity, .. } in orders {
@@ -95,17 +98,22 @@ pub(crate) async fn moved(
         let _ = writeln!(lines, "{kind} @ {id} {} {}", user_id.get(), quantity.units());
     }
     for (item, lines) in by_item {
-        tell(transaction, item, &lines).await?;
+        tell(transaction, item, has_logs, &lines).await?;
     }
     Ok(())
 }
 
-/// Tells the log of an item, if it has one. `@` stands for the time by the database's clock.
+/// Tells the log of an item, if it has one; nothing is sent to a ledger without logs. `@` stands for the time by the
+/// database's clock.
 pub(crate) async fn tell(
     transaction: &mut MySqlConnection,
     item: ItemId,
+    has_logs: bool,
     lines: &str,
 ) -> sqlx::Result<()> {
+    if !has_logs {
+        return Ok(());
+    }
     let statement = format!(
         "INSERT INTO receipt_queue (item_id, told_at, entries) \
          SELECT item_id, {NOW}, ? FROM receipt_logs WHERE item_id = ?"
@@ -127,7 +135,8 @@ pub async fn refused(
     let line = &format!("refused @ {id} {} {} {code}", buyer.get(), units.units());
     let told = ledger.transact(RetryPolicy::ROLLED_BACK, |transaction| {
         Box::pin(async move {
-            let Some(available) = lock_stock_shared(transaction, routed).await? else {
+            let locked = lock_stock_shared(transaction, routed).await?;
+            let Some(LockedStock { available, has_logs: true }) = locked else {
                 return Ok(false);
             };
             let is_full = format!(
@@ -137,7 +146,7 @@ pub async fn refused(
             if is_full || (code == "sold_out" && available >= units.signed()) {
                 return Ok(false);
             }
-            tell(transaction, routed.item, line).await.map(|()| true)
+            tell(transaction, routed.item, true, line).await.map(|()| true)
         })
     });
     told.await.map_err(|error| failed_change(&error))

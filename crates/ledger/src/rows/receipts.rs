@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::statement::{Binds, Read};
 use crate::receipts::queue::NOW;
-use sale_log::Sums;
+use sale_log::{Salt, Sums};
 use shop_domain::ItemId;
 use shop_domain::audit::LogFigures;
 
@@ -22,6 +22,14 @@ pub struct LogRow {
     /// The time of the last head, in microseconds since 1970.
     pub signed_at: i64,
     pub ended_for: Option<OffsetDateTime>,
+}
+
+impl LogRow {
+    /// What names orders and buyers; `None` if the row is damaged.
+    #[must_use]
+    pub fn salt(&self) -> Option<Salt> {
+        Some(Salt::of_secret(&hex::decode(&self.secret).ok()?.try_into().ok()?))
+    }
 }
 
 from_row!(LogRow { secret, size, frontier, units, orders, refusals, signed_at, ended_for });

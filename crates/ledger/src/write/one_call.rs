@@ -164,7 +164,7 @@ impl OrderCalls {
 fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
     let OrderWrite { purchase, fence, stock, .. } = *write;
     assert!(purchase.quantity.signed() > 0, "a purchase takes at least one unit");
-    let line = Some(queue::line_of(purchase)).filter(|line| !line.is_empty());
+    let line = queue::line_of(purchase);
     let event = outbox.event_of(&[purchase], WRITTEN_AS)?;
     let (version, changed_at) = match stock {
         StockWrite::GuardedByVersion(version) => (Some(version), None),
