@@ -197,6 +197,47 @@ async fn when_nothing_is_left_the_whole_line_is_told() {
     place(&stand(&instance.buyer(299), sold, json!({})).await);
 }
 
+#[tokio::test]
+async fn who_comes_late_stands_behind_a_list_whose_places_are_not_drawn() {
+    let shop = shop_with(|room| {
+        (room.per_second, room.places_after_seconds, room.silent_seconds) = (1, 600, 9_000);
+    })
+    .await;
+    let (here, there) = (shop.start().await, shop.start().await);
+    let shift = |span| [&here, &there].map(|instance| instance.clock.shift(span));
+    let starts_at = text(here.clock.now() + Duration::minutes(10));
+    let sold = item(&here, json!({ "starts_at": starts_at })).await;
+    for id in 1..=3 {
+        place(&stand(&here.buyer(id), sold, json!({})).await);
+    }
+    shift(Duration::minutes(10));
+    // The late one asks first, and again, while the beacon has no value.
+    for instance in [&there, &here, &there] {
+        let late = stand(&instance.buyer(9), sold, json!({})).await;
+        place(&late);
+        assert_eq!((&late.json["number"], &late.json["drawing"]), (&json!(4), &json!(true)));
+    }
+    let early = stand(&there.buyer(1), sold, json!({})).await;
+    place(&early);
+    assert_eq!((&early.json["number"], &early.json["drawing"]), (&Value::Null, &json!(true)));
+    shift(Duration::minutes(10));
+    eventually(BOUND, || async {
+        let late = stand(&here.buyer(9), sold, json!({})).await;
+        when(late.json["drawing"] == false, late.text)
+    })
+    .await;
+    let mut admitted = Vec::new();
+    for _ in 0..4 {
+        shift(Duration::seconds(1));
+        for id in [9, 1, 2, 3].into_iter().filter(|id| !admitted.contains(id)).collect::<Vec<_>>() {
+            if stand(&there.buyer(id), sold, json!({})).await.json["state"] == "admitted" {
+                admitted.push(id);
+            }
+        }
+    }
+    assert_eq!((admitted.len(), admitted.last()), (4, Some(&9)), "{admitted:?}");
+}
+
 /// The answer to the challenge of `answer`, as an official client of ALTCHA makes it.
 fn solved(answer: &Answer) -> String {
     let challenge = &answer.json["challenge"];

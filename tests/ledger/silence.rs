@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use dev_servers::faulty_link::Trap;
 use gates::redis_store::RedisClient;
 use ledger::rows;
 use seckill::config::{Config, Secret};
@@ -176,4 +177,45 @@ async fn a_transaction_that_nobody_knows_of_ends_when_its_connection_is_given_ba
         .await
         .expect("counted");
     assert_eq!(seen, 1, "what was answered as written is committed");
+}
+
+/// A caller that goes away while the server prepares its statement leaves an answer of which sqlx does not know.
+#[tokio::test]
+async fn an_answer_that_nobody_waits_for_is_nobody_elses() {
+    let shop = Shop::new().await;
+    let link = link_to_ledger(&shop).await;
+    let mut config: Config = shop.config.clone();
+    config.database_url = Secret::new(link.url());
+    let pool = rows::pool_of(&config, 1).expect("a pool");
+    let statements =
+        ["SELECT user_id, id FROM orders WHERE id IN (''", "DELETE FROM orders WHERE id IN (''"];
+    for (statement, parameters) in
+        statements.into_iter().flat_map(|one| (0..=6).map(move |count| (one, count)))
+    {
+        let statement = format!("{statement}{})", ", ?".repeat(parameters));
+        link.trap(Trap::at(b"FROM orders").hold());
+        let given_up = tokio::spawn({
+            let (pool, statement) = (pool.clone(), statement.clone());
+            async move {
+                let start = sqlx::query(&statement);
+                (0..parameters)
+                    .fold(start, |query, _| query.bind(""))
+                    .fetch_all(&pool)
+                    .await
+                    .map(drop)
+            }
+        });
+        link.until_sprung().await;
+        given_up.abort();
+        let _ = given_up.await;
+        link.mend();
+        for number in 1..=3_i64 {
+            let said: i64 = sqlx::query_scalar("SELECT CAST(? AS SIGNED)")
+                .bind(number)
+                .fetch_one(&pool)
+                .await
+                .unwrap_or_else(|error| panic!("after {statement}: {error}"));
+            assert_eq!(said, number, "after {statement}");
+        }
+    }
 }

@@ -87,6 +87,49 @@ async fn friends_enter_by_the_key_of_the_first_one() {
     assert!(faults(&proof, Known::default()).contains(&Fault::Parties));
 }
 
+/// A buyer who joins two groups of friends at once, on two instances, is drawn once, with one of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_buyer_who_joins_two_parties_at_once_is_drawn_once() {
+    let shop = shop().await;
+    let (one, two) = (shop.start().await, shop.start().await);
+    let item = drawn_item(&one, 5, 12, 4).await;
+    let keys = [new_party(&one.buyer(1), item).await, new_party(&two.buyer(2), item).await];
+    // Buyers 3 to 8 enter for the first time, or move: four of them have places with friends.
+    let joins = (3..=8).map(|buyer| {
+        let (one, two, keys) = (one.buyer(buyer), two.buyer(buyer), &keys);
+        async move {
+            if buyer % 2 == 0 {
+                assert_eq!(enter(&one, item).await.status, 200);
+            }
+            let answers = tokio::join!(
+                enter_with(&one, item, &keys[0]),
+                enter_with(&two, item, &keys[1]),
+                enter(&one, item),
+            );
+            for told in [answers.0, answers.1, answers.2] {
+                assert!(matches!(told.status, 200 | 409), "{}", told.text);
+            }
+        }
+    });
+    futures::future::join_all(joins).await;
+    until_drawn(&one.stranger(), item).await;
+    let proof = proof(&one.stranger(), item).await;
+    assert_eq!((faults(&proof, Known::default()), proof.entries.len()), (vec![], 8));
+    for key in &keys {
+        let of_party = |entry: &&verify::Entry| entry.party.as_ref() == Some(key);
+        let members = proof.entries.iter().filter(of_party).count();
+        assert!((1..=4).contains(&members), "{members}");
+    }
+    let path = format!("/api/items/{item}/entry");
+    let mut places = Vec::new();
+    for buyer in 1..=8 {
+        places.push(two.buyer(buyer).get(&path).await.json["place"].as_i64().expect("a place"));
+    }
+    places.sort_unstable();
+    assert_eq!(places, (1..=8).collect::<Vec<_>>());
+    assert_clean(&one, item).await;
+}
+
 #[tokio::test]
 async fn without_a_promise_of_parties_each_buyer_is_alone() {
     let shop = shop().await;
@@ -104,6 +147,37 @@ async fn without_a_promise_of_parties_each_buyer_is_alone() {
         let refused = instance.admin().post("/api/admin/items", &body).await;
         assert_problem(&refused, (422, "invalid_draw"), "of a draw");
     }
+}
+
+#[tokio::test]
+async fn friends_for_whom_the_units_are_not_enough_all_wait() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = drawn_item(&instance, 3, 6, 2).await;
+    for first in [1, 3] {
+        let key = new_party(&instance.buyer(first), item).await;
+        assert_eq!(enter_with(&instance.buyer(first + 1), item, &key).await.status, 200);
+    }
+    until_drawn(&instance.stranger(), item).await;
+    let path = format!("/api/items/{item}/waiting");
+    let offered = async || {
+        let mut offered = Vec::new();
+        for buyer in 1..=4 {
+            let standing = instance.buyer(buyer).get(&path).await.json;
+            offered.extend((standing["status"] == "offered").then_some(buyer));
+        }
+        offered
+    };
+    // Three units are enough for one of the two parties, and the third unit stays for a single buyer.
+    let first = offered().await;
+    let second: Vec<i64> = (1..=4).filter(|buyer| !first.contains(buyer)).collect();
+    assert!(first == [1, 2] || first == [3, 4], "{first:?}");
+    // A unit that comes back is enough for the others.
+    let left = instance.buyer(first[0]).request(Method::DELETE, &path);
+    assert_eq!(Client::send(left).await.status, 204);
+    let now = offered().await;
+    assert!(second.iter().all(|buyer| now.contains(buyer)), "{now:?} and not {second:?}");
+    assert_clean(&instance, item).await;
 }
 
 /// Units that come back in small numbers, while friends of any number wait, leave, decline and buy.

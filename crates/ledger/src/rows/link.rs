@@ -13,6 +13,9 @@
 //!   all.
 //!
 //! The first rule drops the work, and the second rule closes the connection that it leaves behind.
+//! When the work had sent a statement to be prepared, sqlx does not know that an answer is on its way, and
+//! takes it for that of ROLLBACK. That ends with an error, too late, or with a panic of sqlx in the task
+//! that gives the connection back (its issue 4139): the connection is never used again.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
