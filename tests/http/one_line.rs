@@ -149,7 +149,7 @@ async fn the_rate_holds_over_two_instances() {
     let shift = |seconds| [&one, &two].map(|at| at.clock.shift(Duration::seconds(seconds)));
     let began = redis_time(&mut redis).await;
     let mut admitted = 0;
-    // Seconds of the shifted clock: after 30 of them two rates are far above one. Each buyer asks both
+    // After all these seconds of the shifted clock two rates would be far above one. Each buyer asks both
     // instances, because the first of the line would stand in the way of an instance that has turns left.
     for _ in 0..SECONDS {
         shift(1);
