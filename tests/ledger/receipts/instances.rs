@@ -1,14 +1,16 @@
 //! Several instances of a shop, some of which are killed, make one log.
 
 use futures::future::join_all;
+use reqwest::Method;
+use seckill::account::Role;
 use seckill::failpoint::RECEIPT_POINTS;
 use serde_json::{Value, json};
 use verify::log::{KnownLog, check_log};
 
-use super::{faults, log, shop};
+use super::{faults, log, receipts_of, shop, until_there};
 use crate::http::BOUND;
 use crate::process::program::{free_addr, program, serve};
-use crate::support::{Client, Shop, assert_clean, eventually, when};
+use crate::support::{Client, Shop, assert_clean, eventually, purchase_path, when};
 
 /// Waits until the log has each order of an item that has units, and no other.
 async fn until_log_has_the_orders(shop: &Shop, client: &Client, item: i64) {
@@ -63,6 +65,57 @@ async fn instances_that_are_killed_make_one_log() {
     assert_clean(&maker, item).await;
     until_log_has_the_orders(&shop, &maker.stranger(), item).await;
     service.kill().await.expect("killed");
+}
+
+/// An instance dies while it writes orders: before their COMMIT the log has none of them, and behind it all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orders_of_an_instance_that_is_killed_have_one_receipt() {
+    const BUYERS: i64 = 12;
+    let shop = shop().await;
+    let next = shop.start().await;
+    for (strategy, routine, point) in [
+        ("mysql-atomic", "false", "stock-taken"),
+        ("mysql-atomic", "false", "committed"),
+        ("mysql-atomic", "true", "committed"),
+        ("mysql-batch", "true", "batch-stock-taken"),
+        ("mysql-batch", "true", "batch-committed"),
+    ] {
+        let item = next.make_item(json!({ "stock": BUYERS })).await;
+        let address = free_addr();
+        let settings = [("SECKILL_MYSQL_ORDER_ROUTINE", routine), ("FAILPOINT", point)];
+        let mut doomed = serve(&shop, &address, &settings).await;
+        let doomed_client = Client::new(address.parse().expect("an address"), None);
+        let path = purchase_path(strategy, item);
+        let asked = (1..=BUYERS).map(|buyer| {
+            let client = doomed_client.with_token(&next.token(buyer, Role::Buyer));
+            client.request(Method::POST, &path).header("idempotency-key", key(buyer)).send()
+        });
+        join_all(asked).await;
+        let ended = tokio::time::timeout(BOUND, doomed.wait()).await.expect("it dies");
+        assert!(!ended.expect("it ran").success(), "{point}");
+        let mut receipts = Vec::new();
+        for buyer in 1..=BUYERS {
+            let client = next.buyer(buyer);
+            let order = client.buy_with_key(strategy, item, &key(buyer)).await;
+            let id = order.json["id"].as_str().unwrap_or_else(|| panic!("{point}: {}", order.text));
+            let receipt = format!("/api/orders/{id}/receipt");
+            let first = until_there(&client, &receipt).await;
+            let again = client.buy_with_key(strategy, item, &key(buyer)).await;
+            assert_eq!(again.json["id"], order.json["id"], "{point}");
+            assert_eq!(client.get(&receipt).await.json, first, "{point}");
+            receipts.extend(receipts_of(&client, &order).await);
+        }
+        until_log_has_the_orders(&shop, &next.stranger(), item).await;
+        let text = log(&next.stranger(), item).await;
+        let report = check_log(&text, KnownLog { receipts: &receipts, ..KnownLog::default() });
+        assert_eq!((faults(&report), report.orders), (vec![], BUYERS), "{point}: {text}");
+        assert_eq!(text.matches("\nsold ").count(), receipts.len(), "{point}: {text}");
+        assert_clean(&next, item).await;
+    }
+}
+
+fn key(buyer: i64) -> String {
+    format!("buyer-{buyer}")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
