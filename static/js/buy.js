@@ -82,10 +82,16 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     return typeof attempt?.key === 'string' && attempt.uncertain ? attempt : null;
   }
 
+  /** The attempt that stood in line when the page was left. @returns {Attempt | null} */
+  function inLine() {
+    const place = hasRoom() ? line.kept() : null;
+    return place?.attempt && Date.now() - place.askedAtMs < RESUME_AGE_MS_MAX ? place.attempt : null;
+  }
+
   /** Whether the page should finish that attempt by itself. @returns {boolean} */
   function shouldResume() {
     const attempt = unfinished();
-    return attempt !== null && Date.now() - attempt.madeAtMs < RESUME_AGE_MS_MAX;
+    return attempt === null ? inLine() !== null : Date.now() - attempt.madeAtMs < RESUME_AGE_MS_MAX;
   }
 
   /**
@@ -97,7 +103,7 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     if (running) return;
     running = true;
     const earlier = unfinished();
-    const attempt = earlier ?? { key: newKey(), ...wanted, madeAtMs: Date.now(), uncertain: false };
+    const attempt = earlier ?? inLine() ?? { key: newKey(), ...wanted, madeAtMs: Date.now(), uncertain: false };
     try {
       const outcome = await carryOut(attempt, earlier !== null);
       publish(outcome.kind === 'left' ? {} : { phase: 'done', outcome });
@@ -147,7 +153,7 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
   async function standInLine(attempt) {
     publish({ phase: 'line' });
     try {
-      const isIn = await line.wait((standing) => publish({ phase: 'line', standing }), pause);
+      const isIn = await line.wait(attempt, (standing) => publish({ phase: 'line', standing }), pause);
       return isIn ? null : { kind: 'left' };
     } catch (error) {
       const { status, code, retryAfterMs } = error;
@@ -213,7 +219,7 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     wake();
   }
 
-  return { start, unfinished, shouldResume, hurry, leave };
+  return { start, unfinished, inLine, shouldResume, hurry, leave };
 }
 
 /** The pause before the next try: at least what the server asked, spread out so that buyers do not return in step. */

@@ -92,13 +92,14 @@ export function drawPanel(place, { item, onDrawn }) {
     if (place.hidden) return;
     const state = stateNow();
     const entered = entry.status !== 'none';
-    const words = { time: dateTime(draw.closes_at), place: count(entry.place ?? 0), count: draw.entries ?? 0, entries: count(draw.entries ?? 0) };
+    const words = { time: dateTime(draw.closes_at), place: count(entry.place ?? 0), count: draw.entries ?? 0, entries: count(draw.entries ?? 0), units: count(item().total) };
     const kind = state === 'drawn' && entered ? 'placed' : state === 'open' && entered ? 'entered' : state;
     place.dataset.status = kind;
     setText(title, text(`draw.${kind}`, words));
     setText(sentence, text(`draw.${kind}Text`, words));
-    moment.hidden = state === 'drawn' || state === 'closed';
-    if (!moment.hidden) setText(moment, countdownText(Date.parse(state === 'upcoming' ? item().starts_at : draw.closes_at)));
+    // The page has a countdown to the opening.
+    moment.hidden = state !== 'open';
+    if (!moment.hidden) setText(moment, countdownText(Date.parse(draw.closes_at)));
     mine.hidden = !entered;
     setText(mine, entered ? text('draw.entry', { entry: entry.entry }) : '');
     button.hidden = state !== 'open';

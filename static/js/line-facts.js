@@ -36,7 +36,7 @@ export function lineFacts(panel, { item, leave }) {
       ...[
         row('line.number', number === null ? null : count(number)),
         row(state === 'waiting' ? 'line.ahead' : 'line.here', count(state === 'waiting' ? position : people)),
-        row('line.wait', state === 'waiting' ? waitOf(standing) : null),
+        row('line.wait', state === 'waiting' ? waitOf(standing, item().paused) : null),
         row('line.left', count(available)),
       ].filter(Boolean),
     );
@@ -45,6 +45,8 @@ export function lineFacts(panel, { item, leave }) {
       const list = el('a', { href: `/api/items/${item().id}/line/entries`, text: text('line.list') });
       check.replaceChildren(text('line.entry', { entry }), ' ', number === null ? '' : list);
     }
+    // On a phone the line begins below what was seen.
+    if (spokenState === '') panel.scrollIntoView({ block: 'nearest' });
     if (state !== spokenState || performance.now() - spokenAtMs > SPEAK_MS_MIN) {
       spokenState = state;
       spokenAtMs = performance.now();
@@ -61,7 +63,7 @@ function sentenceOf(state, { position }) {
 }
 
 /** How long it will take, and what that follows from. */
-function waitOf({ estimate_ms: ms, estimate_basis: basis }) {
-  if (ms === null) return text('line.noEstimate');
+function waitOf({ estimate_ms: ms, estimate_basis: basis }, isPaused) {
+  if (ms === null) return text(isPaused ? 'line.paused' : 'line.noEstimate');
   return text(basis === 'exits' ? 'line.byExits' : 'line.byRate', { time: shortSpan(ms) });
 }

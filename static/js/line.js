@@ -34,14 +34,20 @@ export function createLine({ itemId, userId }) {
     removeEntry(ticketEntry);
   }
 
+  /** The place, and the attempt that stands there. A second tab goes on with the same attempt, and buys once. */
+  function kept() {
+    return readEntry(placeEntry);
+  }
+
   /**
    * Waits for a ticket.
+   * @param {object} attempt what is bought then
    * @param {(standing: any) => void} onMove told of each answer of `POST /api/items/{id}/ticket`
    * @param {(ms: number) => Promise<void>} pause
    * @returns {Promise<boolean>} false when the buyer has left
    * @throws {import('./api.js').ApiError} when there is nothing to wait for
    */
-  async function wait(onMove, pause) {
+  async function wait(attempt, onMove, pause) {
     let failures = 0;
     hasLeft = false;
     for (;;) {
@@ -55,12 +61,13 @@ export function createLine({ itemId, userId }) {
           writeEntry(ticketEntry, { ticket: standing.ticket, expiresAt: standing.expires_at });
           return true;
         }
-        const kept = { place: standing.place, ...usable(place) };
-        writeEntry(placeEntry, kept);
+        const now = { place: standing.place, attempt, askedAtMs: Date.now(), ...usable(place) };
+        writeEntry(placeEntry, now);
         onMove(standing);
         const nextLook = pause(standing.ask_again_ms);
-        if (standing.challenge && !kept.altcha) {
-          writeEntry(placeEntry, { ...kept, ...(await answer(standing.challenge)) });
+        if (standing.challenge && !now.altcha) {
+          const proof = await answer(standing.challenge);
+          if (!hasLeft) writeEntry(placeEntry, { ...now, ...proof });
         }
         await nextLook;
       } catch (error) {
@@ -70,7 +77,7 @@ export function createLine({ itemId, userId }) {
         failures += 1;
         if (failures > FAILURES_MAX || !(stale || unproved || passing)) throw error;
         if (stale) removeEntry(placeEntry);
-        else if (unproved) writeEntry(placeEntry, { place: place?.place, ...(await answer(error.challenge)) });
+        else if (unproved) writeEntry(placeEntry, { ...place, ...(await answer(error.challenge)) });
         else await pause(error.retryAfterMs ?? FAILURE_PAUSE_MS);
       }
       if (hasLeft) return false;
@@ -89,7 +96,7 @@ export function createLine({ itemId, userId }) {
     }
   }
 
-  return { ticket, dropTicket, wait, leave };
+  return { ticket, dropTicket, kept, wait, leave };
 }
 
 /** The proof that is kept, while the service still takes it. */

@@ -9,6 +9,7 @@ mod draw;
 mod driver;
 mod foreign;
 mod lab;
+mod looks;
 mod outcomes;
 mod play;
 mod products;

@@ -128,7 +128,7 @@ export default {
   'draw.placed': 'Your place is {place}',
   'draw.placedText': {
     one: 'Yours was the only entry. The first places are offered the units.',
-    other: 'Of {entries} entries. The first places are offered the units; when an offer is not taken, it goes to the next place.',
+    other: 'Of {entries} entries. Units: {units}. The first places are offered them; when an offer is not taken, it goes to the next place.',
   },
   'draw.drawn': 'The draw is over',
   'draw.drawnText': { one: 'One entry has its place.', other: '{entries} entries have their places.' },
@@ -190,6 +190,7 @@ export default {
   'line.byRate': 'about {time}, at the rate at which buyers are let in',
   'line.byExits': 'about {time}, by how fast the buyers before you finish',
   'line.noEstimate': 'goes on when buyers inside have finished',
+  'line.paused': 'goes on when the pause of the sale is over',
   'line.leave': 'Leave the line',
   'line.entry': 'Your entry in the list: {entry}',
   'line.list': 'The list with all places',

@@ -7,6 +7,7 @@ use seckill::account::Role;
 use serde_json::{Value, json};
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::receipts::until_logged;
 use super::{in_seconds, make_sale, orders_of};
 use crate::support::{Instance, Shop, eventually, unique, when};
 
@@ -53,7 +54,7 @@ async fn a_buyer_enters_wins_buys_and_checks_the_proof() {
     page.shot("draw-placed").await;
     page.click("#waiting .button").await;
     page.until_text("#outcome", "It’s yours").await;
-    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
+    let order = orders_of(&instance, BUYER).await.remove(0);
     // The link of the page leads to the check of this very entry.
     page.run("document.querySelector('#draw a[href^=\"/verify.html#\"]').click()", Vec::new())
         .await;
@@ -61,6 +62,34 @@ async fn a_buyer_enters_wins_buys_and_checks_the_proof() {
     page.until_text("#result", "Your entry is in the list. Its place is 1").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-verified").await;
+
+    // The unit is paid, and the receipt is checked without the shop.
+    let id = order["id"].as_str().expect("an id");
+    page.visit(&format!("/order.html?id={id}")).await;
+    page.click("#pay").await;
+    page.until_text("#status", "Paid").await;
+    until_logged(&instance.buyer(BUYER), &order).await;
+    page.run(KEEP, Vec::new()).await;
+    page.click(".receipt summary").await;
+    page.click(".receipt button").await;
+    page.until("the file", "typeof globalThis.kept === 'string'").await;
+    let kept = page.run("return globalThis.kept", Vec::new()).await;
+    let log = instance.stranger().get(&format!("/api/items/{item}/log/entries")).await.text;
+    let folder = new_folder();
+    let file = |name: &str, text: &str| save(&folder, name, text);
+    let files = [file("log.txt", &log), file("kept.json", kept.as_str().expect("a text"))];
+    let alone = one_file(&instance, &folder).await;
+    instance.stop().await;
+    page.visit_elsewhere(&alone).await;
+    page.until("the page", "'ready' in document.documentElement.dataset").await;
+    for (field, file) in ["#proof", "#receipt"].into_iter().zip(&files) {
+        page.fill(field, file).await;
+    }
+    page.click("#form .button").await;
+    page.until_text("#result", "The log proves the sale").await;
+    page.until_text("#result", "Your receipts (1) are in the log").await;
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.shot("draw-receipt-alone").await;
     page.close().await;
 }
 
@@ -149,11 +178,7 @@ async fn a_buyer_keeps_the_entry_loses_and_sees_why() {
     page.shot("draw-lost").await;
     let proof = instance.stranger().get(&format!("/api/items/{item}/draw/entries")).await.text;
     let folder = new_folder();
-    let file = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).expect("written");
-        path.to_string_lossy().into_owned()
-    };
+    let file = |name: &str, text: &str| save(&folder, name, text);
     let files = [file("proof.ndjson", &proof), file("kept.json", &kept.to_string())];
     let alone = one_file(&instance, &folder).await;
     page.visit_elsewhere(&alone).await;
@@ -198,6 +223,13 @@ pub fn new_folder() -> PathBuf {
     let folder = std::env::temp_dir().join(unique("verify"));
     std::fs::create_dir(&folder).expect("a folder");
     folder
+}
+
+/// Writes a file into a folder, and returns its path.
+pub fn save(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, text).expect("written");
+    path.to_string_lossy().into_owned()
 }
 
 /// Saves the checking page as a buyer does, into a folder where nothing else of the shop is; returns its address.

@@ -245,6 +245,20 @@ impl Page {
         network.send_raw("Network.emulateNetworkConditions", conditions).await.expect("switched");
     }
 
+    /// Changes the width of the page; a dark one is for a reader who wants no motion, too.
+    pub async fn look_as(&self, width: u32, dark: bool) {
+        let size =
+            json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
+        let page = self.driver.cdp();
+        page.send_raw("Emulation.setDeviceMetricsOverride", size).await.expect("a size");
+        let (scheme, motion) = if dark { ("dark", "reduce") } else { ("light", "no-preference") };
+        let features = json!({ "features": [
+            { "name": "prefers-color-scheme", "value": scheme },
+            { "name": "prefers-reduced-motion", "value": motion },
+        ] });
+        page.send_raw("Emulation.setEmulatedMedia", features).await.expect("media");
+    }
+
     /// Takes a picture of the whole page into `target/screenshots`.
     pub async fn shot(&self, name: &str) {
         let metrics = self.driver.cdp().send_raw("Page.getLayoutMetrics", json!({})).await;

@@ -7,7 +7,7 @@ use seckill::account::Role;
 use serde_json::{Value, json};
 use thirtyfour::Key;
 
-use super::draw::{KEEP, new_folder, one_file};
+use super::draw::{KEEP, new_folder, one_file, save};
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::{make_sale, orders_of};
 use crate::process::program::run;
@@ -24,7 +24,7 @@ async fn shop() -> Shop {
 }
 
 /// Waits until an order is in the log: a page that is told to wait writes that to its console.
-async fn until_logged(buyer: &Client, order: &Value) {
+pub async fn until_logged(buyer: &Client, order: &Value) {
     let path = format!("/api/orders/{}/receipt", order["id"].as_str().expect("an id"));
     eventually("the receipt", || async {
         let receipt = buyer.get(&path).await;
@@ -68,11 +68,7 @@ async fn a_buyer_keeps_the_receipt_of_an_order_and_checks_it_without_the_shop() 
     let log = instance.stranger().get(&format!("/api/items/{item}/log/entries")).await.text;
     let folder = new_folder();
     let forged = kept.replace(id, "00000000-0000-4000-8000-000000000000");
-    let file = |name: &str, text: &str| {
-        let path = folder.join(name);
-        std::fs::write(&path, text).expect("written");
-        path.to_string_lossy().into_owned()
-    };
+    let file = |name: &str, text: &str| save(&folder, name, text);
     let (log, kept, forged) =
         (file("log.txt", &log), file("kept.json", &kept), file("forged.json", &forged));
     let alone = one_file(&instance, &folder).await;

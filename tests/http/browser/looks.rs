@@ -1,0 +1,178 @@
+//! The states of a line, a draw and their receipts, on a narrow phone in the dark without motion and on a desk, in both
+//! languages: nothing is wider than its window, nothing moves, and axe-core finds nothing. The pictures are for the eye.
+
+use seckill::account::Role;
+use seckill::config::Config;
+use serde_json::{Value, json};
+use time::Duration;
+
+use super::driver::{DESKTOP, Page};
+use super::{in_seconds, make_sale};
+use crate::support::{Instance, Shop, eventually, when};
+
+const BUYERS: [i64; 3] = [77, 78, 79];
+/// The states of a draw, as its panel names them.
+const ENTERED: &str = "#draw[data-status='entered']";
+
+async fn shop(change: impl FnOnce(&mut Config)) -> (Shop, Instance) {
+    let shop = Shop::with(|config| {
+        config.draw.round_after_seconds = 5;
+        config.draw.poll_ms = 50;
+        config.receipts.enabled = true;
+        config.receipts.append_ms = 20;
+        change(config);
+    })
+    .await;
+    let instance = shop.start().await;
+    (shop, instance)
+}
+
+/// Looks at the state in which `css` is there.
+async fn look(page: &Page, name: &str, css: &str) {
+    for language in ["zh", "en"] {
+        let choose = "localStorage.setItem('seckill.language', JSON.stringify(arguments[0]))";
+        page.run(choose, vec![json!(language)]).await;
+        page.reload().await;
+        page.until_there(css).await;
+        for (width, dark) in [(360, true), (1280, false)] {
+            page.look_as(width, dark).await;
+            let wide = "return [...document.querySelectorAll('main *')].filter((one) => \
+                one.getBoundingClientRect().right > window.innerWidth + 1).map((one) => one.outerHTML)";
+            let (moves, name) = (
+                "return document.getAnimations().length",
+                format!("look-{name}-{language}-{width}"),
+            );
+            page.shot(&name).await;
+            assert_eq!(page.run(wide, Vec::new()).await, json!([]), "{name}");
+            assert!(!dark || page.run(moves, Vec::new()).await == json!(0), "{name} moves");
+            assert_eq!(page.violations().await, Vec::<String>::new(), "{name}");
+        }
+    }
+}
+
+/// Waits for a receipt: a page that is told to wait writes that to its console.
+async fn until_logged(instance: &Instance, path: &str) {
+    eventually("the receipt", || async {
+        let answer = instance.buyer(BUYERS[0]).get(path).await;
+        when(answer.status == 200, answer.text)
+    })
+    .await;
+}
+
+async fn post(instance: &Instance, buyer: i64, path: &str) -> Value {
+    let answer = instance.buyer(buyer).post(path, &json!({})).await;
+    assert!([200, 201].contains(&answer.status), "{}", answer.text);
+    answer.json
+}
+
+#[tokio::test]
+async fn every_state_of_a_draw_can_be_looked_at() {
+    let (_shop, instance) = shop(|_| {}).await;
+    let upcoming =
+        json!({ "mode": "draw", "starts_at": in_seconds(900), "draw_closes_at": in_seconds(1800) });
+    let upcoming = make_sale(&instance, upcoming).await;
+    let open = json!({ "mode": "draw", "draw_closes_at": in_seconds(900), "draw_party_max": 4 });
+    let open = make_sale(&instance, open).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit(&format!("/item.html?id={upcoming}")).await;
+    look(&page, "draw-upcoming", "#draw[data-status='upcoming']").await;
+    page.visit(&format!("/item.html?id={open}")).await;
+    look(&page, "draw-stranger", "#draw[data-status='open']").await;
+    page.visit_as(&instance, BUYERS[0], Role::Buyer, &format!("/item.html?id={open}")).await;
+    look(&page, "draw-open", "#draw[data-status='open']").await;
+    page.click("#draw .button.quiet").await;
+    page.until_there(ENTERED).await;
+    look(&page, "draw-friends", ENTERED).await;
+
+    let entered =
+        make_sale(&instance, json!({ "mode": "draw", "draw_closes_at": in_seconds(900) })).await;
+    post(&instance, BUYERS[0], &format!("/api/items/{entered}/entry")).await;
+    until_logged(&instance, &format!("/api/items/{entered}/entry/receipt")).await;
+    page.visit(&format!("/item.html?id={entered}")).await;
+    look(&page, "draw-entered", ENTERED).await;
+    page.visit_as(&instance, 1, Role::Admin, &format!("/console.html?id={entered}")).await;
+    look(&page, "console-draw-open", "#draw:not([hidden])").await;
+
+    let closing = json!({ "stock": 1, "mode": "draw", "draw_closes_at": in_seconds(6) });
+    let item = make_sale(&instance, closing).await;
+    for buyer in BUYERS {
+        post(&instance, buyer, &format!("/api/items/{item}/entry")).await;
+    }
+    until_logged(&instance, &format!("/api/items/{item}/entry/receipt")).await;
+    page.visit_as(&instance, BUYERS[0], Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until_there("#draw[data-status='placed']").await;
+    let (mut winner, mut loser) = (0, 0);
+    for buyer in BUYERS {
+        let entry = instance.buyer(buyer).get(&format!("/api/items/{item}/entry")).await.json;
+        match entry["place"].as_u64() {
+            Some(1) => winner = buyer,
+            Some(3) => loser = buyer,
+            _ => {}
+        }
+    }
+    let path = format!("/item.html?id={item}");
+    page.visit_as(&instance, loser, Role::Buyer, &path).await;
+    look(&page, "draw-waits", "#waiting[data-status='waiting']").await;
+    page.visit_as(&instance, winner, Role::Buyer, &path).await;
+    look(&page, "draw-won", "#waiting[data-status='offered']").await;
+    page.click("#waiting .button").await;
+    page.until_there("#outcome[data-tone='good']").await;
+    page.shot("look-draw-bought").await;
+    page.visit_as(&instance, loser, Role::Buyer, &path).await;
+    look(&page, "draw-lost", "#draw[data-status='placed']").await;
+    page.visit_elsewhere(&format!("http://{}/verify.html#item={item}", instance.addr)).await;
+    look(&page, "draw-verified", "#result > *").await;
+    page.visit_as(&instance, 1, Role::Admin, &format!("/console.html?id={item}")).await;
+    look(&page, "console-draw-over", "#draw:not([hidden])").await;
+    page.close().await;
+}
+
+#[tokio::test]
+async fn every_state_of_a_line_can_be_looked_at() {
+    let (_shop, instance) = shop(|config| {
+        let room = &mut config.waiting_room;
+        (room.per_second, room.places_after_seconds, room.silent_seconds) = (1, 0, 3_000);
+    })
+    .await;
+    let starts_at = in_seconds(250);
+    let sale =
+        json!({ "stock": 9, "per_buyer_limit": 2, "waiting_room": true, "starts_at": starts_at });
+    let item = make_sale(&instance, sale).await;
+    let (ticket, edit) = (format!("/api/items/{item}/ticket"), format!("/api/admin/items/{item}"));
+    for buyer in 1..=20 {
+        post(&instance, buyer, &ticket).await;
+    }
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYERS[0], Role::Buyer, &format!("/item.html?id={item}")).await;
+    look(&page, "line-before", "#buy:not([aria-disabled='true'])").await;
+    page.click("#buy").await;
+    page.until_there("#outcome .line-facts").await;
+    look(&page, "line-early", "#outcome .line-facts").await;
+    let pause = async |paused: bool| {
+        let edited = instance.admin().patch(&edit, &json!({ "paused": paused })).await;
+        assert_eq!(edited.status, 200, "{}", edited.text);
+    };
+    pause(true).await;
+    instance.clock.shift(Duration::seconds(251));
+    page.until_there("#outcome a[href$='/line/entries']").await;
+    look(&page, "line-paused", "#outcome .line-facts").await;
+    page.close().await;
+}
+
+#[tokio::test]
+async fn the_receipt_of_an_order_can_be_looked_at() {
+    let (_shop, instance) = shop(|_| {}).await;
+    let item = make_sale(&instance, json!({ "stock": 3 })).await;
+    let order = post(&instance, BUYERS[0], &crate::support::purchase_path("default", item)).await;
+    let id = order["id"].as_str().expect("an id");
+    until_logged(&instance, &format!("/api/orders/{id}/receipt")).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYERS[0], Role::Buyer, &format!("/order.html?id={id}")).await;
+    look(&page, "order", ".receipt:not([hidden])").await;
+    page.click(".receipt summary").await;
+    page.until_there(".receipt-code").await;
+    page.shot("look-receipt-open").await;
+    page.visit_elsewhere(&format!("http://{}/verify.html#log={item}", instance.addr)).await;
+    look(&page, "log-verified", "#result > *").await;
+    page.close().await;
+}
