@@ -149,7 +149,7 @@ async fn the_rate_holds_over_two_instances() {
     let shift = |seconds| [&one, &two].map(|at| at.clock.shift(Duration::seconds(seconds)));
     let began = redis_time(&mut redis).await;
     let mut admitted = 0;
-    // After all these seconds of the shifted clock two rates would be far above one. Each buyer asks both
+    // The clock is shifted for ten seconds, in which two rates would admit twice as many. Each buyer asks both
     // instances, because the first of the line would stand in the way of an instance that has turns left.
     for _ in 0..SECONDS {
         shift(1);
