@@ -114,10 +114,11 @@ type Statement<'a> = Query<'a, MySql, MySqlArguments>;
 impl<'a> Value<'a> {
     fn bind(self, statement: Statement<'a>) -> Statement<'a> {
         match self {
-            Self::Id(id) => statement.bind(id.to_string()),
+            // Texts as bytes: the server would convert them character by character.
+            Self::Id(id) => statement.bind(id.to_string().into_bytes()),
             Self::Signed(number) => statement.bind(number),
             Self::Unsigned(number) => statement.bind(number),
-            Self::Ascii(text) => statement.bind(text),
+            Self::Ascii(text) => statement.bind(text.map(str::as_bytes)),
             Self::At(time) => statement.bind(time),
         }
     }
@@ -267,7 +268,7 @@ pub(super) async fn insert_movements(
     for purchase in sold {
         statement = statement
             .bind(purchase.item.id.get())
-            .bind(purchase.order_id.to_string())
+            .bind(purchase.order_id.to_string().into_bytes())
             .bind(-purchase.quantity.signed())
             .bind(purchase.created_at);
     }
