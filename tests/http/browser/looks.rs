@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use time::Duration;
 
 use super::driver::{DESKTOP, Page};
-use super::{in_seconds, make_sale};
+use super::{in_seconds, make_sale, orders_of};
 use crate::support::{Instance, Shop, eventually, when};
 
 const BUYERS: [i64; 3] = [77, 78, 79];
@@ -156,6 +156,16 @@ async fn every_state_of_a_line_can_be_looked_at() {
     instance.clock.shift(Duration::seconds(251));
     page.until_there("#outcome a[href$='/line/entries']").await;
     look(&page, "line-paused", "#outcome .line-facts").await;
+    // A page that is loaded again is still in line, and so is a second one. Both buy one and the same order.
+    let (first, _) = page.second_window().await;
+    page.visit(&format!("/item.html?id={item}")).await;
+    page.until_there("#outcome .line-facts").await;
+    pause(false).await;
+    instance.clock.shift(Duration::seconds(3_001));
+    page.until_there("#outcome[data-tone='good']").await;
+    page.switch(&first).await;
+    page.until_there("#outcome[data-tone='good']").await;
+    assert_eq!(orders_of(&instance, BUYERS[0]).await.len(), 1);
     page.close().await;
 }
 
