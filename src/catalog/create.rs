@@ -79,6 +79,35 @@ impl Catalog {
         self.create_by(all, actor.now, Some(actor)).await
     }
 
+    /// Finds the products, the groups of items and the ledgers that new items name and that do not exist. Returns the
+    /// place of the item in `all`, with the error that its creation would have.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn unknown_names(
+        &self,
+        all: &[NewItem],
+    ) -> Result<Vec<(usize, CreateError)>, LedgerError> {
+        let has_variants = all.iter().any(|new| new.variant.is_some());
+        let products = if has_variants { self.products().await? } else { Vec::new() };
+        let has_groups = all.iter().any(|new| new.limit_group.is_some());
+        let groups = if has_groups { self.limit_groups().await? } else { Vec::new() };
+        let mut unknown = Vec::new();
+        for (place, new) in all.iter().enumerate() {
+            let product = new.variant.as_ref().map(|variant| variant.product);
+            if product.is_some_and(|id| products.iter().all(|product| product.id != id)) {
+                unknown.push((place, CreateError::NoSuchProduct));
+            }
+            if new.limit_group.is_some_and(|id| groups.iter().all(|group| group.id != id)) {
+                unknown.push((place, CreateError::Group(GroupForItemError::NotFound)));
+            }
+            if new.shard.is_some_and(|asked| self.ledgers.iter().all(|(known, _)| known != asked)) {
+                unknown.push((place, CreateError::NoSuchShard));
+            }
+        }
+        Ok(unknown)
+    }
+
     /// Creates an item and its stock without an operator, for the lab.
     pub async fn create_for_lab(
         &self,

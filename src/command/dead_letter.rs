@@ -48,6 +48,9 @@ pub struct Arguments {
 /// list is incomplete.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
+    if let Some(operator) = arguments.operator {
+        super::operator::check(&config, operator).await?;
+    }
     let ledgers = super::ledgers::open(&config)?;
     let redis = RedisClient::new(&config)?;
     let desks = ledgers.map(|Ledger { pool, .. }| {

@@ -1,6 +1,6 @@
 //! `seckill import`: sales from a table in CSV.
 
-use std::path::{Path, PathBuf};
+use std::path::{Display, Path, PathBuf};
 use std::process::ExitCode;
 
 use time::OffsetDateTime;
@@ -10,7 +10,7 @@ use crate::account::Actor;
 use crate::catalog::{Catalog, LedgerItems};
 use crate::config::Config;
 use crate::http::body::CSV_BYTES_MAX;
-use crate::http::route::import::read_table;
+use crate::http::route::import::{FaultBody, read_table};
 use gates::redis_store::{Counters, RedisClient};
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
@@ -22,7 +22,7 @@ use shop_metrics::Metrics;
 pub struct Arguments {
     /// A table with a line of column names: name, price_cents, stock, starts_at, ends_at, and more.
     file: PathBuf,
-    /// Check the table, and create nothing.
+    /// Check the table alone, and create nothing. Products, groups and ledgers are looked up before the creation.
     #[arg(long)]
     dry_run: bool,
     /// The operator, for the operators' log.
@@ -40,19 +40,15 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     // A check needs no settings.
     let config = (!arguments.dry_run).then(|| super::settings(settings)).transpose()?;
     let currency = config.as_ref().map_or(Ok(Currency::USD), Config::currency)?;
-    let (new, faults) = read_table(&table, currency);
-    for fault in &faults {
-        let column = fault.column.as_deref().map(|name| format!(" {name}:")).unwrap_or_default();
-        println!("{path}:{}:{column} {}", fault.line, fault.detail);
-    }
-    if !faults.is_empty() {
-        println!("{} faults; nothing was created", faults.len());
-        return Ok(ExitCode::from(1));
-    }
+    let mut table = read_table(&table, currency);
     let (Some(user), Some(config)) = (arguments.operator, config) else {
-        println!("{} sales, no faults; nothing was created", new.len());
+        if !table.faults.is_empty() {
+            return refused(&path, &table.faults);
+        }
+        println!("{} sales, no faults; nothing was created", table.sales.len());
         return Ok(ExitCode::SUCCESS);
     };
+    super::operator::check(&config, user).await?;
     let metrics = Metrics::new();
     let redis = RedisClient::new(&config)?;
     let ledgers = super::ledgers::open(&config)?.map(|ledger| LedgerItems {
@@ -63,12 +59,26 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let line = WaitingLine::new(clock.clone(), events, metrics, config.waiting_list.line_max);
     let logs = config.receipts.of_new_items();
     let catalog = Catalog::over(&ledgers, clock, line).with_logs(logs);
+    let checked = table.check_names(&catalog).await;
+    checked.map_err(|error| format!("the ledger could not be read: {error}"))?;
+    if !table.faults.is_empty() {
+        return refused(&path, &table.faults);
+    }
     let actor = Actor { user, address: None, now: OffsetDateTime::now_utc() };
-    let created = catalog.create_all(&new, &actor).await;
+    let created = catalog.create_all(&table.sales, &actor).await;
     let created = created.map_err(|error| format!("the sales are not created: {error}"))?;
     for stocked in &created {
         println!("{}\t{}", stocked.item.id, stocked.item.name);
     }
     println!("{} sales created", created.len());
     Ok(ExitCode::SUCCESS)
+}
+
+fn refused(path: &Display<'_>, faults: &[FaultBody]) -> ExitResult {
+    for fault in faults {
+        let column = fault.column.as_deref().map(|name| format!(" {name}:")).unwrap_or_default();
+        println!("{path}:{}:{column} {}", fault.line, fault.detail);
+    }
+    println!("{} faults; nothing was created", faults.len());
+    Ok(ExitCode::from(1))
 }

@@ -6,11 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::account::{Role, password};
+use crate::config::Config;
 use ledger::Database;
 use ledger::rows::operators;
 use ledger::rows::users::NewAccount;
 use ledger::rows::{self, Fault};
-use shop_domain::Username;
+use shop_domain::{UserId, Username};
 
 use super::ExitResult;
 
@@ -76,6 +77,21 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     };
     pool.close().await;
     ended
+}
+
+/// Checks that the user whom a command names as its operator may run sales.
+pub(super) async fn check(config: &Config, user: UserId) -> Result<(), String> {
+    let pool = rows::pool(config)?;
+    let by_provider = !config.identity.role_claim.is_empty();
+    let may_operate = operators::may_operate(&pool, user, by_provider).await;
+    pool.close().await;
+    match may_operate {
+        Ok(true) => Ok(()),
+        Ok(false) => {
+            Err(format!("user {user} is no operator; `seckill operator list` names those who are"))
+        }
+        Err(error) => Err(not_done(&error)),
+    }
 }
 
 async fn create(

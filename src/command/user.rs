@@ -38,6 +38,7 @@ enum Action {
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let Action::Erase { id, operator } = arguments.action;
     let config = super::settings(file)?;
+    super::operator::check(&config, operator).await?;
     let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
     let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
     let concurrency = ItemConcurrency::new(config.mysql.pool_max);

@@ -111,10 +111,11 @@ impl Config {
                 "retention.after_days needs retention.dir, the folder of the files";
             matches!(self.payment.provider.as_str(), "demo" | "webhook") =>
                 "payment.provider must be demo or webhook";
+            self.payment.provider == "demo" || self.payment.checkout_url.contains("{order}") =>
+                "payment.provider = webhook needs payment.checkout_url with {order}";
             self.payment.provider == "demo"
-                || (self.payment.checkout_url.contains("{order}")
-                && self.payment.secret.reveal().len() >= SECRET_LENGTH_MIN) =>
-                "payment.provider = webhook needs payment.checkout_url with {order}, and payment.secret";
+                || self.payment.secret.reveal().len() >= SECRET_LENGTH_MIN =>
+                "payment.provider = webhook needs payment.secret of at least 32 characters: whsec_ and 24 random bytes or more in base64";
             self.currency().is_ok() =>
                 "payment.currency must be a currency of ISO 4217 by its three capital letters, such as USD";
             self.session.own_accounts || !self.identity.issuer.is_empty() =>

@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -13,19 +14,27 @@ use shop_domain::{Currency, ItemId};
 /// The most items and the most currencies that a filter names.
 const NAMED_MAX: usize = 100;
 
-/// Which events an endpoint gets. An empty list lets everything through.
+/// Which events an endpoint gets. A list that is left out lets everything through.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
     /// Types of events: `orders.changed`, `offers.changed`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "named", skip_serializing_if = "Vec::is_empty")]
     pub types: Vec<String>,
     /// Orders with a line of one of these items, and offers of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "named", skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<i64>,
     /// Orders in one of these currencies (ISO 4217). Offers have none, so they are left out.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "named", skip_serializing_if = "Vec::is_empty")]
     pub currencies: Vec<String>,
+}
+
+/// Reads a list that is not empty: an empty one would let nothing through.
+fn named<'de, T: Deserialize<'de>, D: Deserializer<'de>>(reader: D) -> Result<Vec<T>, D::Error> {
+    let list = Vec::deserialize(reader)?;
+    let none =
+        || D::Error::custom("an empty list lets nothing through; leave it out for everything");
+    if list.is_empty() { Err(none()) } else { Ok(list) }
 }
 
 /// A position of the log, with the part of its event that matches, if some does.

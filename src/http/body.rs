@@ -10,7 +10,7 @@ use axum::extract::{FromRef, FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::{Deserialize, DeserializeOwned, Deserializer};
+use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error};
 use serde_json::value::RawValue;
 
 use super::Web;
@@ -202,10 +202,12 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
     if bytes.trim_ascii_start().first() != Some(&b'{') {
         return Err(ProblemType::InvalidType.detail("Send a JSON object."));
     }
-    serde_json::from_slice(bytes).map_err(|error| {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    serde_path_to_error::deserialize(&mut reader).map_err(|error| {
+        let field = error.path().to_string();
         // serde_json has one category for these errors; only the message tells them apart.
-        let words = error.to_string();
-        let detail = words.split(" at line ").next().unwrap_or_default().to_owned();
+        let words = error.into_inner().to_string();
+        let fault = words.split(" at line ").next().unwrap_or_default();
         let kind = if words.starts_with("unknown field") {
             ProblemType::UnknownField
         } else if words.starts_with("duplicate field") {
@@ -215,7 +217,10 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
         } else {
             ProblemType::InvalidType
         };
-        kind.detail(detail)
+        // An unknown field and one that comes twice are in the message; the object itself is no field.
+        let is_named = matches!(kind, ProblemType::UnknownField | ProblemType::DuplicateField);
+        let is_named = is_named || field == ".";
+        kind.detail(if is_named { fault.to_owned() } else { format!("{field}: {fault}") })
     })
 }
 
@@ -241,14 +246,14 @@ fn depth(bytes: &[u8]) -> usize {
 /// An integer field of a body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Integer {
-    /// The field is missing.
+    /// The field is missing, or `null`.
     #[default]
     Absent,
     /// A whole number.
     Number(i128),
     /// A number out of every range.
     Huge,
-    /// A fraction, a string, `null` or anything else.
+    /// A text that is no number, in a table; a body with such a value is refused while it is read.
     Other,
 }
 
@@ -296,7 +301,12 @@ impl Integer {
 
 impl<'de> Deserialize<'de> for Integer {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Ok(Self::read(<&RawValue>::deserialize(deserializer)?.get()))
+        let text = <&RawValue>::deserialize(deserializer)?.get();
+        match Self::read(text) {
+            Self::Other if text == "null" => Ok(Self::Absent),
+            Self::Other => Err(D::Error::custom("expected a whole number")),
+            number => Ok(number),
+        }
     }
 }
 
@@ -341,8 +351,38 @@ mod tests {
         assert_eq!(read(r#"{"quantity":-1}"#), Integer::Number(-1));
         assert_eq!(read(r#"{"quantity":9223372036854775808}"#), Integer::Number(1 << 63));
         assert_eq!(read(r#"{"quantity":1e309}"#), Integer::Huge);
-        for other in ["1.5", "\"1\"", "true", "null", "[1]", "1e2"] {
-            assert_eq!(read(&format!(r#"{{"quantity":{other}}}"#)), Integer::Other, "{other}");
+        // Typed clients send `null` for a field that they leave out.
+        assert_eq!(read(r#"{"quantity":null}"#), Integer::Absent);
+        for other in ["1.5", "\"1\"", "true", "[1]", "1e2"] {
+            assert_eq!(code(&format!(r#"{{"quantity":{other}}}"#)), "invalid_type", "{other}");
+        }
+    }
+
+    #[test]
+    fn the_detail_names_the_field() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only the error counts")]
+        struct Cart {
+            lines: Vec<Line>,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        #[expect(dead_code, reason = "only the error counts")]
+        struct Line {
+            item_id: Integer,
+        }
+        for (text, expected) in [
+            ("{}", "missing field `lines`"),
+            (r#"{"lines":[{}]}"#, "lines[0]: missing field `item_id`"),
+            (
+                r#"{"lines":[{"item_id":1},{"item_id":"2"}]}"#,
+                "lines[1].item_id: expected a whole number",
+            ),
+            (r#"{"lines":[{"item_id":1,"price":2}]}"#, "unknown field `price`, expected `item_id`"),
+        ] {
+            let problem = parse::<Cart>(text.as_bytes()).expect_err(text);
+            assert_eq!(problem.detail_text(), expected, "{text}");
         }
     }
 }

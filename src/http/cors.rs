@@ -15,6 +15,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use tower::util::{Either, option_layer};
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
+use super::route::purchase::REPLAYED;
+
 /// How long a browser remembers what we allow.
 const MAX_AGE: Duration = Duration::from_secs(600);
 /// The most origins.
@@ -67,7 +69,7 @@ impl CorsOrigins {
                     Method::DELETE,
                 ])
                 .allow_headers([AUTHORIZATION, CONTENT_TYPE, IF_MATCH, key, ticket])
-                .expose_headers([LOCATION, RETRY_AFTER, ETAG, request_id])
+                .expose_headers([LOCATION, RETRY_AFTER, ETAG, request_id, REPLAYED])
                 .max_age(MAX_AGE),
         ))
     }

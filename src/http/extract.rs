@@ -26,6 +26,9 @@ use shop_domain::{
     Clock, EndpointId, ItemId, OrderId, Outcome, ProductId, Quantity, Refusal, RequestKey, UserId,
 };
 
+/// The header that names the guest for whom a shop's program acts.
+const BUYER_REFERENCE: &str = "buyer-reference";
+
 /// A user with a valid token, or the guest for whom a shop's program acts.
 #[derive(Clone, Debug)]
 pub struct Buyer(pub Claims);
@@ -45,6 +48,11 @@ impl FromRequestParts<Web> for Buyer {
         let claims = claims_of(parts, web).await?;
         let user = match claims.role {
             Role::Shop => guest_named(&parts.headers, claims.user)?,
+            // Otherwise a shop with the wrong token would buy for the owner of the token.
+            _ if parts.headers.contains_key(BUYER_REFERENCE) => {
+                let detail = "Send a token of the role shop with Buyer-Reference.";
+                return Err(ProblemType::Forbidden.detail(detail));
+            }
             _ => claims.user,
         };
         Ok(Self(Claims { user, ..claims }))
@@ -73,7 +81,7 @@ async fn claims_of(parts: &mut Parts, web: &Web) -> Result<Claims, Problem> {
 
 /// The guest for whom a shop's program sends a request.
 fn guest_named(headers: &HeaderMap, shop: UserId) -> Result<UserId, Problem> {
-    let mut values = headers.get_all("buyer-reference").iter();
+    let mut values = headers.get_all(BUYER_REFERENCE).iter();
     let reference = values.next().filter(|_| values.next().is_none());
     let reference = reference.and_then(|value| value.to_str().ok()).unwrap_or_default();
     guest_of(shop, reference)

@@ -1,7 +1,7 @@
 //! The provider's public keys: read from an address or a file, kept, and read again when they are
 //! old or when a token names a key that is not among them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -105,6 +105,12 @@ impl Keys {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
         current.clone().filter(|(_, read_at)| read_at.elapsed() <= KEYS_AGE_MAX)
     }
+}
+
+/// Checks that a file has keys that can be used.
+pub(super) fn check_file(path: &Path, algorithms: &[Algorithm]) -> Result<(), String> {
+    let text = std::fs::read(path).map_err(|error| error.to_string())?;
+    parse(&text, algorithms).map(drop)
 }
 
 fn choose(keys: &[Key], id: Option<&str>) -> Option<Key> {

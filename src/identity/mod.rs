@@ -97,13 +97,17 @@ impl Identity {
         signature::install();
         let provider = Provider::new(parts.client.clone(), &settings.issuer, &settings.jwks_url)?;
         let provider = Arc::new(provider);
-        let source = if settings.jwks_file.as_os_str().is_empty() {
+        let (file, algorithms) = (&settings.jwks_file, algorithms(&settings.algorithms)?);
+        let source = if file.as_os_str().is_empty() {
             Source::Provider(Arc::clone(&provider))
         } else {
-            Source::File(settings.jwks_file.clone())
+            // A wrong path would else be noticed by the first buyer who signs in.
+            keys::check_file(file, &algorithms)
+                .map_err(|why| format!("identity.jwks_file {}: {why}", file.display()))?;
+            Source::File(file.clone())
         };
         let age_max = Duration::from_secs(settings.jwks_seconds_max);
-        let keys = Keys::new(source, algorithms(&settings.algorithms)?, age_max);
+        let keys = Keys::new(source, algorithms, age_max);
         let registration = (!settings.client_id.is_empty()).then(|| Registration {
             client_id: settings.client_id.clone(),
             client_secret: settings.client_secret.clone(),

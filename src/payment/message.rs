@@ -84,9 +84,9 @@ impl Message {
             Some(ReceivedPayment {
                 message: headers.id.clone(),
                 id: PaymentId::parse(body.payment.as_deref()?)?,
-                order: OrderId::parse(body.order.as_deref()?)?,
                 amount: Cents::new(body.amount_cents?)?,
                 currency,
+                order: order_named(body.order.as_deref()?, body.payment.as_deref()),
             })
         };
         match body.r#type.as_str() {
@@ -96,6 +96,16 @@ impl Message {
         }
         .ok_or(MessageError::Unreadable)
     }
+}
+
+/// The order that a message names. Money for a name that is no id of an order is money, too: it is taken for
+/// [`OrderId::NONE`], so it has to go back.
+fn order_named(text: &str, payment: Option<&str>) -> OrderId {
+    OrderId::parse(text).unwrap_or_else(|| {
+        let order: String = text.chars().take(MESSAGE_ID_LENGTH_MAX).collect();
+        tracing::warn!(?payment, ?order, "the provider names an order by no id");
+        OrderId::NONE
+    })
 }
 
 #[cfg(test)]

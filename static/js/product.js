@@ -45,14 +45,15 @@ export function byEntry(items) {
   return entries;
 }
 
-/** The lowest price, with a word in front of it if there are others. @param {object[]} items */
+/** The lowest price of each currency, with a word in front of it if there are others. @param {object[]} items */
 export function priceOf(items) {
-  const lead = leadOf(items);
-  const prices = items.filter(({ currency }) => currency === lead.currency).map((item) => item.price_cents);
-  const lowest = money(Math.min(...prices), lead.currency);
-  return new Set(items.map((item) => money(item.price_cents, item.currency))).size > 1
-    ? text('variant.from', { price: lowest })
-    : lowest;
+  const currencies = new Set([leadOf(items), ...items].map(({ currency }) => currency));
+  const lowestIn = (currency) => {
+    const prices = items.filter((item) => item.currency === currency).map((item) => item.price_cents);
+    const lowest = money(Math.min(...prices), currency);
+    return new Set(prices).size > 1 ? text('variant.from', { price: lowest }) : lowest;
+  };
+  return [...currencies].map(lowestIn).join(' · ');
 }
 
 /**

@@ -86,7 +86,8 @@ async fn a_dead_letter_is_listed_and_retried() {
     let listed = testbed.listed().await;
     let [entry] = &*listed else { panic!("{listed:?}") };
     let item = testbed.item.to_string();
-    let retry = ["parked", "--item", &item, "--retry", entry, "--operator", "1"];
+    let operator = testbed.shop.make_operator().await;
+    let retry = ["parked", "--item", &item, "--retry", entry, "--operator", &operator];
     assert_eq!(testbed.run(&retry).await.0, Some(0));
     assert_eq!(testbed.run(&retry).await.0, Some(1), "it is there no more");
     assert!(testbed.listed().await.is_empty());
@@ -101,7 +102,8 @@ async fn a_dropped_dead_letter_is_rejected_and_its_units_come_back_once() {
     let listed = testbed.listed().await;
     let [entry] = &*listed else { panic!("{listed:?}") };
     let item = testbed.item.to_string();
-    let mut drop = vec!["parked", "--item", &item, "--drop", entry, "--operator", "7"];
+    let operator = testbed.shop.make_operator().await;
+    let mut drop = vec!["parked", "--item", &item, "--drop", entry, "--operator", &operator];
     assert_eq!(testbed.run(&drop).await.0, Some(2), "without a reason");
     drop.extend(["--reason", "the price was wrong"]);
     let (code, text) = testbed.run(&drop).await;
@@ -117,5 +119,6 @@ async fn a_dropped_dead_letter_is_rejected_and_its_units_come_back_once() {
             .fetch_one(&testbed.shop.pool)
             .await
             .expect("one line in the log");
-    assert!(user == 7 && detail.contains("the price was wrong"), "{user} {detail}");
+    assert_eq!(user.to_string(), operator);
+    assert!(detail.contains("the price was wrong"), "{detail}");
 }

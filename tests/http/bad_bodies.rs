@@ -104,7 +104,7 @@ fn misunderstood(instance: &Instance, path: &str) -> Vec<Refused> {
     ] {
         rows.push((format!("{{\"quantity\":{quantity}}}"), "quantity_out_of_range"));
     }
-    for quantity in ["1.5", "\"1\"", "true", "null", "[1]", "{}", "1.0", "1e0"] {
+    for quantity in ["1.5", "\"1\"", "true", "[1]", "{}", "1.0", "1e0"] {
         rows.push((format!("{{\"quantity\":{quantity}}}"), "invalid_type"));
     }
     for whole in ["[]", "[1]", "1", "\"quantity\"", "null", "true"] {

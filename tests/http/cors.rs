@@ -36,6 +36,8 @@ async fn a_page_of_a_named_origin_buys_with_a_token() {
     let request = request.header("origin", OURS).header("sec-fetch-site", "cross-site");
     let bought = Client::send(request).await;
     assert_eq!((bought.status, allowed(&bought)), (201, Some(OURS)), "{}", bought.text);
+    let shown = bought.headers["access-control-expose-headers"].to_str().expect("text");
+    assert!(shown.contains("idempotency-replayed"), "{shown}");
     // Cookies are never asked for, and caches tell the origins apart.
     for answer in [&asked, &bought] {
         assert!(!answer.headers.contains_key("access-control-allow-credentials"));

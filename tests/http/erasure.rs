@@ -130,10 +130,13 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
     first_account(&instance).await;
     let (id, _) = person(&instance, "Grace").await;
     let user = id.to_string();
+    let erase = ["user", "erase", "--id", &user, "--operator", "1"];
+    let (code, text) = run(&shop, &erase).await;
+    assert_eq!((code, text.contains("user 1 is no operator")), (2, true), "{text}");
+    assert_eq!(run(&shop, &["operator", "grant", "first"]).await.0, 0);
     assert_eq!(run(&shop, &["operator", "grant", "grace"]).await.0, 0);
     let refused = delete_by_admin(&instance, id).await;
     assert_problem(&refused, (409, "operator_account"), "an operator");
-    let erase = ["user", "erase", "--id", &user, "--operator", "1"];
     let (code, text) = run(&shop, &erase).await;
     assert_eq!((code, text.contains("may run sales")), (1, true), "{text}");
     assert_eq!(run(&shop, &["operator", "revoke", "grace"]).await.0, 0);

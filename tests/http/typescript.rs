@@ -3,6 +3,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
+
+use serde_json::json;
+
+use crate::support::{Shop, assert_clean};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/typescript")
@@ -21,12 +26,49 @@ pub fn tool(name: &str) -> Option<Command> {
     Some(command)
 }
 
-/// Builds the client and its example; `None` when the packages are not installed.
+/// Builds the client and its example, once; `None` when the packages are not installed.
 pub fn build() -> Option<PathBuf> {
-    let output = tool("tsc")?.output().expect("the compiler runs");
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let built = BUILT.get_or_init(|| {
+        let output = tool("tsc")?.output().expect("the compiler runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{said}");
+        Some(root())
+    });
+    built.clone()
+}
+
+/// Calls each function that makes or changes an order, with and without what may be left out.
+const PROGRAM: &str = "
+import { buy, createClient, extend, giveBack, reserve } from './dist/src/index.js';
+const [baseUrl, token, item] = process.argv.slice(1);
+const [client, itemId] = [createClient({ baseUrl, token }), Number(item)];
+const all = await reserve(client, { lines: [{ itemId, quantity: 2 }] });
+const short = await reserve(client, { lines: [{ itemId }], holdSeconds: 30 });
+const longer = await extend(client, all.id);
+await extend(client, short.id, 5);
+const bought = await buy(client, { itemId });
+const refused = await giveBack(client, bought.id).catch((error) => error.problem.code);
+console.log([all.quantity, short.quantity, longer.id === all.id, refused].join(' '));
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_reserves_extends_and_buys() {
+    let Some(folder) = build() else { return };
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 9, "extend_seconds": 60 })).await;
+    let (url, buyer) = (format!("http://{}", instance.addr), instance.buyer(1));
+    let mut node = tokio::process::Command::new("node");
+    node.args(["--input-type=module", "--eval", PROGRAM, &url, buyer.token().expect("a token")]);
+    let output = node.arg(item.to_string()).current_dir(folder).output().await.expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(output.status.success(), "{said}");
-    Some(root())
+    assert_eq!(
+        said,
+        "2 1 true order_not_returnable\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_clean(&instance, item).await;
 }
 
 #[test]

@@ -61,6 +61,24 @@ async fn count(shop: &Shop, statement: &str) -> i64 {
 }
 
 #[tokio::test]
+async fn a_number_that_is_null_is_left_out_and_a_wrong_one_names_its_line() {
+    let (_shop, instance) = Shop::open().await;
+    let item = items(&instance, 1).await[0];
+    let buyer = instance.buyer(1);
+    let line = json!({ "item_id": item, "quantity": null, "ticket": null });
+    let body = json!({ "lines": [line], "hold_seconds": null });
+    let made = buyer.post("/api/reservations", &body).await;
+    assert_eq!((made.status, &made.json["quantity"]), (201, &json!(1)), "{}", made.text);
+    let extension = format!("/api/orders/{}/extension", order_id(&made));
+    let extended = buyer.post(&extension, &json!({ "seconds": null })).await;
+    assert_eq!(extended.status, 200, "{}", extended.text);
+    let refused = reserve(&buyer, &[(item, 0)]).await;
+    assert_problem(&refused, (422, "quantity_out_of_range"), "no units");
+    assert_eq!(refused.json["item_id"], item);
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
 async fn all_lines_are_one_order() {
     let (shop, instance) = Shop::open().await;
     let items = items(&instance, 3).await;

@@ -190,6 +190,12 @@ const TABLE: &str = "name,price_cents,stock,starts_at,ends_at,strategy\n\
     \"Kettle, \"\"big\"\"\",999,5,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,\n\
     '=Mug,1,1,2026-01-01T00:00:00Z,2099-01-01T00:00:00Z,redis-lua\n";
 
+/// A table of one sale with a further column.
+fn with_column(name: &str, value: &str) -> String {
+    let lines = TABLE.lines().take(2).zip([name, value]);
+    lines.map(|(line, more)| format!("{line},{more}\n")).collect()
+}
+
 async fn import(client: &Client, query: &str, table: &str) -> crate::support::Answer {
     let request = client.request(Method::POST, &format!("/api/admin/import{query}"));
     let request = request.header("content-type", "text/csv; charset=utf-8");
@@ -224,6 +230,25 @@ async fn a_table_becomes_sales_all_or_none() {
     assert_problem(&refused, (422, "invalid_table"), "a table with faults");
     assert_eq!(refused.json["faults"].as_array().map(Vec::len), Some(4));
     assert_eq!(items(&shop).await, 0, "a table with faults created something");
+
+    // What is not in the table but in the ledger is checked, too, and named by its line.
+    for (column, value, code) in [
+        ("product_id", "77", "product_not_found"),
+        ("limit_group_id", "77", "limit_group_not_found"),
+        ("shard", "7", "shard_not_found"),
+    ] {
+        let table = with_column(column, value);
+        let checked = import(&admin, "?dry_run=true", &table).await.json["faults"].clone();
+        let fault = &checked[0];
+        assert_eq!(
+            (&fault["line"], &fault["column"], &fault["code"]),
+            (&json!(2), &json!(column), &json!(code)),
+            "{checked}"
+        );
+        let refused = import(&admin, "", &table).await;
+        assert_problem(&refused, (422, "invalid_table"), column);
+        assert_eq!(refused.json["faults"], checked);
+    }
 
     let made = import(&admin, "", TABLE).await;
     assert_eq!(made.status, 201, "{}", made.text);
@@ -265,12 +290,27 @@ async fn the_command_imports_as_the_console_does() {
     let (code, said) = process::run(&shop, &["import", path, "--dry-run"]).await;
     assert_eq!((code, items(&shop).await), (0, 0), "{said}");
     assert!(said.contains("3 sales, no faults"), "{said}");
-    let (code, said) = process::run(&shop, &["import", path, "--operator", "1"]).await;
+    let operator = shop.make_operator().await;
+    let buyer = "INSERT INTO users (username, username_folded, password_hash, role, created_at) \
+         VALUES ('ben', 'ben', '', 'buyer', UTC_TIMESTAMP(6))";
+    let buyer = sqlx::query(buyer).execute(&shop.pool).await.expect("an account").last_insert_id();
+    for nobody in [buyer.to_string(), "999999".to_owned()] {
+        let (code, said) = process::run(&shop, &["import", path, "--operator", &nobody]).await;
+        assert_eq!((code, items(&shop).await), (2, 0), "{said}");
+        assert!(said.contains(&format!("user {nobody} is no operator")), "{said}");
+    }
+    let import = ["import", path, "--operator", &operator];
+    let (code, said) = process::run(&shop, &import).await;
     assert_eq!((code, items(&shop).await), (0, 3), "{said}");
-    std::fs::write(&file, TABLE.replace("999", "free")).expect("written");
-    let (code, said) = process::run(&shop, &["import", path, "--operator", "1"]).await;
-    assert_eq!((code, items(&shop).await), (1, 3), "{said}");
-    assert!(said.contains(":3: price_cents:"), "{said}");
+    for (table, expected) in [
+        (TABLE.replace("999", "free"), ":3: price_cents:"),
+        (with_column("product_id", "77"), ":2: product_id: Check the product's id"),
+    ] {
+        std::fs::write(&file, table).expect("written");
+        let (code, said) = process::run(&shop, &import).await;
+        assert_eq!((code, items(&shop).await), (1, 3), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
     // The id is what the command was told, so the log says who ran it.
     let log = instance.admin().get("/api/admin/actions").await;
     let created = log.json["actions"].as_array().expect("a list").iter();

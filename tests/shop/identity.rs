@@ -7,6 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::http::{BOUND, assert_problem};
+use crate::process::program::{program, told};
 use crate::support::event_stream::Events;
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
@@ -191,6 +192,12 @@ async fn a_provider_in_a_private_network_is_asked_only_if_the_settings_name_the_
 async fn keys_of_a_file_need_no_provider() {
     let key = TestKey::ed("file-1");
     let path = std::env::temp_dir().join(crate::support::unique("keys"));
+    let mut start = program(&Shop::new().await, &["serve"]);
+    start.env("SECKILL_IDENTITY_ISSUER", "https://id.example");
+    start.env("SECKILL_IDENTITY_AUDIENCE", "shop").env("SECKILL_IDENTITY_JWKS_FILE", &path);
+    let (code, said) = told(&start.output().await.expect("it runs"));
+    let file = format!("identity.jwks_file {}", path.display());
+    assert_eq!((code, said.contains(&file)), (2, true), "{said}");
     std::fs::write(&path, json!({ "keys": [key.jwk()] }).to_string()).expect("written");
     let shop = Shop::with(|config| {
         config.identity.issuer = "https://id.example".to_owned();

@@ -137,6 +137,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
         ("m1", "p-late", &late, 250, "sold_out"),
         ("m2", "p-cheap", &winner, 249, "wrong_amount"),
         ("m3", "p-unknown", &unknown, 250, "unknown_order"),
+        ("m7", "p-text", &"cart 7".to_owned(), 250, "unknown_order"),
     ] {
         let said = provider.succeeded(message, id, order, cents);
         assert_taken(&said.send(&instance).await, "refund_wanted", &json!(reason));
@@ -153,16 +154,19 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
         when(seen["failures"].as_i64() >= Some(1) && seen["status"] == "refund_wanted", seen)
     })
     .await;
-    eventually("four open refunds", || async {
+    // Of no money, nothing can go back.
+    let said = provider.succeeded("m8", "p-zero", &unknown, 0);
+    assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
+    eventually("five open refunds", || async {
         let metrics = instance.stranger().get("/metrics").await.text;
-        when(metrics.contains("seckill_refunds_open 4\n"), ())
+        when(metrics.contains("seckill_refunds_open 5\n"), ())
     })
     .await;
     // It is told after a restart, too.
     instance.stop().await;
     let instance = shop.start().await;
     provider.refuse_refunds(false);
-    for id in ["p-late", "p-cheap", "p-unknown", "p-cancelled"] {
+    for id in ["p-late", "p-cheap", "p-unknown", "p-text", "p-cancelled"] {
         eventually("a refund that is asked for", || async {
             let seen = payment(&instance, id).await;
             when(seen["status"] == "refund_requested", seen)
@@ -173,10 +177,14 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     let done = provider.refunded("m5", "p-late", &late, 250);
     assert_taken(&done.send(&instance).await, "refunded", &Value::Null);
     assert_taken(&done.send(&instance).await, "unchanged", &Value::Null);
-    let by_hand = instance.admin().post("/api/admin/payments/p-cheap/refund", &json!({})).await;
-    assert_eq!(by_hand.status, 204, "{}", by_hand.text);
-    let again = instance.admin().post("/api/admin/payments/p-cheap/refund", &json!({})).await;
-    assert_eq!(again.brief(), (404, "payment_not_found"));
+    for time in ["the first", "again"] {
+        let noted = instance.admin().post("/api/admin/payments/p-cheap/refund", &json!({})).await;
+        assert_eq!(noted.status, 204, "{time}: {}", noted.text);
+    }
+    let log = instance.admin().get("/api/admin/actions").await.text;
+    assert_eq!(log.matches("payment_refunded").count(), 1, "a repetition is no action: {log}");
+    let none = instance.admin().post("/api/admin/payments/p-none/refund", &json!({})).await;
+    assert_eq!(none.brief(), (404, "payment_not_found"));
     let buyers = instance.buyer(2).get("/api/admin/payments").await;
     assert_eq!(buyers.brief(), (403, "forbidden"));
     let open =

@@ -140,6 +140,14 @@ impl Shop {
         .await;
     }
 
+    /// Makes the account of an operator, for commands that name one, and returns its id.
+    pub async fn make_operator(&self) -> String {
+        let insert = "INSERT INTO users (username, username_folded, password_hash, role, created_at) \
+             VALUES ('olga', 'olga', '', 'operator', UTC_TIMESTAMP(6))";
+        let made = sqlx::query(insert).execute(&self.pool).await.expect("an account");
+        made.last_insert_id().to_string()
+    }
+
     /// Starts one instance, for tests that need no more.
     pub async fn open() -> (Self, Instance) {
         let shop = Self::new().await;

@@ -109,7 +109,7 @@ export async function reserve(client: SeckillClient, reservation: Reservation): 
       params: { header: { 'Idempotency-Key': key } },
       body: {
         lines: lines.map(({ itemId, ...line }) => ({ item_id: itemId, ...line })),
-        hold_seconds: holdSeconds ?? null,
+        ...(holdSeconds !== undefined && { hold_seconds: holdSeconds }),
       },
     }),
   );
@@ -121,7 +121,10 @@ export async function reserve(client: SeckillClient, reservation: Reservation): 
  */
 export async function extend(client: SeckillClient, order: string, seconds?: number): Promise<Order> {
   return untilKnown(() =>
-    client.POST('/api/orders/{id}/extension', { params: { path: { id: order } }, body: { seconds: seconds ?? null } }),
+    client.POST('/api/orders/{id}/extension', {
+      params: { path: { id: order } },
+      body: seconds === undefined ? {} : { seconds },
+    }),
   );
 }
 

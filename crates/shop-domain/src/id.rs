@@ -76,6 +76,9 @@ positive_id! {
 pub struct OrderId(Uuid);
 
 impl OrderId {
+    /// The id of no order: a provider of payments has named another text.
+    pub const NONE: Self = Self(Uuid::nil());
+
     /// Makes a new id from this machine's clock and random bits.
     #[must_use]
     pub fn generate() -> Self {

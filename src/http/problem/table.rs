@@ -46,9 +46,9 @@ problem_types! {
     InvalidQueryParameter: 400 "invalid_query_parameter", "Invalid query parameter",
         "Send only the query parameters that /docs lists for this operation, each at most once.";
     InvalidIdempotencyKey: 400 "idempotency_key_invalid", "Invalid Idempotency-Key",
-        "Send one Idempotency-Key of 1 to 64 printable ASCII characters.";
+        "Send one Idempotency-Key of 1 to 64 printable ASCII characters without spaces.";
     InvalidBuyerReference: 400 "buyer_reference_invalid", "Invalid reference of a buyer",
-        "Send the shop's reference of the buyer, 1 to 64 printable ASCII characters, as Buyer-Reference.";
+        "Send the shop's reference of the buyer, 1 to 64 printable ASCII characters without spaces, as Buyer-Reference.";
     MalformedJson: 400 "malformed_json", "Malformed JSON",
         "Send a complete JSON object.";
 
@@ -68,7 +68,7 @@ problem_types! {
         "Sign id, time stamp and body with the secret, and send the message within five minutes.";
     CrossSiteRequest: 403 "cross_site_request", "Cross-site request",
         "Send this request from a page of this site.";
-    Forbidden: 403 "forbidden", "Operator role required",
+    Forbidden: 403 "forbidden", "Another role required",
         "Sign in as an operator.";
     PasswordsOff: 403 "passwords_off", "Passwords switched off",
         "Sign in by the identity provider.";

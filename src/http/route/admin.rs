@@ -45,14 +45,12 @@ pub struct CreateItemBody {
     #[serde(default)]
     pub(super) image_url: Option<String>,
     /// The price of one unit in minor units of the currency: cents, or yen.
-    #[serde(default)]
     #[schema(value_type = i64, minimum = 0)]
     pub(super) price_cents: Integer,
     /// The currency of the price (ISO 4217); that of the shop if it is left out.
     #[serde(default)]
     pub(super) currency: Option<String>,
     /// Units.
-    #[serde(default)]
     #[schema(value_type = i64, minimum = 0)]
     pub(super) stock: Integer,
     #[schema(format = DateTime)]

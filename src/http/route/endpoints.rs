@@ -98,7 +98,6 @@ pub struct SwitchEndpointBody {
 #[serde(deny_unknown_fields)]
 pub struct ReplayBody {
     /// The first position.
-    #[serde(default)]
     #[schema(value_type = i64, minimum = 1)]
     first: Integer,
     /// The last position; the newest event if it is left out.

@@ -11,12 +11,12 @@ use utoipa::ToSchema;
 
 use super::admin::{CreateItemBody, new_item};
 use super::products::options_of_table;
-use crate::catalog::{Catalog, check};
+use crate::catalog::{Catalog, CreateError, check};
 use crate::export::formula;
 use crate::http::body::{CsvBody, Integer};
 use crate::http::extract::{Operator, QueryPairs};
 use crate::http::problem::{Problem, ProblemType};
-use shop_domain::{Currency, NewItem};
+use shop_domain::{Currency, LedgerError, NewItem};
 
 /// The most sales of one table.
 pub const ITEMS_MAX: usize = 500;
@@ -47,7 +47,7 @@ const COLUMNS: [(&str, bool, &[&str]); 21] = [
     ("extend_seconds", false, &[]),
     ("return_seconds", false, &[]),
     ("limit_group_id", false, &[]),
-    ("product_id", false, &["options"]),
+    ("product_id", false, &[]),
     ("options", false, &["product_id"]),
     ("shard", false, &[]),
 ];
@@ -101,7 +101,9 @@ pub async fn import(
         [(name, value)] if name == "dry_run" && value == "false" => false,
         _ => return Err(ProblemType::InvalidQueryParameter.into()),
     };
-    let (new, faults) = read_table(&table, shop_currency);
+    let mut table = read_table(&table, shop_currency);
+    table.check_names(&catalog).await?;
+    let Table { sales: new, faults, .. } = table;
     if dry_run {
         let body = ImportBody { dry_run, sales: new.len(), items: Vec::new(), faults };
         return Ok(Json(body).into_response());
@@ -130,16 +132,47 @@ impl Faults {
     }
 }
 
-/// Reads a table: the sales of the lines without faults, and the first [`FAULTS_MAX`] faults. Sales without a currency
-/// have that of the shop.
+/// A table that was read.
+#[derive(Debug)]
+pub struct Table {
+    /// The sales of the lines without faults.
+    pub sales: Vec<NewItem>,
+    /// The line of each sale.
+    lines: Vec<u64>,
+    /// The first [`FAULTS_MAX`] faults.
+    pub faults: Vec<FaultBody>,
+}
+
+impl Table {
+    /// Adds a fault for each product, group of items and ledger that a sale names and that does not exist.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn check_names(&mut self, catalog: &Catalog) -> Result<(), LedgerError> {
+        for (place, error) in catalog.unknown_names(&self.sales).await? {
+            let column = match error {
+                CreateError::NoSuchProduct => "product_id",
+                CreateError::Group(_) => "limit_group_id",
+                _ => "shard",
+            };
+            self.faults.push(fault(self.lines[place], Some(column), &error.into()));
+        }
+        self.faults.sort_by_key(|fault| fault.line);
+        self.faults.truncate(FAULTS_MAX);
+        Ok(())
+    }
+}
+
+/// Reads a table. Sales without a currency have that of the shop.
 #[must_use]
-pub fn read_table(table: &[u8], shop_currency: Currency) -> (Vec<NewItem>, Vec<FaultBody>) {
+pub fn read_table(table: &[u8], shop_currency: Currency) -> Table {
     let mut faults = Faults::default();
-    let new = read_lines(table, shop_currency, &mut faults);
-    if new.is_empty() && faults.0.is_empty() {
+    let (lines, sales): (Vec<_>, Vec<_>) =
+        read_lines(table, shop_currency, &mut faults).into_iter().unzip();
+    if sales.is_empty() && faults.0.is_empty() {
         faults.push(fault(1, None, &ProblemType::InvalidTable.detail("The table has no sale.")));
     }
-    (new, faults.0)
+    Table { sales, lines, faults: faults.0 }
 }
 
 /// The names of the columns; `None` if there are too many, or one is too long.
@@ -148,7 +181,7 @@ fn column_names(line: &csv::StringRecord) -> Option<Vec<String>> {
     fit.then(|| line.iter().map(|name| name.trim().to_owned()).collect())
 }
 
-fn read_lines(table: &[u8], shop_currency: Currency, faults: &mut Faults) -> Vec<NewItem> {
+fn read_lines(table: &[u8], shop_currency: Currency, faults: &mut Faults) -> Vec<(u64, NewItem)> {
     let wrong = |detail: String| ProblemType::InvalidTable.detail(detail);
     // Spreadsheets put a mark in front of UTF-8.
     let table = table.strip_prefix(b"\xef\xbb\xbf").unwrap_or(table);
@@ -211,7 +244,7 @@ fn read_lines(table: &[u8], shop_currency: Currency, faults: &mut Faults) -> Vec
             record.get(at).map(formula::unguarded).filter(|text| !text.is_empty())
         };
         match read_line(line, shop_currency, &field) {
-            Ok(item) => new.push(item),
+            Ok(item) => new.push((line, item)),
             Err(of_line) => of_line.into_iter().for_each(|fault| faults.push(fault)),
         }
     }
@@ -321,7 +354,7 @@ mod tests {
     const RIGHT: &str = "Lamp,250,10,2026-11-22T10:00:00Z,2026-11-22T11:00:00Z,mysql-atomic,\n";
 
     fn faults(table: &str) -> Vec<(u64, String, String)> {
-        let (_, faults) = read_table(table.as_bytes(), Currency::USD);
+        let faults = read_table(table.as_bytes(), Currency::USD).faults;
         let brief = |it: FaultBody| (it.line, it.column.unwrap_or_default(), it.code);
         faults.into_iter().map(brief).collect()
     }
@@ -336,8 +369,8 @@ mod tests {
     fn a_table_becomes_sales() {
         let quoted = "\"Lamp, \"\"big\"\"\",1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,true\n";
         let formula = "'=1+1,1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,false\n";
-        let (new, faults) =
-            read_table(format!("\u{feff}{HEAD}{RIGHT}{quoted}{formula}").as_bytes(), Currency::USD);
+        let table = format!("\u{feff}{HEAD}{RIGHT}{quoted}{formula}");
+        let Table { sales: new, faults, .. } = read_table(table.as_bytes(), Currency::USD);
         assert_eq!(faults, []);
         let names: Vec<_> = new.iter().map(|item| &*item.name).collect();
         assert_eq!(names, ["Lamp", "Lamp, \"big\"", "=1+1"]);
@@ -369,7 +402,7 @@ mod tests {
         let heads = ["x,".repeat(100_000), ",".repeat(100_000), "x".repeat(100_000)];
         let tables = heads.into_iter().map(|head| (head, 1)).chain([(rows, FAULTS_MAX)]);
         for (table, expected) in tables {
-            let (_, faults) = read_table(table.as_bytes(), Currency::USD);
+            let faults = read_table(table.as_bytes(), Currency::USD).faults;
             let bytes = serde_json::to_string(&faults).expect("JSON").len();
             assert!(faults.len() == expected && bytes < expected * 500, "{bytes} bytes");
         }
@@ -388,6 +421,13 @@ mod tests {
             ],
         );
         expect(HEAD, &[(1, "", "invalid_table")]);
+        let variant = RIGHT.replace('\n', ",7,Size=M; Size=L\n");
+        let head = HEAD.replace('\n', ",product_id,options\n");
+        expect(&format!("{head}{variant}"), &[(2, "options", "invalid_variant")]);
+        expect(
+            &format!("{head}{}", variant.replace(",7,", ",x,")),
+            &[(2, "product_id", "invalid_type")],
+        );
         let many = RIGHT.repeat(ITEMS_MAX + 1);
         let last = u64::try_from(ITEMS_MAX).expect("a line") + 2;
         expect(&format!("{HEAD}{many}"), &[(last, "", "invalid_table")]);

@@ -25,7 +25,7 @@ use shop_domain::payment::{PaymentId, PaymentStatus, RefundReason};
 pub struct ProviderMessageBody {
     /// `payment.succeeded` or `refund.succeeded`; any other message is taken and changes nothing.
     r#type: String,
-    /// The provider's id of the payment: 1 to 64 printable ASCII characters.
+    /// The provider's id of the payment: 1 to 64 printable ASCII characters without spaces.
     payment: String,
     /// The order that the payment is for.
     order: String,
@@ -49,7 +49,7 @@ pub struct TakenBody {
 pub struct PaymentBody {
     /// The provider's id.
     id: String,
-    /// What the provider calls the order; there may be no such order.
+    /// The order; there may be none with this id. Zeros if the provider named no id of an order.
     order_id: String,
     /// The money that came; 0 while only a refund of it was told.
     amount_cents: i64,
@@ -179,7 +179,7 @@ pub async fn list(
     params(("id" = String, Path, description = "The provider's id of the payment")),
     request_body(content = Option<StepBody>, description = "May be left out"), responses(
     (status = 204, description = "Noted"),
-    (status = "4XX", description = "Not an operator, no such payment that is not refunded, or the money has paid an order"), TryAgain,
+    (status = "4XX", description = "Not an operator, no such payment, or the money has paid an order"), TryAgain,
 ))]
 pub async fn refund(
     State(payments): State<Payments>,

@@ -24,7 +24,7 @@ use shop_domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity, Span};
 const PATH: &str = "/api/seckill/{strategy}/{item_id}";
 
 /// The response header of a purchase that an earlier request with the same key has made.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+pub const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// The response header of a traced request, as the draft of W3C Trace Context Level 3 has it.
 const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");

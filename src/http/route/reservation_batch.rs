@@ -33,7 +33,7 @@ const RESERVATIONS_MAX: usize = 256;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchLineBody {
-    /// The shop's reference of the buyer: opaque, 1 to 64 printable ASCII characters. Limits count it like a user.
+    /// The shop's reference of the buyer: opaque, 1 to 64 printable ASCII characters without spaces. Limits count it like a user.
     buyer: String,
     /// The key of this reservation, as an `Idempotency-Key`.
     key: String,

@@ -35,8 +35,7 @@ pub struct ReservationBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReservationLineBody {
-    #[serde(default)]
-    #[schema(value_type = i64, minimum = 1, required = true)]
+    #[schema(value_type = i64, minimum = 1)]
     item_id: Integer,
     /// Units, from 1 to 1000 and to the limit of the buyer; 1 if it is left out.
     #[serde(default)]
@@ -108,6 +107,8 @@ impl ReservationLineBody {
         let item = self.item_id.or(None, id, || {
             ProblemType::OutOfRange.detail("Send item_id as a whole number from 1.")
         })?;
-        Ok(LineRequest { item, quantity: quantity(self.quantity)?, ticket: self.ticket })
+        let quantity =
+            quantity(self.quantity).map_err(|problem| problem.member("item_id", item.get()))?;
+        Ok(LineRequest { item, quantity, ticket: self.ticket })
     }
 }

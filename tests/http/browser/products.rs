@@ -46,13 +46,18 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     page.until_text("#list-open", "15 of 15 left").await;
     page.until_text("#list-open", "from ¥3,900").await;
     page.until_text("#list-open", "12.345").await;
+    // The lowest price of each currency.
+    let product =
+        instance.stranger().get(&format!("/api/items/{}", items[0])).await.json["product"]["id"]
+            .clone();
+    let euro = json!({ "currency": "EUR", "price_cents": 2_900, "product_id": product });
+    make_sale(&instance, euro).await;
+    page.visit("/").await;
+    page.until_text("#list-open", "from ¥3,900 · €29.00").await;
     let to_cart = "document.querySelector('[data-card^=product] .to-cart').hidden";
     page.until("a variant to be chosen on its page", to_cart).await;
     page.shot("products-index").await;
     // The address of the product leads to a variant that can be bought.
-    let product =
-        instance.stranger().get(&format!("/api/items/{}", items[0])).await.json["product"]["id"]
-            .clone();
     page.visit(&format!("/item.html?product={product}")).await;
     page.until("a variant", &format!("location.search === '?id={}'", items[1])).await;
     page.until_text("#name", "Harbour shirt").await;

@@ -4,7 +4,7 @@ use reqwest::Method;
 use seckill::account::Role;
 use serde_json::{Value, json};
 
-use super::{assert_all_clean, items, left, lines};
+use super::{assert_all_clean, count, items, left, lines};
 use crate::http::{assert_problem, order_id};
 use crate::support::{Answer, Client, Instance, Shop};
 
@@ -159,8 +159,8 @@ async fn a_guest_has_the_rights_and_limits_of_a_buyer() {
 
 /// A token of the role `shop` does nothing in its own name, and runs no sale.
 #[tokio::test]
-async fn a_shops_token_has_no_other_rights() {
-    let (_shop, instance) = Shop::open().await;
+async fn ashops_token_has_no_other_rights() {
+    let (shop, instance) = Shop::open().await;
     let item = items(&instance, 1).await[0];
     let program = shop_program(&instance, 5);
     let body = lines(&[(item, 1)]);
@@ -196,12 +196,16 @@ async fn a_shops_token_has_no_other_rights() {
         let request = program.request(method, &path).header("Buyer-Reference", "anna");
         assert_problem(&Client::send(request.json(&json!({}))).await, (403, "forbidden"), &path);
     }
-    // And a batch is for shops alone; a buyer's reference counts for nobody else.
+    // And a batch is for shops alone; a buyer's reference is for nobody else.
     let batch = line("anna", "k", &[(item, 1)]);
     for other in [instance.buyer(1), instance.admin()] {
         assert_problem(&send(&other, batch.clone()).await, (403, "forbidden"), "no shop");
     }
-    let own =
-        as_guest(&instance.buyer(1), "anna", Method::POST, "/api/reservations", Some(&body)).await;
-    assert_eq!(own.json["user_id"], 1, "{}", own.text);
+    let orders = count(&shop, "SELECT COUNT(*) FROM orders").await;
+    for other in [instance.buyer(1), instance.admin()] {
+        let refused =
+            as_guest(&other, "anna", Method::POST, "/api/reservations", Some(&body)).await;
+        assert_problem(&refused, (403, "forbidden"), "the reference of a buyer");
+    }
+    assert_eq!(count(&shop, "SELECT COUNT(*) FROM orders").await, orders);
 }

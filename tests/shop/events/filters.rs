@@ -182,6 +182,11 @@ async fn a_filter_names_only_what_there_is() {
         let refused = admin.post("/api/admin/endpoints", &body).await;
         assert_problem(&refused, (422, "invalid_filter"), &wrong.to_string());
     }
+    for list in ["types", "items", "currencies"] {
+        let body = json!({ "target": target, "filter": { list: [] } });
+        let refused = admin.post("/api/admin/endpoints", &body).await;
+        assert_problem(&refused, (422, "invalid_type"), &body.to_string());
+    }
     let unknown = json!({ "target": target, "filter": { "buyers": [1] } });
     assert_problem(&admin.post("/api/admin/endpoints", &unknown).await, (422, "unknown_field"), "");
     let receiver = TestReceiver::start().await;

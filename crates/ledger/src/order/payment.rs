@@ -94,9 +94,14 @@ async fn write(
         Some(order) => RefundReason::of(order, received).or(refusal),
     };
     if let Some(reason) = reason {
-        payments::insert(connection, received, (PaymentStatus::RefundWanted, Some(reason))).await?;
+        // Of no money, nothing can go back.
+        let (status, result) = match received.amount.cents() {
+            0 => (PaymentStatus::Refunded, PaymentResult::Known),
+            _ => (PaymentStatus::RefundWanted, PaymentResult::RefundWanted(reason)),
+        };
+        payments::insert(connection, received, (status, Some(reason))).await?;
         check_found(connection, found.as_ref(), home).await?;
-        return Ok(PaymentResult::RefundWanted(reason));
+        return Ok(result);
     }
     let owner: Option<UserId> = found.map(|order| order.user_id);
     let owner = owner.ok_or(sqlx::Error::RowNotFound)?;

@@ -30,11 +30,11 @@ pub enum RefundResult {
 /// What became of an operator's note that money went back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByHand {
-    /// The refund is noted.
+    /// The refund is noted, now or before.
     Noted,
     /// The money has paid an order, so it does not have to go back.
     HasPaid,
-    /// There is no such payment that is not refunded.
+    /// There is no such payment.
     NotFound,
 }
 
@@ -119,7 +119,8 @@ pub async fn note_by_hand(
                     ByHand::Noted
                 }
                 Some((PaymentStatus::Accepted, _)) => ByHand::HasPaid,
-                Some((PaymentStatus::Refunded, _)) | None => ByHand::NotFound,
+                Some((PaymentStatus::Refunded, _)) => ByHand::Noted,
+                None => ByHand::NotFound,
             };
             check(transaction, route.routed()).await?;
             Ok(noted)
@@ -143,6 +144,9 @@ async fn add_refund(
     }
     if payment.status == PaymentStatus::Accepted {
         tracing::warn!(payment = %payment.id, order = %payment.order, amount_cents = refund.amount.cents(), "money that has paid an order went back; the order stays paid");
+    }
+    if refund.amount.cents() > payment.left_cents() && !payment.is_refund_alone() {
+        tracing::warn!(payment = %payment.id, left_cents = payment.left_cents(), refund_cents = refund.amount.cents(), "more money went back than was left of the payment");
     }
     match payments::add_refund(transaction, payment, refund.amount).await? {
         true => Ok(RefundResult::Refunded),

@@ -36,6 +36,19 @@ pub async fn list(pool: &Database) -> sqlx::Result<Vec<Operator>> {
     sqlx::query_as(&statement).all(pool).await
 }
 
+/// Returns whether a user may run sales, as far as the ledger knows: by the role of the account or, with `by_provider`,
+/// by the identity provider, which alone knows the roles of its users.
+pub async fn may_operate(pool: &Database, user: UserId, by_provider: bool) -> sqlx::Result<bool> {
+    sqlx::query_scalar(
+        "SELECT COUNT(*) > 0 FROM users LEFT JOIN subjects ON user_id = id \
+         WHERE id = ? AND (role <> 'buyer' OR (? AND user_id IS NOT NULL))",
+    )
+    .bind(user.get())
+    .bind(by_provider)
+    .one(pool)
+    .await
+}
+
 /// Creates an operator's account; `None` when the name, or one that looks like it, is taken.
 pub async fn create(pool: &Database, new: &NewAccount<'_>) -> sqlx::Result<Option<UserId>> {
     let now = OffsetDateTime::now_utc();
