@@ -88,7 +88,7 @@ pub(super) async fn check(config: &Config, user: UserId) -> Result<(), String> {
     match may_operate {
         Ok(true) => Ok(()),
         Ok(false) => {
-            Err(format!("user {user} is no operator; `seckill operator list` names those who are"))
+            Err(format!("user {user} is no operator; `seckill operator list` names the operators"))
         }
         Err(error) => Err(not_done(&error)),
     }

@@ -253,7 +253,7 @@ pub enum Integer {
     Number(i128),
     /// A number out of every range.
     Huge,
-    /// A text that is no number, in a table; a body with such a value is refused while it is read.
+    /// Not a number, in a table. A body with such a value is refused while it is read.
     Other,
 }
 

@@ -64,7 +64,7 @@ async fn the_client_reserves_extends_and_buys() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(
         said,
-        "2 1 true order_not_returnable\n",
+        "2 1 true order_state_conflict\n",
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
