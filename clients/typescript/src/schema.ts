@@ -1255,7 +1255,7 @@ export interface components {
         };
         /** @description One reservation of a batch: a line of the body. */
         BatchLineBody: {
-            /** @description The shop's reference of the buyer: opaque, 1 to 64 printable ASCII characters. Limits count it like a user. */
+            /** @description The shop's reference of the buyer: opaque, 1 to 64 printable ASCII characters without spaces. Limits count it like a user. */
             buyer: string;
             /**
              * Format: int32
@@ -1349,7 +1349,7 @@ export interface components {
              * Format: int64
              * @description The price of one unit in minor units of the currency: cents, or yen.
              */
-            price_cents?: number;
+            price_cents: number;
             /**
              * Format: int64
              * @description The product that it is a variant of; 0 (if it is left out): none.
@@ -1373,7 +1373,7 @@ export interface components {
              * Format: int64
              * @description Units.
              */
-            stock?: number;
+            stock: number;
             /** @description The strategy of purchases that name `default`; `lock-redis` if it is left out. */
             strategy?: string | null;
             /** @description Whether buyers need a ticket of the waiting room; `false` if it is left out. */
@@ -1386,7 +1386,7 @@ export interface components {
              * Format: int32
              * @description Units of all items of the group together that one buyer may have. It cannot be changed.
              */
-            per_buyer_limit?: number;
+            per_buyer_limit: number;
         };
         /** @description A new product. It cannot be changed. */
         CreateProductBody: {
@@ -1748,7 +1748,7 @@ export interface components {
              */
             line: number;
         };
-        /** @description Which events an endpoint gets. An empty list lets everything through. */
+        /** @description Which events an endpoint gets. A list that is left out lets everything through. */
         Filter: {
             /** @description Orders in one of these currencies (ISO 4217). Offers have none, so they are left out. */
             currencies?: string[];
@@ -2370,7 +2370,7 @@ export interface components {
             /** @description The provider's id. */
             id: string;
             last_error?: string | null;
-            /** @description What the provider calls the order; there may be no such order. */
+            /** @description The order; there may be none with this id. Zeros if the provider named no id of an order. */
             order_id: string;
             /**
              * @description Why it has to go back: `unknown_order`, `wrong_amount`, `wrong_currency`, `paid_twice`,
@@ -2498,7 +2498,7 @@ export interface components {
             currency?: string | null;
             /** @description The order that the payment is for. */
             order: string;
-            /** @description The provider's id of the payment: 1 to 64 printable ASCII characters. */
+            /** @description The provider's id of the payment: 1 to 64 printable ASCII characters without spaces. */
             payment: string;
             /** @description `payment.succeeded` or `refund.succeeded`; any other message is taken and changes nothing. */
             type: string;
@@ -2579,7 +2579,7 @@ export interface components {
              * Format: int64
              * @description The first position.
              */
-            first?: number;
+            first: number;
             /**
              * Format: int64
              * @description The last position; the newest event if it is left out.
@@ -3673,7 +3673,7 @@ export interface operations {
                 };
                 content?: never;
             };
-            /** @description Not an operator, no such payment that is not refunded, or the money has paid an order */
+            /** @description Not an operator, no such payment, or the money has paid an order */
             "4XX": {
                 headers: {
                     [name: string]: unknown;
