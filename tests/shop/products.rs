@@ -129,11 +129,9 @@ async fn a_table_has_variants() {
         faults,
         [(&json!(2), &json!("invalid_variant")), (&json!(3), &json!("invalid_variant"))]
     );
-    assert_problem(
-        &import(format!("{head}{}", line(99, ""))).await,
-        (404, "product_not_found"),
-        "a table",
-    );
+    let unknown = import(format!("{head}{}", line(99, ""))).await;
+    assert_problem(&unknown, (422, "invalid_table"), "a table");
+    assert_eq!(unknown.json["faults"][0]["code"], "product_not_found");
     let made =
         import(format!("{head}{}{}", line(shirt, "Size=S; Colour=red"), line(shirt, ""))).await;
     assert_eq!(made.status, 201, "{}", made.text);
