@@ -45,7 +45,7 @@ export function lineFacts(panel, { item, leave }) {
       const list = el('a', { href: `/api/items/${item().id}/line/entries`, text: text('line.list') });
       check.replaceChildren(text('line.entry', { entry }), ' ', number === null ? '' : list);
     }
-    // On a phone the line begins below what was seen.
+    // On a phone the panel lies below the visible part of the page.
     if (spokenState === '') panel.scrollIntoView({ block: 'nearest' });
     if (state !== spokenState || performance.now() - spokenAtMs > SPEAK_MS_MIN) {
       spokenState = state;

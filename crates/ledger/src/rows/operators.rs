@@ -36,8 +36,8 @@ pub async fn list(pool: &Database) -> sqlx::Result<Vec<Operator>> {
     sqlx::query_as(&statement).all(pool).await
 }
 
-/// Returns whether a user may run sales, as far as the ledger knows: by the role of the account or, with `by_provider`,
-/// by the identity provider, which alone knows the roles of its users.
+/// Returns whether a user may run sales, as far as the ledger knows: by the role of the account. With `by_provider` each
+/// user of the identity provider may, because only the provider knows their roles.
 pub async fn may_operate(pool: &Database, user: UserId, by_provider: bool) -> sqlx::Result<bool> {
     sqlx::query_scalar(
         "SELECT COUNT(*) > 0 FROM users LEFT JOIN subjects ON user_id = id \

@@ -1,0 +1,374 @@
+//! Sales as a table in CSV: what its lines mean, and every fault in it.
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::catalog::{Catalog, CreateError, check};
+use crate::export::formula;
+use crate::http::body::Integer;
+use crate::http::problem::{Problem, ProblemType};
+use crate::http::route::admin::{CreateItemBody, new_item};
+use crate::http::route::products::options_of_table;
+use shop_domain::{Currency, LedgerError, NewItem};
+
+/// The most sales of one table.
+const ITEMS_MAX: usize = 500;
+/// The most faults of one answer.
+const FAULTS_MAX: usize = 1_000;
+/// The most columns whose names are compared: twice as many as there are, so that wrong ones are named.
+const COLUMNS_MAX: usize = 2 * COLUMNS.len();
+/// The longest name of a column that an answer repeats, in bytes.
+const COLUMN_BYTES_MAX: usize = 64;
+/// The columns of a table, which are the fields of a new sale: the name, whether a table must have it, and
+/// the columns that it is checked with.
+const COLUMNS: [(&str, bool, &[&str]); 21] = [
+    ("name", true, &[]),
+    ("description", false, &[]),
+    ("image_url", false, &[]),
+    ("price_cents", true, &[]),
+    ("currency", false, &[]),
+    ("stock", true, &[]),
+    ("starts_at", true, &["ends_at"]),
+    ("ends_at", true, &["starts_at"]),
+    ("per_buyer_limit", false, &[]),
+    ("hold_seconds", false, &[]),
+    ("kind", false, &[]),
+    ("strategy", false, &["kind"]),
+    ("arbiter", false, &["kind"]),
+    ("waiting_room", false, &[]),
+    ("offer_seconds", false, &[]),
+    ("extend_seconds", false, &[]),
+    ("return_seconds", false, &[]),
+    ("limit_group_id", false, &[]),
+    ("product_id", false, &[]),
+    ("options", false, &["product_id"]),
+    ("shard", false, &[]),
+];
+
+/// A fault in a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FaultBody {
+    /// The line of the file, from 1; a record may have several lines.
+    pub line: u64,
+    /// The column, if the fault has one.
+    pub column: Option<String>,
+    /// The type of problem, as for a single sale.
+    pub code: String,
+    /// What to do about it.
+    pub detail: String,
+}
+
+/// A table that was read.
+#[derive(Debug)]
+pub struct Table {
+    /// The sales of the lines without faults.
+    pub sales: Vec<NewItem>,
+    /// The line of each sale.
+    lines: Vec<u64>,
+    /// The first [`FAULTS_MAX`] faults.
+    pub faults: Vec<FaultBody>,
+}
+
+impl Table {
+    /// Adds a fault for each product, group of items and ledger that a sale names and that does not exist.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn check_names(&mut self, catalog: &Catalog) -> Result<(), LedgerError> {
+        for (place, error) in catalog.unknown_names(&self.sales).await? {
+            let column = match error {
+                CreateError::NoSuchProduct => "product_id",
+                CreateError::Group(_) => "limit_group_id",
+                _ => "shard",
+            };
+            self.faults.push(fault(self.lines[place], Some(column), &error.into()));
+        }
+        self.keep_first_faults();
+        Ok(())
+    }
+
+    fn keep_first_faults(&mut self) {
+        self.faults.sort_by_key(|fault| fault.line);
+        self.faults.truncate(FAULTS_MAX);
+    }
+}
+
+/// Reads a table. Sales without a currency have that of the shop.
+#[must_use]
+pub fn read_table(table: &[u8], shop_currency: Currency) -> Table {
+    let mut faults = Vec::new();
+    let (lines, sales): (Vec<_>, Vec<_>) =
+        read_lines(table, shop_currency, &mut faults).into_iter().unzip();
+    if sales.is_empty() && faults.is_empty() {
+        faults.push(fault(1, None, &ProblemType::InvalidTable.detail("The table has no sale.")));
+    }
+    let mut table = Table { sales, lines, faults };
+    table.keep_first_faults();
+    table
+}
+
+/// The names of the columns; `None` if there are too many, or one is too long.
+fn column_names(line: &csv::StringRecord) -> Option<Vec<String>> {
+    let fit = line.len() <= COLUMNS_MAX && line.iter().all(|it| it.len() <= COLUMN_BYTES_MAX);
+    fit.then(|| line.iter().map(|name| name.trim().to_owned()).collect())
+}
+
+/// Reads lines until there are [`FAULTS_MAX`] faults; returns the sales of those without, each with its line.
+fn read_lines(
+    table: &[u8],
+    shop_currency: Currency,
+    faults: &mut Vec<FaultBody>,
+) -> Vec<(u64, NewItem)> {
+    let wrong = |detail: String| ProblemType::InvalidTable.detail(detail);
+    // Spreadsheets put a mark in front of UTF-8.
+    let table = table.strip_prefix(b"\xef\xbb\xbf").unwrap_or(table);
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(table);
+    let names = match reader.headers().map(column_names) {
+        Ok(Some(names)) => names,
+        Ok(None) => {
+            let detail = format!("Send {} columns at most, with short names.", COLUMNS.len());
+            faults.push(fault(1, None, &wrong(detail)));
+            return Vec::new();
+        }
+        Err(error) => {
+            faults.push(fault(1, None, &wrong(format!("No line of column names: {error}."))));
+            return Vec::new();
+        }
+    };
+    for (at, name) in names.iter().enumerate() {
+        if !COLUMNS.iter().any(|(column, ..)| column == name) {
+            let known = COLUMNS.map(|(column, ..)| column).join(", ");
+            let detail = format!("No such column; the columns are {known}.");
+            faults.push(fault(1, Some(name), &wrong(detail)));
+        } else if names[..at].contains(name) {
+            faults.push(fault(1, Some(name), &wrong("The column comes twice.".to_owned())));
+        }
+    }
+    for (name, is_required, _) in COLUMNS {
+        if is_required && !names.iter().any(|it| it == name) {
+            faults.push(fault(1, Some(name), &wrong("The table needs this column.".to_owned())));
+        }
+    }
+    let mut new = Vec::new();
+    if !faults.is_empty() {
+        return new;
+    }
+    for record in reader.records() {
+        if faults.len() >= FAULTS_MAX {
+            break;
+        }
+        let record = match record {
+            Ok(record) => record,
+            Err(error) => {
+                let line = error.position().map_or(1, csv::Position::line);
+                faults.push(fault(line, None, &wrong("Send this line in UTF-8.".to_owned())));
+                continue;
+            }
+        };
+        let line = record.position().map_or(1, csv::Position::line);
+        if record.len() != names.len() {
+            let detail = format!("{} fields, but {} columns.", record.len(), names.len());
+            faults.push(fault(line, None, &wrong(detail)));
+            continue;
+        }
+        if new.len() >= ITEMS_MAX {
+            let detail = format!("Send at most {ITEMS_MAX} sales at once.");
+            faults.push(fault(line, None, &wrong(detail)));
+            break;
+        }
+        let field = |name: &str| {
+            let at = names.iter().position(|it| it == name)?;
+            record.get(at).map(formula::unguarded).filter(|text| !text.is_empty())
+        };
+        match read_line(line, shop_currency, &field) {
+            Ok(item) => new.push((line, item)),
+            Err(of_line) => faults.extend(of_line),
+        }
+    }
+    new
+}
+
+/// Reads one line; on failure returns the faults of all its columns.
+fn read_line<'a>(
+    line: u64,
+    shop_currency: Currency,
+    field: &impl Fn(&str) -> Option<Cow<'a, str>>,
+) -> Result<NewItem, Vec<FaultBody>> {
+    let first = match read_sale(field, shop_currency) {
+        Ok(new) => return Ok(new),
+        Err(problem) => problem,
+    };
+    // Each column with those that it depends on, in a sale that is right otherwise.
+    let mut faults: Vec<FaultBody> = Vec::new();
+    for (column, _, others) in COLUMNS {
+        let is_checked = |name: &str| name == column || others.contains(&name);
+        if faults.iter().any(|fault| fault.column.as_deref().is_some_and(is_checked)) {
+            continue;
+        }
+        let only = |name: &str| if is_checked(name) { field(name) } else { sample(name) };
+        if let Err(problem) = read_sale(&only, shop_currency) {
+            faults.push(fault(line, Some(column), &problem));
+        }
+    }
+    if faults.is_empty() {
+        faults.push(fault(line, None, &first));
+    }
+    Err(faults)
+}
+
+fn read_sale<'a>(
+    field: &impl Fn(&str) -> Option<Cow<'a, str>>,
+    shop_currency: Currency,
+) -> Result<NewItem, Problem> {
+    let new = new_item(item(field)?, shop_currency, None)?;
+    check(&new)?;
+    Ok(new)
+}
+
+/// A value that is right, for the columns that are required.
+fn sample(name: &str) -> Option<Cow<'static, str>> {
+    let value = match name {
+        "name" => "A sale",
+        "price_cents" | "stock" => "1",
+        "starts_at" => "2000-01-01T00:00:00Z",
+        "ends_at" => "2000-01-02T00:00:00Z",
+        _ => return None,
+    };
+    Some(value.into())
+}
+
+fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemBody, Problem> {
+    let optional = |name: &str| field(name).map(Cow::into_owned);
+    let text = |name: &str| optional(name).unwrap_or_default();
+    let number = |name: &str| Integer::of_text(field(name).unwrap_or_default().trim());
+    let waiting_room = match field("waiting_room").as_deref() {
+        None => None,
+        Some("true") => Some(true),
+        Some("false") => Some(false),
+        Some(_) => {
+            return Err(ProblemType::InvalidType.detail("Send waiting_room as true or false."));
+        }
+    };
+    Ok(CreateItemBody {
+        name: text("name"),
+        description: text("description"),
+        image_url: optional("image_url"),
+        price_cents: number("price_cents"),
+        currency: optional("currency"),
+        stock: number("stock"),
+        starts_at: text("starts_at"),
+        ends_at: text("ends_at"),
+        per_buyer_limit: number("per_buyer_limit"),
+        hold_seconds: number("hold_seconds"),
+        strategy: optional("strategy"),
+        kind: optional("kind"),
+        arbiter: optional("arbiter"),
+        waiting_room,
+        offer_seconds: number("offer_seconds"),
+        extend_seconds: number("extend_seconds"),
+        return_seconds: number("return_seconds"),
+        limit_group_id: number("limit_group_id"),
+        product_id: number("product_id"),
+        options: options_of_table(&text("options"))?,
+        // A sale that is drawn is created by itself.
+        mode: None,
+        draw_closes_at: None,
+        draw_party_max: Integer::default(),
+        shard: number("shard"),
+    })
+}
+
+fn fault(line: u64, column: Option<&str>, problem: &Problem) -> FaultBody {
+    let (code, detail) = (problem.code().to_owned(), problem.detail_text().to_owned());
+    FaultBody { line, column: column.map(str::to_owned), code, detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "name,price_cents,stock,starts_at,ends_at,strategy,waiting_room\n";
+    const RIGHT: &str = "Lamp,250,10,2026-11-22T10:00:00Z,2026-11-22T11:00:00Z,mysql-atomic,\n";
+
+    fn faults(table: &str) -> Vec<(u64, String, String)> {
+        let faults = read_table(table.as_bytes(), Currency::USD).faults;
+        let brief = |it: FaultBody| (it.line, it.column.unwrap_or_default(), it.code);
+        faults.into_iter().map(brief).collect()
+    }
+
+    fn expect(table: &str, expected: &[(u64, &str, &str)]) {
+        let found = faults(table);
+        let found: Vec<_> = found.iter().map(|(line, a, b)| (*line, &**a, &**b)).collect();
+        assert_eq!(found, expected, "{table}");
+    }
+
+    #[test]
+    fn a_table_becomes_sales() {
+        let quoted = "\"Lamp, \"\"big\"\"\",1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,true\n";
+        let formula = "'=1+1,1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,false\n";
+        let table = format!("\u{feff}{HEAD}{RIGHT}{quoted}{formula}");
+        let Table { sales: new, faults, .. } = read_table(table.as_bytes(), Currency::USD);
+        assert_eq!(faults, []);
+        let names: Vec<_> = new.iter().map(|item| &*item.name).collect();
+        assert_eq!(names, ["Lamp", "Lamp, \"big\"", "=1+1"]);
+        assert!(new[1].waiting_room && new[1].stock == 2);
+    }
+
+    #[test]
+    fn every_fault_is_listed_by_its_line() {
+        let bad = ",-1,many,2026-01-02T00:00:00Z,2026-01-01T00:00:00Z,mysql-naive,perhaps\n";
+        expect(
+            &format!("{HEAD}{RIGHT}{bad}{RIGHT}x,1\n"),
+            &[
+                (3, "name", "invalid_text"),
+                (3, "price_cents", "price_out_of_range"),
+                (3, "stock", "invalid_type"),
+                (3, "starts_at", "invalid_schedule"),
+                (3, "strategy", "unsafe_strategy"),
+                (3, "waiting_room", "invalid_type"),
+                (5, "", "invalid_table"),
+            ],
+        );
+        assert!(faults("").iter().all(|(line, _, code)| (*line, &**code) == (1, "invalid_table")));
+        assert!(!faults("").is_empty());
+    }
+
+    #[test]
+    fn a_line_of_names_of_any_length_makes_a_short_answer() {
+        let rows = format!("{HEAD}{}", ",-1,x,x,x,x,x\n".repeat(10_000));
+        let heads = ["x,".repeat(100_000), ",".repeat(100_000), "x".repeat(100_000)];
+        let tables = heads.into_iter().map(|head| (head, 1)).chain([(rows, FAULTS_MAX)]);
+        for (table, expected) in tables {
+            let faults = read_table(table.as_bytes(), Currency::USD).faults;
+            let bytes = serde_json::to_string(&faults).expect("JSON").len();
+            assert!(faults.len() == expected && bytes < expected * 500, "{bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn the_line_of_names_is_checked_first() {
+        expect(
+            "name,price_cents,colour,name\n",
+            &[
+                (1, "colour", "invalid_table"),
+                (1, "name", "invalid_table"),
+                (1, "stock", "invalid_table"),
+                (1, "starts_at", "invalid_table"),
+                (1, "ends_at", "invalid_table"),
+            ],
+        );
+        expect(HEAD, &[(1, "", "invalid_table")]);
+        let variant = RIGHT.replace('\n', ",7,Size=M; Size=L\n");
+        let head = HEAD.replace('\n', ",product_id,options\n");
+        expect(&format!("{head}{variant}"), &[(2, "options", "invalid_variant")]);
+        expect(
+            &format!("{head}{}", variant.replace(",7,", ",x,")),
+            &[(2, "product_id", "invalid_type")],
+        );
+        let many = RIGHT.repeat(ITEMS_MAX + 1);
+        let last = u64::try_from(ITEMS_MAX).expect("a line") + 2;
+        expect(&format!("{HEAD}{many}"), &[(last, "", "invalid_table")]);
+    }
+}
