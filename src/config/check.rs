@@ -60,7 +60,7 @@ impl Config {
             self.mysql.batch_connections_max >= 1 =>
                 "mysql.batch_connections_max must be at least 1, or group commit has no connections";
             self.mysql.shared_queues <= 64 =>
-                "mysql.shared_queues must be at most 64: each has four connections";
+                "mysql.shared_queues must be at most 64: each has five connections";
             self.http.body_bytes_max >= 1_024 =>
                 "http.body_bytes_max must be at least 1024, or an item cannot be created";
             self.limits.user_burst >= 1 && self.limits.address_burst >= 1 =>

@@ -87,8 +87,8 @@ async fn read(
     }
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(reason AS CHAR), CAST(SUM(found) AS SIGNED), \
          CAST(SUM(delta) AS SIGNED) FROM (SELECT item_id, reason, 1 AS found, delta FROM stock_movements \
-         UNION ALL SELECT item_id, reason, movements, delta FROM archived_movements) AS moves \
-         WHERE item_id BETWEEN ? AND ? GROUP BY item_id, reason ORDER BY item_id, reason";
+         WHERE item_id BETWEEN ? AND ? UNION ALL SELECT item_id, reason, movements, delta FROM archived_movements \
+         WHERE item_id BETWEEN ? AND ?) AS moves GROUP BY item_id, reason ORDER BY item_id, reason";
     for (item, reason, count, units) in rows(connection, range, statement).await? {
         of(&mut ledgers, item).movements.push(Movements { reason, count, units });
     }
@@ -117,6 +117,8 @@ fn of(ledgers: &mut HashMap<i64, Ledger>, item: i64) -> &mut Ledger {
     ledgers.entry(item).or_default()
 }
 
+/// Reads the rows of a range of items. The range stands in each part of the statement, because a server may read a
+/// whole table for a condition on a UNION.
 async fn rows<T>(
     connection: &mut MySqlConnection,
     (first, last): (i64, i64),
@@ -125,7 +127,9 @@ async fn rows<T>(
 where
     T: for<'row> FromRow<'row, MySqlRow> + Send + Unpin,
 {
-    sqlx::query_as(statement).bind(first).bind(last).fetch_all(connection).await
+    let ranges = statement.matches("BETWEEN ? AND ?");
+    let query = ranges.fold(sqlx::query_as(statement), |query, _| query.bind(first).bind(last));
+    query.fetch_all(connection).await
 }
 
 /// The limit that the item shares now, and the buyers who are above it.

@@ -8,6 +8,8 @@ use super::{
 
 /// Batches of an instance that are overtaken at once.
 const OVERTAKEN_MAX: usize = 1;
+/// Batches of an instance that are in the rows' stage at once.
+const ROWS_MAX: usize = 2;
 
 impl State {
     /// Takes the step, if it is possible now.
@@ -61,8 +63,14 @@ impl State {
         let Some(last) = orders.get(size - 1) else { return false };
         let waiting = waiting.into_iter().filter(|line| LINES[*line].order <= *last).collect();
         // The batch takes the slot first, and whatever has come by then is in it.
-        !self.transactions.iter().any(|one| one.instance == instance && one.in_rows)
-            && self.begin(instance, Kind::Shared, waiting)
+        self.may_enter_rows(instance) && self.begin(instance, Kind::Shared, waiting)
+    }
+
+    /// Whether a further batch may enter the rows' stage. One that is exclusive is in both stages.
+    pub(super) fn may_enter_rows(&self, instance: usize) -> bool {
+        let is_in_rows = |one: &&Transaction| one.instance == instance && one.in_rows;
+        let mut in_rows = self.transactions.iter().filter(is_in_rows);
+        !in_rows.clone().any(|one| one.in_stock) && in_rows.nth(ROWS_MAX - 1).is_none()
     }
 
     /// An order whose turn it is, or one with several lines of which one is suspect.

@@ -68,6 +68,11 @@ impl<T> FairQueue<T> {
         self.waiting == 0
     }
 
+    /// Whether a batch of `size` places would be full.
+    pub(super) fn fills(&self, size: usize) -> bool {
+        self.waiting >= size
+    }
+
     /// Cuts the next batch of at most `size_max` places. There are only a few sizes (powers of
     /// two), so that each statement is prepared once; the rest waits for the next batch. Only entries of
     /// several places make other sizes. An entry for which `begins` answers `false` takes no place.

@@ -28,7 +28,7 @@ use tokio::time::Instant;
 use super::{Arbiter, OrderWrite, StockWrite, in_time};
 use crate::route::cache::Cache;
 use batch_orders::of_whole_orders;
-use pipeline::{BatchPipeline, OVERTAKEN_MAX};
+use pipeline::BatchPipeline;
 use quarantine::Quarantine;
 use queue::{Asker, BatchQueue, Waiting, claim};
 use shop_domain::{Doubt, ItemId, Outcome, Purchase, Unavailable};
@@ -36,11 +36,10 @@ use shop_domain::{Doubt, ItemId, Outcome, Purchase, Unavailable};
 pub use batch::BatchWriter;
 pub use batch_orders::{BatchOrders, Tell};
 pub use connections::BatchConnections;
+pub use pipeline::SHARED_CONNECTIONS;
 pub use queue::BATCH_MAX;
 pub use tasks::BatchTasks;
 
-/// Connections that a shared queue needs: two batches are under way, and others may be overtaken.
-pub const SHARED_CONNECTIONS: u32 = 2 + OVERTAKEN_MAX;
 /// Items that have a queue of their own at once.
 const ITEMS_MAX: usize = 100_000;
 

@@ -2,18 +2,20 @@
 //! the batch before it takes the stock and is committed.
 //!
 //! There are two stages, and a batch goes through both: *rows* (orders, limits, movements), then
-//! *stock* (the hot rows, COMMIT). A batch leaves the first stage only when it has the second, so
-//! batches keep their order, the last units go to the first in the queue, and at most two
-//! transactions are open.
+//! *stock* (the hot rows, COMMIT). One batch is in the second stage at most, because it holds the hot rows. A
+//! full batch may be in the first stage beside another one: it grows no more while it waits, and the ledger
+//! would have nothing to do while the other one makes its statements. So at most three transactions are
+//! open, and of two batches in the first stage the later may be the first in the second.
 //!
-//! No batches wait for each other in a circle. A batch that writes rows may wait for rows that the
-//! batch before it has locked, and that one needs nothing but the stock. A batch that is rolled
-//! back leaves its stage before it enters again.
+//! No batches wait for each other in a circle. A batch that writes rows may wait for rows that another one has
+//! locked. All lock rows in one sequence, the stock last, and the batch in the second stage needs nothing else.
+//! A batch that is rolled back leaves its stage before it enters again.
 //!
 //! In a pipeline that many items share, a batch that waits for a row that another transaction holds is
 //! *overtaken*: it leaves its stage, goes on by itself, and the batches behind it pass. They have
 //! none of its items, which are in quarantine from then on, so they do not meet.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,12 +27,17 @@ use tokio::time::timeout;
 /// How long the statements of a stage may take before the batch is overtaken.
 pub(super) const PATIENCE: Duration = Duration::from_millis(400);
 /// Batches that may be overtaken at once: when every statement is slow, overtaking helps nobody.
-pub(super) const OVERTAKEN_MAX: u32 = 2;
+const OVERTAKEN_MAX: u32 = 2;
+
+/// Batches that write rows at once, if they are full.
+const ROWS_MAX: u32 = 2;
+/// Connections that a shared queue needs: one for each batch that is under way, also if it was overtaken.
+pub const SHARED_CONNECTIONS: u32 = ROWS_MAX + 1 + OVERTAKEN_MAX;
 
 /// The two stages. Clones share them.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct BatchPipeline {
-    rows: Arc<Mutex<()>>,
+    rows: Arc<Semaphore>,
     stock: Arc<Mutex<()>>,
     /// Whether batches are checked before they are written.
     pre_checked: Arc<AtomicBool>,
@@ -41,10 +48,18 @@ pub(super) struct BatchPipeline {
 /// The stage that one batch is in. Dropping it lets the next batch go on.
 pub(super) struct PipelineSlot {
     pipeline: BatchPipeline,
-    rows: Option<OwnedMutexGuard<()>>,
+    rows: Option<OwnedSemaphorePermit>,
     stock: Option<OwnedMutexGuard<()>>,
     overtaken: Option<OwnedSemaphorePermit>,
     when_overtaken: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Default for BatchPipeline {
+    /// A pipeline whose batches keep their turns.
+    fn default() -> Self {
+        let rows = Arc::new(Semaphore::new(ROWS_MAX as usize));
+        Self { rows, stock: Arc::default(), pre_checked: Arc::default(), overtaken: None }
+    }
 }
 
 impl BatchPipeline {
@@ -56,16 +71,29 @@ impl BatchPipeline {
         }
     }
 
-    /// Waits until rows may be written. First come, first served.
+    /// Waits until no batch writes rows. First come, first served.
     pub(super) async fn enter(&self) -> PipelineSlot {
-        let rows = Arc::clone(&self.rows).lock_owned().await;
-        PipelineSlot {
+        self.enter_when(pending()).await
+    }
+
+    /// Waits until no batch writes rows, or until the batch `is_full` and may write them beside another one.
+    pub(super) async fn enter_when(&self, is_full: impl Future<Output = ()>) -> PipelineSlot {
+        let mut slot = PipelineSlot {
             pipeline: self.clone(),
-            rows: Some(rows),
+            rows: None,
             stock: None,
             overtaken: None,
             when_overtaken: None,
+        };
+        let is_alone = tokio::select! {
+            biased;
+            () = slot.enter_again() => true,
+            () = is_full => false,
+        };
+        if !is_alone {
+            slot.enter_rows(1).await;
         }
+        slot
     }
 
     /// Whether batches are checked before they are written.
@@ -85,11 +113,14 @@ impl PipelineSlot {
         self.when_overtaken = Some(Box::new(call));
     }
 
-    /// Waits until the batch before has ended, and keeps the batch behind from beginning: for a
-    /// batch that is checked before it is written.
+    /// Waits until no other batch is under way, and keeps others from beginning: for a batch that is
+    /// checked before it is written, and has no transaction yet.
     pub(super) async fn exclusive(&mut self) {
         if !self.is_in_stock_stage() {
-            self.stock = Some(Arc::clone(&self.pipeline.stock).lock_owned().await);
+            // Without a permit of its own, so that two of them do not wait for each other.
+            self.rows = None;
+            self.enter_rows(ROWS_MAX).await;
+            self.enter_stock().await;
         }
     }
 
@@ -97,9 +128,18 @@ impl PipelineSlot {
     /// begin, unless this one is exclusive.
     pub(super) async fn enter_stock_stage(&mut self) {
         if !self.is_in_stock_stage() {
-            self.exclusive().await;
+            self.enter_stock().await;
             self.rows = None;
         }
+    }
+
+    async fn enter_rows(&mut self, permits: u32) {
+        // Nobody closes it.
+        self.rows = Arc::clone(&self.pipeline.rows).acquire_many_owned(permits).await.ok();
+    }
+
+    async fn enter_stock(&mut self) {
+        self.stock = Some(Arc::clone(&self.pipeline.stock).lock_owned().await);
     }
 
     /// Leaves the stage of a batch that was rolled back.
@@ -109,7 +149,9 @@ impl PipelineSlot {
 
     /// Waits, after [`PipelineSlot::leave`], until rows may be written again.
     pub(super) async fn enter_again(&mut self) {
-        self.rows = Some(Arc::clone(&self.pipeline.rows).lock_owned().await);
+        self.enter_rows(ROWS_MAX).await;
+        // The others are for batches that are full.
+        drop(self.rows.as_mut().and_then(|rows| rows.split(ROWS_MAX as usize - 1)));
     }
 
     /// Whether the stock may be taken.
@@ -146,7 +188,7 @@ impl PipelineSlot {
 
 #[cfg(test)]
 mod tests {
-    use std::future::{pending, ready};
+    use std::future::ready;
 
     use futures::FutureExt;
 
@@ -169,6 +211,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_full_batch_writes_rows_beside_another_one() {
+        let pipeline = BatchPipeline::default();
+        let first = pipeline.enter().await;
+        let full = pipeline.enter_when(ready(())).now_or_never().expect("one may be beside it");
+        assert!(pipeline.enter_when(ready(())).now_or_never().is_none(), "a third one has to wait");
+        drop(first);
+        assert!(pipeline.enter().now_or_never().is_none(), "one that is not full has to wait");
+        drop(full);
+        assert!(pipeline.enter().now_or_never().is_some());
+    }
+
+    #[tokio::test]
     async fn a_batch_that_is_checked_first_is_exclusive() {
         let pipeline = BatchPipeline::default();
         let mut first = pipeline.enter().await;
@@ -181,6 +235,21 @@ mod tests {
         assert!(pipeline.enter().now_or_never().is_none(), "exclusive until it has ended");
         drop(pre_checked);
         assert!(pipeline.enter().now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn two_batches_that_are_checked_first_take_turns() {
+        let pipeline = BatchPipeline::default();
+        let mut first = pipeline.enter().await;
+        let mut second = pipeline.enter_when(ready(())).await;
+        let both = futures::future::join(
+            async {
+                first.exclusive().await;
+                drop(first);
+            },
+            second.exclusive(),
+        );
+        timeout(2 * PATIENCE, both).await.expect("neither waits for the other's permit");
     }
 
     /// A batch whose statements never end.

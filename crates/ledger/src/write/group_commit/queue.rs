@@ -1,8 +1,8 @@
 //! The queues: the orders that wait for a batch, and the task that cuts and writes their batches.
 //!
 //! A queue has no timer. Its next batch is made of the orders that came while the last one wrote
-//! its rows, up to a bound, and it writes its own rows while that one is committed (`pipeline.rs`):
-//! under load hundreds of orders share one commit. The batches are written by tasks of their own,
+//! its rows, up to a bound, and it writes its own rows while that one is committed, or as soon as it is full
+//! (`pipeline.rs`): under load hundreds of orders share one commit. The batches are written by tasks of their own,
 //! so an order in them is finished whether or not its buyer still waits. An idle queue has no task
 //! and no connection.
 //!
@@ -148,6 +148,8 @@ pub(super) struct BatchQueue {
     pipeline: BatchPipeline,
     state: Mutex<State>,
     arrived: Notify,
+    /// Notified when a full batch waits.
+    filled: Notify,
 }
 
 /// The right to write an order by itself, beside an idle queue.
@@ -185,7 +187,8 @@ impl BatchQueue {
             batches: 0,
             directs: 0,
         };
-        Self { item, connections, pipeline, state: Mutex::new(state), arrived: Notify::new() }
+        let (arrived, filled) = (Notify::new(), Notify::new());
+        Self { item, connections, pipeline, state: Mutex::new(state), arrived, filled }
     }
 
     /// The quarantine of the item that this queue belongs to.
@@ -216,8 +219,12 @@ impl BatchQueue {
             state.is_served = true;
             group.tasks().spawn(Arc::clone(self).serve(group.clone()));
         }
+        let is_full = state.waiting.fills(BATCH_MAX);
         drop(state);
         self.arrived.notify_one();
+        if is_full {
+            self.filled.notify_one();
+        }
         Ok(())
     }
 
@@ -225,7 +232,7 @@ impl BatchQueue {
     async fn serve(self: Arc<Self>, group: GroupCommit) {
         while self.has_order().await {
             // Orders that come while the slot is awaited are in this batch.
-            let slot = self.pipeline.enter().await;
+            let slot = self.pipeline.enter_when(self.is_filled()).await;
             if let Some(until) = self.quarantine().and_then(Quarantine::take_pause) {
                 tokio::time::sleep_until(until).await;
             }
@@ -251,6 +258,13 @@ impl BatchQueue {
                 state.is_served = false;
                 return false;
             }
+        }
+    }
+
+    /// Waits until a full batch waits.
+    async fn is_filled(&self) {
+        while !self.state().waiting.fills(BATCH_MAX) {
+            self.filled.notified().await;
         }
     }
 
