@@ -9,6 +9,7 @@
 //! says which items are apart, `batch.rs` decides what is written together, `pre_check.rs` finds the
 //! orders that are not, and `sql.rs` holds the transaction.
 
+mod asker;
 mod batch;
 mod batch_orders;
 mod connections;
@@ -27,10 +28,11 @@ use tokio::time::Instant;
 
 use super::{Arbiter, OrderWrite, StockWrite, in_time};
 use crate::route::cache::Cache;
+use asker::{Asker, claim};
 use batch_orders::of_whole_orders;
 use pipeline::BatchPipeline;
 use quarantine::Quarantine;
-use queue::{Asker, BatchQueue, Waiting, claim};
+use queue::{BatchQueue, Waiting};
 use shop_domain::{Doubt, ItemId, Outcome, Purchase, Unavailable};
 
 pub use batch::BatchWriter;

@@ -5,7 +5,7 @@
 //! *stock* (the hot rows, COMMIT). One batch is in the second stage at most, because it holds the hot rows. A
 //! full batch may be in the first stage beside another one: it grows no more while it waits, and the ledger
 //! would have nothing to do while the other one makes its statements. So at most three transactions are
-//! open, and of two batches in the first stage the later may be the first in the second.
+//! open, and the later of two batches may be the first to take the stock.
 //!
 //! No batches wait for each other in a circle. A batch that writes rows may wait for rows that another one has
 //! locked. All lock rows in one sequence, the stock last, and the batch in the second stage needs nothing else.

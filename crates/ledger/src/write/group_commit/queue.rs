@@ -10,24 +10,22 @@
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::GroupCommit;
-use super::batch::UNWRITTEN;
+use super::asker::{Asker, send};
 use super::batch_orders::{BatchOrders, Tell, lines_at, of_whole_orders};
 use super::connections::BatchConnections;
 use super::fair_queue::{CutBatch, FairQueue};
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::items_of;
 use super::quarantine::{QUARANTINED_MAX, Quarantine};
-use crate::write::{Answer, Answers, is_late};
+use crate::write::{Answer, Answers};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 
 /// Orders of one batch.
@@ -63,70 +61,6 @@ impl Waiting {
     pub(super) fn item(&self) -> ItemId {
         self.lines[0].item.id
     }
-}
-
-/// The side that waits for the answer to an order.
-pub(super) struct Asker {
-    answer: oneshot::Sender<Answer>,
-    /// The runtime on which it waits.
-    runtime: Handle,
-    /// The instant after which no try of the order may begin.
-    pub(super) deadline: Option<Instant>,
-    /// Set by the task that takes it into a batch, or by the buyer's side that takes it back.
-    claimed: Arc<AtomicBool>,
-}
-
-impl Asker {
-    /// The two ends: the one that is answered, and the one that gets the answer. Whoever sets the
-    /// third has the order: a batch, or the buyer's side that takes it back. To be called on the
-    /// runtime of the task that waits.
-    pub(super) fn new(
-        deadline: Option<Instant>,
-    ) -> (Self, oneshot::Receiver<Answer>, Arc<AtomicBool>) {
-        let (answer, answered) = oneshot::channel();
-        let claimed = Arc::new(AtomicBool::new(false));
-        let own = Arc::clone(&claimed);
-        let runtime = Handle::current();
-        (Self { answer, runtime, deadline, claimed }, answered, own)
-    }
-
-    /// Takes the order into a batch, unless it was taken back or its time is over.
-    pub(super) fn begins(&self) -> bool {
-        !is_late(self.deadline) && claim(&self.claimed)
-    }
-
-    /// Lets the buyer's side take back an order that a batch has left over, until the next batch
-    /// takes it; `None` when its time is over.
-    fn left_over(self) -> Option<Self> {
-        self.claimed.store(false, Ordering::Release);
-        // Only now: a buyer's side that finds its time over from here on takes the order back, and one
-        // that found it over before still waits for this answer.
-        if is_late(self.deadline) {
-            self.give_up();
-            return None;
-        }
-        Some(self)
-    }
-
-    /// Answers an order for which no batch began in time. The buyer's side may know it already.
-    pub(super) fn give_up(self) {
-        self.answer(Ok(UNWRITTEN));
-    }
-
-    /// Answers an order that no batch has written.
-    pub(super) fn answer(self, answer: Answer) {
-        send((self.answer, answer));
-    }
-}
-
-/// Sends an answer. The receiver may be dropped: a retry with the key reads the result from the ledger.
-fn send((to, answer): (oneshot::Sender<Answer>, Answer)) {
-    let _ = to.send(answer);
-}
-
-/// Claims an order; `false` when it was claimed before.
-pub(super) fn claim(claimed: &AtomicBool) -> bool {
-    !claimed.swap(true, Ordering::AcqRel)
 }
 
 /// The orders of one queue, and the tasks and writers at work on them.
