@@ -61,6 +61,11 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, usize::from)
 }
 
+/// Threads of a load generator: half of the processors, because the service and its databases usually share this machine.
+pub fn generator_threads() -> usize {
+    (cores() / 2).max(1)
+}
+
 /// Makes room for one open file per connection, as far as this system allows.
 pub fn allow_open_files(connections: u32) -> Result<(), CannotJudge> {
     let hard = open_files_max();

@@ -27,7 +27,6 @@ use loadtest::plan::{Pace, Plan};
 use loadtest::report::TrafficSummary;
 use loadtest::service;
 
-/// How long one answer may take.
 /// How long the orders of one item may take to be in the ledger after the last answer.
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// How long a load beside another one may take to get its first answers.

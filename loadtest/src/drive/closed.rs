@@ -8,15 +8,17 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use super::caller::Caller;
+use super::threads::CallerThreads;
 use super::{Drive, Traffic};
 use ledger_audit::Answer;
 
 /// Sends the plan over callers that are connected.
-pub async fn run(drive: &Arc<Drive>, callers: Vec<Caller>) -> Traffic {
+pub async fn run(drive: &Arc<Drive>, callers: Vec<Caller>, threads: &CallerThreads) -> Traffic {
     let started = Instant::now();
     let tasks: Vec<_> = callers
         .into_iter()
-        .map(|caller| tokio::spawn(call(Arc::clone(drive), caller, started)))
+        .enumerate()
+        .map(|(number, caller)| threads.of(number).spawn(call(Arc::clone(drive), caller, started)))
         .collect();
     let mut answers = Vec::with_capacity(drive.plan.requests.len());
     for task in tasks {

@@ -4,7 +4,7 @@
 //! due at planned instants, whether or not replies have come. Both use [`caller`], one caller a
 //! connection, which sends, retries and writes down; in [`batches`] it sends many reservations at once.
 //! [`connection`] is the HTTP client, [`message`] what it sends and reads, and [`answer`] says what a reply
-//! means. [`readers`] look at the orders meanwhile.
+//! means. [`threads`] are what callers run on. [`readers`] look at the orders meanwhile.
 //!
 //! The generator shares its cores with the service, so a request must cost it little: purchases are
 //! rendered before the start, sockets are read and written without a task in between, and a
@@ -20,6 +20,7 @@ pub mod message;
 pub mod observer;
 pub mod open;
 pub mod readers;
+pub mod threads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use caller::Caller;
 use ledger_audit::{Answer, History, Outcome};
 use message::Purchases;
 use readers::{AcceptedOrders, Readers};
+use threads::CallerThreads;
 
 /// Connections opened at the same time before the start, to spare the listener's queue.
 const CONNECTING_MAX: usize = 64;
@@ -221,13 +223,14 @@ pub async fn fire(drive: Arc<Drive>) -> Traffic {
 /// Sends the whole plan, and looks at something twice: when all connections are made, and after the
 /// last answer.
 pub async fn fire_and_look<T>(drive: Arc<Drive>, look: impl Fn() -> T) -> (Traffic, [T; 2]) {
-    let callers = connect(&drive).await;
+    let threads = CallerThreads::start();
+    let callers = connect(&drive, &threads).await;
     let progress = show_progress(Arc::clone(&drive));
     let readers = Readers::start(&drive);
     let before = look();
     let mut traffic = match drive.plan.arrivals {
-        None => closed::run(&drive, callers).await,
-        Some(_) => open::run(&drive, callers).await,
+        None => closed::run(&drive, callers, &threads).await,
+        Some(_) => open::run(&drive, callers, &threads).await,
     };
     let after = look();
     drive.stop();
@@ -245,11 +248,11 @@ pub async fn fire_and_look<T>(drive: Arc<Drive>, look: impl Fn() -> T) -> (Traff
 }
 
 /// Callers with their connections, as many as the plan can use.
-async fn connect(drive: &Arc<Drive>) -> Vec<Caller> {
+async fn connect(drive: &Arc<Drive>, threads: &CallerThreads) -> Vec<Caller> {
     let count = drive.policy.concurrency.min(drive.plan.requests.len());
     let prepare = |number| {
         let mut caller = Caller::new(Arc::clone(drive), number);
-        tokio::spawn(async move {
+        threads.of(number).spawn(async move {
             caller.prepare().await;
             caller
         })

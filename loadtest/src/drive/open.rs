@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 use super::caller::Caller;
+use super::threads::CallerThreads;
 use super::{Drive, Traffic};
 use ledger_audit::Answer;
 
@@ -27,8 +28,11 @@ const SLEEP_MIN: Duration = Duration::from_micros(200);
 /// alike.
 type Idle = Arc<Mutex<VecDeque<usize>>>;
 
+/// A purchase of the plan and the instant at which it is due.
+type Due = (usize, Instant);
+
 /// Sends the plan at its instants, over callers that are connected.
-pub async fn run(drive: &Arc<Drive>, callers: Vec<Caller>) -> Traffic {
+pub async fn run(drive: &Arc<Drive>, callers: Vec<Caller>, threads: &CallerThreads) -> Traffic {
     let idle: Idle = Arc::new(Mutex::new(VecDeque::with_capacity(callers.len())));
     let mut inboxes = Vec::with_capacity(callers.len());
     let started = Instant::now() + RUN_UP;
@@ -38,13 +42,21 @@ pub async fn run(drive: &Arc<Drive>, callers: Vec<Caller>) -> Traffic {
         inboxes.push(inbox);
         locked(&idle).push_back(number);
         caller.start(started);
-        tasks.push(tokio::spawn(call(caller, number, work, Arc::clone(&idle))));
+        tasks.push(threads.of(number).spawn(call(caller, number, work, Arc::clone(&idle))));
     }
+    let inboxes: Arc<[_]> = inboxes.into();
+    let start_dealer = |number| {
+        let (due, purchases) = mpsc::unbounded_channel();
+        threads.of(number).spawn(deal(purchases, Arc::clone(&inboxes)));
+        due
+    };
+    let dealers: Vec<_> = (0..threads.count()).map(start_dealer).collect();
+    drop(inboxes);
     let clock = {
         let drive = Arc::clone(drive);
         let idle = Arc::clone(&idle);
         // A thread of its own: the runtime's timer is no finer than a millisecond.
-        thread::spawn(move || dispatch(&drive, &idle, &inboxes, started))
+        thread::spawn(move || dispatch(&drive, &idle, &dealers, started))
     };
     let mut answers = Vec::with_capacity(drive.plan.requests.len());
     for task in tasks {
@@ -54,11 +66,14 @@ pub async fn run(drive: &Arc<Drive>, callers: Vec<Caller>) -> Traffic {
     Traffic { answers, dropped, started: Some(started), ..Traffic::default() }
 }
 
-/// Hands each purchase to an idle caller when it is due; returns how many found none.
+/// Has each purchase handed to an idle caller when it is due; returns how many found none.
+///
+/// Each thread of callers has one dealer. A busy thread looks only now and then for tasks that another thread has woken up,
+/// and takes one of them: so this wakes up the dealer, who wakes up the callers of all purchases that are due.
 fn dispatch(
     drive: &Drive,
     idle: &Idle,
-    inboxes: &[mpsc::UnboundedSender<(usize, Instant)>],
+    dealers: &[mpsc::UnboundedSender<(usize, Due)>],
     started: Instant,
 ) -> u64 {
     let mut dropped = 0;
@@ -73,7 +88,9 @@ fn dispatch(
             break;
         }
         let next = locked(idle).pop_front();
-        let sent = next.is_some_and(|number| inboxes[number].send((index, due)).is_ok());
+        let sent = next.is_some_and(|number| {
+            dealers[number % dealers.len()].send((number, (index, due))).is_ok()
+        });
         if !sent {
             dropped += 1;
             drive.tally.done.fetch_add(1, Ordering::Relaxed);
@@ -82,10 +99,21 @@ fn dispatch(
     dropped
 }
 
+/// Hands purchases to the callers of one thread.
+async fn deal(
+    mut purchases: mpsc::UnboundedReceiver<(usize, Due)>,
+    inboxes: Arc<[mpsc::UnboundedSender<Due>]>,
+) {
+    while let Some((number, due)) = purchases.recv().await {
+        // A caller works until nothing is dealt any more.
+        let _ = inboxes[number].send(due);
+    }
+}
+
 async fn call(
     mut caller: Caller,
     number: usize,
-    mut work: mpsc::UnboundedReceiver<(usize, Instant)>,
+    mut work: mpsc::UnboundedReceiver<Due>,
     idle: Idle,
 ) -> Vec<Answer> {
     while let Some((index, due)) = work.recv().await {
