@@ -126,26 +126,29 @@ pub struct Background {
 impl LoadGenerator {
     /// Fires one load and audits it.
     pub async fn fire(&mut self, target: &Target<'_>) -> Result<Load, CannotJudge> {
-        self.fire_beside(target, None).await
+        let drive = self.aim(target).await?;
+        self.fire_beside(target, drive, None).await
     }
 
-    /// Fires one load while another one goes on; processor time is then per order of both.
+    /// Fires what was aimed at the target while another load goes on; processor time is then per order of both.
     pub async fn fire_beside(
         &mut self,
         target: &Target<'_>,
+        drive: Arc<Drive>,
         beside: Option<&Background>,
     ) -> Result<Load, CannotJudge> {
-        let drive = self.aim(target).await?;
         let before = self.reader.ledgers(target.items).await?;
         let batches = counters::batches(target.instances).await;
         let work = Counters::read(&self.environment).await?;
         let services = self.services.clone();
-        let beside = beside.map(|beside| Arc::clone(&beside.drive));
-        let look = move || {
-            let accepted = beside.as_ref().map_or(0, |drive| accepted(drive));
+        let look = || {
+            let accepted = beside.map_or(0, |beside| accepted(&beside.drive));
             (Moment::now(&services), accepted)
         };
         let (traffic, [began, ended]) = drive::fire_and_look(drive, look).await;
+        if beside.is_some_and(|beside| beside.drive.is_stopped()) {
+            return Err(CannotJudge::new("the load beside another one ended before it"));
+        }
         let (used, others_orders) = (began.0.until(&ended.0), ended.1 - began.1);
         let work_after = Counters::read(&self.environment).await?;
         let batches_after = counters::batches(target.instances).await;
@@ -233,8 +236,8 @@ impl LoadGenerator {
         self.reader.ledgers(items).await
     }
 
-    /// Everything that is sent, rendered.
-    async fn aim(&mut self, target: &Target<'_>) -> Result<Arc<Drive>, CannotJudge> {
+    /// Everything that is sent, rendered. It takes seconds, so it is done before another load is started.
+    pub async fn aim(&mut self, target: &Target<'_>) -> Result<Arc<Drive>, CannotJudge> {
         let seed = rand::random();
         let (first_buyer, buyers) = target.buyers;
         let items = u32::try_from(target.items.len()).unwrap_or(u32::MAX);
