@@ -72,6 +72,10 @@ impl Observer {
             self.saw(id, status, when);
             ids.push(id.to_owned());
         }
+        // While a ledger is away its orders are missing, and the list says so.
+        if body["incomplete"].as_bool() == Some(true) {
+            return;
+        }
         let back_to = body["next"].as_str().map(str::to_owned);
         let When { sent_at_us, answered_at_us } = when;
         let list = SeenList { buyer, orders: ids, back_to, sent_at_us, answered_at_us };
