@@ -127,11 +127,11 @@ impl LoadGenerator {
     /// Fires one load and audits it.
     pub async fn fire(&mut self, target: &Target<'_>) -> Result<Load, CannotJudge> {
         let drive = self.aim(target).await?;
-        self.fire_beside(target, drive, None).await
+        self.fire_aimed(target, drive, None).await
     }
 
-    /// Fires what was aimed at the target while another load goes on; processor time is then per order of both.
-    pub async fn fire_beside(
+    /// Fires a load that was aimed already. Beside another load, processor time is per order of both.
+    pub async fn fire_aimed(
         &mut self,
         target: &Target<'_>,
         drive: Arc<Drive>,

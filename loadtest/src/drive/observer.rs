@@ -72,7 +72,7 @@ impl Observer {
             self.saw(id, status, when);
             ids.push(id.to_owned());
         }
-        // While a ledger is away its orders are missing, and the list says so.
+        // The orders of a server that is away are missing, and the list says so.
         if body["incomplete"].as_bool() == Some(true) {
             return;
         }
@@ -147,5 +147,37 @@ impl Observer {
         };
         let answered_at_us = micros_since(self.base, Instant::now()) + 1;
         (reply, When { sent_at_us, answered_at_us })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// The lists that were written down after an answer.
+    async fn lists_after(body: &str) -> Vec<SeenList> {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("an address");
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.expect("a connection");
+            let length = stream.read(&mut [0; 1024]).await.expect("a request");
+            assert!(length > 0, "a request was expected");
+            stream.write_all(answer.as_bytes()).await.expect("written");
+        });
+        let host = HeaderValue::from_static("shop");
+        let instance = Instance { url: format!("http://{address}"), address, host };
+        let mut observer = Observer::new(vec![instance], Instant::now(), Duration::from_secs(5));
+        observer.list(1, &HeaderValue::from_static("Bearer token")).await;
+        observer.history.lists
+    }
+
+    #[tokio::test]
+    async fn a_list_that_is_incomplete_is_not_written_down() {
+        assert_eq!(lists_after(r#"{"orders":[]}"#).await.len(), 1);
+        assert!(lists_after(r#"{"orders":[],"incomplete":true}"#).await.is_empty());
     }
 }

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use super::caller::Caller;
-use super::threads::CallerThreads;
+use super::threads::{CallerThreads, of_caller};
 use super::{Drive, Traffic};
 use ledger_audit::Answer;
 
@@ -45,18 +46,18 @@ pub async fn run(drive: &Arc<Drive>, callers: Vec<Caller>, threads: &CallerThrea
         tasks.push(threads.of(number).spawn(call(caller, number, work, Arc::clone(&idle))));
     }
     let inboxes: Arc<[_]> = inboxes.into();
-    let start_dealer = |number| {
-        let (due, purchases) = mpsc::unbounded_channel();
-        threads.of(number).spawn(deal(purchases, Arc::clone(&inboxes)));
-        due
+    let start_forwarder = |runtime: &Handle| {
+        let (forwarder, purchases) = mpsc::unbounded_channel();
+        runtime.spawn(forward(purchases, Arc::clone(&inboxes)));
+        forwarder
     };
-    let dealers: Vec<_> = (0..threads.count()).map(start_dealer).collect();
+    let forwarders: Vec<_> = threads.runtimes().map(start_forwarder).collect();
     drop(inboxes);
     let clock = {
         let drive = Arc::clone(drive);
         let idle = Arc::clone(&idle);
         // A thread of its own: the runtime's timer is no finer than a millisecond.
-        thread::spawn(move || dispatch(&drive, &idle, &dealers, started))
+        thread::spawn(move || dispatch(&drive, &idle, &forwarders, started))
     };
     let mut answers = Vec::with_capacity(drive.plan.requests.len());
     for task in tasks {
@@ -68,12 +69,12 @@ pub async fn run(drive: &Arc<Drive>, callers: Vec<Caller>, threads: &CallerThrea
 
 /// Has each purchase handed to an idle caller when it is due; returns how many found none.
 ///
-/// Each thread of callers has one dealer. A busy thread looks only now and then for tasks that another thread has woken up,
-/// and takes one of them: so this wakes up the dealer, who wakes up the callers of all purchases that are due.
+/// A busy thread looks only now and then for tasks that another thread has woken up, and takes one of them. So each thread
+/// of callers has one task, the forwarder, which is woken up from here and hands all due purchases to the callers.
 fn dispatch(
     drive: &Drive,
     idle: &Idle,
-    dealers: &[mpsc::UnboundedSender<(usize, Due)>],
+    forwarders: &[mpsc::UnboundedSender<(usize, Due)>],
     started: Instant,
 ) -> u64 {
     let mut dropped = 0;
@@ -89,7 +90,7 @@ fn dispatch(
         }
         let next = locked(idle).pop_front();
         let sent = next.is_some_and(|number| {
-            dealers[number % dealers.len()].send((number, (index, due))).is_ok()
+            of_caller(forwarders, number).send((number, (index, due))).is_ok()
         });
         if !sent {
             dropped += 1;
@@ -100,12 +101,12 @@ fn dispatch(
 }
 
 /// Hands purchases to the callers of one thread.
-async fn deal(
+async fn forward(
     mut purchases: mpsc::UnboundedReceiver<(usize, Due)>,
     inboxes: Arc<[mpsc::UnboundedSender<Due>]>,
 ) {
     while let Some((number, due)) = purchases.recv().await {
-        // A caller works until nothing is dealt any more.
+        // A caller works until all forwarders have ended.
         let _ = inboxes[number].send(due);
     }
 }

@@ -1,8 +1,7 @@
 //! The threads that callers run on. Each has a runtime of its own, and a caller stays on its thread.
 //!
-//! Such a runtime runs its tasks in the order in which they become ready. A thread of tokio's shared runtime keeps only 256
-//! ready tasks in order. The others wait until it has hardly anything else to do: of thousands of answers that arrive
-//! together, some would be read seconds later, and the report would show that as the service's latency.
+//! Such a runtime runs its tasks in the order in which they become ready, also when thousands of answers arrive together.
+//! Tokio's runtime for several threads does not, and the report would show that as the service's latency.
 
 use std::thread;
 
@@ -29,15 +28,20 @@ impl CallerThreads {
         Self((0..process::generator_threads()).map(|_| CallerThread::start()).collect())
     }
 
-    /// The number of threads.
-    pub fn count(&self) -> usize {
-        self.0.len()
+    /// The runtimes of the threads.
+    pub fn runtimes(&self) -> impl Iterator<Item = &Handle> {
+        self.0.iter().map(|thread| &thread.runtime)
     }
 
-    /// The thread of a caller, by its number.
+    /// The runtime of a caller, by its number.
     pub fn of(&self, caller: usize) -> &Handle {
-        &self.0[caller % self.0.len()].runtime
+        &of_caller(&self.0, caller).runtime
     }
+}
+
+/// Finds what belongs to a caller in a list with one entry for each thread.
+pub fn of_caller<T>(by_thread: &[T], caller: usize) -> &T {
+    &by_thread[caller % by_thread.len()]
 }
 
 impl CallerThread {

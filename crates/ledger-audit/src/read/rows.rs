@@ -71,7 +71,7 @@ async fn read(
         let fence = number.map(|number| Fence { number, backend, sequence });
         of(&mut ledgers, item).orders.push(Order { id, buyer, quantity, status, key, fence });
     }
-    // In this order of the tables: with the statistics of a smaller table a server may begin with the orders of all items.
+    // In this order of the tables, so that no server begins with the orders of all items because its statistics are old.
     let statement = "SELECT STRAIGHT_JOIN CAST(own.item_id AS SIGNED), CAST(CONCAT(LEFT(own.id, 34), '00') AS CHAR), \
          CAST(other.id AS CHAR), CAST(other.item_id AS SIGNED), CAST(other.user_id AS SIGNED), \
          CAST(other.status AS CHAR), CAST(other.line_count AS SIGNED), moves.order_id IS NOT NULL \
