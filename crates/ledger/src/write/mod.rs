@@ -93,6 +93,18 @@ pub struct OrderWrite<'a> {
     pub deadline: Option<Instant>,
 }
 
+impl OrderWrite<'_> {
+    /// Whether the order takes its stock before it writes anything else. A write that compares the row
+    /// with what was read does, because most tries of such a gate fail, and then they have written nothing
+    /// else. It locks the row before the buyer's limit, against the order of the others: the call and the
+    /// statements must agree on this, or orders of one buyer deadlock again and again.
+    fn takes_stock_first(&self) -> bool {
+        let is_set_first =
+            matches!(self.stock, StockWrite::Unguarded(UnguardedWrite::SetFirst { .. }));
+        is_set_first || (self.fence.is_none() && self.stock.is_compared())
+    }
+}
+
 /// The reason why nothing was written: another write came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflict {

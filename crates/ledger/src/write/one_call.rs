@@ -5,10 +5,6 @@
 //! the flush of the log takes, and the server parses the statements once for each connection instead
 //! of once for each order.
 //!
-//! A write that compares the row with what was read takes the stock first instead. Most tries of such
-//! a gate fail, and then they have written nothing else. It locks the row before the buyer's limit,
-//! against the order of the others, so two orders of one buyer may deadlock; one of them tries again.
-//!
 //! A call that was not answered may still run, or may not have begun: the ledger can say that the
 //! order is there, but not that it never will be. See [`Attempt::CallLost`].
 
@@ -173,7 +169,7 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
     };
     let take = match stock {
         StockWrite::GuardedAfterLock => "locked",
-        _ if fence.is_none() && stock.is_compared() => "first",
+        _ if write.takes_stock_first() => "first",
         _ => "last",
     };
     Ok(format!(

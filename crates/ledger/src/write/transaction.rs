@@ -1,5 +1,5 @@
 //! The one transaction: order, limit, movement, and the stock last, so that the hot row is locked
-//! for the shortest time.
+//! for the shortest time; first where [`OrderWrite::takes_stock_first`].
 //!
 //! READ COMMITTED and by primary key only: no gap locks, and every condition is checked against the
 //! latest committed version after waiting for the row. Any error is followed by ROLLBACK.
@@ -8,10 +8,7 @@ use crate::Database;
 use sqlx::MySqlConnection;
 
 use super::fence::{FenceResult, raise_fence};
-use super::{
-    Answer, Attempt, Conflict, OrderWrite, StockWrite, UnguardedWrite, WRITTEN_AS, is_guarded,
-    stock, unit_rows,
-};
+use super::{Answer, Attempt, Conflict, OrderWrite, WRITTEN_AS, is_guarded, stock, unit_rows};
 use crate::receipts::queue;
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::outbox::Outbox;
@@ -67,7 +64,7 @@ async fn fill(
 ) -> sqlx::Result<Option<Answer>> {
     let OrderWrite { purchase, fence, stock, .. } = *write;
     let is_guarded = is_guarded(purchase);
-    let is_stock_first = matches!(stock, StockWrite::Unguarded(UnguardedWrite::SetFirst { .. }));
+    let is_stock_first = write.takes_stock_first();
     if is_stock_first && let Some(answer) = stock::take(connection, purchase, stock, outbox).await?
     {
         return Ok(Some(answer));
