@@ -57,6 +57,7 @@ impl Verifier {
 mod tests {
     use futures::FutureExt;
     use shop_domain::Currency;
+    use tokio::runtime::Builder;
 
     use super::*;
     use crate::event::webhook;
@@ -72,19 +73,29 @@ mod tests {
         (headers, body.into(), now)
     }
 
-    #[tokio::test]
-    async fn a_long_body_is_not_hashed_on_the_runtime_of_a_connection() {
-        let (verifier, shop) = (Verifier::new(), CurrencyCode::from(Currency::USD));
-        let read = async |length| {
-            let (headers, body, now) = message(length);
-            verifier.read((SECRET, &shop), headers, body, now).await
-        };
-        assert!(matches!(read(10).now_or_never(), Some(Ok(Message::Other))), "a short one");
-        assert!(read(INLINE_BYTES_MAX).now_or_never().is_none(), "a long one is work elsewhere");
-        assert!(matches!(read(INLINE_BYTES_MAX).await, Ok(Message::Other)));
-        let (headers, body, now) = message(INLINE_BYTES_MAX);
-        let forged = verifier.read(("whsec_AAAA", &shop), headers, body, now).await;
-        assert_eq!(forged.err(), Some(TakeError::Message(MessageError::Forged)));
+    #[test]
+    fn a_long_body_is_not_hashed_on_the_runtime_of_a_connection() {
+        // The only thread for such work is held up, so that it cannot end before the test looks.
+        let runtime = Builder::new_current_thread().enable_time().max_blocking_threads(1).build();
+        runtime.expect("a runtime").block_on(async {
+            let (free, held_up) = std::sync::mpsc::channel::<()>();
+            tokio::task::spawn_blocking(move || held_up.recv());
+            let (verifier, shop) = (Verifier::new(), CurrencyCode::from(Currency::USD));
+            let read = async |length| {
+                let (headers, body, now) = message(length);
+                verifier.read((SECRET, &shop), headers, body, now).await
+            };
+            assert!(matches!(read(10).now_or_never(), Some(Ok(Message::Other))), "a short one");
+            assert!(
+                read(INLINE_BYTES_MAX).now_or_never().is_none(),
+                "a long one is work elsewhere"
+            );
+            drop(free);
+            assert!(matches!(read(INLINE_BYTES_MAX).await, Ok(Message::Other)));
+            let (headers, body, now) = message(INLINE_BYTES_MAX);
+            let forged = verifier.read(("whsec_AAAA", &shop), headers, body, now).await;
+            assert_eq!(forged.err(), Some(TakeError::Message(MessageError::Forged)));
+        });
     }
 
     #[tokio::test]

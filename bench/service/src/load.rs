@@ -113,40 +113,46 @@ pub struct LoadGenerator {
     pub services: Services,
 }
 
+/// A load that is ready to be sent: it takes seconds to get there, so it is done before another one begins.
+pub struct Aimed {
+    /// Everything that is sent, rendered.
+    drive: Arc<Drive>,
+    /// The items' rows.
+    before: Vec<Ledger>,
+}
+
 /// A load that goes on while another one is measured.
 pub struct Background {
-    drive: Arc<Drive>,
+    aimed: Aimed,
     traffic: JoinHandle<Traffic>,
     items: Vec<i64>,
     stock: i64,
     keyed: bool,
-    before: Vec<Ledger>,
 }
 
 impl LoadGenerator {
     /// Fires one load and audits it.
     pub async fn fire(&mut self, target: &Target<'_>) -> Result<Load, CannotJudge> {
-        let drive = self.aim(target).await?;
-        self.fire_aimed(target, drive, None).await
+        let aimed = self.aim(target).await?;
+        self.fire_aimed(target, aimed, None).await
     }
 
     /// Fires a load that was aimed already. Beside another load, processor time is per order of both.
     pub async fn fire_aimed(
         &mut self,
         target: &Target<'_>,
-        drive: Arc<Drive>,
+        Aimed { drive, before }: Aimed,
         beside: Option<&Background>,
     ) -> Result<Load, CannotJudge> {
-        let before = self.reader.ledgers(target.items).await?;
         let batches = counters::batches(target.instances).await;
         let work = Counters::read(&self.environment).await?;
         let services = self.services.clone();
         let look = || {
-            let accepted = beside.map_or(0, |beside| accepted(&beside.drive));
+            let accepted = beside.map_or(0, |beside| accepted(&beside.aimed.drive));
             (Moment::now(&services), accepted)
         };
         let (traffic, [began, ended]) = drive::fire_and_look(drive, look).await;
-        if beside.is_some_and(|beside| beside.drive.is_stopped()) {
+        if beside.is_some_and(|beside| beside.aimed.drive.is_stopped()) {
             return Err(CannotJudge::new("the load beside another one ended before it"));
         }
         let (used, others_orders) = (began.0.until(&ended.0), ended.1 - began.1);
@@ -184,20 +190,14 @@ impl LoadGenerator {
 
     /// Starts a load and returns when its answers come.
     pub async fn start(&mut self, target: &Target<'_>) -> Result<Background, CannotJudge> {
-        let drive = self.aim(target).await?;
-        let before = self.reader.ledgers(target.items).await?;
-        let traffic = tokio::spawn(drive::fire(Arc::clone(&drive)));
-        let background = Background {
-            drive,
-            traffic,
-            items: target.items.to_vec(),
-            stock: target.stock,
-            keyed: target.keyed,
-            before,
-        };
+        let aimed = self.aim(target).await?;
+        let traffic = tokio::spawn(drive::fire(Arc::clone(&aimed.drive)));
+        let (stock, keyed) = (target.stock, target.keyed);
+        let background = Background { aimed, traffic, items: target.items.to_vec(), stock, keyed };
+        let answered = &background.aimed.drive.tally.done;
         let until = Instant::now() + FLOW_MAX;
         // Each connection has had its turn, on average.
-        while background.drive.tally.done.load(Ordering::Relaxed) < u64::from(target.connections) {
+        while answered.load(Ordering::Relaxed) < u64::from(target.connections) {
             if Instant::now() >= until {
                 return Err(CannotJudge::new("the load beside another one got no answers"));
             }
@@ -212,12 +212,12 @@ impl LoadGenerator {
         &mut self,
         background: Background,
     ) -> Result<(TrafficSummary, Vec<String>), CannotJudge> {
-        let Background { drive, traffic, items, stock, keyed, before } = background;
-        drive.stop();
+        let Background { aimed, traffic, items, stock, keyed } = background;
+        aimed.drive.stop();
         let traffic = traffic.await.map_err(|error| CannotJudge(error.to_string()))?;
         let after = self.settled(&items, &traffic.answers).await?;
         let summary = TrafficSummary::of(&traffic, &[]);
-        let broken = audit((&items, stock, keyed), &before, &after, traffic.answers)?;
+        let broken = audit((&items, stock, keyed), &aimed.before, &after, traffic.answers)?;
         Ok((summary, broken))
     }
 
@@ -236,8 +236,8 @@ impl LoadGenerator {
         self.reader.ledgers(items).await
     }
 
-    /// Everything that is sent, rendered. It takes seconds, so it is done before another load is started.
-    pub async fn aim(&mut self, target: &Target<'_>) -> Result<Arc<Drive>, CannotJudge> {
+    /// Makes a load ready to be sent.
+    pub async fn aim(&mut self, target: &Target<'_>) -> Result<Aimed, CannotJudge> {
         let seed = rand::random();
         let (first_buyer, buyers) = target.buyers;
         let items = u32::try_from(target.items.len()).unwrap_or(u32::MAX);
@@ -256,7 +256,9 @@ impl LoadGenerator {
         let policy = Policy::once(target.connections as usize, target.span);
         let tokens = self.tokens.of(first_buyer, buyers).await?;
         let instances = target.instances.to_vec();
-        Ok(Arc::new(Drive::new(plan, policy, instances, &paths, tokens, first_buyer)))
+        let drive = Drive::new(plan, policy, instances, &paths, tokens, first_buyer);
+        let before = self.reader.ledgers(target.items).await?;
+        Ok(Aimed { drive: Arc::new(drive), before })
     }
 }
 

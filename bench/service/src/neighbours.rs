@@ -120,9 +120,9 @@ async fn beside(
     };
     let (items, buyers) = ([item], (FIRST_BUYER, requests));
     let others = Target::closed(&instances, (&items, stock), connections, buyers, BESIDE_MAX);
-    let drive = subject.generator.aim(&target).await?;
+    let aimed = subject.generator.aim(&target).await?;
     let background = subject.generator.start(&others).await?;
-    let load = subject.generator.fire_aimed(&target, drive, Some(&background)).await;
+    let load = subject.generator.fire_aimed(&target, aimed, Some(&background)).await;
     broken.extend(subject.generator.stop(background).await?.1);
     let load = load?;
     broken.extend(load.broken.iter().cloned());
