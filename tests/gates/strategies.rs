@@ -121,6 +121,7 @@ async fn shop() -> Shop {
         (config.purchase.deadline_ms, config.purchase.wait_ms_max) = (DEADLINE_MS, DEADLINE_MS);
         config.lifecycle.drain_ms = DEADLINE_MS;
         config.mysql.acquire_timeout_ms = DEADLINE_MS / 2;
+        config.mysql.lock_wait_timeout_seconds = 20;
         config.lock.lease_ms = DEADLINE_MS / 5;
     })
     .await
