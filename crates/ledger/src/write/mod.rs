@@ -94,10 +94,12 @@ pub struct OrderWrite<'a> {
 }
 
 impl OrderWrite<'_> {
-    /// Whether the order takes its stock before it writes anything else. A write that compares the row
-    /// with what was read does, because most tries of such a gate fail, and then they have written nothing
-    /// else. It locks the row before the buyer's limit, against the order of the others: the call and the
-    /// statements must agree on this, or orders of one buyer deadlock again and again.
+    /// Whether this takes the stock before it writes anything else. A write that compares the stock row with
+    /// what was read does, because most tries of such a gate fail, and then they have written nothing else.
+    ///
+    /// Such a write locks the stock row before the buyer's limit, and all others lock the limit first. The call
+    /// and the statements both go by this, or orders of one buyer through one gate deadlock. Through two
+    /// gates they may; one of them tries again.
     fn takes_stock_first(&self) -> bool {
         let is_set_first =
             matches!(self.stock, StockWrite::Unguarded(UnguardedWrite::SetFirst { .. }));

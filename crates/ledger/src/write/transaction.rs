@@ -1,5 +1,5 @@
 //! The one transaction: order, limit, movement, and the stock last, so that the hot row is locked
-//! for the shortest time; first where [`OrderWrite::takes_stock_first`].
+//! for the shortest time. [`OrderWrite::takes_stock_first`] names the writes that take the stock first.
 //!
 //! READ COMMITTED and by primary key only: no gap locks, and every condition is checked against the
 //! latest committed version after waiting for the row. Any error is followed by ROLLBACK.
