@@ -29,7 +29,7 @@
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
 //!    (accounts from elsewhere), [`live`] (events), [`export`], [`event`]
 //!    (events for other systems), [`payment`], [`job`]
-//!    (background jobs), [`archive`] (orders of ended sales), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
+//!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
 //! 3. The border: [`http`] (routes).
 //! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`trace`], [`tls`],
 //!    [`open_files`], and [`failpoint`] for tests.
@@ -39,7 +39,6 @@ pub extern crate failpoint;
 
 pub mod account;
 pub mod app;
-pub mod archive;
 pub mod audit;
 pub mod catalog;
 pub mod command;

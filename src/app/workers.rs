@@ -5,12 +5,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::shared::{Inboxes, LedgerParts, Shared, Writers};
-use crate::archive::Archiver;
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::draw::Draws;
 use crate::job::{
-    self, AdvanceDraws, AppendReceipts, ArchiveOrders, Audit, Expire, Progress, Reconcile,
+    self, AdvanceDraws, AppendReceipts, Audit, Expire, Progress, Reconcile,
     RefreshRevocations, RequestRefunds, ResumeMoves, ScheduledJob, TendEvents, TendWaitingLists,
     WatchMoves,
 };
@@ -105,12 +104,6 @@ fn jobs(
         ScheduledJob::new("draws", ms(config.draw.poll_ms), advance),
         ScheduledJob::new("receipts", ms(config.receipts.append_ms), append),
     ];
-    if config.retention.after_days > 0 {
-        let ledgers = shared.ledgers.map(LedgerParts::ledger);
-        let archiver = Archiver::new(ledgers, config.retention.clone());
-        let archive = ArchiveOrders::new(archiver, *shard, metrics.archive.clone());
-        jobs.push(ScheduledJob::new("archive", ms(config.retention.period_ms), archive));
-    }
     if config.payment.provider != "demo" {
         let (payments, metrics) = (payments.clone(), metrics.clone());
         let refunds = RequestRefunds { payments, shard: *shard, metrics };

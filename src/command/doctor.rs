@@ -50,9 +50,6 @@ async fn examine(config: &Config) -> Vec<Finding> {
     if config.data.dir.is_dir() {
         findings.push(check::machine::check_free_space(&config.data.dir));
     }
-    if !config.retention.dir.as_os_str().is_empty() {
-        findings.push(check::machine::check_archive(&config.retention.dir));
-    }
     match pools(config) {
         Ok(ledgers) => {
             let (ledger, others) = check::shards::check(&ledgers).await;

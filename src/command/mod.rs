@@ -1,7 +1,6 @@
 //! The command line. Each subcommand returns an exit code, or a sentence that is printed before
 //! exit 2.
 
-mod archive;
 mod audit;
 mod caller;
 mod check;
@@ -81,7 +80,6 @@ async fn run_command(arguments: Arguments) -> ExitResult {
         Command::Token(arguments) => token::run(file, &arguments),
         Command::Doctor(arguments) => Box::pin(doctor::run(file, &arguments)).await,
         Command::Operator(arguments) => Box::pin(operator::run(file, &arguments)).await,
-        Command::Archive(arguments) => Box::pin(archive::run(file, &arguments)).await,
         Command::Audit(arguments) => audit::run(file, &arguments).await,
         Command::Export(arguments) => Box::pin(export::run(file, &arguments)).await,
         Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
@@ -125,8 +123,6 @@ enum Command {
     User(user::Arguments),
     /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
     Audit(audit::Arguments),
-    /// Move orders of sales that ended long ago into files; their sums stay in the ledger.
-    Archive(archive::Arguments),
     /// Write sales, orders or movements of stock as CSV or JSON lines, with their sums at the end.
     Export(export::Arguments),
     /// Create sales from a table in CSV, all or none, or only check it.

@@ -102,13 +102,6 @@ impl Config {
                 "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max, pause_seconds_max and stream_length_max at least 1";
             (1..=87_600).contains(&self.job.moved_kept_hours) =>
                 "job.moved_kept_hours must be 1 to 87600";
-            self.retention.after_days <= 36_500
-                && (1..=10_000).contains(&self.retention.chunk_orders_max)
-                && self.retention.pause_ms <= 60_000
-                && (100..=86_400_000).contains(&self.retention.period_ms) =>
-                "retention.after_days must be at most 36500, chunk_orders_max 1 to 10000, pause_ms at most 60000, period_ms 100 to 86400000";
-            self.retention.after_days == 0 || !self.retention.dir.as_os_str().is_empty() =>
-                "retention.after_days needs retention.dir, the folder of the files";
             matches!(self.payment.provider.as_str(), "demo" | "webhook") =>
                 "payment.provider must be demo or webhook";
             self.payment.provider == "demo" || self.payment.checkout_url.contains("{order}") =>

@@ -50,7 +50,6 @@ pub struct Config {
     pub lock: Lock,
     pub queue: Queue,
     pub job: Job,
-    pub retention: Retention,
     pub live: Live,
     pub events: Events,
     pub payment: Payment,
@@ -277,13 +276,6 @@ sections! {
         audit_period_ms: u64,
         move_period_ms: u64,
         moved_kept_hours: u32,
-    }
-    Retention {
-        after_days: u32,
-        dir: PathBuf,
-        chunk_orders_max: u32,
-        pause_ms: u64,
-        period_ms: u64,
     }
     Live {
         poll_ms: u64,

@@ -1,6 +1,5 @@
 //! Background jobs: each has a name, a period and a last result. All instances may run it at once.
 
-mod archive;
 mod audit;
 mod draws;
 mod events;
@@ -25,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 use shop_domain::ShardId;
 use shop_metrics::Metrics;
 
-pub use archive::ArchiveOrders;
 pub use audit::{Audit, Progress};
 pub use draws::AdvanceDraws;
 pub use events::TendEvents;

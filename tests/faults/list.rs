@@ -4,7 +4,7 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    archive, batch, buyers, clock, crash, disk, draws, failover, idle, locks, moves, moves_beside,
+    batch, buyers, clock, crash, disk, draws, failover, idle, locks, moves, moves_beside,
     moves_of_carts, mysql, mysql_engines, network, orders, redis, redis_groups, service, shards,
     waiting,
 };
@@ -241,9 +241,6 @@ pub const LIST: &[Row] = rows! {
     "item-moved": moves::moved,
         "each item moves to another ledger and back while two instances sell it; the mover is killed once on each way",
         "the next mover ends the move; nothing is lost or sold twice; an item lives in one ledger";
-    "archiver-killed": archive::killed,
-        "the archiver of an ended sale is killed at each of its steps and at random moments while other items sell",
-        "the next archiver goes on; the rows that are left and the sums add up at every moment";
     "move-queued-order": moves_beside::queued,
         "the first queued order of an item comes while the item is closed for its move",
         "503 until the item lives there; each 202 is decided";

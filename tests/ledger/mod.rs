@@ -1,6 +1,5 @@
 //! The ledger: transactions, batches, waiting lists, moves between ledgers, and its failures.
 
-pub mod archive;
 pub mod backup;
 pub mod batches;
 pub mod commit;

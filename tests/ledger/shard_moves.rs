@@ -1,6 +1,5 @@
 //! Items that move between two ledgers while they sell, without the service: the mover by itself.
 
-mod archived;
 mod buyers;
 mod groups;
 mod homes;

@@ -105,10 +105,6 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
     let checks = fine["checks"].as_array().expect("a list");
     let operators = checks.iter().find(|check| check["check"] == "ledger.operators");
     assert_eq!(operators.expect("it is checked")["state"], "warning", "{fine:#}");
-    let away = doctor(&shop, &[("SECKILL_RETENTION_DIR", "/nowhere/archive")]).await;
-    let mut checks = away["checks"].as_array().expect("a list").iter();
-    let archive = checks.find(|check| check["check"] == "retention.dir");
-    assert_eq!(archive.expect("it is checked")["state"], "warning", "{away:#}");
 }
 
 /// Whether the servers of the tests are MariaDB, which can be told to be older.

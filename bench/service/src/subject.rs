@@ -38,10 +38,8 @@ pub const BUYERS_MAX: u32 = 1_000_000;
 
 /// What the audit reads and an older schema may lack (in the words of MariaDB). `SHOP` is the database of
 /// the shop that runs, whose schema is today's.
-const READ_BY_THE_AUDIT: [&str; 14] = [
+const READ_BY_THE_AUDIT: [&str; 12] = [
     "ALTER TABLE orders ADD COLUMN IF NOT EXISTS line_count TINYINT UNSIGNED NULL",
-    "CREATE TABLE IF NOT EXISTS archived_orders LIKE SHOP.archived_orders",
-    "CREATE TABLE IF NOT EXISTS archived_movements LIKE SHOP.archived_movements",
     "ALTER TABLE stock ADD COLUMN IF NOT EXISTS offered BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE items ADD COLUMN IF NOT EXISTS limit_group_id BIGINT NULL",
     "CREATE TABLE IF NOT EXISTS waiting_list LIKE SHOP.waiting_list",

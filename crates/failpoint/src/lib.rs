@@ -64,15 +64,6 @@ pub const ROOM_POINTS: &[&str] = &["room-listed", "room-valued", "room-part-plac
 pub const RECEIPT_POINTS: &[&str] =
     &["receipts-batch-written", "receipts-appended", "receipts-committed"];
 
-/// The points of the archive of an item, in their order.
-pub const ARCHIVE_POINTS: &[&str] = &[
-    "archive-begun",
-    "archive-file-written",
-    "archive-file-recorded",
-    "archive-chunk-half",
-    "archive-chunk-removed",
-];
-
 /// Ends the process if `name` is the point that it was started with.
 #[cfg(feature = "armed")]
 pub fn reach(name: &str) {

@@ -7,11 +7,9 @@ pub struct Ledger {
     pub item_exists: bool,
     /// The stock row; `None` when there is none.
     pub stock: Option<Stock>,
-    /// Every order of the item that is here.
+    /// Every order of the item.
     pub orders: Vec<Order>,
-    /// The sums of the orders that have left for the archive.
-    pub archived: Vec<ArchivedOrders>,
-    /// The movements, those of archived orders too, summed by reason.
+    /// The movements, summed by reason.
     pub movements: Vec<Movements>,
     /// The buyers who wait for units that come back.
     pub line: Line,
@@ -79,8 +77,6 @@ pub struct Line {
     pub offered: i64,
     /// Every place there ever was, by its number.
     pub places: Vec<Place>,
-    /// Whether the item is closed, and its places leave for the archive.
-    pub leaves: bool,
 }
 
 /// One row of `waiting_list`. Times are in microseconds since 1970, by the database's clock.
@@ -161,17 +157,6 @@ pub struct Order {
     pub fence: Option<Fence>,
 }
 
-/// The archived orders of one status.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArchivedOrders {
-    /// `rejected`, `paid`, `cancelled` or `expired`.
-    pub status: String,
-    /// How many they were.
-    pub orders: i64,
-    /// Their units.
-    pub units: i64,
-}
-
 /// A fencing token as an order carries it: see Kleppmann, "How to do distributed locking" (2016).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fence {
@@ -203,21 +188,11 @@ impl Order {
 
     /// Whether its units are sold or held now.
     pub fn is_live(&self) -> bool {
-        is_live(&self.status)
+        matches!(self.status.as_str(), "pending" | "paid")
     }
 
     /// Whether its units were ever taken from the stock.
     pub fn took_stock(&self) -> bool {
-        took_stock(&self.status)
+        self.is_live() || matches!(self.status.as_str(), "cancelled" | "expired")
     }
-}
-
-/// Whether the units of orders with this status are sold or held now.
-pub(crate) fn is_live(status: &str) -> bool {
-    matches!(status, "pending" | "paid")
-}
-
-/// Whether the units of orders with this status were ever taken from the stock.
-pub(crate) fn took_stock(status: &str) -> bool {
-    is_live(status) || matches!(status, "cancelled" | "expired")
 }

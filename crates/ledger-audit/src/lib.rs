@@ -130,7 +130,7 @@ pub use declared::{Breaks, Expectation};
 pub use failure::{CannotJudge, OrCannotJudge};
 pub use history::{History, MISSING, SeenList, SeenOrder, SentRestock};
 pub use ledger::{
-    ArchivedOrders, Draw, Fence, FoundRows, Group, ItemHome, Ledger, Line, Log, Movements, Order,
+    Draw, Fence, FoundRows, Group, ItemHome, Ledger, Line, Log, Movements, Order,
     OrderLine, Place, Restock, Stock,
 };
 pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, homes_of, writer_of};

@@ -11,16 +11,14 @@
 //! 7. [`catalog`]: creating and editing items.
 //! 8. [`endpoints`]: changes of the endpoints that get events.
 //! 9. [`item_move`]: moves of an item from one ledger to another.
-//! 10. [`archive`]: orders of ended sales leave for a file, and their sums stay.
-//! 11. [`erasure`]: the deletion of a person.
-//! 12. [`receipts`]: the public logs of sales.
+//! 10. [`erasure`]: the deletion of a person.
+//! 11. [`receipts`]: the public logs of sales.
 
 #[macro_use]
 extern crate failpoint;
 #[macro_use]
 extern crate shop_domain;
 
-pub mod archive;
 pub mod catalog;
 pub mod draw;
 pub mod endpoints;

@@ -3,7 +3,6 @@
 //! Label values come from fixed lists (strategies, codes, reasons), never from a request, so that
 //! the number of time series is bounded.
 
-pub mod archive;
 mod audit;
 pub mod events;
 mod labels;
@@ -78,8 +77,6 @@ pub struct Metrics {
     pub ledger: LedgerMetrics,
     /// Items that move between ledgers.
     pub moves: moves::MoveMetrics,
-    /// The archive of the orders of ended sales.
-    pub archive: archive::ArchiveMetrics,
     /// The last audit of the recent sales.
     pub audit: audit::AuditMetrics,
     /// Time from the end of a hold to its expiry.
@@ -153,7 +150,6 @@ impl Metrics {
             breakers: Family::default(),
             ledger: LedgerMetrics::default(),
             moves: moves::MoveMetrics::default(),
-            archive: archive::ArchiveMetrics::default(),
             audit: audit::AuditMetrics::default(),
             // Buckets from 0.1 s to 51 s.
             expiry_lag: Histogram::new(exponential_buckets(0.1, 2.0, 10)),
@@ -262,7 +258,6 @@ impl Metrics {
         ] {
             r.register_with_unit(name, help, Unit::Seconds, times.clone());
         }
-        self.archive.register(r);
         self.audit.register(r);
         let lag = "Time from the end of a hold to its expiry";
         r.register_with_unit("expiry_lag", lag, Unit::Seconds, self.expiry_lag.clone());

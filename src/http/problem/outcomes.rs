@@ -137,7 +137,7 @@ problems! {
             .detail("Too many long messages are verified; send it again in a moment."),
     }
     EditError {
-        NotFound => ItemNotFound, Archived => ItemArchived, RevisionChanged => PreconditionFailed,
+        NotFound => ItemNotFound, RevisionChanged => PreconditionFailed,
         InvalidSchedule => InvalidSchedule, CurrencyFixed => CurrencyFixed, NoSuchProduct => ProductNotFound, StockOutOfRange => StockBelowSold; from Group, Strategy, Ledger;
     }
     CreateError {

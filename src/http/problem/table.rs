@@ -162,8 +162,6 @@ problem_types! {
         "Try again when the sale has started.";
     SaleEnded: 409 "sale_ended", "Sale ended",
         "Choose another sale; GET /api/items lists them.";
-    ItemArchived: 409 "item_archived", "Item archived",
-        "The orders of this ended sale are in the archive, so it cannot be changed; create another item.";
     SalePaused: 409 "sale_paused", "Sale paused",
         "The operator has paused this sale; try again later.", retry 5;
     NoWaitingRoom: 409 "no_waiting_room", "Item without waiting room",

@@ -52,7 +52,6 @@ impl Case {
             units_sold: 0,
             units_held: held,
             orders: held,
-            archived_wrong: 0,
             buyers_over_limit: 0,
             buyers_miscounted: 0,
             movements_sum: -held,

@@ -1,6 +1,5 @@
 //! The trials, a file for each part of the system that breaks.
 
-pub mod archive;
 pub mod batch;
 pub mod buyers;
 pub mod clock;

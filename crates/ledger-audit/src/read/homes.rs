@@ -2,7 +2,7 @@
 //!
 //! It uses `item_homes` and `item_moves` of the first ledger, and of each `items(id)`,
 //! `stock(item_id, home_epoch)`, and the `item_id` of `orders`, `stock_movements`, `buyer_limits`,
-//! `restocks`, `waiting_list`, `archived_orders` and `archived_movements`.
+//! `restocks` and `waiting_list`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -91,16 +91,7 @@ async fn homes(ledger: &mut MySqlConnection) -> Result<Homes, sqlx::Error> {
 
 /// The items that a ledger has rows of, with their number and the epoch of the stock row.
 async fn rows(ledger: &mut MySqlConnection) -> Result<Vec<(i64, i64, Option<u64>)>, sqlx::Error> {
-    let tables = [
-        "stock",
-        "orders",
-        "stock_movements",
-        "buyer_limits",
-        "restocks",
-        "waiting_list",
-        "archived_orders",
-        "archived_movements",
-    ];
+    let tables = ["stock", "orders", "stock_movements", "buyer_limits", "restocks", "waiting_list"];
     let counts: Vec<String> = tables
         .iter()
         .map(|table| {

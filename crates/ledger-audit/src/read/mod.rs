@@ -34,9 +34,8 @@ pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 /// fence_sequence)`, `stock_movements(item_id, delta, reason)` and `restocks(id, item_id, delta)`; and
 /// for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
 /// `orders(limit_group_id)`, `limit_groups` and `limit_group_items`; for orders of several items
-/// `orders(line_count)` and the movements of their lines; `draws` and `draw_entries`; `receipt_logs`, `receipt_batches` and `receipt_queue`; and for orders that have left
-/// for the archive `archived_orders` and `archived_movements`. Each reading is one consistent snapshot and ends within
-/// 60 s.
+/// `orders(line_count)` and the movements of their lines; `draws` and `draw_entries`; `receipt_logs`, `receipt_batches` and `receipt_queue`.
+/// Each reading is one consistent snapshot and ends within 60 s.
 pub struct Reader {
     hosts: Vec<MySqlConnectOptions>,
     connection: Option<MySqlConnection>,

@@ -6,7 +6,7 @@ use sqlx::FromRow;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
 use crate::{
-    ArchivedOrders, Draw, Fence, Group, Ledger, Log, Movements, Order, OrderLine, Place, Restock,
+    Draw, Fence, Group, Ledger, Log, Movements, Order, OrderLine, Place, Restock,
     Stock,
 };
 
@@ -41,11 +41,11 @@ async fn read(
         of(&mut ledgers, *item).item_exists = true;
     }
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(total AS SIGNED), CAST(available AS SIGNED), \
-         CAST(offered AS SIGNED), archive > 0 FROM stock WHERE item_id BETWEEN ? AND ?";
-    for (item, total, available, offered, leaves) in rows(connection, range, statement).await? {
+         CAST(offered AS SIGNED) FROM stock WHERE item_id BETWEEN ? AND ?";
+    for (item, total, available, offered) in rows(connection, range, statement).await? {
         let ledger = of(&mut ledgers, item);
         ledger.stock = Some(Stock { total, available });
-        (ledger.line.offered, ledger.line.leaves) = (offered, leaves);
+        ledger.line.offered = offered;
     }
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(place AS SIGNED), CAST(user_id AS SIGNED), \
          CAST(status AS CHAR), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', joined_at), \
@@ -86,18 +86,11 @@ async fn read(
         let line = OrderLine { order, id, item, buyer, status, count, is_sold };
         of(&mut ledgers, own).lines.push(line);
     }
-    let statement = "SELECT CAST(item_id AS SIGNED), CAST(reason AS CHAR), CAST(SUM(found) AS SIGNED), \
-         CAST(SUM(delta) AS SIGNED) FROM (SELECT item_id, reason, 1 AS found, delta FROM stock_movements \
-         WHERE item_id BETWEEN ? AND ? UNION ALL SELECT item_id, reason, movements, delta FROM archived_movements \
-         WHERE item_id BETWEEN ? AND ?) AS moves GROUP BY item_id, reason ORDER BY item_id, reason";
+    let statement = "SELECT CAST(item_id AS SIGNED), CAST(reason AS CHAR), COUNT(*), \
+         CAST(SUM(delta) AS SIGNED) FROM stock_movements WHERE item_id BETWEEN ? AND ? \
+         GROUP BY item_id, reason ORDER BY item_id, reason";
     for (item, reason, count, units) in rows(connection, range, statement).await? {
         of(&mut ledgers, item).movements.push(Movements { reason, count, units });
-    }
-    let statement = "SELECT CAST(item_id AS SIGNED), CAST(status AS CHAR), CAST(SUM(orders) AS SIGNED), \
-         CAST(SUM(quantity) AS SIGNED) FROM archived_orders WHERE item_id BETWEEN ? AND ? \
-         GROUP BY item_id, status ORDER BY item_id, status";
-    for (item, status, orders, units) in rows(connection, range, statement).await? {
-        of(&mut ledgers, item).archived.push(ArchivedOrders { status, orders, units });
     }
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(id AS CHAR), CAST(delta AS SIGNED) \
          FROM restocks WHERE item_id BETWEEN ? AND ? ORDER BY restocks.id";

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use super::fences;
-use crate::ledger::{is_live, took_stock};
-use crate::{Evidence, Faults, Finding, Ledger, Stock};
+use crate::{Evidence, Faults, Finding, Ledger, Order, Stock};
 
 /// What the ledger's rules found.
 pub struct LedgerJudgement {
@@ -17,7 +16,7 @@ pub struct LedgerJudgement {
 /// Judges I1 to I7.
 pub fn judge(evidence: &Evidence<'_>, stock: Stock) -> LedgerJudgement {
     let ledger = evidence.after;
-    let units_live = units(ledger, is_live);
+    let units_live = units(ledger, Order::is_live);
     let beyond = (units_live - evidence.stock).max(units_accepted_beyond(evidence)).max(0);
     let oversold =
         Faults::of_units(beyond, || format!("{units_live} units sold of {}", evidence.stock));
@@ -38,11 +37,9 @@ pub fn judge(evidence: &Evidence<'_>, stock: Stock) -> LedgerJudgement {
     LedgerJudgement { findings, units_live, oversold, over_limit }
 }
 
-/// Units of orders, archived ones too, whose status fulfils `which`.
-pub fn units(ledger: &Ledger, which: impl Fn(&str) -> bool) -> i64 {
-    let here = ledger.orders.iter().map(|order| (order.status.as_str(), order.quantity));
-    let left = ledger.archived.iter().map(|archived| (archived.status.as_str(), archived.units));
-    here.chain(left).filter(|(status, _)| which(status)).map(|(_, units)| units).sum()
+/// Units of orders that fulfil `which`.
+pub fn units(ledger: &Ledger, which: impl Fn(&Order) -> bool) -> i64 {
+    ledger.orders.iter().filter(|order| which(order)).map(|order| order.quantity).sum()
 }
 
 /// Units promised by accepted answers beyond the stock: oversold even if the ledger forgot them.
@@ -55,14 +52,14 @@ fn units_accepted_beyond(evidence: &Evidence<'_>) -> i64 {
             answer.order_quantity.unwrap_or(evidence.quantity),
         );
     }
-    let before = units(evidence.before, is_live);
+    let before = units(evidence.before, Order::is_live);
     // Units given back meanwhile (a hold that ran out) were rightly sold again.
-    let given_back = units(evidence.after, |status| took_stock(status) && !is_live(status));
+    let given_back = units(evidence.after, |order| order.took_stock() && !order.is_live());
     seen.values().sum::<i64>() + before - evidence.stock - given_back
 }
 
 fn balance(evidence: &Evidence<'_>, stock: Stock, units_live: i64) -> Finding {
-    let units_paid = units(evidence.after, |status| status == "paid");
+    let units_paid = units(evidence.after, |order| order.status == "paid");
     let mut faults = Faults::default();
     if stock.total != evidence.stock {
         faults.add(format_args!(
@@ -145,11 +142,8 @@ fn movements_sum(ledger: &Ledger, stock: Stock) -> Finding {
 }
 
 fn orders_and_movements(ledger: &Ledger) -> Finding {
-    let units_ordered = units(ledger, took_stock);
+    let units_ordered = units(ledger, Order::took_stock);
     let orders = ledger.orders.iter().filter(|order| order.took_stock()).count();
-    let left = ledger.archived.iter().filter(|archived| took_stock(&archived.status));
-    let left: i64 = left.map(|archived| archived.orders).sum();
-    let orders = i64::try_from(orders).unwrap_or(i64::MAX).saturating_add(left);
     let (sold_count, sold_units) = movements_of(ledger, "sold");
     let mut faults = Faults::default();
     if -sold_units != units_ordered {
@@ -159,7 +153,7 @@ fn orders_and_movements(ledger: &Ledger) -> Finding {
         ));
     }
     // One movement may stand for a batch of orders, but never the other way round.
-    if sold_count > orders {
+    if usize::try_from(sold_count).unwrap_or(usize::MAX) > orders {
         faults.add(format_args!("{sold_count} movements of sold stock for {orders} orders"));
     }
     for movements in &ledger.movements {
@@ -182,8 +176,8 @@ fn give_backs(ledger: &Ledger) -> Finding {
     let (_, cancelled) = movements_of(ledger, "cancelled");
     let (_, expired) = movements_of(ledger, "expired");
     let (_, late) = movements_of(ledger, "late_payment");
-    let units_cancelled = units(ledger, |status| status == "cancelled");
-    let units_expired = units(ledger, |status| status == "expired");
+    let units_cancelled = units(ledger, |order| order.status == "cancelled");
+    let units_expired = units(ledger, |order| order.status == "expired");
     let mut faults = Faults::default();
     if cancelled != units_cancelled {
         faults.add(format_args!(

@@ -50,10 +50,8 @@ fn compare(log: &Log, ledger: &Ledger, item: i64, faults: &mut Faults) {
             faults.add(format_args!("order {} is not in the log", order.id));
         }
     }
-    let archived: i64 =
-        ledger.archived.iter().filter(|sum| sum.status == "paid").map(|sum| sum.orders).sum();
-    if i64::try_from(live.len()) != Ok(archived) {
-        faults.add(format_args!("{} entries have no order, {archived} are archived", live.len()));
+    if !live.is_empty() {
+        faults.add(format_args!("{} entries have no order", live.len()));
     }
 }
 

@@ -3,19 +3,18 @@
 use std::collections::HashMap;
 
 use super::ledger::units;
-use crate::ledger::took_stock;
-use crate::{Evidence, Faults, Finding, Outcome};
+use crate::{Evidence, Faults, Finding, Order, Outcome};
 
 /// I12: units left that some turned-away buyer could have had. Counted from the orders, since
 /// `available` is exactly what a lost update falsifies; I1 compares the two.
 pub fn undersold(evidence: &Evidence<'_>) -> Faults {
     // An offered unit waits for its buyer.
     let offered = evidence.after.line.offered;
-    let left = evidence.stock - units(evidence.after, took_stock) - offered;
+    let left = evidence.stock - units(evidence.after, Order::took_stock) - offered;
     let demand = demand(evidence);
     let demand_unmet =
-        demand - (units(evidence.after, took_stock) - units(evidence.before, took_stock));
-    let first_stock = evidence.stock - units(evidence.before, took_stock);
+        demand - (units(evidence.after, Order::took_stock) - units(evidence.before, Order::took_stock));
+    let first_stock = evidence.stock - units(evidence.before, Order::took_stock);
     let sold_out_answers =
         evidence.answers.iter().filter(|answer| answer.code == "sold_out").count();
     // Units that no whole purchase fits into are not sellable to these buyers.
@@ -62,7 +61,7 @@ fn demand(evidence: &Evidence<'_>) -> i64 {
 pub fn sold_out(evidence: &Evidence<'_>, undersold: Faults) -> Finding {
     const CLAIM: &str = "when demand exceeded stock, everything was sold";
     let demand = demand(evidence);
-    let stock = evidence.stock - units(evidence.before, took_stock);
+    let stock = evidence.stock - units(evidence.before, Order::took_stock);
     if demand < stock && undersold.count == 0 {
         return Finding::not_judged(
             "I12",

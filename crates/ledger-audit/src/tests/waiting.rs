@@ -22,7 +22,6 @@ fn line() -> Line {
             place(2, "offered", Some(20)),
             place(3, "waiting", None),
         ],
-        leaves: false,
     }
 }
 

@@ -6,7 +6,6 @@ use time::Duration;
 
 use super::groups::{GroupForItem, GroupForItemError};
 use super::{read_back, rfc3339};
-use crate::archive;
 use crate::route::RoutedError;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, ItemUpdate, StockedItem};
@@ -38,9 +37,6 @@ pub enum EditError {
     /// There is no such item.
     #[error("no such item")]
     NotFound,
-    /// The orders of the item are archived, or being so.
-    #[error("the item is archived")]
-    Archived,
     /// The item has another revision than the operator saw.
     #[error("the item was edited since")]
     RevisionChanged,
@@ -109,9 +105,6 @@ async fn edit_in(
     let before = before.ok_or(Rollback::Refused(EditError::NotFound))?;
     if before.home_epoch != routed.home.epoch {
         return Err(moved().into());
-    }
-    if archive::is_closed(transaction, id).await? {
-        return Err(Rollback::Refused(EditError::Archived));
     }
     let item = before.item;
     if edit.revision_seen.is_some_and(|seen| seen != item.revision) {

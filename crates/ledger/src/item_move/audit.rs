@@ -52,9 +52,6 @@ async fn look(ledgers: &BTreeMap<ShardId, Database>) -> sqlx::Result<BTreeMap<It
              UNION ALL SELECT DISTINCT item_id, NULL FROM stock_movements \
              UNION ALL SELECT DISTINCT item_id, NULL FROM buyer_limits \
              UNION ALL SELECT DISTINCT item_id, NULL FROM waiting_list \
-             UNION ALL SELECT DISTINCT item_id, NULL FROM archives \
-             UNION ALL SELECT DISTINCT item_id, NULL FROM archived_orders \
-             UNION ALL SELECT DISTINCT item_id, NULL FROM archived_movements \
              UNION ALL SELECT id, NULL FROM items) AS found GROUP BY item_id",
         );
         let rows: Vec<(ItemId, Option<u64>)> = within(LONG_READ_MAX, rows.fetch_all(pool)).await?;

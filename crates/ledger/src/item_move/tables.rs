@@ -63,9 +63,6 @@ pub const ITEM_TABLES: &[ItemTable] = &[
     table("receipt_logs", BY_ITEM, RowPolicy::Moved),
     table("receipt_queue", BY_ITEM, RowPolicy::Moved),
     table("receipt_batches", BY_ITEM, RowPolicy::Moved),
-    table("archives", BY_ITEM, RowPolicy::Moved),
-    table("archived_orders", BY_ITEM, RowPolicy::Moved),
-    table("archived_movements", BY_ITEM, RowPolicy::Moved),
     table("redis_queues", BY_ITEM, RowPolicy::Approximate),
     table("running_requests", BY_ITEM, RowPolicy::Approximate),
     // The counters in Redis stay good: the stock row moves with its version. Without these rows the

@@ -124,9 +124,6 @@ pub(super) async fn apply(
             tell(connection, &order, line).await?;
             queue::moved(connection, &row, order.lines(), true).await?;
             let returned = give_back(connection, &order, (reason, &routed), line).await?;
-            if step == Step::Return {
-                terms::end_return(connection, &order).await?;
-            }
             Ok(StepResult { order, changed: true, returned })
         }
         Transition::TakeAgain(status, reason) => {
@@ -318,7 +315,7 @@ pub(super) async fn return_stock(
 }
 
 /// Takes the units of all lines again for a payment after the hold ran out, under the two conditions of a
-/// purchase. An item whose orders are archived has none for it.
+/// purchase.
 async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,
@@ -350,7 +347,7 @@ async fn take_again(
         let (item, units) = (one.item_id, one.quantity.signed());
         let done = sqlx::query(
             "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
-             WHERE item_id = ? AND available >= ? AND home_epoch = ? AND archive = 0",
+             WHERE item_id = ? AND available >= ? AND home_epoch = ?",
         )
         .bind(units)
         .bind(item.get())

@@ -4,7 +4,6 @@ use sqlx::MySqlConnection;
 use time::{Duration, OffsetDateTime};
 
 use super::StepError;
-use crate::archive;
 use crate::rows::payments;
 use crate::rows::statement::in_list;
 use shop_domain::{ItemId, Order, OrderId};
@@ -65,22 +64,6 @@ pub(super) async fn begin_return(
         return Err(StepError::NotReturnable);
     }
     Ok(payments::want_refunds(connection, order.id).await?)
-}
-
-/// Checks that no item of the order is archived, now that its stock row is locked: the archive would miss the change.
-///
-/// # Errors
-/// As [`begin_return`].
-pub(super) async fn end_return(
-    connection: &mut MySqlConnection,
-    order: &Order,
-) -> Result<(), StepError> {
-    for line in order.lines() {
-        if archive::is_closed(connection, line.item_id).await? {
-            return Err(StepError::NotReturnable);
-        }
-    }
-    Ok(())
 }
 
 /// The least number in a column of the order's items.

@@ -9,7 +9,6 @@ use time::OffsetDateTime;
 
 use super::receipts;
 use super::transaction::begin_on;
-use crate::archive::Sums;
 use shop_domain::ItemId;
 use shop_domain::audit::Facts;
 use shop_domain::order::LINES_MAX;
@@ -60,16 +59,16 @@ pub async fn recent_sales(pool: &Database) -> sqlx::Result<Vec<RecentSale>> {
 
 async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {
     let row = sqlx::query_as(
-        "SELECT total, available, offered, arbiter, per_buyer_limit, archive FROM stock \
+        "SELECT total, available, offered, arbiter, per_buyer_limit FROM stock \
          JOIN items ON items.id = item_id WHERE item_id = ?",
     )
     .bind(id.get())
     .fetch_optional(&mut *connection)
     .await?;
-    let Some((total, available, offered, arbiter, limit, archive)) = row else { return Ok(None) };
-    let (limit, archive): (u32, u8) = (limit, archive);
+    let Some((total, available, offered, arbiter, limit)) = row else { return Ok(None) };
+    let limit: u32 = limit;
 
-    let (orders, units_sold, units_held): (i64, i64, i64) = sqlx::query_as(
+    let (orders, units_sold, units_held) = sqlx::query_as(
         "SELECT COUNT(*) AS orders, \
          CAST(COALESCE(SUM(IF(status = 'paid', quantity, 0)), 0) AS SIGNED) AS sold, \
          CAST(COALESCE(SUM(IF(status = 'pending', quantity, 0)), 0) AS SIGNED) AS held \
@@ -79,29 +78,18 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
     .fetch_one(&mut *connection)
     .await?;
 
-    // What has left the ledger is here by its sums.
-    let (mut archived, mut archived_wrong) = (Sums::default(), 0);
-    if archive > 0 {
-        archived = Sums::archived(connection, id).await?;
-        let here = Sums::of_rows(connection, id).await?;
-        archived_wrong = archived.faults(connection, id, &here).await?;
-    }
-    let [orders_archived, _, _, _, moved_archived] = archived.totals();
-    let movements_sum = count(connection, MOVEMENTS_SUM, &[id.get()]).await?;
-
     Ok(Some(Facts {
         item_id: id,
         arbiter,
         total,
         available,
         offered,
-        units_sold: units_sold + archived.units("paid"),
+        units_sold,
         units_held,
-        orders: orders + orders_archived,
-        archived_wrong,
+        orders,
         buyers_over_limit: count(connection, BUYERS_OVER_LIMIT, &[id.get(), limit.into()]).await?,
         buyers_miscounted: count(connection, BUYERS_MISCOUNTED, &[id.get(), id.get()]).await?,
-        movements_sum: movements_sum + moved_archived,
+        movements_sum: count(connection, MOVEMENTS_SUM, &[id.get()]).await?,
         orders_without_their_movements: count(connection, ORDERS_UNMOVED, &[id.get()]).await?,
         movements_without_order: count(connection, MOVEMENTS_ORPHANED, &[id.get()]).await?,
         give_backs_wrong: count(connection, GIVE_BACKS_WRONG, &[id.get()]).await?,
@@ -294,11 +282,8 @@ const GROUP_OVER_LIMIT: &str = "SELECT COUNT(*) FROM ( \
      WHERE own.item_id = ? GROUP BY orders.limit_group_id, user_id \
      HAVING SUM(quantity) > MAX(limit_groups.per_buyer_limit)) AS buyers";
 
-/// Buyers whose count in a group that the item is or was in differs from their live orders. A count may be above
-/// them by archived orders, and all counts of the group together are above them by these.
-const GROUP_MISCOUNTED: &str = "SELECT CAST(COALESCE(SUM(wrong), 0) AS SIGNED) FROM ( \
-     SELECT SUM(difference > 0) + (SUM(difference) + COALESCE((SELECT SUM(quantity) FROM archived_orders \
-       WHERE limit_group_id = group_id AND status = 'paid'), 0) <> 0) AS wrong FROM ( \
+/// Buyers whose count in a group that the item is or was in differs from their live orders.
+const GROUP_MISCOUNTED: &str = "SELECT COUNT(*) FROM ( \
      SELECT group_id, user_id, SUM(units) AS difference FROM ( \
        SELECT orders.limit_group_id AS group_id, user_id, CAST(quantity AS SIGNED) AS units \
          FROM limit_group_items AS own \
@@ -309,20 +294,17 @@ const GROUP_MISCOUNTED: &str = "SELECT CAST(COALESCE(SUM(wrong), 0) AS SIGNED) F
        UNION ALL \
        SELECT group_limits.group_id, user_id, -bought FROM limit_group_items AS own \
          JOIN group_limits ON group_limits.group_id = own.group_id WHERE own.item_id = ?) AS both_sides \
-     GROUP BY group_id, user_id) AS buyers GROUP BY group_id) AS each_group";
+     GROUP BY group_id, user_id HAVING difference <> 0) AS buyers";
 
 const IS_DRAWN: &str = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL";
 
 /// Entries whose place is not that of their buyers among all entries in the line. A buyer may have joined again later.
-/// The line was right when the archive closed the item, and leaves with its orders; the entries stay, each with one place.
 const DRAW_PLACES_WRONG: &str = "SELECT COUNT(*) FROM ( \
      SELECT drawn.place, first_place, ROW_NUMBER() OVER (ORDER BY first_place) AS standing FROM ( \
-       SELECT draw_entries.user_id, draw_entries.place, \
-         IF(archive = 0, MIN(waiting_list.place), draw_entries.place) AS first_place \
-         FROM draw_entries JOIN stock USING (item_id) LEFT JOIN waiting_list ON waiting_list.item_id = draw_entries.item_id \
+       SELECT draw_entries.user_id, draw_entries.place, MIN(waiting_list.place) AS first_place \
+         FROM draw_entries LEFT JOIN waiting_list ON waiting_list.item_id = draw_entries.item_id \
            AND waiting_list.user_id = draw_entries.user_id \
-         WHERE draw_entries.item_id = ? \
-         GROUP BY draw_entries.user_id, draw_entries.place, archive) AS drawn) AS line \
+         WHERE draw_entries.item_id = ? GROUP BY draw_entries.user_id, draw_entries.place) AS drawn) AS line \
      WHERE place IS NULL OR first_place IS NULL OR place <> standing";
 
 /// Parties of which a unit was offered to one member while another one was in the line and got none with it; and

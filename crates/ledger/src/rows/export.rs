@@ -261,8 +261,7 @@ pub async fn sales(
     let sum = |what: &str, status: &str| {
         format!(
             "CAST(COALESCE((SELECT SUM({what}) FROM orders WHERE item_id = items.id \
-             AND status = '{status}'), 0) + COALESCE((SELECT SUM({what}) FROM archived_orders \
-             WHERE item_id = items.id AND status = '{status}'), 0) AS SIGNED)"
+             AND status = '{status}'), 0) AS SIGNED)"
         )
     };
     let (held, sold) = (sum("quantity", "pending"), sum("quantity", "paid"));
@@ -271,8 +270,7 @@ pub async fn sales(
         "SELECT items.id, name, kind, strategy, price_cents, \
          COALESCE(currency, (SELECT code FROM shop_currency)) AS currency, \
          starts_at, ends_at, total, available, \
-         CAST((SELECT COUNT(*) FROM orders WHERE item_id = items.id) + COALESCE((SELECT SUM(orders) \
-          FROM archived_orders WHERE item_id = items.id), 0) AS SIGNED) AS orders, \
+         (SELECT COUNT(*) FROM orders WHERE item_id = items.id) AS orders, \
          {held} AS held, {sold} AS sold, {paid} AS paid_cents \
          FROM items JOIN stock ON stock.item_id = items.id WHERE items.id > "
     ));

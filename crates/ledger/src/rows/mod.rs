@@ -2,11 +2,13 @@
 //! stock.
 
 pub mod actions;
+mod alter;
 pub mod ask;
 pub mod audit;
 pub mod buyers;
 pub mod check;
 mod choice;
+mod contract;
 pub mod database;
 pub mod deliveries;
 mod destination;
@@ -195,9 +197,13 @@ pub async fn migrate(options: impl Into<LedgerOptions>, pool: &Database) -> Resu
 /// A sentence for the operator.
 pub async fn contract(options: impl Into<LedgerOptions>, pool: &Database) -> Result<(), String> {
     let mut connection = lock_schema(&options.into(), pool).await?;
-    let contracted = order_indexes::contract(&mut connection).await;
+    let contracted = async {
+        contract::check(&mut connection).await.map_err(|why| migration_failed(&why))?;
+        contract::contract(&mut connection).await.map_err(|error| migration_failed(&error))
+    };
+    let contracted = contracted.await;
     let _ = answered(connection.close()).await;
-    contracted.map_err(|error| migration_failed(&error))
+    contracted
 }
 
 /// Says in the log that [`contract`] has something to do, if it has.
@@ -205,7 +211,7 @@ pub async fn contract(options: impl Into<LedgerOptions>, pool: &Database) -> Res
 /// # Errors
 /// A sentence for the operator.
 pub async fn say_what_is_left(pool: &Database) -> Result<(), String> {
-    let said = async { order_indexes::say_what_is_left(&mut *pool.acquire().await?).await };
+    let said = async { contract::say_what_is_left(&mut *pool.acquire().await?).await };
     said.await.map_err(|error| migration_failed(&error))
 }
 
@@ -249,6 +255,7 @@ async fn migrate_on(
     options: &LedgerOptions,
     pool: &Database,
 ) -> Result<(), String> {
+    contract::check(&mut *connection).await.map_err(|why| migration_failed(&why))?;
     let is_new = migrations_done(pool).await == 0;
     let level = sqlx::query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
     let migrated = match answered(level.execute(&mut *connection)).await {
@@ -260,7 +267,7 @@ async fn migrate_on(
     currency.await.map_err(|error| migration_failed(&error))?;
     let indexed = async {
         order_indexes::expand(connection).await?;
-        if is_new { order_indexes::contract(connection).await } else { Ok(()) }
+        if is_new { contract::contract(connection).await } else { Ok(()) }
     };
     indexed.await.map_err(|error| migration_failed(&error))?;
     users::fill_skeletons(pool)

@@ -1,12 +1,9 @@
 //! The indexes of `orders` that are made and removed beside the migrations, because on a large table that takes
 //! minutes: purchases go on meanwhile, and what was broken off is done by the next `seckill migrate`.
 
-use std::time::Duration;
+use sqlx::MySqlConnection;
 
-use sqlx::{Executor, MySqlConnection};
-use tokio::time::sleep;
-
-use super::error::Fault;
+use super::alter;
 use super::statement::{Binds, Read};
 
 /// The indexes of this build. An order changes each of them near the orders of its item, so an order costs the
@@ -20,44 +17,25 @@ const INDEXES: [(&str, &str); 2] = [
 /// The index that earlier builds list a buyer's orders by. Each order changes it at another place.
 const OF_EARLIER_BUILDS: &str = "orders_request";
 
-/// The migration that an earlier build does not know and needs to know once its index is gone.
-const KNOWN_VERSION_MIN: i64 = 22;
-
-/// The longest time, in seconds, that a change of the table waits for transactions that use the table. New purchases
-/// wait behind the change meanwhile.
-const TABLE_WAIT_SECONDS_MAX: u32 = 1;
-/// Changes that are tried until one finds no long transaction.
-const TRIES_MAX: u32 = 20;
-/// The pause after a change that did not get the table.
-const PAUSE: Duration = Duration::from_secs(3);
-
 /// Makes the indexes that are missing, while the table is used.
 pub(super) async fn expand(connection: &mut MySqlConnection) -> sqlx::Result<()> {
     for (name, definition) in INDEXES {
         if !has_index(connection, name).await? {
-            alter(connection, &format!("ADD {definition}")).await?;
+            alter::table(connection, "orders", &format!("ADD {definition}")).await?;
         }
     }
     Ok(())
 }
 
-/// Says in the log that [`contract`] has something to do.
-pub(super) async fn say_what_is_left(connection: &mut MySqlConnection) -> sqlx::Result<()> {
-    if has_index(connection, OF_EARLIER_BUILDS).await? {
-        tracing::info!(
-            "orders cost more on a large ledger until `seckill migrate --contract` has removed an index of \
-             earlier builds; run it when none of their instances runs"
-        );
-    }
-    Ok(())
+/// Returns whether the index that earlier builds need is there.
+pub(super) async fn is_of_earlier_builds(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+    has_index(connection, OF_EARLIER_BUILDS).await
 }
 
-/// Removes the index that earlier builds need, and says so to them.
+/// Removes the index that earlier builds need.
 pub(super) async fn contract(connection: &mut MySqlConnection) -> sqlx::Result<()> {
-    let needs = "UPDATE schema_needs SET known_version_min = GREATEST(known_version_min, ?)";
-    sqlx::query(needs).bind(KNOWN_VERSION_MIN).execute(&mut *connection).await?;
-    if has_index(connection, OF_EARLIER_BUILDS).await? {
-        alter(connection, &format!("DROP KEY {OF_EARLIER_BUILDS}")).await?;
+    if is_of_earlier_builds(connection).await? {
+        alter::table(connection, "orders", &format!("DROP KEY {OF_EARLIER_BUILDS}")).await?;
     }
     Ok(())
 }
@@ -68,21 +46,4 @@ async fn has_index(connection: &mut MySqlConnection, name: &str) -> sqlx::Result
     let columns: i64 =
         sqlx::query_scalar(statement).binds(("orders", name)).one(connection).await?;
     Ok(columns > 0)
-}
-
-/// Changes the table while it is used. Its answer is awaited without a limit: it may take minutes.
-async fn alter(connection: &mut MySqlConnection, change: &str) -> sqlx::Result<()> {
-    let limit = format!("SET SESSION lock_wait_timeout = {TABLE_WAIT_SECONDS_MAX}");
-    connection.execute(sqlx::raw_sql(&limit)).await?;
-    let statement = format!("ALTER TABLE orders {change}, ALGORITHM=INPLACE, LOCK=NONE");
-    for _ in 1..TRIES_MAX {
-        match connection.execute(sqlx::raw_sql(&statement)).await {
-            Err(error) if Fault::of(&error) == Fault::Transient => {
-                tracing::warn!(change, "a long transaction uses the table `orders`; trying again");
-                sleep(PAUSE).await;
-            }
-            done => return done.map(drop),
-        }
-    }
-    connection.execute(sqlx::raw_sql(&statement)).await.map(drop)
 }

@@ -245,19 +245,16 @@ pub struct OrderCount {
     pub units: i64,
 }
 
-/// Counts an item's orders by status, archived ones too; a status without orders is left out.
+/// Counts an item's orders by status; a status without orders is left out.
 pub async fn count_by_status(
     executor: impl MySqlExecutor<'_>,
     item: ItemId,
 ) -> sqlx::Result<Vec<(OrderStatus, OrderCount)>> {
     let rows = sqlx::query_as(
-        "SELECT status, CAST(SUM(orders) AS SIGNED), CAST(SUM(units) AS SIGNED) FROM ( \
-         SELECT status, COUNT(*) AS orders, SUM(quantity) AS units FROM orders \
-          WHERE item_id = ? GROUP BY status \
-         UNION ALL SELECT status, orders, quantity FROM archived_orders WHERE item_id = ?) AS parts \
-         GROUP BY status",
+        "SELECT status, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units \
+         FROM orders WHERE item_id = ? GROUP BY status",
     )
-    .binds((item.get(), item.get()))
+    .bind(item.get())
     .fetch_all(executor);
     let rows = within(LONG_READ_MAX, rows).await?;
     let count = |(status, orders, units)| (status, OrderCount { orders, units });

@@ -128,9 +128,7 @@ pub(crate) async fn figures(
         "SELECT units, orders, CAST({NOW} - delay_seconds * 1000000 AS SIGNED), size, \
          (SELECT CAST(COALESCE(SUM(size - first_position), 0) AS SIGNED) FROM receipt_batches AS batches \
           WHERE batches.item_id = receipt_logs.item_id), \
-         (SELECT COUNT(*) FROM orders WHERE orders.item_id = receipt_logs.item_id AND status IN ('pending', 'paid')) + \
-         (SELECT CAST(COALESCE(SUM(archived_orders.orders), 0) AS SIGNED) FROM archived_orders \
-          WHERE archived_orders.item_id = receipt_logs.item_id AND status = 'paid') \
+         (SELECT COUNT(*) FROM orders WHERE orders.item_id = receipt_logs.item_id AND status IN ('pending', 'paid')) \
          FROM receipt_logs WHERE item_id = ?"
     );
     let log: Option<(i64, i64, i64, u64, i64, i64)> =

@@ -10,7 +10,6 @@ fn sound() -> Facts {
         units_sold: 3,
         units_held: 1,
         orders: 4,
-        archived_wrong: 0,
         buyers_over_limit: 0,
         buyers_miscounted: 0,
         movements_sum: -4,
@@ -67,7 +66,6 @@ fn each_planted_fault_is_named() {
     assert_eq!(broken(below_zero), ["I1"]);
     assert_eq!(broken(Facts { buyers_over_limit: 1, ..sound() }), ["I2"]);
     assert_eq!(broken(Facts { movements_sum: -3, ..sound() }), ["I3"]);
-    assert_eq!(broken(Facts { archived_wrong: 1, ..sound() }), ["I4"]);
     assert_eq!(broken(Facts { give_backs_wrong: 1, ..sound() }), ["I5"]);
     assert_eq!(broken(Facts { fences_fallen: 1, ..sound() }), ["I6"]);
     assert_eq!(broken(Facts { fences_above_accepted: 1, ..sound() }), ["I6"]);

@@ -1,0 +1,85 @@
+//! What an upgrade takes away: [`check`] before it begins, and [`contract`] at its end.
+
+use sqlx::{Executor, MySqlConnection};
+
+use super::statement::{Binds, Read};
+use super::{alter, order_indexes};
+
+/// Tables that only earlier builds use.
+const TABLES: [&str; 3] = ["archives", "archived_orders", "archived_movements"];
+/// Columns that only earlier builds use, each with its table.
+const COLUMNS: [(&str, &str); 1] = [("stock", "archive")];
+
+/// The migration that an earlier build does not know and needs to know once these are gone.
+const KNOWN_VERSION_MIN: i64 = 38;
+
+/// Checks that nothing is in the schema that this build could not keep true.
+///
+/// # Errors
+/// A sentence for the operator.
+pub(super) async fn check(connection: &mut MySqlConnection) -> Result<(), String> {
+    let archived = items_with_archived_orders(connection).await;
+    match archived.map_err(|error| error.to_string())? {
+        0 => Ok(()),
+        items => Err(format!(
+            "the orders of {items} items have left the ledger for files, and this build does not count the sums that \
+             stayed; stay at the earlier build, or load the files into `orders`, `stock_movements`, `buyer_limits` and \
+             `waiting_list` again, and empty `archives`, `archived_orders` and `archived_movements`"
+        )),
+    }
+}
+
+async fn items_with_archived_orders(connection: &mut MySqlConnection) -> sqlx::Result<i64> {
+    if !has_table(connection, "archives").await? {
+        return Ok(0);
+    }
+    sqlx::query_scalar("SELECT COUNT(*) FROM archives").one(connection).await
+}
+
+/// Says in the log that [`contract`] has something to do.
+pub(super) async fn say_what_is_left(connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    if order_indexes::is_of_earlier_builds(connection).await? {
+        tracing::info!(
+            "orders cost more on a large ledger until `seckill migrate --contract` has removed an index of \
+             earlier builds; run it when none of their instances runs"
+        );
+    } else if has_table(connection, TABLES[0]).await? {
+        tracing::info!(
+            "`seckill migrate --contract` removes tables of earlier builds; run it when none of their instances runs"
+        );
+    }
+    Ok(())
+}
+
+/// Removes what only earlier builds need, and says so to them.
+pub(super) async fn contract(connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    let needs = "UPDATE schema_needs SET known_version_min = GREATEST(known_version_min, ?)";
+    sqlx::query(needs).bind(KNOWN_VERSION_MIN).execute(&mut *connection).await?;
+    order_indexes::contract(connection).await?;
+    for (table, column) in COLUMNS {
+        if has_column(connection, table, column).await? {
+            alter::table(connection, table, &format!("DROP COLUMN {column}")).await?;
+        }
+    }
+    let drop = format!("DROP TABLE IF EXISTS {}", TABLES.join(", "));
+    connection.execute(sqlx::raw_sql(&drop)).await?;
+    Ok(())
+}
+
+async fn has_table(connection: &mut MySqlConnection, name: &str) -> sqlx::Result<bool> {
+    let statement = "SELECT COUNT(*) FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_name = ?";
+    let tables: i64 = sqlx::query_scalar(statement).bind(name).one(connection).await?;
+    Ok(tables > 0)
+}
+
+async fn has_column(
+    connection: &mut MySqlConnection,
+    table: &str,
+    column: &str,
+) -> sqlx::Result<bool> {
+    let statement = "SELECT COUNT(*) FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND table_name = ? AND column_name = ?";
+    let columns: i64 = sqlx::query_scalar(statement).binds((table, column)).one(connection).await?;
+    Ok(columns > 0)
+}
