@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-mysql test-engines test-redis faults loadtest compare lab bench book walk lint fmt
+.PHONY: help run test test-mysql test-engines test-redis faults loadtest compare bench book walk lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,9 +29,6 @@ loadtest: ## fire the default load at the running shop, or at one started for it
 
 compare: ## every strategy beside the others, report in target/compare; ARGS="break --times 20"
 	@exec scripts/compare $(ARGS)
-
-# The older name of `compare`.
-lab: compare
 
 bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--all", "--beside PROGRAM", "--growth"
 	@exec scripts/bench $(ARGS)

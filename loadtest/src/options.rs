@@ -32,7 +32,6 @@ pub enum Command {
     /// Compare all strategies: how fast each is, and whether it oversells.
     Compare(CompareOptions),
     /// Repeat the experiments of the five articles (S0 to S4), our figures beside theirs.
-    #[command(alias = "sources")]
     Articles(ArticlesOptions),
     /// Make known failures happen, without their remedy and with it.
     Break(BreakOptions),

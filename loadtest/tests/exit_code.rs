@@ -52,7 +52,7 @@ fn a_password_in_an_address_is_never_printed() {
 fn comparisons_and_experiments_without_a_shop_prove_nothing() {
     let out = std::env::temp_dir().join(format!("loadtest-{}", std::process::id()));
     let folder = out.to_str().expect("a readable path");
-    for command in ["compare", "sources", "break"] {
+    for command in ["compare", "articles", "break"] {
         let output = loadtest(&[command, "--out", folder], &[]);
         assert_could_not_judge(&output, "start a shop with `make run`");
     }
@@ -68,7 +68,7 @@ fn comparisons_and_experiments_without_a_shop_prove_nothing() {
 
 #[test]
 fn unknown_tables_and_experiments_are_refused_with_the_known_ones() {
-    assert_could_not_judge(&loadtest(&["sources", "--only", "S9"], &[]), "S0, S1, S2, S3, S4");
+    assert_could_not_judge(&loadtest(&["articles", "--only", "S9"], &[]), "S0, S1, S2, S3, S4");
     assert_could_not_judge(&loadtest(&["break", "--only", "luck"], &[]), "lease-expires");
     let list = loadtest(&["break", "--only", "list"], &[]);
     assert_eq!(list.status.code(), Some(0));

@@ -1,4 +1,4 @@
-//! `seckill dead-letter` (also `seckill parked`): queued orders that could not be decided, for an
+//! `seckill dead-letter`: queued orders that could not be decided, for an
 //! operator to resolve.
 
 use std::path::Path;

@@ -134,7 +134,6 @@ enum Command {
     /// Print the description of the API, for generators of clients.
     Openapi,
     /// Queued orders that could not be decided: list them, try one again, or drop it.
-    #[command(alias = "parked")]
     DeadLetter(dead_letter::Arguments),
 }
 

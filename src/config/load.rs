@@ -83,29 +83,7 @@ fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
     for url in ["database_url", "redis_url"] {
         variables.insert(url.to_uppercase(), vec![url.to_owned()]);
     }
-    for (old, new) in RENAMED {
-        let name = format!("SECKILL_{}", old.replace('.', "_")).to_uppercase();
-        variables.insert(name, new.split('.').map(str::to_owned).collect());
-    }
     variables
-}
-
-/// Old names of settings, which still work, and the new ones.
-const RENAMED: &[(&str, &str)] =
-    &[("i_know", "accept_risks"), ("mysql.lane_connections_max", "mysql.batch_connections_max")];
-
-/// Returns the present name of a setting: a key, or a section and a key with a dot between them.
-fn present_name(name: &str) -> &str {
-    RENAMED.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
-}
-
-/// Settings of the version before, as section and key, that no longer change anything. They are accepted
-/// for one version, so that an upgrade never refuses to start.
-const REMOVED: &[(&str, &str)] = &[("mysql", "multi_statements")];
-
-/// Returns whether a variable names a removed setting.
-fn is_removed(name: &str) -> bool {
-    REMOVED.iter().any(|(section, key)| name == format!("SECKILL_{section}_{key}").to_uppercase())
 }
 
 /// Variables with our prefix that are not settings: `make` and the tests use them.
@@ -131,7 +109,7 @@ fn overlay_variable(
         let ours = name.starts_with("SECKILL_")
             && !name.starts_with("SECKILL_TEST_")
             && !OTHER_VARIABLES.contains(&name);
-        return if ours && !is_removed(name) {
+        return if ours {
             Err(ConfigError::Unreadable(format!("{name} is set, but there is no such setting")))
         } else {
             Ok(())
@@ -165,17 +143,9 @@ fn overlay_file(table: &mut Table, path: &Path) -> Result<(), ConfigError> {
     let text = std::fs::read_to_string(path).map_err(|error| unreadable(&error))?;
     let file: Table = toml::from_str(&text).map_err(|error| unreadable(&error))?;
     for (key, value) in file {
-        let key = present_name(&key).to_owned();
         match (table.get_mut(&key), value) {
             (Some(Value::Table(section)), Value::Table(overrides)) => {
-                for (inner, value) in overrides {
-                    if REMOVED.contains(&(key.as_str(), inner.as_str())) {
-                        continue;
-                    }
-                    let name = format!("{key}.{inner}");
-                    let present = present_name(&name).rsplit('.').next().unwrap_or(&inner);
-                    section.insert(present.to_owned(), value);
-                }
+                section.extend(overrides);
             }
             (_, value) => {
                 table.insert(key, value);
@@ -262,29 +232,6 @@ mod tests {
         assert!(misspelt.contains("SECKILL_HTP_ADDR"), "{misspelt}");
         let bad = load(&[("SECKILL_MYSQL_POOL_MAX", "many")]).expect_err("not a number");
         assert!(bad.contains("SECKILL_MYSQL_POOL_MAX"), "{bad}");
-    }
-
-    #[test]
-    fn an_old_name_sets_the_setting_that_has_a_new_one() {
-        for name in ["SECKILL_I_KNOW", "SECKILL_ACCEPT_RISKS"] {
-            let config = load(&[(name, "sample-secret")]).expect("good settings");
-            assert_eq!(config.accept_risks, "sample-secret", "{name}");
-        }
-        for name in ["SECKILL_MYSQL_LANE_CONNECTIONS_MAX", "SECKILL_MYSQL_BATCH_CONNECTIONS_MAX"] {
-            let config = load(&[(name, "5")]).expect("good settings");
-            assert_eq!(config.mysql.batch_connections_max, 5, "{name}");
-        }
-    }
-
-    #[test]
-    fn a_removed_setting_is_accepted() {
-        load(&[("SECKILL_MYSQL_MULTI_STATEMENTS", "false")]).expect("ignored");
-        let path = std::env::temp_dir().join(format!("removed-setting-{}", std::process::id()));
-        std::fs::write(&path, "[mysql]\nmulti_statements = false\nlane_connections_max = 9\n")
-            .expect("written");
-        let config = Config::load(Some(&path), []);
-        std::fs::remove_file(&path).expect("removed");
-        assert_eq!(config.expect("ignored").mysql.batch_connections_max, 9);
     }
 
     #[test]

@@ -87,7 +87,7 @@ async fn a_dead_letter_is_listed_and_retried() {
     let [entry] = &*listed else { panic!("{listed:?}") };
     let item = testbed.item.to_string();
     let operator = testbed.shop.make_operator().await;
-    let retry = ["parked", "--item", &item, "--retry", entry, "--operator", &operator];
+    let retry = ["dead-letter", "--item", &item, "--retry", entry, "--operator", &operator];
     assert_eq!(testbed.run(&retry).await.0, Some(0));
     assert_eq!(testbed.run(&retry).await.0, Some(1), "it is there no more");
     assert!(testbed.listed().await.is_empty());
@@ -103,7 +103,7 @@ async fn a_dropped_dead_letter_is_rejected_and_its_units_come_back_once() {
     let [entry] = &*listed else { panic!("{listed:?}") };
     let item = testbed.item.to_string();
     let operator = testbed.shop.make_operator().await;
-    let mut drop = vec!["parked", "--item", &item, "--drop", entry, "--operator", &operator];
+    let mut drop = vec!["dead-letter", "--item", &item, "--drop", entry, "--operator", &operator];
     assert_eq!(testbed.run(&drop).await.0, Some(2), "without a reason");
     drop.extend(["--reason", "the price was wrong"]);
     let (code, text) = testbed.run(&drop).await;

@@ -217,7 +217,7 @@ fn check_script(script: &str, arguments: &[String], is_typed: bool) -> Checked {
             is_typed,
         ),
         "scripts/loadtest" => check(&with("loadtest"), is_typed),
-        "scripts/compare" if ["articles", "sources", "break"].contains(&first) => {
+        "scripts/compare" if ["articles", "break"].contains(&first) => {
             check(&with("loadtest"), is_typed)
         }
         // Their arguments are filters of tests.

@@ -165,8 +165,6 @@ fn the_map_is_drawn_in_one_way() {
 #[test]
 fn every_variable_that_is_named_exists() {
     let mut known = settings();
-    // An older name of SECKILL_ACCEPT_RISKS, which still works.
-    known.insert("SECKILL_I_KNOW".to_owned());
     for script in
         ["compare", "loadtest", "run", "test", "test-shards", "install-packages", "from-sid"]
     {

@@ -193,7 +193,6 @@ fn settings_are_understood_or_refused_and_secrets_do_not_show() {
         "SECKILL_LOG_FORMAT",
         "SECKILL_HTTP_COOKIE_SECURE",
         "SECKILL_ACCEPT_RISKS",
-        "SECKILL_I_KNOW",
         "SECKILL_REDIS_PREFIX",
         "DATABASE_URL",
         "REDIS_URL",

@@ -183,7 +183,7 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
             "SECKILL_ACCEPT_RISKS=empty-password",
         ),
         (vec![("REDIS_URL", "redis://cache.example:6379")], "SECKILL_ACCEPT_RISKS=empty-password"),
-        (vec![("SECKILL_I_KNOW", "everything")], "accept_risks takes sample-secret"),
+        (vec![("SECKILL_ACCEPT_RISKS", "everything")], "accept_risks takes sample-secret"),
         (vec![("SECKILL_HTTP_TRUSTED_PROXIES", "the proxy")], "http.trusted_proxies"),
         (vec![("DATABASE_URL", "")], "DATABASE_URL is not set"),
         (vec![("DATABASE_URL", "mysql://root@localhost")], "names no database"),

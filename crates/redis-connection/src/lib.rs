@@ -23,8 +23,6 @@ pub use connection::{Options, SharedConnection};
 pub use node::{DENIED, Node, is_denial};
 pub use own::{OWN_CONNECTIONS_MAX, OwnConnection};
 pub use refusal::is_command_refused;
-#[expect(deprecated, reason = "the former name stays usable")]
-pub use replicated::Written;
 pub use replicated::{ReplicatedWrite, ReplicatedWriter, is_too_few_replicas};
 pub use script::{Call, Script, is_unknown_script};
 pub use slot::Slot;

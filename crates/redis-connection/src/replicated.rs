@@ -37,10 +37,6 @@ pub struct ReplicatedWriter {
     queues: Arc<Mutex<BTreeMap<Box<str>, mpsc::Sender<Write>>>>,
 }
 
-/// The former name of [`ReplicatedWrite`].
-#[deprecated(note = "it is called ReplicatedWrite")]
-pub type Written<T> = ReplicatedWrite<T>;
-
 /// A write that ran.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplicatedWrite<T> {

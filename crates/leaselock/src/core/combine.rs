@@ -45,10 +45,6 @@ pub struct CombineOptions {
 pub type Executor<I, O> =
     Arc<dyn Fn(BatchHold, Vec<Operation<I, O>>) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// The former name of [`BatchHold`].
-#[deprecated(note = "it is called BatchHold")]
-pub type HeldFor = BatchHold;
-
 /// The hold under which a batch runs.
 #[derive(Clone)]
 pub struct BatchHold {
