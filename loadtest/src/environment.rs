@@ -12,28 +12,17 @@ const KNOWN: [&str; 4] = ["SECKILL_URL", "DATABASE_URL", "REDIS_URL", "SECKILL_S
 #[derive(Debug, Default, Clone)]
 pub struct Environment {
     file: HashMap<String, String>,
-    /// The database of [`Environment::on_database`].
-    database: Option<String>,
 }
 
 impl Environment {
     /// Reads the file that a running `make run` writes. A missing file is no error: the variables may all be set.
     pub fn load() -> Result<Self, CannotJudge> {
         let file = env_file::read().map_err(|refused| CannotJudge(refused.to_string()))?;
-        Ok(Self { file: file.into_iter().collect(), database: None })
-    }
-
-    /// Returns the same variables, with the ledger in another database.
-    #[must_use]
-    pub fn on_database(&self, url: String) -> Self {
-        Self { file: self.file.clone(), database: Some(url) }
+        Ok(Self { file: file.into_iter().collect() })
     }
 
     /// The value of `name`; an empty variable counts as unset.
     pub fn get(&self, name: &str) -> Option<String> {
-        if let ("DATABASE_URL", Some(url)) = (name, &self.database) {
-            return Some(url.clone());
-        }
         env::var(name)
             .ok()
             .filter(|value| !value.is_empty())

@@ -22,8 +22,6 @@ use loadtest::failure::CannotJudge;
 
 /// Where the handler is.
 pub const PATH: &str = "/bare";
-/// Where it takes spans, and forgets them.
-pub const TRACES_PATH: &str = "/v1/traces";
 
 #[derive(Deserialize)]
 struct Purchase {
@@ -73,9 +71,7 @@ pub async fn serve() -> Result<(), CannotJudge> {
     let failed = |error: io::Error| CannotJudge(format!("the bare handler: {error}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
     println!("{}", listener.local_addr().map_err(failed)?);
-    let router = Router::new()
-        .route(PATH, post(purchase))
-        .route(TRACES_PATH, post(async |_: axum::body::Bytes| StatusCode::OK));
+    let router = Router::new().route(PATH, post(purchase));
     // However the input ends, so does the baseline.
     let input = tokio::task::spawn_blocking(|| io::copy(&mut io::stdin(), &mut io::sink()));
     let runtimes = std::env::var("SECKILL_HTTP_RUNTIMES").ok().and_then(|text| text.parse().ok());

@@ -13,7 +13,6 @@ use loadtest::process;
 use loadtest::program::CommandResult;
 use loadtest::tokens::Mint;
 
-use crate::binlog::Binlog;
 use crate::figures::Figures;
 use crate::growth::points::Curve;
 use crate::growth::{self, Growth};
@@ -23,7 +22,7 @@ use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, planned};
 use crate::sample::Round;
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
-use crate::{binlog, history, older, report};
+use crate::{history, older, report};
 
 /// The part of `--seconds` that a load of the curves lasts.
 const GROWTH_SHARE: f64 = 1.0 / 2.0;
@@ -59,10 +58,6 @@ pub struct BenchOptions {
     /// Write this number of older orders into the ledgers first, then measure everything on them.
     #[arg(long, value_name = "ORDERS", value_parser = clap::value_parser!(u32).range(50_000..=50_000_000))]
     filled: Option<u32>,
-    /// Measure an order on a database with a binary log beside one without (P16), on two servers that are
-    /// started for it; ARGUMENTS are those of the log, separated by blanks [without: those of docs/databases.md].
-    #[arg(long, value_name = "ARGUMENTS", num_args = 0..=1, require_equals = true, default_missing_value = binlog::ARGUMENTS)]
-    binlog: Option<String>,
     /// All of --strategies, --neighbours and, where haproxy is installed, --instances.
     #[arg(long)]
     all: bool,
@@ -110,7 +105,6 @@ impl BenchOptions {
             strategies: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             neighbours: self.neighbours || self.all,
             older: self.older.is_some(),
-            binlog: self.binlog.is_some(),
             instances: self.instances || (self.all && haproxy::program().is_some()),
             builds: if self.beside.is_some() { 2 } else { 1 },
             connections_max: connections_max(),
@@ -239,11 +233,7 @@ async fn prepare(
             pairs.push(pair);
         }
     }
-    let binlog = match &options.binlog {
-        Some(arguments) => Some(Binlog::start(arguments, environment, &options.out).await?),
-        None => None,
-    };
-    let subjects = (subjects, pairs, binlog);
+    let subjects = (subjects, pairs);
     Bench::prepare(selection.clone(), span, subjects, environment, &options.out).await
 }
 

@@ -11,7 +11,7 @@ use Bound::{AtLeast, AtMost};
 /// A ratio, and what it is to reach.
 #[derive(Debug, Clone, Serialize)]
 pub struct Goal {
-    /// `P1` to `P16`, with what tells several of one number apart; or a word.
+    /// `P1` to `P15`, with what tells several of one number apart; or a word.
     pub id: &'static str,
     /// What is divided by what.
     pub what: &'static str,
@@ -158,18 +158,6 @@ pub const GOALS: &[Goal] = &[
         AtMost(1.15),
         |view| {
             let used = |filled| view.cpu_us(&Measure::Older { filled }, &[SERVICE, DATABASE]);
-            Some(used(true)? / used(false)?)
-        },
-    ),
-    Goal::new("P16", "orders/s with a binary log / without", AtLeast(0.80), |view| {
-        view.over(&Measure::Binlog { on: true }, &Measure::Binlog { on: false })
-    }),
-    Goal::new(
-        "P16 time",
-        "processor time, service + database, of these orders",
-        Bound::Shown,
-        |view| {
-            let used = |on| view.cpu_us(&Measure::Binlog { on }, &[SERVICE, DATABASE]);
             Some(used(true)? / used(false)?)
         },
     ),

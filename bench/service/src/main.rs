@@ -12,18 +12,14 @@
 //! build of the service; with `--beside` there are two, which take turns in every step. Each [`load`] on
 //! the service has its [`audit`], and one oversold, lost or duplicate order makes the whole run void.
 //! [`figures`] makes medians of the rounds, and the ratios with their [`goals`]. [`neighbours`] asks
-//! what a crowd or a failing item costs the others, [`older`] what older orders cost a new one
-//! ([`older_curve`]: as a curve), and
-//! [`binlog`] what a binary log costs. [`growth`] measures curves instead of ratios, and [`change`] what
-//! the upgrade of a large ledger does to a sale.
+//! what a crowd or a failing item costs the others, and [`older`] what older orders cost a new one.
+//! [`growth`] measures curves instead of ratios.
 
 mod audit;
 mod bare_http;
 mod bare_load;
 mod bench;
-mod binlog;
 mod by_hand;
-mod change;
 mod chart;
 mod figures;
 mod goals;
@@ -34,7 +30,6 @@ mod load;
 mod measure;
 mod neighbours;
 mod older;
-mod older_curve;
 mod per_order;
 mod processes;
 mod report;
@@ -44,7 +39,6 @@ mod statements;
 mod steps;
 mod subject;
 mod tokens;
-mod traces;
 mod work;
 mod workload;
 
@@ -56,9 +50,6 @@ use loadtest::failure::EXIT_CLEAN;
 use loadtest::{process, program};
 
 use bench::BenchOptions;
-use change::ChangeOptions;
-use older_curve::OlderOptions;
-use traces::TraceOptions;
 
 /// The service's allocator, so that the bare handler has it as well.
 #[global_allocator]
@@ -81,12 +72,6 @@ enum Command {
     /// The bare handler that the service is compared with, until standard input closes.
     #[command(hide = true)]
     BareHttp,
-    /// Measure the price of traces: off, 1 % sampled, all.
-    Traces(TraceOptions),
-    /// Measure what an order costs while the ledger fills with older orders.
-    Older(OlderOptions),
-    /// Change the indexes of a ledger with many older orders while an item sells, as an upgrade does.
-    Change(ChangeOptions),
 }
 
 fn main() -> ExitCode {
@@ -99,17 +84,6 @@ fn main() -> ExitCode {
     }
     program::run(bench::connections_max(), None, async {
         let environment = Environment::load()?;
-        match command {
-            Some(Command::Traces(options)) => {
-                Box::pin(traces::execute(&options, &environment)).await
-            }
-            Some(Command::Older(options)) => {
-                Box::pin(older_curve::execute(&options, &environment)).await
-            }
-            Some(Command::Change(options)) => {
-                Box::pin(change::execute(&options, &environment)).await
-            }
-            _ => Box::pin(bench::execute(&options, &environment)).await,
-        }
+        Box::pin(bench::execute(&options, &environment)).await
     })
 }

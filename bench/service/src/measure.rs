@@ -60,8 +60,6 @@ pub enum Measure {
     GoodNotAccepted,
     /// Orders per second on one item, on a ledger that is filled with older orders or empty.
     Older { filled: bool },
-    /// Orders per second on one item, on a database with a binary log or without.
-    Binlog { on: bool },
 }
 
 /// What a figure belongs to.
@@ -167,12 +165,6 @@ impl fmt::Display for Measure {
             }
             Self::Older { filled: true } => {
                 write!(formatter, "{BATCH}, {CLIENTS} clients, a ledger with older orders")
-            }
-            Self::Binlog { on: false } => {
-                write!(formatter, "{BATCH}, {CLIENTS} clients, no binary log")
-            }
-            Self::Binlog { on: true } => {
-                write!(formatter, "{BATCH}, {CLIENTS} clients, with a binary log")
             }
         }
     }

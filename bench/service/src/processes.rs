@@ -37,8 +37,6 @@ pub enum Services {
     Named,
     /// The processes with these ids: another build runs beside them.
     Only(Vec<u32>),
-    /// The processes with these ids, and this one is the database.
-    On(Vec<u32>, u32),
 }
 
 /// Processor time so far.
@@ -105,15 +103,14 @@ fn seconds_by_program(services: &Services) -> BTreeMap<&'static str, f64> {
 }
 
 fn program(name: &str, id: u32, own: u32, services: &Services) -> Option<&'static str> {
-    match services {
-        Services::Only(ids) | Services::On(ids, _) if ids.contains(&id) => return Some(SERVICE),
-        // Its name may be that of a loader.
-        Services::On(_, database) if *database == id => return Some(DATABASE),
-        _ => {}
+    if let Services::Only(ids) = services
+        && ids.contains(&id)
+    {
+        return Some(SERVICE);
     }
     let (_, program) = PROGRAMS.iter().find(|(start, _)| name.starts_with(start))?;
     match (*program, services) {
-        (SERVICE, Services::Only(_)) | (SERVICE | DATABASE, Services::On(..)) => None,
+        (SERVICE, Services::Only(_)) => None,
         (GENERATOR, _) if id != own => Some(BARE),
         (program, _) => Some(program),
     }
@@ -133,10 +130,6 @@ mod tests {
         assert_eq!(program("service-bench", 2, 1, &only), Some(BARE));
         assert_eq!(program("bash", 3, 1, &only), None);
         assert_eq!(program("mariadbd", 9, 1, &only), Some(DATABASE));
-        let on = Services::On(vec![7], 9);
-        assert_eq!(program("ld-linux-x86-64", 9, 1, &on), Some(DATABASE));
-        assert_eq!(program("mariadbd", 10, 1, &on), None);
-        assert_eq!(program("seckill", 7, 1, &on), Some(SERVICE));
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::bare_load::BareLoad;
-use crate::binlog::Binlog;
 use crate::by_hand::ByHand;
 use crate::load::{Load, Target};
 use crate::measure::{BATCH, Build, CLIENTS, Measure};
@@ -49,7 +48,6 @@ pub struct Bench {
     subjects: Vec<Subject>,
     /// Of each build, if P15 is measured: on an empty ledger, and on one with older orders.
     older: Vec<[Subject; 2]>,
-    binlog: Option<Binlog>,
     bare: BareLoad,
     per_order: PerOrder,
     by_hand: ByHand,
@@ -62,7 +60,7 @@ impl Bench {
     pub async fn prepare(
         selection: Selection,
         span: Duration,
-        (mut subjects, older, binlog): (Vec<Subject>, Vec<[Subject; 2]>, Option<Binlog>),
+        (mut subjects, older): (Vec<Subject>, Vec<[Subject; 2]>),
         environment: &Environment,
         folder: &Path,
     ) -> Result<Self, CannotJudge> {
@@ -82,7 +80,6 @@ impl Bench {
             span,
             subjects,
             older,
-            binlog,
             bare: BareLoad::start(environment).await?,
             per_order: PerOrder::prepare(&database_url).await?,
             by_hand: ByHand::prepare(&database_url).await?,
@@ -100,9 +97,6 @@ impl Bench {
         }
         for subject in self.subjects.into_iter().chain(self.older.into_iter().flatten()) {
             subject.finish().await;
-        }
-        if let Some(binlog) = self.binlog {
-            binlog.finish().await;
         }
     }
 
@@ -142,10 +136,6 @@ impl Bench {
         }
         for index in order {
             let build = self.subjects[index].build;
-            // A log costs every build the same.
-            if build == Build::Old && matches!(step, Step::One(Measure::Binlog { .. })) {
-                continue;
-            }
             let alone_first = number.is_multiple_of(2);
             let (samples, broken) = match step {
                 Step::One(measure) => self.one(index, measure).await?,
@@ -224,10 +214,6 @@ impl Bench {
             if refusals { (1, REFUSED_BUYERS) } else { (i64::from(planned), planned) };
         let subject = match measure {
             Measure::Older { filled } => &mut self.older[index][usize::from(*filled)],
-            Measure::Binlog { on } => match &mut self.binlog {
-                Some(binlog) => &mut binlog.subjects[usize::from(*on)],
-                None => return Err(CannotJudge::new("there are no databases for P16")),
-            },
             _ => &mut self.subjects[index],
         };
         let (instances, item) = (subject.instances.clone(), subject.item(stock).await?);

@@ -38,8 +38,6 @@ pub struct Selection {
     pub instances: bool,
     /// Whether a ledger with older orders is measured beside an empty one.
     pub older: bool,
-    /// Whether a database with a binary log is measured beside one without.
-    pub binlog: bool,
     /// How many builds there are.
     pub builds: u32,
     /// Connections that this system allows.
@@ -90,9 +88,6 @@ pub fn of_round(selection: &Selection, number: u32) -> Vec<Step> {
     }
     if selection.older {
         measures.extend([false, true].map(|filled| Measure::Older { filled }));
-    }
-    if selection.binlog {
-        measures.extend([false, true].map(|on| Measure::Binlog { on }));
     }
     let mut steps: Vec<Step> = measures.into_iter().map(Step::One).collect();
     if selection.neighbours {
@@ -146,13 +141,11 @@ mod tests {
 
     fn everything() -> Selection {
         let strategies = STRATEGIES.split(',').map(str::to_owned).collect();
-        let (neighbours, instances, older, binlog) = (true, true, true, true);
         Selection {
             strategies,
-            neighbours,
-            instances,
-            older,
-            binlog,
+            neighbours: true,
+            instances: true,
+            older: true,
             builds: 2,
             connections_max: 10_000,
             only: Vec::new(),

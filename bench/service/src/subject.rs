@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -68,8 +68,6 @@ pub struct Subject {
     launcher: Option<Launcher>,
     overrides: Overrides,
     database_url: String,
-    /// What was started here.
-    program: Option<PathBuf>,
     /// What was started and made here, and has to go.
     service: Option<Service>,
     database: Option<String>,
@@ -115,17 +113,9 @@ impl Subject {
             launcher,
             overrides: Overrides::default(),
             database_url,
-            program: None,
             service: None,
             database: None,
         })
-    }
-
-    /// Counts the processor time of one database server only.
-    pub fn count_database(&mut self, process: u32) {
-        if let Services::Only(ids) = &self.generator.services {
-            self.generator.services = Services::On(ids.clone(), process);
-        }
     }
 
     /// Starts `program` on a database of its own, whose name has `purpose` in it.
@@ -162,7 +152,6 @@ impl Subject {
         subject.generator.services = Services::Only(service.process().into_iter().collect());
         (subject.overrides, subject.service, subject.database) =
             (overrides, Some(service), Some(name));
-        subject.program = Some(program);
         Ok(subject)
     }
 
@@ -215,18 +204,6 @@ impl Subject {
     /// Executes a statement in its ledger.
     pub async fn execute(&self, statement: &str) -> Result<(), CannotJudge> {
         execute(&self.database_url, statement).await
-    }
-
-    /// Runs a command of its program on its ledger, and says how long it took.
-    pub async fn command(
-        &self,
-        arguments: &[&str],
-        max: Duration,
-    ) -> Result<Duration, CannotJudge> {
-        let program = self.program.as_deref().unwrap_or(Path::new("seckill"));
-        let begin = Instant::now();
-        command(program, arguments, &self.generator.environment, &self.overrides, max).await?;
-        Ok(begin.elapsed())
     }
 
     /// The address of its ledger.

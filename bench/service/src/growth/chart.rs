@@ -22,15 +22,15 @@ const ROOM: (i32, i32, i32, i32) = (74, 20, 46, 44);
 const LOWEST_MS: f64 = 0.1;
 
 /// One line of a panel: where along the curve, and what was measured.
-pub struct Line {
-    pub name: &'static str,
-    pub tone: RGBColor,
+struct Line {
+    name: &'static str,
+    tone: RGBColor,
     /// Place along the curve and value with its spread.
-    pub places: Vec<(usize, Spread)>,
+    places: Vec<(usize, Spread)>,
 }
 
 /// The scale of a panel's values.
-pub enum Scale {
+enum Scale {
     FromZero { highest: f64 },
     Decades { low: f64, high: f64 },
 }
@@ -117,7 +117,7 @@ fn by_demand(
 }
 
 /// Draws lines over `sizes`, which lie at equal distances.
-pub fn panel(
+fn panel(
     part: &Drawing<'_>,
     title: &str,
     sizes: &[u32],
@@ -161,7 +161,7 @@ pub fn panel(
 
 impl Scale {
     /// From zero to a little above the highest value of `lines`.
-    pub fn from_zero(lines: &[Line]) -> Self {
+    fn from_zero(lines: &[Line]) -> Self {
         let highest = lines
             .iter()
             .flat_map(|line| &line.places)

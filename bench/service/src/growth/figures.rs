@@ -61,11 +61,6 @@ impl Figure {
             codes,
         }
     }
-
-    /// Processor time per accepted order of all programs, in microseconds.
-    pub fn cpu_us_all(&self) -> f64 {
-        self.cpu_us.values().map(|used| used.median).sum()
-    }
 }
 
 impl Load {
@@ -108,7 +103,7 @@ pub mod tests {
         let figure = Figure::of(point, &[load(100.0, 40.0), load(300.0, 60.0), load(200.0, 50.0)]);
         let Spread { min, median, max } = figure.accepted_per_second;
         assert_eq!((min, median, max), (100.0, 200.0, 300.0));
-        assert_eq!(figure.cpu_us_all(), 50.0);
+        assert_eq!(figure.cpu_us["service"].median, 50.0);
         assert_eq!(figure.codes["overloaded"], 300);
         assert!((figure.not_accepted.median - 0.1).abs() < 1e-9);
     }

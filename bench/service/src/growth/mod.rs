@@ -5,11 +5,9 @@
 //! backwards, so that a machine that grows tired is unfair to no end of a curve. Each item of each
 //! load is audited as `run` does it, with the answers that were about it.
 //!
-//! In reading order: [`points`] (what is measured), [`figures`] (rounds summed up), [`explain`] (where a
-//! curve is not flat), and the reports [`text`] and [`chart`].
+//! In reading order: [`points`] (what is measured), [`figures`] (rounds summed up), and the reports [`text`] and [`chart`].
 
 pub mod chart;
-mod explain;
 mod figures;
 pub mod points;
 pub mod text;
@@ -54,8 +52,6 @@ pub struct Growth {
     pub cores: usize,
     /// Of every point, in the order of the curves.
     pub figures: Vec<Figure>,
-    /// Where curves are not flat, and why.
-    pub explained: BTreeMap<Curve, Vec<String>>,
     /// Points that could not be measured.
     pub left_out: Vec<String>,
     /// Every single load, in the order of the points.
@@ -100,8 +96,6 @@ pub async fn measure(
     let figures: Vec<Figure> =
         points.iter().map(|point| Figure::of(*point, &loads[point])).collect();
     let cores = process::cores();
-    let explained =
-        options.curves.iter().map(|curve| (*curve, explain::curve(*curve, &figures))).collect();
     let broken = loads
         .iter()
         .flat_map(|(point, loads)| loads.iter().map(move |load| (point, load)))
@@ -116,7 +110,6 @@ pub async fn measure(
         seconds,
         cores,
         figures,
-        explained,
         left_out,
         loads,
         broken,

@@ -23,18 +23,18 @@ pub fn add(document: &mut Document, growth: &Growth) {
          Figures are the median of the rounds. Processor time is that of all programs on {} cores.",
         BATCH, growth.rounds, growth.seconds, growth.cores
     ));
-    for (curve, explanations) in &growth.explained {
+    let is_measured = |curve: &Curve| growth.figures.iter().any(|figure| figure.point.curve == *curve);
+    for curve in Curve::ALL.into_iter().filter(is_measured) {
         document.heading(format!("By {}", curve.unit()));
         document.paragraph(format!("{}.", capitalised(curve.fixed())));
-        if *curve == Curve::Items {
+        if curve == Curve::Items {
             document.paragraph(format!(
                 "The skewed workload follows Zipf's law with exponent {}: the item of rank k is \
                  asked for in proportion to 1/k.",
                 workload::EXPONENT
             ));
         }
-        document.table(table(*curve, growth));
-        document.list(explanations.iter().cloned());
+        document.table(table(curve, growth));
     }
     document.list(growth.left_out.iter().map(|point| format!("Left out: {point}.")));
 }
