@@ -296,12 +296,9 @@ async fn work_is_asked_of_buyers_who_join_a_line() {
     let replayed = stand(&here.buyer(18), sold, json!({ "altcha": proof })).await;
     assert_problem(&replayed, (403, "challenge_failed"), "a proof that was used");
     ticket(&stand(&here.buyer(18), sold, json!({ "altcha": solved(&replayed) })).await);
-    // The former format.
-    let good = (0_u32..).map(|number| number.to_string()).find(|proof| {
-        u64::from(Sha256::digest(format!("{held}:{proof}"))[0].leading_zeros()) >= bits[17]
-    });
+    // A challenge of the refusal, with the place of before.
     here.clock.shift(Duration::seconds(2));
-    let proved = json!({ "place": held, "proof": good.expect("one of a few") });
+    let proved = json!({ "place": held, "altcha": solved(&unproved) });
     let answer = stand(&here.buyer(19), sold, proved).await;
     assert_eq!(buy(&here.buyer(19), sold, ticket(&answer)).await.status, 201);
 }

@@ -89,9 +89,8 @@ problems! {
     }
     Denied {
         ; from Refused, Unavailable;
-        Denied::NoProof { bits, challenge } => ProblemType::ChallengeFailed
+        Denied::NoProof(challenge) => ProblemType::ChallengeFailed
             .detail("Send the answer to the challenge as `altcha`. Each can be used once.")
-            .member("proof_bits", bits)
             .member("challenge", serde_json::to_value(challenge).unwrap_or_default()),
     }
     JoinError {

@@ -85,7 +85,7 @@ problem_types! {
     TicketExpired: 403 "ticket_expired", "Expired purchase ticket",
         "Get a new ticket with POST /api/items/{id}/ticket.";
     ChallengeFailed: 403 "challenge_failed", "Proof of work required",
-        "Send a proof with as many zero bits as proof_bits says.";
+        "Solve the challenge, and send the answer as altcha.";
 
     NotFound: 404 "not_found", "Unknown address",
         "Check the address; /docs lists every operation.";

@@ -32,11 +32,6 @@ pub struct LineBody {
     #[serde(default)]
     #[schema(max_length = 2048)]
     altcha: Option<String>,
-    /// The proof of the format before ALTCHA: a text for which SHA-256 of `place:proof` begins with
-    /// `proof_bits` zero bits.
-    #[serde(default)]
-    #[schema(max_length = 32, deprecated)]
-    proof: Option<String>,
 }
 
 /// The position of a buyer in the queue, or the ticket.
@@ -184,11 +179,7 @@ pub async fn create(
     ItemPath(id): ItemPath,
     OptionalJsonBody(body): OptionalJsonBody<LineBody>,
 ) -> Result<Json<StandingBody>, Problem> {
-    let shown = Shown {
-        place: body.place.as_deref(),
-        altcha: body.altcha.as_deref(),
-        proof: body.proof.as_deref(),
-    };
+    let shown = Shown { place: body.place.as_deref(), altcha: body.altcha.as_deref() };
     let (status, available) = purchases.join_or_poll(id, claims.user, shown, clock.now()).await?;
     Ok(Json(StandingBody::new(status, available)))
 }

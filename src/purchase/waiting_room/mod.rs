@@ -28,10 +28,9 @@ use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 
 use gates::redis_store::Room;
-use gates::redis_store::room::{Left, RoomPhase, RoomPoll, RoomStanding, RoomStatus, UsableProof};
+use gates::redis_store::room::{Left, RoomPhase, RoomPoll, RoomStanding, RoomStatus};
 use ledger::route::breaker::Breaker;
 use proof::Proofs;
-use queue_token::QueueToken;
 use shop_domain::outcome::Dependency;
 use shop_domain::window::Phase;
 use shop_domain::{Clock, Item, ItemId, LedgerError, Outcome, Refusal, Unavailable, UserId};
@@ -74,8 +73,6 @@ pub struct Shown<'a> {
     pub place: Option<&'a str>,
     /// The answer to a challenge, in ALTCHA's format.
     pub altcha: Option<&'a str>,
-    /// The proof of the format before.
-    pub proof: Option<&'a str>,
 }
 
 /// The status of a buyer in the queue.
@@ -100,11 +97,7 @@ pub enum Denied {
     /// Not now: the queue is as long as it may be, or a server does not answer.
     Unavailable(Unavailable),
     /// The proof of work is missing or wrong, or was used already.
-    NoProof {
-        /// Zero bits that the proof must have.
-        bits: u8,
-        challenge: Box<Challenge>,
-    },
+    NoProof(Box<Challenge>),
 }
 
 impl From<LedgerError> for Denied {
@@ -157,7 +150,7 @@ impl WaitingRoom {
             shift: self.parts.clock.shifted(),
             shown: place.map(|place| (place.number, place.proof_bits)),
             entry: &entry,
-            proof: self.usable_proof(item.id, buyer, shown, place, now),
+            proof: shown.altcha.and_then(|text| self.proofs.read(text, (item.id, buyer), now)),
             life: room_life(item, now),
         };
         let standing = self.poll(&poll).await?;
@@ -165,8 +158,7 @@ impl WaitingRoom {
             RoomStatus::Full => Err(Denied::Unavailable(Unavailable::Overloaded)),
             RoomStatus::Unproved | RoomStatus::Replayed => {
                 let challenge = self.proofs.challenge((item.id, buyer), standing.proof_bits, now);
-                let challenge = Box::new(challenge);
-                Err(Denied::NoProof { bits: standing.proof_bits, challenge })
+                Err(Denied::NoProof(Box::new(challenge)))
             }
             RoomStatus::Admitted => {
                 Ok(self.tickets.admitted(item.id, buyer, standing.ticket_ends_ms))
@@ -254,22 +246,6 @@ impl WaitingRoom {
                 Err(NO_REDIS)
             }
         }
-    }
-
-    fn usable_proof(
-        &self,
-        item: ItemId,
-        buyer: UserId,
-        shown: Shown<'_>,
-        place: Option<QueueToken>,
-        now: OffsetDateTime,
-    ) -> Option<UsableProof> {
-        let former = || {
-            let QueueToken { proof_bits, expires_us, .. } = place?;
-            proof::former_proof(shown.place?, shown.proof?, proof_bits, expires_us)
-        };
-        let proof = shown.altcha.and_then(|text| self.proofs.read(text, (item, buyer), now));
-        proof.or_else(former)
     }
 }
 

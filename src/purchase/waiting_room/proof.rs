@@ -1,5 +1,5 @@
 //! Proofs of work in ALTCHA's format (proof of work v2, <https://altcha.org>), which its official
-//! clients solve, and in the format before it.
+//! clients solve.
 //!
 //! A challenge is signed and names its buyer and its item, so nothing is stored until it is solved.
 //! The key to be found begins with `keyPrefix`, which is made from a counter that only this program
@@ -7,7 +7,7 @@
 //! proof until it expires, so that it is used once.
 
 use base64::Engine;
-use base64::prelude::{BASE64_STANDARD as BASE64, BASE64_URL_SAFE_NO_PAD};
+use base64::prelude::BASE64_STANDARD as BASE64;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -27,8 +27,6 @@ const KEY_LABEL: &[u8] = b"seckill altcha key 1\n";
 /// Bytes of a derived key of SHA-256, and of its beginning that is asked for.
 const KEY_BYTES: usize = 32;
 const PREFIX_BYTES: usize = 16;
-/// The longest proof of the former format.
-const FORMER_PROOF_LENGTH_MAX: usize = 32;
 
 /// A challenge in ALTCHA's format. Fields are in the sequence of the alphabet, because their JSON is signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -154,17 +152,6 @@ impl Proofs {
             expires_ms: parameters.expires_at.saturating_mul(1_000),
         })
     }
-}
-
-/// Reads a proof of the format before ALTCHA: SHA-256 of `token:proof` begins with `bits` zero bits.
-pub fn former_proof(token: &str, proof: &str, bits: u8, expires_us: i64) -> Option<UsableProof> {
-    if bits == 0 || proof.len() > FORMER_PROOF_LENGTH_MAX {
-        return None;
-    }
-    let hash = Sha256::digest(format!("{token}:{proof}"));
-    let zeros = u128::from_be_bytes(hash[..16].try_into().expect("16 of 32 bytes")).leading_zeros();
-    let id = || BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(token));
-    (zeros >= u32::from(bits)).then(|| UsableProof { id: id(), expires_ms: expires_us / 1_000 })
 }
 
 /// The key of a counter: SHA-256 of the salt, the nonce and the counter.
