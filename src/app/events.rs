@@ -6,7 +6,6 @@ use super::shared::Shared;
 use super::workers::Worker;
 use crate::config::Config;
 use crate::event::deliver::{self, Deliverer};
-use crate::event::receiver::Clients;
 use crate::event::{self, PrivateNetworks};
 use shop_domain::ShardId;
 
@@ -22,11 +21,7 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
     let webhooks = shared.webhook_client(networks, &settings.ca_file, settings.timeout_ms);
     let deliverer = Deliverer::new(deliver::DelivererParts {
         pool: shared.pool.clone(),
-        clients: Clients {
-            webhooks: webhooks.map_err(|why| format!("events.{why}"))?,
-            redis: shared.redis.clone(),
-            stream_length_max: settings.stream_length_max,
-        },
+        webhooks: webhooks.map_err(|why| format!("events.{why}"))?,
         metrics: shared.metrics.clone(),
         clock: shared.clock.clone(),
         shop_currency: config.currency()?,

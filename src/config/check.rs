@@ -95,11 +95,10 @@ impl Config {
             self.events.poll_ms >= 1
                 && self.events.refusals_max >= 1
                 && self.events.pause_seconds_max >= 1
-                && self.events.stream_length_max >= 1
                 && (1..=1_000).contains(&self.events.batch_max)
                 && (100..=60_000).contains(&self.events.timeout_ms)
                 && (1..=87_600).contains(&self.events.keep_hours) =>
-                "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max, pause_seconds_max and stream_length_max at least 1";
+                "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max and pause_seconds_max at least 1";
             (1..=87_600).contains(&self.job.moved_kept_hours) =>
                 "job.moved_kept_hours must be 1 to 87600";
             matches!(self.payment.provider.as_str(), "demo" | "webhook") =>

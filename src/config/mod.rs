@@ -292,7 +292,6 @@ sections! {
         keep_hours: u32,
         private_networks: String,
         ca_file: PathBuf,
-        stream_length_max: u64,
     }
     Payment {
         provider: String,

@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::filter::{Filter, FilteredEvent};
-use super::receiver::{Clients, Receiver};
-use super::webhook::Failure;
+use super::receiver::Receiver;
+use super::webhook::{Failure, WebhookClient};
 use ledger::rows::deliveries::{Claim, Replay, due};
 use ledger::rows::endpoints::Endpoint;
 use ledger::rows::event_log::{self, LoggedEvent};
@@ -36,7 +36,7 @@ const END_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct DelivererParts {
     pub pool: Database,
-    pub clients: Clients,
+    pub webhooks: WebhookClient,
     pub metrics: Metrics,
     pub clock: Clock,
     /// The currency of orders of builds that wrote none.
@@ -64,7 +64,8 @@ struct Service<'a> {
     parts: &'a DelivererParts,
     claim: Claim<'a>,
     endpoint: Endpoint,
-    receiver: Receiver,
+    /// `None`: the address or the filter cannot be read.
+    receiver: Option<Receiver>,
     filter: Filter,
     /// Events that were read and not delivered yet.
     read: VecDeque<FilteredEvent>,
@@ -143,13 +144,12 @@ impl Deliverer {
 
     /// Delivers to one endpoint until it has everything, fails, or the service stops.
     async fn serve(&self, id: EndpointId, stop: &CancellationToken) {
-        let lease = self.parts.clients.webhooks.timeout + LEASE_MARGIN;
+        let lease = self.parts.webhooks.timeout + LEASE_MARGIN;
         let claim = Claim { endpoint: id, instance: &self.parts.instance, lease };
         let work = async {
             let Some(endpoint) = claim.take(&self.parts.pool).await? else { return Ok(()) };
             let stored = Filter::read(endpoint.filter.as_deref());
-            let receiver =
-                if stored.is_some() { Receiver::of(&endpoint) } else { Receiver::Unreadable };
+            let receiver = stored.as_ref().and_then(|_| Receiver::of(&endpoint));
             let filter = stored.unwrap_or_default();
             // The refused event is the first one.
             let limit = if endpoint.refusals > 0 { 1 } else { self.parts.batch_max as usize };
@@ -242,7 +242,10 @@ impl Service<'_> {
     async fn send(&mut self, message: &[LoggedEvent], span: (i64, i64)) -> Result<(), Failure> {
         let now = self.parts.clock.now();
         let covers = (self.filter != Filter::default()).then_some(span);
-        let sent = self.receiver.send(&self.parts.clients, (message, covers), now).await;
+        let sent = match &mut self.receiver {
+            Some(receiver) => receiver.send(&self.parts.webhooks, (message, covers), now).await,
+            None => Err(Failure::Away("address or filter not readable".to_owned())),
+        };
         if sent.is_ok() {
             self.parts.metrics.events.delivered(message.len());
             self.limit = self.parts.batch_max as usize;

@@ -2,12 +2,12 @@
 //!
 //! The transaction of a change writes the *outbox* (`ledger::rows::outbox`). [`run_relay`] moves
 //! the rows into the *log*, which numbers them. [`Deliverer`] sends them on to the *endpoints*:
-//! signed webhooks and Redis streams. [`Endpoints`] is what operators do with them.
+//! signed webhooks. [`Endpoints`] is what operators do with them.
 
 pub mod deliver;
 mod fetch;
 mod filter;
-pub mod receiver;
+mod receiver;
 pub mod target;
 pub mod webhook;
 
@@ -34,8 +34,6 @@ pub use ledger::rows::event_log::LoggedEvent;
 
 /// The most endpoints.
 pub const ENDPOINTS_MAX: usize = 32;
-/// The longest name of a stream.
-const STREAM_NAME_LENGTH_MAX: usize = 100;
 
 /// The reason why an endpoint was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -49,7 +47,7 @@ pub enum EndpointError {
     /// There are [`ENDPOINTS_MAX`] already.
     #[error("too many endpoints")]
     TooMany,
-    /// The address or the name cannot be used; a sentence says why.
+    /// The address cannot be used; a sentence says why.
     #[error("{0}")]
     InvalidTarget(&'static str),
     /// The filter names what there is not; a sentence says what.
@@ -66,9 +64,7 @@ pub enum EndpointError {
 /// A new endpoint, as an operator wants it.
 #[derive(Clone, Debug)]
 pub struct NewEndpoint {
-    /// Whether it is a Redis stream; otherwise a webhook.
-    pub is_stream: bool,
-    /// The address, or the name of the stream.
+    /// The address.
     pub target: String,
     /// Whether it gets the events that the log has already.
     pub from_start: bool,
@@ -99,7 +95,7 @@ impl Endpoints {
         if !self.enabled {
             return Err(EndpointError::Off);
         }
-        check_target(new)?;
+        Target::parse(&new.target).map_err(EndpointError::InvalidTarget)?;
         new.filter.check().map_err(EndpointError::InvalidFilter)?;
         let existing = self.ledger.read(endpoints::list(&self.ledger.pool)).await?;
         if existing.len() >= ENDPOINTS_MAX {
@@ -107,11 +103,8 @@ impl Endpoints {
         }
         let last = self.ledger.read(event_log::last_position(&self.ledger.pool)).await?;
         let delivered = if new.from_start { 0 } else { last };
-        let (kind, secret) = match new.is_stream {
-            true => ("redis-stream", String::new()),
-            false => ("webhook", webhook::new_secret()),
-        };
-        let what = (kind, new.target.as_str(), secret.as_str());
+        let secret = webhook::new_secret();
+        let what = (new.target.as_str(), secret.as_str());
         let filter = new.filter.stored();
         Ok(changes::create(&self.ledger, what, (delivered, filter.as_deref()), actor).await?)
     }
@@ -208,20 +201,6 @@ impl Endpoints {
         let is_there = changes::change(&self.ledger, id, change, actor).await?;
         is_there.then_some(()).ok_or(EndpointError::NotFound)
     }
-}
-
-fn check_target(new: &NewEndpoint) -> Result<(), EndpointError> {
-    if !new.is_stream {
-        return Target::parse(&new.target).map(drop).map_err(EndpointError::InvalidTarget);
-    }
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let fits = (1..=STREAM_NAME_LENGTH_MAX).contains(&new.target.len());
-    if fits && new.target.bytes().all(is_plain) {
-        return Ok(());
-    }
-    Err(EndpointError::InvalidTarget(
-        "Send the name of a stream as 1 to 100 letters, digits, '-', '_' and '.'.",
-    ))
 }
 
 /// Moves rows from the outbox of a ledger into the log until `stop` fires. The log is in the home ledger;

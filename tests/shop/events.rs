@@ -263,33 +263,6 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     assert_eq!(receiver.times_of_position(5), 1, "and no more");
 }
 
-#[tokio::test]
-async fn events_go_to_a_redis_stream_too() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
-    let body = json!({ "kind": "redis-stream", "target": "back-office" });
-    let created = instance.admin().post("/api/admin/endpoints", &body).await;
-    assert_eq!((created.status, &created.json["secret"]), (201, &Value::Null), "{}", created.text);
-    let item = instance.make_item(json!({})).await;
-    let order = crate::http::order_id(&instance.buyer(7).buy("mysql-atomic", item).await);
-    let mut redis = crate::support::redis_of(&shop);
-    let key = format!("{}events:back-office", shop.config.redis.prefix);
-    let entry: redis::streams::StreamId = eventually("an entry", || async {
-        let range: redis::RedisResult<redis::streams::StreamRangeReply> =
-            redis::cmd("XRANGE").arg(&key).arg("-").arg("+").query_async(&mut redis.clone()).await;
-        range.ok().and_then(|mut range| range.ids.pop())
-    })
-    .await;
-    redis::cmd("DEL").arg(&key).exec_async(&mut redis).await.expect("deleted");
-    let data: String = entry.get("data").expect("data");
-    let data: Value = serde_json::from_str(&data).expect("JSON");
-    assert_eq!(
-        (&data["orders"][0]["id"], &data["orders"][0]["status"]),
-        (&json!(order), &json!("pending"))
-    );
-    assert_eq!(entry.get::<i64>("position"), Some(1));
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_of_the_service_and_the_receiver_lose_no_event_and_invent_none() {
     let shop = shop_with_events().await;

@@ -29,16 +29,14 @@ pub enum EndpointChange {
 /// When it was not created, or may have been.
 pub async fn create(
     ledger: &Ledger,
-    (kind, target, secret): (&str, &str, &str),
+    (target, secret): (&str, &str),
     (delivered, filter): (i64, Option<&str>),
     actor: &Actor,
 ) -> Result<Endpoint, LedgerError> {
     let created = ledger.change(|transaction| {
         Box::pin(async move {
-            let id = endpoints::insert(transaction, (kind, target, secret), (delivered, filter));
-            let id = id.await?;
-            let detail =
-                json!({ "endpoint": id.get(), "kind": kind, "target": target, "filter": filter });
+            let id = endpoints::insert(transaction, (target, secret), (delivered, filter)).await?;
+            let detail = json!({ "endpoint": id.get(), "target": target, "filter": filter });
             actions::record(transaction, actor, "endpoint_created", None, &detail).await?;
             endpoints::find(transaction, id).await?.ok_or(sqlx::Error::RowNotFound)
         })

@@ -19,10 +19,7 @@ use crate::http::problem::{Problem, ProblemType};
 #[derive(Serialize, ToSchema)]
 pub struct EndpointBody {
     id: i64,
-    /// `webhook` or `redis-stream`.
-    kind: String,
-    /// The address of a webhook; the name of a stream, whose key is the prefix of the service,
-    /// `events:` and this.
+    /// The address.
     target: String,
     /// Which events it gets; `null` if a later build has written a filter that is not understood here.
     filter: Option<Filter>,
@@ -60,10 +57,7 @@ pub struct EndpointsBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateEndpointBody {
-    /// `webhook` (if it is left out) or `redis-stream`.
-    #[serde(default)]
-    kind: Option<String>,
-    /// The https address of a webhook, or the name of a stream.
+    /// The https address.
     target: String,
     /// Whether it gets all events that the log still has; if it is left out, only new ones.
     #[serde(default)]
@@ -77,8 +71,8 @@ pub struct CreateEndpointBody {
 #[derive(Serialize, ToSchema)]
 pub struct CreatedEndpointBody {
     id: i64,
-    /// The secret that signs the webhooks; it is shown only here. `null` for a stream.
-    secret: Option<String>,
+    /// The secret that signs the messages; it is shown only here.
+    secret: String,
 }
 
 /// A change of an endpoint; a field that is left out stays as it is.
@@ -164,7 +158,6 @@ pub async fn list(
     let (listed, last) = endpoints.list().await?;
     let endpoints = listed.into_iter().map(|(endpoint, dead_letters)| EndpointBody {
         id: endpoint.id.get(),
-        kind: endpoint.kind,
         target: endpoint.target,
         filter: Filter::read(endpoint.filter.as_deref()),
         enabled: endpoint.enabled,
@@ -192,20 +185,12 @@ pub async fn create(
     operator: Operator,
     JsonBody(body): JsonBody<CreateEndpointBody>,
 ) -> Result<(StatusCode, Json<CreatedEndpointBody>), Problem> {
-    let is_stream = match body.kind.as_deref() {
-        None | Some("webhook") => false,
-        Some("redis-stream") => true,
-        Some(_) => {
-            let detail = "Send kind as webhook or redis-stream.";
-            return Err(ProblemType::InvalidType.detail(detail));
-        }
-    };
     let from_start = body.from_start.unwrap_or(false);
-    let new = NewEndpoint { is_stream, target: body.target, from_start, filter: body.filter };
+    let new = NewEndpoint { target: body.target, from_start, filter: body.filter };
     let created = endpoints.create(&new, &operator.actor()).await?;
     tracing::info!(endpoint = %created.id, operator = %operator.claims.user, "event endpoint created");
-    let secret = Some(created.secret).filter(|secret| !secret.is_empty());
-    Ok((StatusCode::CREATED, Json(CreatedEndpointBody { id: created.id.get(), secret })))
+    let body = CreatedEndpointBody { id: created.id.get(), secret: created.secret };
+    Ok((StatusCode::CREATED, Json(body)))
 }
 
 /// Switch an endpoint on or off, or change which events it gets.

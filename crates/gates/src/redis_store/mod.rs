@@ -12,7 +12,6 @@
 //! | `{item:ID}:room`, `{item:ID}:room:PART` | see `room/poll.lua` | a day after the sale | the waiting room: who waits, in which sequence, and who is inside |
 //! | `{item:ID}:parked` | stream | until an operator resolves them | dead letters: orders that could not be decided |
 //! | `…lock…` | see `leaselock::redis` | a lease | locks and their fence counters |
-//! | `events:NAME` | stream | about `events.stream_length_max` entries | events of orders, for other systems |
 //! | `orders` | channel | - | changes of orders, between instances |
 //!
 //! Every key begins with the configured prefix; all keys of an item share a hash tag, so that a
@@ -25,7 +24,6 @@ pub mod condition;
 mod connection;
 pub mod counters;
 pub mod durability;
-pub mod event_stream;
 mod inspect;
 mod loads;
 pub mod queue;

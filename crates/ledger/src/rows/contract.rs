@@ -8,10 +8,19 @@ use super::{alter, order_indexes};
 /// Tables that only earlier builds use.
 const TABLES: [&str; 3] = ["archives", "archived_orders", "archived_movements"];
 /// Columns that only earlier builds use, each with its table.
-const COLUMNS: [(&str, &str); 1] = [("stock", "archive")];
+const COLUMNS: [(&str, &str); 2] = [("stock", "archive"), ("event_endpoints", "kind")];
+
+/// Deletes the endpoints that were Redis streams, with what belongs to them.
+const DELETE_STREAMS: [&str; 3] = [
+    "DELETE FROM event_dead_letters WHERE endpoint_id IN \
+     (SELECT id FROM event_endpoints WHERE kind = 'redis-stream')",
+    "DELETE FROM event_replays WHERE endpoint_id IN \
+     (SELECT id FROM event_endpoints WHERE kind = 'redis-stream')",
+    "DELETE FROM event_endpoints WHERE kind = 'redis-stream'",
+];
 
 /// The migration that an earlier build does not know and needs to know once these are gone.
-const KNOWN_VERSION_MIN: i64 = 38;
+const KNOWN_VERSION_MIN: i64 = 39;
 
 /// Checks that nothing is in the schema that this build could not keep true.
 ///
@@ -38,6 +47,13 @@ async fn items_with_archived_orders(connection: &mut MySqlConnection) -> sqlx::R
 
 /// Says in the log that [`contract`] has something to do.
 pub(super) async fn say_what_is_left(connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    let streams = streams(connection).await?;
+    if streams > 0 {
+        tracing::warn!(
+            "{streams} endpoints of events are Redis streams and switched off: events go to webhooks alone; \
+             `seckill migrate --contract` deletes them"
+        );
+    }
     if order_indexes::is_of_earlier_builds(connection).await? {
         tracing::info!(
             "orders cost more on a large ledger until `seckill migrate --contract` has removed an index of \
@@ -56,6 +72,11 @@ pub(super) async fn contract(connection: &mut MySqlConnection) -> sqlx::Result<(
     let needs = "UPDATE schema_needs SET known_version_min = GREATEST(known_version_min, ?)";
     sqlx::query(needs).bind(KNOWN_VERSION_MIN).execute(&mut *connection).await?;
     order_indexes::contract(connection).await?;
+    if streams(connection).await? > 0 {
+        for statement in DELETE_STREAMS {
+            connection.execute(sqlx::raw_sql(statement)).await?;
+        }
+    }
     for (table, column) in COLUMNS {
         if has_column(connection, table, column).await? {
             alter::table(connection, table, &format!("DROP COLUMN {column}")).await?;
@@ -64,6 +85,15 @@ pub(super) async fn contract(connection: &mut MySqlConnection) -> sqlx::Result<(
     let drop = format!("DROP TABLE IF EXISTS {}", TABLES.join(", "));
     connection.execute(sqlx::raw_sql(&drop)).await?;
     Ok(())
+}
+
+/// Counts the endpoints that were Redis streams.
+async fn streams(connection: &mut MySqlConnection) -> sqlx::Result<i64> {
+    if !has_column(connection, "event_endpoints", "kind").await? {
+        return Ok(0);
+    }
+    let count = "SELECT COUNT(*) FROM event_endpoints WHERE kind = 'redis-stream'";
+    sqlx::query_scalar(count).one(connection).await
 }
 
 async fn has_table(connection: &mut MySqlConnection, name: &str) -> sqlx::Result<bool> {

@@ -17,11 +17,9 @@ const COLUMNS: &str = Endpoint::COLUMNS;
 #[derive(Clone, Debug)]
 pub struct Endpoint {
     pub id: EndpointId,
-    /// `webhook` or `redis-stream`.
-    pub kind: String,
-    /// The address of a webhook, or the key of a stream.
+    /// The address.
     pub target: String,
-    /// The secret that signs webhooks.
+    /// The secret that signs messages.
     pub secret: String,
     /// Which events it gets, in the words of the service; `None`: all.
     pub filter: Option<String>,
@@ -57,15 +55,15 @@ pub struct DeadLetter {
 /// Inserts an endpoint that begins behind the position `delivered`.
 pub async fn insert(
     transaction: &mut MySqlConnection,
-    (kind, target, secret): (&str, &str, &str),
+    (target, secret): (&str, &str),
     (delivered, filter): (i64, Option<&str>),
 ) -> sqlx::Result<EndpointId> {
     let inserted = sqlx::query(
         "INSERT INTO event_endpoints \
-         (kind, target, secret, delivered, filter, next_try_at, claimed_until, created_at) \
-         VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+         (target, secret, delivered, filter, next_try_at, claimed_until, created_at) \
+         VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
-    .binds((kind, target, secret, delivered, filter))
+    .binds((target, secret, delivered, filter))
     .execute(transaction);
     new_id(&answered(inserted).await?, EndpointId::new)
 }
@@ -173,7 +171,7 @@ pub async fn count_dead_letters(pool: &Database, id: EndpointId) -> sqlx::Result
 }
 
 from_row!(Endpoint {
-    id, kind, target, secret as Text, filter, enabled, delivered, failures, refusals, last_error,
+    id, target, secret as Text, filter, enabled, delivered, failures, refusals, last_error,
     next_try_at, delivered_at, created_at,
 });
 

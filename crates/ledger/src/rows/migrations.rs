@@ -46,6 +46,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (34, "room openings", include_str!("../../../../migrations/0034_room_openings.sql")),
     (35, "parties", include_str!("../../../../migrations/0035_parties.sql")),
     (38, "archive ends", include_str!("../../../../migrations/0038_archive_ends.sql")),
+    (39, "only webhooks", include_str!("../../../../migrations/0039_only_webhooks.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that
