@@ -235,9 +235,6 @@ pub const LIST: &[Row] = rows! {
     "galera-demoted": mysql_engines::galera::demoted,
         "the first node is set read-only",
         "503 in between; the services go on at the second node";
-    "galera-two-writers": mysql_engines::two_writers,
-        "two instances write to different nodes of Galera, since their lists of hosts differ",
-        "conflicts are found at COMMIT and tried again; nothing is sold twice";
     "item-moved": moves::moved,
         "each item moves to another ledger and back while two instances sell it; the mover is killed once on each way",
         "the next mover ends the move; nothing is lost or sold twice; an item lives in one ledger";

@@ -1,5 +1,5 @@
 //! The ledger on servers that replicate: the writer is lost, cut off or demoted, and another one takes
-//! over; two nodes of Galera are written to at once.
+//! over.
 //!
 //! Recovery counts from the moment of the fault where the engine chooses the next writer, so it
 //! includes the time of the choice. A pair has no such choice: there it counts from the promotion.
@@ -29,8 +29,6 @@ const FOLLOWED_MAX: Duration = Duration::from_secs(20);
 const IN_FLIGHT: Duration = Duration::from_millis(300);
 /// Purchases after the replica has stopped receiving, at least.
 const UNREPLICATED_MIN: u64 = 40;
-/// Purchases while two nodes are written to, at least.
-const CONTESTED_MIN: u64 = 200;
 
 /// The rows of one engine.
 macro_rules! rows_of {
@@ -197,42 +195,6 @@ async fn orders_missing(set: &mut MysqlSet, former: usize) -> Run<HashSet<String
     }
     let [there, here] = ids;
     Ok(&there - &here)
-}
-
-/// Two nodes of Galera are written to at once: each service has another order of the hosts.
-pub async fn two_writers(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let (mut set, setup) = on(testbed, Replicated::Galera).await?;
-    let url = set.url_of(Testbed::DATABASE);
-    let ports = [0, 1].map(|place| format!("127.0.0.1:{}", set.member(place).port()));
-    let [first, second] = &ports;
-    let turned =
-        url.replacen(first, "HOST", 1).replacen(second, first, 1).replacen("HOST", second, 1);
-    let mut plan = Plan::new(seed, Wanted::Safe, &setup);
-    plan.setups[1] = setup.with("DATABASE_URL", turned);
-    run_trial(testbed, plan, async |testbed, trial| {
-        trial.injections += 1;
-        let then = trial.sold();
-        let sold = until("sales on both nodes", FOLLOWED_MAX, || async {
-            let sold = trial.sold() - then;
-            (sold >= CONTESTED_MIN).then_some(sold)
-        });
-        let sold = sold.await?;
-        let mut conflicts = 0;
-        for place in [0, 1] {
-            let mut node = set.operator(place).await.map_err(said)?;
-            let asked = "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.GLOBAL_STATUS \
-                 WHERE VARIABLE_NAME IN ('wsrep_local_cert_failures', 'wsrep_local_bf_aborts')";
-            let counted: i64 = sqlx::query_scalar(asked)
-                .fetch_one(&mut node)
-                .await
-                .map_err(|error| error.to_string())?;
-            conflicts += counted;
-        }
-        trial.fault_ended();
-        look_at_writer(&mut set, testbed);
-        proven(conflicts > 0, format!("{conflicts} transactions lost to the other node's while {sold} units were sold"))
-    })
-    .await
 }
 
 /// Starts a set with the schema, and answers how services are started on it.
