@@ -1,5 +1,5 @@
 /**
- * A typed client of Seckill. `schema.ts` is generated from the description of the API; this file adds
+ * A typed client of Seckill. The build generates `schema.ts` from the description of the API; this file adds
  * what a description cannot say: how to send a purchase again without buying twice.
  */
 import createFetchClient, { type Client } from 'openapi-fetch';
