@@ -173,3 +173,46 @@ async fn what_is_left_to_remove_is_said_only_where_it_is_left() {
         assert_eq!((code, text.contains("--contract")), (0, is_left), "{arguments:?}: {text}");
     }
 }
+
+/// What builds with an archive of orders and endpoints that are Redis streams need.
+const OF_BUILDS_WITH_AN_ARCHIVE: [&str; 5] = [
+    "CREATE TABLE archives (item_id BIGINT NOT NULL PRIMARY KEY) ENGINE = InnoDB",
+    "ALTER TABLE stock ADD COLUMN archive TINYINT UNSIGNED NOT NULL DEFAULT 0",
+    "ALTER TABLE event_endpoints ADD COLUMN kind VARCHAR(16) NOT NULL DEFAULT 'webhook'",
+    "INSERT INTO archives (item_id) VALUES (7)",
+    "INSERT INTO event_endpoints (kind, target, secret, enabled, delivered, next_try_at, claimed_until, created_at) \
+     VALUES ('redis-stream', 'back-office', '', FALSE, 0, NOW(6), NOW(6), NOW(6)), \
+       ('webhook', 'https://shop.example/', 's', TRUE, 0, NOW(6), NOW(6), NOW(6))",
+];
+
+#[tokio::test]
+async fn orders_in_files_stop_an_upgrade_and_endpoints_that_were_streams_go_with_it() {
+    let shop = Shop::new().await;
+    for statement in OF_BUILDS_WITH_AN_ARCHIVE {
+        shop.pool.execute(statement).await.expect("as before");
+    }
+    let run = async |arguments: &[&str]| {
+        let mut migrate = program(&shop, arguments);
+        let output = migrate.env("SECKILL_LOG_FILTER", "info").output().await;
+        told(&output.expect("it runs"))
+    };
+    for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
+        let (code, text) = run(arguments).await;
+        assert_eq!(code, 2, "{text}");
+        assert!(text.contains("the orders of 1 items have left the ledger for files"), "{text}");
+    }
+    shop.pool.execute("DELETE FROM archives").await.expect("loaded again");
+    let (code, text) = run(&["migrate"]).await;
+    assert!(code == 0 && text.contains("1 endpoints of events are Redis streams"), "{text}");
+    let (code, text) = run(&["migrate", "--contract"]).await;
+    assert_eq!(code, 0, "{text}");
+    let left = "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() \
+         AND (table_name = 'archives' OR (table_name = 'stock' AND column_name = 'archive') \
+          OR (table_name = 'event_endpoints' AND column_name = 'kind'))";
+    let left: i64 = sqlx::query_scalar(left).fetch_one(&shop.pool).await.expect("counted");
+    let targets: Vec<String> = sqlx::query_scalar("SELECT target FROM event_endpoints")
+        .fetch_all(&shop.pool)
+        .await
+        .expect("the webhook is there");
+    assert_eq!((left, targets), (0, vec!["https://shop.example/".to_owned()]));
+}

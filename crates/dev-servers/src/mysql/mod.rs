@@ -101,13 +101,6 @@ impl MysqlOptions {
     pub fn temporary() -> Self {
         Self { program: program::named("SECKILL_MYSQLD"), ..Self::default() }
     }
-
-    /// With the memory and the log of a server whose data stay, also where they do not.
-    #[must_use]
-    pub fn for_long(mut self) -> Self {
-        self.extra_arguments.extend(FOR_LONG.map(str::to_owned));
-        self
-    }
 }
 
 impl MysqlServer {

@@ -50,7 +50,7 @@ pub(super) async fn say_what_is_left(connection: &mut MySqlConnection) -> sqlx::
     let streams = streams(connection).await?;
     if streams > 0 {
         tracing::warn!(
-            "{streams} endpoints of events are Redis streams and switched off: events go to webhooks alone; \
+            "{streams} endpoints of events are Redis streams, and switched off: events go to webhooks alone; \
              `seckill migrate --contract` deletes them"
         );
     }
