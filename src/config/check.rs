@@ -86,10 +86,6 @@ impl Config {
                 && (1..=86_400).contains(&self.draw.round_after_seconds)
                 && (1..=2_000_000).contains(&self.draw.entries_max) =>
                 "draw.poll_ms must be 10 to 60000, timeout_ms 100 to 60000, round_after_seconds 1 to 86400, and entries_max 1 to 2000000";
-            (10..=3_600).contains(&self.receipts.delay_seconds_max)
-                && (10..=5_000).contains(&self.receipts.append_ms)
-                && (1..=3_650).contains(&self.receipts.key_days) =>
-                "receipts.delay_seconds_max must be 10 to 3600, append_ms 10 to 5000, and key_days 1 to 3650";
             self.waiting_room.proof_bits_max <= 24 =>
                 "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes";
             self.events.poll_ms >= 1

@@ -11,7 +11,6 @@ pub mod failover;
 pub mod fences;
 pub mod item_reads;
 pub mod limit_groups;
-pub mod receipts;
 pub mod shard_moves;
 pub mod shards;
 pub mod shared_batches;

@@ -60,9 +60,6 @@ pub const DRAW_POINTS: &[&str] = &["draw-closed", "draw-listed", "draw-valued", 
 
 /// The points of the opening of a waiting room, in their order.
 pub const ROOM_POINTS: &[&str] = &["room-listed", "room-valued", "room-part-placed"];
-/// The points of the log of a sale, in their order: before a batch is complete, before its COMMIT, and behind it.
-pub const RECEIPT_POINTS: &[&str] =
-    &["receipts-batch-written", "receipts-appended", "receipts-committed"];
 
 /// The points of the archive of an item, in their order.
 pub const ARCHIVE_POINTS: &[&str] = &[

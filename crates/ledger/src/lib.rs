@@ -13,7 +13,6 @@
 //! 9. [`item_move`]: moves of an item from one ledger to another.
 //! 10. [`archive`]: orders of ended sales leave for a file, and their sums stay.
 //! 11. [`erasure`]: the deletion of a person.
-//! 12. [`receipts`]: the public logs of sales.
 
 #[macro_use]
 extern crate failpoint;
@@ -30,7 +29,6 @@ mod ledger;
 pub mod opening;
 mod options;
 pub mod order;
-pub mod receipts;
 pub mod route;
 pub mod rows;
 pub mod waiting_list;

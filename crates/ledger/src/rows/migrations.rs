@@ -45,6 +45,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (33, "receipts", include_str!("../../../../migrations/0033_receipts.sql")),
     (34, "room openings", include_str!("../../../../migrations/0034_room_openings.sql")),
     (35, "parties", include_str!("../../../../migrations/0035_parties.sql")),
+    (37, "unused tables", include_str!("../../../../migrations/0037_unused_tables.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

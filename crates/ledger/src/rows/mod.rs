@@ -35,7 +35,6 @@ pub mod orders;
 pub mod outbox;
 pub mod payments;
 pub mod products;
-pub mod receipts;
 pub mod redis_lists;
 pub mod replication;
 pub mod request_keys;
@@ -47,6 +46,7 @@ pub(crate) mod statement;
 pub mod stock;
 pub mod subjects;
 mod transaction;
+mod unused_tables;
 pub mod users;
 pub mod waiting_list;
 pub mod writer;
@@ -195,9 +195,14 @@ pub async fn migrate(options: impl Into<LedgerOptions>, pool: &Database) -> Resu
 /// A sentence for the operator.
 pub async fn contract(options: impl Into<LedgerOptions>, pool: &Database) -> Result<(), String> {
     let mut connection = lock_schema(&options.into(), pool).await?;
-    let contracted = order_indexes::contract(&mut connection).await;
+    let contracted = contract_on(&mut connection).await;
     let _ = answered(connection.close()).await;
     contracted.map_err(|error| migration_failed(&error))
+}
+
+async fn contract_on(connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    order_indexes::contract(connection).await?;
+    unused_tables::contract(connection).await
 }
 
 /// Says in the log that [`contract`] has something to do, if it has.
@@ -205,7 +210,11 @@ pub async fn contract(options: impl Into<LedgerOptions>, pool: &Database) -> Res
 /// # Errors
 /// A sentence for the operator.
 pub async fn say_what_is_left(pool: &Database) -> Result<(), String> {
-    let said = async { order_indexes::say_what_is_left(&mut *pool.acquire().await?).await };
+    let said = async {
+        let mut connection = pool.acquire().await?;
+        order_indexes::say_what_is_left(&mut connection).await?;
+        unused_tables::say_what_is_left(&mut connection).await
+    };
     said.await.map_err(|error| migration_failed(&error))
 }
 
@@ -260,7 +269,7 @@ async fn migrate_on(
     currency.await.map_err(|error| migration_failed(&error))?;
     let indexed = async {
         order_indexes::expand(connection).await?;
-        if is_new { order_indexes::contract(connection).await } else { Ok(()) }
+        if is_new { contract_on(connection).await } else { Ok(()) }
     };
     indexed.await.map_err(|error| migration_failed(&error))?;
     users::fill_skeletons(pool)

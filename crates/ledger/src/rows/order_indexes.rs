@@ -7,6 +7,7 @@ use sqlx::{Executor, MySqlConnection};
 use tokio::time::sleep;
 
 use super::error::Fault;
+use super::schema::require;
 use super::statement::{Binds, Read};
 
 /// The indexes of this build. An order changes each of them near the orders of its item, so an order costs the
@@ -54,8 +55,7 @@ pub(super) async fn say_what_is_left(connection: &mut MySqlConnection) -> sqlx::
 
 /// Removes the index that earlier builds need, and says so to them.
 pub(super) async fn contract(connection: &mut MySqlConnection) -> sqlx::Result<()> {
-    let needs = "UPDATE schema_needs SET known_version_min = GREATEST(known_version_min, ?)";
-    sqlx::query(needs).bind(KNOWN_VERSION_MIN).execute(&mut *connection).await?;
+    require(connection, KNOWN_VERSION_MIN).await?;
     if has_index(connection, OF_EARLIER_BUILDS).await? {
         alter(connection, &format!("DROP KEY {OF_EARLIER_BUILDS}")).await?;
     }

@@ -4,11 +4,13 @@
 //! first and replace the instances afterwards. A migration that takes something away says in the table
 //! `schema_needs` which migration a program must know.
 
+use sqlx::MySqlConnection;
+
 use crate::Database;
 
 use super::error::Fault;
 use super::migrations::MIGRATIONS;
-use super::statement::Read;
+use super::statement::{Read, Write};
 
 /// The schema of the ledger, compared with this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,12 @@ pub async fn schema_state(pool: &Database) -> sqlx::Result<SchemaState> {
         Some(needed) if needed > newest_version() => SchemaState::TooNew { needed },
         _ => SchemaState::Current,
     })
+}
+
+/// Makes builds that do not know a migration refuse the ledger from now on.
+pub(super) async fn require(connection: &mut MySqlConnection, version: i64) -> sqlx::Result<()> {
+    let needs = "UPDATE schema_needs SET known_version_min = GREATEST(known_version_min, ?)";
+    sqlx::query(needs).bind(version).run(connection).await
 }
 
 /// The number that a statement selects; `None` when there is no such table or row.
