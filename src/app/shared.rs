@@ -266,11 +266,11 @@ impl Shared {
         }))
     }
 
-    /// The beacons of draws, and of the openings of waiting rooms.
+    /// The beacons of draws.
     ///
     /// # Errors
     /// A sentence when a setting cannot be used.
-    pub(super) fn beacons(&self, config: &Config) -> Result<Beacons, String> {
+    fn beacons(&self, config: &Config) -> Result<Beacons, String> {
         let settings = &config.draw;
         let networks = PrivateNetworks::parse(&settings.private_networks)
             .map_err(|why| format!("draw.{why}"))?;

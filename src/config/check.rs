@@ -74,8 +74,8 @@ impl Config {
                 && self.waiting_room.ticket_seconds >= 1
                 && (1..=1_000_000).contains(&self.waiting_room.line_max) =>
                 "waiting_room.per_second and line_max must be 1 to 1000000, inside_max and ticket_seconds at least 1, or no buyer is ever admitted";
-            self.waiting_room.silent_seconds >= 6 && self.waiting_room.places_after_seconds <= 60 =>
-                "waiting_room.silent_seconds must be at least 6, because buyers ask every five seconds, and places_after_seconds at most 60";
+            self.waiting_room.silent_seconds >= 6 =>
+                "waiting_room.silent_seconds must be at least 6, because buyers ask every five seconds";
             (1..=1_000_000).contains(&self.waiting_list.line_max)
                 && (10..=60_000).contains(&self.waiting_list.sweep_ms) =>
                 "waiting_list.line_max must be 1 to 1000000, and sweep_ms 10 to 60000";

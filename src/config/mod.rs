@@ -225,7 +225,6 @@ sections! {
         ticket_seconds: u32,
         silent_seconds: u32,
         line_max: u64,
-        places_after_seconds: u32,
         proof_bits_max: u8,
     }
     WaitingList {

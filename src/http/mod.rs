@@ -167,8 +167,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::items::find))
         .routes(routes!(route::products::find))
         .routes(routes!(route::ticket::create, route::ticket::leave))
-        .routes(routes!(route::ticket::opening))
-        .routes(routes!(route::ticket::entries))
         .routes(routes!(
             route::waiting_list::find,
             route::waiting_list::join,

@@ -24,7 +24,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("order", &["live"]),
     ("waiting_list", &["catalog", "live"]),
     ("draw", &["catalog", "event", "waiting_list"]),
-    ("purchase", &["catalog", "live", "draw"]),
+    ("purchase", &["catalog", "live"]),
     ("account", &["config"]),
     ("event", &["trace", "tls"]),
     ("payment", &["order", "event"]),

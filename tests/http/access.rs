@@ -48,8 +48,6 @@ fn operations() -> Vec<Operation> {
         operation("GET", "/api/items/{id}/events", Who::Anyone, None, 200),
         operation("POST", "/api/items/{id}/ticket", Who::Buyer, None, 409),
         operation("DELETE", "/api/items/{id}/ticket", Who::Buyer, None, 409),
-        operation("GET", "/api/items/{id}/line", Who::Anyone, None, 409),
-        operation("GET", "/api/items/{id}/line/entries", Who::Anyone, None, 409),
         operation("POST", "/api/seckill/{strategy}/{item_id}", Who::Buyer, None, 201),
         operation("POST", "/api/reservations", Who::Buyer, Some(json!({ "lines": [] })), 422),
         // Its body is lines of JSON, and this one is JSON.
@@ -239,15 +237,13 @@ async fn each_operation_is_for_those_it_is_for() {
 }
 
 /// Operations without a token; whatever else the document names needs one.
-const FOR_ANYONE: [&str; 21] = [
+const FOR_ANYONE: [&str; 19] = [
     "GET /api/items",
     "GET /api/items/{id}",
     "GET /api/items/{id}/events",
     "GET /api/items/{id}/draw",
     "GET /api/items/{id}/draw/entries",
     "GET /api/products/{id}",
-    "GET /api/items/{id}/line",
-    "GET /api/items/{id}/line/entries",
     "POST /api/users",
     "POST /api/session",
     "GET /api/session/methods",

@@ -3,8 +3,7 @@
 //! # Modules, in reading order
 //! 1. [`write`]: the one transaction that writes an order, single or in a batch.
 //! 2. [`waiting_list`]: buyers who wait for units that come back, and the offers to them.
-//! 3. [`draw`]: entries of sales that are drawn, and their places; [`opening`]: the places of buyers who wait when a
-//!    sale opens.
+//! 3. [`draw`]: entries of sales that are drawn, and their places.
 //! 4. [`rows`]: the connections, and the statements that neither write an order nor take stock.
 //! 5. [`route`]: the ways between several ledgers, caches, and circuit breakers.
 //! 6. [`order`]: what happens to an order after it is placed.
@@ -26,7 +25,6 @@ pub mod endpoints;
 pub mod erasure;
 pub mod item_move;
 mod ledger;
-pub mod opening;
 mod options;
 pub mod order;
 pub mod route;

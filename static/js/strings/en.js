@@ -193,8 +193,6 @@ export default {
   'line.noEstimate': 'goes on when buyers inside have finished',
   'line.paused': 'goes on when the pause of the sale is over',
   'line.leave': 'Leave the line',
-  'line.entry': 'Your entry in the list: {entry}',
-  'line.list': 'The list with all places',
 
   'attempt.sending': 'Placing your order…',
   'attempt.sendingText': 'Keep this page open. Pressing twice or reloading never buys twice.',

@@ -173,8 +173,6 @@ export default {
   'line.noEstimate': '里面的买家完成后继续',
   'line.paused': '活动恢复后继续',
   'line.leave': '退出排队',
-  'line.entry': '您在名单中的编号：{entry}',
-  'line.list': '包含所有位置的名单',
 
   'attempt.sending': '正在下单……',
   'attempt.sendingText': '请不要关闭页面。连点或刷新都不会重复购买。',

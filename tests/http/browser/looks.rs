@@ -118,7 +118,7 @@ async fn every_state_of_a_draw_can_be_looked_at() {
 async fn every_state_of_a_line_can_be_looked_at() {
     let (_shop, instance) = shop(|config| {
         let room = &mut config.waiting_room;
-        (room.per_second, room.places_after_seconds, room.silent_seconds) = (1, 0, 3_000);
+        (room.per_second, room.silent_seconds) = (1, 3_000);
     })
     .await;
     let starts_at = in_seconds(250);
@@ -141,7 +141,8 @@ async fn every_state_of_a_line_can_be_looked_at() {
     };
     pause(true).await;
     instance.clock.shift(Duration::seconds(251));
-    page.until_there("#outcome a[href$='/line/entries']").await;
+    // With a number there is one fact more.
+    page.until_there("#outcome .line-facts div:nth-child(4)").await;
     look(&page, "line-paused", "#outcome .line-facts").await;
     // A page that is loaded again is still in line, and so is a second one. Both buy one and the same order.
     let (first, _) = page.second_window().await;

@@ -59,7 +59,6 @@ pub const ITEM_TABLES: &[ItemTable] = &[
     table("waiting_list", BY_ITEM, RowPolicy::Moved),
     table("draws", BY_ITEM, RowPolicy::Moved),
     table("draw_entries", BY_ITEM, RowPolicy::Moved),
-    table("room_openings", BY_ITEM, RowPolicy::Moved),
     table("archives", BY_ITEM, RowPolicy::Moved),
     table("archived_orders", BY_ITEM, RowPolicy::Moved),
     table("archived_movements", BY_ITEM, RowPolicy::Moved),
