@@ -250,6 +250,9 @@ impl Shared {
     /// A sentence when a setting cannot be used.
     pub(super) fn draws(&self, config: &Config, lists: &WaitingLists) -> Result<Draws, String> {
         let settings = &config.draw;
+        let networks = PrivateNetworks::parse(&settings.private_networks)
+            .map_err(|why| format!("draw.{why}"))?;
+        let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
         Ok(Draws::new(DrawParts {
             ledgers: self.ledgers.map(|ledger| {
                 ledger::draw::Draws::new(
@@ -261,21 +264,9 @@ impl Shared {
             catalog: self.catalog.clone(),
             lists: lists.clone(),
             clock: self.clock.clone(),
-            beacons: self.beacons(config)?,
+            beacons: Beacons::new(client, &settings.beacon, &settings.drand_url)?,
             round_after: Duration::from_secs(settings.round_after_seconds.into()),
         }))
-    }
-
-    /// The beacons of draws.
-    ///
-    /// # Errors
-    /// A sentence when a setting cannot be used.
-    fn beacons(&self, config: &Config) -> Result<Beacons, String> {
-        let settings = &config.draw;
-        let networks = PrivateNetworks::parse(&settings.private_networks)
-            .map_err(|why| format!("draw.{why}"))?;
-        let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
-        Beacons::new(client, &settings.beacon, &settings.drand_url)
     }
 }
 

@@ -1,30 +1,26 @@
-//! `seckill verify`: checks the published proof of a draw. The crate `verify` shares no code with the service.
+//! `seckill verify`: checks what a shop has published. The crate `verify` shares no code with the service.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
-use http_body_util::Full;
-use hyper::Request;
-use hyper::body::Bytes;
 use serde::Deserialize;
 use verify::{Draw, Known};
 
 use super::{ExitResult, refuse};
-use crate::event::{self, PrivateNetworks, Target, WebhookClient};
-use crate::trace::Traces;
 
-/// The largest proof that is read from an address: some two million entries.
-const PROOF_BYTES_MAX: usize = 256 << 20;
-/// How long it may take.
-const FETCH_MAX: Duration = Duration::from_secs(120);
+/// What is checked.
+#[derive(clap::Subcommand)]
+pub enum Action {
+    /// The proof of a draw: exit 1 when it has a fault, 2 when it cannot be read.
+    Draw(Arguments),
+}
 
 /// The arguments: the proof, and what its buyers know.
 #[derive(clap::Args)]
 pub struct Arguments {
-    /// The proof: a file, or the address of `/api/items/{id}/draw/entries` of a shop.
-    #[arg(value_name = "FILE_OR_URL")]
-    proof: String,
+    /// The proof: a file with the answer of `/api/items/{id}/draw/entries`.
+    #[arg(value_name = "FILE")]
+    proof: PathBuf,
     /// The draw as it was published earlier: a file with an answer of `/api/items/{id}/draw`, or the file that the page
     /// of the item saves, which also has the entry. From before the sale it proves that the announcement was kept; from
     /// between close and round, that the list was.
@@ -43,13 +39,10 @@ struct Saved {
     entry: Option<String>,
 }
 
-/// Checks a proof and prints what it found. Exit 1 when the proof has a fault, 2 when it cannot be read.
-pub async fn run(arguments: &Arguments) -> ExitResult {
-    let proof = if arguments.proof.starts_with("http") {
-        verify::read(&*fetch(&arguments.proof).await?)?
-    } else {
-        verify::read(text_of(Path::new(&arguments.proof))?.as_bytes())?
-    };
+/// Checks what was published, and prints what it found.
+pub fn run(action: &Action) -> ExitResult {
+    let Action::Draw(arguments) = action;
+    let proof = verify::read(text_of(&arguments.proof)?.as_bytes())?;
     let saved = arguments.announced.as_deref().map(saved).transpose()?;
     let of_file = saved.as_ref().and_then(|saved| saved.entry.as_deref());
     let announced = saved.as_ref().map(|saved| &saved.draw);
@@ -69,18 +62,4 @@ fn saved(file: &Path) -> Result<Saved, String> {
 
 fn text_of(file: &Path) -> Result<String, String> {
     std::fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))
-}
-
-async fn fetch(url: &str) -> Result<Bytes, String> {
-    let target = Target::parse(url)?;
-    let client = WebhookClient {
-        // Whoever calls the command may reach any address.
-        networks: PrivateNetworks::parse("0.0.0.0/0,::/0")?,
-        tls: event::tls(Path::new(""))?.into(),
-        timeout: FETCH_MAX,
-        traces: Traces::default(),
-    };
-    let request = Request::new(Full::new(Bytes::new()));
-    let (status, body) = client.fetch(&target, request, PROOF_BYTES_MAX).await?;
-    if status.is_success() { Ok(body) } else { Err(format!("{url} answered {status}")) }
 }
