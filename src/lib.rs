@@ -25,7 +25,7 @@
 //! # Modules, in reading order
 //! 1. The sale: [`purchase`] (one purchase from request to outcome), [`consumer`] (queued orders),
 //!    [`order`] (payment, cancellation, expiry), [`waiting_list`] (buyers who wait for units that come back),
-//!    [`draw`] (sales that are drawn), [`receipt`] (public logs of sales).
+//!    [`draw`] (sales that are drawn).
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
 //!    (accounts from elsewhere), [`live`] (events), [`export`], [`event`]
 //!    (events for other systems), [`payment`], [`job`]
@@ -58,7 +58,6 @@ pub mod order;
 pub mod payment;
 pub mod purchase;
 pub mod readiness;
-pub mod receipt;
 pub mod tls;
 pub mod trace;
 pub mod waiting_list;

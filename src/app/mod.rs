@@ -94,7 +94,6 @@ impl App {
         }));
         let waiting_lists = shared.waiting_lists();
         let draws = shared.draws(&config, &waiting_lists)?;
-        let receipts = shared.receipts(&config);
         let payments = payments::payments(&config, &shared, &orders)?;
         let mut workers = workers::workers(
             &config,
@@ -102,7 +101,7 @@ impl App {
             inboxes,
             &writers,
             (&orders, &purchases, &payments),
-            (&waiting_lists, &draws, &receipts),
+            (&waiting_lists, &draws),
         );
         workers.extend(purchase_workers);
         workers.extend(events::workers(&config, &shared)?);
@@ -122,7 +121,7 @@ impl App {
             &shared,
             &lock_servers,
             (orders, purchases, payments),
-            (waiting_lists, draws, receipts),
+            (waiting_lists, draws),
             (addr, proxies),
         )?;
         Ok(Self {

@@ -7,7 +7,7 @@ use super::shared::{LedgerParts, Shared, Writers};
 use super::workers::Worker;
 use crate::config::Config;
 use crate::live::OutcomeCounts;
-use crate::purchase::waiting_room::{OpeningParts, Openings, WaitingRoomParts};
+use crate::purchase::waiting_room::WaitingRoomParts;
 use crate::purchase::{
     self, AcceptOffer, Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests,
     SoldOut, WaitingRoom,
@@ -43,7 +43,7 @@ pub(super) fn purchases(
         metrics: shared.metrics.clone(),
         clock: shared.clock.clone(),
         tasks: shared.lifecycle.purchases().clone(),
-        waiting_room: waiting_room(config, shared)?,
+        waiting_room: waiting_room(config, shared),
         deadline: config.purchase_deadline(),
         gate_wait: config.gate_wait(),
     });
@@ -106,7 +106,7 @@ fn strategy_context(
     }
 }
 
-fn waiting_room(config: &Config, shared: &Shared) -> Result<WaitingRoom, String> {
+fn waiting_room(config: &Config, shared: &Shared) -> WaitingRoom {
     let settings = &config.waiting_room;
     let seconds = |count: u32| Duration::from_secs(count.into());
     let limits = RoomLimits {
@@ -117,20 +117,11 @@ fn waiting_room(config: &Config, shared: &Shared) -> Result<WaitingRoom, String>
         ticket: seconds(settings.ticket_seconds),
         proof_bits_max: settings.proof_bits_max,
     };
-    let room = Room::new(shared.redis.clone(), limits);
-    let openings = Openings::new(OpeningParts {
-        ledgers: shared.ledgers.map(|ledger| ledger::opening::Openings::new(ledger.ledger())),
-        beacons: shared.beacons(config)?,
-        room: room.clone(),
-        clock: shared.clock.clone(),
-        round_after: seconds(settings.places_after_seconds),
-    });
     let parts = WaitingRoomParts {
-        room,
-        openings,
+        room: Room::new(shared.redis.clone(), limits),
         breaker: shared.breakers.of(Dependency::Redis).clone(),
         clock: shared.clock.clone(),
         metrics: shared.metrics.clone(),
     };
-    Ok(WaitingRoom::new(parts, &[config.secret.reveal(), config.secret_previous.reveal()]))
+    WaitingRoom::new(parts, &[config.secret.reveal(), config.secret_previous.reveal()])
 }

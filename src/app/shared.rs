@@ -16,12 +16,10 @@ use crate::event::{self, PrivateNetworks, WebhookClient};
 use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
 use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
-use crate::receipt::Receipts;
 use crate::trace::{self, Traces};
 use crate::waiting_list::{self, LedgerWaitlist, WaitingLists};
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
-use ledger::receipts::Logs;
 use ledger::route::breaker::Breakers;
 use ledger::route::{Homes, Ledger, Shards};
 use ledger::rows::outbox::Outbox;
@@ -30,7 +28,6 @@ use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::write::{
     Arbiter, BatchConnections, BatchTasks, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS,
 };
-use sale_log::SigningKeys;
 use shop_domain::{Clock, ItemId, ShardId};
 use shop_metrics::Metrics;
 
@@ -127,8 +124,7 @@ impl Shared {
             ledger: ledger.ledger(),
             counters: ledger.counters.clone(),
         });
-        let catalog = Catalog::over(&catalog_parts, clock.clone(), line.clone())
-            .with_logs(config.receipts.of_new_items());
+        let catalog = Catalog::over(&catalog_parts, clock.clone(), line.clone());
         let shared = Self {
             lifecycle,
             watch: Watch::new(catalog.clone()),
@@ -254,6 +250,9 @@ impl Shared {
     /// A sentence when a setting cannot be used.
     pub(super) fn draws(&self, config: &Config, lists: &WaitingLists) -> Result<Draws, String> {
         let settings = &config.draw;
+        let networks = PrivateNetworks::parse(&settings.private_networks)
+            .map_err(|why| format!("draw.{why}"))?;
+        let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
         Ok(Draws::new(DrawParts {
             ledgers: self.ledgers.map(|ledger| {
                 ledger::draw::Draws::new(
@@ -265,31 +264,9 @@ impl Shared {
             catalog: self.catalog.clone(),
             lists: lists.clone(),
             clock: self.clock.clone(),
-            beacons: self.beacons(config)?,
+            beacons: Beacons::new(client, &settings.beacon, &settings.drand_url)?,
             round_after: Duration::from_secs(settings.round_after_seconds.into()),
         }))
-    }
-
-    /// The beacons of draws, and of the openings of waiting rooms.
-    ///
-    /// # Errors
-    /// A sentence when a setting cannot be used.
-    pub(super) fn beacons(&self, config: &Config) -> Result<Beacons, String> {
-        let settings = &config.draw;
-        let networks = PrivateNetworks::parse(&settings.private_networks)
-            .map_err(|why| format!("draw.{why}"))?;
-        let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
-        Beacons::new(client, &settings.beacon, &settings.drand_url)
-    }
-}
-
-impl Shared {
-    /// The receipts over these parts.
-    pub(super) fn receipts(&self, config: &Config) -> Receipts {
-        let keys = SigningKeys::new(config.secret.reveal().as_bytes(), config.receipts.key_days);
-        let keys = Arc::new(keys);
-        let logs = self.ledgers.map(|ledger| Logs::new(ledger.ledger(), keys.clone()));
-        Receipts::new(logs, keys, self.clock.clone())
     }
 }
 

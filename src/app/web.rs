@@ -24,7 +24,6 @@ use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
-use crate::receipt::Receipts;
 use crate::waiting_list::WaitingLists;
 use ledger::Ledger;
 use ledger::item_move::Overview;
@@ -34,7 +33,7 @@ pub(super) fn web(
     shared: &Shared,
     lock_servers: &LockServers,
     (orders, purchases, payments): (Orders, Purchases, Payments),
-    (waiting_lists, draws, receipts): (WaitingLists, Draws, Receipts),
+    (waiting_lists, draws): (WaitingLists, Draws),
     (addr, proxies): (SocketAddr, Proxies),
 ) -> Result<Web, String> {
     let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
@@ -51,7 +50,6 @@ pub(super) fn web(
         payments,
         waiting_lists,
         draws,
-        receipts,
         catalog: shared.catalog.clone(),
         accounts,
         operator_log: OperatorLog::new(shared.ledgers.map(LedgerParts::ledger)),

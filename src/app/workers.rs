@@ -9,15 +9,13 @@ use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::draw::Draws;
 use crate::job::{
-    self, AdvanceDraws, AppendReceipts, Audit, Expire, Progress, Reconcile,
-    RefreshRevocations, RequestRefunds, ResumeMoves, ScheduledJob, TendEvents, TendWaitingLists,
-    WatchMoves,
+    self, AdvanceDraws, Audit, Expire, Progress, Reconcile, RefreshRevocations, RequestRefunds,
+    ResumeMoves, ScheduledJob, TendEvents, TendWaitingLists, WatchMoves,
 };
 use crate::live;
 use crate::order::{LedgerOrders, Orders};
 use crate::payment::Payments;
 use crate::purchase::Purchases;
-use crate::receipt::Receipts;
 use crate::waiting_list::WaitingLists;
 use gates::redis_store::queue::Reader;
 use gates::redis_stream;
@@ -38,7 +36,7 @@ pub(super) fn workers(
     inboxes: Inboxes,
     writers: &[Writers],
     (orders, purchases, payments): (&Orders, &Purchases, &Payments),
-    sales: (&WaitingLists, &Draws, &Receipts),
+    sales: (&WaitingLists, &Draws),
 ) -> Vec<Worker> {
     let drained = shared.lifecycle.drained();
     let Inboxes { outbox, wake_ups } = inboxes;
@@ -73,7 +71,7 @@ fn jobs(
     ledger: &LedgerParts,
     shared: &Shared,
     (orders, purchases, payments): (&LedgerOrders, &Purchases, &Payments),
-    (waiting_lists, draws, receipts): (&WaitingLists, &Draws, &Receipts),
+    (waiting_lists, draws): (&WaitingLists, &Draws),
 ) -> Vec<ScheduledJob> {
     let LedgerParts { shard, config, pool, breakers, metrics, .. } = ledger;
     let (homes, settings) = (shared.ledgers.homes(), &config.job);
@@ -93,7 +91,6 @@ fn jobs(
     };
     let tend = TendWaitingLists::new(waiting_lists.clone(), *shard);
     let advance = AdvanceDraws { draws: draws.clone(), shard: *shard };
-    let append = AppendReceipts { receipts: receipts.clone(), shard: *shard };
     let ms = Duration::from_millis;
     let reconcile = reconcile.of_shard(*shard, homes.clone());
     let mut jobs = vec![
@@ -102,7 +99,6 @@ fn jobs(
         ScheduledJob::new("audit", ms(settings.audit_period_ms), audit),
         ScheduledJob::new("waiting-list", ms(config.waiting_list.sweep_ms), tend),
         ScheduledJob::new("draws", ms(config.draw.poll_ms), advance),
-        ScheduledJob::new("receipts", ms(config.receipts.append_ms), append),
     ];
     if config.payment.provider != "demo" {
         let (payments, metrics) = (payments.clone(), metrics.clone());

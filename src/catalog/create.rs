@@ -41,15 +41,7 @@ pub async fn create(
     now: OffsetDateTime,
 ) -> ledger::Result<StockedItem> {
     let items = std::slice::from_ref(new);
-    let new = NewItems {
-        items,
-        now,
-        actor: None,
-        groups: &[],
-        products: &[],
-        home: Home::ONLY,
-        log_delay_seconds: None,
-    };
+    let new = NewItems { items, now, actor: None, groups: &[], products: &[], home: Home::ONLY };
     let created = catalog::create(pool, pool, new).await?;
     created.into_iter().next().ok_or(ledger::Error::RowNotFound)
 }
@@ -158,16 +150,7 @@ impl Catalog {
         let (own, at_home) =
             (&self.ledgers.at(shard).items.ledger, &self.ledgers.home().items.ledger);
         let home = Home { shard, epoch: 1, is_only: self.ledgers.homes().is_only() };
-        let log_delay_seconds = self.log_delay_seconds;
-        let new = NewItems {
-            items: all,
-            now,
-            actor,
-            groups: &groups,
-            products: &products,
-            home,
-            log_delay_seconds,
-        };
+        let new = NewItems { items: all, now, actor, groups: &groups, products: &products, home };
         let create = catalog::create(&at_home.pool, &own.pool, new);
         let created = rows::change(&own.breaker, Box::pin(create)).await;
         let created = created.map_err(|error| failed_change(&error))?;

@@ -100,8 +100,6 @@ pub struct Catalog {
     ledgers: Shards<CatalogLedger>,
     /// Who gets restocked units.
     line: WaitingLine,
-    /// In how many seconds an answer comes into the log of its item; `None`: new items have no log.
-    log_delay_seconds: Option<u32>,
     items: Cache<ItemId, Cached>,
     flights: SingleFlight<ItemId, Cached>,
 }
@@ -130,13 +128,7 @@ impl Catalog {
             shop: ShopList::default(),
         });
         let (items, flights) = (Cache::new(CACHED_MAX), SingleFlight::new());
-        Self { ledgers, line, log_delay_seconds: None, items, flights }
-    }
-
-    /// A catalog whose new items have a log into which an answer comes within this time; `None`: they have none.
-    #[must_use]
-    pub fn with_logs(self, log_delay_seconds: Option<u32>) -> Self {
-        Self { log_delay_seconds, ..self }
+        Self { ledgers, line, items, flights }
     }
 
     /// Reads an item from the ledger, or from the cache while the ledger does not answer.

@@ -57,8 +57,7 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     });
     let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
     let line = WaitingLine::new(clock.clone(), events, metrics, config.waiting_list.line_max);
-    let logs = config.receipts.of_new_items();
-    let catalog = Catalog::over(&ledgers, clock, line).with_logs(logs);
+    let catalog = Catalog::over(&ledgers, clock, line);
     let checked = table.check_names(&catalog).await;
     checked.map_err(|error| format!("the ledger could not be read: {error}"))?;
     if !table.faults.is_empty() {

@@ -84,7 +84,7 @@ async fn run_command(arguments: Arguments) -> ExitResult {
         Command::Export(arguments) => Box::pin(export::run(file, &arguments)).await,
         Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
         Command::Shard(arguments) => Box::pin(shard::run(file, &arguments)).await,
-        Command::Verify(arguments) => verify::run(&arguments).await,
+        Command::Verify(action) => verify::run(&action),
         Command::User(arguments) => Box::pin(user::run(file, &arguments)).await,
         Command::Openapi => openapi::run(),
         Command::DeadLetter(arguments) => dead_letter::run(file, &arguments).await,
@@ -129,8 +129,9 @@ enum Command {
     Import(import::Arguments),
     /// Ledgers for parts of the items: make one ready, list them, move an item while it sells.
     Shard(shard::Arguments),
-    /// Check the published proof of a draw: exit 1 when it has a fault, 2 when it cannot be read.
-    Verify(verify::Arguments),
+    /// Check what a shop has published: the proof of a draw.
+    #[command(subcommand)]
+    Verify(verify::Action),
     /// Print the description of the API, for generators of clients.
     Openapi,
     /// Queued orders that could not be decided: list them, try one again, or drop it.

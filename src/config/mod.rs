@@ -46,7 +46,6 @@ pub struct Config {
     pub waiting_room: WaitingRoom,
     pub waiting_list: WaitingList,
     pub draw: Draw,
-    pub receipts: Receipts,
     pub lock: Lock,
     pub queue: Queue,
     pub job: Job,
@@ -60,14 +59,6 @@ pub struct Config {
     /// Whether demo accounts may sign in. No file or variable sets it: only `seckill dev` does.
     #[serde(skip)]
     pub demo_accounts: bool,
-}
-
-impl Receipts {
-    /// In how many seconds an answer comes into the log of a new item; `None`: new items have no log.
-    #[must_use]
-    pub fn of_new_items(&self) -> Option<u32> {
-        self.enabled.then_some(self.delay_seconds_max)
-    }
 }
 
 /// A string that never shows in logs, errors or debug output.
@@ -233,7 +224,6 @@ sections! {
         ticket_seconds: u32,
         silent_seconds: u32,
         line_max: u64,
-        places_after_seconds: u32,
         proof_bits_max: u8,
     }
     WaitingList {
@@ -248,12 +238,6 @@ sections! {
         round_after_seconds: u32,
         entries_max: u32,
         poll_ms: u64,
-    }
-    Receipts {
-        enabled: bool,
-        delay_seconds_max: u32,
-        append_ms: u64,
-        key_days: u32,
     }
     Lock {
         lease_ms: u64,

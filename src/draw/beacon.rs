@@ -44,7 +44,7 @@ impl Beacons {
     }
 
     /// The beacon of draws that are announced now.
-    pub(crate) fn of_new_draws(&self) -> DrawBeacon {
+    pub(super) fn of_new_draws(&self) -> DrawBeacon {
         self.of_new_draws
     }
 
@@ -52,7 +52,7 @@ impl Beacons {
     ///
     /// # Errors
     /// A sentence when drand does not answer, or answers without a valid signature.
-    pub(crate) async fn value(
+    pub(super) async fn value(
         &self,
         (beacon, round, seed): (DrawBeacon, u64, &Hash),
         now: OffsetDateTime,

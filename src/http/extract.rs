@@ -19,12 +19,9 @@ use super::Web;
 use super::address::ClientAddress;
 use super::problem::{Problem, ProblemType};
 use crate::account::{self, Actor, Claims, Role, TokenError};
-use crate::receipt::Receipts;
 use crate::trace::Traces;
 use shop_domain::trace::{Span, SpanKind, TraceContext};
-use shop_domain::{
-    Clock, EndpointId, ItemId, OrderId, Outcome, ProductId, Quantity, Refusal, RequestKey, UserId,
-};
+use shop_domain::{Clock, EndpointId, ItemId, OrderId, ProductId, RequestKey, UserId};
 
 /// The header that names the guest for whom a shop's program acts.
 const BUYER_REFERENCE: &str = "buyer-reference";
@@ -314,40 +311,6 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
             (Some(key), None) => Ok(Self(Some(key))),
             _ => Err(ProblemType::InvalidIdempotencyKey.into()),
         }
-    }
-}
-
-/// The receipts, if the request asks for one of a refusal: `Prefer: receipt` (RFC 7240).
-#[derive(Clone)]
-pub struct WantsReceipt(Option<Receipts>);
-
-impl WantsReceipt {
-    /// Tells the log of the line that was refused. Returns the address of the receipt, if it was asked for and there will
-    /// be one. A refusal of several lines as a whole has none.
-    pub async fn of(
-        &self,
-        outcome: &Outcome,
-        buyer: UserId,
-        lines: &[(ItemId, Quantity)],
-    ) -> Option<String> {
-        let (Some(receipts), Outcome::Refused(refusal)) = (&self.0, outcome) else { return None };
-        let (item, units) = match (refusal, lines) {
-            (Refusal::OfLine { item, .. }, _) => lines.iter().find(|(line, _)| line == item)?,
-            (_, [only]) => only,
-            _ => return None,
-        };
-        Box::pin(receipts.refuse(*item, (buyer, *units), refusal)).await
-    }
-}
-
-impl FromRequestParts<Web> for WantsReceipt {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Self::Rejection> {
-        let values = parts.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-        let mut preferences = values.flat_map(|value| value.split(','));
-        let is_asked = preferences.any(|one| one.trim().eq_ignore_ascii_case("receipt"));
-        Ok(Self(is_asked.then(|| web.receipts.clone())))
     }
 }
 

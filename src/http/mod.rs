@@ -54,7 +54,6 @@ use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
-use crate::receipt::Receipts;
 use crate::trace::Traces;
 use crate::waiting_list::WaitingLists;
 use address::Proxies;
@@ -93,7 +92,6 @@ app_state! {
     payments: Payments,
     waiting_lists: WaitingLists,
     draws: Draws,
-    receipts: Receipts,
     catalog: Catalog,
     accounts: Accounts,
     /// `None`: there is no identity provider.
@@ -169,8 +167,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::items::find))
         .routes(routes!(route::products::find))
         .routes(routes!(route::ticket::create, route::ticket::leave))
-        .routes(routes!(route::ticket::opening))
-        .routes(routes!(route::ticket::entries))
         .routes(routes!(
             route::waiting_list::find,
             route::waiting_list::join,
@@ -197,12 +193,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::draw::enter, route::draw::find, route::draw::withdraw))
         .routes(routes!(route::draw::draw))
         .routes(routes!(route::draw::proof))
-        .routes(routes!(route::receipts::summary))
-        .routes(routes!(route::receipts::entries))
-        .routes(routes!(route::receipts::refusal))
-        .routes(routes!(route::receipts::order))
-        .routes(routes!(route::receipts::entry))
-        .routes(routes!(route::receipts::keys))
         .routes(routes!(route::draw::progress))
         .routes(routes!(route::lists::strategies))
         .routes(routes!(route::lists::locks))

@@ -8,7 +8,6 @@ use super::Purchases;
 use super::find::ItemRead;
 use super::waiting_room::{Denied, QueueStatus, Shown};
 use crate::catalog::Unreachable;
-use ledger::opening::Opening;
 use shop_domain::outcome::Dependency;
 use shop_domain::window::Phase;
 use shop_domain::{Item, ItemId, Refusal, Unavailable, UserId};
@@ -49,22 +48,6 @@ impl Purchases {
     pub async fn leave_room(&self, id: ItemId, buyer: UserId) -> Result<(), Denied> {
         self.item_with_room(id).await?;
         self.parts.waiting_room.leave(id, buyer).await
-    }
-
-    /// Finds the opening of an item's waiting room, and its list when the places are known.
-    ///
-    /// # Errors
-    /// When the item has no waiting room, or a server does not answer.
-    pub async fn opening(
-        &self,
-        id: ItemId,
-        with_list: bool,
-    ) -> Result<Option<(Opening, Arc<str>)>, Denied> {
-        let item = self.item_with_room(id).await?;
-        let openings = self.parts.waiting_room.openings();
-        let Some(opening) = openings.find_or_announce(&item).await? else { return Ok(None) };
-        let lines = if with_list { openings.lines(&item, &opening).await } else { Arc::from("") };
-        Ok(Some((opening, lines)))
     }
 
     async fn item_with_room(&self, id: ItemId) -> Result<Arc<Item>, Denied> {

@@ -37,14 +37,6 @@ pub struct ReservationRequest {
     pub trace: Trace,
 }
 
-impl ReservationRequest {
-    /// The units of each line.
-    #[must_use]
-    pub fn quantities(&self) -> Vec<(ItemId, Quantity)> {
-        self.lines.iter().map(|line| (line.item, line.quantity)).collect()
-    }
-}
-
 /// A line of a reservation.
 #[derive(Clone, Debug)]
 pub struct LineRequest {

@@ -3,9 +3,9 @@
  */
 import { get, post, remove } from './api.js';
 import { everySecond, serverNowMs } from './clock.js';
+import { download } from './desk.js';
 import { announce, el, setText } from './dom.js';
 import { count, dateTime } from './format.js';
-import { fetchReceipt, receiptPanel } from './receipt.js';
 import { countdownText } from './sale.js';
 import { currentSession, signInAddress } from './session.js';
 import { explain, text } from './strings.js';
@@ -27,12 +27,16 @@ export function drawPanel(place, { item, onDrawn }) {
   const invitation = el('a', { class: 'draw-invitation' });
   const button = el('button', { class: 'button', type: 'button', onClick: press });
   const second = el('button', { class: 'button quiet', type: 'button', onClick: pressSecond });
-  const receipt = receiptPanel('draw.keep', readReceipt);
+  const keepTitle = el('summary', {});
+  const keepSentence = el('p', {});
+  const save = el('button', { class: 'button quiet', type: 'button', onClick: saveEntry });
+  const checker = el('a', { href: '/verify.html', download: 'verify.html' });
+  const keep = el('details', { class: 'draw-keep', hidden: true }, keepTitle, keepSentence, el('div', { class: 'actions' }, save), el('p', { class: 'hint' }, checker));
   const proof = el('a', {});
   const check = el('a', {});
   const links = el('p', { class: 'hint' }, proof, ' · ', check);
   const actions = el('div', { class: 'actions' }, button, second);
-  place.append(title, sentence, moment, friends, invitation, mine, failed, actions, receipt.element, links);
+  place.append(title, sentence, moment, friends, invitation, mine, failed, actions, keep, links);
   /** @type {any} */
   let draw = null;
   /** @type {any} */
@@ -110,7 +114,11 @@ export function drawPanel(place, { item, onDrawn }) {
     setText(second, text(isInvited() ? (entered ? 'draw.join' : 'draw.enterAlone') : entered ? 'draw.invite' : 'draw.enterTogether'));
     for (const one of [button, second]) one.setAttribute('aria-disabled', String(busy));
     showFriends(state);
-    receipt.show(entered ? entry.entry : null);
+    keep.hidden = !entered;
+    setText(keepTitle, text('draw.keep'));
+    setText(keepSentence, text('draw.keepText'));
+    setText(save, text('draw.keepSave'));
+    setText(checker, text('draw.keepChecker'));
     setText(proof, text(state === 'drawn' ? 'draw.proof' : 'draw.announcement'));
     proof.setAttribute('href', `/api/items/${item().id}/draw${state === 'drawn' ? '/entries' : ''}`);
     setText(check, text('draw.check'));
@@ -122,13 +130,11 @@ export function drawPanel(place, { item, onDrawn }) {
     return `/verify.html#item=${item().id}${entry.status !== 'none' ? `&entry=${entry.entry}` : ''}`;
   }
 
-  /** The file has all that was published so far, and proves the entry by the log if the sale has one. */
-  async function readReceipt() {
+  /** The file has all that was published so far, and the entry. */
+  function saveEntry() {
     const { entry: id, entered_at, item_id } = entry;
-    const check = `${location.origin}${checkPath()}`;
-    const file = { ...draw, entry: id, entered_at, check };
-    if (item().has_log) file.receipts = [await fetchReceipt(`/api/items/${item_id}/entry/receipt`)];
-    return { name: `draw-${item_id}-${id.slice(0, 8)}.json`, content: file, checks: [{ address: check, label: text('draw.keepAddress') }] };
+    const file = { ...draw, entry: id, entered_at, check: `${location.origin}${checkPath()}` };
+    download(`draw-${item_id}-${id.slice(0, 8)}.json`, 'application/json', JSON.stringify(file, null, 2));
   }
 
   /** The key of friends in the address of this page, as their invitation has it. */

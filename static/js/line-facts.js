@@ -17,9 +17,8 @@ export function lineFacts(panel, { item, leave }) {
   // The announcer speaks instead, now and then.
   sentence.setAttribute('aria-live', 'off');
   const facts = el('dl', { class: 'facts line-facts', 'aria-live': 'off' });
-  const check = el('p', { class: 'hint', hidden: true });
   const out = el('button', { class: 'button quiet', type: 'button', text: text('line.leave'), onClick: leave });
-  panel.append(facts, check, el('div', { class: 'actions' }, out));
+  panel.append(facts, el('div', { class: 'actions' }, out));
   let spokenAtMs = -SPEAK_MS_MIN;
   let spokenState = '';
 
@@ -29,7 +28,7 @@ export function lineFacts(panel, { item, leave }) {
 
   /** @param {any} standing the answer of `POST /api/items/{id}/ticket` */
   function draw(standing) {
-    const { number, position, people, available, entry } = standing;
+    const { number, position, people, available } = standing;
     const state = standing.drawing ? 'drawing' : standing.estimate_basis === 'opening' ? 'early' : 'waiting';
     setText(sentence, sentenceOf(state, standing));
     facts.replaceChildren(
@@ -40,11 +39,6 @@ export function lineFacts(panel, { item, leave }) {
         row('line.left', count(available)),
       ].filter(Boolean),
     );
-    check.hidden = entry === null;
-    if (entry !== null) {
-      const list = el('a', { href: `/api/items/${item().id}/line/entries`, text: text('line.list') });
-      check.replaceChildren(text('line.entry', { entry }), ' ', number === null ? '' : list);
-    }
     // On a phone the panel lies below the visible part of the page.
     if (spokenState === '') panel.scrollIntoView({ block: 'nearest' });
     if (state !== spokenState || performance.now() - spokenAtMs > SPEAK_MS_MIN) {

@@ -64,9 +64,6 @@ pub const LIST: &[Row] = rows! {
     "carts-at-crash-points": crash::points_of_carts,
         "an instance aborts between the statements of a batch with orders of three items, before and after COMMIT; started again",
         "nothing accepted is lost; an order is there with all its lines or not at all";
-    "receipts-at-crash-points": crash::points_of_receipts,
-        "an instance aborts while it appends to the log of a sale, before and after COMMIT; started again",
-        "each answer is in the log once; the log proves the sale";
     "batch-of-items-killed": batch::killed_across_items,
         "kill -9 of both instances and the database in the middle of batches of many items; started again",
         "nothing accepted is lost; a batch is there as a whole or not at all";

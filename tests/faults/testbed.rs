@@ -127,8 +127,6 @@ impl Testbed {
             ("SECKILL_JOB_RECONCILE_PERIOD_MS", "200".to_owned()),
             ("SECKILL_MYSQL_ACQUIRE_TIMEOUT_MS", "2000".to_owned()),
             ("SECKILL_PURCHASE_DEADLINE_MS", "4000".to_owned()),
-            // Every trial judges I22, too.
-            ("SECKILL_RECEIPTS_ENABLED", "true".to_owned()),
             ("SECKILL_LOG_FILTER", "warn".to_owned()),
             ("SECKILL_DATA_DIR", "/nonexistent".to_owned()),
         ];

@@ -48,8 +48,6 @@ fn operations() -> Vec<Operation> {
         operation("GET", "/api/items/{id}/events", Who::Anyone, None, 200),
         operation("POST", "/api/items/{id}/ticket", Who::Buyer, None, 409),
         operation("DELETE", "/api/items/{id}/ticket", Who::Buyer, None, 409),
-        operation("GET", "/api/items/{id}/line", Who::Anyone, None, 409),
-        operation("GET", "/api/items/{id}/line/entries", Who::Anyone, None, 409),
         operation("POST", "/api/seckill/{strategy}/{item_id}", Who::Buyer, None, 201),
         operation("POST", "/api/reservations", Who::Buyer, Some(json!({ "lines": [] })), 422),
         // Its body is lines of JSON, and this one is JSON.
@@ -91,13 +89,6 @@ fn operations() -> Vec<Operation> {
         operation("DELETE", "/api/items/{id}/entry", Who::Buyer, None, 409),
         operation("GET", "/api/items/{id}/draw", Who::Anyone, None, 409),
         operation("GET", "/api/items/{id}/draw/entries", Who::Anyone, None, 409),
-        // It has no log.
-        operation("GET", "/api/items/{id}/log", Who::Anyone, None, 409),
-        operation("GET", "/api/items/{id}/log/entries", Who::Anyone, None, 409),
-        operation("GET", "/api/items/{id}/log/receipts/{refusal}", Who::Anyone, None, 400),
-        operation("GET", "/api/items/{id}/entry/receipt", Who::Buyer, None, 409),
-        operation("GET", "/api/orders/{id}/receipt", Who::Owner, None, 409),
-        operation("GET", "/api/receipt-keys", Who::Anyone, None, 200),
         operation("GET", "/api/admin/items/{id}/draw", Who::Admin, None, 409),
         operation("GET", "/api/admin/shards", Who::Admin, None, 200),
         operation("GET", "/api/admin/actions", Who::Admin, None, 200),
@@ -246,19 +237,13 @@ async fn each_operation_is_for_those_it_is_for() {
 }
 
 /// Operations without a token; whatever else the document names needs one.
-const FOR_ANYONE: [&str; 25] = [
+const FOR_ANYONE: [&str; 19] = [
     "GET /api/items",
     "GET /api/items/{id}",
     "GET /api/items/{id}/events",
     "GET /api/items/{id}/draw",
     "GET /api/items/{id}/draw/entries",
     "GET /api/products/{id}",
-    "GET /api/items/{id}/line",
-    "GET /api/items/{id}/line/entries",
-    "GET /api/items/{id}/log",
-    "GET /api/items/{id}/log/entries",
-    "GET /api/items/{id}/log/receipts/{refusal}",
-    "GET /api/receipt-keys",
     "POST /api/users",
     "POST /api/session",
     "GET /api/session/methods",

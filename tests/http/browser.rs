@@ -13,7 +13,6 @@ mod looks;
 mod outcomes;
 mod play;
 mod products;
-mod receipts;
 mod shop;
 mod waiting;
 

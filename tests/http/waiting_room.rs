@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
+use failpoint::hold::Director;
 use reqwest::Method;
 use seckill::config::WaitingRoom as RoomSettings;
 use serde_json::{Value, json};
@@ -117,7 +118,7 @@ async fn only_ones_own_ticket_gets_past_the_line() {
 
 #[tokio::test]
 async fn nobody_has_a_ticket_before_the_sale_is_open() {
-    let instance = shop_with(|room| room.places_after_seconds = 0).await.start().await;
+    let instance = shop_with(|_| ()).await.start().await;
     let starts_at = text(instance.clock.now() + Duration::minutes(10));
     let sold = item(&instance, json!({ "starts_at": starts_at })).await;
     let held = place(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
@@ -199,43 +200,47 @@ async fn when_nothing_is_left_the_whole_line_is_told() {
 
 #[tokio::test]
 async fn who_comes_late_stands_behind_a_list_whose_places_are_not_drawn() {
-    let shop = shop_with(|room| {
-        (room.per_second, room.places_after_seconds, room.silent_seconds) = (1, 600, 9_000);
-    })
-    .await;
+    const EARLY: [i64; 3] = [70_001, 70_002, 70_003];
+    const LATE: i64 = 70_009;
+    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 9_000)).await;
     let (here, there) = (shop.start().await, shop.start().await);
     let shift = |span| [&here, &there].map(|instance| instance.clock.shift(span));
     let starts_at = text(here.clock.now() + Duration::minutes(10));
     let sold = item(&here, json!({ "starts_at": starts_at })).await;
-    for id in 1..=3 {
+    for id in EARLY {
         place(&stand(&here.buyer(id), sold, json!({})).await);
     }
     shift(Duration::minutes(10));
-    // The late one asks first, and again, while the beacon has no value.
+    // Whichever of the three is first, the places are not written yet.
+    let director = Director::of(&EARLY);
+    // The late one asks first, and again.
     for instance in [&there, &here, &there] {
-        let late = stand(&instance.buyer(9), sold, json!({})).await;
+        let late = stand(&instance.buyer(LATE), sold, json!({})).await;
         place(&late);
         assert_eq!((&late.json["number"], &late.json["drawing"]), (&json!(4), &json!(true)));
     }
-    let early = stand(&there.buyer(1), sold, json!({})).await;
+    let early = stand(&there.buyer(EARLY[0]), sold, json!({})).await;
     place(&early);
     assert_eq!((&early.json["number"], &early.json["drawing"]), (&Value::Null, &json!(true)));
-    shift(Duration::minutes(10));
+    drop(director);
     eventually(BOUND, || async {
-        let late = stand(&here.buyer(9), sold, json!({})).await;
+        let late = stand(&here.buyer(LATE), sold, json!({})).await;
         when(late.json["drawing"] == false, late.text)
     })
     .await;
     let mut admitted = Vec::new();
     for _ in 0..4 {
         shift(Duration::seconds(1));
-        for id in [9, 1, 2, 3].into_iter().filter(|id| !admitted.contains(id)).collect::<Vec<_>>() {
+        for id in [LATE, EARLY[0], EARLY[1], EARLY[2]] {
+            if admitted.contains(&id) {
+                continue;
+            }
             if stand(&there.buyer(id), sold, json!({})).await.json["state"] == "admitted" {
                 admitted.push(id);
             }
         }
     }
-    assert_eq!((admitted.len(), admitted.last()), (4, Some(&9)), "{admitted:?}");
+    assert_eq!((admitted.len(), admitted.last()), (4, Some(&LATE)), "{admitted:?}");
 }
 
 /// The answer to the challenge of `answer`, as an official client of ALTCHA makes it.

@@ -10,7 +10,6 @@ pub mod failover;
 pub mod fences;
 pub mod item_reads;
 pub mod limit_groups;
-pub mod receipts;
 pub mod shard_moves;
 pub mod shards;
 pub mod shared_batches;

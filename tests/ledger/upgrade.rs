@@ -88,11 +88,12 @@ async fn a_later_build_migrates_while_this_one_sells_and_an_instance_is_replaced
     }
 }
 
-/// From the indexes of this build back to those of the build before.
-const OF_THE_BUILD_BEFORE: [&str; 4] = [
+/// From the indexes and tables of this build back to those of the build before.
+const OF_THE_BUILD_BEFORE: [&str; 5] = [
     "ALTER TABLE orders ADD UNIQUE KEY orders_request (user_id, item_id, request_key)",
     "ALTER TABLE orders DROP KEY orders_item_request",
     "ALTER TABLE orders DROP KEY orders_buyer",
+    "CREATE TABLE room_openings (item_id BIGINT NOT NULL PRIMARY KEY)",
     "UPDATE schema_needs SET known_version_min = 1",
 ];
 
@@ -145,6 +146,8 @@ async fn the_indexes_of_orders_are_replaced_during_a_sale() {
     sells_during(&instance, (item, 91..121), rows::contract(&shop.config, &shop.pool)).await;
     rows::contract(&shop.config, &shop.pool).await.expect("contracted already");
     assert_eq!(indexes(&shop).await, new);
+    let gone = sqlx::query("SELECT 1 FROM room_openings").execute(&shop.pool).await;
+    assert!(gone.is_err(), "a table of earlier builds is left");
     // Keys of before are the same orders, and both kinds of orders are listed.
     for id in buyers {
         let before = order_of_key(&instance, ("mysql-batch", item), id).await;

@@ -6,7 +6,6 @@ mod extension;
 mod gates;
 mod links;
 mod races;
-mod receipts;
 mod returns;
 mod shards;
 mod steps;

@@ -38,15 +38,12 @@ pub const BUYERS_MAX: u32 = 1_000_000;
 
 /// What the audit reads and an older schema may lack (in the words of MariaDB). `SHOP` is the database of
 /// the shop that runs, whose schema is today's.
-const READ_BY_THE_AUDIT: [&str; 12] = [
+const READ_BY_THE_AUDIT: [&str; 9] = [
     "ALTER TABLE orders ADD COLUMN IF NOT EXISTS line_count TINYINT UNSIGNED NULL",
     "ALTER TABLE stock ADD COLUMN IF NOT EXISTS offered BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE items ADD COLUMN IF NOT EXISTS limit_group_id BIGINT NULL",
     "CREATE TABLE IF NOT EXISTS waiting_list LIKE SHOP.waiting_list",
     "ALTER TABLE waiting_list ADD COLUMN IF NOT EXISTS party CHAR(32) CHARACTER SET ascii NULL",
-    "CREATE TABLE IF NOT EXISTS receipt_logs LIKE SHOP.receipt_logs",
-    "CREATE TABLE IF NOT EXISTS receipt_queue LIKE SHOP.receipt_queue",
-    "CREATE TABLE IF NOT EXISTS receipt_batches LIKE SHOP.receipt_batches",
     "CREATE TABLE IF NOT EXISTS limit_groups LIKE SHOP.limit_groups",
     "CREATE TABLE IF NOT EXISTS limit_group_items LIKE SHOP.limit_group_items",
     "CREATE TABLE IF NOT EXISTS draws LIKE SHOP.draws",

@@ -2,8 +2,8 @@
 //!
 //! A round's value is the hash of its signature, and there is only one valid signature of a round, so nobody can choose
 //! the value. The holder of the key knows it earlier than others. Of drand's key nobody has more than a part. A shop
-//! that signs by itself could look at a value before it announces the round, which is why `local` is for tests and for
-//! shops without internet.
+//! that signs by itself can look at a value before it announces the round, so `local` proves nothing: it is for tests and
+//! for trying it out.
 
 use std::fmt;
 

@@ -58,11 +58,8 @@ pub const MOVE_POINTS: &[&str] = &[
 /// The points of a draw after its close, in their order.
 pub const DRAW_POINTS: &[&str] = &["draw-closed", "draw-listed", "draw-valued", "draw-part-placed"];
 
-/// The points of the opening of a waiting room, in their order.
-pub const ROOM_POINTS: &[&str] = &["room-listed", "room-valued", "room-part-placed"];
-/// The points of the log of a sale, in their order: before a batch is complete, before its COMMIT, and behind it.
-pub const RECEIPT_POINTS: &[&str] =
-    &["receipts-batch-written", "receipts-appended", "receipts-committed"];
+/// The point of the opening of a waiting room: some places are written.
+pub const ROOM_POINT: &str = "room-part-placed";
 
 /// Ends the process if `name` is the point that it was started with.
 #[cfg(feature = "armed")]

@@ -3,9 +3,7 @@
 
 use std::time::Duration;
 
-use crate::rules::{
-    draw, in_time, ledger as ledger_rules, lines, receipts, record as record_rules, waiting,
-};
+use crate::rules::{draw, in_time, ledger as ledger_rules, lines, record as record_rules, waiting};
 use crate::{Answer, CannotJudge, History, Judgement, Ledger, Stock};
 
 /// The evidence of one item: what was put on sale, what was answered, what is in the ledger.
@@ -41,7 +39,7 @@ pub struct InTime<'a> {
     pub sold_out_age: Duration,
 }
 
-/// Judges I1 to I14, I16 to I20, I21 where the item was drawn, and I22 where it has a log.
+/// Judges I1 to I14, I16 to I20, and I21 where the item was drawn.
 ///
 /// # Errors
 /// When the evidence proves nothing: the item or its stock row is missing, no purchase was made,
@@ -56,7 +54,6 @@ pub fn judge(evidence: &Evidence<'_>) -> Result<Judgement, CannotJudge> {
     findings.extend(in_time::judge(evidence));
     findings.push(lines::judge(evidence));
     findings.extend(draw::places(evidence));
-    findings.extend(receipts::log(evidence));
     Ok(Judgement {
         findings,
         units_live: ledger.units_live,

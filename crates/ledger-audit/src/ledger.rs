@@ -21,8 +21,6 @@ pub struct Ledger {
     pub lines: Vec<OrderLine>,
     /// The draw of the item, once each entry should have its place.
     pub draw: Option<Draw>,
-    /// The public log of the item, if it has one.
-    pub log: Option<Log>,
 }
 
 /// A line of an order of several items.
@@ -39,17 +37,6 @@ pub struct OrderLine {
     pub count: Option<i64>,
     /// Whether its units were taken from the stock.
     pub is_sold: bool,
-}
-
-/// The public log of an item.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Log {
-    /// The log as the shop publishes it.
-    pub text: String,
-    /// Salts the names of orders, in hexadecimal digits.
-    pub secret: String,
-    /// Rows that wait to be appended.
-    pub waiting: i64,
 }
 
 /// A draw that is over.

@@ -37,7 +37,6 @@
 //! | I19 | a replay never names another order | answers, in time |
 //! | I20 | an order of several items is whole or absent | ledger |
 //! | I21 | the places of a draw are the published shuffle, and the line is in their order | ledger |
-//! | I22 | the log of the sale, from which buyers get receipts, proves the sale and has every order | ledger |
 //!
 //! I16 to I19 are judged where the caller says how old a "sold out" may be ([`InTime`]). They use one
 //! clock, the client's; what readers saw beside the load makes them sharper ([`History`]).
@@ -130,7 +129,7 @@ pub use declared::{Breaks, Expectation};
 pub use failure::{CannotJudge, OrCannotJudge};
 pub use history::{History, MISSING, SeenList, SeenOrder, SentRestock};
 pub use ledger::{
-    Draw, Fence, FoundRows, Group, ItemHome, Ledger, Line, Log, Movements, Order,
+    Draw, Fence, FoundRows, Group, ItemHome, Ledger, Line, Movements, Order,
     OrderLine, Place, Restock, Stock,
 };
 pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, homes_of, writer_of};

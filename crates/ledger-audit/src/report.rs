@@ -47,7 +47,7 @@ pub enum State {
 /// One invariant and whether it holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `I1` to `I22`.
+    /// `I1` to `I21`.
     pub invariant: &'static str,
     /// What the invariant says.
     pub claim: &'static str,

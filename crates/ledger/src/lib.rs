@@ -3,8 +3,7 @@
 //! # Modules, in reading order
 //! 1. [`write`]: the one transaction that writes an order, single or in a batch.
 //! 2. [`waiting_list`]: buyers who wait for units that come back, and the offers to them.
-//! 3. [`draw`]: entries of sales that are drawn, and their places; [`opening`]: the places of buyers who wait when a
-//!    sale opens.
+//! 3. [`draw`]: entries of sales that are drawn, and their places.
 //! 4. [`rows`]: the connections, and the statements that neither write an order nor take stock.
 //! 5. [`route`]: the ways between several ledgers, caches, and circuit breakers.
 //! 6. [`order`]: what happens to an order after it is placed.
@@ -12,7 +11,6 @@
 //! 8. [`endpoints`]: changes of the endpoints that get events.
 //! 9. [`item_move`]: moves of an item from one ledger to another.
 //! 10. [`erasure`]: the deletion of a person.
-//! 11. [`receipts`]: the public logs of sales.
 
 #[macro_use]
 extern crate failpoint;
@@ -25,10 +23,8 @@ pub mod endpoints;
 pub mod erasure;
 pub mod item_move;
 mod ledger;
-pub mod opening;
 mod options;
 pub mod order;
-pub mod receipts;
 pub mod route;
 pub mod rows;
 pub mod waiting_list;

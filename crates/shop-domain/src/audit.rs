@@ -61,8 +61,6 @@ pub struct Facts {
     pub orders_halved: i64,
     /// Entries that have not the place in the line that was drawn for them; `None` unless the item is drawn.
     pub draw_places_wrong: Option<i64>,
-    /// The public log; `None` when the item has none.
-    pub log: Option<LogFigures>,
     /// Units left by the Redis counter; `None` when it is not loaded.
     pub redis_available: Option<i64>,
     /// Units of orders in the Redis queue: taken from the counter, and not in the ledger yet.
@@ -73,25 +71,10 @@ pub struct Facts {
     pub unit_rows: i64,
 }
 
-/// What the public log of an item says, with what waits to be appended to it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogFigures {
-    /// Units that were sold and have not come back.
-    pub units: i64,
-    /// Orders that have them.
-    pub orders: i64,
-    /// Orders that have units, by their own rows.
-    pub orders_live: i64,
-    /// Answers that should be in the log by now.
-    pub overdue: i64,
-    /// Whether no batch is missing.
-    pub is_whole: bool,
-}
-
 /// One invariant and whether it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// `I1` to `I7`, `I13`, `I14`, `I20`, `I21` and `I22`.
+    /// `I1` to `I7`, `I13`, `I14`, `I20` and `I21`.
     pub invariant: &'static str,
     /// The claim of the invariant.
     pub claim: &'static str,
@@ -106,7 +89,7 @@ pub struct Finding {
 pub struct Report {
     /// The figures.
     pub facts: Facts,
-    /// `I1` to `I7`, `I13`, `I14`, `I20`, `I21` and `I22`, in order.
+    /// `I1` to `I7`, `I13`, `I14`, `I20` and `I21`, in order.
     pub findings: Vec<Finding>,
 }
 
@@ -127,7 +110,7 @@ impl Report {
     }
 }
 
-/// Verifies `I1` to `I7`, `I13`, `I14`, `I20`, `I21` and `I22` of one item.
+/// Verifies `I1` to `I7`, `I13`, `I14`, `I20` and `I21` of one item.
 #[must_use]
 pub fn verify(facts: Facts) -> Report {
     let f = &facts;
@@ -252,23 +235,6 @@ pub fn verify(facts: Facts) -> Report {
         claim: "each entry of the draw has one place, and the line is in their order",
         holds: Some(wrong == 0),
         detail: format!("{wrong} wrong"),
-    }));
-    findings.extend(f.log.map(|log| Finding {
-        invariant: "I22",
-        claim: "every order is in the log of its sale, and every answer in time",
-        holds: Some(
-            (log.units, log.orders) == (f.units_sold + f.units_held, log.orders_live)
-                && log.overdue == 0
-                && log.is_whole,
-        ),
-        detail: format!(
-            "{} units of {} orders in the log, {} orders have units; {} answers overdue, {}",
-            log.units,
-            log.orders,
-            log.orders_live,
-            log.overdue,
-            if log.is_whole { "no batch is missing" } else { "a batch is missing" }
-        ),
     }));
     Report { facts, findings }
 }

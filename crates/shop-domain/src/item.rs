@@ -54,8 +54,6 @@ pub struct Item {
     pub draw: Option<ItemDraw>,
     /// Whether orders of it may wait in a queue, whatever its strategy is now.
     pub has_queue: bool,
-    /// Whether it has a public log, from which buyers get receipts.
-    pub has_log: bool,
     /// Counts the edits of this row: the item's entity tag.
     pub revision: u64,
 }

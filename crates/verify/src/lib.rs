@@ -1,5 +1,4 @@
-//! Checks what a shop has published: the proof of a draw, whose places must follow from its seed, and the
-//! [`log`] of a sale with its receipts.
+//! Checks what a shop has published of a draw: its places must follow from its seed.
 //!
 //! It is written from the description in `docs/draw.md`, and shares no code with the service. `static/verify.js` is the
 //! same in JavaScript; both find the same [`Fault`]s in `vectors.json`.
@@ -7,7 +6,6 @@
 //! A proof is a text of lines: first the draw as one JSON object, then each entry as a JSON object.
 
 mod beacon;
-pub mod log;
 mod rules;
 mod tree;
 

@@ -15,7 +15,6 @@ use crate::identity::IdentityError;
 use crate::order::{FindError, StepError};
 use crate::payment::{MessageError, PayError, TakeError};
 use crate::purchase::waiting_room::Denied;
-use crate::receipt::ReceiptError;
 use crate::waiting_list::JoinError;
 use ledger::erasure::EraseError;
 use shop_domain::{LedgerError, Refusal, Unavailable};
@@ -98,9 +97,6 @@ problems! {
     }
     EntryError {
         ; from Refused, Ledger;
-    }
-    ReceiptError {
-        NoLog => NoLog, Pending => ReceiptPending; from Ledger;
     }
     FindError {
         ; from Ledger;

@@ -136,10 +136,6 @@ problem_types! {
         "Nobody can enter or withdraw any more; GET /api/items/{id}/entry tells your place after the draw.";
     EntriesOpen: 409 "entries_open", "List of entries not published yet",
         "Read the list after the close of the draw.", retry 5;
-    NoLog: 409 "no_log", "No log",
-        "The item has no public log, or you have no entry in it; receipts.enabled is for items that are created later.";
-    ReceiptPending: 409 "receipt_pending", "Not in the log yet",
-        "Ask again in a moment: an answer comes into the log within the time that the log promises.", retry 1;
     DrawFull: 409 "draw_full", "Draw full",
         "The draw has as many entries as it can.";
     PartyNotFound: 409 "party_not_found", "No such party",

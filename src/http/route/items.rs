@@ -52,8 +52,6 @@ pub struct ItemBody {
     paused: bool,
     /// Whether a purchase needs a ticket, see `POST /api/items/{id}/ticket`.
     waiting_room: bool,
-    /// Whether the sale has a public log, from which buyers get receipts.
-    has_log: bool,
     /// For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait.
     offer_seconds: u32,
     /// By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all.
@@ -103,7 +101,6 @@ impl ItemBody {
             arbiter: item.arbiter.as_str(),
             paused: item.paused,
             waiting_room: item.waiting_room,
-            has_log: item.has_log,
             offer_seconds: if item.arbiter == ArbiterMode::On { item.offer_seconds } else { 0 },
             extend_seconds: item.extend_seconds,
             return_seconds: item.return_seconds,

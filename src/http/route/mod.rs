@@ -20,7 +20,6 @@ pub mod orders;
 pub mod payments;
 pub mod products;
 pub mod purchase;
-pub mod receipts;
 pub mod reservation_batch;
 pub mod reservations;
 pub mod session;

@@ -13,9 +13,7 @@ use utoipa::openapi::{OpenApi, RefOr};
 
 use super::orders::OrderBody;
 use crate::http::body::{Integer, OptionalJsonBody};
-use crate::http::extract::{
-    Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, RequestTrace, WantsReceipt,
-};
+use crate::http::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, RequestTrace};
 use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::{PurchaseRequest, Purchases};
 use gates::{Options, Scope, Store, WaitFor};
@@ -48,7 +46,6 @@ pub struct PurchaseBody {
     ("wait" = Option<String>, Query, description = "Lock strategies on lab items: how a request waits for the lock; `notify` if it is left out"),
     ("Idempotency-Key" = Option<String>, Header, description = "Names the purchase: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
     ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context); a traced purchase is answered with `traceresponse`"),
-    ("Prefer" = Option<String>, Header, description = "`receipt`: a refusal gets a receipt, too, if the item has a log; the problem then has `receipt`, its address"),
     ("Purchase-Ticket" = Option<String>, Header, description = "For items with a waiting room: the ticket of `POST /api/items/{id}/ticket`"),
 ), request_body(content = Option<PurchaseBody>, description = "May be left out"), responses(
     (status = 201, description = "Sold; the order is durable", body = OrderBody),
@@ -62,10 +59,10 @@ pub async fn purchase(
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
     Buyer(claims): Buyer,
     QueryPairs(pairs): QueryPairs,
-    headers: (IdempotencyKey, PurchaseTicket, WantsReceipt),
+    IdempotencyKey(key): IdempotencyKey,
+    PurchaseTicket(ticket): PurchaseTicket,
     OptionalJsonBody(body): OptionalJsonBody<PurchaseBody>,
 ) -> Result<Response, Problem> {
-    let (IdempotencyKey(key), PurchaseTicket(ticket), receipts) = headers;
     let Path((strategy, item)) = path.map_err(|_| ProblemType::InvalidPathParameter)?;
     let item = ItemId::parse(&item).ok_or(ProblemType::InvalidPathParameter)?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -78,8 +75,7 @@ pub async fn purchase(
     let log_span = trace.log_span();
     let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket, trace };
     let outcome = purchases.buy(request).instrument(log_span).await;
-    let receipt = receipts.of(&outcome, buyer, &[(item, quantity)]).await;
-    answer_traced(span, item, (outcome, receipt))
+    answer_traced(span, item, outcome)
 }
 
 /// The units of a line; 1 if they are left out.
@@ -106,16 +102,16 @@ pub fn document_options(document: &mut OpenApi) {
     }
 }
 
-/// Answers with the outcome of a purchase and the address of its receipt, and ends the span of its request.
+/// Answers with the outcome of a purchase, and ends the span of its request.
 pub(super) fn answer_traced(
     mut span: Span,
     item: ItemId,
-    (outcome, receipt): (Outcome, Option<String>),
+    outcome: Outcome,
 ) -> Result<Response, Problem> {
-    let Some(context) = span.context() else { return answer(outcome, receipt) };
+    let Some(context) = span.context() else { return answer(outcome) };
     span.set("item", item.get());
     span.set("outcome", outcome.as_str());
-    let mut response = answer(outcome, receipt).into_response();
+    let mut response = answer(outcome).into_response();
     let status = response.status();
     span.set("http.response.status_code", i64::from(status.as_u16()));
     if status.is_server_error() {
@@ -126,8 +122,8 @@ pub(super) fn answer_traced(
     Ok(response)
 }
 
-fn answer(outcome: Outcome, receipt: Option<String>) -> Result<Response, Problem> {
-    let Placed { status, order, is_replayed } = placed(outcome, receipt)?;
+fn answer(outcome: Outcome) -> Result<Response, Problem> {
+    let Placed { status, order, is_replayed } = placed(outcome)?;
     let location = [("location", format!("/api/orders/{}", order.id))];
     let mut response = (status, location, Json(OrderBody::from(order))).into_response();
     if is_replayed {
@@ -144,8 +140,8 @@ pub(super) struct Placed {
     pub(super) is_replayed: bool,
 }
 
-/// The order of an outcome, or its problem with the address of the receipt.
-pub(super) fn placed(outcome: Outcome, receipt: Option<String>) -> Result<Placed, Problem> {
+/// The order of an outcome, or its problem.
+pub(super) fn placed(outcome: Outcome) -> Result<Placed, Problem> {
     let placed = |status, order, is_replayed| Ok(Placed { status, order, is_replayed });
     match outcome {
         Outcome::Sold(order) => placed(StatusCode::CREATED, order, false),
@@ -155,10 +151,7 @@ pub(super) fn placed(outcome: Outcome, receipt: Option<String>) -> Result<Placed
             let queued = matches!(order.status, OrderStatus::Queued | OrderStatus::Rejected);
             placed(if queued { StatusCode::ACCEPTED } else { StatusCode::CREATED }, order, true)
         }
-        Outcome::Refused(refusal) => Err(match receipt {
-            Some(address) => Problem::from(refusal).member("receipt", address),
-            None => refusal.into(),
-        }),
+        Outcome::Refused(refusal) => Err(refusal.into()),
         Outcome::Unavailable(why) => Err(why.into()),
         Outcome::Unknown(Doubt::InProgress) => {
             Err(ProblemType::RequestInProgress.problem().outcome_unknown())

@@ -19,7 +19,7 @@ use super::orders::OrderBody;
 use super::purchase::{Placed, placed};
 use super::reservations::{ReservationBody, ReservationLineBody};
 use crate::http::body::{Integer, JsonLines, parse};
-use crate::http::extract::{Shop, WantsReceipt, guest_of};
+use crate::http::extract::{Shop, guest_of};
 use crate::http::layers::RequestId;
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::lifecycle::Lifecycle;
@@ -65,9 +65,7 @@ pub struct BatchAnswerBody {
 
 /// Reserve for many guests of a shop. Each line is answered for itself, in the order of the request, as soon as it
 /// and those before it are decided. After a lost connection send the same lines again.
-#[utoipa::path(post, path = "/api/reservations/batch", tag = "shop", params(
-    ("Prefer" = Option<String>, Header, description = "`receipt`: as for `POST /api/reservations`, for each line of the request"),
-),
+#[utoipa::path(post, path = "/api/reservations/batch", tag = "shop",
     request_body(content = BatchLineBody, content_type = "application/x-ndjson", description = "1 to 256 lines, each a JSON object"), responses(
     (status = 200, description = "A line for each line of the request, each a JSON object", body = BatchAnswerBody, content_type = "application/x-ndjson"),
     (status = "4XX", description = "No token of the role shop, or no lines; nothing changed"),
@@ -77,7 +75,6 @@ pub async fn reserve_each(
     State(purchases): State<Purchases>,
     State(lifecycle): State<Lifecycle>,
     Shop(claims): Shop,
-    receipts: WantsReceipt,
     JsonLines(bytes): JsonLines,
 ) -> Result<Response, Problem> {
     let is_blank = |line: &&[u8]| line.trim_ascii().is_empty();
@@ -90,17 +87,14 @@ pub async fn reserve_each(
     let answers: FuturesOrdered<_> = (1..)
         .zip(lines)
         .map(|(number, line)| {
-            let (purchases, receipts) = (purchases.clone(), receipts.clone());
+            let purchases = purchases.clone();
             let request = request_of(line, claims.user);
             let answered = async move {
                 let request = match request {
                     Ok(request) => request,
                     Err(problem) => return answer(number, Err(problem)),
                 };
-                let (buyer, lines) = (request.buyer, request.quantities());
-                let outcome = purchases.reserve(request).await;
-                let receipt = receipts.of(&outcome, buyer, &lines).await;
-                answer(number, placed(outcome, receipt))
+                answer(number, placed(purchases.reserve(request).await))
             };
             async move {
                 // After a panic the ledger knows what became of the line.

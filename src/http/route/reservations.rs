@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 use super::orders::{OrderBody, positive};
 use super::purchase::{answer_traced, quantity};
 use crate::http::body::{Integer, JsonBody};
-use crate::http::extract::{Buyer, IdempotencyKey, RequestTrace, WantsReceipt};
+use crate::http::extract::{Buyer, IdempotencyKey, RequestTrace};
 use crate::http::problem::{Problem, ProblemType};
 use crate::purchase::{LineRequest, Purchases, ReservationRequest};
 use shop_domain::order::LINES_MAX;
@@ -49,7 +49,6 @@ pub struct ReservationLineBody {
 #[utoipa::path(post, path = "/api/reservations", tag = "buyer", params(
     ("Idempotency-Key" = Option<String>, Header, description = "Names the reservation: a retry with the same key does not buy twice", min_length = 1, max_length = 64),
     ("traceparent" = Option<String>, Header, description = "The span of the caller (W3C Trace Context); a traced reservation is answered with `traceresponse`"),
-    ("Prefer" = Option<String>, Header, description = "`receipt`: the line that was refused gets a receipt, if its item has a log; the problem then has `receipt`, its address"),
 ), request_body = ReservationBody, responses(
     (status = 201, description = "Sold; the order with all its lines is durable", body = OrderBody),
     (status = "4XX", description = "Nothing changed; `item_id` names the line that was refused. Or, with outcome unknown, an earlier request with the key is still running: send it again later"),
@@ -60,17 +59,15 @@ pub async fn reserve(
     request_trace: RequestTrace,
     Buyer(claims): Buyer,
     IdempotencyKey(key): IdempotencyKey,
-    receipts: WantsReceipt,
     JsonBody(body): JsonBody<ReservationBody>,
 ) -> Result<Response, Problem> {
     let span = request_trace.begin("POST /api/reservations");
     let trace = span.trace();
     let log_span = trace.log_span();
     let request = body.into_request(claims.user, key, trace)?;
-    let (item, lines) = (request.lines[0].item, request.quantities());
+    let item = request.lines[0].item;
     let outcome = purchases.reserve(request).instrument(log_span).await;
-    let receipt = receipts.of(&outcome, claims.user, &lines).await;
-    answer_traced(span, item, (outcome, receipt))
+    answer_traced(span, item, outcome)
 }
 
 impl ReservationBody {

@@ -1,10 +1,8 @@
-//! `/api/items/{id}/ticket` and `/api/items/{id}/line`: the waiting room of an item that has one.
+//! `/api/items/{id}/ticket`: the waiting room of an item that has one.
 
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
@@ -12,11 +10,10 @@ use utoipa::ToSchema;
 use crate::http::body::OptionalJsonBody;
 use crate::http::document::TryAgain;
 use crate::http::extract::{Buyer, ItemPath};
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::problem::Problem;
 use crate::purchase::Purchases;
 use crate::purchase::waiting_room::{Basis, Challenge, QueueStatus, Shown, Wait};
-use ledger::opening::Opening;
-use shop_domain::{Clock, ItemId};
+use shop_domain::Clock;
 
 /// The queue token of a buyer, and the proof of work.
 #[derive(Deserialize, ToSchema)]
@@ -60,8 +57,6 @@ pub struct StandingBody {
     estimate_basis: Option<&'static str>,
     /// Whether the sale is open, and the places of the buyers who came before are being drawn.
     drawing: bool,
-    /// The id of a buyer who came before the opening, in the list of `GET /api/items/{id}/line/entries`.
-    entry: Option<String>,
     /// While waiting: after how many milliseconds to ask again.
     ask_again_ms: u64,
     /// The work that a turn costs: about 2 to this power hashes.
@@ -108,59 +103,11 @@ impl StandingBody {
                 Basis::Exits => "exits",
             }),
             drawing: wait.is_drawing,
-            entry: wait.entry,
             ask_again_ms: ms(wait.ask_again),
             proof_bits: wait.proof_bits,
             challenge: wait.challenge,
             ticket: None,
             expires_at: None,
-        }
-    }
-}
-
-/// The opening of a sale with a waiting room, as far as it has come: what was announced, and what proves
-/// the places of the buyers who came before it. The rules are those of a draw, see docs/draw.md.
-#[derive(Serialize, ToSchema)]
-pub struct OpeningBody {
-    item_id: i64,
-    #[serde(with = "time::serde::rfc3339")]
-    opens_at: OffsetDateTime,
-    /// The text that was announced, byte by byte as it is hashed.
-    rules: String,
-    /// The hash of the secret seed and the rules.
-    commitment: String,
-    /// `drand-quicknet` or `local`.
-    beacon: &'static str,
-    /// The round of the beacon that the places depend on.
-    round: u64,
-    /// When the list of the buyers was published.
-    #[serde(with = "time::serde::rfc3339::option")]
-    listed_at: Option<OffsetDateTime>,
-    /// The number of buyers on the list.
-    entries: Option<u32>,
-    /// The root of the Merkle tree of the list.
-    root: Option<String>,
-    /// The secret seed, once the value of the round is known.
-    seed: Option<String>,
-    beacon_signature: Option<String>,
-    beacon_value: Option<String>,
-}
-
-impl OpeningBody {
-    fn new(item: ItemId, opening: Opening) -> Self {
-        Self {
-            item_id: item.get(),
-            opens_at: opening.opens_at,
-            rules: opening.rules,
-            commitment: opening.commitment,
-            beacon: opening.beacon.as_str(),
-            round: opening.round,
-            listed_at: opening.listed_at,
-            entries: opening.entries,
-            root: opening.root,
-            seed: opening.beacon_value.is_some().then_some(opening.seed),
-            beacon_signature: opening.beacon_signature,
-            beacon_value: opening.beacon_value,
         }
     }
 }
@@ -198,37 +145,4 @@ pub async fn leave(
 ) -> Result<StatusCode, Problem> {
     purchases.leave_room(id, claims.user).await?;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Find the opening of a sale with a waiting room: what was announced, and after it all that proves the
-/// places of the buyers who came before it.
-#[utoipa::path(get, path = "/api/items/{id}/line", tag = "everyone", params(ItemPath), responses(
-    (status = 200, description = "The opening", body = OpeningBody),
-    (status = "4XX", description = "No such item, no waiting room, or nobody came before the opening"), TryAgain,
-))]
-pub async fn opening(
-    State(purchases): State<Purchases>,
-    ItemPath(id): ItemPath,
-) -> Result<Json<OpeningBody>, Problem> {
-    let nobody = || ProblemType::EntriesOpen.detail("Nobody came before the opening.");
-    let (opening, _) = purchases.opening(id, false).await?.ok_or_else(nobody)?;
-    Ok(Json(OpeningBody::new(id, opening)))
-}
-
-/// Read the proof of the places: the opening in the first line, then the id of each buyer who came before
-/// it with the place, as JSON. `seckill verify` and the page verify.html check it.
-#[utoipa::path(get, path = "/api/items/{id}/line/entries", tag = "everyone", params(ItemPath), responses(
-    (status = 200, description = "The proof, one JSON object a line", body = String, content_type = "application/x-ndjson"),
-    (status = "4XX", description = "No such item, no waiting room, or the list is not published"), TryAgain,
-))]
-pub async fn entries(
-    State(purchases): State<Purchases>,
-    ItemPath(id): ItemPath,
-) -> Result<Response, Problem> {
-    let found = purchases.opening(id, true).await?;
-    let found = found.filter(|(opening, _)| opening.listed_at.is_some());
-    let open = || ProblemType::EntriesOpen.detail("Read the list after the opening.");
-    let (opening, lines) = found.ok_or_else(open)?;
-    let first = serde_json::to_string(&OpeningBody::new(id, opening)).unwrap_or_default();
-    Ok(([(CONTENT_TYPE, "application/x-ndjson")], format!("{first}\n{lines}")).into_response())
 }

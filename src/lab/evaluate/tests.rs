@@ -55,7 +55,6 @@ impl Case {
             buyers_over_limit: 0,
             buyers_miscounted: 0,
             movements_sum: -held,
-            log: None,
             orders_without_their_movements: 0,
             movements_without_order: 0,
             give_backs_wrong: 0,

@@ -21,7 +21,8 @@ mod queue_token;
 mod tickets;
 mod wait;
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use time::OffsetDateTime;
@@ -33,16 +34,15 @@ use ledger::route::breaker::Breaker;
 use proof::Proofs;
 use shop_domain::outcome::Dependency;
 use shop_domain::window::Phase;
-use shop_domain::{Clock, Item, ItemId, LedgerError, Outcome, Refusal, Unavailable, UserId};
+use shop_domain::{Clock, Item, ItemId, Outcome, Refusal, Unavailable, UserId};
 use shop_metrics::Metrics;
 
-pub use opening::{OpeningParts, Openings};
 pub use proof::{Challenge, PAYLOAD_LENGTH_MAX};
 pub use queue_token::TOKEN_LENGTH_MAX;
 pub use tickets::Tickets;
 pub use wait::{Basis, Wait};
 
-/// How long the room is kept after the sale: its list can be checked.
+/// How long the room is kept after the sale, which may be prolonged.
 const KEPT_AFTER_SALE: time::Duration = time::Duration::DAY;
 /// Buyers that are taken out at once; when there are more, their tickets run out.
 const EXITS_MAX: usize = 1_000;
@@ -50,7 +50,6 @@ const EXITS_MAX: usize = 1_000;
 /// The parts of the waiting rooms.
 pub struct WaitingRoomParts {
     pub room: Room,
-    pub openings: Openings,
     /// The breaker of Redis.
     pub breaker: Breaker,
     pub clock: Clock,
@@ -64,6 +63,8 @@ pub struct WaitingRoom {
     tickets: Tickets,
     proofs: Proofs,
     exits: Arc<Semaphore>,
+    /// Items whose places are being written by this instance.
+    drawing: Arc<Mutex<HashSet<ItemId>>>,
 }
 
 /// What a buyer shows.
@@ -100,12 +101,6 @@ pub enum Denied {
     NoProof(Box<Challenge>),
 }
 
-impl From<LedgerError> for Denied {
-    fn from(_: LedgerError) -> Self {
-        Self::Unavailable(Unavailable::Dependency(Dependency::Mysql))
-    }
-}
-
 const NO_REDIS: Denied = Denied::Unavailable(Unavailable::Dependency(Dependency::Redis));
 
 impl WaitingRoom {
@@ -114,7 +109,13 @@ impl WaitingRoom {
     pub fn new(parts: WaitingRoomParts, secrets: &[&str]) -> Self {
         let tickets = Tickets::new(secrets);
         let proofs = Proofs::new(tickets.signer());
-        Self { parts: Arc::new(parts), tickets, proofs, exits: Arc::new(Semaphore::new(EXITS_MAX)) }
+        Self {
+            parts: Arc::new(parts),
+            tickets,
+            proofs,
+            exits: Arc::new(Semaphore::new(EXITS_MAX)),
+            drawing: Arc::default(),
+        }
     }
 
     /// Joins the queue of an item, or answers the position in it; gives the ticket when it is the
@@ -139,17 +140,12 @@ impl WaitingRoom {
             Some(text) => self.tickets.place(text, item.id, buyer, now)?,
             None => None,
         };
-        if phase == RoomPhase::Early {
-            self.parts.openings.announce(item).await?;
-        }
-        let entry = self.tickets.entry(item.id, buyer);
         let poll = RoomPoll {
             item: item.id,
             buyer,
             phase,
             shift: self.parts.clock.shifted(),
             shown: place.map(|place| (place.number, place.proof_bits)),
-            entry: &entry,
             proof: shown.altcha.and_then(|text| self.proofs.read(text, (item.id, buyer), now)),
             life: room_life(item, now),
         };
@@ -165,7 +161,7 @@ impl WaitingRoom {
             }
             RoomStatus::Early | RoomStatus::Drawing | RoomStatus::Behind | RoomStatus::Waiting => {
                 if matches!(standing.status, RoomStatus::Drawing | RoomStatus::Behind) {
-                    self.parts.openings.draw(item);
+                    self.draw_places(item);
                 }
                 Ok(self.waiting(item, buyer, &standing, (shown.place.zip(place), phase), now))
             }
@@ -210,12 +206,6 @@ impl WaitingRoom {
             }
             drop(permit);
         });
-    }
-
-    /// The openings of the sales.
-    #[must_use]
-    pub fn openings(&self) -> &Openings {
-        &self.parts.openings
     }
 
     /// Whether a purchase may go on to the gate.

@@ -71,16 +71,6 @@ fn a_queue_token_is_valid_for_its_buyer_and_its_item_alone() {
     assert_eq!(read(&place, 1, 1, OPENS + time::Duration::DAY), Ok(None), "too old");
 }
 
-#[test]
-fn entries_are_the_buyers_own() {
-    let tickets = Tickets::new(&["one secret"]);
-    let entry = tickets.entry(item(1), buyer(1));
-    assert_eq!((entry.len(), &tickets.entry(item(1), buyer(1))), (32, &entry));
-    assert_ne!(tickets.entry(item(1), buyer(2)), entry);
-    assert_ne!(tickets.entry(item(2), buyer(1)), entry);
-    assert_ne!(Tickets::new(&["another"]).entry(item(1), buyer(1)), entry);
-}
-
 fn proofs(secrets: &[&str]) -> Proofs {
     Proofs::new(Tickets::new(secrets).signer())
 }

@@ -1,6 +1,5 @@
 //! Queue tokens and tickets of a buyer.
 
-use hmac::Mac;
 use time::OffsetDateTime;
 
 use super::queue_token::{Kind, QueueToken, TokenSigner};
@@ -87,12 +86,5 @@ impl Tickets {
         let token = token.filter(|token| token.kind == Kind::Position);
         let token = token.ok_or(Denied::Refused(Refusal::TicketInvalid))?;
         Ok(Some(token).filter(|token| token.expires_us > micros(now)))
-    }
-
-    /// The public id of a buyer who comes before the opening: always the same, and nobody else can
-    /// compute it, so the published list does not show who it is, and nobody tries for a better one.
-    pub(super) fn entry(&self, item: ItemId, buyer: UserId) -> String {
-        let text = format!("seckill room entry 1\n{item}\n{buyer}\n");
-        hex::encode(&self.signer.key().chain_update(text).finalize().into_bytes()[..16])
     }
 }

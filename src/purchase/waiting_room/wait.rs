@@ -40,8 +40,6 @@ pub struct Wait {
     /// Zero bits that the proof of work must have.
     pub proof_bits: u8,
     pub challenge: Option<Challenge>,
-    /// The public id of a buyer who came before the opening.
-    pub entry: Option<String>,
 }
 
 /// What an estimate follows from.
@@ -100,7 +98,6 @@ impl WaitingRoom {
             ask_again: ask_again.clamp(ASK_AGAIN_MIN, ASK_AGAIN_MAX),
             proof_bits: standing.proof_bits,
             challenge,
-            entry: standing.entry.clone(),
         }))
     }
 

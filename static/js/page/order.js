@@ -8,7 +8,6 @@ import { count, dateTime, duration, money, shortSpan } from '../format.js';
 import { startFrame } from '../frame.js';
 import { follow } from '../live.js';
 import { picture } from '../picture.js';
-import { fetchReceipt, receiptPanel } from '../receipt.js';
 import { signInAddress } from '../session.js';
 import { explain, text } from '../strings.js';
 
@@ -33,13 +32,8 @@ let paidElsewhere = false;
 let holdSpanMs = 0;
 /** What all items of the order allow, in seconds. */
 let allowed = { extend: 0, return: 0 };
-/** The names of the items that have a log, by their ids. */
-let logged = new Map();
 /** The step that the dialog asks about. */
 let asked = '';
-
-const receipt = receiptPanel('order.keep', readReceipt);
-byId('receipt').append(receipt.element);
 
 startFrame('title.order');
 if (orderId === '') showMissing();
@@ -52,7 +46,6 @@ async function load() {
     const items = await (loaded.lines.length > 1 ? drawLines(loaded) : drawItem(loaded.item_id));
     const least = (field) => Math.min(...items.map((item) => item[field] ?? 0));
     allowed = { extend: least('extend_seconds'), return: least('return_seconds') };
-    logged = new Map(items.filter((item) => item.has_log).map(({ id, name }) => [id, name]));
     begin(loaded);
   } catch (error) {
     if (error.status === 401) return location.replace(signInAddress());
@@ -119,8 +112,6 @@ function draw() {
   );
   byId('paid-row').hidden = !order.paid_at;
   if (order.paid_at) setText(byId('paid-at'), dateTime(order.paid_at));
-  const isSold = order.status !== 'queued' && order.status !== 'rejected';
-  receipt.show(isSold && logged.size > 0 ? order.id : null);
   drawNow();
 }
 
@@ -252,17 +243,6 @@ async function drawLines({ lines, currency }) {
   byId('one-item').hidden = true;
   byId('quantity-row').hidden = true;
   return items;
-}
-
-/** The receipts of the order, and for each the address that finds its entry in the log. */
-async function readReceipt() {
-  const content = await fetchReceipt(`${address}/receipt`);
-  const checks = content.receipts.map(({ item, order: id, nonce }) => ({
-    address: `${location.origin}/verify.html#log=${item}&order=${id}&nonce=${nonce}`,
-    label: text('order.check', { item: logged.get(item) ?? item }),
-    log: `/api/items/${item}/log/entries`,
-  }));
-  return { name: `receipt-${order.id}.json`, content, checks };
 }
 
 function showMissing() {

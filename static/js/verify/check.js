@@ -1,6 +1,6 @@
 /**
  * Checks the published proof of a draw. It is written from docs/draw.md, shares no code with the service, and finds the
- * same faults as `seckill verify` (crates/verify), except that it cannot check signatures of drand.
+ * same faults as `seckill verify draw` (crates/verify), except that it cannot check signatures of drand.
  */
 'use strict';
 globalThis.DrawProof = (() => {

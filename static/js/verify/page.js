@@ -37,50 +37,9 @@
     const file = byId('proof').files[0];
     if (file !== undefined) return file.text();
     if (location.protocol === 'file:') return null;
-    const [draw, log] = [asked.get('item'), asked.get('log')];
-    if (draw === null && log === null) return null;
-    const answer = await fetch(log === null ? `/api/items/${Number(draw)}/draw/entries` : `/api/items/${Number(log)}/log/entries`);
+    if (!asked.has('item')) return null;
+    const answer = await fetch(`/api/items/${Number(asked.get('item'))}/draw/entries`);
     return answer.text();
-  }
-
-  /** The receipts of the file that is chosen: an answer for an order, or a receipt a line. */
-  async function receipts() {
-    const file = byId('receipt').files[0];
-    if (file === undefined) return [];
-    const text = await file.text();
-    try {
-      const answer = JSON.parse(text);
-      return answer.receipts ?? [answer];
-    } catch {
-      return text.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
-    }
-  }
-
-  async function checkLog(text, earlier) {
-    if (!(await SaleLog.canVerify())) return show('bad', say('noEd25519'));
-    const mine = await receipts();
-    const named = asked.has('order') ? [{ order: asked.get('order'), nonce: asked.get('nonce') }] : [];
-    const known = { earlier: earlier === null ? [] : [earlier.head], receipts: mine, orders: named };
-    const { faults, entries, units, orders, refusals } = await SaleLog.check(text, known);
-    if (faults.length > 0) return show('bad', say('badLog'), ...faults.map((fault) => say(`log_${fault}`)));
-    show(
-      'good',
-      say('goodLog'),
-      say('goodLogText', { entries, units, orders, refusals }),
-      ...(mine.length === 0 ? [] : [say('mineLog', { receipts: mine.length })]),
-      ...named.map(({ order }) => say('mineOrder', { order })),
-    );
-  }
-
-  /** Checks the receipts that are chosen without a log: they prove what the shop has signed. */
-  async function checkReceipts() {
-    const mine = await receipts();
-    if (mine.length === 0) return show('bad', say('noFile'));
-    if (!(await SaleLog.canVerify())) return show('bad', say('noEd25519'));
-    const faults = new Set((await Promise.all(mine.map((one) => SaleLog.checkReceipt(one)))).flat());
-    if (faults.size > 0) return show('bad', say('badReceipt'), ...[...faults].map((fault) => say(`log_${fault}`)));
-    const keys = [...new Set(mine.map(({ head }) => head.key))].join(' ');
-    show('good', say('goodReceipt'), say('goodReceiptText', { receipts: mine.length }), say('unknownKeys', { keys }));
   }
 
   async function run() {
@@ -89,11 +48,10 @@
     await new Promise((resolve) => setTimeout(resolve, 50));
     try {
       const text = await proofText();
-      if (text === null) return await checkReceipts();
+      if (text === null) return show('bad', say('noFile'));
       const earlier = byId('announced').files[0];
       const announced = earlier === undefined ? null : JSON.parse(await earlier.text());
       const entry = byId('entry').value.trim() || (announced?.entry ?? null);
-      if (text.startsWith('sale-log ')) return await checkLog(text, announced);
       const proof = read(text);
       const { faults, unchecked } = await check(proof, { announced, entry });
       if (faults.length > 0) return show('bad', say('bad'), ...faults.map((fault) => say(fault)));
@@ -123,5 +81,5 @@
   byId('entry').value = asked.get('entry') ?? '';
   drawWords();
   document.documentElement.dataset.ready = '';
-  if ((asked.get('item') ?? asked.get('log')) !== null && location.protocol !== 'file:') run();
+  if (asked.has('item') && location.protocol !== 'file:') run();
 })();

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use seckill::failpoint::{POINTS, RECEIPT_POINTS};
+use seckill::failpoint::POINTS;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -57,11 +57,6 @@ pub async fn points(testbed: &mut Testbed, seed: u64) -> TrialResult {
 pub async fn points_of_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let points = POINTS.iter().copied().filter(|point| point.starts_with("batch"));
     walk(testbed, seed, &points.collect::<Vec<_>>(), 3).await
-}
-
-/// Walks the points of the logs of sales: within the transaction that appends to them, and behind it.
-pub async fn points_of_receipts(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    walk(testbed, seed, RECEIPT_POINTS, 1).await
 }
 
 /// Walks these points, all or a few, with orders of this number of lines.

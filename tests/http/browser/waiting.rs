@@ -134,8 +134,7 @@ async fn an_operator_sees_the_line_and_sets_a_shared_limit() {
 async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
     let shop = Shop::with(|config| {
         let room = &mut config.waiting_room;
-        (room.per_second, room.proof_bits_max, room.places_after_seconds) = (1, 4, 0);
-        room.silent_seconds = 300;
+        (room.per_second, room.proof_bits_max, room.silent_seconds) = (1, 4, 300);
     })
     .await;
     let narrow = Look { language: "zh-CN", width: 360, dark: true, ..PHONE };
@@ -174,11 +173,7 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
         let edit = format!("/api/admin/items/{item}");
         assert_eq!(instance.admin().patch(&edit, &json!({ "paused": true })).await.status, 200);
         instance.clock.shift(time::Duration::seconds(251));
-        page.until_text(
-            "#outcome",
-            if chinese { "包含所有位置的名单" } else { "The list with all places" },
-        )
-        .await;
+        page.until_text("#outcome", if chinese { "您的号码" } else { "Your number" }).await;
         assert_eq!(page.violations().await, Vec::<String>::new());
         page.shot(&format!("item-in-line-placed-{looked}")).await;
         assert_eq!(instance.admin().patch(&edit, &json!({ "paused": false })).await.status, 200);

@@ -34,7 +34,7 @@ pub const QUIET_AFTER_UNKNOWN: Duration = Duration::from_secs(3);
 /// fence_sequence)`, `stock_movements(item_id, delta, reason)` and `restocks(id, item_id, delta)`; and
 /// for buyers who wait and limits that items share `stock(offered)`, `waiting_list`,
 /// `orders(limit_group_id)`, `limit_groups` and `limit_group_items`; for orders of several items
-/// `orders(line_count)` and the movements of their lines; `draws` and `draw_entries`; `receipt_logs`, `receipt_batches` and `receipt_queue`.
+/// `orders(line_count)` and the movements of their lines; `draws` and `draw_entries`.
 /// Each reading is one consistent snapshot and ends within 60 s.
 pub struct Reader {
     hosts: Vec<MySqlConnectOptions>,
@@ -171,10 +171,7 @@ impl Reader {
 
 fn is_settled(ledger: &Ledger, queued: &HashSet<&str>) -> bool {
     let present = ledger.orders.iter().filter(|order| queued.contains(order.id.as_str())).count();
-    let is_logged = ledger.log.as_ref().is_none_or(|log| log.waiting == 0);
-    is_logged
-        && present == queued.len()
-        && ledger.orders.iter().all(|order| order.status != "queued")
+    present == queued.len() && ledger.orders.iter().all(|order| order.status != "queued")
 }
 
 /// Why nothing can be judged.

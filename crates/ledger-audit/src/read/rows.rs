@@ -6,8 +6,7 @@ use sqlx::FromRow;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
 use crate::{
-    Draw, Fence, Group, Ledger, Log, Movements, Order, OrderLine, Place, Restock,
-    Stock,
+    Draw, Fence, Group, Ledger, Movements, Order, OrderLine, Place, Restock, Stock,
 };
 
 /// Reads the ledgers of the items from `first` to `last`; with `with_groups` also the limits that they
@@ -101,7 +100,6 @@ async fn read(
         for (item,) in items {
             of(&mut ledgers, item).group = group(connection, item).await?;
             of(&mut ledgers, item).draw = draw(connection, item).await?;
-            of(&mut ledgers, item).log = log(connection, item).await?;
         }
     }
     Ok(ledgers)
@@ -148,31 +146,6 @@ async fn group(connection: &mut MySqlConnection, item: i64) -> Result<Option<Gro
     .fetch_all(connection)
     .await?;
     Ok(Some(Group { limit, over }))
-}
-
-/// The log of an item, if it has one, as the shop publishes it.
-async fn log(connection: &mut MySqlConnection, item: i64) -> Result<Option<Log>, sqlx::Error> {
-    let statement = "SELECT CAST(secret AS CHAR), \
-         (SELECT COUNT(*) FROM receipt_queue WHERE receipt_queue.item_id = receipt_logs.item_id) \
-         FROM receipt_logs WHERE item_id = ?";
-    let found = sqlx::query_as(statement).bind(item).fetch_optional(&mut *connection).await?;
-    let Some((secret, waiting)) = found else { return Ok(None) };
-    let statement = "SELECT CAST(public_key AS CHAR), CAST(entries AS CHAR), \
-         CAST(CONCAT_WS(' ', 'head', size, root, signed_at, units, orders, refusals, public_key, signature) AS CHAR) \
-         FROM receipt_batches WHERE item_id = ? ORDER BY first_position";
-    let batches: Vec<(String, String, String)> =
-        sqlx::query_as(statement).bind(item).fetch_all(connection).await?;
-    let (mut text, mut keys) = (format!("sale-log 1\nitem {item}\n"), Vec::new());
-    for (key, entries, head) in batches {
-        if !keys.contains(&key) {
-            text += &format!("key {key}\n");
-            keys.push(key);
-        }
-        text += &entries;
-        text += &head;
-        text.push('\n');
-    }
-    Ok(Some(Log { text, secret, waiting }))
 }
 
 /// The draw of an item, if it is over.

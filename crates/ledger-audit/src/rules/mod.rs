@@ -8,7 +8,6 @@ pub(crate) mod in_time;
 pub(crate) mod ledger;
 pub(crate) mod lines;
 pub(crate) mod purchase;
-pub(crate) mod receipts;
 pub(crate) mod record;
 pub(crate) mod undersold;
 pub(crate) mod waiting;

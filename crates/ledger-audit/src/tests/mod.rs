@@ -4,7 +4,6 @@ mod homes;
 mod in_time;
 mod ledger;
 mod lines;
-mod receipts;
 mod record;
 mod sale;
 mod waiting;

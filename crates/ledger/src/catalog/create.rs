@@ -11,12 +11,11 @@ use super::groups::GroupForItem;
 use super::{read_back, rfc3339};
 use crate::Database;
 use crate::draw;
-use crate::receipts::queue;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, StockedItem};
 use crate::rows::{Fault, homes, limit_groups, products, transact};
 use crate::write::restock::create_stock;
-use shop_domain::{ArbiterMode, Home, ItemId, ItemRoute, LimitGroupId, NewItem, Product, ShardId};
+use shop_domain::{Home, ItemId, ItemRoute, LimitGroupId, NewItem, Product, ShardId};
 
 /// Attempts to find ids that no item of an older build has.
 const IDS_ATTEMPTS_MAX: u32 = 3;
@@ -34,8 +33,6 @@ pub struct NewItems<'a> {
     pub products: &'a [Product],
     /// Where the items are to live.
     pub home: Home,
-    /// In how many seconds an answer comes into the log of its item; `None`: new items have no log.
-    pub log_delay_seconds: Option<u32>,
 }
 
 /// Creates items in the ledger behind `pool`, with ids of the home ledger behind `home_pool`, and reads them
@@ -94,7 +91,7 @@ async fn insert_all(
     new: NewItems<'_>,
     ids: Vec<ItemId>,
 ) -> sqlx::Result<Vec<StockedItem>> {
-    let NewItems { items, now, actor, groups, products, home, log_delay_seconds } = new;
+    let NewItems { items, now, actor, groups, products, home } = new;
     for group in groups {
         group.copy_to(transaction).await?;
     }
@@ -109,9 +106,6 @@ async fn insert_all(
         };
         let routed = ItemRoute { item: id, home };
         insert_item(transaction, routed, new, now).await?;
-        if let Some(seconds) = log_delay_seconds.filter(|_| new.arbiter == ArbiterMode::On) {
-            queue::open(transaction, id, new, seconds).await?;
-        }
         if let Some(actor) = actor {
             let detail = new_item_json(new);
             actions::record(transaction, actor, "item_created", Some(id), &detail).await?;

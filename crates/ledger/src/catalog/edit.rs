@@ -149,7 +149,7 @@ async fn edit_in(
     if let Some(group) = update.limit_group {
         limit_groups::add_item(transaction, group, id).await?;
     }
-    let change = change_stock(transaction, routed, (edit, item.has_log, line), actor).await?;
+    let change = change_stock(transaction, routed, (edit, line), actor).await?;
     let detail = edit_json(edit);
     actions::record(transaction, actor, "item_edited", Some(id), &detail).await?;
     let edited = read_back(transaction, routed).await?;
@@ -160,13 +160,12 @@ async fn edit_in(
 async fn change_stock(
     transaction: &mut MySqlConnection,
     routed: ItemRoute,
-    (edit, has_log, line): (&ItemEdit, bool, &WaitingLine),
+    (edit, line): (&ItemEdit, &WaitingLine),
     actor: &Actor,
 ) -> Result<LineChange, Rollback<EditError>> {
     let mut restocked = None;
     if let Some(units) = edit.stock_delta.filter(|&units| units != 0) {
-        let (operator, now) = (actor.user, actor.now);
-        let order = Restock { routed, has_log, units, operator, now };
+        let order = Restock { routed, units, operator: actor.user, now: actor.now };
         let version = restock(transaction, &order).await?;
         restocked = Some((units, version.ok_or(Rollback::Refused(EditError::StockOutOfRange))?));
     }

@@ -19,11 +19,10 @@ use std::time::{Duration, Instant};
 use sqlx::MySqlConnection;
 use time::format_description::well_known::Rfc3339;
 
-use crate::receipts::queue;
 use crate::route::cache::Cache;
 use crate::rows::statement::{Binds, Read, Write};
 use crate::rows::{draws, failed_change, items};
-use crate::waiting_list::{LockedStock, WaitingLine, lock_stock_shared};
+use crate::waiting_list::{WaitingLine, lock_stock_shared};
 use crate::{Ledger, RetryPolicy};
 use draw_proof::{Beacon, Rules};
 use shop_domain::{
@@ -70,10 +69,9 @@ impl Draws {
     ) -> Result<Result<DrawEntry, Refusal>, LedgerError> {
         let entered = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
-                let has_logs = match lock_open(transaction, routed).await? {
-                    Ok(stock) => stock.has_logs,
-                    Err(refusal) => return Ok(Err(refusal)),
-                };
+                if let Err(refusal) = lock_open(transaction, routed).await? {
+                    return Ok(Err(refusal));
+                }
                 let found = draws::entry(&mut **transaction, routed.item, buyer).await?;
                 if let Some(entry) = found.as_ref().filter(|entry| has_chosen(entry, choice)) {
                     return Ok(Ok(entry.clone()));
@@ -99,11 +97,6 @@ impl Draws {
                 .binds((routed.item.get(), buyer.get(), &id, &party, *choice != PartyChoice::Unchanged))
                 .run(&mut **transaction)
                 .await?;
-                // An entry that goes to another party is in the log already.
-                if found.is_none() {
-                    let line = format!("entered @ {id}");
-                    queue::tell(transaction, routed.item, has_logs, &line).await?;
-                }
                 let entry = draws::entry(&mut **transaction, routed.item, buyer).await?;
                 entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
             })
@@ -122,13 +115,8 @@ impl Draws {
     ) -> Result<Result<(), Refusal>, LedgerError> {
         let withdrawn = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
-                let has_logs = match lock_open(transaction, routed).await? {
-                    Ok(stock) => stock.has_logs,
-                    Err(refusal) => return Ok(Err(refusal)),
-                };
-                if let Some(entry) = draws::entry(&mut **transaction, routed.item, buyer).await? {
-                    let line = format!("withdrawn @ {}", entry.entry);
-                    queue::tell(transaction, routed.item, has_logs, &line).await?;
+                if let Err(refusal) = lock_open(transaction, routed).await? {
+                    return Ok(Err(refusal));
                 }
                 sqlx::query("DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?")
                     .binds((routed.item.get(), buyer.get()))
@@ -214,9 +202,10 @@ fn random_id() -> String {
 async fn lock_open(
     transaction: &mut MySqlConnection,
     routed: ItemRoute,
-) -> sqlx::Result<Result<LockedStock, Refusal>> {
-    let locked = lock_stock_shared(transaction, routed).await?;
-    let Some(stock) = locked else { return Ok(Err(Refusal::ItemNotFound)) };
+) -> sqlx::Result<Result<(), Refusal>> {
+    if lock_stock_shared(transaction, routed).await?.is_none() {
+        return Ok(Err(Refusal::ItemNotFound));
+    }
     let is_over: Option<i64> = sqlx::query_scalar(
         "SELECT closed_at IS NOT NULL OR closes_at <= UTC_TIMESTAMP(6) FROM draws WHERE item_id = ?",
     )
@@ -225,7 +214,7 @@ async fn lock_open(
     .await?;
     Ok(match is_over {
         None => Err(Refusal::NoDraw),
-        Some(0) => Ok(stock),
+        Some(0) => Ok(()),
         Some(_) => Err(Refusal::EntriesClosed),
     })
 }

@@ -13,7 +13,7 @@ use super::{MoveError, Progress};
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::moves::{self, ItemMove};
 use crate::rows::statement::Read;
-use crate::rows::{Fault, audit, confirmed, receipts, transact, within};
+use crate::rows::{Fault, audit, confirmed, transact, within};
 use shop_domain::ItemId;
 
 /// The epoch of a stock row at the target while rows are copied: no route ever has it.
@@ -56,9 +56,6 @@ impl MoveEndpoints<'_> {
         let close = || close_source(self.source, &self.of, epoch);
         // An earlier try may have come through.
         let is_closed = tried(close).await? || self.is_closed().await?;
-        // Whoever appends to its log began before, and ends before the rows are compared for the last time.
-        let mut connection = self.source.acquire().await?;
-        receipts::wait_for_appender(&mut connection, self.of.item).await?;
         is_closed.then_some(()).ok_or(MoveError::Superseded)
     }
 

@@ -59,10 +59,6 @@ pub const ITEM_TABLES: &[ItemTable] = &[
     table("waiting_list", BY_ITEM, RowPolicy::Moved),
     table("draws", BY_ITEM, RowPolicy::Moved),
     table("draw_entries", BY_ITEM, RowPolicy::Moved),
-    table("room_openings", BY_ITEM, RowPolicy::Moved),
-    table("receipt_logs", BY_ITEM, RowPolicy::Moved),
-    table("receipt_queue", BY_ITEM, RowPolicy::Moved),
-    table("receipt_batches", BY_ITEM, RowPolicy::Moved),
     table("redis_queues", BY_ITEM, RowPolicy::Approximate),
     table("running_requests", BY_ITEM, RowPolicy::Approximate),
     // The counters in Redis stay good: the stock row moves with its version. Without these rows the

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use sqlx::MySqlConnection;
-use sqlx::mysql::MySqlRow;
 use time::OffsetDateTime;
 
 use super::OrderSteps;
@@ -14,7 +13,6 @@ use super::step::{
     ReturnedUnits, count_back, count_back_in_group, insert_movement, return_stock, routes,
 };
 use crate::Database;
-use crate::receipts::queue::{self, HAS_LOGS};
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::orders::WHOLE;
 use crate::rows::statement::in_list;
@@ -147,8 +145,7 @@ async fn expire_batch(
     line: &WaitingLine,
 ) -> sqlx::Result<ExpiryBatch> {
     let mut expired: Vec<Order> = Vec::new();
-    let (rows, overdue) = lock_overdue(connection, routed.item, only, limit).await?;
-    for order in overdue {
+    for order in lock_overdue(connection, routed.item, only, limit).await? {
         hold!("overdue-read", order.user_id.get());
         if set_expired(connection, &order).await? {
             let status = OrderStatus::Expired;
@@ -172,9 +169,6 @@ async fn expire_batch(
     for line in &lines {
         let units = line.quantity.signed();
         insert_movement(connection, line, MovementReason::Expired, units).await?;
-    }
-    if let Some(row) = rows.first() {
-        queue::moved(connection, row, lines, true).await?;
     }
     line.outbox().changed(connection, &expired).await?;
     // The stock rows once and last: locked before the limits, they could deadlock with a purchase.
@@ -205,10 +199,10 @@ async fn lock_overdue(
     item: ItemId,
     only: Option<OrderId>,
     limit: u32,
-) -> sqlx::Result<(Vec<MySqlRow>, Vec<Order>)> {
+) -> sqlx::Result<Vec<Order>> {
     let this_one = if only.is_some() { "AND id = ?" } else { "" };
     let statement = format!(
-        "SELECT {}, {HAS_LOGS} FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} {this_one} \
+        "SELECT {} FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} {this_one} \
          ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED",
         orders::COLUMNS
     );
@@ -221,7 +215,7 @@ async fn lock_overdue(
     // Whoever changes an order locks its first line first.
     orders::add_lines(connection, &mut overdue, "FOR UPDATE").await?;
     overdue.sort_unstable_by_key(|order| (order.user_id, order.id));
-    Ok((rows, overdue))
+    Ok(overdue)
 }
 
 /// Sets an order expired; `false` when it has changed since it was read. Some engines accept SKIP LOCKED and lock

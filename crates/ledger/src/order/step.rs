@@ -7,7 +7,6 @@ use time::OffsetDateTime;
 
 use super::{StepError, terms};
 use crate::Database;
-use crate::receipts::queue::{self, HAS_LOGS};
 use crate::rows::statement::in_list;
 use crate::rows::stock::{self, check_home};
 use crate::rows::{Fault, moved, orders};
@@ -71,7 +70,7 @@ pub(super) async fn apply(
     line: &WaitingLine,
 ) -> Result<StepResult, StepError> {
     let statement = format!(
-        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now, {HAS_LOGS} FROM orders \
+        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders \
          WHERE id = ? AND user_id = ? FOR UPDATE",
         orders::COLUMNS
     );
@@ -122,14 +121,12 @@ pub(super) async fn apply(
             }
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            queue::moved(connection, &row, order.lines(), true).await?;
             let returned = give_back(connection, &order, (reason, &routed), line).await?;
             Ok(StepResult { order, changed: true, returned })
         }
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            queue::moved(connection, &row, order.lines(), false).await?;
             match take_again(connection, &order, (reason, &routed)).await {
                 Ok(returned) => Ok(StepResult { order, changed: true, returned }),
                 Err(error) => Err(refused(connection, &routed, error).await),

@@ -7,7 +7,6 @@ use futures::TryStreamExt;
 use sqlx::{Executor, MySqlConnection};
 use time::OffsetDateTime;
 
-use super::receipts;
 use super::transaction::begin_on;
 use shop_domain::ItemId;
 use shop_domain::audit::Facts;
@@ -111,7 +110,6 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
                     + count(connection, PARTIES_WRONG, &[id.get(); 2]).await?,
             ),
         },
-        log: receipts::figures(connection, id).await?,
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,

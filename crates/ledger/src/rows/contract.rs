@@ -6,7 +6,15 @@ use super::statement::{Binds, Read};
 use super::{alter, order_indexes};
 
 /// Tables that only earlier builds use.
-const TABLES: [&str; 3] = ["archives", "archived_orders", "archived_movements"];
+const TABLES: [&str; 7] = [
+    "archives",
+    "archived_orders",
+    "archived_movements",
+    "receipt_logs",
+    "receipt_queue",
+    "receipt_batches",
+    "room_openings",
+];
 /// Columns that only earlier builds use, each with its table.
 const COLUMNS: [(&str, &str); 2] = [("stock", "archive"), ("event_endpoints", "kind")];
 

@@ -63,7 +63,6 @@ const OWN_COLUMNS: &str = "items.id, name, description, image_url, price_cents, 
      (SELECT limit_groups.per_buyer_limit FROM limit_groups \
       WHERE limit_groups.id = limit_group_id) AS group_limit, \
      EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
-     EXISTS (SELECT 1 FROM receipt_logs WHERE receipt_logs.item_id = items.id) AS has_log, \
      (SELECT draws.closes_at FROM draws WHERE draws.item_id = items.id) AS draw_closes_at, \
      (SELECT draws.drawn_at IS NOT NULL FROM draws WHERE draws.item_id = items.id) AS is_drawn, \
      revision, total, available, home_epoch";
@@ -292,7 +291,6 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             variant: products::variant(row)?,
             draw: draw(row)?,
             has_queue: row.try_get::<i64, _>("has_queue")? != 0,
-            has_log: row.try_get::<i64, _>("has_log")? != 0,
             revision: row.try_get("revision")?,
         };
         let (total, available) = (row.try_get("total")?, row.try_get("available")?);

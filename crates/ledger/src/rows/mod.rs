@@ -37,7 +37,6 @@ pub mod orders;
 pub mod outbox;
 pub mod payments;
 pub mod products;
-pub mod receipts;
 pub mod redis_lists;
 pub mod replication;
 pub mod request_keys;

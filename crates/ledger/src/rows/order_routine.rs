@@ -118,7 +118,7 @@ mod tests {
     fn body_and_parameters_are_found_in_the_text() {
         assert!(body().starts_with("BEGIN\n") && body().ends_with("\nEND"));
         let names = parameters();
-        assert!(names.starts_with("p_order,p_item,") && names.ends_with(",p_line"), "{names}");
-        assert_eq!(names.split(',').count(), 24);
+        assert!(names.starts_with("p_order,p_item,") && names.ends_with(",p_payload"), "{names}");
+        assert_eq!(names.split(',').count(), 23);
     }
 }

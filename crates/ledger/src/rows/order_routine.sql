@@ -15,9 +15,7 @@ CREATE PROCEDURE ORDER_ROUTINE(
     -- The event; NULL: none.
     p_event CHAR(36) CHARACTER SET ascii,
     p_event_type VARCHAR(32) CHARACTER SET ascii,
-    p_payload LONGTEXT CHARACTER SET utf8mb4,
-    -- The line for the item's log; NULL: it has none.
-    p_line VARCHAR(200) CHARACTER SET ascii
+    p_payload LONGTEXT CHARACTER SET utf8mb4
 )
 MODIFIES SQL DATA
 SQL SECURITY INVOKER
@@ -63,10 +61,6 @@ BEGIN
     IF p_event IS NOT NULL THEN
         INSERT INTO outbox (id, aggregatetype, aggregateid, type, payload, created_at)
         VALUES (p_event, 'orders', 'ledger', p_event_type, p_payload, UTC_TIMESTAMP(6));
-    END IF;
-    IF p_line IS NOT NULL THEN
-        INSERT INTO receipt_queue (item_id, told_at, entries)
-        VALUES (p_item, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), p_line);
     END IF;
     IF p_take = 'locked' THEN
         SELECT available INTO v_left FROM stock

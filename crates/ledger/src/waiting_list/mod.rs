@@ -28,7 +28,7 @@ use sql::{
 };
 
 use length::{Length, Lengths};
-pub(crate) use sql::{LockedStock, accept, lock_stock, lock_stock_shared};
+pub(crate) use sql::{accept, lock_stock, lock_stock_shared};
 pub use transaction::Waitlist;
 
 /// Places that one statement changes.
@@ -96,8 +96,8 @@ impl WaitingLine {
         buyer: UserId,
     ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
         let routed = ItemRoute { item: item.id, home };
-        let locked = lock_stock_shared(transaction, routed).await?;
-        let Some(stock) = locked else { return Ok(Err(Refusal::ItemNotFound)) };
+        let available = lock_stock_shared(transaction, routed).await?;
+        let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
             return Ok(Ok((place, None)));
         }
@@ -105,7 +105,7 @@ impl WaitingLine {
         if let Err(refusal) = self.check_sale(transaction, item.id).await? {
             return Ok(Err(refusal));
         }
-        if stock.available > 0 {
+        if available > 0 {
             return Ok(Err(Refusal::UnitsLeft));
         }
         if let Some(refusal) = at_limit(transaction, item, buyer).await? {
@@ -139,7 +139,7 @@ impl WaitingLine {
         routed: ItemRoute,
     ) -> sqlx::Result<LineChange> {
         let item = routed.item;
-        let LockedStock { available: mut left, has_logs } = lock_stock(transaction, routed).await?;
+        let mut left = lock_stock(transaction, routed).await?;
         let mut change = LineChange::default();
         let mut offered = 0;
         while left > 0 {
@@ -158,8 +158,7 @@ impl WaitingLine {
         }
         if offered > 0 {
             change.to_stock = -offered;
-            let version = move_to_offered(transaction, (routed, has_logs), offered).await?;
-            change.stock_version = Some(version);
+            change.stock_version = Some(move_to_offered(transaction, routed, offered).await?);
         }
         Ok(change)
     }
@@ -176,14 +175,13 @@ impl WaitingLine {
         buyer: UserId,
     ) -> sqlx::Result<Option<LineChange>> {
         let item = routed.item;
-        let stock = lock_stock(transaction, routed).await?;
+        lock_stock(transaction, routed).await?;
         let Some(place) = waiting_list::live(&mut *transaction, item, buyer).await? else {
             return Ok(None);
         };
         let rows = [Row { place: place.number, user_id: buyer }];
         if place.status == WaitingStatus::Offered {
-            let left = (&rows[..], WaitingStatus::Left);
-            return self.take_back(transaction, routed, stock, left).await.map(Some);
+            return self.take_back(transaction, routed, &rows, WaitingStatus::Left).await.map(Some);
         }
         sql::leave_party(transaction, item, place.number).await?;
         close(transaction, item, &rows, WaitingStatus::Left).await?;
@@ -204,14 +202,13 @@ impl WaitingLine {
         routed: ItemRoute,
     ) -> sqlx::Result<(LineChange, bool)> {
         let item = routed.item;
-        let stock = lock_stock(transaction, routed).await?;
+        lock_stock(transaction, routed).await?;
         if !self.is_open(transaction, item).await? {
-            return self.end(transaction, routed, stock).await;
+            return self.end(transaction, routed).await;
         }
         let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
         let more = lapsed.len() == TOGETHER_MAX;
-        let lapsed = (&lapsed[..], WaitingStatus::Lapsed);
-        Ok((self.take_back(transaction, routed, stock, lapsed).await?, more))
+        Ok((self.take_back(transaction, routed, &lapsed, WaitingStatus::Lapsed).await?, more))
     }
 
     /// Ends the line of an item whose sale is not open, and its open offers: as much as one transaction may.
@@ -221,14 +218,12 @@ impl WaitingLine {
         &self,
         transaction: &mut MySqlConnection,
         routed: ItemRoute,
-        stock: LockedStock,
     ) -> sqlx::Result<(LineChange, bool)> {
         // The buyers who wait are told by the state of the sale, which all pages watch.
         let waiting = sql::end_waiting(transaction, routed.item, ENDED_MAX).await?;
         let open = open_offers(transaction, routed.item, TOGETHER_MAX).await?;
         let more = waiting == u64::from(ENDED_MAX) || open.len() == TOGETHER_MAX;
-        let ended = (&open[..], WaitingStatus::Ended);
-        Ok((self.take_back(transaction, routed, stock, ended).await?, more))
+        Ok((self.take_back(transaction, routed, &open, WaitingStatus::Ended).await?, more))
     }
 
     /// Closes open offers, makes their units available, and hands them out.
@@ -236,8 +231,8 @@ impl WaitingLine {
         &self,
         transaction: &mut MySqlConnection,
         routed: ItemRoute,
-        stock: LockedStock,
-        (offers, status): (&[Row], WaitingStatus),
+        offers: &[Row],
+        status: WaitingStatus,
     ) -> sqlx::Result<LineChange> {
         if offers.is_empty() {
             return self.hand_out(transaction, routed).await;
@@ -245,7 +240,7 @@ impl WaitingLine {
         close(transaction, routed.item, offers, status).await?;
         self.tell(transaction, routed.item, offers, status).await?;
         let units = i64::try_from(offers.len()).unwrap_or(i64::MAX);
-        let version = move_to_available(transaction, (routed, stock.has_logs), units).await?;
+        let version = move_to_available(transaction, routed, units).await?;
         let handed = self.hand_out(transaction, routed).await?;
         let mut changed: Vec<_> = offers.iter().map(|row| (row.user_id, status)).collect();
         changed.extend(handed.changed);

@@ -2,7 +2,6 @@
 
 use sqlx::{MySqlConnection, QueryBuilder};
 
-use crate::receipts::queue::{self, HAS_LOGS};
 use crate::rows::moved;
 use crate::rows::outbox::{OfferChange, Outbox};
 use crate::rows::statement::{Binds, Read};
@@ -58,29 +57,17 @@ pub(crate) async fn accept(
     let status = WaitingStatus::Accepted.as_str();
     let change = OfferChange { place, item_id: item, user_id: buyer, status };
     outbox.offers(&mut *transaction, vec![change]).await?;
-    let item = &purchase.item;
-    queue::tell(transaction, item.id, item.has_log, "offers @ -1").await?;
     Ok(accepted.rows_affected() == 1)
 }
 
-/// The locked stock of an item.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct LockedStock {
-    pub available: i64,
-    /// Whether any item of the ledger has a log, which is to be told.
-    pub has_logs: bool,
-}
-
-from_row!(LockedStock { available, has_logs });
-
-/// Locks the stock row until the transaction ends.
+/// Locks the stock row until the transaction ends, and returns the units that are available.
 ///
 /// # Errors
 /// The database's, and [`moved`] when the item has moved: whatever follows under the lock would be lost.
 pub(crate) async fn lock_stock(
     transaction: &mut MySqlConnection,
     routed: ItemRoute,
-) -> sqlx::Result<LockedStock> {
+) -> sqlx::Result<i64> {
     lock(transaction, routed, "FOR UPDATE").await.map(Option::unwrap_or_default)
 }
 
@@ -180,29 +167,25 @@ async fn all_of(
 /// Takes units for offers, and answers the new version of the stock.
 pub(super) async fn move_to_offered(
     transaction: &mut MySqlConnection,
-    (routed, has_logs): (ItemRoute, bool),
+    routed: ItemRoute,
     units: i64,
 ) -> sqlx::Result<u64> {
     let statement = "UPDATE stock SET available = available - ?, offered = offered + ?, \
          version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND available >= ? AND home_epoch = ?";
-    let version = move_units(transaction, statement, routed, units).await?;
-    queue::tell(transaction, routed.item, has_logs, &format!("offers @ {units}")).await?;
-    Ok(version)
+    move_units(transaction, statement, routed, units).await
 }
 
 /// Gives units of closed offers back, and answers the new version of the stock.
 pub(super) async fn move_to_available(
     transaction: &mut MySqlConnection,
-    (routed, has_logs): (ItemRoute, bool),
+    routed: ItemRoute,
     units: i64,
 ) -> sqlx::Result<u64> {
     let statement = "UPDATE stock SET available = available + ?, offered = offered - ?, \
          version = LAST_INSERT_ID(version + 1) \
          WHERE item_id = ? AND offered >= ? AND home_epoch = ?";
-    let version = move_units(transaction, statement, routed, units).await?;
-    queue::tell(transaction, routed.item, has_logs, &format!("offers @ -{units}")).await?;
-    Ok(version)
+    move_units(transaction, statement, routed, units).await
 }
 
 /// Runs one of the two statements above, and returns the new version of the stock.
@@ -226,11 +209,11 @@ async fn move_units(
     }
 }
 
-/// Locks the stock row against everything but other buyers who join; `None` when there is no such item.
+/// Locks the stock row against everything but other buyers who join, and returns the units that are available; `None` when there is no such item.
 pub(crate) async fn lock_stock_shared(
     transaction: &mut MySqlConnection,
     routed: ItemRoute,
-) -> sqlx::Result<Option<LockedStock>> {
+) -> sqlx::Result<Option<i64>> {
     lock(transaction, routed, "LOCK IN SHARE MODE").await
 }
 
@@ -238,13 +221,12 @@ async fn lock(
     transaction: &mut MySqlConnection,
     ItemRoute { item, home }: ItemRoute,
     how: &str,
-) -> sqlx::Result<Option<LockedStock>> {
-    let statement = format!(
-        "SELECT available, {HAS_LOGS} FROM stock WHERE item_id = ? AND home_epoch = ? {how}"
-    );
-    let locked: Option<LockedStock> =
-        sqlx::query_as(&statement).binds((item.get(), home.epoch)).first(transaction).await?;
-    if locked.is_none() && !home.is_only { Err(moved()) } else { Ok(locked) }
+) -> sqlx::Result<Option<i64>> {
+    let statement =
+        format!("SELECT available FROM stock WHERE item_id = ? AND home_epoch = ? {how}");
+    let available: Option<i64> =
+        sqlx::query_scalar(&statement).binds((item.get(), home.epoch)).first(transaction).await?;
+    if available.is_none() && !home.is_only { Err(moved()) } else { Ok(available) }
 }
 
 /// Inserts a place at the end of the line.

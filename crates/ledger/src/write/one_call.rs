@@ -20,7 +20,6 @@ use super::new_order::{NewOrder, OrNull, Text, Time};
 use super::stock::{self, StockWrite};
 use super::transaction;
 use super::{Attempt, OrderWrite, WRITTEN_AS, is_guarded};
-use crate::receipts::queue;
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::order_routine::{self, NAME, RoutineState};
 use crate::rows::outbox::Outbox;
@@ -160,7 +159,6 @@ impl OrderCalls {
 fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
     let OrderWrite { purchase, fence, stock, .. } = *write;
     assert!(purchase.quantity.signed() > 0, "a purchase takes at least one unit");
-    let line = queue::line_of(purchase);
     let event = outbox.event_of(&[purchase], WRITTEN_AS)?;
     let (version, changed_at) = match stock {
         StockWrite::GuardedByVersion(version) => (Some(version), None),
@@ -174,13 +172,12 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
     };
     Ok(format!(
         "CALL {name}({order}, {limit}, {group_limit}, {epoch}, {version}, {changed_at}, '{take}', \
-         {event}, {kind}, {payload}, {line})",
+         {event}, {kind}, {payload})",
         name = *NAME,
         order = NewOrder::sold(purchase, fence, None),
         limit = purchase.item.per_buyer_limit,
         group_limit = OrNull(purchase.counted_group().map(|group| group.per_buyer_limit)),
         epoch = purchase.item.home.epoch,
-        line = OrNull(line.as_deref().map(Text)),
         version = OrNull(version),
         changed_at = OrNull(changed_at),
         kind = OrNull(event.as_ref().map(|event| Text(event.kind))),

@@ -4,8 +4,6 @@
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use crate::receipts::queue;
-
 use super::unit_rows::{PoolChange, settle_in};
 use shop_domain::{Item, ItemRoute, OrderId, UserId};
 
@@ -14,8 +12,6 @@ use shop_domain::{Item, ItemRoute, OrderId, UserId};
 pub struct Restock {
     /// The item, and the route to it.
     pub routed: ItemRoute,
-    /// Whether the item has a log.
-    pub has_log: bool,
     /// Units to add; below zero, units to take out.
     pub units: i64,
     pub operator: UserId,
@@ -46,7 +42,7 @@ pub async fn restock(
     transaction: &mut MySqlConnection,
     restock: &Restock,
 ) -> sqlx::Result<Option<u64>> {
-    let Restock { routed: ItemRoute { item, home }, has_log, units, operator, now } = *restock;
+    let Restock { routed: ItemRoute { item, home }, units, operator, now } = *restock;
     if !(-Item::STOCK_MAX..=Item::STOCK_MAX).contains(&units) {
         return Ok(None);
     }
@@ -85,6 +81,5 @@ pub async fn restock(
     .bind(now)
     .execute(&mut *transaction)
     .await?;
-    queue::tell(transaction, item, has_log, &format!("stock @ {units}")).await?;
     Ok(Some(version))
 }

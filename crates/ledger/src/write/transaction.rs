@@ -9,7 +9,6 @@ use sqlx::MySqlConnection;
 
 use super::fence::{FenceResult, raise_fence};
 use super::{Answer, Attempt, Conflict, OrderWrite, WRITTEN_AS, is_guarded, stock, unit_rows};
-use crate::receipts::queue;
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::outbox::Outbox;
 use crate::rows::{Fault, answered, begin_on, lost_commit, orders, within};
@@ -92,7 +91,6 @@ async fn fill(
     failpoint!("buyer-counted");
     insert_movements(connection, &[purchase]).await?;
     outbox.inserted(connection, &[purchase], WRITTEN_AS).await?;
-    queue::sold(connection, &[purchase]).await?;
     failpoint!("movement-inserted");
     if is_stock_first {
         return Ok(None);

@@ -2,10 +2,10 @@
 //!
 //! One script does everything that a poll may change, so two instances never give one number twice,
 //! and never admit more than the rate and the free places inside allow. It goes by the clock of the
-//! server that has the item's keys. Buyers who came before the opening have no numbers until a
-//! shuffle gives them theirs (`place.lua`); who comes later stands behind them.
+//! server that has the item's keys. Buyers who came before the opening have no numbers until all get
+//! theirs by chance (`place.lua`); who comes later stands behind them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ pub enum RoomPhase {
 
 /// A buyer's poll.
 #[derive(Clone, Debug)]
-pub struct RoomPoll<'a> {
+pub struct RoomPoll {
     pub item: ItemId,
     pub buyer: UserId,
     pub phase: RoomPhase,
@@ -70,8 +70,6 @@ pub struct RoomPoll<'a> {
     pub shift: time::Duration,
     /// The number and the zero bits of the queue token that the buyer shows.
     pub shown: Option<(i64, u8)>,
-    /// The public id of the buyer in the list of the opening.
-    pub entry: &'a str,
     pub proof: Option<UsableProof>,
     /// How long the keys live without a change.
     pub life: Duration,
@@ -122,8 +120,6 @@ pub struct RoomStanding {
     pub proof_bits: u8,
     /// The end of the ticket in milliseconds since 1970.
     pub ticket_ends_ms: i64,
-    /// The public id of a buyer who came before the opening.
-    pub entry: Option<String>,
 }
 
 /// How a buyer left.
@@ -159,10 +155,11 @@ impl Room {
     ///
     /// # Errors
     /// Redis'; the buyer may have joined, or been admitted.
-    pub async fn poll(&self, poll: &RoomPoll<'_>) -> RedisResult<RoomStanding> {
+    pub async fn poll(&self, poll: &RoomPoll) -> RedisResult<RoomStanding> {
         let limits = &self.limits;
         let (number, bits) = poll.shown.map_or((0, -1), |(number, bits)| (number, bits.into()));
         let bits: i16 = bits;
+        let secret = format!("{:032x}", rand::random::<u128>());
         let mut call = self.call(&POLL, poll.item);
         call.arg(poll.buyer.get()).arg(match poll.phase {
             RoomPhase::Early => "early",
@@ -171,13 +168,13 @@ impl Room {
         });
         call.arg(shift_ms(poll.shift)).arg(1_000_000 / limits.per_second.max(1));
         call.arg(limits.inside_max).arg(limits.waiting_max);
-        call.arg(ms(limits.silent)).arg(ms(limits.ticket)).arg(number).arg(poll.entry);
+        call.arg(ms(limits.silent)).arg(ms(limits.ticket)).arg(number).arg(secret);
         call.arg(poll.proof.as_ref().map_or("", |proof| &proof.id)).arg(bits);
         call.arg(limits.proof_bits_max);
         call.arg(poll.proof.as_ref().map_or(0, |proof| proof.expires_ms)).arg(ms(poll.life));
-        type Answer = (String, i64, u64, u64, u64, u64, u64, u8, i64, String);
+        type Answer = (String, i64, u64, u64, u64, u64, u64, u8, i64);
         let answer: Answer = call.invoke_async(&mut self.redis.shared()).await?;
-        let (status, number, ahead, people, inside, expired, flow, proof_bits, end, entry) = answer;
+        let (status, number, ahead, people, inside, expired, flow, proof_bits, end) = answer;
         Ok(RoomStanding {
             status: match &*status {
                 "early" => RoomStatus::Early,
@@ -197,7 +194,6 @@ impl Room {
             admitted_in_ten_seconds: flow,
             proof_bits,
             ticket_ends_ms: end,
-            entry: Some(entry).filter(|entry| !entry.is_empty()),
         })
     }
 
@@ -215,29 +211,30 @@ impl Room {
         })
     }
 
-    /// Reads the buyers who came before the opening, with their entries; `None` while the list can
-    /// still change, and when the room was lost.
+    /// Lists the buyers who came before the opening, in the order of their places; `None` while the list can
+    /// still change, and when the room is open already, or was lost.
     ///
     /// # Errors
     /// Redis'.
-    pub async fn early(&self, item: ItemId) -> RedisResult<Option<BTreeMap<UserId, String>>> {
+    pub async fn early(&self, item: ItemId) -> RedisResult<Option<Vec<UserId>>> {
         let [room, list, ..] = self.keys(item);
         let mut connection = self.redis.shared();
         let state: Option<String> =
             redis::cmd("HGET").arg(&room).arg("state").query_async(&mut connection).await?;
-        if !matches!(state.as_deref(), Some("frozen" | "open")) {
+        if state.as_deref() != Some("frozen") {
             return Ok(None);
         }
-        let (mut cursor, mut early) = (0_u64, BTreeMap::new());
+        let mut cursor = 0_u64;
+        let mut early = BTreeSet::new();
         loop {
             let mut scan = redis::cmd("HSCAN");
             scan.arg(&list).arg(cursor).arg("COUNT").arg(ENTRIES_TOGETHER);
             let (next, part): (u64, Vec<(i64, String)>) = scan.query_async(&mut connection).await?;
             let buyers = part.into_iter();
-            early.extend(buyers.filter_map(|(id, entry)| Some((UserId::new(id)?, entry))));
+            early.extend(buyers.filter_map(|(id, key)| Some((key, UserId::new(id)?))));
             cursor = next;
             if cursor == 0 {
-                return Ok(Some(early));
+                return Ok(Some(early.into_iter().map(|(_, buyer)| buyer).collect()));
             }
         }
     }

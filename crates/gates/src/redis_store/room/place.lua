@@ -24,6 +24,7 @@ for at = 5, #ARGV, 2 do
   end
 end
 if ARGV[4] == '1' then
+  redis.call('UNLINK', KEYS[2])
   redis.call('HSET', KEYS[1], 'state', 'open', 'tat', string.format('%.0f', now_us))
 end
 for _, key in ipairs(KEYS) do

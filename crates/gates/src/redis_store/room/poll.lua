@@ -1,7 +1,7 @@
 -- One poll of a buyer in the waiting room of an item: joins, tells the position, or admits.
 -- KEYS[1]  the room, a hash: state (gathering, frozen or open), base, next, tat (the time of the next
---          admission, in microseconds), window, count and before (admissions of ten seconds)
--- KEYS[2]  who came before the opening, a hash: buyer -> entry
+--          admission, in microseconds), window, count and before (admissions of ten seconds), secret
+-- KEYS[2]  who came before the opening, until the places are given, a hash: buyer -> what the place is sorted by
 -- KEYS[3]  who waits, a sorted set: buyer by number
 -- KEYS[4]  who waits and has not asked lately, a sorted set: buyer by number
 -- KEYS[5]  until when the buyers of the two sets are expected to ask, a sorted set in milliseconds
@@ -16,7 +16,7 @@
 -- ARGV[7]  how long a buyer may be silent and still waits, in milliseconds
 -- ARGV[8]  how long a ticket is valid, and how long the place of a silent buyer is kept, in milliseconds
 -- ARGV[9]  the number that the buyer's queue token shows, or 0
--- ARGV[10] the buyer's entry, if the buyer has none yet
+-- ARGV[10] the secret of the room, if it has none yet
 -- ARGV[11] the id of a valid proof of work, or empty
 -- ARGV[12] zero bits that the shown token asks for, or -1
 -- ARGV[13] the most zero bits
@@ -24,7 +24,7 @@
 -- ARGV[15] how long the keys live without a change, in milliseconds
 -- Answers the status (early, drawing, behind, waiting, admitted, full, unproved or replayed), the buyer's
 -- number, buyers ahead, buyers who wait, buyers inside, tickets that ran out, admissions of the ten
--- seconds before, zero bits, the end of the ticket in milliseconds, and the entry.
+-- seconds before, zero bits, and the end of the ticket in milliseconds.
 local buyer, phase = ARGV[1], ARGV[2]
 local clock = redis.call('TIME')
 local now_us = clock[1] * 1000000 + clock[2] + ARGV[3] * 1000
@@ -61,10 +61,10 @@ if since == window then
 elseif since == window - 1 then
   flow = tonumber(room[6])
 end
-local people, bits, entry = 0, 0, ''
+local people, bits = 0, 0
 local function answer(status, number, ahead, ticket_end)
   local inside = redis.call('ZCARD', KEYS[6])
-  return {status, number, ahead, people, inside, expired, flow, bits, ticket_end or 0, entry}
+  return {status, number, ahead, people, inside, expired, flow, bits, ticket_end or 0}
 end
 local function bits_for(others)
   local doubled = others + 1
@@ -73,17 +73,19 @@ local function bits_for(others)
   end
 end
 
-entry = redis.call('HGET', KEYS[2], buyer)
+local early = redis.call('HEXISTS', KEYS[2], buyer) == 1
 if state == 'gathering' then
   people = redis.call('HLEN', KEYS[2])
-  if not entry then
-    entry = ''
+  if not early then
     if people >= tonumber(ARGV[6]) then
       return answer('full', 0, people)
     end
     bits_for(people)
-    people, entry = people + 1, ARGV[10]
-    redis.call('HSET', KEYS[2], buyer, entry)
+    people = people + 1
+    -- The first buyer's secret stays: all places follow from it, on every instance.
+    redis.call('HSETNX', KEYS[1], 'secret', ARGV[10])
+    local secret = redis.call('HGET', KEYS[1], 'secret')
+    redis.call('HSET', KEYS[2], buyer, redis.sha1hex(secret .. ':' .. buyer))
     redis.call('ZADD', KEYS[5], silent_at, buyer)
     keep()
   else
@@ -91,13 +93,12 @@ if state == 'gathering' then
     redis.call('ZADD', KEYS[5], silent_at, buyer)
   end
   return answer('early', 0, people - 1)
-elseif state == 'frozen' and entry then
+elseif state == 'frozen' and early then
   people = tonumber(redis.call('HGET', KEYS[1], 'next'))
   redis.call('ZADD', KEYS[5], silent_at, buyer)
   bits_for(people - 1)
   return answer('drawing', 0, people - 1)
 end
-entry = entry or ''
 
 local ticket_end = redis.call('ZSCORE', KEYS[6], buyer)
 if ticket_end then

@@ -10,7 +10,6 @@ use sqlx::MySqlConnection;
 use tokio::time::Instant;
 
 use super::pipeline::PipelineSlot;
-use crate::receipts::queue;
 use crate::rows::outbox::Outbox;
 use crate::rows::{Fault, answered, begin_on};
 use crate::write::fence::{Fence, FenceResult, raise_fence};
@@ -151,7 +150,6 @@ async fn write_rows(
         answered(insert_movements(connection, chunk)).await?;
     }
     outbox.inserted(connection, purchases, WRITTEN_AS).await?;
-    answered(queue::sold(connection, purchases)).await?;
     failpoint!("batch-movements-inserted");
     Ok(None)
 }
