@@ -1,19 +1,17 @@
 //! Audits a sale: reads its figures from the ledger and Redis, and verifies the invariants of
 //! [`domain::audit`](shop_domain::audit).
 
-use ledger::Database;
 
 use gates::redis_store::{Buckets, Counters};
-use ledger::route::breaker::Breaker;
-use ledger::route::shards::Shards;
 use ledger::rows::redis_lists::CounterLayout;
-use ledger::rows::{self, audit, failed_read};
+use ledger::rows::audit;
+use ledger::{Database, Ledger};
 use shop_domain::audit::{Report, verify};
 use shop_domain::{ItemId, LedgerError};
 
 /// Audits one item; `None` when it does not exist. Without `counters`, or while Redis does not
-/// answer, the invariant about Redis is left out. So is a counter whose epoch is not the ledger's, such as one
-/// that was loaded from another ledger: gates load it again before they use it.
+/// answer, the invariant about Redis is left out. So is a counter whose epoch is not the ledger's: gates load it
+/// again before they use it.
 pub async fn audit(
     pool: &Database,
     counters: Option<&Counters>,
@@ -34,31 +32,22 @@ pub async fn audit(
     Ok(Some(verify(facts)))
 }
 
-/// The parts of one ledger that audits use.
-#[derive(Clone)]
-pub struct LedgerParts {
-    pub pool: Database,
-    pub breaker: Breaker,
-    pub counters: Counters,
-}
-
 /// Audits sales while the service runs. Clones share everything.
 #[derive(Clone)]
 pub struct Auditor {
-    ledgers: Shards<LedgerParts>,
+    ledger: Ledger,
+    counters: Counters,
 }
 
 impl Auditor {
-    /// Makes an auditor of these ledgers.
+    /// Makes an auditor of the ledger and of the counters in Redis.
     #[must_use]
-    pub fn new(ledgers: Shards<LedgerParts>) -> Self {
-        Self { ledgers }
+    pub fn new(ledger: Ledger, counters: Counters) -> Self {
+        Self { ledger, counters }
     }
 
     /// Audits one item; `None` when it does not exist.
     pub async fn audit(&self, id: ItemId) -> Result<Option<Report>, LedgerError> {
-        let ledger = self.ledgers.of_item(id).await.map_err(|_| LedgerError::Unavailable)?.0;
-        let audited = audit(&ledger.pool, Some(&ledger.counters), id);
-        rows::ask(&ledger.breaker, audited).await.map_err(|error| failed_read(&error))
+        self.ledger.read(audit(&self.ledger.pool, Some(&self.counters), id)).await
     }
 }

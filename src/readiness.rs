@@ -31,8 +31,7 @@ pub type Probe = Box<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send +
 
 /// The servers to probe.
 pub struct Readiness {
-    /// The home ledger first.
-    pools: Vec<Database>,
+    pool: Database,
     redis: RedisClient,
     /// Replicas that have a queued order before it is answered.
     queue_replicas_min: u32,
@@ -46,22 +45,22 @@ pub struct Readiness {
 pub struct ProbeResults {
     /// The schema, compared with this program; `None` when the ledger did not answer.
     pub schema: Option<SchemaState>,
-    /// `ok` or the fault, by the name of the server; a further ledger has its number behind the name.
+    /// `ok` or the fault, by the name of the server.
     pub dependencies: BTreeMap<String, String>,
     /// What stands behind the address of Redis; `None` when it does not answer.
     pub redis: Option<Topology>,
 }
 
 impl Readiness {
-    /// Makes the probes of the ledgers, Redis and the configured lock servers.
+    /// Makes the probes of the ledger, Redis and the configured lock servers.
     #[must_use]
     pub fn new(
-        pools: Vec<Database>,
+        pool: Database,
         redis: RedisClient,
         queue_replicas_min: u32,
         lock_servers: Vec<(Dependency, Probe)>,
     ) -> Self {
-        Self { pools, redis, queue_replicas_min, lock_servers, promise: Mutex::new(None) }
+        Self { pool, redis, queue_replicas_min, lock_servers, promise: Mutex::new(None) }
     }
 
     /// Probes all servers at once; takes a second at most.
@@ -70,41 +69,37 @@ impl Readiness {
             .lock_servers
             .iter()
             .map(async |(dependency, probe)| (dependency.name(), probed(probe()).await.0));
-        let ledgers = self.pools.iter().map(async |pool| {
-            tokio::join!(probed(rows::condition(pool)), probed(replication::read_from(pool)),)
-        });
-        let (ledgers, (redis, redis_condition), (_, topology), lock_servers) = tokio::join!(
-            join_all(ledgers),
+        let (
+            (mysql, condition),
+            (unread, replication),
+            (redis, redis_condition),
+            (_, topology),
+            lock_servers,
+        ) = tokio::join!(
+            probed(rows::condition(&self.pool)),
+            probed(replication::read_from(&self.pool)),
             probed(self.redis.condition()),
             probed(self.redis.topology()),
             join_all(lock_servers),
         );
         let fault = redis_condition.and_then(|condition| condition.fault());
         let redis = fault.map_or(redis, str::to_owned);
-        let named = std::iter::once((Dependency::Redis.name(), redis)).chain(lock_servers);
-        let mut dependencies: BTreeMap<_, _> =
-            named.map(|(name, state)| (name.to_owned(), state)).collect();
-        let mut schema = None;
-        for (number, ((mysql, condition), (unread, replication))) in ledgers.into_iter().enumerate()
-        {
-            let suffix = if number == 0 { String::new() } else { format!("-{number}") };
-            let mysql = match condition {
-                Some(Condition { writable: false, .. }) => "read-only".to_owned(),
-                Some(Condition { schema, .. }) if number > 0 && !schema.is_usable() => {
-                    schema.as_str().to_owned()
-                }
-                _ => mysql,
-            };
-            dependencies.insert(format!("{}{suffix}", Dependency::Mysql.name()), mysql);
-            // Only where the ledger is replicated, so that there is something to lose.
-            if let Some(replication) = replication.filter(|found| *found != Replication::None) {
-                let state = replication.fault().map_or(unread, str::to_owned);
-                dependencies.insert(format!("{REPLICATION}{suffix}"), state);
-            }
-            if number == 0 {
-                schema = condition.map(|condition| condition.schema);
-            }
+        let mysql = match condition {
+            Some(Condition { writable: false, .. }) => "read-only".to_owned(),
+            _ => mysql,
+        };
+        let named = [(Dependency::Mysql.name(), mysql), (Dependency::Redis.name(), redis)];
+        let mut dependencies: BTreeMap<_, _> = named
+            .into_iter()
+            .chain(lock_servers)
+            .map(|(name, state)| (name.to_owned(), state))
+            .collect();
+        // Only where the ledger is replicated, so that there is something to lose.
+        if let Some(replication) = replication.filter(|found| *found != Replication::None) {
+            let state = replication.fault().map_or(unread, str::to_owned);
+            dependencies.insert(REPLICATION.to_owned(), state);
         }
+        let schema = condition.map(|condition| condition.schema);
         ProbeResults { schema, dependencies, redis: topology }
     }
 

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use super::{Accounts, Actor, SignInError};
 use ledger::erasure::{self, EraseError, Erasure};
-use ledger::route::Shards;
 use ledger::rows::users::Account;
 use ledger::waiting_list::Waitlist;
 use shop_domain::UserId;
@@ -27,25 +26,25 @@ impl Accounts {
     /// Deletes the account of a user who sends the password once more.
     pub async fn delete_by_password(
         &self,
-        waitlists: &Shards<Waitlist>,
+        waitlist: &Waitlist,
         user: UserId,
         password: String,
         address: IpAddr,
     ) -> Result<Erasure, DeleteAccountError> {
         let account = self.verify_password(user, password, address).await?;
         let Account { password_hash, .. } = account.ok_or(DeleteAccountError::NoAccount)?;
-        Ok(self.erase(waitlists, user, Some(&password_hash), None).await?)
+        Ok(self.erase(waitlist, user, Some(&password_hash), None).await?)
     }
 
     /// Deletes the account of a user whom another party has identified a moment ago, or whom an operator deletes.
     pub async fn erase(
         &self,
-        waitlists: &Shards<Waitlist>,
+        waitlist: &Waitlist,
         user: UserId,
         password_hash: Option<&str>,
         actor: Option<&Actor>,
     ) -> Result<Erasure, EraseError> {
-        let erased = erasure::erase(waitlists, user, password_hash, actor).await?;
+        let erased = erasure::erase(waitlist, user, password_hash, actor).await?;
         self.parts.revocations.end_earlier_than(user, erased.generation);
         tracing::info!(%user, had_account = erased.had_account, "account deleted");
         Ok(erased)

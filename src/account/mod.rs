@@ -18,7 +18,7 @@ use std::time::Duration;
 use ledger::Database;
 use time::OffsetDateTime;
 
-use ledger::route::breaker::Breaker;
+use ledger::breaker::Breaker;
 use ledger::rows::users::{self, Account, NewAccount};
 use ledger::rows::{self, failed_change, failed_read};
 use shop_domain::{Clock, LedgerError, UserId, Username, username};

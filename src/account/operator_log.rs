@@ -1,8 +1,8 @@
 //! The log of operators' actions. A change of an item writes its line in its own transaction, see
 //! `catalog`; every other action is recorded here.
 
-use ledger::route::{Ledger, Shards};
-use ledger::rows::{self, actions, failed_read};
+use ledger::Ledger;
+use ledger::rows::actions;
 use shop_domain::{ItemId, LedgerError, OrderId, UserId};
 
 pub use ledger::rows::actions::{Action, Actor};
@@ -10,14 +10,14 @@ pub use ledger::rows::actions::{Action, Actor};
 /// The log, in the ledger. Clones share it.
 #[derive(Clone)]
 pub struct OperatorLog {
-    ledgers: Shards<Ledger>,
+    ledger: Ledger,
 }
 
 impl OperatorLog {
-    /// Makes the log of these ledgers: each has the actions on its items, and the home ledger all others.
+    /// Makes the log in `ledger`.
     #[must_use]
-    pub fn new(ledgers: Shards<Ledger>) -> Self {
-        Self { ledgers }
+    pub fn new(ledger: Ledger) -> Self {
+        Self { ledger }
     }
 
     /// Writes a line for an action outside of the ledger; `detail` has its parameters.
@@ -28,7 +28,7 @@ impl OperatorLog {
         item: Option<ItemId>,
         detail: &serde_json::Value,
     ) -> ledger::Result<()> {
-        actions::record_alone(&self.ledgers.home().pool, actor, action, item, detail).await
+        actions::record_alone(&self.ledger.pool, actor, action, item, detail).await
     }
 
     /// Reads at most `limit` lines, newest first, those older than the line `before`: of `operator`
@@ -39,16 +39,6 @@ impl OperatorLog {
         before: Option<OrderId>,
         limit: u32,
     ) -> Result<Vec<Action>, LedgerError> {
-        let mut all = Vec::new();
-        for (_, Ledger { pool, breaker }) in self.ledgers.iter() {
-            let listed = actions::list(pool, operator, before, limit);
-            all.extend(rows::ask(breaker, listed).await.map_err(|error| failed_read(&error))?);
-        }
-        if self.ledgers.if_only().is_none() {
-            all.sort_unstable_by_key(|action| std::cmp::Reverse(action.id));
-            all.dedup_by_key(|action| action.id);
-            all.truncate(limit as usize);
-        }
-        Ok(all)
+        self.ledger.read(actions::list(&self.ledger.pool, operator, before, limit)).await
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ledger::Database;
 
 use super::SignInError;
-use ledger::route::breaker::Breaker;
+use ledger::breaker::Breaker;
 use ledger::rows::failures::{self, Failures};
 use ledger::rows::{self, failed_change};
 use shop_domain::LedgerError;

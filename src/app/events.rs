@@ -7,7 +7,6 @@ use super::workers::Worker;
 use crate::config::Config;
 use crate::event::deliver::{self, Deliverer};
 use crate::event::{self, PrivateNetworks};
-use shop_domain::ShardId;
 
 /// Builds the workers; none if events are switched off.
 pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, String> {
@@ -32,15 +31,9 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
         pause_max: Duration::from_secs(settings.pause_seconds_max),
     });
     let drained = shared.lifecycle.drained();
-    let mut workers: Vec<Worker> = Vec::new();
-    for (shard, ledger) in shared.ledgers.iter() {
-        let (pool, drained) = (ledger.pool.clone(), drained.clone());
-        let relay = match shard {
-            ShardId::HOME => event::run_relay(pool, None, poll, drained),
-            _ => event::run_relay(pool, Some(shared.pool.clone()), poll, drained),
-        };
-        workers.push(("event log", Box::pin(relay)));
-    }
-    workers.push(("event deliveries", Box::pin(deliverer.run(drained))));
-    Ok(workers)
+    let relay = event::run_relay(shared.pool.clone(), poll, drained.clone());
+    Ok(vec![
+        ("event log", Box::pin(relay)),
+        ("event deliveries", Box::pin(deliverer.run(drained))),
+    ])
 }

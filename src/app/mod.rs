@@ -11,7 +11,6 @@ mod workers;
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -25,7 +24,7 @@ use crate::http::connection_limiter::ConnectionLimiter;
 use crate::http::runtimes::Runtimes;
 use crate::http::server::{self, ServerOptions};
 use crate::lifecycle::{Lifecycle, StopResult};
-use crate::order::{LedgerOrders, Orders};
+use crate::order::Orders;
 use crate::readiness::Probe;
 use locks::LockServers;
 use shared::{Shared, Writers};
@@ -75,23 +74,18 @@ impl App {
         let no_thread = |error: io::Error| format!("no thread for a runtime: {error}");
         let (runtimes, drained) = (config.http.runtimes.get(), shared.lifecycle.drained());
         let of_batches = Runtimes::start_batches(runtimes, &drained).map_err(no_thread)?;
-        let ledgers = shared.ledgers.iter();
-        let writers: Vec<Writers> = ledgers
-            .map(|(_, ledger)| Writers::build(ledger, &shared, of_batches.as_ref()))
-            .collect();
+        let writers = Writers::build(&config, &shared, of_batches.as_ref());
         let lock_servers = LockServers::new(&config)?;
         let locks = locks::lock_sources(&config, &shared, &lock_servers)?;
         let (purchases, purchase_workers) =
             purchases::purchases(&config, &shared, &writers, &locks)?;
-        let orders = Orders::new(shared.ledgers.map(|ledger| {
-            LedgerOrders::new(
-                ledger.ledger(),
-                ledger.counters.clone(),
-                ledger.queue.clone(),
-                shared.hub.clone(),
-                (ledger.metrics.clone(), shared.line.clone(), ledger.concurrency.clone()),
-            )
-        }));
+        let orders = Orders::new(
+            shared.ledger(),
+            shared.counters.clone(),
+            shared.queue.clone(),
+            shared.hub.clone(),
+            (shared.metrics.clone(), shared.line.clone(), shared.concurrency.clone()),
+        );
         let waiting_lists = shared.waiting_lists();
         let draws = shared.draws(&config, &waiting_lists)?;
         let payments = payments::payments(&config, &shared, &orders)?;
@@ -130,7 +124,7 @@ impl App {
             web,
             workers,
             shared,
-            batch_pools: writers.into_iter().flat_map(|writers| writers.batch_pools).collect(),
+            batch_pools: writers.batch_pools,
             addr,
             runtimes,
             config,
@@ -155,11 +149,10 @@ impl App {
         self.shared.lifecycle.clone()
     }
 
-    /// The settings and the connection pool of each ledger, the home ledger first.
+    /// The connections to the ledger.
     #[must_use]
-    pub fn ledgers(&self) -> Vec<(Arc<Config>, Database)> {
-        let ledgers = self.shared.ledgers.iter();
-        ledgers.map(|(_, ledger)| (Arc::clone(&ledger.config), ledger.pool.clone())).collect()
+    pub fn pool(&self) -> Database {
+        self.shared.pool.clone()
     }
 
     /// Serves until the lifecycle stops and everything has finished, or the bound is over.
@@ -171,7 +164,7 @@ impl App {
     }
 
     async fn run(self) -> StopResult {
-        let Shared { lifecycle, metrics, ledgers, revocations, .. } = self.shared;
+        let Shared { lifecycle, metrics, pool, revocations, .. } = self.shared;
         for (name, work) in self.workers {
             lifecycle.worker(name, work);
         }
@@ -198,12 +191,10 @@ impl App {
         let ended = lifecycle.run_until_stopped(bound).await;
         acceptor.abort();
         let close = async {
-            for pool in self.batch_pools {
-                pool.close().await;
+            for batch_pool in self.batch_pools {
+                batch_pool.close().await;
             }
-            for (_, ledger) in ledgers.iter() {
-                ledger.pool.close().await;
-            }
+            pool.close().await;
         };
         if tokio::time::timeout(CLOSE_MAX, close).await.is_err() {
             tracing::warn!("connections to the ledger still in use at the end");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::shared::{LedgerParts, Shared};
+use super::shared::Shared;
 use crate::config::Config;
 use crate::event::{PrivateNetworks, Target, webhook};
 use crate::order::Orders;
@@ -17,7 +17,7 @@ pub(super) fn payments(
     orders: &Orders,
 ) -> Result<Payments, String> {
     Ok(Payments::new(PaymentParts {
-        ledgers: shared.ledgers.map(LedgerParts::ledger),
+        ledger: shared.ledger(),
         orders: orders.clone(),
         provider: provider(config, shared)?,
         clock: shared.clock.clone(),

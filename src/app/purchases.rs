@@ -3,39 +3,48 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::shared::{LedgerParts, Shared, Writers};
+use super::shared::{Shared, Writers};
 use super::workers::Worker;
 use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::WaitingRoomParts;
 use crate::purchase::{
-    self, AcceptOffer, Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests,
+    AcceptOffer, Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests,
     SoldOut, WaitingRoom,
 };
 use gates::memory_store::MemoryCounters;
 use gates::redis_store::room::RoomLimits;
 use gates::redis_store::{Buckets, Room};
 use gates::{LockSources, Strategies, StrategyContext};
-use ledger::route::Shards;
 use shop_domain::outcome::Dependency;
 
 /// Builds the purchases, and the workers that look up keys and announce requests for them.
 pub(super) fn purchases(
     config: &Config,
     shared: &Shared,
-    writers: &[Writers],
+    writers: &Writers,
     locks: &LockSources,
-) -> Result<(Purchases, Vec<Worker>), String> {
+) -> Result<(Purchases, [Worker; 2]), String> {
     let settings = &config.purchase;
-    let (mut each, mut workers) = (Vec::new(), Vec::new());
-    for ((_, ledger), writers) in shared.ledgers.iter().zip(writers) {
-        let (parts, of_ledger) = of_ledger(ledger, shared, writers, locks)?;
-        each.push(parts);
-        workers.extend(of_ledger);
-    }
+    let pool = &shared.pool;
+    let (keys, key_reader) =
+        Keys::new(pool.clone(), shared.writer.clone(), shared.instance.clone());
+    let (requests, announcer) = Requests::new(pool.clone(), shared.instance.clone());
+    let item_limits = ItemLimits {
+        wait_max: Duration::from_millis(settings.wait_ms_max).min(config.gate_wait()),
+        percent: settings.item_in_flight_percent,
+    };
+    let admission =
+        Admission::new(settings.in_flight_max, item_limits, requests, shared.metrics.clone());
     let item_age_max = Duration::from_millis(settings.item_age_ms_max);
     let purchases = Purchases::new(PurchaseParts {
-        ledgers: Shards::new(shared.ledgers.homes().clone(), each),
+        strategies: Strategies::new(&strategy_context(config, shared, writers, locks))?,
+        accept_offer: Arc::new(AcceptOffer::new(writers.arbiter.clone())),
+        group_commit: writers.group_commit.clone(),
+        keys,
+        queue: shared.queue.clone(),
+        breakers: shared.breakers.clone(),
+        admission,
         items: Items::new(shared.catalog.clone(), item_age_max),
         sold_out: SoldOut::new(Duration::from_millis(settings.sold_out_ms)),
         hub: shared.hub.clone(),
@@ -47,62 +56,31 @@ pub(super) fn purchases(
         deadline: config.purchase_deadline(),
         gate_wait: config.gate_wait(),
     });
-    Ok((purchases, workers))
-}
-
-/// Builds the purchase path of one ledger, with its workers.
-fn of_ledger(
-    ledger: &LedgerParts,
-    shared: &Shared,
-    writers: &Writers,
-    locks: &LockSources,
-) -> Result<(purchase::LedgerParts, [Worker; 2]), String> {
-    let (config, pool) = (&ledger.config, &ledger.pool);
-    let settings = &config.purchase;
-    let (keys, key_reader) =
-        Keys::new(pool.clone(), ledger.writer.clone(), shared.instance.clone());
-    let (requests, announcer) = Requests::new(pool.clone(), shared.instance.clone());
-    let item_limits = ItemLimits {
-        wait_max: Duration::from_millis(settings.wait_ms_max).min(config.gate_wait()),
-        percent: settings.item_in_flight_percent,
-    };
-    let admission =
-        Admission::new(settings.in_flight_max, item_limits, requests, shared.metrics.clone());
-    let parts = purchase::LedgerParts {
-        strategies: Strategies::new(&strategy_context(ledger, shared, writers, locks))?,
-        accept_offer: Arc::new(AcceptOffer::new(writers.arbiter.clone())),
-        group_commit: writers.group_commit.clone(),
-        keys,
-        queue: ledger.queue.clone(),
-        breakers: ledger.breakers.clone(),
-        admission,
-        metrics: ledger.metrics.clone(),
-    };
     let drained = shared.lifecycle.drained();
     let look_up = Box::pin(key_reader.run(drained.clone()));
     let announce = Box::pin(announcer.run(drained));
-    Ok((parts, [("keys", look_up), ("requests", announce)]))
+    Ok((purchases, [("keys", look_up), ("requests", announce)]))
 }
 
 /// Builds the parts that strategies use.
 fn strategy_context(
-    ledger: &LedgerParts,
+    config: &Config,
     shared: &Shared,
     writers: &Writers,
     locks: &LockSources,
 ) -> StrategyContext {
-    let (redis, pool) = (shared.redis.clone(), ledger.pool.clone());
+    let (redis, pool) = (shared.redis.clone(), shared.pool.clone());
     StrategyContext {
         group_commit: writers.group_commit.clone(),
         arbiter: writers.arbiter.clone(),
-        buckets: Buckets::beside(&ledger.counters),
+        buckets: Buckets::beside(&shared.counters),
         memory: MemoryCounters::new(pool.clone()),
         pool,
         redis,
-        counters: ledger.counters.clone(),
-        queue: ledger.queue.clone(),
+        counters: shared.counters.clone(),
+        queue: shared.queue.clone(),
         locks: locks.clone(),
-        lease: Duration::from_millis(ledger.config.lock.lease_ms),
+        lease: Duration::from_millis(config.lock.lease_ms),
     }
 }
 

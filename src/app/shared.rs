@@ -4,12 +4,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ledger::Database;
+use ledger::{Database, Ledger};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use crate::account::Revocations;
-use crate::catalog::{Catalog, LedgerItems};
+use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::draw::{Beacons, DrawParts, Draws};
 use crate::event::{self, PrivateNetworks, WebhookClient};
@@ -17,18 +17,17 @@ use crate::job::JobStatus;
 use crate::lifecycle::Lifecycle;
 use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
 use crate::trace::{self, Traces};
-use crate::waiting_list::{self, LedgerWaitlist, WaitingLists};
+use crate::waiting_list::{self, WaitingLists};
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
-use ledger::route::breaker::Breakers;
-use ledger::route::{Homes, Ledger, Shards};
+use ledger::breaker::Breakers;
 use ledger::rows::outbox::Outbox;
 use ledger::rows::{self, Writer};
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::write::{
     Arbiter, BatchConnections, BatchTasks, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS,
 };
-use shop_domain::{Clock, ItemId, ShardId};
+use shop_domain::{Clock, ItemId};
 use shop_metrics::Metrics;
 
 /// The shared parts. Clones share them.
@@ -37,12 +36,15 @@ pub(super) struct Shared {
     pub lifecycle: Lifecycle,
     pub metrics: Metrics,
     pub clock: Clock,
-    /// The home ledger's pool.
+    /// The writer among the hosts of the ledger.
+    pub writer: Writer,
     pub pool: Database,
-    /// The breakers of the home ledger and all other servers.
+    /// How many connections of the pool one item may hold.
+    pub concurrency: ItemConcurrency,
     pub breakers: Breakers,
     pub redis: RedisClient,
-    pub ledgers: Shards<LedgerParts>,
+    pub counters: Counters,
+    pub queue: Queue,
     pub catalog: Catalog,
     pub hub: Hub,
     pub watch: Watch,
@@ -57,36 +59,12 @@ pub(super) struct Shared {
     pub instance: String,
 }
 
-/// The shared parts of one ledger.
-#[derive(Clone)]
-pub(super) struct LedgerParts {
-    pub shard: ShardId,
-    /// The settings, with its URL.
-    pub config: Arc<Config>,
-    pub writer: Writer,
-    pub pool: Database,
-    pub breakers: Breakers,
-    pub counters: Counters,
-    pub queue: Queue,
-    /// How many connections of the pool one item may hold.
-    pub concurrency: ItemConcurrency,
-    /// Those of its shard.
-    pub metrics: Metrics,
-}
-
-impl LedgerParts {
-    /// Its connections and breaker.
-    pub(super) fn ledger(&self) -> Ledger {
-        Ledger { pool: self.pool.clone(), breaker: self.breakers.mysql.clone() }
-    }
-}
-
 /// The receiving ends of the shared parts' channels, each for one worker.
 pub(super) struct Inboxes {
     /// Changes of orders to send to other instances.
     pub outbox: mpsc::Receiver<BuyerChange>,
-    /// Items whose queue has entries, of each ledger.
-    pub wake_ups: Vec<mpsc::Receiver<ItemId>>,
+    /// Items whose queue has entries.
+    pub wake_ups: mpsc::Receiver<ItemId>,
 }
 
 impl Shared {
@@ -101,30 +79,34 @@ impl Shared {
         let redis = RedisClient::new(config)?;
         let (hub, outbox) = Hub::new(stream_limits(config), metrics.clone());
         let breakers = Breakers::new(&metrics);
-        let mut connected = Vec::new();
-        for (number, config) in config.ledgers()?.into_iter().enumerate() {
-            let shard = u16::try_from(number).ok().and_then(ShardId::new);
-            let shard = shard.ok_or("too many ledgers")?;
-            connected.push(LedgerConnections::to(
-                shard,
-                config,
-                (&lifecycle, &metrics, &breakers),
-            )?);
+        let writer = Writer::new(config.database_url.reveal())?;
+        let pool = rows::pool_to(&writer, config, config.mysql.pool_max);
+        breakers.mysql.check_by(rows::sign_of_life(&writer, config));
+        if writer.has_several_hosts() {
+            // At once: the checks before the start ask the writer, too.
+            let follow = writer.clone().follow(metrics.clone(), lifecycle.drained());
+            lifecycle.worker("writer", follow);
         }
-        let (pool, breaker) = (connected[0].pool.clone(), breakers.mysql.clone());
-        let age_max = Duration::from_millis(config.purchase.item_age_ms_max);
-        let homes = Homes::new(pool.clone(), breaker, connected.len(), age_max);
-        let parts = connected.into_iter().map(|one| LedgerParts::build(one, &homes, &redis));
-        let (each, wake_ups): (Vec<_>, Vec<_>) = parts.unzip();
-        let ledgers = Shards::new(homes, each);
+        let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
+        let (queue, wake_ups) = Queue::new(
+            redis.clone(),
+            pool.clone(),
+            counters.clone(),
+            redis_stream::NAME,
+            config.queue.backlog_max,
+        );
+        let replicas_wait_max = Duration::from_millis(config.queue.replicas_wait_ms_max);
+        let queue = queue.with_replicas(config.queue.replicas_min, replicas_wait_max);
         let events = Outbox::new(config.events.enabled);
         let line_max = config.waiting_list.line_max;
         let line = WaitingLine::new(clock.clone(), events, metrics.clone(), line_max);
-        let catalog_parts = ledgers.map(|ledger| LedgerItems {
-            ledger: ledger.ledger(),
-            counters: ledger.counters.clone(),
-        });
-        let catalog = Catalog::over(&catalog_parts, clock.clone(), line.clone());
+        let catalog = Catalog::new(
+            pool.clone(),
+            breakers.mysql.clone(),
+            counters.clone(),
+            clock.clone(),
+            line.clone(),
+        );
         let shared = Self {
             lifecycle,
             watch: Watch::new(catalog.clone()),
@@ -136,10 +118,13 @@ impl Shared {
             instance,
             metrics,
             clock,
+            concurrency: ItemConcurrency::new(config.mysql.pool_max),
+            writer,
             pool,
             breakers,
             redis,
-            ledgers,
+            counters,
+            queue,
             catalog,
             hub,
         };
@@ -147,68 +132,12 @@ impl Shared {
     }
 }
 
-/// The connections to one ledger.
-struct LedgerConnections {
-    shard: ShardId,
-    config: Config,
-    writer: Writer,
-    pool: Database,
-    breakers: Breakers,
-    metrics: Metrics,
-}
-
-impl LedgerConnections {
-    fn to(
-        shard: ShardId,
-        config: Config,
-        (lifecycle, metrics, breakers): (&Lifecycle, &Metrics, &Breakers),
-    ) -> Result<Self, String> {
-        let metrics = metrics.of_shard(shard.get());
-        let breakers = match shard {
-            ShardId::HOME => breakers.clone(),
-            _ => breakers.of_ledger(&metrics),
-        };
-        let writer = Writer::new(config.database_url.reveal()).map_err(|why| {
-            if shard == ShardId::HOME { why } else { format!("shard {shard}: {why}") }
-        })?;
-        let pool = rows::pool_to(&writer, &config, config.mysql.pool_max);
-        breakers.mysql.check_by(rows::sign_of_life(&writer, &config));
-        if writer.has_several_hosts() {
-            // At once: the checks before the start ask the writer, too.
-            let follow = writer.clone().follow(metrics.clone(), lifecycle.drained());
-            lifecycle.worker("writer", follow);
-        }
-        Ok(Self { shard, config, writer, pool, breakers, metrics })
-    }
-}
-
-impl LedgerParts {
-    fn build(
-        connected: LedgerConnections,
-        homes: &Homes,
-        redis: &RedisClient,
-    ) -> (Self, mpsc::Receiver<ItemId>) {
-        let LedgerConnections { shard, config, writer, pool, breakers, metrics } = connected;
-        let counters = Counters::new(redis.clone(), pool.clone(), metrics.clone());
-        let counters = counters.of_shard(shard, homes.clone());
-        let (queue, wake_ups) = Queue::new(
-            redis.clone(),
-            pool.clone(),
-            counters.clone(),
-            redis_stream::NAME,
-            config.queue.backlog_max,
-        );
-        let replicas_wait_max = Duration::from_millis(config.queue.replicas_wait_ms_max);
-        let queue = queue.with_replicas(config.queue.replicas_min, replicas_wait_max);
-        let concurrency = ItemConcurrency::new(config.mysql.pool_max);
-        let config = Arc::new(config);
-        let parts =
-            Self { shard, config, writer, pool, breakers, counters, queue, concurrency, metrics };
-        (parts, wake_ups)
-    }
-}
-
 impl Shared {
+    /// The connections to the ledger, and its breaker.
+    pub(super) fn ledger(&self) -> Ledger {
+        Ledger { pool: self.pool.clone(), breaker: self.breakers.mysql.clone() }
+    }
+
     /// Makes a client that calls other systems.
     ///
     /// # Errors
@@ -226,15 +155,9 @@ impl Shared {
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::WaitlistParts {
-            ledgers: self.ledgers.map(|ledger| LedgerWaitlist {
-                waitlist: Waitlist::new(
-                    ledger.ledger(),
-                    self.line.clone(),
-                    ledger.concurrency.clone(),
-                ),
-                counters: ledger.counters.clone(),
-                metrics: ledger.metrics.clone(),
-            }),
+            waitlist: Waitlist::new(self.ledger(), self.line.clone(), self.concurrency.clone()),
+            counters: self.counters.clone(),
+            metrics: self.metrics.clone(),
             catalog: self.catalog.clone(),
             hub: self.hub.clone(),
             clock: self.clock.clone(),
@@ -254,13 +177,11 @@ impl Shared {
             .map_err(|why| format!("draw.{why}"))?;
         let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
         Ok(Draws::new(DrawParts {
-            ledgers: self.ledgers.map(|ledger| {
-                ledger::draw::Draws::new(
-                    ledger.ledger(),
-                    self.line.clone(),
-                    settings.entries_max.into(),
-                )
-            }),
+            transactions: Arc::new(ledger::draw::Draws::new(
+                self.ledger(),
+                self.line.clone(),
+                settings.entries_max.into(),
+            )),
             catalog: self.catalog.clone(),
             lists: lists.clone(),
             clock: self.clock.clone(),
@@ -270,7 +191,7 @@ impl Shared {
     }
 }
 
-/// The arbiter of one ledger for single orders, and the group commit in front of it.
+/// The arbiter for single orders, and the group commit in front of it.
 #[derive(Clone)]
 pub(super) struct Writers {
     pub arbiter: Arbiter,
@@ -281,18 +202,18 @@ pub(super) struct Writers {
 
 impl Writers {
     /// `runtime` writes the batches.
-    pub(super) fn build(ledger: &LedgerParts, shared: &Shared, runtime: Option<&Handle>) -> Self {
-        let LedgerParts { config, writer, .. } = ledger;
-        let arbiter = Arbiter::new(ledger.pool.clone(), ledger.metrics.clone())
+    pub(super) fn build(config: &Config, shared: &Shared, runtime: Option<&Handle>) -> Self {
+        let writer = &shared.writer;
+        let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone())
             .telling(writer.clone())
-            .sharing(ledger.concurrency.clone())
+            .sharing(shared.concurrency.clone())
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);
         let connections_max = config.mysql.batch_connections_max;
-        let own_pool = rows::pool_to(writer, &**config, connections_max);
+        let own_pool = rows::pool_to(writer, config, connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);
         // A batch of many items waits for the row of one no longer than it must.
-        let mut impatient = Config::clone(config);
+        let mut impatient = config.clone();
         impatient.mysql.lock_wait_timeout_seconds = 1;
         let mut batch_pools = vec![own_pool];
         let mut shared_queues = Vec::new();

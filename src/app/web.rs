@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::locks::LockServers;
-use super::shared::{LedgerParts, Shared};
+use super::shared::Shared;
 use crate::account::{self, Accounts, HashingPool, OperatorLog, Tokens};
-use crate::audit::{self, Auditor};
+use crate::audit::Auditor;
 use crate::config::Config;
 use crate::draw::Draws;
 use crate::event::Endpoints;
@@ -25,8 +25,6 @@ use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::waiting_list::WaitingLists;
-use ledger::Ledger;
-use ledger::item_move::Overview;
 
 pub(super) fn web(
     config: &Config,
@@ -36,12 +34,11 @@ pub(super) fn web(
     (waiting_lists, draws): (WaitingLists, Draws),
     (addr, proxies): (SocketAddr, Proxies),
 ) -> Result<Web, String> {
-    let (pool, mysql) = (shared.pool.clone(), shared.breakers.mysql.clone());
     let tokens = Tokens::new(&config.secret, &config.secret_previous);
     let accounts = accounts(config, shared, tokens.clone());
     Ok(Web::new(AppState {
         identity: super::identity::identity(config, shared, &accounts)?,
-        exporter: Exporter::new(shared.ledgers.map(LedgerParts::ledger)),
+        exporter: Exporter::new(shared.ledger()),
         cors: CorsOrigins::parse(&config.http.cors_origins)?,
         locks: purchases.locks(),
         lab: lab(config, shared, purchases.clone()),
@@ -52,16 +49,11 @@ pub(super) fn web(
         draws,
         catalog: shared.catalog.clone(),
         accounts,
-        operator_log: OperatorLog::new(shared.ledgers.map(LedgerParts::ledger)),
-        overview: Overview::new(shared.ledgers.map(LedgerParts::ledger)),
-        endpoints: Endpoints::new(Ledger { pool, breaker: mysql }, shared.events.is_enabled()),
-        auditor: Auditor::new(shared.ledgers.map(|ledger| audit::LedgerParts {
-            pool: ledger.pool.clone(),
-            breaker: ledger.breakers.mysql.clone(),
-            counters: ledger.counters.clone(),
-        })),
+        operator_log: OperatorLog::new(shared.ledger()),
+        endpoints: Endpoints::new(shared.ledger(), shared.events.is_enabled()),
+        auditor: Auditor::new(shared.ledger(), shared.counters.clone()),
         readiness: Arc::new(Readiness::new(
-            shared.ledgers.iter().map(|(_, ledger)| ledger.pool.clone()).collect(),
+            shared.pool.clone(),
             shared.redis.clone(),
             config.queue.replicas_min,
             lock_servers.probes(),

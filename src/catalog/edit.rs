@@ -1,11 +1,11 @@
 //! Editing items. The transaction is in `ledger::catalog`.
 
-use super::{Catalog, CatalogLedger, StockedItem};
-use ledger::catalog::{self, EditError, GroupForItem, StrategyError};
+use super::{Catalog, StockedItem};
+use ledger::catalog::{self, EditError, StrategyError};
 use ledger::rows::actions::Actor;
-use ledger::rows::items;
+use ledger::rows::{items, limit_groups};
 use ledger::waiting_list::LineChange;
-use shop_domain::{ItemEdit, ItemId, ItemKind, ItemRoute};
+use shop_domain::{ItemEdit, ItemId, ItemKind};
 
 impl Catalog {
     /// Edits an item for an operator; a restock is part of an edit. Returns also what became of the
@@ -16,42 +16,24 @@ impl Catalog {
         edit: &ItemEdit,
         actor: &Actor,
     ) -> Result<(StockedItem, LineChange), EditError> {
-        let edited = self.ledgers.write(id, |ledger, home| {
-            self.edit_at(ledger, ItemRoute { item: id, home }, edit, actor)
-        });
-        edited.await
-    }
-
-    async fn edit_at(
-        &self,
-        CatalogLedger { items, .. }: &CatalogLedger,
-        routed: ItemRoute,
-        edit: &ItemEdit,
-        actor: &Actor,
-    ) -> Result<(StockedItem, LineChange), EditError> {
-        let (id, ledger) = (routed.item, &items.ledger);
+        let ledger = &self.ledger;
         // Read first: if the ledger does not answer here, nothing has changed for certain.
         let before = ledger.read(items::find(&ledger.pool, id)).await?;
         let before = before.ok_or(EditError::NotFound)?;
         if let Some(strategy) = &edit.strategy {
             check_strategy(strategy, before.item.kind)?;
         }
-        // Held until the item is edited, so that no other item of the group finds another ledger.
-        let group = match edit.limit_group {
-            Some(Some(group)) => {
-                Some(GroupForItem::find(&self.rows(), group, Some(routed.home.shard)).await?)
-            }
-            _ => None,
-        };
-        let product = match &edit.variant {
-            Some(Some(variant)) => {
-                Some(self.product(variant.product).await?.ok_or(EditError::NoSuchProduct)?)
-            }
-            _ => None,
-        };
-        let change = (edit, group.as_ref(), product.as_ref());
-        let edited = catalog::edit(ledger, routed, change, actor, &self.line).await?;
-        drop(group);
+        if let Some(Some(group)) = edit.limit_group
+            && !ledger.read(limit_groups::exists(&ledger.pool, group)).await?
+        {
+            return Err(EditError::NoSuchGroup);
+        }
+        if let Some(Some(variant)) = &edit.variant
+            && self.product(variant.product).await?.is_none()
+        {
+            return Err(EditError::NoSuchProduct);
+        }
+        let edited = catalog::edit(ledger, id, edit, actor, &self.line).await?;
         self.forget(id);
         Ok(edited)
     }

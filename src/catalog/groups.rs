@@ -23,8 +23,7 @@ impl Catalog {
     /// # Errors
     /// When the ledger does not answer.
     pub async fn limit_groups(&self) -> Result<Vec<LimitGroup>, LedgerError> {
-        let home = &self.ledgers.home().items.ledger;
-        home.read(limit_groups::list(&home.pool)).await
+        self.ledger.read(limit_groups::list(&self.ledger.pool)).await
     }
 
     /// Creates a group for an operator.
@@ -37,7 +36,6 @@ impl Catalog {
         if self.limit_groups().await?.len() >= limit_groups::GROUPS_MAX {
             return Err(GroupError::TooMany);
         }
-        let home = &self.ledgers.home().items.ledger;
-        Ok(catalog::create_group(home, name, per_buyer_limit, actor).await?)
+        Ok(catalog::create_group(&self.ledger, name, per_buyer_limit, actor).await?)
     }
 }

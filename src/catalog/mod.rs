@@ -4,8 +4,6 @@
 //! half a second old, so any number of buyers costs the ledger two reads a second; a page reads the
 //! ledger each time. Items that are asked for at the same time are read with one statement. While the ledger does not answer, pages show the cached state with its age; a
 //! purchase uses it only to refuse an item that was sold out.
-//!
-//! With several ledgers each item is read from the one it lives in, and the route goes with the item.
 
 mod create;
 mod edit;
@@ -13,6 +11,7 @@ mod groups;
 mod list;
 mod products;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -21,25 +20,24 @@ use tokio::time::Instant;
 
 use gates::redis_store::Counters;
 use ledger::Ledger;
-use ledger::route::breaker::Breaker;
-use ledger::route::cache::Cache;
-use ledger::route::gathered::{GatheredReads, Rows};
-use ledger::route::shards::Shards;
-use ledger::route::single_flight::SingleFlight;
-use ledger::rows::{self, items, orders, stock, waiting_list};
+use ledger::breaker::Breaker;
+use ledger::cache::Cache;
+use ledger::gathered::{GatheredReads, Rows};
+use ledger::single_flight::SingleFlight;
+use ledger::rows::{self, items, orders, waiting_list};
 use ledger::waiting_list::WaitingLine;
-use shop_domain::{Clock, Item, ItemId, ItemRoute, LedgerError, OrderStatus, ShardId};
+use shop_domain::{Clock, ItemId, LedgerError, OrderStatus};
 
 use list::ShopList;
 
 pub use create::{CreateError, check, create};
 pub use groups::GroupError;
-pub use ledger::catalog::{EditError, GroupForItemError, StrategyError};
+pub use ledger::catalog::{EditError, StrategyError};
 pub use ledger::rows::items::StockedItem;
 pub use ledger::rows::orders::OrderCount;
 pub use products::ProductError;
 
-pub use ledger::route::Unreachable;
+pub use ledger::Unreachable;
 
 /// Items in the cache.
 const CACHED_MAX: usize = 20_000;
@@ -80,24 +78,13 @@ struct Cached {
     is_current: bool,
 }
 
-/// One ledger, and the counters of its items.
-#[derive(Clone)]
-pub struct LedgerItems {
-    pub ledger: Ledger,
-    pub counters: Counters,
-}
-
-/// What the catalog knows of one ledger.
-struct CatalogLedger {
-    items: LedgerItems,
-    reads: GatheredReads<StockedItem>,
-    shop: ShopList,
-}
-
 /// The items. Clones share the cache.
 #[derive(Clone)]
 pub struct Catalog {
-    ledgers: Shards<CatalogLedger>,
+    ledger: Ledger,
+    counters: Counters,
+    reads: GatheredReads<StockedItem>,
+    shop: Arc<ShopList>,
     /// Who gets restocked units.
     line: WaitingLine,
     items: Cache<ItemId, Cached>,
@@ -105,8 +92,8 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// Makes a catalog of the only ledger, with an empty cache. Each read sets the ledger's time of
-    /// `clock`; restocked units go to the buyers in `line`.
+    /// Makes a catalog with an empty cache. Each read sets the ledger's time of `clock`; restocked units
+    /// go to the buyers in `line`.
     #[must_use]
     pub fn new(
         pool: Database,
@@ -116,19 +103,15 @@ impl Catalog {
         line: WaitingLine,
     ) -> Self {
         let ledger = Ledger { pool, breaker };
-        Self::over(&Shards::only(LedgerItems { ledger, counters }), clock, line)
-    }
-
-    /// Makes a catalog like [`Catalog::new`] of several ledgers, each with a time of its own.
-    #[must_use]
-    pub fn over(ledgers: &Shards<LedgerItems>, clock: Clock, line: WaitingLine) -> Self {
-        let ledgers = ledgers.map_numbered(move |shard, items| CatalogLedger {
-            items: items.clone(),
-            reads: reads(items.ledger.clone(), clock.clone(), shard),
-            shop: ShopList::default(),
-        });
-        let (items, flights) = (Cache::new(CACHED_MAX), SingleFlight::new());
-        Self { ledgers, line, items, flights }
+        Self {
+            reads: reads(ledger.clone(), clock),
+            ledger,
+            counters,
+            shop: Arc::default(),
+            line,
+            items: Cache::new(CACHED_MAX),
+            flights: SingleFlight::new(),
+        }
     }
 
     /// Reads an item from the ledger, or from the cache while the ledger does not answer.
@@ -177,41 +160,29 @@ impl Catalog {
     /// # Errors
     /// When the ledger does not answer. Without Redis the counter is left out.
     pub async fn figures(&self, id: ItemId) -> Result<Option<SaleFigures>, LedgerError> {
-        let read = self.ledgers.read(id, |CatalogLedger { items, .. }, home| async move {
-            let LedgerItems { ledger, counters } = items;
-            let pool = &ledger.pool;
-            let read = ledger.read(async {
-                let stocked = items::find(pool, id).await?;
-                let orders = orders::count_by_status(pool, id).await?;
-                let line = waiting_list::counts(pool, id).await?;
-                Ok((stocked, orders, line, stock::epoch(pool, ItemRoute { item: id, home }).await?))
-            });
-            let (stocked, orders, (waiting, offered), epoch) = read.await?;
-            let Some(stocked) = stocked else { return Ok((None, epoch)) };
-            let stocked = stocked.at(home);
-            let counter = counters.peek(id).await.ok().flatten();
-            let counter_available = counter.map(|counter| counter.available);
-            let figures = SaleFigures { stocked, orders, counter_available, waiting, offered };
-            Ok((Some(figures), epoch))
+        let pool = &self.ledger.pool;
+        let read = self.ledger.read(async {
+            let stocked = items::find(pool, id).await?;
+            let orders = orders::count_by_status(pool, id).await?;
+            Ok((stocked, orders, waiting_list::counts(pool, id).await?))
         });
-        read.await
+        let (stocked, orders, (waiting, offered)) = read.await?;
+        let Some(stocked) = stocked else { return Ok(None) };
+        let counter = self.counters.peek(id).await.ok().flatten();
+        let counter_available = counter.map(|counter| counter.available);
+        Ok(Some(SaleFigures { stocked, orders, counter_available, waiting, offered }))
     }
 
-    /// The ledgers alone.
-    fn rows(&self) -> Shards<Ledger> {
-        self.ledgers.map(|ledger| ledger.items.ledger.clone())
-    }
-
-    /// The connections to the ledger of an item that was found.
+    /// The connections to the ledger.
     #[must_use]
-    pub fn pool_of(&self, item: &Item) -> &Database {
-        &self.ledgers.at(item.home.shard).items.ledger.pool
+    pub fn pool(&self) -> &Database {
+        &self.ledger.pool
     }
 
     /// Reads an item from the ledger; keeps the last answer when the ledger does not answer.
     async fn read(&self, id: ItemId) -> Cached {
         let started = Instant::now();
-        let answer = self.read_ledger(id).await.ok().map(|found| (found, Instant::now()));
+        let answer = self.reads.read(id).await.ok().map(|found| (found, Instant::now()));
         let asked_at = Some(Instant::now());
         if answer.is_some() {
             return Cached { answer, asked_at, is_current: true };
@@ -223,29 +194,19 @@ impl Catalog {
             None => Cached { answer: None, asked_at, is_current: false },
         }
     }
-
-    /// Reads an item where it lives.
-    async fn read_ledger(&self, id: ItemId) -> Result<Option<StockedItem>, LedgerError> {
-        let read = self.ledgers.read(id, |ledger, home| async move {
-            let found = ledger.reads.read(id).await?;
-            let epoch = found.as_ref().map(|stocked| stocked.home_epoch);
-            Ok((found.map(|stocked| stocked.at(home)), epoch))
-        });
-        read.await
-    }
 }
 
-/// Reads items of one ledger, unless its breaker is open.
-fn reads(ledger: Ledger, clock: Clock, shard: ShardId) -> GatheredReads<StockedItem> {
+/// Reads items, unless the breaker of the ledger is open.
+fn reads(ledger: Ledger, clock: Clock) -> GatheredReads<StockedItem> {
     GatheredReads::new(move |ids| {
         let (ledger, clock) = (ledger.clone(), clock.clone());
-        async move { read_several(&ledger, (&clock, shard), &ids).await }.boxed()
+        async move { read_several(&ledger, &clock, &ids).await }.boxed()
     })
 }
 
 async fn read_several(
     Ledger { pool, breaker }: &Ledger,
-    (clock, shard): (&Clock, ShardId),
+    clock: &Clock,
     ids: &[ItemId],
 ) -> Rows<StockedItem> {
     let started = Instant::now();
@@ -257,7 +218,7 @@ async fn read_several(
         Unreachable
     })?;
     if let Some(ledger_now) = read.ledger_now {
-        clock.heard_from_ledger(shard, ledger_now, started.into_std());
+        clock.heard_from_ledger(ledger_now, started.into_std());
     }
     let found = read.found.into_iter().map(|(id, stocked)| {
         let stocked = stocked.map_err(|error| {

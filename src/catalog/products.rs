@@ -3,7 +3,7 @@
 use super::list::Listed;
 use super::{Catalog, CatalogRead, StockedItem};
 use ledger::catalog::create_product;
-use ledger::route::Unreachable;
+use ledger::Unreachable;
 use ledger::rows::actions::Actor;
 use ledger::rows::products;
 use shop_domain::product::NewProduct;
@@ -26,8 +26,7 @@ impl Catalog {
     /// # Errors
     /// When the ledger does not answer.
     pub async fn products(&self) -> Result<Vec<Product>, LedgerError> {
-        let home = &self.ledgers.home().items.ledger;
-        home.read(products::list(&home.pool)).await
+        self.ledger.read(products::list(&self.ledger.pool)).await
     }
 
     /// Creates a product for an operator.
@@ -39,7 +38,7 @@ impl Catalog {
         if self.products().await?.len() >= products::PRODUCTS_MAX {
             return Err(ProductError::TooMany);
         }
-        Ok(create_product(&self.ledgers.home().items.ledger, new, actor).await?)
+        Ok(create_product(&self.ledger, new, actor).await?)
     }
 
     /// Finds a product.
@@ -47,14 +46,13 @@ impl Catalog {
     /// # Errors
     /// When the ledger does not answer.
     pub async fn product(&self, id: ProductId) -> Result<Option<Product>, LedgerError> {
-        let home = &self.ledgers.home().items.ledger;
-        home.read(products::find(&home.pool, id)).await
+        self.ledger.read(products::find(&self.ledger.pool, id)).await
     }
 
     /// Reads the items of a product, oldest first, as [`Catalog::list_shop`] reads the shop's.
     ///
     /// # Errors
-    /// When no ledger answers.
+    /// When the ledger does not answer.
     pub async fn variants(
         &self,
         id: ProductId,

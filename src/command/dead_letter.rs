@@ -10,13 +10,12 @@ use gates::redis_store::queue::{DeadLetter, Intention, Reader, Resolution};
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
 use ledger::Database;
-use ledger::route::Ledger;
 use ledger::rows::actions::{self, Actor};
-use ledger::rows::items;
 use ledger::rows::outbox::Outbox;
+use ledger::rows::{self, items};
 use ledger::write::Arbiter;
 use serde_json::json;
-use shop_domain::{Clock, ItemId, ItemRoute, OrderStatus, UserId};
+use shop_domain::{Clock, ItemId, OrderStatus, UserId};
 use shop_metrics::Metrics;
 
 use super::{ExitResult, parse};
@@ -51,29 +50,12 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     if let Some(operator) = arguments.operator {
         super::operator::check(&config, operator).await?;
     }
-    let ledgers = super::ledgers::open(&config)?;
+    let pool = rows::pool(&config)?;
     let redis = RedisClient::new(&config)?;
-    let desks = ledgers.map(|Ledger { pool, .. }| {
-        let counters = Counters::new(redis.clone(), pool.clone(), Metrics::new());
-        let backlog_max = config.queue.backlog_max;
-        let name = redis_stream::NAME;
-        let (queue, _) = Queue::new(redis.clone(), pool.clone(), counters, name, backlog_max);
-        Desk { pool: pool.clone(), queue, outbox: Outbox::new(config.events.enabled) }
-    });
-    let (desk, home) = match arguments.item {
-        Some(item) => {
-            let found = desks.of_item(item).await;
-            found.map_err(|error| format!("the ledger could not be read: {error}"))?
-        }
-        None => {
-            let mut all = ListCounts::default();
-            for (_, desk) in desks.iter() {
-                let ListCounts { letters, unread } = desk.list(None).await?;
-                all = ListCounts { letters: all.letters + letters, unread: all.unread + unread };
-            }
-            return Ok(listed(all));
-        }
-    };
+    let counters = Counters::new(redis.clone(), pool.clone(), Metrics::new());
+    let backlog_max = config.queue.backlog_max;
+    let (queue, _) = Queue::new(redis, pool.clone(), counters, redis_stream::NAME, backlog_max);
+    let desk = Desk { pool, queue, outbox: Outbox::new(config.events.enabled) };
     match arguments {
         Arguments { item: Some(item), operator: Some(operator), retry: Some(entry), .. } => {
             desk.retry(*item, entry, *operator).await
@@ -84,7 +66,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
             drop: Some(entry),
             reason: Some(reason),
             ..
-        } => desk.reject(ItemRoute { item: *item, home }, entry, *operator, reason).await,
+        } => desk.reject(*item, entry, *operator, reason).await,
         _ => Ok(listed(desk.list(arguments.item).await?)),
     }
 }
@@ -141,19 +123,18 @@ impl Desk {
     /// be done again.
     async fn reject(
         &self,
-        routed: ItemRoute,
+        item: ItemId,
         entry: &str,
         operator: UserId,
         reason: &str,
     ) -> ExitResult {
-        let item = routed.item;
         let letters = self.dead_letters(item).await?;
         let Some(letter) = letters.into_iter().find(|letter| letter.id == entry) else {
             return not_there(item, entry);
         };
         let described = described(&letter);
         let status = match &letter.order {
-            Ok(order) => self.reject_order(routed, order).await?,
+            Ok(order) => self.reject_order(item, order).await?,
             // An entry that cannot be read names no order, so no order is rejected.
             Err(_) => OrderStatus::Rejected,
         };
@@ -168,12 +149,12 @@ impl Desk {
     /// Rejects the order unless the ledger has it already, and returns its status.
     async fn reject_order(
         &self,
-        ItemRoute { item, home }: ItemRoute,
+        item: ItemId,
         order: &Intention,
     ) -> Result<OrderStatus, String> {
         let found = items::find(&self.pool, item).await.map_err(|error| no_ledger(&error))?;
         let found = found.ok_or_else(|| format!("there is no item {item}"))?;
-        let purchase = order.clone().purchase(found.at(home).item, redis_stream::NAME);
+        let purchase = order.clone().purchase(found.item, redis_stream::NAME);
         let arbiter = Arbiter::new(self.pool.clone(), Metrics::new()).with_outbox(self.outbox);
         let decided = arbiter.reject(&purchase).await.map_err(|error| no_ledger(&error))?;
         let refused = decided.status == OrderStatus::Rejected;

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::app::lock_server_probes;
@@ -50,18 +49,15 @@ async fn examine(config: &Config) -> Vec<Finding> {
     if config.data.dir.is_dir() {
         findings.push(check::machine::check_free_space(&config.data.dir));
     }
-    match pools(config) {
-        Ok(ledgers) => {
-            let (ledger, others) = check::shards::check(&ledgers).await;
+    match rows::pool(config) {
+        Ok(pool) => {
+            let ledger = check::mysql::check(config, &pool).await;
             let usable = ledger.iter().all(|finding| finding.state < State::Waiting);
             findings.extend(ledger);
             if usable {
-                findings.push(check_operators(&ledgers[0].1).await);
+                findings.push(check_operators(&pool).await);
             }
-            findings.extend(others);
-            for (_, pool) in ledgers {
-                pool.close().await;
-            }
+            pool.close().await;
         }
         Err(sentence) => {
             findings.push(Finding::bad(
@@ -85,12 +81,6 @@ async fn examine(config: &Config) -> Vec<Finding> {
     }
     findings.extend(check_lock_servers(config).await);
     findings
-}
-
-/// The settings and the connections of each ledger, the home ledger first.
-fn pools(config: &Config) -> Result<Vec<(Arc<Config>, Database)>, String> {
-    let ledgers = config.ledgers()?;
-    ledgers.into_iter().map(|one| rows::pool(&one).map(|pool| (Arc::new(one), pool))).collect()
 }
 
 async fn check_operators(pool: &Database) -> Finding {

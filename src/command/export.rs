@@ -37,7 +37,7 @@ pub struct Arguments {
 /// Writes an export. Exit 2 with a sentence when it is not complete.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
-    let exporter = Exporter::new(super::ledgers::open(&config)?);
+    let exporter = Exporter::new(super::ledger(&config)?);
     let Arguments { table, format, item, from, until, output } = arguments;
     let mut output: Box<dyn Write> = match output {
         Some(path) => Box::new(

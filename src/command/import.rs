@@ -7,11 +7,12 @@ use time::OffsetDateTime;
 
 use super::{ExitResult, parse};
 use crate::account::Actor;
-use crate::catalog::{Catalog, LedgerItems};
+use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::http::body::CSV_BYTES_MAX;
 use crate::http::route::import::{FaultBody, read_table};
 use gates::redis_store::{Counters, RedisClient};
+use ledger::Ledger;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
 use shop_domain::{Clock, Currency, UserId};
@@ -22,7 +23,7 @@ use shop_metrics::Metrics;
 pub struct Arguments {
     /// A table with a line of column names: name, price_cents, stock, starts_at, ends_at, and more.
     file: PathBuf,
-    /// Check the table alone, and create nothing. Products, groups and ledgers are looked up before the creation.
+    /// Check the table alone, and create nothing. Products and groups are looked up before the creation.
     #[arg(long)]
     dry_run: bool,
     /// The operator, for the operators' log.
@@ -51,13 +52,11 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     super::operator::check(&config, user).await?;
     let metrics = Metrics::new();
     let redis = RedisClient::new(&config)?;
-    let ledgers = super::ledgers::open(&config)?.map(|ledger| LedgerItems {
-        ledger: ledger.clone(),
-        counters: Counters::new(redis.clone(), ledger.pool.clone(), metrics.clone()),
-    });
+    let Ledger { pool, breaker } = super::ledger(&config)?;
+    let counters = Counters::new(redis, pool.clone(), metrics.clone());
     let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
     let line = WaitingLine::new(clock.clone(), events, metrics, config.waiting_list.line_max);
-    let catalog = Catalog::over(&ledgers, clock, line);
+    let catalog = Catalog::new(pool, breaker, counters, clock, line);
     let checked = table.check_names(&catalog).await;
     checked.map_err(|error| format!("the ledger could not be read: {error}"))?;
     if !table.faults.is_empty() {

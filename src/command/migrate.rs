@@ -4,8 +4,6 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ledger::Database;
-
 use crate::config::Config;
 use ledger::rows::{self, MIGRATIONS};
 
@@ -28,32 +26,15 @@ pub struct Arguments {
 pub async fn run(file: Option<&Path>, arguments: Arguments) -> ExitResult {
     let config = super::settings(file)?;
     super::start_logging(&config)?;
-    match migrate_all(&config, arguments.contract).await? {
-        1 => println!("the schema is up to date"),
-        count => println!("the schemas of {count} ledgers are up to date"),
-    }
+    migrate(&config, arguments.contract).await?;
+    println!("the schema is up to date");
     Ok(ExitCode::SUCCESS)
 }
 
-/// Migrates every ledger of the settings, and returns how many there are. `contract` also removes what only
-/// earlier builds need.
-pub(super) async fn migrate_all(config: &Config, contract: bool) -> Result<usize, String> {
-    let ledgers = config.ledgers()?;
-    for (number, ledger) in ledgers.iter().enumerate() {
-        let pool = rows::pool(ledger)?;
-        let migrated = migrate(ledger, &pool, contract).await;
-        migrated.map_err(|why| if number == 0 { why } else { format!("shard {number}: {why}") })?;
-        pool.close().await;
-    }
-    Ok(ledgers.len())
-}
-
-/// Migrates one ledger, and shows how many migrations are done.
-pub(super) async fn migrate(
-    config: &Config,
-    pool: &Database,
-    contract: bool,
-) -> Result<(), String> {
+/// Migrates the ledger, and shows how many migrations are done. `contract` also removes what only earlier
+/// builds need.
+pub(super) async fn migrate(config: &Config, contract: bool) -> Result<(), String> {
+    let pool = &rows::pool(config)?;
     let mut progress = Progress::new("migrating the schema", MIGRATIONS.iter().count());
     let mut work = std::pin::pin!(rows::migrate(config, pool));
     loop {
@@ -63,5 +44,11 @@ pub(super) async fn migrate(
         }
     }
     drop(progress);
-    if contract { rows::contract(config, pool).await } else { rows::say_what_is_left(pool).await }
+    if contract {
+        rows::contract(config, pool).await?;
+    } else {
+        rows::say_what_is_left(pool).await?;
+    }
+    pool.close().await;
+    Ok(())
 }

@@ -10,7 +10,6 @@ mod dev;
 mod doctor;
 mod export;
 mod import;
-mod ledgers;
 mod log_lines;
 mod migrate;
 #[cfg(not(feature = "dev"))]
@@ -22,8 +21,6 @@ mod preflight;
 mod progress;
 mod seed;
 mod serve;
-mod shard;
-mod shard_move;
 mod token;
 mod user;
 mod verify;
@@ -39,9 +36,12 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::Config;
-use ledger::rows::actions;
+use ledger::Ledger;
+use ledger::breaker::Breakers;
+use ledger::rows::{self, actions};
 #[cfg(not(feature = "dev"))]
 use no_dev as dev;
+use shop_metrics::Metrics;
 
 /// Parses the command line, runs the command, and returns the program's exit code.
 ///
@@ -83,7 +83,6 @@ async fn run_command(arguments: Arguments) -> ExitResult {
         Command::Audit(arguments) => audit::run(file, &arguments).await,
         Command::Export(arguments) => Box::pin(export::run(file, &arguments)).await,
         Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
-        Command::Shard(arguments) => Box::pin(shard::run(file, &arguments)).await,
         Command::Verify(action) => verify::run(&action),
         Command::User(arguments) => Box::pin(user::run(file, &arguments)).await,
         Command::Openapi => openapi::run(),
@@ -127,8 +126,6 @@ enum Command {
     Export(export::Arguments),
     /// Create sales from a table in CSV, all or none, or only check it.
     Import(import::Arguments),
-    /// Ledgers for parts of the items: make one ready, list them, move an item while it sells.
-    Shard(shard::Arguments),
     /// Check what a shop has published: the proof of a draw.
     #[command(subcommand)]
     Verify(verify::Action),
@@ -154,6 +151,15 @@ fn settings(file: Option<&Path>) -> Result<Config, String> {
     // The process' own variables come last and win.
     variables.extend(std::env::vars());
     Config::load(file, variables).map_err(|error| error.to_string())
+}
+
+/// Opens the ledger, which is connected when it is first used.
+///
+/// # Errors
+/// A sentence when the URL cannot be read.
+fn ledger(config: &Config) -> Result<Ledger, String> {
+    let breaker = Breakers::new(&Metrics::new()).mysql;
+    rows::pool(config).map(|pool| Ledger { pool, breaker })
 }
 
 /// Starts logging to standard error.

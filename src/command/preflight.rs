@@ -44,14 +44,14 @@ pub type GivenUp = Arc<OnceLock<String>>;
 /// A sentence for the operator.
 pub async fn servers(
     config: &Config,
-    ledgers: Vec<(Arc<Config>, Database)>,
+    pool: Database,
     lifecycle: &Lifecycle,
 ) -> Result<GivenUp, String> {
     let given_up = GivenUp::default();
     let start = Start {
         redis: RedisClient::new(config)?,
         config: config.clone(),
-        ledgers,
+        pool,
         began: Instant::now(),
     };
     let checked = tokio::time::timeout(ANSWER_TIMEOUT, start.check()).await;
@@ -83,7 +83,7 @@ pub async fn servers(
 /// A start that may have to wait for its servers.
 struct Start {
     config: Config,
-    ledgers: Vec<(Arc<Config>, Database)>,
+    pool: Database,
     redis: RedisClient,
     began: Instant,
 }
@@ -104,18 +104,16 @@ impl Waiting {
 impl Start {
     /// Checks both servers once, and returns what is waited for, if anything is.
     async fn check(&self) -> Result<Option<Waiting>, String> {
-        let ((ledger, others), redis) = tokio::join!(
-            check::shards::check(&self.ledgers),
+        let (ledger, redis) = tokio::join!(
+            check::mysql::check(&self.config, &self.pool),
             check::redis::check(&self.config, &self.redis),
         );
-        // A further ledger that is away keeps its own items from being sold, and no others.
-        for (findings, is_ledger) in [(&ledger, true), (&others, false), (&redis, false)] {
+        for (findings, is_ledger) in [(&ledger, true), (&redis, false)] {
             if let Some(sentence) = blocker(findings)? {
                 return Ok(Some(Waiting { sentence, is_ledger }));
             }
         }
         log(&ledger);
-        log(&others);
         log(&redis);
         Ok(None)
     }

@@ -81,7 +81,6 @@ impl Demo {
             variant: None,
             draw: None,
             limit_group: None,
-            shard: None,
         })
     }
 }

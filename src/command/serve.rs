@@ -14,7 +14,7 @@ pub async fn run(file: Option<&Path>) -> ExitResult {
     super::start_logging(&config)?;
     super::preflight::settings(&config)?;
     let app = App::build(config.clone()).await?;
-    let given_up = super::preflight::servers(&config, app.ledgers(), &app.lifecycle()).await?;
+    let given_up = super::preflight::servers(&config, app.pool(), &app.lifecycle()).await?;
     tracing::info!("serving http://{}", app.addr());
     let ended = Box::pin(until_stopped(app)).await;
     match given_up.get() {

@@ -1,4 +1,4 @@
-//! `seckill user`: deletes a person. It works on the ledgers, without an instance.
+//! `seckill user`: deletes a person. It works on the ledger, without an instance.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -42,11 +42,9 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
     let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
     let concurrency = ItemConcurrency::new(config.mysql.pool_max);
-    let ledgers = super::ledgers::open(&config)?;
-    let waitlists =
-        ledgers.map(|ledger| Waitlist::new(ledger.clone(), line.clone(), concurrency.clone()));
+    let waitlist = Waitlist::new(super::ledger(&config)?, line, concurrency);
     let actor = Actor { user: operator, address: None, now: OffsetDateTime::now_utc() };
-    match erasure::erase(&waitlists, id, None, Some(&actor)).await {
+    match erasure::erase(&waitlist, id, None, Some(&actor)).await {
         Ok(erased) if erased.had_account => println!("the account of user {id} is deleted"),
         Ok(_) => println!("user {id} has no account; its sessions have ended"),
         Err(EraseError::OrdersOpen) => {

@@ -95,8 +95,6 @@ impl Config {
                 && (100..=60_000).contains(&self.events.timeout_ms)
                 && (1..=87_600).contains(&self.events.keep_hours) =>
                 "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max and pause_seconds_max at least 1";
-            (1..=87_600).contains(&self.job.moved_kept_hours) =>
-                "job.moved_kept_hours must be 1 to 87600";
             matches!(self.payment.provider.as_str(), "demo" | "webhook") =>
                 "payment.provider must be demo or webhook";
             self.payment.provider == "demo" || self.payment.checkout_url.contains("{order}") =>
@@ -144,9 +142,6 @@ impl Config {
             !self.redis.prefix.contains(['{', '}']) =>
                 "redis.prefix must not contain braces: they choose the cluster's slot";
         };
-        if let Err(sentence) = self.ledgers() {
-            return Err(ConfigError::Contradiction(sentence));
-        }
         match rules.iter().find(|(holds, _)| !holds) {
             Some((_, sentence)) => Err(ConfigError::Contradiction((*sentence).to_owned())),
             None => Ok(()),

@@ -35,7 +35,6 @@ impl Config {
         if let Some(path) = file {
             overlay_file(&mut table, path)?;
         }
-        fold_shards(&mut table)?;
         for (name, text) in environment {
             overlay_variable(&mut table, &variables, &name, &text)?;
         }
@@ -45,26 +44,6 @@ impl Config {
         config.check()?;
         Ok(config)
     }
-}
-
-/// Writes the numbered lines of the section `shards` as its one text.
-fn fold_shards(table: &mut Table) -> Result<(), ConfigError> {
-    let Some(Value::Table(section)) = table.get_mut("shards") else { return Ok(()) };
-    let mut numbered = BTreeMap::new();
-    for (key, value) in section.iter().filter(|(key, _)| *key != "urls") {
-        let url = value.as_str().filter(|url| !url.contains(char::is_whitespace));
-        let (Ok(number), Some(url)) = (key.parse::<u16>(), url) else {
-            let sentence = format!("shards.{key} must be a number with the URL of a ledger");
-            return Err(ConfigError::Unreadable(sentence));
-        };
-        numbered.insert(number, url.to_owned());
-    }
-    if !numbered.is_empty() {
-        let urls = numbered.iter().map(|(number, url)| format!("{number}={url}"));
-        let urls = urls.collect::<Vec<_>>().join(" ");
-        *section = Table::from_iter([("urls".to_owned(), Value::String(urls))]);
-    }
-    Ok(())
 }
 
 /// The path of each variable's setting: `SECKILL_HTTP_ADDR` → `["http", "addr"]`.
@@ -206,24 +185,6 @@ mod tests {
         assert!(error.contains("{order}") && !error.contains("secret"), "{error}");
         let error = refused("https://pay.example/{order}", "whsec_short");
         assert!(error.contains("secret of at least 32") && !error.contains("{order}"), "{error}");
-    }
-
-    #[test]
-    fn ledgers_are_numbered_from_1_on() {
-        let urls = |text: &str| load(&[("SECKILL_SHARDS_URLS", text)]);
-        let config =
-            urls("1=mysql://a/x 2=mysql://b,c/y?ssl-mode=REQUIRED").expect("good settings");
-        let ledgers = config.ledgers().expect("numbered");
-        let named: Vec<&str> = ledgers.iter().map(|one| one.database_url.reveal()).collect();
-        assert_eq!(named[1..], ["mysql://a/x", "mysql://b,c/y?ssl-mode=REQUIRED"]);
-        for wrong in ["mysql://a/x", "2=mysql://a/x", "1=mysql://a/x 3=mysql://b/x", "0=x", "1="] {
-            assert!(urls(wrong).is_err(), "{wrong}");
-        }
-        let mut table: Table =
-            toml::from_str("[shards]\nurls = \"\"\n2 = \"mysql://b/y\"\n1 = \"mysql://a/x\"")
-                .expect("TOML");
-        fold_shards(&mut table).expect("numbered");
-        assert_eq!(table["shards"]["urls"].as_str(), Some("1=mysql://a/x 2=mysql://b/y"));
     }
 
     #[test]

@@ -21,8 +21,6 @@ pub use runtime_count::RuntimeCount;
 
 /// Time of a transaction beside its wait for a row, and of its answer on the way to the buyer.
 const ANSWER_MARGIN: Duration = Duration::from_millis(500);
-/// Further ledgers: a buyer's list asks all of them.
-const SHARDS_MAX: usize = 63;
 /// A gate may wait at least for the deadline of a purchase divided by this.
 const GATE_SHARE_MIN: u32 = 4;
 
@@ -37,7 +35,6 @@ pub struct Config {
     pub accept_risks: String,
     pub http: Http,
     pub limits: Limits,
-    pub shards: Shards,
     pub mysql: Mysql,
     pub redis: Redis,
     pub session: Session,
@@ -165,9 +162,6 @@ sections! {
         address_streams_max: usize,
         loopback_exempt: bool,
     }
-    Shards {
-        urls: Secret,
-    }
     Mysql {
         pool_max: u32,
         batch_connections_max: u32,
@@ -258,8 +252,6 @@ sections! {
         expire_batch_max: u32,
         reconcile_period_ms: u64,
         audit_period_ms: u64,
-        move_period_ms: u64,
-        moved_kept_hours: u32,
     }
     Live {
         poll_ms: u64,
@@ -317,30 +309,6 @@ impl Config {
     #[must_use]
     pub fn defaults() -> Self {
         toml::from_str(DEFAULTS).expect("defaults.toml fits Config")
-    }
-
-    /// The settings for each ledger, in the order of their numbers: they differ in `database_url`.
-    ///
-    /// # Errors
-    /// A sentence when the further ledgers are not numbered from 1 on.
-    pub fn ledgers(&self) -> Result<Vec<Self>, String> {
-        let mut all = vec![Self { shards: Shards { urls: Secret::default() }, ..self.clone() }];
-        for (index, entry) in self.shards.urls.reveal().split_whitespace().enumerate() {
-            let numbered = entry.split_once('=').and_then(|(number, url)| {
-                let number: usize = number.parse().ok()?;
-                (number == index + 1 && !url.is_empty()).then_some(url)
-            });
-            let url = numbered.ok_or(
-                "shards.urls must be 1=URL 2=URL and so on, from 1 on, in order and without a gap",
-            )?;
-            if all.len() > SHARDS_MAX {
-                return Err(format!("shards names more than {SHARDS_MAX} further ledgers"));
-            }
-            let mut ledger = all[0].clone();
-            ledger.database_url = Secret::new(url);
-            all.push(ledger);
-        }
-        Ok(all)
     }
 
     /// Returns whether the operator accepts a risk.

@@ -37,14 +37,8 @@ impl Consumers {
         span.set("item", item.get());
         span.set("orders", entries.len());
         let trace = span.trace();
-        let (shard, homes) = &self.parts.ledger;
-        let home = match homes.find_again(item).await {
-            Ok(home) if home.shard == *shard => home,
-            // The consumers of the ledger that has the item take the orders over.
-            _ => return false,
-        };
         let found = match items::find(&self.parts.pool, item).await {
-            Ok(found) => found.map(|stocked| stocked.at(home).item),
+            Ok(found) => found.map(|stocked| stocked.item),
             Err(error) => {
                 tracing::warn!(%error, %item, "queued orders wait for the ledger");
                 return false;

@@ -35,9 +35,8 @@ use tokio_util::task::TaskTracker;
 use crate::live::Hub;
 use crate::trace::Traces;
 use gates::redis_store::queue::Reader;
-use ledger::route::Homes;
 use ledger::write::{Arbiter, BATCH_MAX, GroupCommit};
-use shop_domain::{ItemId, ShardId};
+use shop_domain::ItemId;
 use shop_metrics::Metrics;
 
 /// How long an item's task waits for more entries before it ends.
@@ -57,8 +56,6 @@ pub struct ConsumerParts {
     pub arbiter: Arbiter,
     /// The connection pool for reading items.
     pub pool: Database,
-    /// The ledger, and where items live.
-    pub ledger: (ShardId, Homes),
     /// Publishes decided orders to their owners.
     pub hub: Hub,
     /// Counts the decisions.

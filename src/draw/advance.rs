@@ -4,25 +4,22 @@ use futures::{StreamExt, stream};
 
 use super::Draws;
 use ledger::draw::Step;
-use ledger::rows::{Fault, draws, nothing_was_sent};
-use shop_domain::{ItemRoute, ShardId};
+use ledger::rows::{draws, nothing_was_sent};
+use shop_domain::ItemId;
 
 /// Draws that are advanced at once.
 const AT_ONCE: usize = 4;
 
 impl Draws {
-    /// Takes the next steps of the draws of one ledger; returns how many draws were looked at, and how many of them
-    /// failed. An error belongs to its draw: it is logged, and the others go on.
+    /// Takes the next steps of the draws; returns how many draws were looked at, and how many of them failed. An error belongs to its draw: it is logged, and the others go on.
     ///
     /// # Errors
     /// The database's, when it does not answer; what was done stays done.
-    pub async fn advance(&self, shard: ShardId) -> ledger::Result<(usize, usize)> {
-        let pool = &self.parts.ledgers.at(shard).ledger().pool;
+    pub async fn advance(&self) -> ledger::Result<(usize, usize)> {
+        let pool = &self.parts.transactions.ledger().pool;
         let due = draws::due(pool).await?;
-        let due = self.parts.ledgers.homes().routed_in(shard, due).await;
-        let due = due.map_err(|_| ledger::Error::PoolTimedOut)?;
         let count = due.len();
-        let steps = due.into_iter().map(|routed| self.advance_or_log(routed));
+        let steps = due.into_iter().map(|item| self.advance_or_log(item));
         let mut steps = stream::iter(steps).buffer_unordered(AT_ONCE);
         let mut failed = Ok(0);
         while let Some(step) = steps.next().await {
@@ -31,13 +28,10 @@ impl Draws {
         failed.map(|failed| (count, failed))
     }
 
-    /// Returns 1 when the draw failed, and an error when its ledger did.
-    async fn advance_or_log(&self, routed: ItemRoute) -> ledger::Result<usize> {
-        let item = routed.item;
-        match self.advance_one(routed).await {
+    /// Returns 1 when the draw failed, and an error when the ledger did.
+    async fn advance_or_log(&self, item: ItemId) -> ledger::Result<usize> {
+        match self.advance_one(item).await {
             Ok(()) => Ok(0),
-            // It goes on after the move, wherever the item is by then.
-            Err(StepError::Ledger(error)) if Fault::of(&error) == Fault::Moved => Ok(0),
             Err(StepError::Ledger(error)) if nothing_was_sent(&error) => Err(error),
             Err(error) => {
                 tracing::warn!(%error, %item, "draw not advanced; a later run tries again");
@@ -46,9 +40,9 @@ impl Draws {
         }
     }
 
-    async fn advance_one(&self, routed: ItemRoute) -> Result<(), StepError> {
-        let draws = self.parts.ledgers.at(routed.home.shard);
-        match draws.close(routed).await? {
+    async fn advance_one(&self, item: ItemId) -> Result<(), StepError> {
+        let draws = &self.parts.transactions;
+        match draws.close(item).await? {
             Step::Nothing => return Ok(()),
             Step::Value { beacon, round, seed } => {
                 let now = self.parts.clock.now();
@@ -56,15 +50,15 @@ impl Draws {
                 let Some((signature, value)) = value.map_err(StepError::Beacon)? else {
                     return Ok(());
                 };
-                draws.take_value(routed, &signature, &value).await?;
+                draws.take_value(item, &signature, &value).await?;
             }
             Step::Places => {}
         }
-        let Some(places) = draws.places(routed).await? else { return Ok(()) };
+        let Some(places) = draws.places(item).await? else { return Ok(()) };
         while let Some(change) = places.write_next().await? {
-            self.parts.lists.publish(routed.item, &change).await;
+            self.parts.lists.publish(item, &change).await;
         }
-        self.parts.catalog.forget(routed.item);
+        self.parts.catalog.forget(item);
         Ok(())
     }
 }

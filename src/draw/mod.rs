@@ -7,19 +7,19 @@ mod advance;
 mod beacon;
 mod list;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use time::OffsetDateTime;
 
 use crate::catalog::Catalog;
 use crate::waiting_list::WaitingLists;
-use ledger::route::Shards;
-use ledger::route::cache::Cache;
-use ledger::rows::{draws, stock};
+use ledger::cache::Cache;
+use ledger::rows::draws;
 use shop_domain::window::Phase;
 use shop_domain::{
-    ArbiterMode, Clock, DrawEntry, DrawState, ItemDraw, ItemId, ItemRoute, LedgerError, NewDraw,
-    NewItem, PARTY_MAX, PartyChoice, Refusal, UserId,
+    ArbiterMode, Clock, DrawEntry, DrawState, ItemDraw, ItemId, LedgerError, NewDraw, NewItem,
+    PARTY_MAX, PartyChoice, Refusal, UserId,
 };
 
 pub use beacon::Beacons;
@@ -39,7 +39,7 @@ pub enum EntryError {
 /// The parts of the draws.
 #[derive(Clone)]
 pub struct DrawParts {
-    pub ledgers: Shards<ledger::draw::Draws>,
+    pub transactions: Arc<ledger::draw::Draws>,
     pub catalog: Catalog,
     pub lists: WaitingLists,
     pub clock: Clock,
@@ -97,20 +97,14 @@ impl Draws {
         choice: &PartyChoice,
     ) -> Result<DrawEntry, EntryError> {
         self.check(item).await?;
-        let enter = self
-            .parts
-            .ledgers
-            .write(item, |draws, home| draws.enter(ItemRoute { item, home }, buyer, choice));
-        enter.await?.map_err(EntryError::Refused)
+        let entered = self.parts.transactions.enter(item, buyer, choice).await?;
+        entered.map_err(EntryError::Refused)
     }
 
     /// Takes the entry of a buyer back, before the close.
     pub async fn withdraw(&self, item: ItemId, buyer: UserId) -> Result<(), EntryError> {
-        let withdraw = self
-            .parts
-            .ledgers
-            .write(item, |draws, home| draws.withdraw(ItemRoute { item, home }, buyer));
-        withdraw.await?.map_err(EntryError::Refused)
+        let withdrawn = self.parts.transactions.withdraw(item, buyer).await?;
+        withdrawn.map_err(EntryError::Refused)
     }
 
     /// Finds the entry of a buyer.
@@ -122,26 +116,15 @@ impl Draws {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Option<DrawEntry>, LedgerError> {
-        let read = self.parts.ledgers.read(item, |draws, home| {
-            let ledger = draws.ledger();
-            ledger.read(async move {
-                let entry = draws::entry(&ledger.pool, item, buyer).await?;
-                Ok((entry, stock::epoch(&ledger.pool, ItemRoute { item, home }).await?))
-            })
-        });
-        read.await
+        let ledger = self.parts.transactions.ledger();
+        ledger.read(draws::entry(&ledger.pool, item, buyer)).await
     }
 
     /// Counts the entries of an item's draw, the parties among them, and the entries that have their places.
     pub async fn progress(&self, item: ItemId) -> Result<(u64, u64, u32), EntryError> {
-        let read = self.parts.ledgers.read(item, |draws, home| {
-            let ledger = draws.ledger();
-            ledger.read(async move {
-                let progress = draws::progress(&ledger.pool, item).await?;
-                Ok((progress, stock::epoch(&ledger.pool, ItemRoute { item, home }).await?))
-            })
-        });
-        read.await?.ok_or(EntryError::Refused(Refusal::NoDraw))
+        let ledger = self.parts.transactions.ledger();
+        let progress = ledger.read(draws::progress(&ledger.pool, item)).await?;
+        progress.ok_or(EntryError::Refused(Refusal::NoDraw))
     }
 
     /// Finds the draw of an item, a moment old, and its state.
@@ -165,14 +148,8 @@ impl Draws {
 
     async fn read(&self, item: ItemId) -> Result<Option<DrawRow>, LedgerError> {
         let at = Instant::now();
-        let read = self.parts.ledgers.read(item, |draws, home| {
-            let ledger = draws.ledger();
-            ledger.read(async move {
-                let draw = draws::find(&ledger.pool, item).await?;
-                Ok((draw, stock::epoch(&ledger.pool, ItemRoute { item, home }).await?))
-            })
-        });
-        let draw: Option<DrawRow> = read.await?;
+        let ledger = self.parts.transactions.ledger();
+        let draw: Option<DrawRow> = ledger.read(draws::find(&ledger.pool, item)).await?;
         if let Some(draw) = &draw {
             self.found.insert(item, (at, draw.clone()));
         }

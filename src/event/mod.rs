@@ -80,7 +80,7 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// The endpoints of the home `ledger`; `enabled` is whether there are events at all.
+    /// The endpoints in `ledger`; `enabled` is whether there are events at all.
     #[must_use]
     pub fn new(ledger: Ledger, enabled: bool) -> Self {
         Self { ledger, enabled }
@@ -203,21 +203,11 @@ impl Endpoints {
     }
 }
 
-/// Moves rows from the outbox of a ledger into the log until `stop` fires. The log is in the home ledger;
-/// `home` is its pool if the outbox is in another one.
-pub async fn run_relay(
-    pool: Database,
-    home: Option<Database>,
-    poll: Duration,
-    stop: CancellationToken,
-) {
+/// Moves rows from the outbox into the log until `stop` fires.
+pub async fn run_relay(pool: Database, poll: Duration, stop: CancellationToken) {
     while stop.run_until_cancelled(tokio::time::sleep(poll)).await.is_some() {
         loop {
-            let moved = match &home {
-                None => event_log::move_from_outbox(&pool).await,
-                Some(home) => event_log::move_to_home(&pool, home).await,
-            };
-            match moved {
+            match event_log::move_from_outbox(&pool).await {
                 Ok(true) if !stop.is_cancelled() => {}
                 Ok(_) => break,
                 Err(error) => {

@@ -1,6 +1,6 @@
 //! Exports: sales, orders and movements of stock as CSV or JSON lines, for a back office.
 //!
-//! An export is one snapshot of the ledger, or of each of several ledgers. It is read and written page by page, so its memory does
+//! An export is one snapshot of the ledger. It is read and written page by page, so its memory does
 //! not grow with the ledger. Its last records are the sums by the ledger; the rows are added up on
 //! their way, and an export whose rows do not add up to these sums is broken off.
 
@@ -15,11 +15,11 @@ use futures::future::BoxFuture;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
-use ledger::route::{Ledger, Shards};
+use ledger::Ledger;
 use ledger::rows::export::{self, Snapshot};
-use ledger::rows::{failed_read, homes, stock};
+use ledger::rows::failed_read;
+use shop_domain::LedgerError;
 use shop_domain::item::word_enum;
-use shop_domain::{ItemId, ItemRoute, LedgerError};
 use writer::Writer;
 
 pub use ledger::rows::export::Selection;
@@ -86,15 +86,15 @@ pub type Pages = mpsc::Receiver<Result<Bytes, ExportError>>;
 /// Exports from the ledger. Clones share the limit.
 #[derive(Clone)]
 pub struct Exporter {
-    ledgers: Shards<Ledger>,
+    ledger: Ledger,
     permits: Arc<Semaphore>,
 }
 
 impl Exporter {
-    /// Makes an exporter of these ledgers.
+    /// Makes an exporter of the ledger.
     #[must_use]
-    pub fn new(ledgers: Shards<Ledger>) -> Self {
-        Self { ledgers, permits: Arc::new(Semaphore::new(EXPORTS_MAX)) }
+    pub fn new(ledger: Ledger) -> Self {
+        Self { ledger, permits: Arc::new(Semaphore::new(EXPORTS_MAX)) }
     }
 
     /// Begins an export, and answers its pages, which come from a task of their own. An error in
@@ -110,9 +110,9 @@ impl Exporter {
     ) -> Result<Pages, ExportError> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| ExportError::Busy)?;
-        let snapshots = self.snapshots(selection).await?;
+        let snapshot = self.ledger.read(export::begin(&self.ledger.pool)).await?;
         let (pages, receiver) = mpsc::channel(PAGES_MAX);
-        let run = run(snapshots, Writer::new(table, format, pages.clone()), selection, permit);
+        let run = run(snapshot, Writer::new(table, format, pages.clone()), selection, permit);
         tokio::spawn(async move {
             if let Err(error) = run.await {
                 tracing::warn!(%error, table = table.as_str(), "export broken off");
@@ -121,51 +121,18 @@ impl Exporter {
         });
         Ok(receiver)
     }
-
-    /// A snapshot of each ledger that has selected rows. While an item moves, two ledgers have its rows, so
-    /// no move may be under way.
-    async fn snapshots(&self, selection: Selection) -> Result<Vec<Snapshot>, ExportError> {
-        if let Some(item) = selection.item {
-            return Ok(vec![self.snapshot_of(item).await?]);
-        }
-        let is_only = self.ledgers.if_only().is_some();
-        let home = self.ledgers.home();
-        let moves = async || match is_only {
-            true => Ok((0, 0)),
-            false => home.read(homes::count_moves(&home.pool)).await,
-        };
-        let before = moves().await?;
-        let mut snapshots = Vec::new();
-        for (_, ledger) in self.ledgers.iter() {
-            snapshots.push(ledger.read(export::begin(&ledger.pool)).await?);
-        }
-        let after = moves().await?;
-        let is_still = after.1 == 0 && after == before;
-        is_still.then_some(snapshots).ok_or(ExportError::Ledger(LedgerError::Moving))
-    }
-
-    /// A snapshot of the ledger in which an item lives.
-    async fn snapshot_of(&self, item: ItemId) -> Result<Snapshot, ExportError> {
-        let read = self.ledgers.read(item, |ledger, home| async move {
-            let mut snapshot = ledger.read(export::begin(&ledger.pool)).await?;
-            let epoch = stock::epoch(&mut *snapshot, ItemRoute { item, home });
-            let epoch = ledger.read(epoch).await?;
-            Ok((snapshot, epoch))
-        });
-        read.await
-    }
 }
 
-/// Writes one export, and gives its connections back.
+/// Writes one export, and gives its connection back.
 fn run(
-    mut snapshots: Vec<Snapshot>,
+    mut snapshot: Snapshot,
     mut writer: Writer,
     selection: Selection,
     permit: OwnedSemaphorePermit,
 ) -> BoxFuture<'static, Result<(), ExportError>> {
     Box::pin(async move {
         let _permit = permit;
-        let write = table::write(&mut snapshots, &mut writer, selection);
+        let write = table::write(&mut snapshot, &mut writer, selection);
         tokio::time::timeout(EXPORT_MAX, write).await.map_err(|_| ExportError::TooLong)?
     })
 }

@@ -1,12 +1,12 @@
 //! The records of each table: rows, sums, and the total at the end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use futures::future::BoxFuture;
 
 use super::writer::{Cell, Writer};
 use super::{ExportError, Selection, Snapshot, Table};
-use ledger::rows::export::{self, FIRST, Movement, Sale};
+use ledger::rows::export::{self, FIRST, Movement, MovementSum, OrderSum, Sale};
 use shop_domain::{ItemId, Order};
 
 /// Rows that are read at once.
@@ -16,50 +16,44 @@ const SALES_MAX: u32 = 50;
 
 /// Writes the table that the writer is for.
 pub(super) fn write<'a>(
-    ledgers: &'a mut [Snapshot],
+    snapshot: &'a mut Snapshot,
     writer: &'a mut Writer,
     selection: Selection,
 ) -> BoxFuture<'a, Result<(), ExportError>> {
     Box::pin(async move {
         match writer.table {
-            Table::Sales => sales(ledgers, writer, selection).await?,
-            Table::Orders => orders(ledgers, writer, selection).await?,
-            Table::Movements => movements(ledgers, writer, selection).await?,
+            Table::Sales => sales(snapshot, writer, selection).await?,
+            Table::Orders => orders(snapshot, writer, selection).await?,
+            Table::Movements => movements(snapshot, writer, selection).await?,
         }
         writer.send().await
     })
 }
 
 async fn orders(
-    ledgers: &mut [Snapshot],
+    snapshot: &mut Snapshot,
     writer: &mut Writer,
     selection: Selection,
 ) -> Result<(), ExportError> {
     let mut written = [0_i64; 3];
-    let mut sums: BTreeMap<(String, &str), [i64; 3]> = BTreeMap::new();
-    for ledger in ledgers {
-        let mut after = FIRST.to_owned();
-        loop {
-            let page = export::orders(ledger, selection, &after, ROWS_MAX).await?;
-            let Some(last) = page.last() else { break };
-            after = last.id.to_string();
-            for order in page {
-                let sum = [1, order.quantity.signed(), order.amount.cents()];
-                written = add(written, sum);
-                writer.write("order", order_cells(&order)).await?;
-            }
-        }
-        for sum in export::order_sums(ledger, selection).await? {
-            let sums = sums.entry((sum.status, sum.currency.as_str())).or_default();
-            *sums = add(*sums, [sum.count, sum.quantity, sum.amount_cents]);
+    let mut after = FIRST.to_owned();
+    loop {
+        let page = export::orders(snapshot, selection, &after, ROWS_MAX).await?;
+        let Some(last) = page.last() else { break };
+        after = last.id.to_string();
+        for order in page {
+            let sum = [1, order.quantity.signed(), order.amount.cents()];
+            written = add(written, sum);
+            writer.write("order", order_cells(&order)).await?;
         }
     }
     let mut total = [0_i64; 3];
     let mut currencies = BTreeSet::new();
-    for ((status, currency), sum) in sums {
-        total = add(total, sum);
+    for sum in export::order_sums(snapshot, selection).await? {
+        let OrderSum { status, currency, count, quantity, amount_cents } = sum;
+        let currency = currency.as_str();
+        total = add(total, [count, quantity, amount_cents]);
         currencies.insert(currency);
-        let [count, quantity, amount_cents] = sum;
         let cells = vec![
             ("status", Cell::Plain(status)),
             ("count", count.into()),
@@ -109,31 +103,25 @@ fn order_cells(order: &Order) -> Vec<(&'static str, Cell)> {
 }
 
 async fn movements(
-    ledgers: &mut [Snapshot],
+    snapshot: &mut Snapshot,
     writer: &mut Writer,
     selection: Selection,
 ) -> Result<(), ExportError> {
     let mut written = [0_i64; 2];
-    let mut sums: BTreeMap<String, [i64; 2]> = BTreeMap::new();
-    for ledger in ledgers {
-        let mut after_item = 0;
-        loop {
-            let items = export::item_ids(ledger, selection, after_item, ROWS_MAX).await?;
-            let Some(last) = items.last() else { break };
-            after_item = last.get();
-            for item in items {
-                written = movements_of(ledger, writer, (item, selection), written).await?;
-            }
-        }
-        for sum in export::movement_sums(ledger, selection).await? {
-            let sums = sums.entry(sum.reason).or_default();
-            *sums = add(*sums, [sum.count, sum.delta]);
+    let mut after_item = 0;
+    loop {
+        let items = export::item_ids(snapshot, selection, after_item, ROWS_MAX).await?;
+        let Some(last) = items.last() else { break };
+        after_item = last.get();
+        for item in items {
+            written = movements_of(snapshot, writer, (item, selection), written).await?;
         }
     }
     let mut total = [0_i64; 2];
-    for (reason, sum) in sums {
-        total = add(total, sum);
-        let [count, delta] = sum;
+    for MovementSum { reason, count, delta } in
+        export::movement_sums(snapshot, selection).await?
+    {
+        total = add(total, [count, delta]);
         let cells =
             vec![("reason", Cell::Plain(reason)), ("count", count.into()), ("delta", delta.into())];
         writer.write("sum", cells).await?;
@@ -145,7 +133,7 @@ async fn movements(
 
 /// Writes the movements and restocks of one item, and answers their sums with those of `written`.
 async fn movements_of(
-    ledger: &mut Snapshot,
+    snapshot: &mut Snapshot,
     writer: &mut Writer,
     of_item: (ItemId, Selection),
     mut written: [i64; 2],
@@ -153,14 +141,14 @@ async fn movements_of(
     let mut after = (FIRST.to_owned(), String::new());
     loop {
         let after_both = (after.0.as_str(), after.1.as_str());
-        let page = export::movements(ledger, of_item, after_both, ROWS_MAX).await?;
+        let page = export::movements(snapshot, of_item, after_both, ROWS_MAX).await?;
         let Some(last) = page.last() else { break };
         after = (last.id.clone(), last.reason.clone());
         written = write_movements(writer, page, written).await?;
     }
     let mut after = FIRST.to_owned();
     loop {
-        let page = export::restocks(ledger, of_item, &after, ROWS_MAX).await?;
+        let page = export::restocks(snapshot, of_item, &after, ROWS_MAX).await?;
         let Some(last) = page.last() else { break };
         after.clone_from(&last.id);
         written = write_movements(writer, page, written).await?;
@@ -188,26 +176,24 @@ async fn write_movements(
 }
 
 async fn sales(
-    ledgers: &mut [Snapshot],
+    snapshot: &mut Snapshot,
     writer: &mut Writer,
     selection: Selection,
 ) -> Result<(), ExportError> {
     let mut sums = [0_i64; 7];
     let mut add_up = true;
     let mut currencies = BTreeSet::new();
-    for ledger in ledgers {
-        let mut after = 0;
-        loop {
-            let page = export::sales(ledger, selection, after, SALES_MAX).await?;
-            let Some(last) = page.last() else { break };
-            after = last.id.get();
-            for sale in page {
-                let Sale { total, available, held, sold, orders, paid_cents, .. } = sale;
-                sums = add(sums, [1, total, available, held, sold, orders, paid_cents]);
-                add_up &= adds_up(&sale);
-                currencies.insert(sale.currency.as_str());
-                writer.write("sale", sale_cells(sale)).await?;
-            }
+    let mut after = 0;
+    loop {
+        let page = export::sales(snapshot, selection, after, SALES_MAX).await?;
+        let Some(last) = page.last() else { break };
+        after = last.id.get();
+        for sale in page {
+            let Sale { total, available, held, sold, orders, paid_cents, .. } = sale;
+            sums = add(sums, [1, total, available, held, sold, orders, paid_cents]);
+            add_up &= adds_up(&sale);
+            currencies.insert(sale.currency.as_str());
+            writer.write("sale", sale_cells(sale)).await?;
         }
     }
     let [count, total, available, held, sold, orders, paid_cents] = sums;

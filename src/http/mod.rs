@@ -60,7 +60,6 @@ use address::Proxies;
 use body::BodyLimits;
 use cors::CorsOrigins;
 use hosts::Hosts;
-use ledger::item_move::Overview;
 use problem::ProblemType;
 use rates::Rates;
 use session_cookie::SessionCookie;
@@ -98,7 +97,6 @@ app_state! {
     identity: Option<Arc<Identity>>,
     exporter: Exporter,
     operator_log: OperatorLog,
-    overview: Overview,
     endpoints: Endpoints,
     auditor: Auditor,
     readiness: Arc<Readiness>,
@@ -200,7 +198,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<Web> {
         .routes(routes!(route::admin::edit))
         .routes(routes!(route::limit_groups::list, route::limit_groups::create))
         .routes(routes!(route::products::list, route::products::create))
-        .routes(routes!(route::shards::list))
         .routes(routes!(route::audit::find))
         .routes(routes!(route::export::export))
         .routes(routes!(route::import::import))

@@ -21,7 +21,7 @@ use crate::account::{Accounts, Role, Session};
 use crate::config;
 use crate::event::WebhookClient;
 use keys::{Keys, Source};
-use ledger::route::breaker::Breaker;
+use ledger::breaker::Breaker;
 use ledger::rows::subjects::{self, Subject};
 use ledger::rows::{self, failed_change, failed_read};
 use provider::{Provider, Registration};

@@ -5,7 +5,7 @@
 //! are left out, since they follow the ledger with a delay while buyers buy; `reconcile` compares
 //! them.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,10 @@ use time::OffsetDateTime;
 
 use super::Job;
 use crate::audit::audit;
-use ledger::route::Homes;
-use ledger::route::breaker::Breaker;
+use ledger::breaker::Breaker;
 use ledger::rows::audit::recent_sales;
 use ledger::rows::{ask, within};
-use shop_domain::{ItemId, ShardId};
+use shop_domain::ItemId;
 use shop_metrics::Metrics;
 
 /// How long one run may audit; the next run goes on behind it.
@@ -36,8 +35,6 @@ pub struct Audit {
     pub pool: Database,
     /// The ledger's breaker.
     pub breaker: Breaker,
-    /// Its number, and where items live.
-    pub ledger: (ShardId, Homes),
     /// The figures for alerts.
     pub metrics: Metrics,
     /// The last item that was audited, and the results.
@@ -65,13 +62,7 @@ struct ItemResult {
 impl Job for Audit {
     async fn run(&self) -> Result<String, String> {
         let sales = ask(&self.breaker, recent_sales(&self.pool)).await;
-        let mut sales = sales.map_err(|error| error.to_string())?;
-        let (shard, homes) = &self.ledger;
-        // A move leaves rows behind for a while.
-        let ids = sales.iter().map(|sale| sale.id).collect();
-        let here = homes.routed_in(*shard, ids).await.map_err(|error| error.to_string())?;
-        let here: BTreeSet<ItemId> = here.iter().map(|routed| routed.item).collect();
-        sales.retain(|sale| here.contains(&sale.id));
+        let sales = sales.map_err(|error| error.to_string())?;
         let with_stock = sales.iter().filter(|sale| sale.is_open_with_stock).count();
         self.metrics.audit.sales_with_stock.set(i64::try_from(with_stock).unwrap_or(i64::MAX));
         let ids: Vec<ItemId> = sales.iter().map(|sale| sale.id).collect();

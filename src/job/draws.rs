@@ -4,19 +4,16 @@ use async_trait::async_trait;
 
 use super::Job;
 use crate::draw::Draws;
-use shop_domain::ShardId;
 
-/// The job that advances the draws of one ledger.
+/// The job that advances the draws.
 pub struct AdvanceDraws {
     pub draws: Draws,
-    pub shard: ShardId,
 }
 
 #[async_trait]
 impl Job for AdvanceDraws {
     async fn run(&self) -> Result<String, String> {
-        let (due, failed) =
-            self.draws.advance(self.shard).await.map_err(|error| error.to_string())?;
+        let (due, failed) = self.draws.advance().await.map_err(|error| error.to_string())?;
         if failed == 0 {
             return Ok(format!("{due} draws due"));
         }

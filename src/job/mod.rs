@@ -6,10 +6,8 @@ mod events;
 mod expire;
 mod reconcile;
 mod refunds;
-mod resume_moves;
 mod revocations;
 mod waiting_list;
-mod watch_moves;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +18,6 @@ use futures::FutureExt;
 use time::OffsetDateTime;
 use tokio_util::sync::CancellationToken;
 
-use shop_domain::ShardId;
 use shop_metrics::Metrics;
 
 pub use audit::{Audit, Progress};
@@ -29,10 +26,8 @@ pub use events::TendEvents;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
 pub use refunds::RequestRefunds;
-pub use resume_moves::ResumeMoves;
 pub use revocations::RefreshRevocations;
 pub use waiting_list::TendWaitingLists;
-pub use watch_moves::WatchMoves;
 
 /// How long one run of a job may take: far longer than any does.
 const RUN_MAX: Duration = Duration::from_secs(300);
@@ -80,29 +75,18 @@ pub struct LastRun {
 /// The last run of each job. Clones share them.
 #[derive(Clone, Default)]
 pub struct JobStatus {
-    runs: Arc<Mutex<BTreeMap<String, LastRun>>>,
-    shard: ShardId,
+    runs: Arc<Mutex<BTreeMap<&'static str, LastRun>>>,
 }
 
 impl JobStatus {
-    /// The place where the jobs of one ledger write. Further ledgers' jobs have its number in the name.
-    #[must_use]
-    pub fn of_shard(&self, shard: ShardId) -> Self {
-        Self { runs: Arc::clone(&self.runs), shard }
-    }
-
     /// The last run of each job that has run.
     #[must_use]
-    pub fn read(&self) -> BTreeMap<String, LastRun> {
+    pub fn read(&self) -> BTreeMap<&'static str, LastRun> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn write(&self, name: &'static str, result: Result<String, String>) {
         let run = LastRun { ended_at: OffsetDateTime::now_utc(), result };
-        let name = match self.shard {
-            ShardId::HOME => name.to_owned(),
-            shard => format!("{name}-{shard}"),
-        };
         self.runs.lock().unwrap_or_else(PoisonError::into_inner).insert(name, run);
     }
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use super::Job;
 use crate::account::Revocations;
-use ledger::route::breaker::Breaker;
+use ledger::breaker::Breaker;
 use ledger::rows::ask;
 
 /// The longest pause before the next try while the list was never read: until then every token is

@@ -8,7 +8,6 @@ use async_trait::async_trait;
 
 use super::Job;
 use crate::waiting_list::{TendRun, WaitingLists};
-use shop_domain::ShardId;
 
 /// The pause between two measurements.
 const MEASURED_EVERY: Duration = Duration::from_secs(2);
@@ -16,15 +15,14 @@ const MEASURED_EVERY: Duration = Duration::from_secs(2);
 /// The job that looks after the waiting lists.
 pub struct TendWaitingLists {
     lists: WaitingLists,
-    shard: ShardId,
     measured: Mutex<Option<Instant>>,
 }
 
 impl TendWaitingLists {
-    /// The job for the `lists` of one ledger.
+    /// The job for the `lists`.
     #[must_use]
-    pub fn new(lists: WaitingLists, shard: ShardId) -> Self {
-        Self { lists, shard, measured: Mutex::default() }
+    pub fn new(lists: WaitingLists) -> Self {
+        Self { lists, measured: Mutex::default() }
     }
 
     fn is_due(&self) -> bool {
@@ -40,9 +38,9 @@ impl TendWaitingLists {
 #[async_trait]
 impl Job for TendWaitingLists {
     async fn run(&self) -> Result<String, String> {
-        let tended = self.lists.tend(self.shard).await.map_err(|error| error.to_string())?;
+        let tended = self.lists.tend().await.map_err(|error| error.to_string())?;
         if self.is_due() {
-            self.lists.measure(self.shard).await.map_err(|error| error.to_string())?;
+            self.lists.measure().await.map_err(|error| error.to_string())?;
         }
         let TendRun { changed, failed } = tended;
         match failed {

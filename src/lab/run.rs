@@ -94,7 +94,7 @@ struct Work<'a> {
 impl Work<'_> {
     async fn cell(&self, cell: &mut Cell) -> Result<(), String> {
         let made = self.make_item(cell).await?;
-        let (item, pool) = (made.id, self.parts.catalog.pool_of(&made));
+        let (item, pool) = (made.id, self.parts.catalog.pool());
         cell.item_id = Some(item.get());
         cell.state = CellState::Running;
         self.running.update(cell.clone());
@@ -166,7 +166,6 @@ impl Work<'_> {
             variant: None,
             draw: None,
             limit_group: None,
-            shard: None,
         };
         let created = self.parts.catalog.create_for_lab(&new, now).await;
         Ok(created.map_err(|error| error.to_string())?.item)

@@ -4,7 +4,6 @@
 //! and sends the changed order to the event streams.
 
 mod find;
-mod routed;
 
 use crate::live::Hub;
 use gates::redis_store::{Counters, Queue};
@@ -14,16 +13,15 @@ use ledger::waiting_list::{LineChange, WaitingLine};
 use ledger::write::ItemConcurrency;
 use shop_domain::order::Step;
 use shop_domain::payment::ReceivedPayment;
-use shop_domain::{Home, ItemId, ItemRoute, LedgerError, Order, OrderId, UserId};
+use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 use shop_metrics::Metrics;
 
-pub use find::FindError;
-pub use ledger::order::{OrderRoute, PaymentResult, StepError};
-pub use routed::{OrderPage, Orders};
+pub use find::{FindError, OrderPage};
+pub use ledger::order::{PaymentResult, StepError};
 
-/// Steps of the orders of one ledger. Clones share everything.
+/// Steps of orders. Clones share everything.
 #[derive(Clone)]
-pub struct LedgerOrders {
+pub struct Orders {
     steps: OrderSteps,
     counters: Counters,
     queue: Queue,
@@ -40,8 +38,8 @@ pub struct ExpiryRun {
     pub stuck: usize,
 }
 
-impl LedgerOrders {
-    /// Makes the steps for the orders in `ledger`; changes go to `counters` and `hub` too, and returned
+impl Orders {
+    /// Makes the steps of the orders in `ledger`; changes go to `counters` and `hub` too, and returned
     /// units to the buyers in `line`. `concurrency` is the limit of each item.
     #[must_use]
     pub fn new(
@@ -67,24 +65,23 @@ impl LedgerOrders {
     ///
     /// # Errors
     /// The database's; orders that expired before stay expired.
-    pub async fn expire(&self, routed: ItemRoute, limit: u32) -> ledger::Result<ExpiryRun> {
-        match self.steps.expire(routed, limit).await {
+    pub async fn expire(&self, item: ItemId, limit: u32) -> ledger::Result<ExpiryRun> {
+        match self.steps.expire(item, limit).await {
             Ok(batch) => {
                 self.publish_expired(&batch).await;
                 Ok(ExpiryRun { expired: batch.orders.len(), stuck: 0 })
             }
-            Err(error) if is_of_one_order(&error) => self.expire_singly(routed, limit).await,
+            Err(error) if is_of_one_order(&error) => self.expire_singly(item, limit).await,
             Err(error) => Err(error),
         }
     }
 
     /// Expires each order in a transaction of its own, after a batch failed: the orders beside the
     /// one that cannot expire do not wait for it.
-    async fn expire_singly(&self, routed: ItemRoute, limit: u32) -> ledger::Result<ExpiryRun> {
-        let item = routed.item;
+    async fn expire_singly(&self, item: ItemId, limit: u32) -> ledger::Result<ExpiryRun> {
         let mut run = ExpiryRun { expired: 0, stuck: 0 };
         for order in self.steps.overdue_orders(item, limit).await? {
-            match self.steps.expire_one(routed, order).await {
+            match self.steps.expire_one(item, order).await {
                 Ok(batch) => {
                     self.publish_expired(&batch).await;
                     run.expired += batch.orders.len();
@@ -122,14 +119,12 @@ impl LedgerOrders {
         self.steps.overdue_items().await
     }
 
-    /// Makes one step of an owner's order, whose item is at the end of the route `home`.
-    async fn step(
-        &self,
-        (id, owner): (OrderId, UserId),
-        step: Step,
-        home: Home,
-    ) -> Result<Order, StepError> {
-        match self.steps.step((id, owner), step, home).await {
+    /// Makes one step of an owner's order: payment, cancellation, extension or return.
+    ///
+    /// # Errors
+    /// See [`StepError`]; nothing changed then.
+    pub async fn step(&self, id: OrderId, owner: UserId, step: Step) -> Result<Order, StepError> {
+        match self.steps.step(id, owner, step).await {
             Ok(made) => {
                 self.publish(&made).await;
                 Ok(made.order)
@@ -143,16 +138,12 @@ impl LedgerOrders {
         }
     }
 
-    /// Takes money that came for an order, whose way is `route`.
+    /// Takes money that came for an order. A repetition is [`PaymentResult::Known`].
     ///
     /// # Errors
     /// When the ledger does not answer; then the provider has to say it again.
-    pub async fn confirm(
-        &self,
-        received: &ReceivedPayment,
-        route: OrderRoute,
-    ) -> Result<PaymentResult, LedgerError> {
-        let result = self.steps.confirm(received, route).await?;
+    pub async fn confirm(&self, received: &ReceivedPayment) -> Result<PaymentResult, LedgerError> {
+        let result = self.steps.confirm(received).await?;
         if let PaymentResult::Paid(made) = &result {
             self.publish(made).await;
         }

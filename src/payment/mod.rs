@@ -15,7 +15,6 @@ use axum::body::Bytes;
 
 use crate::order::{FindError, Orders, PaymentResult, StepError};
 use ledger::Ledger;
-use ledger::route::Shards;
 use shop_domain::order::Step;
 use shop_domain::payment::{CurrencyCode, RefundReason};
 use shop_domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
@@ -91,7 +90,7 @@ pub enum MessageResult {
 /// The parts of [`Payments`].
 #[derive(Clone)]
 pub struct PaymentParts {
-    pub ledgers: Shards<Ledger>,
+    pub ledger: Ledger,
     pub orders: Orders,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,

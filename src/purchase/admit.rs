@@ -10,7 +10,7 @@ use super::load_shedder::{ItemLimits, LoadPermit, LoadShedder};
 use super::requests::{Requests, RunningRequest, WaitingClient};
 use super::{PurchaseRequest, Purchases};
 use gates::Card;
-use ledger::route::breaker::{BreakerPermit, Breakers};
+use ledger::breaker::{BreakerPermit, Breakers};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Doubt, ItemId, Outcome, RequestKey, Unavailable, UserId};
 use shop_metrics::Metrics;
@@ -43,9 +43,8 @@ impl Purchases {
         sale: &Sale<'_>,
         gate: Gate<'_>,
     ) -> Result<PurchasePermit, Outcome> {
-        let ledger = self.parts.ledgers.at(sale.item.home.shard);
-        let breakers = BreakerPermits::of(&ledger.breakers, gate.card)?;
-        ledger.admission.enter(breakers, request.buyer, sale.item.id, request.key.as_ref())
+        let breakers = BreakerPermits::of(&self.parts.breakers, gate.card)?;
+        self.parts.admission.enter(breakers, request.buyer, sale.item.id, request.key.as_ref())
     }
 }
 
@@ -177,7 +176,7 @@ impl BreakerPermits {
 mod tests {
     use super::*;
     use gates::LIST;
-    use ledger::route::breaker::CALLS_MIN;
+    use ledger::breaker::CALLS_MIN;
     use shop_domain::Refusal;
     use shop_metrics::Metrics;
 

@@ -10,16 +10,15 @@
 //! a gate queues has not met the arbiter: for those two the earlier try is looked for before the
 //! gate.
 
-use super::keys::KeyState;
-use super::{LedgerParts, MOVING, NO_LEDGER, PurchaseRequest, Purchases};
+use super::keys::{KeyState, NotLookedUp};
+use super::{NO_LEDGER, PurchaseParts, PurchaseRequest, Purchases};
 use gates::Card;
 use gates::redis_store::queue::QueuedRequest;
-use ledger::route::Shards;
-use ledger::route::breaker::BreakerPermit;
+use ledger::breaker::BreakerPermit;
 use shop_domain::outcome::Dependency;
 use shop_domain::{
-    Doubt, Item, ItemRoute, LedgerError, Order, Outcome, Purchase, Quantity, Refusal, RequestKey,
-    Unavailable, UserId,
+    Doubt, Item, ItemId, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable,
+    UserId,
 };
 
 /// The place behind which an earlier request with the same key may be out of sight.
@@ -52,8 +51,7 @@ impl Cover<'_> {
 /// The request whose earlier try is looked for.
 struct KeyedRequest<'a> {
     buyer: UserId,
-    /// Its item, by the route that was known when it was turned away.
-    routed: ItemRoute,
+    item: ItemId,
     key: &'a RequestKey,
     quantity: Quantity,
     /// The number of lines of its order; `None` for a single purchase.
@@ -72,14 +70,13 @@ impl Purchases {
         line_count: Option<u8>,
     ) -> Option<Outcome> {
         let PurchaseRequest { buyer, quantity, .. } = *request;
-        let keyed = KeyedRequest { buyer, routed: item.routed(), key, quantity, line_count };
-        let ledgers = &self.parts.ledgers;
-        let mut each = ledgers.iter();
-        let is_running = each.any(|(_, one)| one.admission.is_running(buyer, item.id, key));
-        let found = match in_ledger_or_queue(ledgers, &keyed, item.has_queue).await {
-            None if item.has_queue => match in_queue(ledgers, &keyed, Permit::Needed).await {
+        let keyed = KeyedRequest { buyer, item: item.id, key, quantity, line_count };
+        let parts = &*self.parts;
+        let is_running = parts.admission.is_running(buyer, item.id, key);
+        let found = match in_ledger_or_queue(parts, &keyed, item.has_queue).await {
+            None if item.has_queue => match in_queue(parts, &keyed, Permit::Needed).await {
                 // The try may have moved from the queue to the ledger in between.
-                None => in_ledger(ledgers, &keyed).await,
+                None => in_ledger(parts, &keyed).await,
                 queued => queued,
             },
             found => found,
@@ -97,17 +94,16 @@ impl Purchases {
 
 /// The answer if the request of an admitted purchase is an order already, where one may be hidden.
 pub(super) async fn find(
-    ledgers: &Shards<LedgerParts>,
+    parts: &PurchaseParts,
     purchase: &Purchase,
     card: &Card,
 ) -> Option<Outcome> {
     let (key, item, line_count) = (&purchase.key, &purchase.item, purchase.line_count);
     let (buyer, quantity) = (purchase.buyer, purchase.quantity);
-    let keyed = KeyedRequest { buyer, routed: item.routed(), key, quantity, line_count };
+    let keyed = KeyedRequest { buyer, item: item.id, key, quantity, line_count };
     if !card.durable_before_reply {
         // Its script knows what is queued.
-        return match in_ledger_or_queue(ledgers, &keyed, item.has_queue).await {
-            found if found == Some(MOVING) => found,
+        return match in_ledger_or_queue(parts, &keyed, item.has_queue).await {
             // Too many look-ups at once say nothing about the ledger.
             Some(Outcome::Unavailable(_)) => Some(Outcome::Unavailable(Unavailable::Overloaded)),
             found => found,
@@ -115,7 +111,7 @@ pub(super) async fn find(
     }
     let needs_redis = card.needs.contains(&Dependency::Redis);
     let permit = if needs_redis { Permit::Held } else { Permit::Needed };
-    in_queue(ledgers, &keyed, permit).await
+    in_queue(parts, &keyed, permit).await
 }
 
 /// Whether the caller may ask Redis.
@@ -130,13 +126,13 @@ enum Permit {
 /// Like [`in_ledger`]; a request that runs because a consumer writes it is answered as the queued
 /// order.
 async fn in_ledger_or_queue(
-    ledgers: &Shards<LedgerParts>,
+    parts: &PurchaseParts,
     keyed: &KeyedRequest<'_>,
     has_queue: bool,
 ) -> Option<Outcome> {
-    let found = in_ledger(ledgers, keyed).await;
+    let found = in_ledger(parts, keyed).await;
     if has_queue && found == Some(Outcome::Unknown(Doubt::InProgress)) {
-        match in_queue(ledgers, keyed, Permit::Needed).await {
+        match in_queue(parts, keyed, Permit::Needed).await {
             None | Some(Outcome::Unavailable(_)) => found,
             queued => queued,
         }
@@ -145,36 +141,24 @@ async fn in_ledger_or_queue(
     }
 }
 
-/// Looks where the item lives: rows that a move has left behind say nothing of the key.
-async fn in_ledger<'a>(
-    ledgers: &'a Shards<LedgerParts>,
-    keyed: &KeyedRequest<'_>,
-) -> Option<Outcome> {
-    let KeyedRequest { buyer, routed: ItemRoute { item, .. }, key, .. } = *keyed;
-    let state = ledgers.read_by(keyed.routed, |ledger: &'a LedgerParts, home| async move {
-        if ledger.breakers.mysql.is_open() {
-            return Err(LedgerError::Unavailable);
-        }
-        let found = ledger.keys.find(buyer, ItemRoute { item, home }, key.clone()).await;
-        let found = found.map_err(|_| LedgerError::Unavailable)?;
-        Ok((found.state, found.home_epoch))
-    });
-    match state.await {
+async fn in_ledger(parts: &PurchaseParts, keyed: &KeyedRequest<'_>) -> Option<Outcome> {
+    if parts.breakers.mysql.is_open() {
+        return Some(NO_LEDGER);
+    }
+    match parts.keys.find(keyed.buyer, keyed.item, keyed.key.clone()).await {
         Ok(KeyState::None) => None,
         Ok(KeyState::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
         Ok(KeyState::Order(order)) => Some(keyed.is(order)),
-        Err(LedgerError::Moving) => Some(MOVING),
-        Err(_) => Some(NO_LEDGER),
+        Err(NotLookedUp) => Some(NO_LEDGER),
     }
 }
 
 async fn in_queue(
-    ledgers: &Shards<LedgerParts>,
+    parts: &PurchaseParts,
     keyed: &KeyedRequest<'_>,
     permit: Permit,
 ) -> Option<Outcome> {
-    let ItemRoute { item, home } = keyed.routed;
-    let parts = ledgers.at(home.shard);
+    let item = keyed.item;
     let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
     let asked = match permit {
         Permit::Held => None,

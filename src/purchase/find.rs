@@ -54,24 +54,9 @@ impl Purchases {
         };
         let gate = match source {
             Source::Stock => self.gate_of(request, &item),
-            Source::Offer => {
-                let strategy = &self.parts.ledgers.at(item.home.shard).accept_offer;
-                Ok(Gate { card: &offers::CARD, strategy })
-            }
+            Source::Offer => Ok(Gate { card: &offers::CARD, strategy: &self.parts.accept_offer }),
         };
         Ok(Sale { item, gate, source })
-    }
-
-    /// Finds the sale again whose route was out of date; `None` when the item is still where it was,
-    /// and is only being moved, or cannot be sold with the strategy any more.
-    pub(super) async fn find_moved(
-        &self,
-        request: &PurchaseRequest,
-        before: &Sale<'_>,
-    ) -> Option<Sale<'_>> {
-        self.parts.items.forget(request.item);
-        let sale = self.find(request, before.source).await.ok()?;
-        (sale.item.home != before.item.home && sale.gate.is_ok()).then_some(sale)
     }
 
     /// Finds the strategy, and refuses what can never be sold this way.
@@ -79,7 +64,7 @@ impl Purchases {
         let refuse = |refusal| Err(Outcome::Refused(refusal));
         let default = request.strategy == "default";
         let name = if default { &item.strategy } else { &request.strategy };
-        let Some(found) = self.parts.ledgers.at(item.home.shard).strategies.find(name) else {
+        let Some(found) = self.parts.strategies.find(name) else {
             return refuse(Refusal::StrategyNotFound);
         };
         let (card, options) = (found.card, &request.options);

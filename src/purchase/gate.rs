@@ -35,7 +35,7 @@ impl Purchases {
         let work = async move {
             // Boxed: it is rarely awaited, and would make every purchase's future larger.
             let hidden = match Cover::Gate(&purchase, card).may_hide_an_order() {
-                true => Box::pin(earlier::find(&parts.ledgers, &purchase, card)).await,
+                true => Box::pin(earlier::find(&parts, &purchase, card)).await,
                 false => None,
             };
             let outcome = match hidden {
@@ -79,9 +79,9 @@ impl Purchases {
         span: &Span,
     ) -> Purchase {
         let item = Arc::clone(&sale.item);
-        let order_id = OrderId::generate_at(item.home);
-        // The item's ledger ends the hold, so it begins by the same clock.
-        let created_at = self.parts.clock.ledger_now(item.home.shard);
+        let order_id = OrderId::generate();
+        // The ledger ends the hold, so it begins by the same clock.
+        let created_at = self.parts.clock.ledger_now();
         Purchase {
             order_id,
             buyer: request.buyer,

@@ -7,7 +7,6 @@
 //!
 //! The reads are `ledger::rows::request_keys`.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ledger::Database;
@@ -17,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use ledger::rows::Writer;
 use ledger::rows::request_keys::{KeyRows, RequestKeys};
-use shop_domain::{ItemId, ItemRoute, Order, RequestKey, UserId};
+use shop_domain::{ItemId, Order, RequestKey, UserId};
 
 /// Questions that one statement asks.
 const TOGETHER_MAX: usize = 256;
@@ -43,21 +42,11 @@ pub enum KeyState {
     Order(Order),
 }
 
-/// What the look-up of a key has found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyFinding {
-    /// What the ledger knows of the key.
-    pub state: KeyState,
-    /// The epoch of the item's stock row, read after the rest; `None` without a stock row, and while there
-    /// is one ledger.
-    pub home_epoch: Option<u64>,
-}
-
 struct Question {
     buyer: UserId,
-    routed: ItemRoute,
+    item: ItemId,
     key: RequestKey,
-    answer: oneshot::Sender<Result<KeyFinding, NotLookedUp>>,
+    answer: oneshot::Sender<Result<KeyState, NotLookedUp>>,
 }
 
 /// Asks about keys. The questions of all clones are asked together.
@@ -81,18 +70,18 @@ impl Keys {
         (Self { questions: sender }, KeyReader { rows, questions })
     }
 
-    /// Looks up what became of a request that does not run in this process, where a route leads.
+    /// Looks up what became of a request that does not run in this process.
     ///
     /// # Errors
     /// When the ledger cannot be asked now.
     pub async fn find(
         &self,
         buyer: UserId,
-        routed: ItemRoute,
+        item: ItemId,
         key: RequestKey,
-    ) -> Result<KeyFinding, NotLookedUp> {
+    ) -> Result<KeyState, NotLookedUp> {
         let (answer, found) = oneshot::channel();
-        let question = Question { buyer, routed, key, answer };
+        let question = Question { buyer, item, key, answer };
         self.questions.try_send(question).map_err(|_| NotLookedUp)?;
         match timeout(ANSWER_MAX, found).await {
             Ok(Ok(found)) => found,
@@ -122,11 +111,11 @@ impl KeyReader {
                 Ok(found) => found.map_err(|error| error.to_string()),
                 Err(_) => Err("the ledger does not answer".to_owned()),
             };
-            for Question { buyer, routed, key, answer } in together.drain(..) {
-                let request = (buyer, routed.item, key.as_str().to_owned());
+            for Question { buyer, item, key, answer } in together.drain(..) {
+                let request = (buyer, item, key.as_str().to_owned());
                 // A client that went away asks again.
                 let _ = answer.send(match &found {
-                    Ok(rows) => Ok(finding(rows, &request)),
+                    Ok(rows) => Ok(state_of(rows, &request)),
                     Err(_) => Err(NotLookedUp),
                 });
             }
@@ -138,19 +127,16 @@ impl KeyReader {
 
     async fn look_up(&mut self, together: &[Question]) -> ledger::Result<KeyRows> {
         let asked: Vec<_> =
-            together.iter().map(|one| (one.buyer, one.routed.item, one.key.as_str())).collect();
-        let movable = together.iter().filter(|one| !one.routed.home.is_only);
-        let movable: BTreeSet<ItemId> = movable.map(|one| one.routed.item).collect();
-        self.rows.find(&asked, &movable.into_iter().collect::<Vec<_>>()).await
+            together.iter().map(|one| (one.buyer, one.item, one.key.as_str())).collect();
+        self.rows.find(&asked).await
     }
 }
 
 /// What the rows say of one request.
-fn finding(rows: &KeyRows, request: &(UserId, ItemId, String)) -> KeyFinding {
-    let state = match rows.orders.get(request) {
+fn state_of(rows: &KeyRows, request: &(UserId, ItemId, String)) -> KeyState {
+    match rows.orders.get(request) {
         Some(order) => KeyState::Order(order.clone()),
         None if rows.running.contains(request) => KeyState::Running,
         None => KeyState::None,
-    };
-    KeyFinding { state, home_epoch: rows.epochs.get(&request.1).copied() }
+    }
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use ledger::route::cache::Cache;
+use ledger::cache::Cache;
 use shop_domain::ItemId;
 
 /// Items whose load is known at once.

@@ -37,15 +37,17 @@ use tokio_util::task::TaskTracker;
 use crate::live::{Hub, OutcomeCounts};
 use gates::redis_store::Queue;
 use gates::{Options, Strategies, Strategy};
-use ledger::route::breaker::Breakers;
-use ledger::route::shards::Shards;
+use ledger::breaker::Breakers;
 use ledger::write::GroupCommit;
 use shop_domain::outcome::Dependency;
-use shop_domain::{Clock, ItemId, Outcome, Quantity, RequestKey, Span, Trace, Unavailable, UserId};
+use shop_domain::{
+    Cents, Clock, ItemId, Outcome, Quantity, RequestKey, Trace, Unavailable, UserId,
+};
 use shop_metrics::Metrics;
 
+use admit::PurchasePermit;
 use earlier::Cover;
-use find::{Sale, Source};
+use find::{Gate, Sale, Source};
 
 pub use admit::Admission;
 pub use find::Items;
@@ -82,8 +84,8 @@ pub struct Purchases {
     parts: Arc<PurchaseParts>,
 }
 
-/// The parts of the purchase path that each ledger has.
-pub struct LedgerParts {
+/// The parts of the purchase path.
+pub struct PurchaseParts {
     pub strategies: Strategies,
     /// The gate of units that are offered to buyers who waited.
     pub accept_offer: Arc<dyn Strategy>,
@@ -97,14 +99,6 @@ pub struct LedgerParts {
     pub breakers: Breakers,
     /// Limits the purchases that run at once.
     pub admission: Admission,
-    /// Counts outcomes by strategy.
-    pub metrics: Metrics,
-}
-
-/// The parts of the purchase path.
-pub struct PurchaseParts {
-    /// The parts of each ledger.
-    pub ledgers: Shards<LedgerParts>,
     /// The items, a moment old.
     pub items: Items,
     /// The items that are known to be sold out.
@@ -113,7 +107,7 @@ pub struct PurchaseParts {
     pub hub: Hub,
     /// Counts outcomes by item.
     pub outcome_counts: OutcomeCounts,
-    /// Counts what belongs to no ledger.
+    /// Counts outcomes by strategy.
     pub metrics: Metrics,
     /// The wall clock.
     pub clock: Clock,
@@ -142,20 +136,20 @@ impl Purchases {
 
     /// The five steps: an order takes its units from the stock, or the unit of an offer.
     async fn buy_from(&self, request: &PurchaseRequest, source: Source) -> Outcome {
-        let (started, span) = (Instant::now(), request.trace.span("admission"));
-        let mut sale = match self.find(request, source).await {
+        let started = Instant::now();
+        let span = request.trace.span("admission");
+        let sale = match self.find(request, source).await {
             Ok(sale) => sale,
             Err(outcome) => return outcome,
         };
-        let mut outcome = self.attempt(request, &sale, started, span).await.unwrap_or_else(|no| no);
-        if outcome == MOVING
-            && let Some(moved) = Box::pin(self.find_moved(request, &sale)).await
-        {
-            let span = request.trace.span("admission");
-            let attempt = Box::pin(self.attempt(request, &moved, started, span));
-            outcome = attempt.await.unwrap_or_else(|no| no);
-            sale = moved;
-        }
+        let admitted = self.check_and_admit(request, &sale);
+        drop(span);
+        let mut outcome = match admitted {
+            Ok((gate, amount, permit)) => {
+                self.pass_gate(request, &sale, gate, amount, permit, started).await
+            }
+            Err(outcome) => outcome,
+        };
         if let Some(key) = &request.key
             && Cover::Answer(&outcome).may_hide_an_order()
             && let _span = request.trace.span("earlier request")
@@ -168,27 +162,23 @@ impl Purchases {
         outcome
     }
 
-    /// Steps 2 to 4, or the outcome of the first that fails. `span` ends with the admission.
-    async fn attempt(
+    /// Steps 2 and 3, or the outcome of the first that fails.
+    fn check_and_admit<'a>(
         &self,
         request: &PurchaseRequest,
-        sale: &Sale<'_>,
-        started: Instant,
-        span: Span,
-    ) -> Result<Outcome, Outcome> {
+        sale: &Sale<'a>,
+    ) -> Result<(Gate<'a>, Cents, PurchasePermit), Outcome> {
         let gate = sale.gate.clone()?;
         let amount = self.check(request, sale)?;
         let permit = self.admit(request, sale, gate)?;
-        drop(span);
-        Ok(self.pass_gate(request, sale, gate, amount, permit, started).await)
+        Ok((gate, amount, permit))
     }
 
     /// Counts the outcome of a purchase whose strategy is known.
     fn count(&self, sale: &Sale<'_>, outcome: &Outcome, started: Instant) {
         let Ok(gate) = &sale.gate else { return };
         let seconds = started.elapsed().as_secs_f64();
-        let ledger = self.parts.ledgers.at(sale.item.home.shard);
-        ledger.metrics.purchase_ended(gate.card.name, outcome.as_str(), seconds);
+        self.parts.metrics.purchase_ended(gate.card.name, outcome.as_str(), seconds);
         self.parts.outcome_counts.count(sale.item.id, outcome);
     }
 
@@ -207,20 +197,13 @@ impl Purchases {
     /// The strategies.
     #[must_use]
     pub fn strategies(&self) -> &Strategies {
-        &self.parts.ledgers.home().strategies
+        &self.parts.strategies
     }
 
     /// The locks of all strategies, each once.
     #[must_use]
     pub fn locks(&self) -> Vec<Arc<dyn leaselock::Mutex>> {
-        let ledgers = self.parts.ledgers.iter();
-        let mut locks: Vec<Arc<dyn leaselock::Mutex>> = Vec::new();
-        for lock in ledgers.flat_map(|(_, ledger)| ledger.strategies.locks()) {
-            if !locks.iter().any(|known| Arc::ptr_eq(known, &lock)) {
-                locks.push(lock);
-            }
-        }
-        locks
+        self.parts.strategies.locks()
     }
 
     /// Reads an item again and forgets that it is sold out, after an edit, a cancellation or an
@@ -230,9 +213,6 @@ impl Purchases {
         self.parts.sold_out.clear(item);
     }
 }
-
-/// The outcome of a purchase whose route was out of date.
-const MOVING: Outcome = Outcome::Unavailable(Unavailable::Moving);
 
 /// The outcome of a purchase whose ledger does not answer.
 const NO_LEDGER: Outcome = Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql));

@@ -1,8 +1,7 @@
 //! A reservation: an order of one or several items, all or none.
 //!
 //! It takes the steps of a single purchase for each line, and goes straight into group commit, which writes the
-//! lines in one transaction. So all items have to live in one ledger. The first line that cannot be sold refuses
-//! the whole order.
+//! lines in one transaction. The first line that cannot be sold refuses the whole order.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use tracing::Instrument;
 use super::admit::PurchasePermit;
 use super::earlier::Cover;
 use super::find::{Gate, Sale, Source};
-use super::{MOVING, PurchaseRequest, Purchases};
+use super::{PurchaseRequest, Purchases};
 use gates::Options;
 use shop_domain::order::LINES_MAX;
 use shop_domain::{
@@ -63,24 +62,14 @@ impl Purchases {
         assert!((1..=usize::from(LINES_MAX)).contains(&lines), "a reservation has few lines");
         // The sequence in which the ledger locks their rows.
         request.lines.sort_unstable_by_key(|line| line.item);
-        let outcome = self.reserve_once(&request).await;
-        if outcome != MOVING {
-            return outcome;
-        }
-        request.lines.iter().for_each(|line| self.parts.items.forget(line.item));
-        Box::pin(self.reserve_once(&request)).await
-    }
-
-    /// All steps, by the routes that are known.
-    async fn reserve_once(&self, request: &ReservationRequest) -> Outcome {
         let started = Instant::now();
-        let lines = match self.find_lines(request).await {
+        let lines = match self.find_lines(&request).await {
             Ok(lines) => lines,
             Err(outcome) => return outcome,
         };
         let mut outcome = match self.admit_lines(&lines) {
             Ok((gate, amounts, permits)) => {
-                let purchases = self.purchases_of(request, &lines, gate, &amounts);
+                let purchases = self.purchases_of(&request, &lines, gate, &amounts);
                 self.write_lines(purchases, permits, started).await
             }
             Err(refused) => refused,
@@ -95,7 +84,7 @@ impl Purchases {
         outcome
     }
 
-    /// Step 1: the items of all lines, which live in one ledger.
+    /// Step 1: the items of all lines.
     async fn find_lines(&self, request: &ReservationRequest) -> Result<Lines<'_>, Outcome> {
         let mut sales: Vec<(PurchaseRequest, Sale<'_>)> = Vec::with_capacity(request.lines.len());
         for LineRequest { item, quantity, ticket } in &request.lines {
@@ -110,9 +99,6 @@ impl Purchases {
                 trace: request.trace.clone(),
             };
             let sale = self.find(&line, Source::Stock).await.map_err(|no| of_line(no, *item))?;
-            if sales.iter().any(|(_, other)| other.item.home.shard != sale.item.home.shard) {
-                return Err(Outcome::Refused(Refusal::SeveralLedgers));
-            }
             if sales.iter().any(|(_, other)| other.item.currency != sale.item.currency) {
                 return Err(of_line(Outcome::Refused(Refusal::OtherCurrency), *item));
             }
@@ -153,7 +139,7 @@ impl Purchases {
         let held = lines.sales.iter().map(|(_, sale)| sale.item.hold_seconds);
         let hold = held.chain(request.hold_seconds).min().unwrap_or_default();
         let span = request.trace.span("gate");
-        let mut order_id = OrderId::generate_at(lines.sales[0].1.item.home);
+        let mut order_id = OrderId::generate();
         if lines.count.is_some() {
             order_id = order_id.line(0);
         }
@@ -187,12 +173,11 @@ impl Purchases {
         let (parts, deadline) = (Arc::clone(&self.parts), started + self.parts.gate_wait);
         let log_span = purchases[0].trace.log_span();
         let work = async move {
-            let group_commit = &parts.ledgers.at(purchases[0].item.home.shard).group_commit;
             let (first, quantities) = (purchases[0].item.id, quantities_of(&purchases));
             let buyer = purchases[0].buyer;
             let items: Vec<Arc<Item>> =
                 purchases.iter().map(|line| Arc::clone(&line.item)).collect();
-            let outcome = group_commit.write_order(purchases, Some(deadline)).await;
+            let outcome = parts.group_commit.write_order(purchases, Some(deadline)).await;
             let outcome = of_line(outcome, first);
             items.iter().for_each(|item| parts.waiting_room.purchase_ended(item, buyer, &outcome));
             match &outcome {

@@ -10,13 +10,11 @@ use std::time::Duration;
 use crate::catalog::Catalog;
 use crate::live::Hub;
 use gates::redis_store::Counters;
-use ledger::route::Shards;
-use ledger::rows::{stock, waiting_list};
+use ledger::rows::waiting_list;
 use ledger::waiting_list::{LineChange, WaitingLine, Waitlist};
 use shop_domain::window::Phase;
 use shop_domain::{
-    ArbiterMode, Clock, Item, ItemId, ItemRoute, LedgerError, Place, Refusal, ShardId, UserId,
-    WaitingStatus,
+    ArbiterMode, Clock, Item, ItemId, LedgerError, Place, Refusal, UserId, WaitingStatus,
 };
 use shop_metrics::Metrics;
 use tend::Deferred;
@@ -42,20 +40,15 @@ pub struct LinePosition {
     pub ahead: u64,
 }
 
-/// The waiting lists of one ledger, and who is told of their changes.
-#[derive(Clone)]
-pub struct LedgerWaitlist {
-    pub waitlist: Waitlist,
-    pub counters: Counters,
-    pub metrics: Metrics,
-}
-
 /// The parts of the waiting lists.
 #[derive(Clone)]
 pub struct WaitlistParts {
-    pub ledgers: Shards<LedgerWaitlist>,
+    pub waitlist: Waitlist,
     pub catalog: Catalog,
+    /// Told of units that come back.
+    pub counters: Counters,
     pub hub: Hub,
+    pub metrics: Metrics,
     pub clock: Clock,
     pub line: WaitingLine,
 }
@@ -68,7 +61,7 @@ pub struct WaitingLists {
 }
 
 impl WaitingLists {
-    /// The waiting lists of the ledger behind `parts`.
+    /// The waiting lists over `parts`.
     #[must_use]
     pub fn new(parts: WaitlistParts) -> Self {
         Self { parts, deferred: Deferred::default() }
@@ -80,12 +73,10 @@ impl WaitingLists {
         let found = found.map_err(LedgerError::from)?.value;
         let item = found.ok_or(JoinError::Refused(Refusal::ItemNotFound))?.item;
         self.check(&item).map_err(JoinError::Refused)?;
-        let (item, id) = (&item, item.id);
-        let join =
-            self.parts.ledgers.write(id, |ledger, home| ledger.waitlist.join((item, home), buyer));
-        match join.await?.map_err(JoinError::Refused)? {
+        let joined = self.parts.waitlist.join(&item, buyer).await?;
+        match joined.map_err(JoinError::Refused)? {
             (place, Some(ahead)) => Ok(LinePosition { place, ahead }),
-            (place, None) => Ok(self.position(id, place).await?),
+            (place, None) => Ok(self.position(place).await?),
         }
     }
 
@@ -98,15 +89,9 @@ impl WaitingLists {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Option<LinePosition>, LedgerError> {
-        let read = self.parts.ledgers.read(item, |ledger, home| {
-            let ledger = ledger.waitlist.ledger();
-            ledger.read(async move {
-                let place = waiting_list::last(&ledger.pool, item, buyer).await?;
-                Ok((place, stock::epoch(&ledger.pool, ItemRoute { item, home }).await?))
-            })
-        });
-        match read.await? {
-            Some(place) => self.position(item, place).await.map(Some),
+        let ledger = self.parts.waitlist.ledger();
+        match ledger.read(waiting_list::last(&ledger.pool, item, buyer)).await? {
+            Some(place) => self.position(place).await.map(Some),
             None => Ok(None),
         }
     }
@@ -117,25 +102,21 @@ impl WaitingLists {
     /// # Errors
     /// When the ledger does not answer.
     pub async fn leave(&self, item: ItemId, buyer: UserId) -> Result<(), LedgerError> {
-        let leave = self
-            .parts
-            .ledgers
-            .write(item, |ledger, home| ledger.waitlist.leave(ItemRoute { item, home }, buyer));
-        if let Some(change) = leave.await? {
+        if let Some(change) = self.parts.waitlist.leave(item, buyer).await? {
             self.publish(item, &change).await;
         }
         Ok(())
     }
 
-    /// The transactions of all ledgers, for a caller that publishes their changes.
+    /// The transactions, for a caller that publishes their changes.
     #[must_use]
-    pub fn waitlists(&self) -> Shards<Waitlist> {
-        self.parts.ledgers.map(|ledger| ledger.waitlist.clone())
+    pub fn waitlist(&self) -> &Waitlist {
+        &self.parts.waitlist
     }
 
-    /// Measures all lines of one ledger, for the metrics.
-    pub async fn measure(&self, shard: ShardId) -> ledger::Result<()> {
-        let LedgerWaitlist { waitlist, metrics, .. } = self.parts.ledgers.at(shard);
+    /// Measures all lines, for the metrics.
+    pub async fn measure(&self) -> ledger::Result<()> {
+        let WaitlistParts { waitlist, metrics, .. } = &self.parts;
         let pool = &waitlist.ledger().pool;
         let lines = waiting_list::lines(pool, self.parts.clock.now()).await?;
         metrics.waiting.set(lines.waiting, lines.offered, lines.idle);
@@ -144,10 +125,8 @@ impl WaitingLists {
 
     /// Counts a change that was committed, and tells the counters and the buyers of it.
     pub async fn publish(&self, item: ItemId, change: &LineChange) {
-        if let Some(version) = change.stock_version.filter(|_| change.to_stock != 0)
-            && let Ok((ledger, _)) = self.parts.ledgers.of_item(item).await
-        {
-            ledger.counters.apply_restock_delta(item, version, change.to_stock).await;
+        if let Some(version) = change.stock_version.filter(|_| change.to_stock != 0) {
+            self.parts.counters.apply_restock_delta(item, version, change.to_stock).await;
         }
         self.parts.line.count(change);
         for (buyer, _) in &change.changed {
@@ -171,12 +150,11 @@ impl WaitingLists {
         }
     }
 
-    async fn position(&self, item: ItemId, place: Place) -> Result<LinePosition, LedgerError> {
+    async fn position(&self, place: Place) -> Result<LinePosition, LedgerError> {
         if place.status != WaitingStatus::Waiting {
             return Ok(LinePosition { place, ahead: 0 });
         }
-        let (ledger, _) = self.parts.ledgers.of_item(item).await?;
-        let ledger = ledger.waitlist.ledger();
+        let ledger = self.parts.waitlist.ledger();
         let ahead = ledger.read(waiting_list::ahead(&ledger.pool, &place)).await?;
         Ok(LinePosition { place, ahead })
     }

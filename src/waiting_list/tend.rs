@@ -1,4 +1,4 @@
-//! Tending the lines of a ledger: what nobody asked for is done here.
+//! Tending the lines: what nobody asked for is done here.
 //!
 //! The row of one item may be held for long. Its line is then deferred, and the other lines go on.
 
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 
-use super::{LedgerWaitlist, WaitingLists};
+use super::WaitingLists;
 use ledger::rows::{Fault, nothing_was_sent, waiting_list};
-use shop_domain::{ItemId, ItemRoute, ShardId};
+use shop_domain::ItemId;
 
 /// Items whose lines are tended at once: as many rows may be held at the same time without a delay for the
 /// other lines.
@@ -58,21 +58,18 @@ impl Deferred {
 
 impl WaitingLists {
     /// Ends offers that were not accepted in time, ends the lines of sales that are over, and offers
-    /// units that are available, of the items of one ledger. Any instance may do it at any time. An error
+    /// units that are available. Any instance may do it at any time. An error
     /// belongs to its item: it is logged and counted, and the other items go on.
     ///
     /// # Errors
     /// The database's, when the items cannot be read or no connection can be had; what was done stays done.
-    pub async fn tend(&self, shard: ShardId) -> ledger::Result<TendRun> {
-        let ledger = self.parts.ledgers.at(shard);
-        let pool = &ledger.waitlist.ledger().pool;
-        let found = waiting_list::items_to_tend(pool, self.parts.clock.now()).await?;
-        let items = self.parts.ledgers.homes().routed_in(shard, found).await;
-        let items = items.map_err(|_| ledger::Error::PoolTimedOut)?;
+    pub async fn tend(&self) -> ledger::Result<TendRun> {
+        let pool = &self.parts.waitlist.ledger().pool;
+        let items = waiting_list::items_to_tend(pool, self.parts.clock.now()).await?;
         self.deferred.end();
         let (deferred, items): (Vec<_>, Vec<_>) =
-            items.into_iter().partition(|routed| self.deferred.has(routed.item));
-        let lines = items.into_iter().map(|routed| self.tend_line(ledger, routed));
+            items.into_iter().partition(|item| self.deferred.has(*item));
+        let lines = items.into_iter().map(|item| self.tend_line(item));
         let mut lines = stream::iter(lines).buffer_unordered(AT_ONCE);
         let mut sum = TendRun { changed: 0, failed: deferred.len() };
         let mut ended = Ok(());
@@ -90,28 +87,21 @@ impl WaitingLists {
     }
 
     /// Tends one line, in as many transactions as one run may make.
-    async fn tend_line(
-        &self,
-        ledger: &LedgerWaitlist,
-        routed: ItemRoute,
-    ) -> ledger::Result<TendRun> {
+    async fn tend_line(&self, item: ItemId) -> ledger::Result<TendRun> {
         let mut sum = TendRun::default();
         for _ in 0..TRANSACTIONS_MAX {
             let begin = Instant::now();
-            match ledger.waitlist.tend(routed).await {
+            match self.parts.waitlist.tend(item).await {
                 Ok((change, more)) => {
-                    self.publish(routed.item, &change).await;
+                    self.publish(item, &change).await;
                     sum.changed += change.changed.len();
                     if !more {
                         break;
                     }
                 }
-                // Its line is tended after the move, wherever the item is by then.
-                Err(error) if Fault::of(&error) == Fault::Moved => break,
                 // The ledger fails, not this item.
                 Err(error) if nothing_was_sent(&error) => return Err(error),
                 Err(error) => {
-                    let item = routed.item;
                     tracing::warn!(%error, %item, "line of an item not tended; a later run tries again");
                     // Two instances that met at one row delay nobody.
                     if Fault::of(&error) != Fault::Transient || begin.elapsed() >= QUICK {

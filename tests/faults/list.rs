@@ -4,9 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, draws, failover, idle, locks, moves, moves_beside,
-    moves_of_carts, mysql, mysql_engines, network, orders, redis, redis_groups, service, shards,
-    waiting,
+    batch, buyers, clock, crash, disk, draws, failover, idle, locks, mysql, mysql_engines, network,
+    orders, redis, redis_groups, service, waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -151,9 +150,6 @@ pub const LIST: &[Row] = rows! {
     "mysql-deadlocks": mysql::deadlocks,
         "side transactions take the rows in the opposite order",
         "1213 is rolled back and tried again, a bounded number of times";
-    "shard-away": shards::away,
-        "SIGSTOP or kill -9 of one of two ledgers, for 1.5 s; every item of the trial lives there",
-        "its items are 503 or unknown; an item of the other ledger sells all the time; nothing is lost";
     "mysql-row-held": mysql::row_held,
         "a side transaction holds the stock rows longer than the lock wait",
         "1205 is rolled back as a whole: no order without its movement";
@@ -232,21 +228,6 @@ pub const LIST: &[Row] = rows! {
     "galera-demoted": mysql_engines::galera::demoted,
         "the first node is set read-only",
         "503 in between; the services go on at the second node";
-    "item-moved": moves::moved,
-        "each item moves to another ledger and back while two instances sell it; the mover is killed once on each way",
-        "the next mover ends the move; nothing is lost or sold twice; an item lives in one ledger";
-    "move-queued-order": moves_beside::queued,
-        "the first queued order of an item comes while the item is closed for its move",
-        "503 until the item lives there; each 202 is decided";
-    "move-group": moves_beside::joined,
-        "items join a limit group while its first item moves",
-        "all of them are in one ledger; each buyer gets one unit of the group";
-    "move-carts": moves_of_carts::sold,
-        "carts of two items are sold while one of the items moves, with the mover killed at a step",
-        "a cart is sold or refused with item_moving or items_in_several_ledgers; each is whole, and an item with carts stays";
-    "ledger-restored": moves_beside::restored,
-        "a ledger is put back to a copy from before an item moved there",
-        "the audit names the item; `shard recover` brings it back with its orders";
     "redis-link-refused": network::redis_refused,
         "connections to Redis are broken and refused for a second",
         "strategies on Redis: 503";

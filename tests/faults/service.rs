@@ -44,6 +44,22 @@ impl Setup {
         self.variables.push((name.to_owned(), value.into()));
         self
     }
+
+    /// A command of the program that has the crash points, with the settings of the services. It dies at `point`.
+    pub fn command(&self, arguments: &[&str], point: Option<&str>) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_seckill"));
+        command
+            .args(arguments)
+            .env_clear()
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .envs(point.map(|point| ("FAILPOINT", point)))
+            .current_dir(std::env::temp_dir())
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
 }
 
 /// A running instance. Killed when dropped.

@@ -1,21 +1,13 @@
 //! `mysql-unit-rows`: its rows are a bounded part of the stock, come back with units that are returned, and are
 //! counted after a crash.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use futures::future::join_all;
 use gates::redis_store::{Counters, RedisClient};
-use ledger::item_move::{Limits, Mover};
 use ledger::write::unit_rows::POOL_MAX;
-use seckill::config::Secret;
 use seckill::job::{Job, Reconcile};
 use serde_json::json;
-use shop_domain::ItemId;
-use shop_domain::home::ShardId;
 use shop_metrics::Metrics;
 
-use crate::support::{Answer, Instance, Shop, assert_clean, eventually, until_in_flight};
+use crate::support::{Answer, Instance, Shop, assert_clean, until_in_flight};
 
 const STRATEGY: &str = "mysql-unit-rows";
 const NEVER_MS: u64 = 3_600_000;
@@ -163,49 +155,4 @@ async fn the_reconciliation_counts_what_a_crash_left_and_removes_rows_that_are_t
     .await;
     reconcile(&shop).await;
     assert_eq!(rows(&shop, mixed).await, (0, 0), "the sale is over");
-}
-
-/// Without an arbiter no purchase writes the stock row, which tells where an item lives.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_item_without_an_arbiter_moves_while_it_sells() {
-    let second = Shop::new().await;
-    let urls = format!("1={}", second.config.database_url.reveal());
-    let home = Shop::with(|config| {
-        config.shards.urls = Secret::new(urls);
-        config.job.move_period_ms = NEVER_MS;
-    })
-    .await;
-    let instances = [home.start().await, home.start().await];
-    let lab = json!({ "stock": 60, "arbiter": "off", "hold_seconds": 600, "shard": 0 });
-    let item = instances[0].make_item(lab).await;
-    let presses = (1..=80).map(|buyer| {
-        let client = instances[usize::try_from(buyer).expect("small") % 2].buyer(buyer);
-        async move {
-            tokio::time::sleep(Duration::from_millis(20) * u32::try_from(buyer).expect("small"))
-                .await;
-            // Who hears that the item moves asks again: on a busy machine the moves take longer.
-            eventually("the item to have moved", || async {
-                let answer = client.buy_for_good(STRATEGY, item).await;
-                (answer.brief() != (503, "item_moving")).then_some(answer)
-            })
-            .await
-        }
-    });
-    let shard = |number| ShardId::new(number).expect("small");
-    let ledgers = BTreeMap::from([(shard(0), home.pool.clone()), (shard(1), second.pool.clone())]);
-    let limits = Limits { pause_max: Duration::from_secs(20), route_age_max: Duration::ZERO };
-    let mover = Mover::new(ledgers, limits);
-    let id = ItemId::new(item).expect("positive");
-    let moves = async {
-        for number in [1, 0, 1] {
-            mover.move_item(id, shard(number)).await.expect("moved");
-        }
-    };
-    let (answers, ()) = tokio::join!(join_all(presses), moves);
-    let sold = answers.iter().filter(|answer| answer.status == 201).count();
-    let codes: Vec<_> = answers.iter().map(Answer::brief).collect();
-    assert_eq!(sold, 60, "{codes:?}");
-    assert_eq!((rows(&second, item).await, available(&second, item).await), ((0, 0), 0));
-    assert_eq!(rows(&home, item).await, (0, 0), "nothing is left behind");
-    assert_clean(&instances[0], item).await;
 }

@@ -90,7 +90,6 @@ fn operations() -> Vec<Operation> {
         operation("GET", "/api/items/{id}/draw", Who::Anyone, None, 409),
         operation("GET", "/api/items/{id}/draw/entries", Who::Anyone, None, 409),
         operation("GET", "/api/admin/items/{id}/draw", Who::Admin, None, 409),
-        operation("GET", "/api/admin/shards", Who::Admin, None, 200),
         operation("GET", "/api/admin/actions", Who::Admin, None, 200),
         operation("GET", "/api/admin/export", Who::Admin, None, 200),
         // A table is CSV, and this body is JSON.

@@ -39,6 +39,16 @@ async fn is_open(instance: &Instance, dependency: &str) -> bool {
     metrics.contains(&format!("seckill_breaker_open{{dependency=\"{dependency}\"}} 1\n"))
 }
 
+/// Waits until the metrics of an instance call its ledger away, or not.
+async fn until_ledger_is_away(instance: &Instance, is_away: bool) {
+    let line = format!("seckill_ledger_away {}\n", u8::from(is_away));
+    eventually(BOUND, || async {
+        let metrics = instance.stranger().get("/metrics").await.text;
+        when(metrics.contains(&line), line.clone())
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn without_the_ledger_pages_show_what_was_last_seen() {
     let (_shop, whole, instance, mysql, _redis) = place().await;
@@ -84,6 +94,7 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     let ready = stranger.get("/readyz").await;
     assert_eq!(ready.status, 200, "{}", ready.text);
     assert_ne!(ready.json["dependencies"]["mysql"], "ok");
+    until_ledger_is_away(&instance, true).await;
     // After enough failures nobody waits for the ledger any more, but for a probe now and then.
     join_all((0..CALLS).map(|_| stranger.get("/api/items"))).await;
     eventually(BOUND, || async { when(is_open(&instance, "mysql").await, "still closed") }).await;
@@ -100,6 +111,7 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
         when(answer.json["stale"] == false && !is_open(&instance, "mysql").await, answer.text)
     })
     .await;
+    until_ledger_is_away(&instance, false).await;
     eventually(BOUND, || async {
         let answer = buyer.buy_with_key("default", left, "again").await;
         when(answer.status == 201, answer.text)

@@ -14,7 +14,7 @@ use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use crate::process::program::{self as process, program};
+use crate::process::program::program;
 use crate::support::{Client, Shop, eventually, own_mysql, unique, when};
 
 /// An account that may do what a backup needs.
@@ -138,61 +138,6 @@ async fn a_backup_during_a_sale_restores_all_that_was_sold_before_it() {
     assert!(before.iter().all(has), "an order from before the backup is lost");
     assert!(!after.iter().any(has), "an order from after the backup is in it");
     pool.close().await;
-    restored.stop().await;
-    let _ = std::fs::remove_dir_all(&folder);
-}
-
-/// A backup of one ledger from before a move to it does not have the item. The ledger that the item left has
-/// kept its rows.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_item_that_moved_after_the_backup_of_its_ledger_comes_back() {
-    if std::env::var_os("SECKILL_MYSQLD").is_some() {
-        println!("left out: mariadb-backup is for MariaDB");
-        return;
-    }
-    let mut options = MysqlOptions::temporary();
-    options.extra_statements = KEEPER.map(str::to_owned).to_vec();
-    let server = own_mysql(options).await;
-    let database = unique("seckill");
-    let urls = |server: &MysqlServer| Secret::new(format!("1={}", server.tcp_url_of(&database)));
-    let mut shop = Shop::with(|config| config.shards.urls = urls(&server)).await;
-    let instance = shop.start().await;
-    let mut items = Vec::new();
-    for shard in [0, 0, 1] {
-        let settings = json!({ "stock": 9, "per_buyer_limit": 9, "shard": shard });
-        items.push(instance.make_item(settings).await);
-    }
-    let (item, buyer) = (items[0], instance.buyer(1));
-    let first = buyer.buy("mysql-batch", item).await;
-    assert_eq!(first.status, 201, "{}", first.text);
-    let folder = std::env::temp_dir().join(unique("seckill-backup"));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    back_up(&server, &folder.join("data")).await;
-    let id = item.to_string();
-    let moves = ["shard", "move", &id, "1", "--pause-ms-max", "20000"];
-    let (code, text) = process::run(&shop, &moves).await;
-    assert_eq!(code, 0, "{text}");
-    instance.stop().await;
-    server.kill().await;
-
-    std::fs::write(folder.join("ready"), "MariaDB").expect("marked as complete");
-    let restored = own_mysql(MysqlOptions::new(&folder)).await;
-    shop.config.shards.urls = urls(&restored);
-    let (code, text) = process::run(&shop, &["audit"]).await;
-    assert_eq!((code, text.contains("I15 BROKEN")), (1, true), "{text}");
-    let (code, text) = process::run(&shop, &["shard", "recover", &id]).await;
-    assert_eq!((code, text.contains("lives in shard 0 now")), (0, true), "{text}");
-    let (code, text) = process::run(&shop, &["audit"]).await;
-    assert_eq!(code, 0, "{text}");
-    let instance = shop.start().await;
-    let path = format!("/api/orders/{}", first.json["id"].as_str().expect("an id"));
-    let order = instance.buyer(1).get(&path).await;
-    assert_eq!(order.json["status"], "pending", "{}", order.text);
-    for item in items {
-        let sold = instance.buyer(2).buy("mysql-batch", item).await;
-        assert_eq!(sold.status, 201, "{}", sold.text);
-    }
-    instance.stop().await;
     restored.stop().await;
     let _ = std::fs::remove_dir_all(&folder);
 }

@@ -185,7 +185,7 @@ async fn a_connection_that_was_closed_between_two_batches_is_replaced() {
         // It may have ended by itself.
         let _ = sqlx::raw_sql(&format!("KILL {id}")).execute(pool).await;
     }
-    let left = testbed.batches.available(testbed.item.routed()).await;
+    let left = testbed.batches.available(testbed.item.id).await;
     assert_eq!(left.expect("read on another connection"), 5);
     let purchases = [testbed.purchase(1, 1), testbed.purchase(2, 1)];
     let answers = write_batch(&testbed.batches, &purchases, None).await;

@@ -170,33 +170,6 @@ async fn what_cannot_be_drawn_is_refused() {
     assert_problem(&refused, (422, "invalid_schedule"), "of a draw");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_draw_moves_with_its_item() {
-    let shop = Shop::with_shards(2, |config| {
-        config.draw.poll_ms = 50;
-        config.draw.round_after_seconds = 5;
-    })
-    .await;
-    let instance = shop.start().await;
-    let body = json!({
-        "kind": "shop", "stock": 1, "strategy": "mysql-atomic", "offer_seconds": 600, "shard": 0,
-        "mode": "draw", "draw_closes_at": from_now(10),
-    });
-    let item = instance.make_item(body).await;
-    for buyer in 1..=3 {
-        assert_eq!(enter(&instance.buyer(buyer), item).await.status, 200);
-    }
-    let id = item.to_string();
-    let moves = ["shard", "move", &id, "1", "--pause-ms-max", "20000"];
-    let moved = program(&shop, &moves).output().await.expect("the program runs");
-    assert!(moved.status.success(), "{}", String::from_utf8_lossy(&moved.stderr));
-    assert_eq!(enter(&instance.buyer(4), item).await.status, 200, "in the other ledger");
-    until_drawn(&instance.stranger(), item).await;
-    let proof = proof(&instance.stranger(), item).await;
-    assert_eq!((faults(&proof, Known::default()), proof.entries.len()), (vec![], 4));
-    assert_clean(&instance, item).await;
-}
-
 /// Entries without requests, with ids of their own; one in four is followed by friends, two to four with it.
 async fn insert_entries(pool: &Database, item: i64, count: i64) {
     let buyers: Vec<i64> = (1..=count).collect();

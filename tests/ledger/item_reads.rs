@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use gates::redis_store::{Counters, RedisClient};
 use ledger::Database;
-use ledger::route::breaker::Breakers;
+use ledger::breaker::Breakers;
 use ledger::rows;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;

@@ -1,4 +1,4 @@
-//! The ledger: transactions, batches, waiting lists, moves between ledgers, and its failures.
+//! The ledger: transactions, batches, waiting lists, and its failures.
 
 pub mod backup;
 pub mod batches;
@@ -10,8 +10,6 @@ pub mod failover;
 pub mod fences;
 pub mod item_reads;
 pub mod limit_groups;
-pub mod shard_moves;
-pub mod shards;
 pub mod shared_batches;
 pub mod silence;
 pub mod tls;

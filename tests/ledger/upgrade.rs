@@ -9,7 +9,7 @@ use seckill::account::Role;
 use serde_json::json;
 use sqlx::Executor;
 
-use crate::process::program::{free_addr, press, program, serve, signal, told};
+use crate::process::program::{free_addr, press, program, run, serve, signal, told};
 use crate::support::{Client, Instance, Shop, assert_clean, eventually, purchase_path};
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a
@@ -218,4 +218,62 @@ async fn orders_in_files_stop_an_upgrade_and_endpoints_that_were_streams_go_with
         .await
         .expect("the webhook is there");
     assert_eq!((left, targets), (0, vec!["https://shop.example/".to_owned()]));
+}
+
+/// What a build that knew several ledgers has left in the first of them.
+const OF_SEVERAL_LEDGERS: [&str; 4] = [
+    "CREATE TABLE item_homes (item_id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, \
+     shard SMALLINT UNSIGNED NOT NULL, epoch BIGINT UNSIGNED NOT NULL DEFAULT 1) ENGINE = InnoDB",
+    "CREATE TABLE item_moves (item_id BIGINT NOT NULL, epoch BIGINT UNSIGNED NOT NULL, \
+     ended_at DATETIME(6) NULL, PRIMARY KEY (item_id, epoch)) ENGINE = InnoDB",
+    "ALTER TABLE stock ADD COLUMN home_epoch BIGINT UNSIGNED NOT NULL DEFAULT 1",
+    "INSERT INTO item_homes (item_id, shard) SELECT id, 0 FROM items",
+];
+/// Tables and columns of [`OF_SEVERAL_LEDGERS`] that are there.
+const LEFT_OF_THEM: &str = "SELECT \
+     (SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = DATABASE() \
+       AND table_name IN ('item_homes', 'item_moves')) + \
+     (SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() \
+       AND table_name = 'stock' AND column_name = 'home_epoch')";
+
+/// A build that knows one ledger refuses what it could not sell, and takes the rest.
+#[tokio::test]
+async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 9 })).await;
+    shop.make_operator().await;
+    for statement in OF_SEVERAL_LEDGERS {
+        shop.pool.execute(statement).await.expect("as before");
+    }
+    for (plant, remove, sentence) in [
+        (
+            "INSERT INTO item_homes (item_id, shard) VALUES (4711, 1)",
+            "DELETE FROM item_homes WHERE item_id = 4711",
+            "items live in another ledger, and this build knows one: 4711;",
+        ),
+        (
+            "INSERT INTO item_moves VALUES (4711, 2, NULL)",
+            "DELETE FROM item_moves",
+            "items are being moved to another ledger: 4711;",
+        ),
+    ] {
+        shop.pool.execute(plant).await.expect("planted");
+        for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
+            let (code, text) = run(&shop, arguments).await;
+            assert_eq!((code, text.contains(sentence)), (2, true), "{arguments:?}: {text}");
+        }
+        shop.pool.execute(remove).await.expect("removed");
+    }
+    let left = async || -> i64 {
+        sqlx::query_scalar(LEFT_OF_THEM).fetch_one(&shop.pool).await.expect("counted")
+    };
+    for (buyer, arguments, expected) in
+        [(1, &["migrate"][..], 3), (2, &["migrate", "--contract"], 0)]
+    {
+        let (code, text) = run(&shop, arguments).await;
+        assert_eq!((code, left().await), (0, expected), "{arguments:?}: {text}");
+        let sold = instance.buyer(buyer).buy("mysql-batch", item).await;
+        assert_eq!(sold.status, 201, "{}", sold.text);
+    }
+    assert_clean(&instance, item).await;
 }

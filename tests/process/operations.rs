@@ -39,7 +39,6 @@ fn metrics() -> BTreeSet<String> {
     metrics.waiting_room_answered("waiting");
     metrics.waiting_room_left("bought", 1);
     metrics.waiting.changed("offered");
-    metrics.moves.set_under_way("copying", 1);
     metrics.breaker_is_open("redis", true);
     metrics.job_ran("expire", "ok");
     metrics.audit.found("I1", 0);

@@ -27,7 +27,6 @@ pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
         .args(arguments)
         .env_clear()
         .env("DATABASE_URL", shop.config.database_url.reveal())
-        .env("SECKILL_SHARDS_URLS", shop.config.shards.urls.reveal())
         .env("REDIS_URL", shop.config.redis_url.reveal())
         .env("SECKILL_REDIS_PREFIX", &shop.config.redis.prefix)
         .env("SECKILL_SECRET", shop.config.secret.reveal())
@@ -41,10 +40,6 @@ pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
     // `scripts/test-mysql-engines` accepts there what Galera may lose.
     if let Ok(risks) = std::env::var("SECKILL_ACCEPT_RISKS") {
         command.env("SECKILL_ACCEPT_RISKS", risks);
-    }
-    // Only where it says something: an older program does not know it.
-    if !shop.config.shards.urls.is_empty() {
-        command.env("SECKILL_SHARDS_URLS", shop.config.shards.urls.reveal());
     }
     command
 }

@@ -7,7 +7,6 @@ mod gates;
 mod links;
 mod races;
 mod returns;
-mod shards;
 mod steps;
 
 use reqwest::Method;

@@ -210,18 +210,10 @@ async fn older_rows_have_the_currency_that_was_set_at_the_upgrade() {
         sqlx::query(statement).execute(&shop.pool).await.expect("changed");
     }
     shop.config.payment.currency = "EUR".to_owned();
-    for ledger in shop.config.ledgers().expect("numbered ledgers") {
-        let pool = rows::pool(&ledger).expect("the URL is fine");
-        rows::migrate(&ledger, &pool).await.expect("migrated");
-        pool.close().await;
-    }
+    rows::migrate(&shop.config, &shop.pool).await.expect("migrated");
     // Another setting is for new items alone.
     shop.config.payment.currency = "SEK".to_owned();
-    for ledger in shop.config.ledgers().expect("numbered ledgers") {
-        let pool = rows::pool(&ledger).expect("the URL is fine");
-        rows::migrate(&ledger, &pool).await.expect("migrated");
-        pool.close().await;
-    }
+    rows::migrate(&shop.config, &shop.pool).await.expect("migrated");
     let instance = shop.start().await;
     let buyer = instance.buyer(1);
     let bought = buyer.buy("mysql-atomic", item).await;

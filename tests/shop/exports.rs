@@ -235,7 +235,6 @@ async fn a_table_becomes_sales_all_or_none() {
     for (column, value, code) in [
         ("product_id", "77", "product_not_found"),
         ("limit_group_id", "77", "limit_group_not_found"),
-        ("shard", "7", "shard_not_found"),
     ] {
         let table = with_column(column, value);
         let checked = import(&admin, "?dry_run=true", &table).await.json["faults"].clone();

@@ -140,20 +140,3 @@ async fn a_table_has_variants() {
     let seen = instance.stranger().get(&format!("/api/items/{}", id(0))).await.json;
     assert_eq!(seen["product"]["options"], options(&[("Size", "S"), ("Colour", "red")]));
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_variants_of_a_product_may_live_in_several_ledgers() {
-    let shop = Shop::with_shards(2, |_| {}).await;
-    let instance = shop.start().await;
-    let shirt = product(&instance).await;
-    let of = |shard: u16| json!({ "stock": 3, "shard": shard, "product_id": shirt, "options": options(&[("Size", &shard.to_string())]) });
-    let (here, there) = (instance.make_item(of(0)).await, instance.make_item(of(1)).await);
-    assert_eq!(variants(&instance, shirt).await, [(here, 3), (there, 3)]);
-    assert_eq!(instance.buyer(1).buy("mysql-atomic", there).await.status, 201);
-    assert_eq!(variants(&instance, shirt).await, [(here, 3), (there, 2)]);
-    let alone = instance.make_item(json!({ "shard": 1 })).await;
-    let path = format!("/api/admin/items/{alone}");
-    let joined = instance.admin().patch(&path, &json!({ "product_id": shirt })).await;
-    assert_eq!(joined.json["product"]["name"], "Shirt", "{}", joined.text);
-    assert_clean(&instance, there).await;
-}

@@ -60,22 +60,6 @@ impl Shop {
         .await
     }
 
-    /// A shop with several ledgers on the same server, unless `change` puts them elsewhere.
-    pub async fn with_shards(count: usize, change: impl FnOnce(&mut Config)) -> Self {
-        let urls = urls_of_shards(count).await;
-        Self::with(|config| {
-            config.shards.urls = Secret::new(urls);
-            change(config);
-        })
-        .await
-    }
-
-    /// A shop like [`Shop::with_lock_servers`] with several ledgers.
-    pub async fn with_lock_servers_and_shards(count: usize) -> Self {
-        let urls = urls_of_shards(count).await;
-        Self::with_lock_servers(|config| config.shards.urls = Secret::new(urls)).await
-    }
-
     /// A shop with some settings changed.
     pub async fn with(change: impl FnOnce(&mut Config)) -> Self {
         let servers = servers().await;
@@ -89,17 +73,11 @@ impl Shop {
         config.redis.prefix = format!("{name}:");
         config.http.addr = "127.0.0.1:0".parse().expect("an address");
         config.mysql.pool_max = 16;
-        let further = further_ledgers();
-        config.shards.urls = Secret::new(urls_of_shards(further + 1).await);
         change(&mut config);
-        for ledger in config.ledgers().expect("numbered ledgers") {
-            let pool = rows::pool(&ledger).expect("the URL is fine");
-            rows::migrate(&ledger, &pool).await.expect("the schema is made");
-            pool.close().await;
-        }
-        // The ledger that the items of its tests live in.
-        let ledgers = config.ledgers().expect("numbered ledgers");
-        let pool = rows::pool(&ledgers[further]).expect("the URL is fine");
+        let pool = rows::pool(&config).expect("the URL is fine");
+        rows::migrate(&config, &pool).await.expect("the schema is made");
+        pool.close().await;
+        let pool = rows::pool(&config).expect("the URL is fine");
         Self { config, pool }
     }
 
@@ -214,9 +192,6 @@ pub fn item_body(changes: Value) -> Value {
         "ends_at": time(now + Duration::DAY),
         "kind": "lab",
     });
-    if further_ledgers() > 0 {
-        body["shard"] = json!(further_ledgers());
-    }
     if let (Value::Object(body), Value::Object(changes)) = (&mut body, changes) {
         body.extend(changes);
     }
@@ -249,21 +224,6 @@ pub async fn statements_running(pool: &Database, like: &str) -> i64 {
     .fetch_one(pool)
     .await
     .expect("the list of sessions")
-}
-
-/// How many further ledgers each shop of this run has: `SECKILL_TEST_SHARDS` less one. Items live in the
-/// last one.
-fn further_ledgers() -> usize {
-    let asked = std::env::var("SECKILL_TEST_SHARDS").ok();
-    asked.map_or(0, |count| count.parse::<usize>().expect("SECKILL_TEST_SHARDS is a number") - 1)
-}
-
-/// The further ledgers of a shop with `count` ledgers, as the settings name them.
-async fn urls_of_shards(count: usize) -> String {
-    let servers = servers().await;
-    let url =
-        |number: usize| format!("{number}={}", servers.mysql.url_of(&unique("seckill_shard")));
-    (1..count).map(url).collect::<Vec<_>>().join(" ")
 }
 
 /// Sets the Redis of the shape that `SECKILL_TEST_REDIS` names: `tls`, `sentinel` or `cluster`.

@@ -38,23 +38,6 @@ pub const POINTS: &[&str] = &[
     "events-moved",
 ];
 
-/// The points of a move of an item to another ledger, in their order; the last two are those of a move that
-/// is given up.
-pub const MOVE_POINTS: &[&str] = &[
-    "move-recorded",
-    "move-chunk-copied",
-    "move-copied",
-    "move-source-closed",
-    "move-closed",
-    "move-sealed",
-    "move-verified",
-    "move-flipped",
-    "move-part-removed",
-    "move-removed",
-    "move-reopening",
-    "move-given-up",
-];
-
 /// The points of a draw after its close, in their order.
 pub const DRAW_POINTS: &[&str] = &["draw-closed", "draw-listed", "draw-valued", "draw-part-placed"];
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use ledger::Database;
 
-use ledger::route::cache::Cache;
-use ledger::route::single_flight::SingleFlight;
+use ledger::cache::Cache;
+use ledger::single_flight::SingleFlight;
 use ledger::rows::stock;
 use shop_domain::ItemId;
 

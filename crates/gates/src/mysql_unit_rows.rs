@@ -40,7 +40,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::kit::{ledger_view, redis_gate};
 use super::{Breaks, Card, Entry, Strategy, StrategyContext};
-use ledger::route::cache::Cache;
+use ledger::cache::Cache;
 use ledger::write::unit_rows::{PoolChange, UnitPool, settle};
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::{ArbiterMode, ItemId, Outcome, Purchase, Refusal, Unavailable};
@@ -147,7 +147,7 @@ impl MysqlUnitRows {
             }
             let (asked, asked_at) =
                 (shared.asked.load(Ordering::SeqCst), std::time::Instant::now());
-            let settled = settle(&self.context.pool, purchase.item.routed(), change).await;
+            let settled = settle(&self.context.pool, purchase.item.id, change).await;
             let pool = settled.map_err(|error| ledger_view::unavailable(&error))?;
             Ok(*last.insert(SettledPool { asked, asked_at, pool }))
         };

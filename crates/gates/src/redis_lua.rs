@@ -128,9 +128,6 @@ impl RedisLua {
             Ok(bought) => bought,
             Err(error) => return Some(ledger_view::unavailable(&error)),
         };
-        if let Err(outcome) = ledger_view::check_home(&self.context.arbiter, purchase).await {
-            return Some(outcome);
-        }
         if bought + purchase.quantity.signed() > i64::from(limit) {
             return refused;
         }

@@ -101,14 +101,8 @@ impl Strategy for RedisStream {
                     };
                 }
                 Ok(Push::LimitReached) => {
-                    // Counted before the push: of an item that has moved meanwhile, too many, perhaps.
-                    return match ledger_view::check_home(&self.context.arbiter, &purchase).await {
-                        Ok(()) => {
-                            let limit = purchase.item.per_buyer_limit;
-                            Outcome::Refused(Refusal::LimitReached { limit })
-                        }
-                        Err(outcome) => outcome,
-                    };
+                    let limit = purchase.item.per_buyer_limit;
+                    return Outcome::Refused(Refusal::LimitReached { limit });
                 }
                 Ok(Push::Full) => return Outcome::Unavailable(Unavailable::Overloaded),
                 Ok(Push::NothingLeft) => {}
@@ -157,11 +151,7 @@ impl RedisStream {
                 return Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
             }
         }
-        let decided = orders::find(&self.context.pool, order, purchase.buyer).await;
-        if let Err(outcome) = ledger_view::check_home(&self.context.arbiter, purchase).await {
-            return outcome;
-        }
-        match decided {
+        match orders::find(&self.context.pool, order, purchase.buyer).await {
             Ok(Some(decided)) => Outcome::Replayed(decided),
             // Redis has lost it, and not the memory of it.
             Ok(None) => Outcome::Unknown(Doubt::BrokenOff),

@@ -96,28 +96,6 @@ pub struct Group {
     pub over: Vec<(i64, i64)>,
 }
 
-/// One item in all ledgers together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ItemHome {
-    pub item: i64,
-    /// The ledger in which it lives, and the epoch of the route to it.
-    pub home: (u16, u64),
-    /// Source, target and epoch of a move that is under way.
-    pub moving: Option<(u16, u16, u64)>,
-    /// The ledgers with rows of it.
-    pub found: Vec<FoundRows>,
-}
-
-/// Rows of an item in one ledger.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct FoundRows {
-    /// The number of the ledger.
-    pub shard: u16,
-    pub rows: i64,
-    /// `stock.home_epoch`: a route with another epoch is out of date.
-    pub home_epoch: Option<u64>,
-}
-
 /// The stock row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stock {

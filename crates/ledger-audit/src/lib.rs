@@ -30,7 +30,6 @@
 //! | I12 | when demand exceeded the stock, everything was sold | both |
 //! | I13 | each offered unit is one open offer to a buyer who waited, each accepted offer one order, and no buyer in the line was overtaken | ledger |
 //! | I14 | no buyer has more of a group of items than the limit that they share | ledger |
-//! | I15 | an item lives in exactly one shard, and no other shard has rows of it | all ledgers ([`judge_homes`]) |
 //! | I16 | each "sold out" had a moment at which fewer units were left than were asked for | both, in time |
 //! | I17 | an order never goes back: once seen paid, it is never seen pending | answers, in time |
 //! | I18 | a buyer's list never loses an order that an earlier list or an answer showed | answers, in time |
@@ -129,13 +128,11 @@ pub use declared::{Breaks, Expectation};
 pub use failure::{CannotJudge, OrCannotJudge};
 pub use history::{History, MISSING, SeenList, SeenOrder, SentRestock};
 pub use ledger::{
-    Draw, Fence, FoundRows, Group, ItemHome, Ledger, Line, Movements, Order,
-    OrderLine, Place, Restock, Stock,
+    Draw, Fence, Group, Ledger, Line, Movements, Order, OrderLine, Place, Restock, Stock,
 };
-pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, homes_of, writer_of};
+pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, writer_of};
 pub use record::{Answer, Outcome, write_history};
 pub use report::{EXAMPLES_MAX, FaultCounts, Faults, Finding, Judgement, State, UnknownOutcomes};
-pub use rules::homes::judge as judge_homes;
 pub use rules::in_time::judge as judge_in_time;
 pub use rules::purchase::{Purchase, purchases};
 pub use rules::record::{RecordJudgement, judge as judge_record};

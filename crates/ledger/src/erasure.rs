@@ -5,14 +5,13 @@
 
 use sqlx::{MySqlConnection, MySqlExecutor};
 
-use crate::route::Shards;
 use crate::rows::actions::{self, Actor};
 use crate::rows::statement::{Read, Write};
 use crate::rows::{Rollback, failed_change, failures, orders, sessions};
 use crate::waiting_list::{LineChange, Waitlist};
 use crate::{Database, RetryPolicy};
 use shop_domain::columns::Text;
-use shop_domain::{ItemId, ItemRoute, LedgerError, UserId};
+use shop_domain::{ItemId, LedgerError, UserId};
 
 /// The reason why a person was not deleted; no row of the account changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,35 +41,28 @@ pub struct Erasure {
     pub lines: Vec<(ItemId, LineChange)>,
 }
 
-/// Deletes a person: checks that no order is open in any ledger, leaves all waiting lists, and then deletes the account
+/// Deletes a person: checks that no order is open, leaves all waiting lists, and then deletes the account
 /// and ends its sessions in one transaction. May be repeated. `password_hash` is that of the password that was
 /// checked; with an `actor` the log of operators' actions gets a line.
 pub async fn erase(
-    ledgers: &Shards<Waitlist>,
+    waitlist: &Waitlist,
     user: UserId,
     password_hash: Option<&str>,
     actor: Option<&Actor>,
 ) -> Result<Erasure, EraseError> {
-    let mut waits = Vec::new();
-    for (_, waitlist) in ledgers.iter() {
-        let ledger = waitlist.ledger();
-        if ledger.read(has_open_order(&ledger.pool, user)).await? {
-            return Err(EraseError::OrdersOpen);
-        }
-        waits.extend(ledger.read(waits_for(&ledger.pool, user)).await?);
+    let ledger = waitlist.ledger();
+    if ledger.read(has_open_order(&ledger.pool, user)).await? {
+        return Err(EraseError::OrdersOpen);
     }
-    let home = ledgers.home().ledger();
-    if home.read(role(&home.pool, user)).await?.is_some_and(|role| role != "buyer") {
+    let waits = ledger.read(waits_for(&ledger.pool, user)).await?;
+    if ledger.read(role(&ledger.pool, user)).await?.is_some_and(|role| role != "buyer") {
         return Err(EraseError::Operator);
     }
     let mut lines = Vec::new();
     for item in waits {
-        let leave = ledgers
-            .write(item, |waitlist, home| waitlist.leave(ItemRoute { item, home }, user))
-            .await?;
-        lines.extend(leave.map(|change| (item, change)));
+        lines.extend(waitlist.leave(item, user).await?.map(|change| (item, change)));
     }
-    let deleted = home.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+    let deleted = ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
         Box::pin(delete_account(transaction, user, password_hash, actor))
     });
     let (had_account, generation) = deleted.await.map_err(|error| match error {

@@ -1,11 +1,11 @@
-//! One ledger: its connections behind its breaker, and the retries of its transactions.
+//! The ledger: its connections behind its breaker, and the retries of its transactions.
 
 use std::time::Duration;
 
 use futures::future::BoxFuture;
 
 use crate::Database;
-use crate::route::breaker::Breaker;
+use crate::breaker::Breaker;
 use crate::rows::link::is_silence;
 use crate::rows::{
     Fault, LedgerTransaction, WorkError, ask, ask::change_or_refuse, failed_change, failed_read,
@@ -13,7 +13,7 @@ use crate::rows::{
 };
 use shop_domain::LedgerError;
 
-/// The connections to a ledger, and its breaker.
+/// The connections to the ledger, and its breaker.
 #[derive(Clone)]
 pub struct Ledger {
     pub pool: Database,
@@ -53,8 +53,8 @@ impl RetryPolicy {
     /// Runs `work` until it ends with a value, a refusal, or an error that does not pass.
     ///
     /// # Errors
-    /// Those of the last attempt. When an earlier attempt may have written, "nothing was sent" and "the item has
-    /// moved" say nothing of that one: the error is then [`unconfirmed`], with the cause of the earlier one.
+    /// Those of the last attempt. When an earlier attempt may have written, "nothing was sent" says nothing of that
+    /// one: the error is then [`unconfirmed`], with the cause of the earlier one.
     pub async fn run<T, E: WorkError, F: Future<Output = Result<T, E>>>(
         self,
         mut work: impl FnMut() -> F,
@@ -70,7 +70,7 @@ impl RetryPolicy {
             let (fault, is_unsent) = (Fault::of(failed), nothing_was_sent(failed));
             let passes = self.passing.contains(&fault) && (self.waits_again || !is_silence(failed));
             if is_unsent || attempt == self.attempts_max || !passes {
-                let wrote_nothing = is_unsent || matches!(fault, Fault::ReadOnly | Fault::Moved);
+                let wrote_nothing = is_unsent || fault == Fault::ReadOnly;
                 return Err(match lost {
                     Some(cause) if wrote_nothing => {
                         unconfirmed(sqlx::Error::Io(std::io::Error::other(cause))).into()
@@ -133,7 +133,7 @@ mod tests {
     use std::sync::Mutex;
 
     use super::*;
-    use crate::rows::{Rollback, is_unconfirmed, moved};
+    use crate::rows::{Rollback, is_unconfirmed};
 
     /// Ends the attempts with `errors`, in their order, and all later ones well; returns how the last one
     /// ended, and the number of attempts.
@@ -173,9 +173,6 @@ mod tests {
         let error = ended.expect_err("no connection");
         assert!(is_unconfirmed(&error) && !nothing_was_sent(&error) && attempts == 2, "{error:?}");
         assert_eq!(failed_change(&error), LedgerError::OutcomeUnknown);
-        // The item may have moved with what the lost attempt wrote.
-        let (ended, _) = run(RetryPolicy::IDEMPOTENT, vec![lost(), moved()]).await;
-        assert!(is_unconfirmed(&ended.expect_err("moved")));
     }
 
     #[tokio::test]

@@ -5,31 +5,34 @@
 //! 2. [`waiting_list`]: buyers who wait for units that come back, and the offers to them.
 //! 3. [`draw`]: entries of sales that are drawn, and their places.
 //! 4. [`rows`]: the connections, and the statements that neither write an order nor take stock.
-//! 5. [`route`]: the ways between several ledgers, caches, and circuit breakers.
+//! 5. [`breaker`]: calls that are refused while a server does not answer; [`cache`], [`gathered`] and
+//!    [`single_flight`]: reads that many ask for at once.
 //! 6. [`order`]: what happens to an order after it is placed.
 //! 7. [`catalog`]: creating and editing items.
 //! 8. [`endpoints`]: changes of the endpoints that get events.
-//! 9. [`item_move`]: moves of an item from one ledger to another.
-//! 10. [`erasure`]: the deletion of a person.
+//! 9. [`erasure`]: the deletion of a person.
 
 #[macro_use]
 extern crate failpoint;
 #[macro_use]
 extern crate shop_domain;
 
+pub mod breaker;
+pub mod cache;
 pub mod catalog;
 pub mod draw;
 pub mod endpoints;
 pub mod erasure;
-pub mod item_move;
+pub mod gathered;
 mod ledger;
 mod options;
 pub mod order;
-pub mod route;
 pub mod rows;
+pub mod single_flight;
 pub mod waiting_list;
 pub mod write;
 
+pub use gathered::Unreachable;
 pub use ledger::{Ledger, RetryPolicy};
 pub use options::LedgerOptions;
 pub use rows::database::Database;

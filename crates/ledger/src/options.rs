@@ -1,6 +1,6 @@
 //! What the ledger needs to know of the settings.
 
-/// The options of one ledger. A program makes them from its own settings.
+/// The options of the ledger. A program makes them from its own settings.
 #[derive(Clone)]
 pub struct LedgerOptions {
     /// The URL of its hosts, with the password.

@@ -1,4 +1,4 @@
-//! Models of three protocols, checked in every state that they can reach.
+//! Models of two protocols, checked in every state that they can reach.
 //!
 //! A test of the real service tries some orders of events; a model tries all of them, within a bound.
 //! Each model describes code that exists, and each of its actions names the file. It has a switch for each
@@ -6,5 +6,4 @@
 
 pub mod batch;
 pub mod check;
-pub mod item_move;
 pub mod lock;

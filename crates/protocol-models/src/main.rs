@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use protocol_models::batch::Batch;
-use protocol_models::item_move::ItemMove;
 use protocol_models::lock::{three_processes, two_processes};
 use stateright::Model;
 
@@ -13,8 +12,8 @@ const ADDRESS: &str = "127.0.0.1:3017";
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let ["explore", model @ ("lock" | "lock3" | "batch" | "item_move")] = words[..] else {
-        eprintln!("usage: protocol-models explore lock|lock3|batch|item_move");
+    let ["explore", model @ ("lock" | "lock3" | "batch")] = words[..] else {
+        eprintln!("usage: protocol-models explore lock|lock3|batch");
         return ExitCode::from(2);
     };
     println!(
@@ -24,8 +23,7 @@ fn main() -> ExitCode {
     match model {
         "lock" => drop(two_processes(None).checker().serve(ADDRESS)),
         "lock3" => drop(three_processes(None).checker().serve(ADDRESS)),
-        "batch" => drop(Batch(None).checker().serve(ADDRESS)),
-        _ => drop(ItemMove(None).checker().serve(ADDRESS)),
+        _ => drop(Batch(None).checker().serve(ADDRESS)),
     }
     ExitCode::SUCCESS
 }

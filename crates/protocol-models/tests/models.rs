@@ -2,7 +2,6 @@
 
 use protocol_models::batch::{self, Batch};
 use protocol_models::check::{broken, every_state};
-use protocol_models::item_move::{self, ItemMove};
 use protocol_models::lock::{self, three_processes, two_processes};
 
 /// The most states of a model: more would not fit between the other tests.
@@ -30,11 +29,6 @@ fn lock_of_three_processes_in_every_state() {
 #[test]
 fn batch_in_every_state() {
     assert!(every_state("batch", &Batch(None)).states < STATES_MAX);
-}
-
-#[test]
-fn item_move_in_every_state() {
-    assert!(every_state("item_move", &ItemMove(None)).states < STATES_MAX);
 }
 
 mistakes! {
@@ -72,24 +66,4 @@ mistakes! {
         Batch(batch::Mistake::LineDroppedAtRetry) breaks batch::WHOLE;
     batch_finds_the_lines_of_an_order_in_two_transactions:
         Batch(batch::Mistake::LinesApart) breaks batch::WHOLE;
-    item_move_finds_a_flip_without_epoch:
-        ItemMove(item_move::Mistake::FlipWithoutEpoch) breaks item_move::NOT_OVERSOLD;
-    item_move_finds_the_epoch_of_the_row:
-        ItemMove(item_move::Mistake::EpochOfTheRow) breaks item_move::NOTHING_LOST;
-    item_move_finds_a_payment_without_epoch:
-        ItemMove(item_move::Mistake::PaymentWithoutEpoch) breaks item_move::NOTHING_LOST;
-    item_move_finds_a_copy_without_the_last_rows:
-        ItemMove(item_move::Mistake::SealWithoutDelta) breaks item_move::NOTHING_LOST;
-    item_move_finds_a_flip_without_a_close:
-        ItemMove(item_move::Mistake::FlipWithoutClose) breaks item_move::ONE_WRITER;
-    item_move_finds_a_mover_that_gives_up_without_the_epoch:
-        ItemMove(item_move::Mistake::GiveUpWithoutEpoch) breaks item_move::OPEN_ONCE;
-    item_move_finds_a_late_mover_that_copies:
-        ItemMove(item_move::Mistake::CopyWithoutEpoch) breaks item_move::NOTHING_LOST;
-    item_move_finds_a_late_mover_that_deletes:
-        ItemMove(item_move::Mistake::RemoveWithoutEpoch) breaks item_move::NOTHING_LOST;
-    item_move_finds_a_copy_that_is_not_compared:
-        ItemMove(item_move::Mistake::NotVerified) breaks item_move::NOTHING_LOST;
-    item_move_finds_a_late_close_that_lowers_the_epoch:
-        ItemMove(item_move::Mistake::CloseLowersEpoch) breaks item_move::OPEN_ONCE;
 }

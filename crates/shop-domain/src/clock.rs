@@ -1,4 +1,4 @@
-//! The wall clock, which tests can move, and the clock of each ledger, which the service only reads.
+//! The wall clock, which tests can move, and the clock of the ledger, which the service only reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -6,18 +6,14 @@ use std::time::Instant;
 
 use time::{Duration, OffsetDateTime};
 
-use super::ShardId;
-
-/// Value before the first reading of a ledger's clock.
+/// Value before the first reading of the ledger's clock.
 const UNHEARD: i64 = i64::MIN;
-/// Ledgers whose clocks are known: the home ledger and the 63 further ones that settings may name.
-const LEDGERS_MAX: usize = 64;
 
 /// The one source of time of day in the service; clones share it.
 ///
 /// [`Self::now`] is this machine's time: schedules, tokens and tickets are compared with it.
-/// [`Self::ledger_now`] is the time of one ledger: the orders of its items and their holds, which it
-/// ends, are stamped with it. Leases and deadlines use the monotonic clock.
+/// [`Self::ledger_now`] is the time of the ledger: orders and their holds, which it ends, are stamped
+/// with it. Leases and deadlines use the monotonic clock.
 #[derive(Clone, Debug)]
 pub struct Clock {
     shared: Arc<Shared>,
@@ -28,14 +24,14 @@ struct Shared {
     shift_ms: AtomicI64,
     /// The zero of the monotonic clock of this process.
     begin: Instant,
-    /// Each ledger's time at `begin`, in microseconds since 1970, or [`UNHEARD`].
-    ledger_begin_us: [AtomicI64; LEDGERS_MAX],
+    /// The ledger's time at `begin`, in microseconds since 1970, or [`UNHEARD`].
+    ledger_begin_us: AtomicI64,
 }
 
 impl Default for Clock {
     fn default() -> Self {
         let shift_ms = AtomicI64::new(0);
-        let ledger_begin_us = [const { AtomicI64::new(UNHEARD) }; LEDGERS_MAX];
+        let ledger_begin_us = AtomicI64::new(UNHEARD);
         Self { shared: Arc::new(Shared { shift_ms, begin: Instant::now(), ledger_begin_us }) }
     }
 }
@@ -53,14 +49,14 @@ impl Clock {
         Duration::milliseconds(self.shared.shift_ms.load(Ordering::Relaxed))
     }
 
-    /// The time of the ledger `shard`: its last reading plus the monotonic time since. Before the
+    /// The time of the ledger: its last reading plus the monotonic time since. Before the
     /// first reading, this machine's time.
     ///
     /// Every purchase has read its item a moment ago, and with it the time, so that this costs no
     /// round trip.
     #[must_use]
-    pub fn ledger_now(&self, shard: ShardId) -> OffsetDateTime {
-        let begin_us = self.begin_of(shard).load(Ordering::Relaxed);
+    pub fn ledger_now(&self) -> OffsetDateTime {
+        let begin_us = self.shared.ledger_begin_us.load(Ordering::Relaxed);
         if begin_us == UNHEARD {
             return cut(OffsetDateTime::now_utc());
         }
@@ -69,19 +65,18 @@ impl Clock {
         now.unwrap_or_else(|_| cut(OffsetDateTime::now_utc()))
     }
 
-    /// Takes a reading of the clock of the ledger `shard`, which was asked at `asked` and has just answered
-    /// `read`.
+    /// Takes a reading of the ledger's clock, which was asked at `asked` and has just answered `read`.
     ///
     /// A reading is late by at most the time that its answer took. An earlier reading within that
     /// range took less time, and is kept.
-    pub fn heard_from_ledger(&self, shard: ShardId, read: OffsetDateTime, asked: Instant) {
+    pub fn heard_from_ledger(&self, read: OffsetDateTime, asked: Instant) {
         let Ok(read_us) = i64::try_from(read.unix_timestamp_nanos() / 1_000) else { return };
         let heard = Instant::now();
         let earliest = read_us.saturating_sub(self.us_since_begin(heard));
         let latest = read_us.saturating_sub(self.us_since_begin(asked));
-        let known = self.begin_of(shard).load(Ordering::Relaxed);
+        let known = self.shared.ledger_begin_us.load(Ordering::Relaxed);
         if !(earliest..=latest).contains(&known) {
-            self.begin_of(shard).store(earliest, Ordering::Relaxed);
+            self.shared.ledger_begin_us.store(earliest, Ordering::Relaxed);
         }
     }
 
@@ -90,11 +85,6 @@ impl Clock {
     pub fn shift(&self, by: Duration) {
         let by_ms = i64::try_from(by.whole_milliseconds()).unwrap_or(i64::MAX);
         self.shared.shift_ms.fetch_add(by_ms, Ordering::Relaxed);
-    }
-
-    fn begin_of(&self, shard: ShardId) -> &AtomicI64 {
-        // Settings name no ledger beyond the last.
-        &self.shared.ledger_begin_us[shard.index().min(LEDGERS_MAX - 1)]
     }
 
     fn us_since_begin(&self, instant: Instant) -> i64 {
@@ -113,7 +103,7 @@ mod tests {
 
     /// The time by which `clock` is ahead of this machine's clock.
     fn ahead(clock: &Clock) -> Duration {
-        clock.ledger_now(ShardId::HOME) - OffsetDateTime::now_utc()
+        clock.ledger_now() - OffsetDateTime::now_utc()
     }
 
     fn about(seen: Duration, expected: Duration) -> bool {
@@ -129,27 +119,15 @@ mod tests {
         assert!(about(ahead(&clock), Duration::ZERO), "tests move this machine's clock alone");
         // In microseconds, as the ledger answers.
         let read = cut(OffsetDateTime::now_utc() - Duration::HOUR);
-        clock.heard_from_ledger(ShardId::HOME, read, Instant::now());
+        clock.heard_from_ledger(read, Instant::now());
         assert!(about(ahead(&clock), -Duration::HOUR));
-        assert!(clock.ledger_now(ShardId::HOME) >= read);
-        assert!(clock.clone().ledger_now(ShardId::HOME) >= read);
+        assert!(clock.ledger_now() >= read);
+        assert!(clock.clone().ledger_now() >= read);
         // The ledger's clock was set.
-        clock.heard_from_ledger(ShardId::HOME, read + Duration::HOUR * 3, Instant::now());
+        clock.heard_from_ledger(read + Duration::HOUR * 3, Instant::now());
         assert!(about(ahead(&clock), Duration::HOUR * 2));
-        clock.heard_from_ledger(ShardId::HOME, read, Instant::now());
+        clock.heard_from_ledger(read, Instant::now());
         assert!(about(ahead(&clock), -Duration::HOUR));
-    }
-
-    #[test]
-    fn each_ledger_has_a_clock_of_its_own() {
-        let clock = Clock::default();
-        let second = ShardId::new(1).expect("small");
-        let now = OffsetDateTime::now_utc();
-        clock.heard_from_ledger(ShardId::HOME, now - Duration::HOUR, Instant::now());
-        clock.heard_from_ledger(second, now + Duration::HOUR, Instant::now());
-        assert!(about(ahead(&clock), -Duration::HOUR));
-        let ahead = clock.ledger_now(second) - OffsetDateTime::now_utc();
-        assert!(about(ahead, Duration::HOUR), "{ahead}");
     }
 
     #[test]
@@ -158,10 +136,10 @@ mod tests {
         let asked_long_ago = clock.shared.begin;
         std::thread::sleep(std::time::Duration::from_millis(20));
         let read = OffsetDateTime::now_utc();
-        clock.heard_from_ledger(ShardId::HOME, read, Instant::now());
-        let quick = clock.begin_of(ShardId::HOME).load(Ordering::Relaxed);
+        clock.heard_from_ledger(read, Instant::now());
+        let quick = clock.shared.ledger_begin_us.load(Ordering::Relaxed);
         // It was written ten milliseconds before, and arrives only now.
-        clock.heard_from_ledger(ShardId::HOME, read - Duration::milliseconds(10), asked_long_ago);
-        assert_eq!(clock.begin_of(ShardId::HOME).load(Ordering::Relaxed), quick);
+        clock.heard_from_ledger(read - Duration::milliseconds(10), asked_long_ago);
+        assert_eq!(clock.shared.ledger_begin_us.load(Ordering::Relaxed), quick);
     }
 }

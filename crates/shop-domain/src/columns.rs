@@ -11,8 +11,8 @@ use sqlx::{Decode, Type};
 use crate::payment::{CurrencyCode, PaymentId, PaymentStatus};
 use crate::{
     ArbiterMode, Cents, Currency, DrawBeacon, DrawEntry, EndpointId, ItemId, ItemKind, LimitGroup,
-    LimitGroupId, Order, OrderId, OrderStatus, Place, Product, ProductId, Quantity, ShardId,
-    UserId, WaitingStatus,
+    LimitGroupId, Order, OrderId, OrderStatus, Place, Product, ProductId, Quantity, UserId,
+    WaitingStatus,
 };
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
@@ -114,7 +114,6 @@ column_type!(UserId, i64, Self::new);
 column_type!(EndpointId, i64, Self::new);
 column_type!(LimitGroupId, i64, Self::new);
 column_type!(ProductId, i64, Self::new);
-column_type!(ShardId, u16, Self::new);
 column_type!(Cents, i64, Self::new);
 column_type!(Quantity, u32, |units: u32| Self::new(units.into()));
 column_type!(Currency, &str, Self::parse);
@@ -138,7 +137,6 @@ from_row!(Order {
     user_id,
     quantity,
     amount: "amount_cents",
-    // The orders that a move has left behind may have no item.
     currency = "(SELECT COALESCE(items.currency, code) FROM shop_currency LEFT JOIN items ON items.id = orders.item_id)",
     status,
     strategy,

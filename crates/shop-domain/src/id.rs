@@ -6,8 +6,6 @@ use std::sync::Arc;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
-use super::{Home, ShardId};
-
 /// Declares a positive integer id for paths and tables.
 macro_rules! positive_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -83,29 +81,6 @@ impl OrderId {
     #[must_use]
     pub fn generate() -> Self {
         Self(Uuid::now_v7())
-    }
-
-    /// Makes a new id that says in which of several ledgers the order is written.
-    #[must_use]
-    pub fn generate_at(home: Home) -> Self {
-        let id = Self::generate();
-        if home.is_only {
-            return id;
-        }
-        let mut bytes = id.0.into_bytes();
-        let [high, low] = home.shard.get().to_be_bytes();
-        // The version, then 12 bits that are free.
-        bytes[6] = 0x70 | (high & 0x0f);
-        bytes[7] = low;
-        Self(Uuid::from_bytes(bytes))
-    }
-
-    /// The ledger in which the order was written, if its id says so: a hint, since items move and ids
-    /// of a single ledger have random bits there.
-    #[must_use]
-    pub fn shard_hint(self) -> ShardId {
-        let bytes = self.0.as_bytes();
-        ShardId::new(u16::from_be_bytes([bytes[6] & 0x0f, bytes[7]])).unwrap_or_default()
     }
 
     /// The id of a line of the order with this id. Only the last byte differs, so that all lines are one
@@ -195,18 +170,6 @@ mod tests {
             assert_eq!(RequestKey::parse(bad), None, "{bad:?}");
         }
         assert!(RequestKey::parse("3f2a-1").is_some_and(|key| key.is_from_caller()));
-    }
-
-    #[test]
-    fn an_order_id_says_where_the_order_was_written() {
-        for number in [0, 1, 15, 16, 255, 256, ShardId::MAX] {
-            let shard = ShardId::new(number).expect("small");
-            let home = Home { shard, epoch: 1, is_only: false };
-            let id = OrderId::generate_at(home);
-            assert_eq!(id.shard_hint(), shard);
-            assert_eq!(id.0.get_version_num(), 7);
-            assert_eq!(OrderId::parse(&id.to_string()), Some(id));
-        }
     }
 
     #[test]

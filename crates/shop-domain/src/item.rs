@@ -4,17 +4,13 @@ use time::OffsetDateTime;
 
 use super::product::{NewVariant, Variant};
 use super::window::Phase;
-use super::{
-    Cents, Currency, Home, ItemDraw, ItemId, ItemRoute, LimitGroupId, NewDraw, SaleWindow, ShardId,
-};
+use super::{Cents, Currency, ItemDraw, ItemId, LimitGroupId, NewDraw, SaleWindow};
 
 /// An item as a buyer or a strategy sees it, without its stock (which lives in the ledger and
 /// changes with every order).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
     pub id: ItemId,
-    /// The route to it.
-    pub home: Home,
     pub name: String,
     /// A few sentences about it.
     pub description: String,
@@ -85,12 +81,6 @@ impl Item {
     /// The longest description, in characters.
     pub const DESCRIPTION_LENGTH_MAX: usize = 4_000;
 
-    /// The item with the route to it.
-    #[must_use]
-    pub fn routed(&self) -> ItemRoute {
-        ItemRoute { item: self.id, home: self.home }
-    }
-
     /// The state at `now` when `available` units are left.
     #[must_use]
     pub fn state(&self, available: i64, now: OffsetDateTime) -> ItemState {
@@ -129,8 +119,6 @@ pub struct NewItem {
     pub variant: Option<NewVariant>,
     /// Its draw, if it has one.
     pub draw: Option<NewDraw>,
-    /// The ledger that it is to live in; `None`: wherever there is room.
-    pub shard: Option<ShardId>,
 }
 
 /// The changes of an item by an operator; `None` leaves a field as it is.

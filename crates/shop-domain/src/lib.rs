@@ -1,6 +1,6 @@
 //! Types of the sale and the rules between them. No I/O, no async.
 //!
-//! Reading order: [`amount`] (numbers that parse), [`id`], [`home`], [`window`], [`item`], [`product`], [`currency`],
+//! Reading order: [`amount`] (numbers that parse), [`id`], [`window`], [`item`], [`product`], [`currency`],
 //! [`order`] (the state machine), [`payment`], [`purchase`], [`outcome`] (the results of a purchase), [`waiting`]
 //! (places in a waiting list), [`draw`], [`audit`] (the invariants), [`clock`], [`username`], [`trace`] (how long the parts of a
 //! purchase took).
@@ -12,7 +12,6 @@ pub mod clock;
 pub mod columns;
 pub mod currency;
 pub mod draw;
-pub mod home;
 pub mod id;
 pub mod item;
 pub mod order;
@@ -29,7 +28,6 @@ pub use amount::{Cents, Quantity};
 pub use clock::Clock;
 pub use currency::Currency;
 pub use draw::{DrawBeacon, DrawEntry, DrawState, ItemDraw, NewDraw, PARTY_MAX, PartyChoice};
-pub use home::{Home, ItemRoute, ShardId};
 pub use id::{EndpointId, ItemId, LimitGroupId, OrderId, ProductId, RequestKey, UserId};
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};
 pub use order::{Order, OrderStatus};

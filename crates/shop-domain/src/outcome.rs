@@ -156,8 +156,6 @@ pub enum Refusal {
     AmountOverflow,
     /// Another purchase of the same buyer is still running, and the strategy allows one.
     RequestInProgress,
-    /// The items of the order live in several ledgers.
-    SeveralLedgers,
     /// The item has another currency than the items of the lines before it.
     OtherCurrency,
     /// A line of an order with several lines was refused, and so the whole order.
@@ -207,7 +205,6 @@ impl Refusal {
             Self::UnsafeStrategy => "unsafe_strategy",
             Self::AmountOverflow => "amount_overflow",
             Self::RequestInProgress => "request_in_progress",
-            Self::SeveralLedgers => "items_in_several_ledgers",
             Self::OtherCurrency => "other_currency",
             Self::OfLine { refusal, .. } => refusal.code(),
             Self::KeyReused { .. } => "idempotency_key_reused",
@@ -221,7 +218,7 @@ impl Refusal {
     pub fn of_line(self, item: ItemId) -> Self {
         match self {
             // The whole order is refused.
-            Self::KeyReused { .. } | Self::SeveralLedgers | Self::OfLine { .. } => self,
+            Self::KeyReused { .. } | Self::OfLine { .. } => self,
             refusal => Self::OfLine { item, refusal: Box::new(refusal) },
         }
     }
@@ -258,8 +255,6 @@ pub enum Unavailable {
     Faulty(Dependency),
     /// The ledger answers, but its server refuses writes.
     ReadOnly,
-    /// The item is being moved to another ledger.
-    Moving,
 }
 
 impl Unavailable {
@@ -271,7 +266,6 @@ impl Unavailable {
             Self::Overloaded => "overloaded",
             Self::StrategyUnavailable => "strategy_unavailable",
             Self::Dependency(_) | Self::Faulty(_) | Self::ReadOnly => "dependency_unavailable",
-            Self::Moving => "item_moving",
         }
     }
 }
@@ -282,9 +276,6 @@ pub enum LedgerError {
     /// The ledger does not answer; nothing changed.
     #[error("the ledger does not answer")]
     Unavailable,
-    /// The item is being moved to another ledger; nothing changed.
-    #[error("the item is moving")]
-    Moving,
     /// Too many transactions of the item are running; nothing changed.
     #[error("too many transactions of the item are running")]
     Contended,

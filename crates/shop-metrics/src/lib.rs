@@ -7,8 +7,6 @@ mod audit;
 pub mod events;
 mod labels;
 mod ledger;
-mod moves;
-mod shards;
 mod times;
 mod waiting;
 
@@ -44,7 +42,6 @@ type HistogramMaker = fn() -> Histogram;
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
-    shards: shards::ShardMetrics,
     purchases: Family<PurchaseLabels, Counter>,
     purchase_seconds: Family<StrategyLabel, Histogram, HistogramMaker>,
     arbiter_refusals: Family<StrategyLabel, Counter>,
@@ -75,8 +72,6 @@ pub struct Metrics {
     breakers: Family<DependencyLabel, Gauge>,
     /// The ledger's servers.
     pub ledger: LedgerMetrics,
-    /// Items that move between ledgers.
-    pub moves: moves::MoveMetrics,
     /// The last audit of the recent sales.
     pub audit: audit::AuditMetrics,
     /// Time from the end of a hold to its expiry.
@@ -125,7 +120,6 @@ impl Metrics {
         let maker: HistogramMaker = || Histogram::new(exponential_buckets(0.0005, 2.0, 16));
         let mut metrics = Self {
             registry: Arc::default(),
-            shards: shards::ShardMetrics::default(),
             purchases: Family::default(),
             purchase_seconds: Family::new_with_constructor(maker),
             arbiter_refusals: Family::default(),
@@ -149,7 +143,6 @@ impl Metrics {
             waiting_room_exits: Family::default(),
             breakers: Family::default(),
             ledger: LedgerMetrics::default(),
-            moves: moves::MoveMetrics::default(),
             audit: audit::AuditMetrics::default(),
             // Buckets from 0.1 s to 51 s.
             expiry_lag: Histogram::new(exponential_buckets(0.1, 2.0, 10)),
@@ -193,7 +186,6 @@ impl Metrics {
         let breakers = "1 while the circuit breaker of a server is open";
         r.register("breaker_open", breakers, self.breakers.clone());
         self.ledger.register(r);
-        self.moves.register(r);
         let lost = self.arbiter_commits_lost.clone();
         r.register("arbiter_commits_lost", "COMMITs to which the answer of MySQL was lost", lost);
         r.register("batch_orders", "Orders per batch of group commit", self.batch_size.clone());
@@ -285,10 +277,7 @@ impl Metrics {
     /// The number of orders of a strategy that the arbiter has refused.
     #[must_use]
     pub fn arbiter_refusals_of(&self, strategy: &'static str) -> u64 {
-        let of = |metrics: &Self| {
-            metrics.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).get()
-        };
-        of(self) + self.further().iter().map(|(_, metrics)| of(metrics)).sum::<u64>()
+        self.arbiter_refusals.get_or_create(&StrategyLabel { strategy }).get()
     }
 
     /// Counts the ledger's decision about a queued order.
@@ -370,9 +359,6 @@ impl Metrics {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry)
             .expect("writing to a String does not fail");
-        for (shard, further) in self.further() {
-            text = shards::merge(&text, shard, &further.render());
-        }
         text
     }
 }

@@ -50,8 +50,7 @@ pub(super) fn lock_sources(
         redis: redis.shared(),
         subscriber,
         prefix: prefix.as_str().into(),
-        // The locks of all ledgers' items: their fences stay in order when an item moves.
-        mysql: rows::pool_to(&shared.ledgers.home().writer, config, LOCK_CONNECTIONS_MAX),
+        mysql: rows::pool_to(&shared.writer, config, LOCK_CONNECTIONS_MAX),
         redlock: servers.redlock.clone(),
         etcd: servers.etcd.as_ref().map(|etcd| etcd.locks(prefix, &tasks)).transpose()?,
         zookeeper: servers.zookeeper.as_ref().map(|zookeeper| zookeeper.locks(&tasks)),

@@ -7,7 +7,6 @@ pub mod machine;
 pub mod mysql;
 pub mod redis;
 pub mod settings;
-pub mod shards;
 
 use crate::config::{Config, Risk};
 use serde::Serialize;

@@ -121,7 +121,7 @@ async fn serve_shop(
 ) -> ExitResult {
     RedisClient::new(&config)?.takes_password().await?;
     // On servers of its own it is the only build.
-    super::migrate::migrate_all(&config, servers.is_some()).await?;
+    super::migrate::migrate(&config, servers.is_some()).await?;
     let pool = rows::pool(&config)?;
     // Their passwords are known to everyone, so they work for this machine alone.
     config.demo_accounts = config.http.addr.ip().is_loopback();

@@ -6,7 +6,7 @@ use super::{Problem, ProblemType, rfc3339};
 use crate::account::hashing::HashingError;
 use crate::account::{ChangePasswordError, DeleteAccountError, SignInError, SignUpError};
 use crate::catalog::{
-    CreateError, EditError, GroupError, GroupForItemError, ProductError, StrategyError, Unreachable,
+    CreateError, EditError, GroupError, ProductError, StrategyError, Unreachable,
 };
 use crate::draw::EntryError;
 use crate::event::EndpointError;
@@ -46,8 +46,7 @@ problems! {
         TicketExpired => TicketExpired, NoWaitingRoom => NoWaitingRoom,
         ItemNotFound => ItemNotFound, StrategyNotFound => StrategyNotFound,
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
-        RequestInProgress => RequestInProgress, SeveralLedgers => SeveralLedgers,
-        OtherCurrency => OtherCurrency,
+        RequestInProgress => RequestInProgress, OtherCurrency => OtherCurrency,
         DrawOnly => DrawOnly, NoDraw => NoDraw, EntriesClosed => EntriesClosed, DrawFull => DrawFull,
         PartyNotFound => PartyNotFound, PartyFull => PartyFull; from;
         Refusal::OfLine { item, refusal } => Self::from(*refusal).member("item_id", item.get()),
@@ -69,7 +68,7 @@ problems! {
             ProblemType::IdempotencyKeyReused.problem().member("order_id", order_id.to_string()),
     }
     Unavailable {
-        Contended => Contended, StrategyUnavailable => StrategyUnavailable, Moving => ItemMoving; from;
+        Contended => Contended, StrategyUnavailable => StrategyUnavailable; from;
         Unavailable::Overloaded => ProblemType::Overloaded
             .detail("Too many purchases are running and nothing changed; try again."),
         Unavailable::Dependency(server) | Unavailable::Faulty(server) =>
@@ -77,7 +76,7 @@ problems! {
         Unavailable::ReadOnly => Self::read_only(),
     }
     LedgerError {
-        Contended => Contended, Moving => ItemMoving; from;
+        Contended => Contended; from;
         LedgerError::Unavailable => Self::dependency("mysql"),
         LedgerError::ReadOnly => Self::read_only(),
         LedgerError::OutcomeUnknown => Self::dependency_lost("mysql"),
@@ -108,7 +107,7 @@ problems! {
     // Another buyer's order is answered like none. A repeated step answers as the first one did, so a
     // retry of one with an unknown outcome is safe.
     StepError {
-        NotFound => OrderNotFound, Contended => Contended, Moving => ItemMoving, HoldOver => HoldOver,
+        NotFound => OrderNotFound, Contended => Contended, HoldOver => HoldOver,
         NotExtendable => HoldNotExtendable, NotReturnable => OrderNotReturnable; from;
         StepError::Conflict(order) => ProblemType::OrderStateConflict
             .detail(format!("The order is {}, which rules this step out.", order.status.as_str()))
@@ -133,20 +132,18 @@ problems! {
     }
     EditError {
         NotFound => ItemNotFound, RevisionChanged => PreconditionFailed,
-        InvalidSchedule => InvalidSchedule, CurrencyFixed => CurrencyFixed, NoSuchProduct => ProductNotFound, StockOutOfRange => StockBelowSold; from Group, Strategy, Ledger;
+        InvalidSchedule => InvalidSchedule, CurrencyFixed => CurrencyFixed, NoSuchGroup => LimitGroupNotFound,
+        NoSuchProduct => ProductNotFound, StockOutOfRange => StockBelowSold; from Strategy, Ledger;
     }
     CreateError {
-        NoSuchShard => ShardNotFound, ArbiterRequired => ArbiterRequired,
-        NoSuchProduct => ProductNotFound; from Group, Strategy, Ledger;
+        ArbiterRequired => ArbiterRequired, NoSuchGroup => LimitGroupNotFound,
+        NoSuchProduct => ProductNotFound; from Strategy, Ledger;
     }
     GroupError {
         TooMany => TooManyLimitGroups; from Ledger;
     }
     ProductError {
         TooMany => TooManyProducts; from Ledger;
-    }
-    GroupForItemError {
-        NotFound => LimitGroupNotFound, Elsewhere => LimitGroupElsewhere; from Ledger;
     }
     StrategyError {
         Unknown => UnknownStrategy, Unsafe => UnsafeStrategy; from;
@@ -236,7 +233,6 @@ mod tests {
             Refusal::UnsafeStrategy,
             Refusal::AmountOverflow,
             Refusal::RequestInProgress,
-            Refusal::SeveralLedgers,
             Refusal::OtherCurrency,
             Refusal::SaleEnded.of_line(ItemId::new(1).expect("positive")),
         ];
@@ -250,7 +246,6 @@ mod tests {
             Unavailable::Dependency(Dependency::Redis),
             Unavailable::Faulty(Dependency::Etcd),
             Unavailable::ReadOnly,
-            Unavailable::Moving,
         ];
         for why in reasons {
             assert_eq!(why.code(), Problem::from(why.clone()).code());

@@ -142,14 +142,10 @@ problem_types! {
         "Nobody in the draw has this key; ask your friend for it again, or enter without a key.";
     PartyFull: 409 "party_full", "Party full",
         "As many friends are together as this draw allows; enter without a key.";
-    LimitGroupElsewhere: 409 "limit_group_elsewhere", "Limit group in another shard",
-        "The items of a limit group live in one shard; create the item there, or use another group.";
     TooManyLimitGroups: 409 "too_many_limit_groups", "Too many limit groups",
         "Use a group that exists.";
     TooManyProducts: 409 "too_many_products", "Too many products",
         "Use a product that exists.";
-    SeveralLedgers: 409 "items_in_several_ledgers", "Items in several ledgers",
-        "Order these items one by one. An operator can place them in one ledger before the sale.";
     OtherCurrency: 409 "other_currency", "Items in several currencies",
         "Order the items of each currency by themselves; item_id names the first item with another currency.";
     CurrencyFixed: 409 "currency_fixed", "Currency cannot be changed",
@@ -265,8 +261,6 @@ problem_types! {
         "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, offer_seconds of at least 1, and draw_party_max of 1 to 4.";
     StockOutOfRange: 422 "stock_out_of_range", "Stock out of range",
         "Send a stock in the range that /docs names.";
-    ShardNotFound: 422 "shard_not_found", "Shard not found",
-        "Send the number of a shard that the settings name, the same for all sales of a table.";
     StockBelowSold: 422 "stock_below_sold", "Stock change out of range",
         "Take out no more units than are left, and do not raise the stock above its limit.";
     LanesOutOfRange: 422 "lanes_out_of_range", "Number of lab lanes out of range",
@@ -283,8 +277,6 @@ problem_types! {
         "Try again in a moment.", retry 1;
     Contended: 503 "contended", "Too many concurrent purchases",
         "Too many buyers want this item at once and nothing changed; try again.", retry 1;
-    ItemMoving: 503 "item_moving", "Item on its way to another ledger",
-        "The item is being moved and nothing changed; try again in a moment.", retry 1;
     StrategyUnavailable: 503 "strategy_unavailable", "Strategy not configured",
         "Choose a strategy that GET /api/strategies calls available.";
     DependencyUnavailable: 503 "dependency_unavailable", "Dependency unavailable",

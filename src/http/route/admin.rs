@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 
 use super::fields::{
     choice, currency, extend_seconds, in_range, instant, limit, limit_group, no_such_group,
-    no_such_product, offer_out_of_range, offer_seconds, product, return_seconds, shard,
+    no_such_product, offer_out_of_range, offer_seconds, product, return_seconds,
     stock_out_of_range,
 };
 use super::items::{ItemBody, answer};
@@ -116,11 +116,6 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<u8>, minimum = 1, maximum = 4)]
     pub(super) draw_party_max: Integer,
-    /// The number of the ledger that it is to live in, where there are several; that of its group, or the
-    /// one with the fewest items, if it is left out.
-    #[serde(default)]
-    #[schema(value_type = Option<u16>)]
-    pub(super) shard: Integer,
 }
 
 /// The changes of a sale; a field that is left out stays as it is.
@@ -303,7 +298,6 @@ pub(super) fn new_item(
             &body.options,
         )?,
         draw: None,
-        shard: body.shard.or(Some(None), shard, || ProblemType::ShardNotFound.into())?,
     };
     let Some(promise) = promise else { return Ok(item) };
     let draw = draws.and_then(|draws| draws.announce(&item, promise));

@@ -5,7 +5,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::http::body::Integer;
 use crate::http::problem::{Problem, ProblemType};
-use shop_domain::{Currency, Item, LimitGroupId, ProductId, ShardId};
+use shop_domain::{Currency, Item, LimitGroupId, ProductId};
 
 /// Parses a limit per buyer.
 ///
@@ -53,11 +53,6 @@ fn seconds(sent: Integer, field: &str, most: u32) -> Result<Option<u32>, Problem
 pub(super) fn limit_group(number: i128) -> Option<Option<Option<LimitGroupId>>> {
     let number = i64::try_from(number).ok().filter(|number| *number >= 0)?;
     Some(Some(LimitGroupId::new(number)))
-}
-
-#[expect(clippy::option_option, reason = "out of range and left out are two things")]
-pub(super) fn shard(number: i128) -> Option<Option<ShardId>> {
-    u16::try_from(number).ok().and_then(ShardId::new).map(Some)
 }
 
 /// A product, or none for 0.

@@ -32,8 +32,6 @@ pub struct LiveBody {
     offered: i64,
     /// Buyers who wait.
     waiting: i64,
-    /// The number of the ledger that the item lives in; 0 is the home ledger.
-    shard: u16,
     /// Units left by the Redis counter, if it is loaded.
     counter_available: Option<i64>,
     /// The counter minus the ledger: running purchases, or drift if it lasts.
@@ -67,7 +65,7 @@ pub async fn find(
 ) -> Result<Json<LiveBody>, Problem> {
     let figures = web.catalog.figures(id).await?.ok_or(Refusal::ItemNotFound)?;
     let SaleFigures { stocked, orders, counter_available, waiting, offered } = figures;
-    let StockedItem { item, total, available, .. } = stocked;
+    let StockedItem { item, total, available } = stocked;
     let orders = orders.into_iter().map(|(status, count)| {
         (status.as_str(), OrderCountBody { orders: count.orders, units: count.units })
     });
@@ -77,7 +75,6 @@ pub async fn find(
         item_id: id.get(),
         instance: web.instance.clone(),
         server_time: web.clock.now(),
-        shard: item.home.shard.get(),
         total,
         available,
         offered,

@@ -23,7 +23,6 @@ pub mod purchase;
 pub mod reservation_batch;
 pub mod reservations;
 pub mod session;
-pub mod shards;
 mod texts;
 pub mod ticket;
 pub mod users;

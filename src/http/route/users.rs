@@ -88,18 +88,18 @@ pub async fn delete(
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<DeleteAccountBody>,
 ) -> Result<Response, Problem> {
-    let waitlists = lists.waitlists();
+    let waitlist = lists.waitlist();
     let erased = match (body.password, body.token) {
         (Some(password), None) => {
             let address = rate_limit_key(address);
-            accounts.delete_by_password(&waitlists, claims.user, password, address).await?
+            accounts.delete_by_password(waitlist, claims.user, password, address).await?
         }
         (None, Some(token)) => {
             let identity = identity.ok_or(IdentityError::Off)?;
             if identity.user_by_token(&token).await? != Some(claims.user) {
                 return Err(ProblemType::IdentityRefused.into());
             }
-            let erased = accounts.erase(&waitlists, claims.user, None, None).await;
+            let erased = accounts.erase(waitlist, claims.user, None, None).await;
             erased.map_err(DeleteAccountError::from)?
         }
         (None, None) => {
@@ -128,7 +128,7 @@ pub async fn erase(
         return Err(ProblemType::Forbidden.detail("Sign in as an admin."));
     }
     let actor = operator.actor();
-    let erased = accounts.erase(&lists.waitlists(), user, None, Some(&actor)).await;
+    let erased = accounts.erase(lists.waitlist(), user, None, Some(&actor)).await;
     publish(&lists, &erased.map_err(DeleteAccountError::from)?).await;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -16,8 +16,6 @@
 
 mod walk;
 
-use std::collections::HashMap;
-
 use async_trait::async_trait;
 use futures::StreamExt;
 use ledger::Database;
@@ -26,11 +24,9 @@ use tokio::sync::Mutex;
 
 use super::Job;
 use gates::redis_store::{Buckets, Counter, CounterError, Counters};
-use ledger::route::Homes;
-use ledger::rows::Fault;
 use ledger::rows::redis_lists::{CountedItem, CounterLayout, Sales};
 use ledger::write::unit_rows;
-use shop_domain::{ArbiterMode, Home, ItemId, ShardId};
+use shop_domain::{ArbiterMode, ItemId};
 use shop_metrics::Metrics;
 use walk::{CounterState, Inspection, Walk};
 
@@ -61,8 +57,6 @@ pub struct Reconcile {
     buckets: Buckets,
     metrics: Metrics,
     bounds: Bounds,
-    /// The ledger, and where items live.
-    ledger: (ShardId, Homes),
     /// Open sales first.
     walks: Mutex<[Walk; 4]>,
     /// The last item whose rows of units were looked at; 0 before the first.
@@ -90,15 +84,8 @@ impl Reconcile {
             Walk::new(CounterLayout::Split, Sales::Ended),
         ]);
         let bounds = Bounds::default();
-        let ledger = (ShardId::HOME, Homes::only());
         let units_after = Mutex::default();
-        Self { pool, counters, buckets, metrics, bounds, ledger, walks, units_after }
-    }
-
-    /// Compares only items that live in `shard`.
-    #[must_use]
-    pub fn of_shard(self, shard: ShardId, homes: Homes) -> Self {
-        Self { ledger: (shard, homes), ..self }
+        Self { pool, counters, buckets, metrics, bounds, walks, units_after }
     }
 
     /// Sets the number of items that one run inspects.
@@ -136,17 +123,7 @@ impl Reconcile {
     async fn compare_page(&self, walk: &mut Walk, done: &mut RunCounts) -> Result<bool, String> {
         let page = walk.next_page(&self.pool, self.bounds.page).await;
         let mut page = page.map_err(|error| error.to_string())?;
-        let (shard, homes) = &self.ledger;
-        let items = page.counted.iter().map(|counted| counted.item).collect();
-        let here = homes.routed_in(*shard, items).await.map_err(|error| error.to_string())?;
-        let routes: HashMap<ItemId, Home> =
-            here.into_iter().map(|routed| (routed.item, routed.home)).collect();
-        // A row with another epoch is not the item's, or the item is just being moved.
-        page.counted.retain(|counted| {
-            let route = routes.get(&counted.item);
-            let is_home = |home: &Home| home.is_only || home.epoch == counted.home_epoch;
-            counted.arbiter.is_some() && route.is_some_and(is_home)
-        });
+        page.counted.retain(|counted| counted.arbiter.is_some());
         let layout = walk.layout;
         let mut inspections = futures::stream::iter(page.counted)
             .map(|counted| async move { (counted.item, self.inspect(layout, counted).await) })
@@ -195,17 +172,12 @@ impl Reconcile {
         let page = unit_rows::pools(&self.pool, *after, self.bounds.page).await;
         let page = page.map_err(|error| error.to_string())?;
         *after = page.last.unwrap_or(0);
-        let (shard, homes) = &self.ledger;
-        let items = page.unsettled.keys().copied().collect();
-        let here = homes.routed_in(*shard, items).await.map_err(|error| error.to_string())?;
-        for routed in &here {
-            match unit_rows::settle(&self.pool, *routed, page.unsettled[&routed.item]).await {
-                // It has its rows where it lives.
-                Err(error) if Fault::of(&error) == Fault::Moved => {}
-                settled => drop(settled.map_err(|error| error.to_string())?),
-            }
+        let items = page.unsettled.len();
+        for (item, change) in page.unsettled {
+            let settled = unit_rows::settle(&self.pool, item, change).await;
+            settled.map_err(|error| error.to_string())?;
         }
-        Ok(here.len())
+        Ok(items)
     }
 
     async fn inspect(
@@ -213,7 +185,7 @@ impl Reconcile {
         layout: CounterLayout,
         counted: CountedItem,
     ) -> Result<Option<Inspection>, CounterError> {
-        let CountedItem { item, available, version, arbiter, epoch, .. } = counted;
+        let CountedItem { item, available, version, arbiter, epoch } = counted;
         let seen = match layout {
             CounterLayout::Whole => {
                 self.counters.peek_with_queue(item).await?.map(CounterState::Whole)

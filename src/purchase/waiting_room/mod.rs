@@ -30,7 +30,7 @@ use tokio::sync::Semaphore;
 
 use gates::redis_store::Room;
 use gates::redis_store::room::{Left, RoomPhase, RoomPoll, RoomStanding, RoomStatus};
-use ledger::route::breaker::Breaker;
+use ledger::breaker::Breaker;
 use proof::Proofs;
 use shop_domain::outcome::Dependency;
 use shop_domain::window::Phase;

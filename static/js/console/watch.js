@@ -61,7 +61,6 @@ export function watchSale(itemId) {
       drift: live.drift === null ? text('watch.noCounter') : count(live.drift),
     };
     for (const [name, words] of Object.entries(figures)) setText(byId(`figure-${name}`), words);
-    setText(byId('sale-shard'), live.shard === 0 ? '' : text('watch.shard', { number: live.shard }));
     byId('figure-drift').classList.toggle('odd', live.drift !== null && live.drift !== 0);
     drawReasons(live.purchases);
   }

@@ -9,7 +9,6 @@ import { startGroups } from '../console/groups.js';
 import { startProducts } from '../console/products.js';
 import { startFiles } from '../console/files.js';
 import { watchHealth } from '../console/health.js';
-import { watchLedgers } from '../console/ledgers.js';
 import { loadStrategies } from '../console/strategies.js';
 import { watchSale } from '../console/watch.js';
 import { keepDoor, reason } from '../desk.js';
@@ -36,7 +35,6 @@ async function begin() {
   startEditing(takeNow);
   startFiles(() => chosenId, take);
   watchHealth();
-  watchLedgers();
   everySecond(() => {
     for (const row of rows.values()) row.draw();
     drawChosen();

@@ -4,12 +4,12 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer, SmallDisk};
 use sqlx::mysql::MySqlConnection;
 use tokio::time::{sleep, timeout};
 
-use super::moves::{COMMAND_MAX, program};
 use super::mysql::execute;
 use super::{FAULT, proven};
 use crate::checker::TrialOutcome;
@@ -20,6 +20,8 @@ use crate::{Run, TrialResult};
 
 /// Holds a new database and its log, and little else.
 const DISK_MIB: u32 = 480;
+/// How long one command may take.
+const COMMAND_MAX: Duration = Duration::from_secs(60);
 /// More rows of ours than the pages of their table can take.
 const ROWS_MAX: usize = 1_000;
 /// What makes a database so small, whichever of its kinds it is.
@@ -134,7 +136,7 @@ async fn indexes(operator: &mut MySqlConnection) -> Run<String> {
 
 /// Runs the program to its end; returns whether it succeeded, and what it said of errors.
 async fn told(setup: &Setup, arguments: &[&str]) -> Run<(bool, String)> {
-    let ended = timeout(COMMAND_MAX, program(setup, arguments, None).output()).await;
+    let ended = timeout(COMMAND_MAX, setup.command(arguments, None).output()).await;
     let ended = ended.map_err(|_| format!("{arguments:?} hangs"))?;
     let ended = ended.map_err(|error| error.to_string())?;
     Ok((ended.status.success(), String::from_utf8_lossy(&ended.stderr).into_owned()))

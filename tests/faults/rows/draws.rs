@@ -14,7 +14,6 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::timeout;
 
-use super::moves::program;
 use super::proven;
 use crate::service::Setup;
 use crate::testbed::Testbed;
@@ -121,7 +120,7 @@ fn serve(setup: &Setup, point: Option<&str>) -> Run<tokio::process::Child> {
     let free = std::net::TcpListener::bind("127.0.0.1:0").map_err(|error| error.to_string())?;
     let address = free.local_addr().map_err(|error| error.to_string())?.to_string();
     drop(free);
-    let mut command = program(setup, &["serve"], point);
+    let mut command = setup.command(&["serve"], point);
     command.env("SECKILL_HTTP_ADDR", address).env("SECKILL_HTTP_STATIC_DIR", "none");
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().map_err(|error| error.to_string())

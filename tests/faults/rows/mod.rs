@@ -9,9 +9,6 @@ pub mod draws;
 pub mod failover;
 pub mod idle;
 pub mod locks;
-pub mod moves;
-pub mod moves_beside;
-pub mod moves_of_carts;
 pub mod mysql;
 pub mod mysql_engines;
 pub mod network;
@@ -19,7 +16,6 @@ pub mod orders;
 pub mod redis;
 pub mod redis_groups;
 pub mod service;
-pub mod shards;
 pub mod waiting;
 
 use std::time::Duration;

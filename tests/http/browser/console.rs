@@ -1,13 +1,7 @@
 //! An operator makes a sale, watches it, changes it, audits it.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-use ledger::item_move::{Limits, Mover};
-use ledger::rows::{self, moves};
 use seckill::account::Role;
 use serde_json::json;
-use shop_domain::{ItemId, ShardId};
 
 use super::driver::{DESKTOP, Page};
 use super::make_sale;
@@ -79,36 +73,6 @@ async fn an_operator_creates_and_watches_a_sale() {
     page.until_text("#audit-verdict", "Clean").await;
     page.until_text("#audit-findings", "I6").await;
     page.shot("console").await;
-    page.close().await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_operator_sees_the_ledgers_and_the_moves() {
-    let shop = Shop::with_shards(2, |_| {}).await;
-    let instance = shop.start().await;
-    let item = make_sale(&instance, json!({ "stock": 5, "shard": 0 })).await;
-    let item = ItemId::new(item).expect("positive");
-    let mut ledgers = BTreeMap::new();
-    for (number, config) in (0..).zip(shop.config.ledgers().expect("numbered")) {
-        let pool = rows::pool(&config).expect("a URL");
-        ledgers.insert(ShardId::new(number).expect("small"), pool);
-    }
-    let target = ShardId::new(1).expect("small");
-    let mover = Mover::new(ledgers.clone(), Limits::new(Duration::from_secs(20), Duration::ZERO));
-    mover.move_item(item, target).await.expect("it moves");
-    // And a move that has begun.
-    moves::begin(&ledgers[&ShardId::HOME], item, ShardId::HOME).await.expect("a record");
-
-    let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, 1, Role::Admin, "/console.html").await;
-    page.until_text("#ledger-list", "Ledger 1").await;
-    page.until_text("#ledger-list", "Items: 1").await;
-    page.until_text("#move-list", "from ledger 0 to ledger 1").await;
-    page.until_text("#move-list", "done").await;
-    page.until_text("#move-list", "paused for").await;
-    page.until_text("#move-list", "copying").await;
-    page.run("document.getElementById('ledgers').scrollIntoView()", Vec::new()).await;
-    page.shot("console-ledgers").await;
     page.close().await;
 }
 

@@ -7,7 +7,7 @@ use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
 use reqwest::Method;
 use serde_json::{Value, json};
-use shop_domain::{Clock, Home, Item, ItemId, UserId};
+use shop_domain::{Clock, Item, ItemId, UserId};
 use shop_metrics::Metrics;
 use sqlx::MySqlConnection;
 
@@ -50,9 +50,8 @@ async fn waiting(pool: &Database, item: i64) -> i64 {
 /// Whether the ledger's breaker is open.
 async fn is_breaker_open(instance: &Instance) -> bool {
     let metrics = instance.stranger().get("/metrics").await.text;
-    let line = metrics.lines().find(|line| {
-        line.starts_with("seckill_breaker_open{") && line.contains("dependency=\"mysql\"")
-    });
+    let line =
+        metrics.lines().find(|line| line.starts_with("seckill_breaker_open{dependency=\"mysql\"}"));
     line.expect("the breaker's metric").ends_with(" 1")
 }
 
@@ -257,7 +256,7 @@ async fn join_directly(
 ) -> i64 {
     let before = rows_read(connection).await;
     let buyer = UserId::new(buyer).expect("positive");
-    let joined = line.join(connection, (item, Home::ONLY), buyer).await;
+    let joined = line.join(connection, item, buyer).await;
     joined.expect("the ledger answers").expect("joined");
     rows_read(connection).await - before
 }

@@ -19,7 +19,7 @@ use super::{ledger_view, sale_locks};
 use crate::StrategyContext;
 use leaselock::LockName;
 use leaselock::combine::{BatchHold, CombineOptions, Combiner, Executor, Operation, SubmitError};
-use ledger::route::cache::Cache;
+use ledger::cache::Cache;
 use ledger::write::{Answer, BATCH_MAX, BatchOrders, BatchWriter, Conflict, Fence};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal, Unavailable};
 
@@ -194,7 +194,7 @@ impl Shared {
 /// Units left for purchases of one item, read now.
 async fn left_for(batches: &BatchWriter, purchases: &[Purchase]) -> Result<i64, Outcome> {
     let Some(first) = purchases.first() else { return Ok(0) };
-    batches.available(first.item.routed()).await.map_err(|error| ledger_view::unavailable(&error))
+    batches.available(first.item.id).await.map_err(|error| ledger_view::unavailable(&error))
 }
 
 impl fmt::Debug for CombinedSale {

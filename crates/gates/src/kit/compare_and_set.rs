@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{ledger_view, redis_gate};
 use crate::StrategyContext;
-use ledger::route::cache::Cache;
+use ledger::cache::Cache;
 use ledger::rows::stock::StockRow;
 use ledger::write::{Answer, Conflict, OrderWrite, StockWrite};
 use shop_domain::{Item, ItemId, Outcome, Purchase, Unavailable};

@@ -13,7 +13,7 @@ use shop_domain::{Outcome, Purchase, Refusal, Unavailable};
 /// The outcome that ends the purchase.
 pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Outcome> {
     let asked_at = Some(std::time::Instant::now());
-    match arbiter.stock(purchase.item.routed()).await {
+    match arbiter.stock(purchase.item.id).await {
         Ok(Some(row)) if row.available < purchase.quantity.signed() => {
             Err(Outcome::Refused(Refusal::SoldOut { asked_at }))
         }
@@ -21,18 +21,6 @@ pub async fn read(arbiter: &Arbiter, purchase: &Purchase) -> Result<StockRow, Ou
         Ok(None) => Err(Outcome::Refused(Refusal::ItemNotFound)),
         Err(error) => Err(unavailable(&error)),
     }
-}
-
-/// Checks that what was read of a purchase's item before was read where the item lives.
-///
-/// # Errors
-/// The outcome that ends the purchase.
-pub async fn check_home(arbiter: &Arbiter, purchase: &Purchase) -> Result<(), Outcome> {
-    if purchase.item.home.is_only {
-        return Ok(());
-    }
-    let row = arbiter.stock(purchase.item.routed()).await;
-    row.map(drop).map_err(|error| unavailable(&error))
 }
 
 /// The outcome when the ledger cannot be read or refuses writes, before anything was written.
@@ -43,7 +31,6 @@ pub fn unavailable(error: &ledger::Error) -> Outcome {
         Fault::ReadOnly => Unavailable::ReadOnly,
         Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
         Fault::Transient => Unavailable::Contended,
-        Fault::Moved => Unavailable::Moving,
         _ => Unavailable::Faulty(Dependency::Mysql),
     })
 }

@@ -94,7 +94,6 @@ pub async fn pause(deadline: Instant, bound: Duration) -> Option<Outcome> {
 pub fn unavailable(error: &CounterError) -> Outcome {
     match error {
         CounterError::ItemNotFound => Outcome::Refused(Refusal::ItemNotFound),
-        CounterError::Moved => Outcome::Unavailable(Unavailable::Moving),
         CounterError::Loading => Outcome::Unavailable(Unavailable::Contended),
         CounterError::Mysql(error) => ledger_view::unavailable(error),
         CounterError::Redis(error) => {

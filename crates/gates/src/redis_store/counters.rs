@@ -12,11 +12,10 @@ use redis::RedisError;
 use redis_connection::Script;
 
 use super::RedisClient;
-use ledger::route::Homes;
-use ledger::route::cache::Cache;
-use ledger::route::single_flight::SingleFlight;
+use ledger::cache::Cache;
+use ledger::single_flight::SingleFlight;
 use ledger::rows::redis_lists::CounterLayout;
-use shop_domain::{ItemId, ShardId};
+use shop_domain::ItemId;
 use shop_metrics::Metrics;
 
 /// Items whose epoch a process remembers.
@@ -56,9 +55,6 @@ pub enum CounterError {
     /// The ledger did not answer.
     #[error("mysql: {0}")]
     Mysql(Arc<ledger::Error>),
-    /// The item lives elsewhere by now, or is being moved; nothing was written.
-    #[error("the item has moved")]
-    Moved,
     /// The counter is being loaded again and again.
     #[error("the counter is being loaded")]
     Loading,
@@ -85,8 +81,6 @@ pub struct Counters {
     pub(super) epochs: Cache<ItemId, u64>,
     pub(super) loads: SingleFlight<ItemId, Result<u64, CounterError>>,
     pub(super) layout: Layout,
-    /// The ledger, and where items live.
-    pub(super) ledger: (ShardId, Homes),
 }
 
 /// The layout of counters in the ledger and in Redis.
@@ -112,21 +106,13 @@ impl Counters {
         layout: Layout,
     ) -> Self {
         let (epochs, loads) = (Cache::new(REMEMBERED_MAX), SingleFlight::new());
-        let ledger = (ShardId::HOME, Homes::only());
-        Self { redis, pool, metrics, epochs, loads, layout, ledger }
-    }
-
-    /// The counters of the items that live in `shard`: those of others are not loaded from its ledger.
-    #[must_use]
-    pub fn of_shard(self, shard: ShardId, homes: Homes) -> Self {
-        Self { ledger: (shard, homes), ..self }
+        Self { redis, pool, metrics, epochs, loads, layout }
     }
 
     /// Makes counters of another layout on the same Redis and ledger.
     pub(super) fn with(&self, layout: Layout) -> Self {
         let (redis, pool) = (self.redis.clone(), self.pool.clone());
-        let (shard, homes) = self.ledger.clone();
-        Self::with_layout(redis, pool, self.metrics.clone(), layout).of_shard(shard, homes)
+        Self::with_layout(redis, pool, self.metrics.clone(), layout)
     }
 
     /// The key of an item's counter.

@@ -14,10 +14,9 @@ use redis_connection::Script;
 use tokio::time::Instant;
 
 use super::counters::{CounterError, Counters};
-use ledger::route::Unreachable;
 use ledger::rows::buyers::Holdings;
-use ledger::rows::{buyers, moved, stock};
-use shop_domain::{Home, ItemId};
+use ledger::rows::{buyers, stock};
+use shop_domain::ItemId;
 
 /// How long a process waits for another one's load before it loads itself. The wait doubles with
 /// each load that is taken over meanwhile, so that a long load can complete.
@@ -67,7 +66,6 @@ impl Counters {
 
     /// Loads the counter from the ledger again, unless it was loaded since the load of `epoch`.
     pub(super) async fn load_again(&self, item: ItemId, epoch: u64) -> Result<(), CounterError> {
-        self.check_home(item).await?;
         if let Some(next) = self.claim(item, Some(epoch), None).await? {
             // If this load is overtaken, then by a later one, which is as good.
             self.load(item, next, None).await?;
@@ -82,7 +80,6 @@ impl Counters {
         let (mut waiting_for, mut loads_seen) = (None, 0);
         let mut waiting_until = Instant::now() + load_wait(loads_seen);
         loop {
-            self.check_home(item).await?;
             let known = self.ledger_epoch(item).await?;
             let there = self.peek(item).await?.map(|counter| counter.epoch);
             if let Some(known) = known
@@ -112,26 +109,6 @@ impl Counters {
             }
             tokio::time::sleep(LOAD_CHECK_PERIOD).await;
         }
-    }
-
-    /// Checks that the item lives in this ledger, by its home and the epoch of its stock row. What a move
-    /// has left behind is not loaded: the instances with the new route would take it for the item's units.
-    async fn check_home(&self, item: ItemId) -> Result<(), CounterError> {
-        let (shard, homes) = &self.ledger;
-        if homes.is_only() {
-            return Ok(());
-        }
-        let away = |_: Unreachable| CounterError::from(ledger::Error::PoolTimedOut);
-        let row = stock::read(&self.pool, item).await?;
-        let is_of = |home: Home| {
-            home.shard == *shard && row.is_some_and(|row| row.home_epoch == home.epoch)
-        };
-        if is_of(homes.find(item).await.map_err(away)?)
-            || is_of(homes.find_again(item).await.map_err(away)?)
-        {
-            return Ok(());
-        }
-        Err(moved().into())
     }
 
     async fn ledger_epoch(&self, item: ItemId) -> Result<Option<u64>, CounterError> {
@@ -186,8 +163,6 @@ impl Counters {
         // meanwhile is read in both, never in neither.
         let queued = self.queued_units(item).await?;
         let holdings = self.holdings(item).await?;
-        // It may have moved since it was claimed.
-        self.check_home(item).await?;
         self.load_buyer_counts(item, epoch, &holdings.buyers).await?;
         let load = parts.map(|part| self.load_part(item, part, epoch, &holdings, queued));
         let loaded = try_join_all(load).await?.into_iter().all(|loaded| loaded);

@@ -1,10 +1,8 @@
 //! Reads ledgers with SQL of this crate's own.
 
-mod homes;
 mod hosts;
 mod rows;
 
-pub use homes::homes_of;
 pub use hosts::writer_of;
 
 use std::collections::{HashMap, HashSet};

@@ -3,7 +3,6 @@
 pub(crate) mod attribution;
 pub(crate) mod draw;
 pub(crate) mod fences;
-pub(crate) mod homes;
 pub(crate) mod in_time;
 pub(crate) mod ledger;
 pub(crate) mod lines;

@@ -1,6 +1,5 @@
 //! Planted faults: each must be caught, and named. A clean run must be called clean.
 
-mod homes;
 mod in_time;
 mod ledger;
 mod lines;

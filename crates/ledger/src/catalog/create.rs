@@ -1,136 +1,66 @@
 //! Creating items. One transaction writes the items, their stock and the operator's log.
-//!
-//! The home ledger gives out the ids. An item of another ledger has its id, and with it its place, before
-//! it exists: if its own transaction fails, the id stays unused.
 
 use serde_json::{Value, json};
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::groups::GroupForItem;
 use super::{read_back, rfc3339};
 use crate::Database;
 use crate::draw;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, StockedItem};
-use crate::rows::{Fault, homes, limit_groups, products, transact};
+use crate::rows::{limit_groups, transact};
 use crate::write::restock::create_stock;
-use shop_domain::{Home, ItemId, ItemRoute, LimitGroupId, NewItem, Product, ShardId};
+use shop_domain::{ItemId, LimitGroupId, NewItem};
 
-/// Attempts to find ids that no item of an older build has.
-const IDS_ATTEMPTS_MAX: u32 = 3;
-
-/// Items that are created together in one ledger.
+/// Items that are created together.
 #[derive(Clone, Copy)]
 pub struct NewItems<'a> {
     pub items: &'a [NewItem],
     pub now: OffsetDateTime,
     /// The operator; `None` for demo sales and the lab.
     pub actor: Option<&'a Actor>,
-    /// The groups of the items.
-    pub groups: &'a [GroupForItem],
-    /// The products of the items.
-    pub products: &'a [Product],
-    /// Where the items are to live.
-    pub home: Home,
 }
 
-/// Creates items in the ledger behind `pool`, with ids of the home ledger behind `home_pool`, and reads them
-/// back: once more with other ids when an older build has used the first ones.
+/// Creates items, and reads them back.
 ///
 /// # Errors
 /// The database's; nothing was created, unless the COMMIT was not answered.
-pub async fn create(
-    home_pool: &Database,
-    pool: &Database,
-    new: NewItems<'_>,
-) -> sqlx::Result<Vec<StockedItem>> {
-    let mut attempt = 1;
-    loop {
-        match insert(home_pool, pool, new).await {
-            Err(error) if Fault::of(&error) == Fault::Duplicate && attempt < IDS_ATTEMPTS_MAX => {
-                attempt += 1;
-                let mut connection = home_pool.acquire().await?;
-                homes::skip_older_items(&mut connection).await?;
-            }
-            inserted => return inserted,
-        }
-    }
-}
-
-async fn insert(
-    home_pool: &Database,
-    pool: &Database,
-    new: NewItems<'_>,
-) -> sqlx::Result<Vec<StockedItem>> {
-    let (shard, count) = (new.home.shard, new.items.len());
-    let ids = match shard {
-        ShardId::HOME => Vec::new(),
-        _ => {
-            transact(home_pool, |transaction| Box::pin(take_ids(transaction, shard, count))).await?
-        }
-    };
-    transact(pool, |transaction| Box::pin(insert_all(transaction, new, ids))).await
-}
-
-/// Ids of `count` items that are to live in another ledger than the home ledger.
-async fn take_ids(
-    transaction: &mut MySqlConnection,
-    shard: ShardId,
-    count: usize,
-) -> sqlx::Result<Vec<ItemId>> {
-    let mut ids = Vec::with_capacity(count);
-    for _ in 0..count {
-        ids.push(homes::insert(transaction, shard).await?);
-    }
-    Ok(ids)
+pub async fn create(pool: &Database, new: NewItems<'_>) -> sqlx::Result<Vec<StockedItem>> {
+    transact(pool, |transaction| Box::pin(insert_all(transaction, new))).await
 }
 
 async fn insert_all(
     transaction: &mut MySqlConnection,
     new: NewItems<'_>,
-    ids: Vec<ItemId>,
 ) -> sqlx::Result<Vec<StockedItem>> {
-    let NewItems { items, now, actor, groups, products, home } = new;
-    for group in groups {
-        group.copy_to(transaction).await?;
-    }
-    for product in products {
-        products::copy(transaction, product).await?;
-    }
-    let (mut created, mut ids) = (Vec::with_capacity(items.len()), ids.into_iter());
+    let NewItems { items, now, actor } = new;
+    let mut created = Vec::with_capacity(items.len());
     for new in items {
-        let id = match ids.next() {
-            Some(id) => id,
-            None => homes::insert(transaction, ShardId::HOME).await?,
-        };
-        let routed = ItemRoute { item: id, home };
-        insert_item(transaction, routed, new, now).await?;
+        let id = insert_item(transaction, new, now).await?;
         if let Some(actor) = actor {
             let detail = new_item_json(new);
             actions::record(transaction, actor, "item_created", Some(id), &detail).await?;
         }
-        created.push(read_back(transaction, routed).await?);
+        created.push(read_back(transaction, id).await?);
     }
     Ok(created)
 }
 
 async fn insert_item(
     transaction: &mut MySqlConnection,
-    routed: ItemRoute,
     new: &NewItem,
     now: OffsetDateTime,
-) -> sqlx::Result<()> {
-    let id: ItemId = routed.item;
-    items::insert(transaction, id, new, now).await?;
-    create_stock(transaction, routed, new.stock).await?;
+) -> sqlx::Result<ItemId> {
+    let id = items::insert(transaction, new, now).await?;
+    create_stock(transaction, id, new.stock).await?;
     if let Some(group) = new.limit_group {
         limit_groups::add_item(transaction, group, id).await?;
     }
     if let Some(draw) = &new.draw {
         draw::announce(transaction, id, draw).await?;
     }
-    Ok(())
+    Ok(id)
 }
 
 /// The operators' log line of a new item.

@@ -4,17 +4,15 @@ use serde_json::{Value, json};
 use sqlx::MySqlConnection;
 use time::Duration;
 
-use super::groups::{GroupForItem, GroupForItemError};
 use super::{read_back, rfc3339};
-use crate::route::RoutedError;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, ItemUpdate, StockedItem};
-use crate::rows::{Rollback, failed_change, limit_groups, moved, products};
+use crate::rows::{Rollback, failed_change, limit_groups};
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::write::restock::{Restock, restock};
 use crate::{Ledger, RetryPolicy};
 use shop_domain::product::NewVariant;
-use shop_domain::{Currency, ItemEdit, ItemRoute, LedgerError, LimitGroupId, Product, SaleWindow};
+use shop_domain::{Currency, ItemEdit, ItemId, LedgerError, LimitGroupId, SaleWindow};
 
 /// How long before its sale the currency of an item stays: longer than an instance keeps an item that it has read, so
 /// that no purchase goes by the currency before an edit.
@@ -46,9 +44,9 @@ pub enum EditError {
     /// The item has orders, or its sale has begun, so its currency stays.
     #[error("the currency cannot be changed")]
     CurrencyFixed,
-    /// The group of items cannot be used for the item.
-    #[error(transparent)]
-    Group(#[from] GroupForItemError),
+    /// There is no such group of items.
+    #[error("no such group")]
+    NoSuchGroup,
     /// There is no such product.
     #[error("no such product")]
     NoSuchProduct,
@@ -63,13 +61,6 @@ pub enum EditError {
     Ledger(#[from] LedgerError),
 }
 
-impl RoutedError for EditError {
-    /// Where an item is gone, there is none.
-    fn may_have_moved(&self) -> bool {
-        matches!(self, Self::Ledger(LedgerError::Moving) | Self::NotFound)
-    }
-}
-
 type EditResult = Result<(StockedItem, LineChange), Rollback<EditError>>;
 
 /// Edits an item for an operator. Returns the item after the edit, and what became of the stock and of the
@@ -79,13 +70,13 @@ type EditResult = Result<(StockedItem, LineChange), Rollback<EditError>>;
 /// See [`EditError`].
 pub async fn edit(
     ledger: &Ledger,
-    routed: ItemRoute,
-    (edit, group, product): (&ItemEdit, Option<&GroupForItem>, Option<&Product>),
+    id: ItemId,
+    edit: &ItemEdit,
     actor: &Actor,
     line: &WaitingLine,
 ) -> Result<(StockedItem, LineChange), EditError> {
     let edited = ledger.transact(RetryPolicy::ONCE, |transaction| {
-        Box::pin(edit_in(transaction, routed, (edit, group, product), actor, line))
+        Box::pin(edit_in(transaction, id, edit, actor, line))
     });
     edited.await.map_err(|error| match error {
         Rollback::Refused(refusal) => refusal,
@@ -95,17 +86,13 @@ pub async fn edit(
 
 async fn edit_in(
     transaction: &mut MySqlConnection,
-    routed: ItemRoute,
-    (edit, group, product): (&ItemEdit, Option<&GroupForItem>, Option<&Product>),
+    id: ItemId,
+    edit: &ItemEdit,
     actor: &Actor,
     line: &WaitingLine,
 ) -> EditResult {
-    let id = routed.item;
     let before = items::find_for_update(transaction, id).await?;
     let before = before.ok_or(Rollback::Refused(EditError::NotFound))?;
-    if before.home_epoch != routed.home.epoch {
-        return Err(moved().into());
-    }
     let item = before.item;
     if edit.revision_seen.is_some_and(|seen| seen != item.revision) {
         return Err(Rollback::Refused(EditError::RevisionChanged));
@@ -140,36 +127,30 @@ async fn edit_in(
         return Err(Rollback::Refused(EditError::CurrencyFixed));
     }
     items::update(transaction, id, &update).await?;
-    if let Some(group) = group {
-        group.copy_to(transaction).await?;
-    }
-    if let Some(product) = product {
-        products::copy(transaction, product).await?;
-    }
     if let Some(group) = update.limit_group {
         limit_groups::add_item(transaction, group, id).await?;
     }
-    let change = change_stock(transaction, routed, (edit, line), actor).await?;
+    let change = change_stock(transaction, id, (edit, line), actor).await?;
     let detail = edit_json(edit);
     actions::record(transaction, actor, "item_edited", Some(id), &detail).await?;
-    let edited = read_back(transaction, routed).await?;
+    let edited = read_back(transaction, id).await?;
     Ok((edited, change))
 }
 
 /// Restocks, and tends the line: new units go to the buyers who wait, and a pause ends the line.
 async fn change_stock(
     transaction: &mut MySqlConnection,
-    routed: ItemRoute,
+    item: ItemId,
     (edit, line): (&ItemEdit, &WaitingLine),
     actor: &Actor,
 ) -> Result<LineChange, Rollback<EditError>> {
     let mut restocked = None;
     if let Some(units) = edit.stock_delta.filter(|&units| units != 0) {
-        let order = Restock { routed, units, operator: actor.user, now: actor.now };
+        let order = Restock { item, units, operator: actor.user, now: actor.now };
         let version = restock(transaction, &order).await?;
         restocked = Some((units, version.ok_or(Rollback::Refused(EditError::StockOutOfRange))?));
     }
-    let (change, _) = line.tend(transaction, routed).await?;
+    let (change, _) = line.tend(transaction, item).await?;
     Ok(match restocked {
         Some((units, version)) => change.after_return(units, version),
         None => change,

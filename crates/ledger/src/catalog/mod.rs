@@ -11,20 +11,19 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use crate::rows::items::{self, StockedItem};
-use shop_domain::ItemRoute;
+use shop_domain::ItemId;
 
 pub use create::{NewItems, create};
 pub use edit::{EditError, StrategyError, edit};
-pub use groups::{GroupForItem, GroupForItemError, create_group};
+pub use groups::create_group;
 pub use products::create_product;
 
 /// Reads an item before the COMMIT: after it, a failed read would count as a failed change.
 async fn read_back(
     transaction: &mut MySqlConnection,
-    ItemRoute { item, home }: ItemRoute,
+    item: ItemId,
 ) -> sqlx::Result<StockedItem> {
-    let found = items::find(transaction, item).await?;
-    found.map(|stocked| stocked.at(home)).ok_or(sqlx::Error::RowNotFound)
+    items::find(transaction, item).await?.ok_or(sqlx::Error::RowNotFound)
 }
 
 fn rfc3339(instant: Option<OffsetDateTime>) -> Option<String> {

@@ -8,16 +8,16 @@ use crate::rows::products;
 use shop_domain::product::NewProduct;
 use shop_domain::{LedgerError, Product};
 
-/// Creates a product for an operator, in the home ledger.
+/// Creates a product for an operator.
 ///
 /// # Errors
 /// When it was not created, or may have been.
 pub async fn create_product(
-    home: &Ledger,
+    ledger: &Ledger,
     new: &NewProduct,
     actor: &Actor,
 ) -> Result<Product, LedgerError> {
-    let created = home.change(|transaction| {
+    let created = ledger.change(|transaction| {
         Box::pin(async move {
             let product = products::insert(transaction, new, actor.now).await?;
             let detail = json!({ "id": product.id.get(), "name": product.name });

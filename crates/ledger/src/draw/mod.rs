@@ -10,7 +10,7 @@
 //!    waiting list in this order, and offers the available units to the first buyers in the list.
 //!
 //! Entering takes the lock of the item's stock row shared, and the steps take it exclusively: so the close waits for
-//! buyers who are entering, and every write names the item's home epoch.
+//! buyers who are entering.
 
 mod steps;
 
@@ -19,15 +19,13 @@ use std::time::{Duration, Instant};
 use sqlx::MySqlConnection;
 use time::format_description::well_known::Rfc3339;
 
-use crate::route::cache::Cache;
+use crate::cache::Cache;
 use crate::rows::statement::{Binds, Read, Write};
 use crate::rows::{draws, failed_change, items};
 use crate::waiting_list::{WaitingLine, lock_stock_shared};
 use crate::{Ledger, RetryPolicy};
 use draw_proof::{Beacon, Rules};
-use shop_domain::{
-    DrawEntry, ItemId, ItemRoute, LedgerError, NewDraw, PartyChoice, Refusal, UserId,
-};
+use shop_domain::{DrawEntry, ItemId, LedgerError, NewDraw, PartyChoice, Refusal, UserId};
 
 pub use steps::{Places, Step};
 
@@ -36,7 +34,7 @@ const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
 /// Items whose counts are known at once.
 const COUNTS_MAX: usize = 1_000;
 
-/// The draws of one ledger.
+/// The draws.
 pub struct Draws {
     ledger: Ledger,
     line: WaitingLine,
@@ -60,28 +58,28 @@ impl Draws {
     /// Enters a buyer, or moves the entry that the buyer has to the party of choice. Returns the entry.
     ///
     /// # Errors
-    /// When the ledger does not answer, or the item has moved.
+    /// When the ledger does not answer.
     pub async fn enter(
         &self,
-        routed: ItemRoute,
+        item: ItemId,
         buyer: UserId,
         choice: &PartyChoice,
     ) -> Result<Result<DrawEntry, Refusal>, LedgerError> {
         let entered = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
-                if let Err(refusal) = lock_open(transaction, routed).await? {
+                if let Err(refusal) = lock_open(transaction, item).await? {
                     return Ok(Err(refusal));
                 }
-                let found = draws::entry(&mut **transaction, routed.item, buyer).await?;
+                let found = draws::entry(&mut **transaction, item, buyer).await?;
                 if let Some(entry) = found.as_ref().filter(|entry| has_chosen(entry, choice)) {
                     return Ok(Ok(entry.clone()));
                 }
                 if found.is_none()
-                    && self.count(transaction, routed.item).await? >= self.entries_max
+                    && self.count(transaction, item).await? >= self.entries_max
                 {
                     return Ok(Err(Refusal::DrawFull));
                 }
-                if let Err(refusal) = lock_party(transaction, routed.item, choice).await? {
+                if let Err(refusal) = lock_party(transaction, item, choice).await? {
                     return Ok(Err(refusal));
                 }
                 let id = random_id();
@@ -94,10 +92,10 @@ impl Draws {
                     "INSERT INTO draw_entries (item_id, user_id, entry, party, entered_at) \
                      VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE party = IF(?, VALUES(party), party)",
                 )
-                .binds((routed.item.get(), buyer.get(), &id, &party, *choice != PartyChoice::Unchanged))
+                .binds((item.get(), buyer.get(), &id, &party, *choice != PartyChoice::Unchanged))
                 .run(&mut **transaction)
                 .await?;
-                let entry = draws::entry(&mut **transaction, routed.item, buyer).await?;
+                let entry = draws::entry(&mut **transaction, item, buyer).await?;
                 entry.map(Ok).ok_or(sqlx::Error::RowNotFound)
             })
         });
@@ -110,16 +108,16 @@ impl Draws {
     /// As for [`Draws::enter`].
     pub async fn withdraw(
         &self,
-        routed: ItemRoute,
+        item: ItemId,
         buyer: UserId,
     ) -> Result<Result<(), Refusal>, LedgerError> {
         let withdrawn = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
-                if let Err(refusal) = lock_open(transaction, routed).await? {
+                if let Err(refusal) = lock_open(transaction, item).await? {
                     return Ok(Err(refusal));
                 }
                 sqlx::query("DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?")
-                    .binds((routed.item.get(), buyer.get()))
+                    .binds((item.get(), buyer.get()))
                     .run(&mut **transaction)
                     .await
                     .map(Ok)
@@ -201,15 +199,15 @@ fn random_id() -> String {
 /// Locks the stock row shared, and checks that entries may change.
 async fn lock_open(
     transaction: &mut MySqlConnection,
-    routed: ItemRoute,
+    item: ItemId,
 ) -> sqlx::Result<Result<(), Refusal>> {
-    if lock_stock_shared(transaction, routed).await?.is_none() {
+    if lock_stock_shared(transaction, item).await?.is_none() {
         return Ok(Err(Refusal::ItemNotFound));
     }
     let is_over: Option<i64> = sqlx::query_scalar(
         "SELECT closed_at IS NOT NULL OR closes_at <= UTC_TIMESTAMP(6) FROM draws WHERE item_id = ?",
     )
-    .bind(routed.item.get())
+    .bind(item.get())
     .first(transaction)
     .await?;
     Ok(match is_over {

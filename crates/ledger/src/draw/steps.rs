@@ -4,14 +4,14 @@ use sqlx::{MySqlConnection, QueryBuilder};
 
 use super::Draws;
 use crate::rows::draws::{self, DrawRow, ListedEntry};
-use crate::rows::item_lock::{ItemLock, Work};
+use crate::rows::draw_lock::DrawLock;
 use crate::rows::items::datetime;
 use crate::rows::link::{TRANSACTION_MAX, within};
 use crate::rows::statement::{Binds, Read, Write};
 use crate::rows::transact;
 use crate::waiting_list::{LineChange, lock_stock};
 use draw_proof::{Entry, Hash};
-use shop_domain::{DrawBeacon, ItemRoute};
+use shop_domain::{DrawBeacon, ItemId};
 
 /// Entries that get their places in one transaction: the stock row is held for a few hundredths of a second.
 const TOGETHER_MAX: usize = 500;
@@ -32,30 +32,30 @@ impl Draws {
     ///
     /// # Errors
     /// The database's; what was done stays done.
-    pub async fn close(&self, routed: ItemRoute) -> sqlx::Result<Step> {
+    pub async fn close(&self, item: ItemId) -> sqlx::Result<Step> {
         let pool = &self.ledger.pool;
-        let Some(draw) = draws::find(pool, routed.item).await? else { return Ok(Step::Nothing) };
+        let Some(draw) = draws::find(pool, item).await? else { return Ok(Step::Nothing) };
         if draw.drawn_at.is_some() {
             return Ok(Step::Nothing);
         }
         if draw.listed_at.is_none() {
-            let lock = ItemLock::take_free(pool, Work::Draw, routed.item).await?;
+            let lock = DrawLock::take(pool, item).await?;
             if lock.is_none() {
                 return Ok(Step::Nothing);
             }
             self.write(
-                routed,
+                item,
                 "UPDATE draws SET closed_at = UTC_TIMESTAMP(6) \
                  WHERE item_id = ? AND closed_at IS NULL AND closes_at <= UTC_TIMESTAMP(6)",
                 &[],
             )
             .await?;
             failpoint!("draw-closed");
-            let entries = draws::all_entries(pool, routed.item).await?;
+            let entries = draws::all_entries(pool, item).await?;
             let leaves = leaves(&entries)?;
             let root = blocking(move || hex::encode(draw_proof::root(&leaves))).await?;
             self.write(
-                routed,
+                item,
                 "UPDATE draws SET entries = ?, root = ?, listed_at = UTC_TIMESTAMP(6) \
                  WHERE item_id = ? AND closed_at IS NOT NULL AND listed_at IS NULL",
                 &[&entries.len().to_string(), &root],
@@ -77,12 +77,12 @@ impl Draws {
     /// The database's.
     pub async fn take_value(
         &self,
-        routed: ItemRoute,
+        item: ItemId,
         signature: &[u8],
         value: &Hash,
     ) -> sqlx::Result<()> {
         self.write(
-            routed,
+            item,
             "UPDATE draws SET beacon_signature = ?, beacon_value = ? \
              WHERE item_id = ? AND listed_at IS NOT NULL AND beacon_value IS NULL",
             &[&hex::encode(signature), &hex::encode(value)],
@@ -96,27 +96,27 @@ impl Draws {
     ///
     /// # Errors
     /// The database's.
-    pub async fn places(&self, routed: ItemRoute) -> sqlx::Result<Option<Places<'_>>> {
+    pub async fn places(&self, item: ItemId) -> sqlx::Result<Option<Places<'_>>> {
         let pool = &self.ledger.pool;
-        let lock = ItemLock::take_free(pool, Work::Draw, routed.item).await?;
-        let (Some(lock), Some(draw)) = (lock, draws::find(pool, routed.item).await?) else {
+        let lock = DrawLock::take(pool, item).await?;
+        let (Some(lock), Some(draw)) = (lock, draws::find(pool, item).await?) else {
             return Ok(None);
         };
-        let entries = draws::all_entries(pool, routed.item).await?;
+        let entries = draws::all_entries(pool, item).await?;
         let ordered = blocking(move || in_order(&draw, entries)).await??;
-        Ok(Some(Places { draws: self, routed, ordered, _lock: lock }))
+        Ok(Some(Places { draws: self, item, ordered, _lock: lock }))
     }
 
     /// Writes the row of a draw under the lock of its item: `values`, and then the item.
-    async fn write(&self, routed: ItemRoute, statement: &str, values: &[&str]) -> sqlx::Result<()> {
+    async fn write(&self, item: ItemId, statement: &str, values: &[&str]) -> sqlx::Result<()> {
         let write = transact(&self.ledger.pool, |transaction| {
             Box::pin(async move {
-                lock_stock(transaction, routed).await?;
+                lock_stock(transaction, item).await?;
                 let mut query = sqlx::query(statement);
                 for value in values {
                     query = query.bind(*value);
                 }
-                query.bind(routed.item.get()).run(&mut **transaction).await
+                query.bind(item.get()).run(&mut **transaction).await
             })
         });
         within(TRANSACTION_MAX, Box::pin(write)).await
@@ -126,9 +126,9 @@ impl Draws {
 /// The places of a draw, which one instance at a time writes.
 pub struct Places<'a> {
     draws: &'a Draws,
-    routed: ItemRoute,
+    item: ItemId,
     ordered: Vec<ListedEntry>,
-    _lock: ItemLock,
+    _lock: DrawLock,
 }
 
 impl Places<'_> {
@@ -149,8 +149,8 @@ impl Places<'_> {
         &self,
         transaction: &mut MySqlConnection,
     ) -> sqlx::Result<Option<LineChange>> {
-        lock_stock(transaction, self.routed).await?;
-        let item = self.routed.item.get();
+        lock_stock(transaction, self.item).await?;
+        let item = self.item.get();
         let placed: Option<u32> = sqlx::query_scalar(
             "SELECT placed FROM draws JOIN items ON items.id = item_id \
              WHERE item_id = ? AND drawn_at IS NULL AND NOT paused",
@@ -170,7 +170,7 @@ impl Places<'_> {
         .binds((placed as u64, placed == self.ordered.len(), item))
         .run(&mut *transaction)
         .await?;
-        self.draws.line.hand_out(transaction, self.routed).await.map(Some)
+        self.draws.line.hand_out(transaction, self.item).await.map(Some)
     }
 }
 

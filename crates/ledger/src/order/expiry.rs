@@ -10,7 +10,7 @@ use time::OffsetDateTime;
 
 use super::OrderSteps;
 use super::step::{
-    ReturnedUnits, count_back, count_back_in_group, insert_movement, return_stock, routes,
+    ReturnedUnits, count_back, count_back_in_group, insert_movement, return_stock,
 };
 use crate::Database;
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
@@ -19,7 +19,7 @@ use crate::rows::statement::in_list;
 use crate::rows::{Fault, answered, begin_on, lost_commit, orders, transact, within};
 use crate::waiting_list::WaitingLine;
 use shop_domain::order::MovementReason;
-use shop_domain::{ItemId, ItemRoute, Order, OrderId, OrderStatus};
+use shop_domain::{ItemId, Order, OrderId, OrderStatus};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -40,21 +40,21 @@ impl OrderSteps {
     ///
     /// # Errors
     /// The database's; no order has expired, unless the COMMIT was not answered.
-    pub async fn expire(&self, routed: ItemRoute, limit: u32) -> sqlx::Result<ExpiryBatch> {
-        within(LONG_READ_MAX, Box::pin(self.expire_together(routed, (None, limit)))).await
+    pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<ExpiryBatch> {
+        within(LONG_READ_MAX, Box::pin(self.expire_together(item, (None, limit)))).await
     }
 
     /// Expires one order, if it is overdue.
     ///
     /// # Errors
     /// As for [`OrderSteps::expire`].
-    pub async fn expire_one(&self, routed: ItemRoute, order: OrderId) -> sqlx::Result<ExpiryBatch> {
-        within(TRANSACTION_MAX, Box::pin(self.expire_together(routed, (Some(order), 1)))).await
+    pub async fn expire_one(&self, item: ItemId, order: OrderId) -> sqlx::Result<ExpiryBatch> {
+        within(TRANSACTION_MAX, Box::pin(self.expire_together(item, (Some(order), 1)))).await
     }
 
     async fn expire_together(
         &self,
-        routed: ItemRoute,
+        item: ItemId,
         (only, limit): (Option<OrderId>, u32),
     ) -> sqlx::Result<ExpiryBatch> {
         let pool = &self.ledger.pool;
@@ -62,7 +62,7 @@ impl OrderSteps {
         let batch = &mut sent;
         let work = transact(pool, |transaction| {
             Box::pin(async move {
-                *batch = Some(expire_batch(transaction, routed, (only, limit), &self.line).await?);
+                *batch = Some(expire_batch(transaction, item, (only, limit), &self.line).await?);
                 failpoint!("expiry-applied");
                 Ok(())
             })
@@ -140,12 +140,12 @@ async fn recover_lost_commit(pool: &Database, batch: ExpiryBatch) -> Option<Expi
 
 async fn expire_batch(
     connection: &mut MySqlConnection,
-    routed: ItemRoute,
+    item: ItemId,
     (only, limit): (Option<OrderId>, u32),
     line: &WaitingLine,
 ) -> sqlx::Result<ExpiryBatch> {
     let mut expired: Vec<Order> = Vec::new();
-    for order in lock_overdue(connection, routed.item, only, limit).await? {
+    for order in lock_overdue(connection, item, only, limit).await? {
         hold!("overdue-read", order.user_id.get());
         if set_expired(connection, &order).await? {
             let status = OrderStatus::Expired;
@@ -172,16 +172,13 @@ async fn expire_batch(
     }
     line.outbox().changed(connection, &expired).await?;
     // The stock rows once and last: locked before the limits, they could deadlock with a purchase.
-    let mut units: BTreeMap<ItemId, (i64, ItemRoute)> = BTreeMap::new();
-    for order in &expired {
-        let routes = routes(connection, order, routed.home).await?;
-        for (line, route) in order.lines().zip(routes) {
-            units.entry(line.item_id).or_insert((0, route)).0 += line.quantity.signed();
-        }
+    let mut units: BTreeMap<ItemId, i64> = BTreeMap::new();
+    for line in expired.iter().flat_map(Order::lines) {
+        *units.entry(line.item_id).or_default() += line.quantity.signed();
     }
     let mut returned = Vec::new();
-    for (item, (units, routed)) in units {
-        let line = return_stock(&mut *connection, routed, units, line).await?;
+    for (item, units) in units {
+        let line = return_stock(&mut *connection, item, units, line).await?;
         returned.push(ReturnedUnits { item, units, line });
     }
     let at = match expired.is_empty() {

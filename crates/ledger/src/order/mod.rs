@@ -17,14 +17,13 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::route::RoutedError;
 use crate::rows::link::answered;
 use crate::rows::{Fault, WorkError, change, is_unconfirmed, nothing_was_sent};
 use crate::waiting_list::WaitingLine;
 use crate::write::ItemConcurrency;
 use crate::{Ledger, RetryPolicy};
 use shop_domain::order::Step;
-use shop_domain::{Home, ItemId, ItemRoute, LedgerError, Order, OrderId, UserId};
+use shop_domain::{LedgerError, Order, OrderId, UserId};
 
 pub use expiry::{ExpiryBatch, is_of_one_order};
 pub use payment::PaymentResult;
@@ -56,7 +55,7 @@ pub enum StepError {
     NotReturnable,
     /// The ledger did not answer; the step may be tried again.
     #[error("the ledger does not answer: {0}")]
-    Unavailable(sqlx::Error),
+    Unavailable(#[from] sqlx::Error),
     /// The ledger is known not to answer, so it was not asked; nothing changed.
     #[error("the ledger is away")]
     Away,
@@ -66,25 +65,12 @@ pub enum StepError {
     /// The ledger takes no writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,
-    /// The order's item is being moved to another ledger; nothing changed.
-    #[error("the item is moving")]
-    Moving,
 }
 
-impl From<sqlx::Error> for StepError {
-    fn from(error: sqlx::Error) -> Self {
-        match Fault::of(&error) {
-            Fault::Moved => Self::Moving,
-            _ => Self::Unavailable(error),
-        }
-    }
-}
-
-/// The error of a step whose order was not found, or that waited for its item in vain.
+/// The error of a step that waited for its item in vain, or whose order was not read.
 impl From<LedgerError> for StepError {
     fn from(error: LedgerError) -> Self {
         match error {
-            LedgerError::Moving => Self::Moving,
             LedgerError::Contended => Self::Contended,
             _ => Self::Away,
         }
@@ -100,30 +86,7 @@ impl WorkError for StepError {
     }
 }
 
-impl RoutedError for StepError {
-    fn may_have_moved(&self) -> bool {
-        matches!(self, Self::Moving)
-    }
-}
-
-/// The way to an order.
-#[derive(Clone, Copy, Debug)]
-pub struct OrderRoute {
-    /// The route to its item; to the home ledger for an order that does not exist.
-    pub home: Home,
-    /// Its item; `None` for an order that does not exist, and while there is one ledger.
-    pub item: Option<ItemId>,
-}
-
-impl OrderRoute {
-    /// The order's item with the route to it.
-    #[must_use]
-    pub fn routed(&self) -> Option<ItemRoute> {
-        self.item.map(|item| ItemRoute { item, home: self.home })
-    }
-}
-
-/// Writes steps of the orders of one ledger. Clones share everything.
+/// Writes steps of orders. Clones share everything.
 #[derive(Clone)]
 pub struct OrderSteps {
     ledger: Ledger,
@@ -151,23 +114,23 @@ impl OrderSteps {
         &self.line
     }
 
-    /// Makes one step of an owner's order, whose item is at the end of the route `home`.
+    /// Makes one step of an owner's order.
     ///
     /// # Errors
     /// See [`StepError`]; nothing changed, unless the ledger did not answer.
     pub async fn step(
         &self,
-        (id, owner): (OrderId, UserId),
+        id: OrderId,
+        owner: UserId,
         step: Step,
-        home: Home,
     ) -> Result<StepResult, StepError> {
-        let _permit = self.permit(id, step, home).await?;
+        let _permit = self.permit(id, step).await?;
         // The change of the last COMMIT that was sent.
         let sent: Mutex<Option<StepResult>> = Mutex::default();
         let work = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             let (sent, line) = (&sent, &self.line);
             Box::pin(async move {
-                let made = step::apply(transaction, (id, owner), (step, home), line).await?;
+                let made = step::apply(transaction, id, owner, step, line).await?;
                 failpoint!("step-applied");
                 if made.changed {
                     *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
@@ -203,7 +166,6 @@ impl OrderSteps {
         &self,
         id: OrderId,
         step: Step,
-        home: Home,
     ) -> Result<Vec<OwnedSemaphorePermit>, LedgerError> {
         // Like the step that follows, it is never the breaker's probe.
         let Ledger { pool, breaker } = &self.ledger;
@@ -213,8 +175,7 @@ impl OrderSteps {
             LedgerError::Unavailable
         })?;
         let Some(order) = found else { return Ok(Vec::new()) };
-        // With several ledgers every step compares the epoch in the stock row.
-        if home.is_only && !order.status.step(step).moves_stock() {
+        if !order.status.step(step).moves_stock() {
             return Ok(Vec::new());
         }
         let mut permits = Vec::new();

@@ -7,14 +7,13 @@
 use sqlx::MySqlConnection;
 
 use super::step::{StepResult, apply, lock_lines};
-use super::{OrderRoute, OrderSteps, StepError};
+use super::{OrderSteps, StepError};
 use crate::RetryPolicy;
-use crate::rows::stock::check_home;
-use crate::rows::{answered, failed_change, moved, orders, payments};
+use crate::rows::{answered, failed_change, orders, payments};
 use crate::waiting_list::WaitingLine;
 use shop_domain::order::Step;
 use shop_domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
-use shop_domain::{Home, ItemRoute, LedgerError, Order, OrderId, UserId};
+use shop_domain::{LedgerError, Order, OrderId, UserId};
 
 /// What became of a payment.
 #[derive(Clone)]
@@ -28,22 +27,20 @@ pub enum PaymentResult {
 }
 
 impl OrderSteps {
-    /// Takes money that came for an order, whose way is `route`. A repetition is
-    /// [`PaymentResult::Known`].
+    /// Takes money that came for an order. A repetition is [`PaymentResult::Known`].
     ///
     /// # Errors
     /// When the ledger does not answer; then the provider has to say it again.
     pub async fn confirm(
         &self,
         received: &ReceivedPayment,
-        route: OrderRoute,
     ) -> Result<PaymentResult, LedgerError> {
-        let _permit = self.permit(received.order, Step::Pay, route.home).await?;
+        let _permit = self.permit(received.order, Step::Pay).await?;
         let mut refusal = None;
         loop {
             // A duplicate is another delivery of this message, which was quicker.
             let written = self.ledger.transact(RetryPolicy::ROLLED_BACK, |transaction| {
-                Box::pin(write(transaction, (received, route), refusal, &self.line))
+                Box::pin(write(transaction, received, refusal, &self.line))
             });
             // A refused step is rolled back, and the payment is written as one that has to go back.
             match written.await {
@@ -56,7 +53,6 @@ impl OrderSteps {
                 Err(StepError::SoldOut) => refusal = Some(RefundReason::SoldOut),
                 Err(StepError::LimitReached) => refusal = Some(RefundReason::LimitReached),
                 Err(StepError::Unavailable(error)) => return Err(failed_change(&error)),
-                Err(StepError::Moving) => return Err(LedgerError::Moving),
                 // The row is locked, and its status allows the step.
                 Err(_) => return Err(LedgerError::OutcomeUnknown),
             }
@@ -67,7 +63,7 @@ impl OrderSteps {
 /// `refusal` is the reason why the step was refused in an earlier try.
 async fn write(
     connection: &mut MySqlConnection,
-    (received, route): (&ReceivedPayment, OrderRoute),
+    received: &ReceivedPayment,
     refusal: Option<RefundReason>,
     line: &WaitingLine,
 ) -> Result<PaymentResult, StepError> {
@@ -78,15 +74,9 @@ async fn write(
     if known.as_ref().is_some_and(|known| !known.is_refund_alone()) {
         return Ok(PaymentResult::Known);
     }
-    let OrderRoute { home, item } = route;
     let found = find_for_update(connection, received.order).await?;
-    if !home.is_only && found.is_some() != item.is_some() {
-        // The order has moved since the way to it was found, or was written.
-        return Err(moved().into());
-    }
     if let Some(known) = known {
         let reason = payments::complete(connection, &known, received).await?;
-        check_found(connection, found.as_ref(), home).await?;
         return Ok(reason.map_or(PaymentResult::Known, PaymentResult::RefundWanted));
     }
     let reason = match &found {
@@ -100,26 +90,13 @@ async fn write(
             _ => (PaymentStatus::RefundWanted, PaymentResult::RefundWanted(reason)),
         };
         payments::insert(connection, received, (status, Some(reason))).await?;
-        check_found(connection, found.as_ref(), home).await?;
         return Ok(result);
     }
     let owner: Option<UserId> = found.map(|order| order.user_id);
     let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
     payments::insert(connection, received, (PaymentStatus::Accepted, None)).await?;
-    let made = apply(connection, (received.order, owner), (Step::Pay, home), line).await?;
+    let made = apply(connection, received.order, owner, Step::Pay, line).await?;
     Ok(PaymentResult::Paid(Box::new(made)))
-}
-
-/// Checks that the order's item, if there is an order, still lives in `home`.
-async fn check_found(
-    connection: &mut MySqlConnection,
-    found: Option<&Order>,
-    home: Home,
-) -> sqlx::Result<()> {
-    match found {
-        Some(order) => check_home(connection, ItemRoute { item: order.item_id, home }).await,
-        None => Ok(()),
-    }
 }
 
 /// Locks an order with its lines.

@@ -1,20 +1,15 @@
 //! The transactions that note money which goes back.
-//!
-//! With several ledgers a payment is where its order is. Each change checks that in its transaction, since
-//! rows that a move leaves behind, or has copied early, are not the payment.
 
 use std::time::Duration;
 
 use sqlx::MySqlConnection;
 
-use super::OrderRoute;
 use crate::rows::actions::{self, Actor};
-use crate::rows::stock::check_home;
 use crate::rows::{payments, transact};
 use crate::{Database, Ledger};
 use payments::Payment;
 use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
-use shop_domain::{Cents, ItemRoute, LedgerError};
+use shop_domain::{Cents, LedgerError};
 
 /// What became of the provider's message of a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,22 +36,20 @@ pub enum ByHand {
 /// Notes what the provider said to the request of a refund: it is accepted, or asked for again after a pause.
 ///
 /// # Errors
-/// The database's; [`moved`](crate::rows::moved) when the payment does not live here any more.
+/// The database's.
 pub async fn note_request(
     pool: &Database,
     id: &PaymentId,
     answer: Result<(), (&str, Duration)>,
-    routed: Option<ItemRoute>,
 ) -> sqlx::Result<()> {
     transact(pool, |transaction| {
         Box::pin(async move {
             match answer {
-                Ok(()) => payments::refund_requested(transaction, id).await?,
+                Ok(()) => payments::refund_requested(transaction, id).await,
                 Err((error, pause)) => {
-                    payments::refund_failed(transaction, id, error, pause).await?;
+                    payments::refund_failed(transaction, id, error, pause).await
                 }
             }
-            check(transaction, routed).await
         })
     })
     .await
@@ -69,7 +62,6 @@ pub async fn note_request(
 pub async fn note_message(
     ledger: &Ledger,
     received: &ReceivedPayment,
-    route: OrderRoute,
 ) -> Result<RefundResult, LedgerError> {
     let noted = ledger.change(|transaction| {
         Box::pin(async move {
@@ -80,16 +72,14 @@ pub async fn note_message(
                 // Committed all the same: only so it is sure that the present writer says it.
                 return Ok(RefundResult::Unchanged);
             }
-            let result = match payments::find_for_update(transaction, &received.id).await? {
-                Some(payment) => add_refund(transaction, &payment, received).await?,
+            match payments::find_for_update(transaction, &received.id).await? {
+                Some(payment) => add_refund(transaction, &payment, received).await,
                 // The refund is told before the payment: the payment must not pay.
                 None => {
                     payments::insert_refund_alone(transaction, received).await?;
-                    RefundResult::Refunded
+                    Ok(RefundResult::Refunded)
                 }
-            };
-            check(transaction, route.routed()).await?;
-            Ok(result)
+            }
         })
     });
     noted.await
@@ -103,12 +93,11 @@ pub async fn note_by_hand(
     ledger: &Ledger,
     id: &PaymentId,
     actor: &Actor,
-    route: OrderRoute,
 ) -> Result<ByHand, LedgerError> {
     let noted = ledger.change(|transaction| {
         Box::pin(async move {
             let found = payments::find_for_update(transaction, id).await?;
-            let noted = match found.map(|payment| (payment.status, payment)) {
+            Ok(match found.map(|payment| (payment.status, payment)) {
                 Some((PaymentStatus::RefundWanted | PaymentStatus::RefundRequested, due)) => {
                     let left = due.left_cents();
                     let rest = Cents::new(left).unwrap_or(due.amount);
@@ -121,9 +110,7 @@ pub async fn note_by_hand(
                 Some((PaymentStatus::Accepted, _)) => ByHand::HasPaid,
                 Some((PaymentStatus::Refunded, _)) => ByHand::Noted,
                 None => ByHand::NotFound,
-            };
-            check(transaction, route.routed()).await?;
-            Ok(noted)
+            })
         })
     });
     noted.await
@@ -151,13 +138,5 @@ async fn add_refund(
     match payments::add_refund(transaction, payment, refund.amount).await? {
         true => Ok(RefundResult::Refunded),
         false => Ok(RefundResult::PartlyRefunded),
-    }
-}
-
-/// Checks that the item of a payment still lives at the end of its route, where there is one.
-async fn check(transaction: &mut MySqlConnection, routed: Option<ItemRoute>) -> sqlx::Result<()> {
-    match routed {
-        Some(routed) => check_home(transaction, routed).await,
-        None => Ok(()),
     }
 }

@@ -8,11 +8,10 @@ use time::OffsetDateTime;
 use super::{StepError, terms};
 use crate::Database;
 use crate::rows::statement::in_list;
-use crate::rows::stock::{self, check_home};
-use crate::rows::{Fault, moved, orders};
+use crate::rows::{Fault, orders};
 use crate::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::{MovementReason, Step, Transition};
-use shop_domain::{Home, ItemId, ItemRoute, Order, OrderId, OrderStatus, UserId};
+use shop_domain::{ItemId, Order, OrderId, OrderStatus, UserId};
 
 /// An order after a step.
 #[derive(Clone)]
@@ -62,11 +61,12 @@ pub(super) async fn find(pool: &Database, id: OrderId) -> sqlx::Result<Option<Or
 }
 
 /// Makes one step within the caller's transaction, which is to be rolled back after an error. The event
-/// of a change is written before the stock row is locked. `home` is the route to the order's item.
+/// of a change is written before the stock row is locked.
 pub(super) async fn apply(
     connection: &mut MySqlConnection,
-    (id, owner): (OrderId, UserId),
-    (step, home): (Step, Home),
+    id: OrderId,
+    owner: UserId,
+    step: Step,
     line: &WaitingLine,
 ) -> Result<StepResult, StepError> {
     let statement = format!(
@@ -79,58 +79,41 @@ pub(super) async fn apply(
         .bind(owner.get())
         .fetch_optional(&mut *connection)
         .await?;
-    // With several ledgers it was found before the step.
-    let row = row.ok_or(if home.is_only { StepError::NotFound } else { StepError::Moving })?;
+    let row = row.ok_or(StepError::NotFound)?;
     let (order, now) = (orders::read(&row)?, row.try_get("ledger_now")?);
     if order.is_further_line() {
         return Err(StepError::NotFound);
     }
     let order = lock_lines(connection, order).await?;
-    let routed = routes(connection, &order, home).await?;
     match order.status.step(step) {
-        // Nothing is written, but a row that a move has left behind says nothing of the order.
-        Transition::Already => {
-            check_homes(connection, &routed).await?;
-            Ok(StepResult::without_stock(order, false))
-        }
-        Transition::Conflict => {
-            let conflict = StepError::Conflict(Box::new(order));
-            Err(refused(connection, &routed, conflict).await)
-        }
-        Transition::Extend(seconds) => match terms::extend(connection, order, seconds).await {
-            Ok((order, changed)) => {
-                if changed {
-                    tell(connection, &order, line).await?;
-                }
-                check_homes(connection, &routed).await?;
-                Ok(StepResult::without_stock(order, changed))
+        Transition::Already => Ok(StepResult::without_stock(order, false)),
+        Transition::Conflict => Err(StepError::Conflict(Box::new(order))),
+        Transition::Extend(seconds) => {
+            let (order, changed) = terms::extend(connection, order, seconds).await?;
+            if changed {
+                tell(connection, &order, line).await?;
             }
-            Err(error) => Err(refused(connection, &routed, error).await),
-        },
+            Ok(StepResult::without_stock(order, changed))
+        }
         Transition::To(status) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            check_homes(connection, &routed).await?;
             Ok(StepResult::without_stock(order, true))
         }
         Transition::GiveBack(status, reason) => {
-            if step == Step::Return
-                && let Err(error) = terms::begin_return(connection, &order, now).await
-            {
-                return Err(refused(connection, &routed, error).await);
+            if step == Step::Return {
+                terms::begin_return(connection, &order, now).await?;
             }
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let returned = give_back(connection, &order, (reason, &routed), line).await?;
+            let returned = give_back(connection, &order, reason, line).await?;
             Ok(StepResult { order, changed: true, returned })
         }
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            match take_again(connection, &order, (reason, &routed)).await {
-                Ok(returned) => Ok(StepResult { order, changed: true, returned }),
-                Err(error) => Err(refused(connection, &routed, error).await),
-            }
+            let returned = take_again(connection, &order, reason).await?;
+            Ok(StepResult { order, changed: true, returned })
         }
     }
 }
@@ -148,47 +131,6 @@ pub(super) async fn lock_lines(
     orders::add_lines(connection, &mut orders, "FOR UPDATE").await?;
     let [order] = orders;
     Ok(order)
-}
-
-/// The route to the item of each line. All lines are in the ledger of the first one: no item moves while it has
-/// orders with others. While a move is given up for that reason, the epoch is another, but the ledger is not.
-pub(super) async fn routes(
-    connection: &mut MySqlConnection,
-    order: &Order,
-    home: Home,
-) -> sqlx::Result<Vec<ItemRoute>> {
-    let further: Vec<ItemId> = match home.is_only {
-        true => Vec::new(),
-        false => order.further.iter().map(|line| line.item_id).collect(),
-    };
-    let epochs = stock::epochs(connection, &further).await?;
-    let routed = |line: &Order| {
-        let epoch = epochs.get(&line.item_id).copied().unwrap_or(home.epoch);
-        ItemRoute { item: line.item_id, home: Home { epoch, ..home } }
-    };
-    Ok(order.lines().map(routed).collect())
-}
-
-async fn check_homes(connection: &mut MySqlConnection, routed: &[ItemRoute]) -> sqlx::Result<()> {
-    for &one in routed {
-        check_home(connection, one).await?;
-    }
-    Ok(())
-}
-
-/// The error of a step that is not made. Rows that a move has left behind refuse nothing.
-async fn refused(
-    connection: &mut MySqlConnection,
-    routed: &[ItemRoute],
-    error: StepError,
-) -> StepError {
-    if matches!(error, StepError::Unavailable(_) | StepError::Moving) {
-        return error;
-    }
-    match check_homes(connection, routed).await {
-        Ok(()) => error,
-        Err(moved) => moved.into(),
-    }
 }
 
 /// Writes the event of a changed order.
@@ -222,7 +164,7 @@ async fn set_status(
 async fn give_back(
     connection: &mut MySqlConnection,
     order: &Order,
-    (reason, routed): (MovementReason, &[ItemRoute]),
+    reason: MovementReason,
     line: &WaitingLine,
 ) -> sqlx::Result<Vec<ReturnedUnits>> {
     for one in order.lines() {
@@ -235,10 +177,11 @@ async fn give_back(
         insert_movement(connection, one, reason, one.quantity.signed()).await?;
     }
     let mut returned = Vec::new();
-    for (one, &routed) in order.lines().zip(routed) {
+    for one in order.lines() {
+        let item = one.item_id;
         let units = one.quantity.signed();
-        let line = return_stock(connection, routed, units, line).await?;
-        returned.push(ReturnedUnits { item: one.item_id, units, line });
+        let line = return_stock(connection, item, units, line).await?;
+        returned.push(ReturnedUnits { item, units, line });
     }
     Ok(returned)
 }
@@ -291,24 +234,23 @@ async fn count_in_group(
 /// Adds units to the stock row, and offers them to the buyers who wait.
 pub(super) async fn return_stock(
     connection: &mut MySqlConnection,
-    routed: ItemRoute,
+    item: ItemId,
     units: i64,
     line: &WaitingLine,
 ) -> sqlx::Result<LineChange> {
     let done = sqlx::query(
         "UPDATE stock SET available = available + ?, version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ? AND home_epoch = ?",
+         WHERE item_id = ?",
     )
     .bind(units)
-    .bind(routed.item.get())
-    .bind(routed.home.epoch)
+    .bind(item.get())
     .execute(&mut *connection)
     .await?;
     if done.rows_affected() != 1 {
-        return Err(moved());
+        return Err(sqlx::Error::RowNotFound);
     }
     let version = done.last_insert_id();
-    Ok(line.hand_out(connection, routed).await?.after_return(units, version))
+    Ok(line.hand_out(connection, item).await?.after_return(units, version))
 }
 
 /// Takes the units of all lines again for a payment after the hold ran out, under the two conditions of a
@@ -316,7 +258,7 @@ pub(super) async fn return_stock(
 async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,
-    (reason, routed): (MovementReason, &[ItemRoute]),
+    reason: MovementReason,
 ) -> Result<Vec<ReturnedUnits>, StepError> {
     let refused = |error| match Fault::of(&error) {
         Fault::CheckViolated => StepError::LimitReached,
@@ -340,16 +282,16 @@ async fn take_again(
         insert_movement(connection, one, reason, -one.quantity.signed()).await?;
     }
     let mut taken = Vec::new();
-    for (one, &routed) in order.lines().zip(routed) {
-        let (item, units) = (one.item_id, one.quantity.signed());
+    for one in order.lines() {
+        let item = one.item_id;
+        let units = one.quantity.signed();
         let done = sqlx::query(
             "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \
-             WHERE item_id = ? AND available >= ? AND home_epoch = ?",
+             WHERE item_id = ? AND available >= ?",
         )
         .bind(units)
         .bind(item.get())
         .bind(units)
-        .bind(routed.home.epoch)
         .execute(&mut *connection)
         .await?;
         if done.rows_affected() != 1 {

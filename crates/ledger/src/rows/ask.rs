@@ -2,7 +2,7 @@
 
 use super::link::{LONG_READ_MAX, TRANSACTION_MAX, within, within_limit};
 use super::{Fault, WorkError, is_unconfirmed};
-use crate::route::breaker::{Breaker, BreakerPermit};
+use crate::breaker::{Breaker, BreakerPermit};
 use shop_domain::LedgerError;
 
 /// Runs a read of the ledger. It may be the probe of an open breaker, so `question` must not change
@@ -47,10 +47,7 @@ pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
 #[must_use]
 pub fn failed_read(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "ledger not read");
-    match Fault::of(error) {
-        Fault::Moved => LedgerError::Moving,
-        _ => LedgerError::Unavailable,
-    }
+    LedgerError::Unavailable
 }
 
 /// Logs a failed change, once, and converts the error: the change may have been made, unless
@@ -61,7 +58,6 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     match Fault::of(error) {
         _ if is_unconfirmed(error) => LedgerError::OutcomeUnknown,
         Fault::ReadOnly => LedgerError::ReadOnly,
-        Fault::Moved => LedgerError::Moving,
         _ if nothing_was_sent(error) => LedgerError::Unavailable,
         _ => LedgerError::OutcomeUnknown,
     }
@@ -74,7 +70,6 @@ async fn report<T, E: WorkError>(call: BreakerPermit, answer: Result<T, E>) -> R
         Err(Some(error)) if Fault::of(error) == Fault::Connection => call.failed(),
         // Any other error is an answer of the server.
         Err(Some(sqlx::Error::Database(_))) => call.answered(),
-        Err(Some(error)) if Fault::of(error) == Fault::Moved => call.answered(),
         Err(Some(_)) => {}
     }
     answer

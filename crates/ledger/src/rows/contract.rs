@@ -4,9 +4,10 @@ use sqlx::{Executor, MySqlConnection};
 
 use super::statement::{Binds, Read};
 use super::{alter, order_indexes};
+use shop_domain::ItemId;
 
 /// Tables that only earlier builds use.
-const TABLES: [&str; 7] = [
+const TABLES: [&str; 10] = [
     "archives",
     "archived_orders",
     "archived_movements",
@@ -14,9 +15,16 @@ const TABLES: [&str; 7] = [
     "receipt_queue",
     "receipt_batches",
     "room_openings",
+    "item_homes",
+    "item_moves",
+    "kept_rows",
 ];
 /// Columns that only earlier builds use, each with its table.
-const COLUMNS: [(&str, &str); 2] = [("stock", "archive"), ("event_endpoints", "kind")];
+const COLUMNS: [(&str, &str); 3] =
+    [("stock", "archive"), ("stock", "home_epoch"), ("event_endpoints", "kind")];
+
+/// Items that one sentence names at most.
+const NAMED_MAX: usize = 20;
 
 /// Deletes the endpoints that were Redis streams, with what belongs to them.
 const DELETE_STREAMS: [&str; 3] = [
@@ -35,6 +43,10 @@ const KNOWN_VERSION_MIN: i64 = 39;
 /// # Errors
 /// A sentence for the operator.
 pub(super) async fn check(connection: &mut MySqlConnection) -> Result<(), String> {
+    let misplaced = misplaced(connection).await;
+    if let Some(sentence) = misplaced.map_err(|error| error.to_string())? {
+        return Err(sentence);
+    }
     let archived = items_with_archived_orders(connection).await;
     match archived.map_err(|error| error.to_string())? {
         0 => Ok(()),
@@ -44,6 +56,43 @@ pub(super) async fn check(connection: &mut MySqlConnection) -> Result<(), String
              `waiting_list` again, and empty `archives`, `archived_orders` and `archived_movements`"
         )),
     }
+}
+
+/// Says which items another ledger has or had, if there are some: earlier builds knew several.
+async fn misplaced(connection: &mut MySqlConnection) -> sqlx::Result<Option<String>> {
+    if !has_table(connection, "item_homes").await? {
+        return Ok(None);
+    }
+    for (items, what, remedy) in [
+        (
+            "SELECT item_id FROM item_moves WHERE ended_at IS NULL",
+            "items are being moved to another ledger",
+            "end the move with the earlier build, `seckill shard move ITEM 0`, and migrate then",
+        ),
+        (
+            "SELECT item_id FROM item_homes WHERE shard > 0",
+            "items live in another ledger, and this build knows one",
+            "move them back with the earlier build, `seckill shard move ITEM 0` for each, and migrate then",
+        ),
+        // The home ledger alone has accounts, and a row for each item.
+        (
+            "SELECT id FROM items WHERE NOT EXISTS (SELECT 1 FROM item_homes) \
+             AND NOT EXISTS (SELECT 1 FROM users)",
+            "this database was a further ledger of a shop with several, and has items",
+            "move them to the home ledger with the earlier build, `seckill shard move ITEM 0` for each, and name \
+             the home ledger in DATABASE_URL",
+        ),
+    ] {
+        let statement = format!("{items} ORDER BY 1 LIMIT {NAMED_MAX}");
+        let items: Vec<ItemId> = sqlx::query_scalar(&statement).all(&mut *connection).await?;
+        if !items.is_empty() {
+            let named: Vec<String> = items.iter().map(ItemId::to_string).collect();
+            let more = if items.len() == NAMED_MAX { " and perhaps more" } else { "" };
+            let named = named.join(", ");
+            return Ok(Some(format!("{what}: {named}{more}; {remedy}")));
+        }
+    }
+    Ok(None)
 }
 
 async fn items_with_archived_orders(connection: &mut MySqlConnection) -> sqlx::Result<i64> {

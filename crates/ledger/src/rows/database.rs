@@ -1,4 +1,4 @@
-//! The handle of a ledger's connections, which nothing outside of this crate can send a statement on.
+//! The handle of the ledger's connections, which nothing outside of this crate can send a statement on.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlStatemen
 use sqlx::pool::PoolConnection;
 use sqlx::{Describe, Either, Execute, Executor, MySql, MySqlPool, Transaction};
 
-/// The connections to a ledger. Clones share them.
+/// The connections to the ledger. Clones share them.
 #[derive(Clone, Debug)]
 pub struct Database(MySqlPool);
 

@@ -4,17 +4,6 @@
 
 use sqlx::mysql::MySqlDatabaseError;
 
-/// The error of a route that is out of date: the item's row has another epoch, or is gone.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the item does not live here any more")]
-struct ItemHasMoved;
-
-/// Makes the error for an item that has moved since the route to it was read. The caller rolls back.
-#[must_use]
-pub fn moved() -> sqlx::Error {
-    sqlx::Error::AnyDriverError(Box::new(ItemHasMoved))
-}
-
 /// The error of a change whose COMMIT was sent and not confirmed by the present writer.
 #[derive(Debug, thiserror::Error)]
 #[error("the outcome of COMMIT is unknown: {0}")]
@@ -48,8 +37,6 @@ pub enum Fault {
     Connection,
     /// 1290, 1792 or 1836: the server or the session takes no writes. Nothing was written.
     ReadOnly,
-    /// The item has moved to another ledger since the route to it was read.
-    Moved,
     /// Any other error of the server.
     Other,
 }
@@ -68,7 +55,6 @@ impl Fault {
             | sqlx::Error::PoolTimedOut
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Connection,
-            sqlx::Error::AnyDriverError(error) if error.is::<ItemHasMoved>() => Self::Moved,
             // The class of its cause; `is_unconfirmed` tells it from an error before COMMIT.
             sqlx::Error::AnyDriverError(error) => {
                 error.downcast_ref::<Unconfirmed>().map_or(Self::Other, |error| Self::of(&error.0))
@@ -129,7 +115,6 @@ mod tests {
             assert_eq!(Fault::of_number(number), Fault::ReadOnly);
         }
         assert_eq!(Fault::of(&sqlx::Error::PoolTimedOut), Fault::Connection);
-        assert_eq!(Fault::of(&moved()), Fault::Moved);
         for number in [1047, 9001, 9005] {
             assert_eq!(Fault::of_number(number), Fault::Connection);
         }

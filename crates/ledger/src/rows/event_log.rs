@@ -4,15 +4,12 @@
 //! smaller number may commit later. So one instance at a time moves committed rows from the outbox
 //! into the log and numbers them there. Who has read the log up to a position has missed nothing.
 
-use std::collections::HashSet;
-
 use crate::Database;
-use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
-use super::link::{TRANSACTION_MAX, answered, within};
+use super::link::{TRANSACTION_MAX, within};
 use super::statement::{Binds, Read, Write};
-use super::transaction::{confirmed, transact};
+use super::transaction::transact;
 
 /// Rows that one transaction moves.
 const MOVED_MAX: u64 = 256;
@@ -81,77 +78,6 @@ pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
     });
     // A transaction that is dropped is rolled back before its connection is used again.
     Ok(within(TRANSACTION_MAX, moving).await? == MOVED_MAX)
-}
-
-/// A row of an outbox: number, id, type, data, time.
-type OutboxRow = (i64, String, String, String, OffsetDateTime);
-
-/// Moves at most 256 rows from the outbox of a ledger into the log of the home ledger, and returns whether
-/// there may be more. They are written first and taken out afterwards, so a row that is found in the log
-/// already is only taken out.
-///
-/// # Errors
-/// The database's; the next call does what this one has left.
-pub async fn move_to_home(from: &Database, home: &Database) -> sqlx::Result<bool> {
-    let rows: Vec<OutboxRow> = sqlx::query_as(
-        "SELECT seq, id, type, payload, created_at FROM outbox ORDER BY seq LIMIT ?",
-    )
-    .bind(MOVED_MAX)
-    .all(from)
-    .await?;
-    let Some(oldest) = rows.iter().map(|(.., created_at)| *created_at).min() else {
-        return Ok(false);
-    };
-    let append = transact(home, |transaction| Box::pin(append(transaction, &rows, oldest)));
-    within(TRANSACTION_MAX, append).await?;
-    failpoint!("events-copied");
-    let mut taken = QueryBuilder::new("DELETE FROM outbox WHERE seq IN ");
-    taken.push_tuples(&rows, |mut tuple, (seq, ..)| {
-        tuple.push_bind(*seq);
-    });
-    confirmed(from, answered(taken.build().persistent(false).execute(from))).await?;
-    Ok(rows.len() as u64 == MOVED_MAX)
-}
-
-/// Appends rows to the log, other than those that it has.
-async fn append(
-    transaction: &mut MySqlConnection,
-    rows: &[OutboxRow],
-    oldest: OffsetDateTime,
-) -> sqlx::Result<()> {
-    let mut position: i64 =
-        sqlx::query_scalar("SELECT last_position FROM event_relay WHERE id = 1 FOR UPDATE")
-            .fetch_one(&mut *transaction)
-            .await?;
-    let mut known = QueryBuilder::new("SELECT id FROM event_log WHERE created_at >= ");
-    known.push_bind(oldest).push(" AND id IN ");
-    known.push_tuples(rows, |mut tuple, (_, id, ..)| {
-        tuple.push_bind(id);
-    });
-    let known: HashSet<String> = known
-        .build_query_scalar()
-        .persistent(false)
-        .fetch_all(&mut *transaction)
-        .await?
-        .into_iter()
-        .collect();
-    let new: Vec<&OutboxRow> = rows.iter().filter(|(_, id, ..)| !known.contains(id)).collect();
-    if !new.is_empty() {
-        let mut insert = QueryBuilder::new(
-            "INSERT INTO event_log (position, outbox_seq, id, type, payload, created_at) ",
-        );
-        insert.push_values(&new, |mut row, (seq, id, kind, payload, created_at)| {
-            position += 1;
-            row.push_bind(position).push_bind(*seq).push_bind(id).push_bind(kind);
-            row.push_bind(payload).push_bind(*created_at);
-        });
-        insert.build().persistent(false).execute(&mut *transaction).await?;
-        sqlx::query("UPDATE event_relay SET last_position = ? WHERE id = 1")
-            .bind(position)
-            .execute(&mut *transaction)
-            .await?;
-    }
-    Ok(())
 }
 
 /// The last position of the log; 0 while it was never written.

@@ -208,6 +208,7 @@ pub async fn movement_sums(
         let read = query.build_query_as::<MovementSum>().fetch_all(&mut *connection);
         sums.extend(within(LONG_READ_MAX, read).await?);
     }
+    sums.sort_unstable_by(|one: &MovementSum, other| one.reason.cmp(&other.reason));
     Ok(sums)
 }
 

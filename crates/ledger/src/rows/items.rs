@@ -10,11 +10,10 @@ use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::products;
-use super::statement::{Binds, Read, Write, in_list};
+use super::statement::{Binds, Read, Write, in_list, new_id};
 use shop_domain::product::NewVariant;
 use shop_domain::{
-    Currency, Home, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, ProductId,
-    SaleWindow,
+    Currency, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, ProductId, SaleWindow,
 };
 
 /// An item with its stock at the moment of reading.
@@ -25,19 +24,6 @@ pub struct StockedItem {
     pub total: i64,
     /// Units left.
     pub available: i64,
-    /// The epoch of its row: that of a route that is not out of date.
-    pub home_epoch: u64,
-}
-
-impl StockedItem {
-    /// The item at the end of this route.
-    #[must_use]
-    pub fn at(mut self, home: Home) -> Self {
-        if self.item.home != home {
-            Arc::make_mut(&mut self.item).home = home;
-        }
-        self
-    }
 }
 
 /// The columns of an item that an edit may change.
@@ -65,7 +51,7 @@ const OWN_COLUMNS: &str = "items.id, name, description, image_url, price_cents, 
      EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
      (SELECT draws.closes_at FROM draws WHERE draws.item_id = items.id) AS draw_closes_at, \
      (SELECT draws.drawn_at IS NOT NULL FROM draws WHERE draws.item_id = items.id) AS is_drawn, \
-     revision, total, available, home_epoch";
+     revision, total, available";
 
 /// All columns of an item with its stock.
 static COLUMNS: LazyLock<String> =
@@ -84,16 +70,6 @@ pub async fn find(
         *COLUMNS
     );
     sqlx::query_as(&statement).bind(id.get()).first(executor).await
-}
-
-/// Returns whether the sale of an item has not begun yet, by the clock of its ledger; `None` when there is no such
-/// item.
-pub async fn is_upcoming(
-    executor: impl MySqlExecutor<'_>,
-    id: ItemId,
-) -> sqlx::Result<Option<bool>> {
-    let statement = "SELECT starts_at > UTC_TIMESTAMP(6) FROM items WHERE id = ?";
-    sqlx::query_scalar(statement).bind(id.get()).first(executor).await
 }
 
 /// The result of reading several items.
@@ -160,20 +136,18 @@ pub async fn list_product(pool: &Database, product: ProductId) -> sqlx::Result<V
     sqlx::query_as(&statement).bind(product.get()).all(pool).await
 }
 
-/// Inserts an item without its stock.
+/// Inserts an item without its stock, and returns its id.
 pub async fn insert(
     transaction: &mut MySqlConnection,
-    id: ItemId,
     new: &NewItem,
     now: OffsetDateTime,
-) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT INTO items (id, name, description, image_url, price_cents, starts_at, ends_at, \
+) -> sqlx::Result<ItemId> {
+    let inserted = sqlx::query(
+        "INSERT INTO items (name, description, image_url, price_cents, starts_at, ends_at, \
          per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
          extend_seconds, return_seconds, limit_group_id, currency, product_id, options, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
-    .bind(id.get())
     .bind(&new.name)
     .bind(&new.description)
     .bind(&new.image_url)
@@ -196,7 +170,7 @@ pub async fn insert(
     .bind(now)
     .execute(transaction)
     .await?;
-    Ok(())
+    new_id(&inserted, ItemId::new)
 }
 
 /// Updates the columns of an edit, and increments the revision.
@@ -270,7 +244,6 @@ impl FromRow<'_, MySqlRow> for StockedItem {
         let window = SaleWindow::new(row.try_get("starts_at")?, row.try_get("ends_at")?);
         let item = Item {
             id: row.try_get("id")?,
-            home: Home::ONLY,
             name: row.try_get("name")?,
             description: row.try_get("description")?,
             image_url: row.try_get("image_url")?,
@@ -294,8 +267,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             revision: row.try_get("revision")?,
         };
         let (total, available) = (row.try_get("total")?, row.try_get("available")?);
-        let home_epoch = row.try_get("home_epoch")?;
-        Ok(Self { item: Arc::new(item), total, available, home_epoch })
+        Ok(Self { item: Arc::new(item), total, available })
     }
 }
 

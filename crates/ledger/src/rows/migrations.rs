@@ -45,6 +45,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (33, "receipts", include_str!("../../../../migrations/0033_receipts.sql")),
     (34, "room openings", include_str!("../../../../migrations/0034_room_openings.sql")),
     (35, "parties", include_str!("../../../../migrations/0035_parties.sql")),
+    (36, "one ledger", include_str!("../../../../migrations/0036_one_ledger.sql")),
     (37, "unused tables", include_str!("../../../../migrations/0037_unused_tables.sql")),
     (38, "archive ends", include_str!("../../../../migrations/0038_archive_ends.sql")),
     (39, "only webhooks", include_str!("../../../../migrations/0039_only_webhooks.sql")),

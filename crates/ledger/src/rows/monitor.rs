@@ -1,4 +1,4 @@
-//! Looks at a ledger again and again, for the metrics and their alerts: whether it answers and takes
+//! Looks at the ledger again and again, for the metrics and their alerts: whether it answers and takes
 //! writes, how it replicates, and how many connections to it are in use.
 //!
 //! The breaker is not enough for that: it opens after many failed calls, and a ledger whose items hardly
@@ -16,7 +16,7 @@ use shop_metrics::Metrics;
 /// The pause between two checks.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// Keeps the metrics of a ledger up to date until `stop` fires.
+/// Keeps the metrics of the ledger up to date until `stop` fires.
 pub async fn watch(pool: Database, metrics: Metrics, stop: CancellationToken) {
     let figures = &metrics.ledger;
     let most = pool.connections_max();

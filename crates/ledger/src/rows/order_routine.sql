@@ -5,8 +5,6 @@ CREATE PROCEDURE ORDER_ROUTINE(
     p_limit INT,
     -- The limit of the item's group; NULL: the item is in no group.
     p_group_limit INT,
-    -- The epoch of the route that led to the item.
-    p_epoch BIGINT UNSIGNED,
     -- What the gate has read; NULL: it does not compare.
     p_version BIGINT UNSIGNED,
     p_changed_at DATETIME(6),
@@ -64,7 +62,7 @@ BEGIN
     END IF;
     IF p_take = 'locked' THEN
         SELECT available INTO v_left FROM stock
-         WHERE item_id = p_item AND home_epoch = p_epoch FOR UPDATE;
+         WHERE item_id = p_item FOR UPDATE;
         IF v_left IS NULL OR v_left < p_units THEN
             SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'seckill: not one row';
         END IF;

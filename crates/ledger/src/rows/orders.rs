@@ -6,7 +6,6 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{FromRow, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
 
 use super::link::{LONG_READ_MAX, answered, within};
-use super::row_at::RowAt;
 use super::running::request_of;
 use super::statement::{Binds, Read, in_list};
 use crate::Database;
@@ -18,10 +17,6 @@ pub const COLUMNS: &str = Order::COLUMNS;
 
 /// Lines that one statement reads.
 const LINES_TOGETHER_MAX: usize = 256;
-
-/// The further column of a [`RowAt`] order.
-const HOME_EPOCH: &str =
-    "(SELECT home_epoch FROM stock WHERE stock.item_id = orders.item_id) AS home_epoch";
 
 /// The condition for orders and no further lines of them.
 pub(crate) const WHOLE: &str = "(line_count IS NULL OR RIGHT(orders.id, 2) = '00')";
@@ -70,22 +65,6 @@ pub async fn add_lines<T: AsMut<Order>>(
         order.further = further.collect::<Option<_>>().ok_or(sqlx::Error::RowNotFound)?;
     }
     Ok(())
-}
-
-/// Finds an order of `owner`, or of any, with the epoch of its item.
-pub async fn find_placed(
-    pool: &Database,
-    id: OrderId,
-    owner: Option<UserId>,
-) -> sqlx::Result<Option<RowAt<Order>>> {
-    let statement = format!(
-        "SELECT {COLUMNS}, {HOME_EPOCH} FROM orders \
-         WHERE id = ? AND user_id = COALESCE(?, user_id) AND {WHOLE}"
-    );
-    let owner = owner.map(UserId::get);
-    let order = sqlx::query_as(&statement).binds((id.to_string(), owner)).first(pool);
-    let found: Vec<RowAt<Order>> = order.await?.into_iter().collect();
-    with_lines(pool, found).await.map(|mut found| found.pop())
 }
 
 /// Finds the order of a request.
@@ -153,37 +132,16 @@ pub async fn list(
     before: Option<OrderId>,
     limit: u32,
 ) -> sqlx::Result<Vec<Order>> {
-    with_lines(pool, list_with(pool, COLUMNS, (owner, before, limit)).await?).await
-}
-
-/// Lists orders like [`list`], each with the epoch of its item.
-pub async fn list_placed(
-    pool: &Database,
-    owner: UserId,
-    before: Option<OrderId>,
-    limit: u32,
-) -> sqlx::Result<Vec<RowAt<Order>>> {
-    let columns = format!("{COLUMNS}, {HOME_EPOCH}");
-    with_lines(pool, list_with(pool, &columns, (owner, before, limit)).await?).await
-}
-
-async fn list_with<T>(
-    pool: &Database,
-    columns: &str,
-    (owner, before, limit): (UserId, Option<OrderId>, u32),
-) -> sqlx::Result<Vec<T>>
-where
-    T: for<'r> FromRow<'r, MySqlRow> + Send + Unpin,
-{
     let buckets = buyer_buckets(pool).await?;
     // Ids are in time order, so they serve as the cursor; `~` sorts after every id.
     let statement = format!(
-        "SELECT {columns} FROM orders \
+        "SELECT {COLUMNS} FROM orders \
          WHERE buyer_bucket IN ({buckets}) AND user_id = ? AND id < ? AND {WHOLE} \
          ORDER BY id DESC LIMIT ?"
     );
     let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
-    sqlx::query_as(&statement).binds((owner.get(), before, limit)).all(pool).await
+    let listed = sqlx::query_as(&statement).binds((owner.get(), before, limit)).all(pool).await?;
+    with_lines(pool, listed).await
 }
 
 /// Items with neighbouring ids whose orders share a bucket. More make the list of a buyer's orders cheaper,

@@ -1,7 +1,7 @@
 //! The transactional outbox: each transaction that changes orders writes one row with the changes,
 //! so that an event exists exactly if its change is durable.
 //!
-//! The row has the columns that Debezium's outbox event router reads. All changes of a ledger have
+//! The row has the columns that Debezium's outbox event router reads. All changes of the ledger have
 //! one key (`aggregateid`), since the order of one row among the others matters: an order is sold
 //! in a row with 255 others, and paid in a row of its own. [`super::event_log`] takes the rows out
 //! again.

@@ -6,17 +6,11 @@ use crate::Database;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::row_at::RowAt;
 use super::statement::{Binds, Read, Write};
 use shop_domain::payment::{CurrencyCode, PaymentId, PaymentStatus, ReceivedPayment, RefundReason};
 use shop_domain::{Cents, OrderId};
 
 const COLUMNS: &str = Payment::COLUMNS;
-/// The further columns of a [`RowAt`] payment: its order's item. A payment for an order that does not exist
-/// is of no item.
-const PLACE: &str = "(SELECT item_id FROM orders WHERE orders.id = payments.order_id) AS item_id, \
-     (SELECT home_epoch FROM orders JOIN stock ON stock.item_id = orders.item_id \
-      WHERE orders.id = payments.order_id) AS home_epoch";
 /// The longest error that is stored, in characters.
 const ERROR_LENGTH_MAX: usize = 300;
 
@@ -73,7 +67,7 @@ pub async fn note_message(connection: &mut MySqlConnection, id: &str) -> sqlx::R
 }
 
 /// Notes a refund by its message; `false` when it was noted before. Unlike the list of messages, this
-/// moves with the item.
+/// is kept.
 pub async fn note_refund(
     connection: &mut MySqlConnection,
     refund: &ReceivedPayment,
@@ -105,9 +99,9 @@ pub async fn find_for_update(
     sqlx::query_as(&statement).bind(id.as_str()).first(connection).await
 }
 
-/// Finds a payment, with the epoch of its item.
-pub async fn find_placed(pool: &Database, id: &PaymentId) -> sqlx::Result<Option<RowAt<Payment>>> {
-    let statement = format!("SELECT {COLUMNS}, {PLACE} FROM payments WHERE id = ?");
+/// Finds a payment.
+pub async fn find(pool: &Database, id: &PaymentId) -> sqlx::Result<Option<Payment>> {
+    let statement = format!("SELECT {COLUMNS} FROM payments WHERE id = ?");
     sqlx::query_as(&statement).bind(id.as_str()).first(pool).await
 }
 
@@ -219,9 +213,9 @@ pub async fn want_refunds(connection: &mut MySqlConnection, order: OrderId) -> s
 }
 
 /// Lists at most `limit` refunds that the provider is to be told of now.
-pub async fn due_refunds(pool: &Database, limit: u32) -> sqlx::Result<Vec<RowAt<Payment>>> {
+pub async fn due_refunds(pool: &Database, limit: u32) -> sqlx::Result<Vec<Payment>> {
     let statement = format!(
-        "SELECT {COLUMNS}, {PLACE} FROM payments WHERE status = 'refund_wanted' \
+        "SELECT {COLUMNS} FROM payments WHERE status = 'refund_wanted' \
          AND next_try_at <= UTC_TIMESTAMP(6) ORDER BY next_try_at LIMIT ?"
     );
     sqlx::query_as(&statement).bind(limit).all(pool).await
@@ -273,10 +267,10 @@ pub async fn list(
     status: Option<PaymentStatus>,
     after: &str,
     limit: u32,
-) -> sqlx::Result<Vec<RowAt<Payment>>> {
+) -> sqlx::Result<Vec<Payment>> {
     let of_status = if status.is_some() { "AND status = ?" } else { "" };
     let statement = format!(
-        "SELECT {COLUMNS}, {PLACE} FROM payments WHERE id > ? {of_status} ORDER BY id LIMIT ?"
+        "SELECT {COLUMNS} FROM payments WHERE id > ? {of_status} ORDER BY id LIMIT ?"
     );
     let mut query = sqlx::query_as(&statement).bind(after);
     if let Some(status) = status {

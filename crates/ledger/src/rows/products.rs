@@ -1,11 +1,11 @@
-//! Products, which the home ledger numbers. Another ledger has a copy of those of its items.
+//! Products, of which items are the variants.
 
 use sqlx::mysql::MySqlRow;
 use sqlx::{MySqlConnection, MySqlExecutor, Row};
 use time::OffsetDateTime;
 
 use super::items::out_of_range;
-use super::statement::{Binds, Read, Write, new_id};
+use super::statement::{Binds, Read, new_id};
 use shop_domain::product::{NewProduct, VariantOption};
 use shop_domain::{Product, ProductId, Variant};
 
@@ -42,17 +42,6 @@ pub async fn find(
 ) -> sqlx::Result<Option<Product>> {
     let statement = format!("SELECT {} FROM products WHERE id = ?", Product::COLUMNS);
     sqlx::query_as(&statement).bind(id.get()).first(executor).await
-}
-
-/// Writes a product of the home ledger into an item's own ledger, where it is not yet.
-pub(crate) async fn copy(transaction: &mut MySqlConnection, product: &Product) -> sqlx::Result<()> {
-    sqlx::query(
-        "INSERT IGNORE INTO products (id, name, description, image_url, created_at) \
-         VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6))",
-    )
-    .binds((product.id.get(), &product.name, &product.description, &product.image_url))
-    .run(transaction)
-    .await
 }
 
 /// The columns of an item that [`variant`] reads.

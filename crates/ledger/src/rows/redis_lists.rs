@@ -7,7 +7,7 @@ use sqlx::QueryBuilder;
 use super::statement::{Binds, Read, Write};
 use super::transaction::confirmed;
 use crate::Database;
-use shop_domain::{ArbiterMode, ItemId, ItemRoute};
+use shop_domain::{ArbiterMode, ItemId};
 
 /// The layout of an item's counter in Redis. Each has a table of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl CounterLayout {
     ) -> sqlx::Result<Vec<CountedItem>> {
         let (table, condition) = (self.table(), sales.condition());
         let statement = format!(
-            "SELECT stock.item_id, available, version, arbiter, epoch, home_epoch FROM {table} \
+            "SELECT stock.item_id, available, version, arbiter, epoch FROM {table} \
              JOIN stock ON stock.item_id = {table}.item_id \
              JOIN items ON items.id = {table}.item_id \
              WHERE {table}.item_id > ? AND {condition} ORDER BY {table}.item_id LIMIT ?"
@@ -101,14 +101,12 @@ pub struct CountedItem {
     pub arbiter: Option<ArbiterMode>,
     /// The number of the counter's last load.
     pub epoch: u64,
-    /// The epoch that a route to the item must have.
-    pub home_epoch: u64,
 }
 
 from_row!(CountedItem {
     item: "item_id", available, version,
     arbiter as String => |text| ArbiterMode::parse(&text),
-    epoch, home_epoch,
+    epoch,
 });
 
 /// Lists items with a queue behind the item `after`, at most `limit`.
@@ -122,31 +120,21 @@ pub async fn queues(pool: &Database, after: i64, limit: usize) -> sqlx::Result<V
     .await
 }
 
-/// Puts an item on the list of queues, and returns how long it has been there; `None` when the item has moved.
-///
-/// The row is written, and then the epoch of the item's stock row is read. A move raises the epoch before it copies
-/// the last rows. So if the epoch is still that of the route, the move copies this row, too. No row is locked: a sale
-/// may hold the stock row for long.
-pub async fn open_queue(
-    pool: &Database,
-    ItemRoute { item, home }: ItemRoute,
-) -> sqlx::Result<Option<Duration>> {
-    // With one ledger an item has one epoch.
-    let is_home = (item.get(), home.epoch, home.is_only);
+/// Puts an item on the list of queues, and returns how long it has been there.
+pub async fn open_queue(pool: &Database, item: ItemId) -> sqlx::Result<Duration> {
     let listed = sqlx::query(
-        "INSERT IGNORE INTO redis_queues (item_id, opened_at) \
-         SELECT item_id, UTC_TIMESTAMP(6) FROM stock WHERE item_id = ? AND (home_epoch = ? OR ?)",
+        "INSERT IGNORE INTO redis_queues (item_id, opened_at) VALUES (?, UTC_TIMESTAMP(6))",
     );
-    confirmed(pool, listed.binds(is_home).run(pool)).await?;
-    let age_us: Option<i64> = sqlx::query_scalar(
+    confirmed(pool, listed.bind(item.get()).run(pool)).await?;
+    let age_us: i64 = sqlx::query_scalar(
         "SELECT TIMESTAMPDIFF(MICROSECOND, opened_at, UTC_TIMESTAMP(6)) FROM redis_queues \
-         JOIN stock USING (item_id) WHERE item_id = ? AND (home_epoch = ? OR ?)",
+         WHERE item_id = ?",
     )
-    .binds(is_home)
-    .first(pool)
+    .bind(item.get())
+    .one(pool)
     .await?;
     // Not negative, so that a clock that was set back does not lengthen a wait.
-    Ok(age_us.map(|age| Duration::from_micros(u64::try_from(age).unwrap_or_default())))
+    Ok(Duration::from_micros(u64::try_from(age_us).unwrap_or_default()))
 }
 
 /// Removes items from the list of queues whose sale has been over for `seconds`, by the database's clock, because

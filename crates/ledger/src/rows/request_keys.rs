@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use sqlx::{Executor, MySqlConnection};
 
 use super::orders::{self, RequestOf};
-use super::{Destination, Fault, Writer, is_unconfirmed, replication, running, stock, unconfirmed};
+use super::{Destination, Fault, Writer, is_unconfirmed, replication, running, unconfirmed};
 use crate::Database;
 use shop_domain::{ItemId, Order, UserId};
 
@@ -40,8 +40,6 @@ pub struct KeyRows {
     pub running: HashSet<RequestOf>,
     /// Those that became an order.
     pub orders: HashMap<RequestOf, Order>,
-    /// The epochs of the stock rows, read after the rest.
-    pub epochs: HashMap<ItemId, u64>,
 }
 
 impl RequestKeys {
@@ -50,22 +48,20 @@ impl RequestKeys {
         Self { pool, writer, instance, uncommitted: None }
     }
 
-    /// Reads what became of some requests, and the epochs of the items that are `movable`. Tries a second
-    /// time after an idle connection turned out to be gone, or to lead to a server that was replaced.
+    /// Reads what became of some requests. Tries a second time after an idle connection turned out to be gone, or to lead to a server that was replaced.
     ///
     /// # Errors
     /// The database's, and that the writer is in doubt.
     pub async fn find(
         &mut self,
         requests: &[(UserId, ItemId, &str)],
-        movable: &[ItemId],
     ) -> sqlx::Result<KeyRows> {
         let is_idle = self.uncommitted.is_some();
-        match self.find_once(requests, movable).await {
+        match self.find_once(requests).await {
             Err(error)
                 if is_unconfirmed(&error) || is_idle && Fault::of(&error) == Fault::Connection =>
             {
-                self.find_once(requests, movable).await
+                self.find_once(requests).await
             }
             found => found,
         }
@@ -74,7 +70,6 @@ impl RequestKeys {
     async fn find_once(
         &mut self,
         requests: &[(UserId, ItemId, &str)],
-        movable: &[ItemId],
     ) -> sqlx::Result<KeyRows> {
         // Kept only when all went well: a connection in doubt is closed.
         let kept = self.uncommitted.take().filter(|kept| !kept.destination.has_changed());
@@ -95,14 +90,12 @@ impl RequestKeys {
             let open = written.iter().filter(|request| !orders.contains_key(*request));
             running.extend(open.cloned());
         }
-        // After everything else: an item that has moved by now may have been read too late.
-        let epochs = stock::epochs(&mut *reads, movable).await?;
         self.check_writer(reads).await?;
         if uncommitted.destination.has_changed() {
             return Err(unconfirmed(Destination::replaced()));
         }
         self.uncommitted = Some(uncommitted);
-        Ok(KeyRows { running, orders, epochs })
+        Ok(KeyRows { running, orders })
     }
 
     /// A connection beside the pool, since its sessions must not see what may be taken back.

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use sqlx::MySqlConnection;
 
-use crate::route::cache::Cache;
+use crate::cache::Cache;
 use crate::rows::waiting_list;
-use shop_domain::{ItemId, ItemRoute};
+use shop_domain::{ItemId};
 
 /// Lines of at most this many buyers are counted at each join.
 const SHORT_MAX: u64 = 1_000;
@@ -39,8 +39,6 @@ impl Length {
 #[derive(Clone, Copy)]
 struct Count {
     at: Instant,
-    /// Places are numbered by each ledger: a count is of no use after a move.
-    epoch: u64,
     buyers: u64,
     /// The last place that is counted.
     last: i64,
@@ -58,14 +56,13 @@ impl Lengths {
     pub(super) async fn read(
         &self,
         transaction: &mut MySqlConnection,
-        ItemRoute { item, home }: ItemRoute,
+        item: ItemId,
     ) -> sqlx::Result<Length> {
         let short = waiting_list::length_up_to(&mut *transaction, item, SHORT_MAX + 1).await?;
         if short <= SHORT_MAX {
             return Ok(Length::Exact(short));
         }
-        let known = self.0.get(item).filter(|count| count.epoch == home.epoch);
-        let count = match known {
+        let count = match self.0.get(item) {
             Some(count) if count.at.elapsed() < COUNT_AGE_MAX => count,
             known => {
                 let at = Instant::now();
@@ -74,7 +71,7 @@ impl Lengths {
                     self.0.insert(item, Count { at, ..older });
                 }
                 let (buyers, last) = waiting_list::length(&mut *transaction, item).await?;
-                let count = Count { at, epoch: home.epoch, buyers, last };
+                let count = Count { at, buyers, last };
                 self.0.insert(item, count);
                 count
             }

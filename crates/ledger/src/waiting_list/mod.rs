@@ -21,7 +21,7 @@ use time::OffsetDateTime;
 
 use crate::rows::outbox::{OfferChange, Outbox};
 use crate::rows::{Fault, buyers, waiting_list};
-use shop_domain::{Clock, Home, Item, ItemId, ItemRoute, Place, Refusal, UserId, WaitingStatus};
+use shop_domain::{Clock, Item, ItemId, Place, Refusal, UserId, WaitingStatus};
 use shop_metrics::Metrics;
 use sql::{
     Row, close, first_in_line, lapsed, move_to_available, move_to_offered, offer, open_offers,
@@ -92,11 +92,10 @@ impl WaitingLine {
     pub async fn join(
         &self,
         transaction: &mut MySqlConnection,
-        (item, home): (&Item, Home),
+        item: &Item,
         buyer: UserId,
     ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
-        let routed = ItemRoute { item: item.id, home };
-        let available = lock_stock_shared(transaction, routed).await?;
+        let available = lock_stock_shared(transaction, item.id).await?;
         let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
             return Ok(Ok((place, None)));
@@ -111,7 +110,7 @@ impl WaitingLine {
         if let Some(refusal) = at_limit(transaction, item, buyer).await? {
             return Ok(Err(refusal));
         }
-        let length = self.parts.lengths.read(transaction, routed).await?;
+        let length = self.parts.lengths.read(transaction, item.id).await?;
         if length.most() >= self.parts.line_max {
             return Ok(Err(Refusal::WaitingListFull));
         }
@@ -136,10 +135,9 @@ impl WaitingLine {
     pub(crate) async fn hand_out(
         &self,
         transaction: &mut MySqlConnection,
-        routed: ItemRoute,
+        item: ItemId,
     ) -> sqlx::Result<LineChange> {
-        let item = routed.item;
-        let mut left = lock_stock(transaction, routed).await?;
+        let mut left = lock_stock(transaction, item).await?;
         let mut change = LineChange::default();
         let mut offered = 0;
         while left > 0 {
@@ -158,7 +156,7 @@ impl WaitingLine {
         }
         if offered > 0 {
             change.to_stock = -offered;
-            change.stock_version = Some(move_to_offered(transaction, routed, offered).await?);
+            change.stock_version = Some(move_to_offered(transaction, item, offered).await?);
         }
         Ok(change)
     }
@@ -171,22 +169,21 @@ impl WaitingLine {
     async fn leave(
         &self,
         transaction: &mut MySqlConnection,
-        routed: ItemRoute,
+        item: ItemId,
         buyer: UserId,
     ) -> sqlx::Result<Option<LineChange>> {
-        let item = routed.item;
-        lock_stock(transaction, routed).await?;
+        lock_stock(transaction, item).await?;
         let Some(place) = waiting_list::live(&mut *transaction, item, buyer).await? else {
             return Ok(None);
         };
         let rows = [Row { place: place.number, user_id: buyer }];
         if place.status == WaitingStatus::Offered {
-            return self.take_back(transaction, routed, &rows, WaitingStatus::Left).await.map(Some);
+            return self.take_back(transaction, item, &rows, WaitingStatus::Left).await.map(Some);
         }
         sql::leave_party(transaction, item, place.number).await?;
         close(transaction, item, &rows, WaitingStatus::Left).await?;
         // Units that were too few for all friends may be enough for the others.
-        let mut handed = self.hand_out(transaction, routed).await?;
+        let mut handed = self.hand_out(transaction, item).await?;
         handed.changed.push((buyer, WaitingStatus::Left));
         Ok(Some(handed))
     }
@@ -199,16 +196,15 @@ impl WaitingLine {
     pub(crate) async fn tend(
         &self,
         transaction: &mut MySqlConnection,
-        routed: ItemRoute,
+        item: ItemId,
     ) -> sqlx::Result<(LineChange, bool)> {
-        let item = routed.item;
-        lock_stock(transaction, routed).await?;
+        lock_stock(transaction, item).await?;
         if !self.is_open(transaction, item).await? {
-            return self.end(transaction, routed).await;
+            return self.end(transaction, item).await;
         }
         let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
         let more = lapsed.len() == TOGETHER_MAX;
-        Ok((self.take_back(transaction, routed, &lapsed, WaitingStatus::Lapsed).await?, more))
+        Ok((self.take_back(transaction, item, &lapsed, WaitingStatus::Lapsed).await?, more))
     }
 
     /// Ends the line of an item whose sale is not open, and its open offers: as much as one transaction may.
@@ -217,31 +213,31 @@ impl WaitingLine {
     async fn end(
         &self,
         transaction: &mut MySqlConnection,
-        routed: ItemRoute,
+        item: ItemId,
     ) -> sqlx::Result<(LineChange, bool)> {
         // The buyers who wait are told by the state of the sale, which all pages watch.
-        let waiting = sql::end_waiting(transaction, routed.item, ENDED_MAX).await?;
-        let open = open_offers(transaction, routed.item, TOGETHER_MAX).await?;
+        let waiting = sql::end_waiting(transaction, item, ENDED_MAX).await?;
+        let open = open_offers(transaction, item, TOGETHER_MAX).await?;
         let more = waiting == u64::from(ENDED_MAX) || open.len() == TOGETHER_MAX;
-        Ok((self.take_back(transaction, routed, &open, WaitingStatus::Ended).await?, more))
+        Ok((self.take_back(transaction, item, &open, WaitingStatus::Ended).await?, more))
     }
 
     /// Closes open offers, makes their units available, and hands them out.
     async fn take_back(
         &self,
         transaction: &mut MySqlConnection,
-        routed: ItemRoute,
+        item: ItemId,
         offers: &[Row],
         status: WaitingStatus,
     ) -> sqlx::Result<LineChange> {
         if offers.is_empty() {
-            return self.hand_out(transaction, routed).await;
+            return self.hand_out(transaction, item).await;
         }
-        close(transaction, routed.item, offers, status).await?;
-        self.tell(transaction, routed.item, offers, status).await?;
+        close(transaction, item, offers, status).await?;
+        self.tell(transaction, item, offers, status).await?;
         let units = i64::try_from(offers.len()).unwrap_or(i64::MAX);
-        let version = move_to_available(transaction, routed, units).await?;
-        let handed = self.hand_out(transaction, routed).await?;
+        let version = move_to_available(transaction, item, units).await?;
+        let handed = self.hand_out(transaction, item).await?;
         let mut changed: Vec<_> = offers.iter().map(|row| (row.user_id, status)).collect();
         changed.extend(handed.changed);
         Ok(LineChange {

@@ -2,10 +2,9 @@
 
 use sqlx::{MySqlConnection, QueryBuilder};
 
-use crate::rows::moved;
 use crate::rows::outbox::{OfferChange, Outbox};
-use crate::rows::statement::{Binds, Read};
-use shop_domain::{ItemId, ItemRoute, Purchase, UserId, WaitingStatus};
+use crate::rows::statement::Read;
+use shop_domain::{ItemId, Purchase, UserId, WaitingStatus};
 
 /// A place that is about to change.
 pub(super) struct Row {
@@ -22,14 +21,13 @@ pub(crate) async fn accept(
     purchase: &Purchase,
     outbox: Outbox,
 ) -> sqlx::Result<bool> {
-    let (item, buyer) = (purchase.item.id.get(), purchase.buyer.get());
-    let epoch = purchase.item.home.epoch;
+    let item = purchase.item.id.get();
+    let buyer = purchase.buyer.get();
     let taken = sqlx::query(
         "UPDATE stock SET offered = offered - 1, version = version + 1 \
-         WHERE item_id = ? AND offered >= 1 AND home_epoch = ?",
+         WHERE item_id = ? AND offered >= 1",
     )
     .bind(item)
-    .bind(epoch)
     .execute(&mut *transaction)
     .await?;
     if taken.rows_affected() == 0 {
@@ -63,12 +61,12 @@ pub(crate) async fn accept(
 /// Locks the stock row until the transaction ends, and returns the units that are available.
 ///
 /// # Errors
-/// The database's, and [`moved`] when the item has moved: whatever follows under the lock would be lost.
+/// The database's.
 pub(crate) async fn lock_stock(
     transaction: &mut MySqlConnection,
-    routed: ItemRoute,
+    item: ItemId,
 ) -> sqlx::Result<i64> {
-    lock(transaction, routed, "FOR UPDATE").await.map(Option::unwrap_or_default)
+    lock(transaction, item, "FOR UPDATE").await.map(Option::unwrap_or_default)
 }
 
 /// The first buyers of the line whom `units` are enough for, at most `count`: a party whole, or not at all.
@@ -147,8 +145,7 @@ pub(super) async fn close(
     all_of(update, transaction, item, rows).await
 }
 
-/// Runs an update of all `rows` of an item; an error unless each was changed. Items that came from
-/// different ledgers may have places of the same number.
+/// Runs an update of all `rows` of an item; an error unless each was changed.
 async fn all_of(
     mut update: QueryBuilder<'_, sqlx::MySql>,
     transaction: &mut MySqlConnection,
@@ -167,32 +164,32 @@ async fn all_of(
 /// Takes units for offers, and answers the new version of the stock.
 pub(super) async fn move_to_offered(
     transaction: &mut MySqlConnection,
-    routed: ItemRoute,
+    item: ItemId,
     units: i64,
 ) -> sqlx::Result<u64> {
     let statement = "UPDATE stock SET available = available - ?, offered = offered + ?, \
          version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ? AND available >= ? AND home_epoch = ?";
-    move_units(transaction, statement, routed, units).await
+         WHERE item_id = ? AND available >= ?";
+    move_units(transaction, statement, item, units).await
 }
 
 /// Gives units of closed offers back, and answers the new version of the stock.
 pub(super) async fn move_to_available(
     transaction: &mut MySqlConnection,
-    routed: ItemRoute,
+    item: ItemId,
     units: i64,
 ) -> sqlx::Result<u64> {
     let statement = "UPDATE stock SET available = available + ?, offered = offered - ?, \
          version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ? AND offered >= ? AND home_epoch = ?";
-    move_units(transaction, statement, routed, units).await
+         WHERE item_id = ? AND offered >= ?";
+    move_units(transaction, statement, item, units).await
 }
 
 /// Runs one of the two statements above, and returns the new version of the stock.
 async fn move_units(
     transaction: &mut MySqlConnection,
     statement: &str,
-    ItemRoute { item, home }: ItemRoute,
+    item: ItemId,
     units: i64,
 ) -> sqlx::Result<u64> {
     let moved = sqlx::query(statement)
@@ -200,7 +197,6 @@ async fn move_units(
         .bind(units)
         .bind(item.get())
         .bind(units)
-        .bind(home.epoch)
         .execute(transaction)
         .await?;
     match moved.rows_affected() {
@@ -212,21 +208,18 @@ async fn move_units(
 /// Locks the stock row against everything but other buyers who join, and returns the units that are available; `None` when there is no such item.
 pub(crate) async fn lock_stock_shared(
     transaction: &mut MySqlConnection,
-    routed: ItemRoute,
+    item: ItemId,
 ) -> sqlx::Result<Option<i64>> {
-    lock(transaction, routed, "LOCK IN SHARE MODE").await
+    lock(transaction, item, "LOCK IN SHARE MODE").await
 }
 
 async fn lock(
     transaction: &mut MySqlConnection,
-    ItemRoute { item, home }: ItemRoute,
+    item: ItemId,
     how: &str,
 ) -> sqlx::Result<Option<i64>> {
-    let statement =
-        format!("SELECT available FROM stock WHERE item_id = ? AND home_epoch = ? {how}");
-    let available: Option<i64> =
-        sqlx::query_scalar(&statement).binds((item.get(), home.epoch)).first(transaction).await?;
-    if available.is_none() && !home.is_only { Err(moved()) } else { Ok(available) }
+    let statement = format!("SELECT available FROM stock WHERE item_id = ? {how}");
+    sqlx::query_scalar(&statement).bind(item.get()).first(transaction).await
 }
 
 /// Inserts a place at the end of the line.

@@ -1,4 +1,4 @@
-//! The transactions of the waiting lists of one ledger.
+//! The transactions of the waiting lists.
 
 use futures::future::BoxFuture;
 
@@ -7,9 +7,9 @@ use crate::rows::link::{TRANSACTION_MAX, within};
 use crate::rows::{LedgerTransaction, failed_change, transact};
 use crate::write::ItemConcurrency;
 use crate::{Ledger, RetryPolicy};
-use shop_domain::{Home, Item, ItemId, ItemRoute, LedgerError, Place, Refusal, UserId};
+use shop_domain::{Item, ItemId, LedgerError, Place, Refusal, UserId};
 
-/// Writes the waiting lists of one ledger. Clones share everything.
+/// Writes the waiting lists. Clones share everything.
 #[derive(Clone)]
 pub struct Waitlist {
     ledger: Ledger,
@@ -34,14 +34,14 @@ impl Waitlist {
     /// in a long line stands the number of buyers in front of it.
     ///
     /// # Errors
-    /// When the ledger does not answer, or the item has moved.
+    /// When the ledger does not answer.
     pub async fn join(
         &self,
-        (item, home): (&Item, Home),
+        item: &Item,
         buyer: UserId,
     ) -> Result<Result<(Place, Option<u64>), Refusal>, LedgerError> {
         self.change(item.id, |transaction| {
-            Box::pin(self.line.join(transaction, (item, home), buyer))
+            Box::pin(self.line.join(transaction, item, buyer))
         })
         .await
     }
@@ -53,13 +53,10 @@ impl Waitlist {
     /// As for [`Waitlist::join`].
     pub async fn leave(
         &self,
-        routed: ItemRoute,
+        item: ItemId,
         buyer: UserId,
     ) -> Result<Option<LineChange>, LedgerError> {
-        self.change(routed.item, |transaction| {
-            Box::pin(self.line.leave(transaction, routed, buyer))
-        })
-        .await
+        self.change(item, |transaction| Box::pin(self.line.leave(transaction, item, buyer))).await
     }
 
     /// Ends offers that were not accepted in time, and the line of a sale that is over; then offers the units
@@ -67,9 +64,9 @@ impl Waitlist {
     ///
     /// # Errors
     /// The database's.
-    pub async fn tend(&self, routed: ItemRoute) -> sqlx::Result<(LineChange, bool)> {
+    pub async fn tend(&self, item: ItemId) -> sqlx::Result<(LineChange, bool)> {
         let tend = transact(&self.ledger.pool, |transaction| {
-            Box::pin(self.line.tend(transaction, routed))
+            Box::pin(self.line.tend(transaction, item))
         });
         within(TRANSACTION_MAX, Box::pin(tend)).await
     }

@@ -1,15 +1,12 @@
 //! What follows an error: its meaning for a purchase, the budget of retries, and the question what became
 //! of a write whose answer was lost.
-//!
-//! The ledger's rows tell what became of it. With several ledgers they tell it of an item only while it
-//! lives here: it may have moved with its orders.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use sqlx::MySqlConnection;
 
 use super::{Answer, Arbiter, Attempt, LOST_COMMIT_READS_MAX, UNANSWERED, pause, transaction};
-use crate::rows::{Fault, orders, stock};
+use crate::rows::{Fault, orders};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Order, Outcome, Purchase, Refusal, Unavailable};
 
@@ -26,7 +23,7 @@ pub(super) async fn after_error(
         // the request's key (an earlier request did). Both are found by the key.
         Fault::Duplicate => {
             let (buyer, item) = (purchase.buyer, purchase.item.id);
-            match orders::find_by_key(&mut *connection, buyer, item, &purchase.key).await {
+            match orders::find_by_key(connection, buyer, item, &purchase.key).await {
                 Ok(Some(order)) => replay(purchase, order),
                 Ok(None) => return Attempt::Again(Fault::Transient),
                 Err(_) => return Attempt::Again(Fault::Connection),
@@ -42,32 +39,12 @@ pub(super) async fn after_error(
         }
         fault @ (Fault::Transient | Fault::Connection) => return Attempt::Again(fault),
         Fault::ReadOnly => Outcome::Unavailable(Unavailable::ReadOnly),
-        Fault::Moved => Outcome::Unavailable(Unavailable::Moving),
         Fault::Other => {
             tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");
             Outcome::Unavailable(Unavailable::Faulty(Dependency::Mysql))
         }
     };
-    match is_of_here(connection, purchase, &outcome).await {
-        Ok(true) => Attempt::Done(Ok(outcome)),
-        Ok(false) => Attempt::Done(Ok(Outcome::Unavailable(Unavailable::Moving))),
-        Err(_) => Attempt::Again(Fault::Connection),
-    }
-}
-
-/// Whether rows that objected to a purchase say something of its item: those that a move has left behind do
-/// not. An order of this very purchase is one wherever its row is.
-async fn is_of_here(
-    connection: &mut MySqlConnection,
-    purchase: &Purchase,
-    outcome: &Outcome,
-) -> sqlx::Result<bool> {
-    let home = purchase.item.home;
-    if home.is_only || !matches!(outcome, Outcome::Replayed(_) | Outcome::Refused(_)) {
-        return Ok(true);
-    }
-    let row = stock::read(connection, purchase.item.id).await?;
-    Ok(row.is_some_and(|row| row.home_epoch == home.epoch))
+    Attempt::Done(Ok(outcome))
 }
 
 /// The outcome for a retry with the key of `order`.
@@ -115,8 +92,6 @@ impl Arbiter {
         let _span = purchase.trace.span("recovery of a lost COMMIT");
         for attempt in 1..=LOST_COMMIT_READS_MAX {
             match transaction::find_locking(&self.pool, purchase).await {
-                // The item has moved, with the order if there is one.
-                Ok(None) if !self.is_still_here(purchase).await => return None,
                 Ok(found) => return Some(found),
                 Err(error) => {
                     tracing::warn!(%error, order = %purchase.order_id, "result of a lost COMMIT not known yet");
@@ -136,13 +111,6 @@ impl Arbiter {
         }
         let found = Box::pin(self.recover_lost_commit(purchase)).await.flatten();
         Ok(found.map_or(UNANSWERED, |order| replay(purchase, order)))
-    }
-
-    /// Whether the item of a purchase has not moved, as far as the ledger says so.
-    async fn is_still_here(&self, purchase: &Purchase) -> bool {
-        let home = purchase.item.home;
-        let routed = purchase.item.routed();
-        home.is_only || stock::read_routed(&self.pool, routed).await.is_ok()
     }
 }
 

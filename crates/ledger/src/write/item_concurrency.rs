@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::route::cache::Cache;
+use crate::cache::Cache;
 use shop_domain::ItemId;
 
 /// One item has at most the pool's connections divided by this.

@@ -16,7 +16,7 @@ use sqlx::pool::PoolConnection;
 use crate::rows::link::is_silence;
 use crate::rows::stock::{self, StockRow};
 use crate::rows::{Destination, Fault};
-use shop_domain::ItemRoute;
+use shop_domain::ItemId;
 
 /// A connection that was unused for longer goes back to the pool.
 const UNUSED_MAX: Duration = Duration::from_secs(1);
@@ -88,13 +88,13 @@ impl KeptConnections {
     /// connection that was closed while nobody used it is no failure of the ledger.
     ///
     /// # Errors
-    /// The database's, and [`moved`](crate::rows::moved).
+    /// The database's.
     pub(super) async fn read_stock(
         &self,
         mut kept: KeptConnection,
-        routed: ItemRoute,
+        item: ItemId,
     ) -> sqlx::Result<Option<StockRow>> {
-        let mut read = stock::read_routed(&mut *kept.connection, routed).await;
+        let mut read = stock::read(&mut *kept.connection, item).await;
         if let Err(error) = &read
             && Fault::of(error) == Fault::Connection
             && !is_silence(error)
@@ -105,7 +105,7 @@ impl KeptConnections {
             drop(kept);
             self.release_unused();
             kept = self.of_pool().await?;
-            read = stock::read_routed(&mut *kept.connection, routed).await;
+            read = stock::read(&mut *kept.connection, item).await;
         }
         let row = read?;
         self.keep(kept);

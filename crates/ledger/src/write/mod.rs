@@ -51,7 +51,7 @@ use crate::rows::outbox::Outbox;
 use crate::rows::stock::StockRow;
 use crate::rows::{Fault, Writer};
 use shop_domain::outcome::Dependency;
-use shop_domain::{ArbiterMode, Doubt, ItemRoute, OrderStatus, Outcome, Purchase, Unavailable};
+use shop_domain::{ArbiterMode, Doubt, ItemId, OrderStatus, Outcome, Purchase, Unavailable};
 use shop_metrics::Metrics;
 
 use after_error::{RetryBudget, after_error};
@@ -209,9 +209,9 @@ impl Arbiter {
     /// `None` when there is no such item.
     ///
     /// # Errors
-    /// The database's, and [`moved`](crate::rows::moved).
-    pub async fn stock(&self, routed: ItemRoute) -> sqlx::Result<Option<StockRow>> {
-        self.kept.read_stock(self.kept.get().await?, routed).await
+    /// The database's.
+    pub async fn stock(&self, item: ItemId) -> sqlx::Result<Option<StockRow>> {
+        self.kept.read_stock(self.kept.get().await?, item).await
     }
 
     /// Writes the order and takes the stock, or says why not. Never leaves half an order.

@@ -275,12 +275,11 @@ pub(super) async fn insert_movements(
     statement.execute(connection).await.map(drop)
 }
 
-/// The statement that takes `units` of the items that `items` names, where enough are left and the
-/// route's `epoch` is right. `stock` is the table, with a hint if need be.
-pub(super) fn stock_update(stock: &str, units: &str, items: &str, epoch: &str) -> String {
+/// The statement that takes `units` of the items that `items` names, where enough are left. `stock` is the table, with a hint if need be.
+pub(super) fn stock_update(stock: &str, units: &str, items: &str) -> String {
     format!(
         "UPDATE {stock} SET available = available - {units}, version = version + 1 \
-         WHERE item_id {items} AND available >= {units} AND home_epoch = {epoch}"
+         WHERE item_id {items} AND available >= {units}"
     )
 }
 
@@ -297,7 +296,7 @@ pub(crate) fn fill_in(text: &str) -> String {
         .replace("COUNT_BUYER", &BUYERS.of("(p_item, p_buyer, p_units, p_limit)"))
         .replace("COUNT_IN_GROUP", &GROUPS.of("(p_group, p_buyer, p_units, p_group_limit)"))
         .replace("INSERT_MOVEMENT", &MOVEMENTS.of(&movement))
-        .replace("TAKE_STOCK", &stock_update("stock", "p_units", "= p_item", "p_epoch"))
+        .replace("TAKE_STOCK", &stock_update("stock", "p_units", "= p_item"))
 }
 
 /// A string literal. What is not plain ASCII, or could end the literal, is written as hexadecimal

@@ -6,7 +6,6 @@ use crate::Database;
 use super::Arbiter;
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::outbox::Outbox;
-use crate::rows::stock::check_home;
 use crate::rows::{Fault, begin, confirmed, orders, within};
 use crate::write::new_order::{NewOrder, insert_orders};
 use shop_domain::{Order, OrderStatus, Purchase};
@@ -52,6 +51,5 @@ async fn insert(
     let order = NewOrder { purchase, status, key, fence: None, fence_sequence: None };
     insert_orders(&mut transaction, std::iter::once(order)).await?;
     outbox.inserted(&mut transaction, &[purchase], status).await?;
-    check_home(&mut transaction, purchase.item.routed()).await?;
     transaction.commit().await
 }

@@ -5,13 +5,12 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::unit_rows::{PoolChange, settle_in};
-use shop_domain::{Item, ItemRoute, OrderId, UserId};
+use shop_domain::{Item, ItemId, OrderId, UserId};
 
 /// Units that an operator adds to a sale or takes out of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Restock {
-    /// The item, and the route to it.
-    pub routed: ItemRoute,
+    pub item: ItemId,
     /// Units to add; below zero, units to take out.
     pub units: i64,
     pub operator: UserId,
@@ -19,17 +18,16 @@ pub struct Restock {
     pub now: OffsetDateTime,
 }
 
-/// Creates the stock row of a new item with `units` left, at the end of the route to it.
+/// Creates the stock row of a new item with `units` left.
 pub async fn create_stock(
     transaction: &mut MySqlConnection,
-    ItemRoute { item, home }: ItemRoute,
+    item: ItemId,
     units: i64,
 ) -> sqlx::Result<()> {
-    sqlx::query("INSERT INTO stock (item_id, total, available, home_epoch) VALUES (?, ?, ?, ?)")
+    sqlx::query("INSERT INTO stock (item_id, total, available) VALUES (?, ?, ?)")
         .bind(item.get())
         .bind(units)
         .bind(units)
-        .bind(home.epoch)
         .execute(transaction)
         .await?;
     Ok(())
@@ -42,26 +40,25 @@ pub async fn restock(
     transaction: &mut MySqlConnection,
     restock: &Restock,
 ) -> sqlx::Result<Option<u64>> {
-    let Restock { routed: ItemRoute { item, home }, units, operator, now } = *restock;
+    let Restock { item, units, operator, now } = *restock;
     if !(-Item::STOCK_MAX..=Item::STOCK_MAX).contains(&units) {
         return Ok(None);
     }
     if units < 0 {
         // The units that go must have no row, or a gate without an arbiter would sell them.
         let trim = PoolChange::TrimBy(units.saturating_neg());
-        if settle_in(transaction, restock.routed, trim).await?.kept_by_purchases > 0 {
+        if settle_in(transaction, item, trim).await?.kept_by_purchases > 0 {
             return Ok(None);
         }
     }
     let done = sqlx::query(
         "UPDATE stock SET total = total + ?, available = available + ?, \
          version = LAST_INSERT_ID(version + 1) \
-         WHERE item_id = ? AND home_epoch = ? AND available + ? >= 0 AND total + ? BETWEEN 0 AND ?",
+         WHERE item_id = ? AND available + ? >= 0 AND total + ? BETWEEN 0 AND ?",
     )
     .bind(units)
     .bind(units)
     .bind(item.get())
-    .bind(home.epoch)
     .bind(units)
     .bind(units)
     .bind(Item::STOCK_MAX)

@@ -1,11 +1,9 @@
-//! The statement that takes the stock: the condition that no purchase gets past. It names the epoch of the
-//! route that led to the item, so that nothing is sold where the item does not live any more.
+//! The statement that takes the stock: the condition that no purchase gets past.
 
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use sqlx::mysql::MySqlRow;
-use sqlx::{MySqlConnection, Row};
+use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::unguarded::{self, UnguardedWrite};
@@ -13,7 +11,7 @@ use super::{Answer, Conflict};
 use crate::rows::outbox::Outbox;
 use crate::waiting_list;
 use crate::write::new_order::stock_update;
-use shop_domain::{ArbiterMode, Home, Item, Outcome, Purchase, Refusal, Unavailable};
+use shop_domain::{ArbiterMode, Item, Outcome, Purchase, Refusal};
 
 /// The statement that takes the stock of an order.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +59,7 @@ impl<'a> StockWrite<'a> {
     }
 }
 
-static TAKE: LazyLock<String> = LazyLock::new(|| stock_update("stock", "?", "= ?", "?"));
+static TAKE: LazyLock<String> = LazyLock::new(|| stock_update("stock", "?", "= ?"));
 static TAKE_BY_VERSION: LazyLock<String> = LazyLock::new(|| format!("{} AND version = ?", *TAKE));
 static TAKE_BY_TIMESTAMP: LazyLock<String> =
     LazyLock::new(|| format!("{} AND changed_at = ?", *TAKE));
@@ -75,10 +73,9 @@ pub(super) async fn take(
     outbox: Outbox,
 ) -> sqlx::Result<Option<Answer>> {
     let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
-    let epoch = purchase.item.home.epoch;
     assert!(units > 0, "a purchase takes at least one unit");
     let update = |statement: &'static LazyLock<String>| {
-        sqlx::query(statement).bind(units).bind(item).bind(units).bind(epoch)
+        sqlx::query(statement).bind(units).bind(item).bind(units)
     };
     let update = match stock {
         StockWrite::Unguarded(write) => {
@@ -91,10 +88,7 @@ pub(super) async fn take(
             if units == 1 && waiting_list::accept(connection, purchase, outbox).await? {
                 return Ok(None);
             }
-            let why = why_refused(connection, purchase, stock).await?;
-            let has_moved = matches!(why, Ok(Outcome::Unavailable(_)));
-            let no_offer = Ok(Outcome::Refused(Refusal::NoOffer));
-            return Ok(Some(if has_moved { why } else { no_offer }));
+            return Ok(Some(Ok(Outcome::Refused(Refusal::NoOffer))));
         }
         StockWrite::GuardedAfterLock => {
             if let Err(outcome) = lock_row(connection, purchase).await? {
@@ -119,16 +113,16 @@ pub(super) async fn why_refused(
     stock: StockWrite<'_>,
 ) -> sqlx::Result<Answer> {
     let asked_at = Some(Instant::now());
-    let row = sqlx::query("SELECT available, home_epoch FROM stock WHERE item_id = ?")
+    let left: Option<i64> = sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ?")
         .bind(purchase.item.id.get())
         .fetch_optional(connection)
         .await?;
-    Ok(match left_of(row, purchase)? {
-        Err(outcome) => Ok(outcome),
-        Ok(left) if left >= purchase.quantity.signed() && stock.is_compared() => {
+    Ok(match left {
+        None => Ok(Outcome::Refused(Refusal::ItemNotFound)),
+        Some(left) if left >= purchase.quantity.signed() && stock.is_compared() => {
             Err(Conflict::Stale)
         }
-        Ok(_) => Ok(Outcome::Refused(Refusal::SoldOut { asked_at })),
+        Some(_) => Ok(Outcome::Refused(Refusal::SoldOut { asked_at })),
     })
 }
 
@@ -138,34 +132,16 @@ pub(super) async fn lock_row(
     connection: &mut MySqlConnection,
     purchase: &Purchase,
 ) -> sqlx::Result<Result<i64, Outcome>> {
-    let row = sqlx::query("SELECT available, home_epoch FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(purchase.item.id.get())
-        .fetch_optional(connection)
-        .await?;
-    let left = left_of(row, purchase)?;
+    let left: Option<i64> =
+        sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+            .bind(purchase.item.id.get())
+            .fetch_optional(connection)
+            .await?;
     // The lock has kept the row as it is now.
     let asked_at = Some(Instant::now());
-    Ok(left.and_then(|left| match left >= purchase.quantity.signed() {
-        true => Ok(left),
-        false => Err(Outcome::Refused(Refusal::SoldOut { asked_at })),
-    }))
-}
-
-/// The units left by a row with `available` and `home_epoch`, or the outcome when the item does not live
-/// where the purchase looks for it.
-fn left_of(row: Option<MySqlRow>, purchase: &Purchase) -> sqlx::Result<Result<i64, Outcome>> {
-    let home = purchase.item.home;
-    let Some(row) = row else { return Ok(Err(not_here(home))) };
-    if row.try_get::<u64, _>("home_epoch")? != home.epoch {
-        return Ok(Err(Outcome::Unavailable(Unavailable::Moving)));
-    }
-    Ok(Ok(row.try_get("available")?))
-}
-
-/// The outcome when there is no stock row at the end of a route.
-pub(super) fn not_here(home: Home) -> Outcome {
-    match home.is_only {
-        true => Outcome::Refused(Refusal::ItemNotFound),
-        false => Outcome::Unavailable(Unavailable::Moving),
-    }
+    Ok(match left {
+        None => Err(Outcome::Refused(Refusal::ItemNotFound)),
+        Some(left) if left >= purchase.quantity.signed() => Ok(left),
+        Some(_) => Err(Outcome::Refused(Refusal::SoldOut { asked_at })),
+    })
 }

@@ -9,10 +9,9 @@ use sqlx::{MySql, MySqlConnection};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
-use super::stock::{lock_row, not_here};
+use super::stock::lock_row;
 use super::{Answer, Conflict};
-use crate::rows::stock::check_home;
-use shop_domain::{ItemRoute, Purchase};
+use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
 /// The stock statement of a textbook.
 #[derive(Clone, Copy, Debug)]
@@ -59,9 +58,9 @@ pub(super) async fn write(
     purchase: &Purchase,
     write: UnguardedWrite<'_>,
 ) -> sqlx::Result<Option<Answer>> {
-    let (item, units) = (purchase.item.routed(), purchase.quantity.signed());
-    let ItemRoute { item: id, home } = item;
-    let not_found = Ok(not_here(home));
+    let item = purchase.item.id;
+    let units = purchase.quantity.signed();
+    let not_found = Ok(Outcome::Refused(Refusal::ItemNotFound));
     let (query, otherwise) = match write {
         UnguardedWrite::Set { available } | UnguardedWrite::SetFirst { available, .. } => {
             (set(item, available), not_found)
@@ -73,37 +72,30 @@ pub(super) async fn write(
         UnguardedWrite::CompareVersion { available, version } => (
             sqlx::query(
                 "UPDATE stock SET available = ?, version = version + 1 \
-                 WHERE item_id = ? AND home_epoch = ? AND version = ?",
+                 WHERE item_id = ? AND version = ?",
             )
             .bind(available)
-            .bind(id.get())
-            .bind(home.epoch)
+            .bind(item.get())
             .bind(version),
             Err(Conflict::Stale),
         ),
         UnguardedWrite::CompareTimestamp { available, changed_at } => (
             sqlx::query(
                 "UPDATE stock SET available = ?, version = version + 1 \
-                 WHERE item_id = ? AND home_epoch = ? AND changed_at = ?",
+                 WHERE item_id = ? AND changed_at = ?",
             )
             .bind(available)
-            .bind(id.get())
-            .bind(home.epoch)
+            .bind(item.get())
             .bind(changed_at),
             Err(Conflict::Stale),
         ),
-        UnguardedWrite::UnitRows => {
-            check_home(connection, item).await?;
-            return Ok(None);
-        }
+        UnguardedWrite::UnitRows => return Ok(None),
         UnguardedWrite::Record => (
             sqlx::query(
-                "UPDATE stock SET available = available - ?, version = version + 1 \
-                 WHERE item_id = ? AND home_epoch = ?",
+                "UPDATE stock SET available = available - ?, version = version + 1 WHERE item_id = ?",
             )
             .bind(units)
-            .bind(id.get())
-            .bind(home.epoch),
+            .bind(item.get()),
             not_found,
         ),
     };
@@ -117,11 +109,8 @@ pub(super) async fn write(
     Ok(None)
 }
 
-fn set(item: ItemRoute, available: i64) -> Query<'static, MySql, MySqlArguments> {
-    sqlx::query(
-        "UPDATE stock SET available = ?, version = version + 1 WHERE item_id = ? AND home_epoch = ?",
-    )
-    .bind(available)
-    .bind(item.item.get())
-    .bind(item.home.epoch)
+fn set(item: ItemId, available: i64) -> Query<'static, MySql, MySqlArguments> {
+    sqlx::query("UPDATE stock SET available = ?, version = version + 1 WHERE item_id = ?")
+        .bind(available)
+        .bind(item.get())
 }

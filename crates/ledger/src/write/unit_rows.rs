@@ -15,13 +15,13 @@
 use std::collections::{HashMap, HashSet};
 
 use rand::seq::SliceRandom;
-use sqlx::{MySqlConnection, Row};
+use sqlx::MySqlConnection;
 
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::statement::{Binds, Read, Write, in_list};
-use crate::rows::{moved, transact, within};
+use crate::rows::{transact, within};
 use crate::{Database, RetryPolicy};
-use shop_domain::{ArbiterMode, Home, ItemId, ItemRoute, Purchase, Quantity};
+use shop_domain::{ArbiterMode, ItemId, Purchase, Quantity};
 
 /// Rows of one item at most: so an item of a million units opens at once, and a search for a free row is short. It is
 /// also the largest quantity of an order.
@@ -99,14 +99,10 @@ pub(super) async fn take(
 /// Counts taken rows in the stock row, deletes them, and changes the pool: one transaction, which may be repeated.
 ///
 /// # Errors
-/// The database's, and [`moved`](crate::rows::moved).
-pub async fn settle(
-    pool: &Database,
-    routed: ItemRoute,
-    change: PoolChange,
-) -> sqlx::Result<UnitPool> {
+/// The database's.
+pub async fn settle(pool: &Database, item: ItemId, change: PoolChange) -> sqlx::Result<UnitPool> {
     let settle = || {
-        let work = transact(pool, |transaction| Box::pin(settle_in(transaction, routed, change)));
+        let work = transact(pool, |transaction| Box::pin(settle_in(transaction, item, change)));
         within(TRANSACTION_MAX, Box::pin(work))
     };
     RetryPolicy::IDEMPOTENT.run(settle).await
@@ -115,17 +111,15 @@ pub async fn settle(
 /// [`settle`] within the caller's transaction, which has locked no row of a unit.
 pub(super) async fn settle_in(
     transaction: &mut MySqlConnection,
-    ItemRoute { item, home }: ItemRoute,
+    item: ItemId,
     change: PoolChange,
 ) -> sqlx::Result<UnitPool> {
-    let row = sqlx::query("SELECT available, home_epoch FROM stock WHERE item_id = ? FOR UPDATE");
-    let Some(row) = row.bind(item.get()).first(&mut *transaction).await? else {
-        return not_here(home);
+    let available = sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ? FOR UPDATE");
+    let available: Option<i64> = available.bind(item.get()).first(&mut *transaction).await?;
+    let Some(available) = available else {
+        return Ok(UnitPool { left: 0, is_filled: false, kept_by_purchases: 0 });
     };
-    if row.try_get::<u64, _>("home_epoch")? != home.epoch {
-        return Err(moved());
-    }
-    let left = row.try_get::<i64, _>("available")? - count_taken(transaction, item).await?;
+    let left = available - count_taken(transaction, item).await?;
     let keep = match change {
         PoolChange::Fill | PoolChange::Trim => left,
         PoolChange::TrimBy(units) => left - units,
@@ -145,13 +139,6 @@ pub(super) async fn settle_in(
         pool.is_filled = true;
     }
     Ok(pool)
-}
-
-fn not_here(home: Home) -> sqlx::Result<UnitPool> {
-    match home.is_only {
-        true => Ok(UnitPool { left: 0, is_filled: false, kept_by_purchases: 0 }),
-        false => Err(moved()),
-    }
 }
 
 /// Counts taken rows in the stock row, and deletes them. Returns their number.

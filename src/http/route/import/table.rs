@@ -44,7 +44,6 @@ const COLUMNS: [(&str, bool, &[&str]); 21] = [
     ("limit_group_id", false, &[]),
     ("product_id", false, &[]),
     ("options", false, &["product_id"]),
-    ("shard", false, &[]),
 ];
 
 /// A fault in a table.
@@ -72,7 +71,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Adds a fault for each product, group of items and ledger that a sale names and that does not exist.
+    /// Adds a fault for each product and group of items that a sale names and that does not exist.
     ///
     /// # Errors
     /// When the ledger does not answer.
@@ -80,8 +79,7 @@ impl Table {
         for (place, error) in catalog.unknown_names(&self.sales).await? {
             let column = match error {
                 CreateError::NoSuchProduct => "product_id",
-                CreateError::Group(_) => "limit_group_id",
-                _ => "shard",
+                _ => "limit_group_id",
             };
             self.faults.push(fault(self.lines[place], Some(column), &error.into()));
         }
@@ -276,7 +274,6 @@ fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemB
         mode: None,
         draw_closes_at: None,
         draw_party_max: Integer::default(),
-        shard: number("shard"),
     })
 }
 

@@ -27,10 +27,10 @@ use tokio::time::Instant;
 
 use super::RedisClient;
 use super::counters::{CounterError, Counters};
-use ledger::route::cache::Cache;
-use ledger::route::single_flight::SingleFlight;
+use ledger::cache::Cache;
+use ledger::single_flight::SingleFlight;
 use ledger::rows::{items, redis_lists};
-use shop_domain::{Currency, ItemId, ItemRoute, Order, OrderId, UserId};
+use shop_domain::{Currency, ItemId, Order, OrderId, UserId};
 
 pub use dead_letters::{DeadLetter, Resolution};
 pub use intention::Intention;
@@ -209,14 +209,13 @@ impl Queue {
     }
 
     /// Puts the item's queue on the ledger's list, unless it was found there lately.
-    async fn ensure_open(&self, routed: ItemRoute) -> Result<(), CounterError> {
-        let item = routed.item;
+    async fn ensure_open(&self, item: ItemId) -> Result<(), CounterError> {
         if self.opened.get(item).is_some_and(|at| at.elapsed() < OPEN_REMEMBERED) {
             return Ok(());
         }
         let queue = self.clone();
         let open = async move {
-            queue.open(routed).await?;
+            queue.open(item).await?;
             queue.opened.insert(item, Instant::now());
             Ok(())
         };
@@ -226,10 +225,10 @@ impl Queue {
     /// Puts the item's queue on the ledger's list before its first entry, so that other instances
     /// serve it if this one dies. The queue is open once every instance has read the list again,
     /// since an instance that does not know the queue does not search it for a key.
-    async fn open(&self, routed: ItemRoute) -> Result<(), CounterError> {
-        let age = redis_lists::open_queue(&self.pool, routed).await?.ok_or(CounterError::Moved)?;
+    async fn open(&self, item: ItemId) -> Result<(), CounterError> {
+        let age = redis_lists::open_queue(&self.pool, item).await?;
         tokio::time::sleep(KNOWN_AFTER.saturating_sub(age)).await;
-        self.items.lock().unwrap_or_else(PoisonError::into_inner).insert(routed.item);
+        self.items.lock().unwrap_or_else(PoisonError::into_inner).insert(item);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use redis_connection::{Call, ReplicatedWrite, Script, is_too_few_replicas};
 
 use super::{Intention, Queue, field_of};
 use crate::redis_store::counters::{CounterError, READ_ATTEMPTS_MAX};
-use shop_domain::{ItemId, ItemRoute, Order, OrderId, Purchase, RequestKey, UserId};
+use shop_domain::{ItemId, Order, OrderId, Purchase, RequestKey, UserId};
 
 /// How long the queued requests of an item are remembered after the last one. Later, a queued
 /// request is found beside its order, and the others in the ledger.
@@ -56,7 +56,7 @@ impl Queue {
         limit: Option<i64>,
     ) -> Result<Push, CounterError> {
         let item = purchase.item.id;
-        self.ensure_open(ItemRoute { item, home: purchase.item.home }).await?;
+        self.ensure_open(item).await?;
         let request = request_of(purchase.buyer, &purchase.key);
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.counters.epoch(item).await?;

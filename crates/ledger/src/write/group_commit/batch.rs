@@ -19,7 +19,7 @@ use sqlx::MySqlConnection;
 use super::batch_orders::{Batch, BatchOrders, Tell, lines_at, orders_of};
 use super::connections::BatchConnections;
 use super::pipeline::{BatchPipeline, PipelineSlot};
-use super::pre_check::{WrittenOrders, choose, find_written, items_of, locked_by_others};
+use super::pre_check::{choose, find_written, items_of, locked_by_others};
 use super::sql::{BatchError, BatchResult, commit};
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::{Fault, within};
@@ -28,7 +28,7 @@ use crate::write::{
     StockWrite, UNANSWERED, in_time, pause,
 };
 use shop_domain::outcome::Dependency;
-use shop_domain::{ItemRoute, Outcome, Purchase, Unavailable};
+use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
 
 /// How long after its first deadline a batch may begin to take the stock: it was begun in time, and
 /// the batch before it ended a moment too late. Less than the margin of a gate's deadline.
@@ -60,8 +60,8 @@ impl BatchWriter {
     }
 
     /// Units left of an item a moment ago.
-    pub async fn available(&self, routed: ItemRoute) -> sqlx::Result<i64> {
-        let row = self.connections.stock(&self.arbiter.kept, routed).await?;
+    pub async fn available(&self, item: ItemId) -> sqlx::Result<i64> {
+        let row = self.connections.stock(&self.arbiter.kept, item).await?;
         Ok(row.map_or(0, |row| row.available))
     }
 
@@ -178,15 +178,10 @@ impl BatchWriter {
         }
         for attempt in 1..=LOST_COMMIT_READS_MAX {
             match find_written(&self.arbiter.pool, &purchases).await {
-                Ok(WrittenOrders { mut orders, moved }) => {
+                Ok(mut orders) => {
                     for index in asked {
                         let order = orders.remove(&batch.purchases[index].order_id);
-                        let lines = &batch.purchases[lines_at(batch.purchases, index)];
-                        // An item may have moved with its order: that one stays unknown.
-                        if order.is_some() || !lines.iter().any(|one| moved.contains(&one.item.id))
-                        {
-                            batch.answers[index] = order.map(|order| Ok(Outcome::Sold(order)));
-                        }
+                        batch.answers[index] = order.map(|order| Ok(Outcome::Sold(order)));
                     }
                     return;
                 }
@@ -306,7 +301,7 @@ impl BatchWriter {
                             batch.answer_rest(&Ok(Outcome::Unavailable(faulty)));
                             return true;
                         }
-                        Fault::Moved | Fault::Other => return true,
+                        Fault::Other => return true,
                     }
                 }
                 Err(BatchError::AtCommit(error)) => {

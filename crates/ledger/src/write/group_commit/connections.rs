@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::rows::stock::StockRow;
 use crate::write::kept_connections::{KeptConnection, KeptConnections};
-use shop_domain::ItemRoute;
+use shop_domain::ItemId;
 
 /// The connections of batches. Clones share them.
 #[derive(Clone, Debug)]
@@ -40,14 +40,14 @@ impl BatchConnections {
     /// Reads the stock row of an item without a lock.
     ///
     /// # Errors
-    /// The database's, and [`moved`](crate::rows::moved).
+    /// The database's.
     pub(super) async fn stock(
         &self,
         common: &KeptConnections,
-        routed: ItemRoute,
+        item: ItemId,
     ) -> sqlx::Result<Option<StockRow>> {
         let BatchConnection { kept, source, _permit } = self.get(common).await?;
-        source.read_stock(kept, routed).await
+        source.read_stock(kept, item).await
     }
 }
 

@@ -27,7 +27,7 @@ use std::sync::{Arc, Weak};
 use tokio::time::Instant;
 
 use super::{Arbiter, OrderWrite, StockWrite, in_time};
-use crate::route::cache::Cache;
+use crate::cache::Cache;
 use asker::{Asker, claim};
 use batch_orders::of_whole_orders;
 use pipeline::BatchPipeline;

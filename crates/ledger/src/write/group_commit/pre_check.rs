@@ -10,10 +10,10 @@ use sqlx::{MySqlConnection, QueryBuilder, Row};
 
 use super::batch_orders::{lines_at, orders_of};
 use super::sql::powers_of_two;
-use crate::rows::{answered, begin_on, lost_commit, orders, stock};
+use crate::rows::{answered, begin_on, lost_commit, orders};
 use crate::write::{Answer, is_guarded, replay_lines};
 use shop_domain::{
-    ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, Unavailable, UserId,
+    ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, UserId,
 };
 
 /// Finds the orders that should go through together, and answers those that are decided already.
@@ -27,25 +27,11 @@ pub(super) async fn choose(
     candidates: &[usize],
     answers: &mut [Option<Answer>],
 ) -> sqlx::Result<Vec<usize>> {
-    let undecided: Vec<usize> =
-        (0..purchases.len()).filter(|&index| answers[index].is_none()).collect();
     answer_finished(connection, purchases, answers).await?;
     let bought = bought_so_far(connection, purchases).await?;
     let grouped = bought_in_groups(connection, purchases).await?;
     let asked_at = Some(Instant::now());
     let available = available(connection, &items_of(purchases)).await?;
-    for index in undecided {
-        // Read after the orders: what a move has left behind answers nothing.
-        let item = &purchases[index].item;
-        let is_here = match available.get(&item.id) {
-            Some((_, epoch)) => *epoch == item.home.epoch,
-            None => item.home.is_only,
-        };
-        if !is_here {
-            let moving = Ok(Outcome::Unavailable(Unavailable::Moving));
-            answers[lines_at(purchases, index)].fill(Some(moving));
-        }
-    }
     // What the chosen ones would take, of each stock and of each buyer's limit.
     let mut taken = TakenUnits::default();
     let mut chosen = Vec::with_capacity(candidates.len());
@@ -63,7 +49,7 @@ pub(super) async fn choose(
         let mut own = TakenUnits::default();
         let mut verdict = Verdict::Fits;
         for purchase in &purchases[lines.clone()] {
-            let Some(&(available, _)) = available.get(&purchase.item.id) else {
+            let Some(&available) = available.get(&purchase.item.id) else {
                 verdict = Verdict::NotNow;
                 break;
             };
@@ -119,7 +105,7 @@ pub(super) async fn choose(
         }
     }
     let fits =
-        |(item, units): (&ItemId, &i64)| available.get(item).is_some_and(|of| *units <= of.0);
+        |(item, units): (&ItemId, &i64)| available.get(item).is_some_and(|of| units <= of);
     assert!(
         taken.of_item.iter().all(fits),
         "the chosen orders take at most the units that are left"
@@ -235,15 +221,14 @@ async fn bought_in_groups(
     Ok(bought)
 }
 
-/// Units left of each item that exists, and the epoch of its row.
+/// Units left of each item that exists.
 async fn available(
     connection: &mut MySqlConnection,
     items: &[ItemId],
-) -> sqlx::Result<HashMap<ItemId, (i64, u64)>> {
-    let rows = select_stock(connection, "item_id, available, home_epoch", items, "").await?;
+) -> sqlx::Result<HashMap<ItemId, i64>> {
+    let rows = select_stock(connection, "item_id, available", items, "").await?;
     let read = |row: &sqlx::mysql::MySqlRow| {
-        let left = (row.try_get("available")?, row.try_get("home_epoch")?);
-        Ok((row.try_get("item_id")?, left))
+        Ok((row.try_get("item_id")?, row.try_get("available")?))
     };
     rows.iter().map(read).collect()
 }
@@ -283,22 +268,13 @@ async fn select_stock(
     answered(query.fetch_all(connection)).await
 }
 
-/// The orders of a batch whose COMMIT was not answered.
-pub(super) struct WrittenOrders {
-    /// Those that are written.
-    pub orders: HashMap<OrderId, Order>,
-    /// Items that do not live here any more: their orders may be written elsewhere.
-    pub moved: BTreeSet<ItemId>,
-}
-
 /// Finds the orders of a batch whose COMMIT was not answered, waiting for a transaction that still
 /// holds their rows: with one statement for all.
 pub(super) async fn find_written(
     pool: &Database,
     purchases: &[&Purchase],
-) -> sqlx::Result<WrittenOrders> {
-    let none = WrittenOrders { orders: HashMap::new(), moved: BTreeSet::new() };
-    let Some(last) = purchases.last() else { return Ok(none) };
+) -> sqlx::Result<HashMap<OrderId, Order>> {
+    let Some(last) = purchases.last() else { return Ok(HashMap::new()) };
     let length = purchases.len().next_power_of_two();
     let places = vec!["?"; length].join(", ");
     let columns = orders::COLUMNS;
@@ -309,22 +285,15 @@ pub(super) async fn find_written(
     for purchase in purchases.iter().chain(std::iter::repeat(last)).take(length) {
         query = query.bind(purchase.order_id.to_string());
     }
-    let movable = purchases.iter().copied().filter(|one| !one.item.home.is_only);
-    let movable = items_of(movable);
     let look = async {
         let mut connection = lost_commit::connection(pool).await?;
         let mut transaction = begin_on(&mut connection).await?;
         let rows = query.fetch_all(&mut *transaction).await?;
         // Nothing was written, and the locks were all that was wanted.
         let _ = transaction.rollback().await;
-        Ok((rows, stock::epochs(&mut *connection, &movable).await?))
+        Ok(rows)
     };
-    let (rows, epochs) = answered(look).await?;
-    let has_moved = |one: &&&Purchase| {
-        let home = one.item.home;
-        !home.is_only && epochs.get(&one.item.id) != Some(&home.epoch)
-    };
-    let moved = purchases.iter().filter(has_moved).map(|one| one.item.id).collect();
+    let rows = answered(look).await?;
     let order = |row| orders::read(row).map(|order| (order.id, order));
-    Ok(WrittenOrders { orders: rows.iter().map(order).collect::<sqlx::Result<_>>()?, moved })
+    rows.iter().map(order).collect()
 }

@@ -165,30 +165,19 @@ fn summed(counted: impl Iterator<Item = CountedUnits>) -> Vec<CountedUnits> {
     sums.into_values().collect()
 }
 
-/// The units that a batch takes of one item, and the epoch of the route to it.
-#[derive(Clone, Copy)]
-struct TakenUnits {
-    units: i64,
-    epoch: u64,
-}
-
-/// Takes the units of each item from its stock row; `false` when an item has too few or has moved, and
-/// the transaction must be rolled back.
+/// Takes the units of each item from its stock row; `false` when an item has too few, and the transaction
+/// must be rolled back.
 async fn take_stock(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
 ) -> sqlx::Result<bool> {
-    let mut taken: BTreeMap<ItemId, TakenUnits> = BTreeMap::new();
+    let mut taken: BTreeMap<ItemId, i64> = BTreeMap::new();
     for purchase in purchases {
-        let epoch = purchase.item.home.epoch;
-        let one = taken.entry(purchase.item.id).or_insert(TakenUnits { units: 0, epoch });
-        one.units += purchase.quantity.signed();
-        // Of two routes one is out of date: then the batch is checked before it is written.
-        one.epoch = one.epoch.min(epoch);
+        *taken.entry(purchase.item.id).or_default() += purchase.quantity.signed();
     }
-    let enough = taken.values().all(|one| one.units > 0);
+    let enough = taken.values().all(|units| *units > 0);
     assert!(enough, "a batch takes at least one unit of each item");
-    let taken: Vec<(ItemId, TakenUnits)> = taken.into_iter().collect();
+    let taken: Vec<(ItemId, i64)> = taken.into_iter().collect();
     for chunk in taken.chunks(STOCK_ROWS_MAX) {
         if answered(take(connection, chunk)).await? < chunk.len() as u64 {
             return Ok(false);
@@ -198,71 +187,43 @@ async fn take_stock(
 }
 
 /// Takes units of several items, in the order of their ids, and answers how many had enough.
-async fn take(
-    connection: &mut MySqlConnection,
-    taken: &[(ItemId, TakenUnits)],
-) -> sqlx::Result<u64> {
-    let epochs = Epochs::of(taken);
-    let statement = take_statement(taken.len(), epochs);
+async fn take(connection: &mut MySqlConnection, taken: &[(ItemId, i64)]) -> sqlx::Result<u64> {
+    let statement = take_statement(taken.len());
     let mut query = sqlx::query(&statement);
-    if let [(item, one)] = taken {
-        query = query.bind(one.units).bind(item.get()).bind(one.units);
+    if let [(item, units)] = taken {
+        query = query.bind(units).bind(item.get()).bind(units);
     } else {
         // Repeated to a power of two: a row is found once, however often it is named.
-        for (item, one) in repeated(taken) {
-            query = query.bind(item.get()).bind(one.units);
+        for (item, units) in repeated(taken) {
+            query = query.bind(item.get()).bind(units);
         }
         for (item, _) in repeated(taken) {
             query = query.bind(item.get());
         }
-        for (item, one) in repeated(taken) {
-            query = query.bind(item.get()).bind(one.units);
+        for (item, units) in repeated(taken) {
+            query = query.bind(item.get()).bind(units);
         }
     }
-    query = match epochs {
-        Epochs::Same(epoch) => query.bind(epoch),
-        Epochs::Differ => {
-            repeated(taken).fold(query, |query, (item, one)| query.bind(item.get()).bind(one.epoch))
-        }
-    };
     Ok(query.execute(connection).await?.rows_affected())
 }
 
 /// The items, and the last one again until there are a power of two of them.
-fn repeated(taken: &[(ItemId, TakenUnits)]) -> impl Iterator<Item = &(ItemId, TakenUnits)> {
+fn repeated(taken: &[(ItemId, i64)]) -> impl Iterator<Item = &(ItemId, i64)> {
     let length = taken.len().next_power_of_two();
     taken.iter().chain(taken.last().into_iter().cycle()).take(length)
 }
 
-/// The epochs of the routes to the items of a statement.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Epochs {
-    /// All are the same, as long as none of the items has ever moved.
-    Same(u64),
-    /// The statement names each.
-    Differ,
-}
-
-impl Epochs {
-    fn of(taken: &[(ItemId, TakenUnits)]) -> Self {
-        let first = taken.first().map_or(0, |(_, one)| one.epoch);
-        let is_same = taken.iter().all(|(_, one)| one.epoch == first);
-        if is_same { Self::Same(first) } else { Self::Differ }
-    }
-}
-
 /// The statement that takes the stock of a number of items: one range over the primary key, also
 /// where the batch has so large a part of all items that the optimizer would choose a scan.
-fn take_statement(items: usize, epochs: Epochs) -> String {
+fn take_statement(items: usize) -> String {
     if items == 1 {
-        return stock_update("stock", "?", "= ?", "?");
+        return stock_update("stock", "?", "= ?");
     }
     let length = items.next_power_of_two();
     let by_item = format!("CASE item_id{} END", " WHEN ? THEN ?".repeat(length));
     let places = vec!["?"; length].join(", ");
-    let epoch = if epochs == Epochs::Differ { &*by_item } else { "?" };
     let stock = "stock FORCE INDEX (PRIMARY)";
-    stock_update(stock, &by_item, &format!("IN ({places})"), epoch)
+    stock_update(stock, &by_item, &format!("IN ({places})"))
 }
 
 /// Cuts a batch into pieces whose lengths are powers of two, largest first: a handful of statement

@@ -53,13 +53,6 @@ impl Breakers {
         }
     }
 
-    /// The breakers of another ledger and of the same other servers.
-    #[must_use]
-    pub fn of_ledger(&self, metrics: &Metrics) -> Self {
-        let mysql = Breaker::new(Dependency::Mysql, metrics.clone());
-        Self { mysql, ..self.clone() }
-    }
-
     /// The breaker of a dependency.
     #[must_use]
     pub fn of(&self, dependency: Dependency) -> &Breaker {

@@ -1,0 +1,35 @@
+//! A lock by which one instance at a time draws an item.
+
+use crate::Database;
+use sqlx::{ConnectOptions, Connection, MySqlConnection};
+
+use super::answered;
+use super::statement::Binds;
+use shop_domain::ItemId;
+
+/// The statement that takes the lock if it is free. The name is hashed, because MySQL allows 64 characters; MySQL has
+/// no MD5 since 9.6.
+const TAKE: &str =
+    "SELECT GET_LOCK(CONCAT('seckill-draw-', LEFT(SHA2(CONCAT(DATABASE(), '/', ?), 256), 32)), ?)";
+
+/// A lock that is held until it is dropped: it ends with its connection.
+#[derive(Debug)]
+pub(crate) struct DrawLock {
+    _connection: MySqlConnection,
+}
+
+impl DrawLock {
+    /// Takes the lock of an item if it is free.
+    pub async fn take(ledger: &Database, item: ItemId) -> sqlx::Result<Option<Self>> {
+        // The pool's options lead to the writer once one connection was made.
+        drop(answered(ledger.acquire()).await?);
+        let mut connection = answered(ledger.connect_options().connect()).await?;
+        let taken = sqlx::query_scalar(TAKE).binds((item.get(), 0)).fetch_one(&mut connection);
+        let taken: Option<i64> = answered(taken).await?;
+        if taken == Some(1) {
+            return Ok(Some(Self { _connection: connection }));
+        }
+        let _ = answered(connection.close()).await;
+        Ok(None)
+    }
+}
