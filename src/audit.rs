@@ -1,10 +1,9 @@
 //! Audits a sale: reads its figures from the ledger and Redis, and verifies the invariants of
 //! [`domain::audit`](shop_domain::audit).
 
-
 use gates::redis_store::{Buckets, Counters};
-use ledger::rows::redis_lists::CounterLayout;
 use ledger::rows::audit;
+use ledger::rows::redis_lists::CounterLayout;
 use ledger::{Database, Ledger};
 use shop_domain::audit::{Report, verify};
 use shop_domain::{ItemId, LedgerError};

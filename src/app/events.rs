@@ -32,8 +32,5 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
     });
     let drained = shared.lifecycle.drained();
     let relay = event::run_relay(shared.pool.clone(), poll, drained.clone());
-    Ok(vec![
-        ("event log", Box::pin(relay)),
-        ("event deliveries", Box::pin(deliverer.run(drained))),
-    ])
+    Ok(vec![("event log", Box::pin(relay)), ("event deliveries", Box::pin(deliverer.run(drained)))])
 }

@@ -9,8 +9,8 @@ use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::WaitingRoomParts;
 use crate::purchase::{
-    AcceptOffer, Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests,
-    SoldOut, WaitingRoom,
+    AcceptOffer, Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests, SoldOut,
+    WaitingRoom,
 };
 use gates::memory_store::MemoryCounters;
 use gates::redis_store::room::RoomLimits;

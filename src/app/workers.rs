@@ -38,16 +38,14 @@ pub(super) fn workers(
     let mut workers: Vec<Worker> = Vec::new();
     for job in jobs(config, shared, (orders, purchases, payments), sales) {
         let name = job.name;
-        let run =
-            job::run(job, shared.job_status.clone(), shared.metrics.clone(), drained.clone());
+        let run = job::run(job, shared.job_status.clone(), shared.metrics.clone(), drained.clone());
         workers.push((name, Box::pin(run)));
     }
     let poll = Duration::from_millis(config.live.poll_ms);
     let watch = shared.watch.clone().run(poll, drained.clone());
     let send = live::send(shared.redis.clone(), outbox, drained.clone());
     let receive = live::receive(shared.redis.clone(), shared.hub.clone(), drained.clone());
-    let watch_ledger =
-        monitor::watch(shared.pool.clone(), shared.metrics.clone(), drained.clone());
+    let watch_ledger = monitor::watch(shared.pool.clone(), shared.metrics.clone(), drained.clone());
     let consume = consumers(config, shared, writers).run(wake_ups, drained.clone());
     workers.push(("ledger", Box::pin(watch_ledger)));
     workers.push(("queue", Box::pin(consume)));

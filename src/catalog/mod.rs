@@ -23,8 +23,8 @@ use ledger::Ledger;
 use ledger::breaker::Breaker;
 use ledger::cache::Cache;
 use ledger::gathered::{GatheredReads, Rows};
-use ledger::single_flight::SingleFlight;
 use ledger::rows::{self, items, orders, waiting_list};
+use ledger::single_flight::SingleFlight;
 use ledger::waiting_list::WaitingLine;
 use shop_domain::{Clock, ItemId, LedgerError, OrderStatus};
 

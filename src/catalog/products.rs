@@ -2,8 +2,8 @@
 
 use super::list::Listed;
 use super::{Catalog, CatalogRead, StockedItem};
-use ledger::catalog::create_product;
 use ledger::Unreachable;
+use ledger::catalog::create_product;
 use ledger::rows::actions::Actor;
 use ledger::rows::products;
 use shop_domain::product::NewProduct;

@@ -147,11 +147,7 @@ impl Desk {
     }
 
     /// Rejects the order unless the ledger has it already, and returns its status.
-    async fn reject_order(
-        &self,
-        item: ItemId,
-        order: &Intention,
-    ) -> Result<OrderStatus, String> {
+    async fn reject_order(&self, item: ItemId, order: &Intention) -> Result<OrderStatus, String> {
         let found = items::find(&self.pool, item).await.map_err(|error| no_ledger(&error))?;
         let found = found.ok_or_else(|| format!("there is no item {item}"))?;
         let purchase = order.clone().purchase(found.item, redis_stream::NAME);

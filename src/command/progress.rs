@@ -46,15 +46,10 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Begins work of `total` steps. With 0, the number is not known yet.
+    /// Begins work of `total` steps. With 0, their number is not known.
     pub fn new(what: &'static str, total: usize) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         Self { what, total, began: Instant::now(), shown: None, is_terminal }
-    }
-
-    /// Says how many steps there are.
-    pub fn set_total(&mut self, total: usize) {
-        self.total = total;
     }
 
     /// Shows that `done` steps are done, if it is time to.

@@ -118,9 +118,7 @@ async fn movements(
         }
     }
     let mut total = [0_i64; 2];
-    for MovementSum { reason, count, delta } in
-        export::movement_sums(snapshot, selection).await?
-    {
+    for MovementSum { reason, count, delta } in export::movement_sums(snapshot, selection).await? {
         total = add(total, [count, delta]);
         let cells =
             vec![("reason", Cell::Plain(reason)), ("count", count.into()), ("delta", delta.into())];

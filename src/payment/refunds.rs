@@ -8,8 +8,8 @@ use super::{MessageResult, Payment, PaymentParts, Payments};
 use ledger::order::refund::{self, ByHand, RefundResult};
 use ledger::rows::actions::Actor;
 use ledger::rows::payments;
-use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
 use shop_domain::LedgerError;
+use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
 use shop_metrics::Metrics;
 
 /// Refunds that one run tells the provider.

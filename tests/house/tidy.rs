@@ -29,10 +29,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("payment", &["order", "event"]),
     ("identity", &["config", "account", "event", "tls"]),
     ("export", &["account"]),
-    (
-        "job",
-        &["payment", "order", "purchase", "waiting_list", "draw", "account", "audit"],
-    ),
+    ("job", &["payment", "order", "purchase", "waiting_list", "draw", "account", "audit"]),
     ("consumer", &["live", "trace"]),
     ("lab", &["catalog", "purchase"]),
     (

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use ledger::Database;
 
 use ledger::cache::Cache;
-use ledger::single_flight::SingleFlight;
 use ledger::rows::stock;
+use ledger::single_flight::SingleFlight;
 use shop_domain::ItemId;
 
 /// Items that a process counts at once; beyond it, the least used counter is dropped.

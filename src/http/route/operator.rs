@@ -39,7 +39,7 @@ pub struct ReadyBody {
     /// `null` when it does not answer.
     redis: Option<String>,
     /// The last run of each background job.
-    jobs: BTreeMap<String, JobBody>,
+    jobs: BTreeMap<&'static str, JobBody>,
 }
 
 /// The last run of a background job.

@@ -138,5 +138,5 @@ pub async fn accept(
 ) -> Result<Response, Problem> {
     let span = request_trace.begin("POST /api/items/{id}/waiting/purchase");
     let outcome = purchases.accept_offer(claims.user, id, key, span.trace()).await;
-    answer_traced(span, id, (outcome, None))
+    answer_traced(span, id, outcome)
 }

@@ -222,7 +222,7 @@ impl WaitingRoom {
         self.tickets.admit(ticket, item, buyer, now)
     }
 
-    async fn poll(&self, poll: &RoomPoll<'_>) -> Result<RoomStanding, Denied> {
+    async fn poll(&self, poll: &RoomPoll) -> Result<RoomStanding, Denied> {
         let permit = self.parts.breaker.enter().ok_or(NO_REDIS)?;
         match self.parts.room.poll(poll).await {
             Ok(standing) => {

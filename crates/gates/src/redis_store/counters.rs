@@ -13,8 +13,8 @@ use redis_connection::Script;
 
 use super::RedisClient;
 use ledger::cache::Cache;
-use ledger::single_flight::SingleFlight;
 use ledger::rows::redis_lists::CounterLayout;
+use ledger::single_flight::SingleFlight;
 use shop_domain::ItemId;
 use shop_metrics::Metrics;
 

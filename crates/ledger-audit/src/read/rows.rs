@@ -5,9 +5,7 @@ use std::collections::HashMap;
 use sqlx::FromRow;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
-use crate::{
-    Draw, Fence, Group, Ledger, Movements, Order, OrderLine, Place, Restock, Stock,
-};
+use crate::{Draw, Fence, Group, Ledger, Movements, Order, OrderLine, Place, Restock, Stock};
 
 /// Reads the ledgers of the items from `first` to `last`; with `with_groups` also the limits that they
 /// share with others.

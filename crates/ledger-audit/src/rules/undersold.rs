@@ -12,8 +12,8 @@ pub fn undersold(evidence: &Evidence<'_>) -> Faults {
     let offered = evidence.after.line.offered;
     let left = evidence.stock - units(evidence.after, Order::took_stock) - offered;
     let demand = demand(evidence);
-    let demand_unmet =
-        demand - (units(evidence.after, Order::took_stock) - units(evidence.before, Order::took_stock));
+    let demand_unmet = demand
+        - (units(evidence.after, Order::took_stock) - units(evidence.before, Order::took_stock));
     let first_stock = evidence.stock - units(evidence.before, Order::took_stock);
     let sold_out_answers =
         evidence.answers.iter().filter(|answer| answer.code == "sold_out").count();

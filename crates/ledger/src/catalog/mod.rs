@@ -19,10 +19,7 @@ pub use groups::create_group;
 pub use products::create_product;
 
 /// Reads an item before the COMMIT: after it, a failed read would count as a failed change.
-async fn read_back(
-    transaction: &mut MySqlConnection,
-    item: ItemId,
-) -> sqlx::Result<StockedItem> {
+async fn read_back(transaction: &mut MySqlConnection, item: ItemId) -> sqlx::Result<StockedItem> {
     items::find(transaction, item).await?.ok_or(sqlx::Error::RowNotFound)
 }
 

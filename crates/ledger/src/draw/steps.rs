@@ -3,8 +3,8 @@
 use sqlx::{MySqlConnection, QueryBuilder};
 
 use super::Draws;
-use crate::rows::draws::{self, DrawRow, ListedEntry};
 use crate::rows::draw_lock::DrawLock;
+use crate::rows::draws::{self, DrawRow, ListedEntry};
 use crate::rows::items::datetime;
 use crate::rows::link::{TRANSACTION_MAX, within};
 use crate::rows::statement::{Binds, Read, Write};

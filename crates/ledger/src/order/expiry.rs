@@ -9,9 +9,7 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::OrderSteps;
-use super::step::{
-    ReturnedUnits, count_back, count_back_in_group, insert_movement, return_stock,
-};
+use super::step::{ReturnedUnits, count_back, count_back_in_group, insert_movement, return_stock};
 use crate::Database;
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::orders::WHOLE;

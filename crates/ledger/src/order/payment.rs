@@ -31,10 +31,7 @@ impl OrderSteps {
     ///
     /// # Errors
     /// When the ledger does not answer; then the provider has to say it again.
-    pub async fn confirm(
-        &self,
-        received: &ReceivedPayment,
-    ) -> Result<PaymentResult, LedgerError> {
+    pub async fn confirm(&self, received: &ReceivedPayment) -> Result<PaymentResult, LedgerError> {
         let _permit = self.permit(received.order, Step::Pay).await?;
         let mut refusal = None;
         loop {

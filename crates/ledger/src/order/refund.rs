@@ -46,9 +46,7 @@ pub async fn note_request(
         Box::pin(async move {
             match answer {
                 Ok(()) => payments::refund_requested(transaction, id).await,
-                Err((error, pause)) => {
-                    payments::refund_failed(transaction, id, error, pause).await
-                }
+                Err((error, pause)) => payments::refund_failed(transaction, id, error, pause).await,
             }
         })
     })

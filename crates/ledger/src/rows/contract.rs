@@ -51,7 +51,7 @@ pub(super) async fn check(connection: &mut MySqlConnection) -> Result<(), String
     match archived.map_err(|error| error.to_string())? {
         0 => Ok(()),
         items => Err(format!(
-            "the orders of {items} items have left the ledger for files, and this build does not count the sums that \
+            "orders of items ({items}) have left the ledger for files, and this build does not count the sums that \
              stayed; stay at the earlier build, or load the files into `orders`, `stock_movements`, `buyer_limits` and \
              `waiting_list` again, and empty `archives`, `archived_orders` and `archived_movements`"
         )),

@@ -269,9 +269,8 @@ pub async fn list(
     limit: u32,
 ) -> sqlx::Result<Vec<Payment>> {
     let of_status = if status.is_some() { "AND status = ?" } else { "" };
-    let statement = format!(
-        "SELECT {COLUMNS} FROM payments WHERE id > ? {of_status} ORDER BY id LIMIT ?"
-    );
+    let statement =
+        format!("SELECT {COLUMNS} FROM payments WHERE id > ? {of_status} ORDER BY id LIMIT ?");
     let mut query = sqlx::query_as(&statement).bind(after);
     if let Some(status) = status {
         query = query.bind(status.as_str());

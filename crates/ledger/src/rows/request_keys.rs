@@ -52,10 +52,7 @@ impl RequestKeys {
     ///
     /// # Errors
     /// The database's, and that the writer is in doubt.
-    pub async fn find(
-        &mut self,
-        requests: &[(UserId, ItemId, &str)],
-    ) -> sqlx::Result<KeyRows> {
+    pub async fn find(&mut self, requests: &[(UserId, ItemId, &str)]) -> sqlx::Result<KeyRows> {
         let is_idle = self.uncommitted.is_some();
         match self.find_once(requests).await {
             Err(error)
@@ -67,10 +64,7 @@ impl RequestKeys {
         }
     }
 
-    async fn find_once(
-        &mut self,
-        requests: &[(UserId, ItemId, &str)],
-    ) -> sqlx::Result<KeyRows> {
+    async fn find_once(&mut self, requests: &[(UserId, ItemId, &str)]) -> sqlx::Result<KeyRows> {
         // Kept only when all went well: a connection in doubt is closed.
         let kept = self.uncommitted.take().filter(|kept| !kept.destination.has_changed());
         let mut uncommitted = match kept {

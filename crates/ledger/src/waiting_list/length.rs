@@ -9,7 +9,7 @@ use sqlx::MySqlConnection;
 
 use crate::cache::Cache;
 use crate::rows::waiting_list;
-use shop_domain::{ItemId};
+use shop_domain::ItemId;
 
 /// Lines of at most this many buyers are counted at each join.
 const SHORT_MAX: u64 = 1_000;

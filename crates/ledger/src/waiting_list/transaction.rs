@@ -40,10 +40,7 @@ impl Waitlist {
         item: &Item,
         buyer: UserId,
     ) -> Result<Result<(Place, Option<u64>), Refusal>, LedgerError> {
-        self.change(item.id, |transaction| {
-            Box::pin(self.line.join(transaction, item, buyer))
-        })
-        .await
+        self.change(item.id, |transaction| Box::pin(self.line.join(transaction, item, buyer))).await
     }
 
     /// Takes a buyer out of an item's line; the unit of an open offer goes to the next one. Returns `None`
@@ -65,9 +62,8 @@ impl Waitlist {
     /// # Errors
     /// The database's.
     pub async fn tend(&self, item: ItemId) -> sqlx::Result<(LineChange, bool)> {
-        let tend = transact(&self.ledger.pool, |transaction| {
-            Box::pin(self.line.tend(transaction, item))
-        });
+        let tend =
+            transact(&self.ledger.pool, |transaction| Box::pin(self.line.tend(transaction, item)));
         within(TRANSACTION_MAX, Box::pin(tend)).await
     }
 

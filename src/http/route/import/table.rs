@@ -23,7 +23,7 @@ const COLUMNS_MAX: usize = 2 * COLUMNS.len();
 const COLUMN_BYTES_MAX: usize = 64;
 /// The columns of a table, which are the fields of a new sale: the name, whether a table must have it, and
 /// the columns that it is checked with.
-const COLUMNS: [(&str, bool, &[&str]); 21] = [
+const COLUMNS: [(&str, bool, &[&str]); 20] = [
     ("name", true, &[]),
     ("description", false, &[]),
     ("image_url", false, &[]),

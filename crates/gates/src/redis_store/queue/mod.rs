@@ -28,8 +28,8 @@ use tokio::time::Instant;
 use super::RedisClient;
 use super::counters::{CounterError, Counters};
 use ledger::cache::Cache;
-use ledger::single_flight::SingleFlight;
 use ledger::rows::{items, redis_lists};
+use ledger::single_flight::SingleFlight;
 use shop_domain::{Currency, ItemId, Order, OrderId, UserId};
 
 pub use dead_letters::{DeadLetter, Resolution};

@@ -12,9 +12,7 @@ use super::batch_orders::{lines_at, orders_of};
 use super::sql::powers_of_two;
 use crate::rows::{answered, begin_on, lost_commit, orders};
 use crate::write::{Answer, is_guarded, replay_lines};
-use shop_domain::{
-    ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, UserId,
-};
+use shop_domain::{ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, UserId};
 
 /// Finds the orders that should go through together, and answers those that are decided already.
 ///
@@ -104,8 +102,7 @@ pub(super) async fn choose(
             Verdict::NotNow => {}
         }
     }
-    let fits =
-        |(item, units): (&ItemId, &i64)| available.get(item).is_some_and(|of| units <= of);
+    let fits = |(item, units): (&ItemId, &i64)| available.get(item).is_some_and(|of| units <= of);
     assert!(
         taken.of_item.iter().all(fits),
         "the chosen orders take at most the units that are left"
@@ -227,9 +224,8 @@ async fn available(
     items: &[ItemId],
 ) -> sqlx::Result<HashMap<ItemId, i64>> {
     let rows = select_stock(connection, "item_id, available", items, "").await?;
-    let read = |row: &sqlx::mysql::MySqlRow| {
-        Ok((row.try_get("item_id")?, row.try_get("available")?))
-    };
+    let read =
+        |row: &sqlx::mysql::MySqlRow| Ok((row.try_get("item_id")?, row.try_get("available")?));
     rows.iter().map(read).collect()
 }
 
