@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
 use super::{BOUND, SOON, assert_clean, assert_problem, available, eventually, order_id, when};
+use crate::support::crowd::metric;
 use crate::support::{Answer, Client, Instance, Shop, item_body};
 
 async fn find(instance: &Instance, item: i64) -> Value {
@@ -248,6 +249,8 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
         when(fourth.status == 201, fourth.text)
     })
     .await;
+    let from_memory = metric(&instance, "seckill_sold_out_from_memory_total").await;
+    assert!(from_memory >= 3.0, "turned away from memory: {from_memory}");
     assert_clean(&instance, item).await;
 }
 

@@ -67,16 +67,6 @@ async fn an_owner_hears_of_what_happens_on_another_instance() {
 }
 
 #[tokio::test]
-async fn the_stream_ends_when_the_instance_stops() {
-    let (_shop, instance) = Shop::open().await;
-    let mut events = watch(&instance.buyer(1)).await;
-    let stopped = tokio::spawn(instance.stop());
-    assert!(events.ends(BOUND).await, "the stream is still open");
-    let ended = stopped.await.expect("no panic");
-    assert_eq!(ended, seckill::lifecycle::StopResult::Clean);
-}
-
-#[tokio::test]
 async fn one_stream_more_than_there_is_room_for_is_refused() {
     let shop = Shop::with(|config| config.live.streams_max = 2).await;
     let instance = shop.start().await;

@@ -124,26 +124,24 @@ async fn an_outcome_that_is_not_known_in_time_is_told_by_the_key() {
 #[tokio::test]
 async fn a_purchase_outlives_its_client() {
     let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
-    let buyer = instance.buyer(1);
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
-    let impatient = tokio::time::timeout(
-        Duration::from_millis(300),
-        buyer.buy_with_key("lock-redis", item, "k1"),
-    );
-    assert!(impatient.await.is_err(), "the client has gone");
-    holder.rollback().await.expect("the row is free");
-    eventually(BOUND, || async {
-        let listed = instance.buyer(1).get("/api/orders").await.json;
-        when(listed["orders"].as_array().is_some_and(|orders| orders.len() == 1), listed)
-    })
-    .await;
-    let told = buyer.buy_with_key("lock-redis", item, "k1").await;
-    assert_eq!(
-        (told.status, told.headers.contains_key("idempotency-replayed")),
-        (201, true),
-        "{}",
-        told.text
-    );
-    assert_eq!(assert_clean(&instance, item).await["orders"], 1);
+    for (strategy, id) in [("lock-redis", 1), ("mysql-atomic", 2)] {
+        let item = instance.make_item(json!({})).await;
+        let buyer = instance.buyer(id);
+        let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+        let impatient = tokio::time::timeout(
+            Duration::from_millis(300),
+            buyer.buy_with_key(strategy, item, "k1"),
+        );
+        assert!(impatient.await.is_err(), "{strategy}: the client has gone");
+        holder.rollback().await.expect("the row is free");
+        eventually(BOUND, || async {
+            let listed = buyer.get("/api/orders").await.json;
+            when(listed["orders"].as_array().is_some_and(|orders| orders.len() == 1), listed)
+        })
+        .await;
+        let told = buyer.buy_with_key(strategy, item, "k1").await;
+        let is_replayed = told.headers.contains_key("idempotency-replayed");
+        assert_eq!((told.status, is_replayed), (201, true), "{strategy}: {}", told.text);
+        assert_eq!(assert_clean(&instance, item).await["orders"], 1, "{strategy}");
+    }
 }

@@ -1,7 +1,6 @@
 //! The stream of an item: its stock and its state.
 
 use reqwest::Method;
-use seckill::lifecycle::StopResult;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
@@ -87,16 +86,4 @@ async fn edits_are_told() {
     instance.admin().patch(&path, &json!({ "ends_at": "2036-01-01T00:00:00Z" })).await;
     let moved = |event: &Event| event.data["ends_at"] == "2036-01-01T00:00:00Z";
     events.seek(SOON, moved).await.expect("the new end is told");
-}
-
-#[tokio::test]
-async fn the_stream_ends_when_the_instance_stops() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
-    let mut streams = [watch(&instance, item).await, watch(&instance, item).await];
-    let stopped = tokio::spawn(instance.stop());
-    for events in &mut streams {
-        assert!(events.ends(BOUND).await, "the stream is still open");
-    }
-    assert_eq!(stopped.await.expect("no panic"), StopResult::Clean);
 }

@@ -153,15 +153,6 @@ pub async fn signal(pid: u32, name: &str) {
 }
 
 #[tokio::test]
-async fn a_polite_stop_exits_with_zero() {
-    let shop = Shop::new().await;
-    let mut service = serve(&shop, &free_addr(), &[]).await;
-    signal(service.id().expect("running"), "TERM").await;
-    let ended = tokio::time::timeout(Duration::from_secs(12), service.wait()).await;
-    assert_eq!(ended.expect("within the bound").expect("ended").code(), Some(0));
-}
-
-#[tokio::test]
 async fn a_wrong_start_is_explained_in_a_sentence() {
     let shop = Shop::new().await;
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
