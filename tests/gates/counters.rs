@@ -142,8 +142,7 @@ async fn units_that_came_back_are_sold(strategy: &str) {
     assert_eq!(order.status, 201, "{}", order.text);
     assert_eq!(testbed.instance.buyer(2).buy(strategy, item).await.brief(), (409, "sold_out"));
     let id = order.json["id"].as_str().expect("an id");
-    let path = format!("/api/orders/{id}/cancellation");
-    assert_eq!(testbed.instance.buyer(1).post(&path, &json!({})).await.status, 200);
+    assert_eq!(testbed.instance.buyer(1).step(id, "cancellation").await.status, 200);
     eventually("the unit to be sold again", || async {
         let answer = testbed.instance.buyer(3).buy(strategy, item).await;
         (answer.status == 201).then_some(())

@@ -32,7 +32,7 @@ async fn an_owner_hears_of_purchase_payment_and_expiry() {
     let order = order_id(&buyer.buy("default", item).await);
     let told = events.seek(SOON, tells(&order, "pending")).await.expect("the purchase is told");
     assert_eq!(told.data, buyer.get(&format!("/api/orders/{order}")).await.json);
-    buyer.post(&format!("/api/orders/{order}/payment"), &json!({})).await;
+    buyer.step(&order, "payment").await;
     events.seek(SOON, tells(&order, "paid")).await.expect("the payment is told");
     let second = order_id(&buyer.buy("default", item).await);
     events.seek(SOON, tells(&second, "pending")).await.expect("the second purchase is told");
@@ -58,7 +58,7 @@ async fn an_owner_hears_of_what_happens_on_another_instance() {
             Err(why) => assert!(started.elapsed() < BOUND, "{why}"),
         }
     };
-    buyer.post(&format!("/api/orders/{order}/payment"), &json!({})).await;
+    buyer.step(&order, "payment").await;
     events.seek(SOON, tells(&order, "paid")).await.expect("the payment is told");
     let second = order_id(&buyer.buy("default", item).await);
     events.seek(SOON, tells(&second, "pending")).await.expect("the second purchase is told");

@@ -36,7 +36,7 @@ async fn without_redis_what_does_not_need_it_still_sells() {
         assert!(refused.headers.contains_key("retry-after"));
     }
     let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
-    let paid = instance.buyer(1).post(&format!("/api/orders/{order}/payment"), &json!({})).await;
+    let paid = instance.buyer(1).step(&order, "payment").await;
     assert_eq!(paid.status, 200, "{}", paid.text);
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!((ready.status, &ready.json["dependencies"]["mysql"]), (200, &json!("ok")));
@@ -65,7 +65,7 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
     answers.push(("list", instance.stranger().get("/api/items").await));
     answers.push(("item", instance.stranger().get(&format!("/api/items/{item}")).await));
     answers.push(("orders", buyer.get("/api/orders").await));
-    answers.push(("pay", buyer.post(&format!("/api/orders/{order}/payment"), &json!({})).await));
+    answers.push(("pay", buyer.step(order, "payment").await));
     answers.push(("sign in", instance.stranger().post("/api/session", &credentials).await));
     answers.push(("sign up", instance.stranger().post("/api/users", &credentials).await));
     for (what, answer) in &answers {

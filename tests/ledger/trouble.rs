@@ -67,8 +67,7 @@ async fn others_go_on(
             let buyer = instance.buyer(id);
             let sold = buyer.buy("mysql-atomic", other).await;
             assert_eq!(sold.status, 201, "another item: {}", sold.text);
-            let path = format!("/api/orders/{}/payment", order_id(&sold));
-            let paid = buyer.post(&path, &json!({})).await;
+            let paid = buyer.step(&order_id(&sold), "payment").await;
             assert_eq!(paid.status, 200, "a payment: {}", paid.text);
         }
     };

@@ -264,9 +264,7 @@ async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
         }
         shop.pool.execute(remove).await.expect("removed");
     }
-    let left = async || -> i64 {
-        sqlx::query_scalar(LEFT_OF_THEM).fetch_one(&shop.pool).await.expect("counted")
-    };
+    let left = async || -> i64 { shop.read(sqlx::query_scalar(LEFT_OF_THEM)).await };
     for (buyer, arguments, expected) in
         [(1, &["migrate"][..], 3), (2, &["migrate", "--contract"], 0)]
     {

@@ -205,12 +205,10 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     seen("seckill_sales_with_stock", "1").await;
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;
     let change = async |delta: i64| {
-        sqlx::query("UPDATE stock SET available = available + ? WHERE item_id = ?")
+        let statement = sqlx::query("UPDATE stock SET available = available + ? WHERE item_id = ?")
             .bind(delta)
-            .bind(item)
-            .execute(&shop.pool)
-            .await
-            .expect("changed behind the service's back");
+            .bind(item);
+        shop.change(statement).await;
     };
     change(-2).await;
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "1").await;
@@ -218,11 +216,10 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;
     seen(r#"seckill_audit_broken_items{invariant="I14"}"#, "0").await;
     // A unit that is offered to nobody.
-    sqlx::query("UPDATE stock SET available = available - 1, offered = 1 WHERE item_id = ?")
-        .bind(item)
-        .execute(&shop.pool)
-        .await
-        .expect("changed behind the service's back");
+    let statement =
+        sqlx::query("UPDATE stock SET available = available - 1, offered = 1 WHERE item_id = ?")
+            .bind(item);
+    shop.change(statement).await;
     seen(r#"seckill_audit_broken_items{invariant="I13"}"#, "1").await;
     // Both items have lines of an order that lacks its third one.
     let other = instance.admin().post("/api/admin/items", &body).await.json["id"].clone();

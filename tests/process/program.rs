@@ -220,10 +220,7 @@ async fn a_database_that_ignores_its_checks_is_refused() {
         sqlx::query(&statement).execute(&shop.pool).await.expect("dropped");
     }
     refused(&shop).await;
-    let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM buyer_limits")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("read");
+    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM buyer_limits")).await;
     assert_eq!(rows, 0, "the forbidden row stayed");
 }
 
@@ -236,11 +233,7 @@ async fn the_audit_command_says_clean_broken_or_nothing_read() {
     let (code, text) = run(&shop, &["audit", "--item", &item.to_string()]).await;
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("clean, 0 units oversold"), "{text}");
-    sqlx::query("DELETE FROM orders WHERE item_id = ?")
-        .bind(item)
-        .execute(&shop.pool)
-        .await
-        .expect("planted");
+    shop.change(sqlx::query("DELETE FROM orders WHERE item_id = ?").bind(item)).await;
     let (code, text) = run(&shop, &["audit"]).await;
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("I1 BROKEN"), "{text}");

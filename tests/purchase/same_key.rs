@@ -29,11 +29,7 @@ async fn shop(deadline_ms: u64) -> Shop {
 /// Changes an item beside the service, since an edit by an operator waits for the held row; the
 /// instances see it when they next look at the item.
 async fn edit(shop: &Shop, item: i64, change: &str) {
-    sqlx::query(&format!("UPDATE items SET {change} WHERE id = ?"))
-        .bind(item)
-        .execute(&shop.pool)
-        .await
-        .expect("the item is changed");
+    shop.change(sqlx::query(&format!("UPDATE items SET {change} WHERE id = ?")).bind(item)).await;
 }
 
 /// Waits until an instance refuses other buyers for good.
@@ -131,12 +127,10 @@ async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
     assert!(impatient.await.is_err(), "the client has gone");
     // It is said at once that a client went away while its request ran.
     eventually(BOUND, || async {
-        let rows: i64 = sqlx::query_scalar(
+        let statement = sqlx::query_scalar(
             "SELECT COUNT(*) FROM running_requests WHERE user_id = 1 AND request_key = 'k'",
-        )
-        .fetch_one(&shop.pool)
-        .await
-        .expect("the table is read");
+        );
+        let rows: i64 = shop.read(statement).await;
         when(rows == 1, "it is not announced")
     })
     .await;
@@ -160,16 +154,12 @@ async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
     })
     .await;
     assert!(end.status == 201 || end.code() == "sale_paused", "{}", end.text);
-    let orders: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE user_id = 1")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("the ledger is read");
+    let orders: i64 =
+        shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE user_id = 1")).await;
     assert_eq!(orders, i64::from(end.status == 201));
     eventually(BOUND, || async {
-        let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM running_requests")
-            .fetch_one(&shop.pool)
-            .await
-            .expect("the table is read");
+        let rows: i64 =
+            shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM running_requests")).await;
         when(rows == 0, rows)
     })
     .await;

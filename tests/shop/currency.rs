@@ -46,8 +46,7 @@ async fn an_order_is_in_the_currency_of_its_item_wherever_it_is_told() {
         listed["orders"].as_array().expect("a list").iter().map(currency).collect();
     assert_eq!(listed, ["USD", "JPY", "JPY", "JPY", "JPY"]);
 
-    let cancelled = format!("/api/orders/{}/cancellation", order_id(&reserved));
-    assert_eq!(buyer.post(&cancelled, &json!({})).await.json["currency"], "USD");
+    assert_eq!(buyer.step(&order_id(&reserved), "cancellation").await.json["currency"], "USD");
     eventually("all changes in the log", || async {
         let log = instance.admin().get("/api/admin/events").await.json;
         let orders = log["events"].as_array().expect("a list").iter();
@@ -138,17 +137,16 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
 
     let later = json!({ "stock": 9, "starts_at": LATER, "ends_at": "2031-01-01T00:00:00Z" });
     let item = instance.make_item(later).await;
-    let path = format!("/api/admin/items/{item}");
-    let change = async |currency: &str| admin.patch(&path, &json!({ "currency": currency })).await;
+    let change = async |currency: &str| admin.edit(item, json!({ "currency": currency })).await;
     assert_eq!(change("KWD").await.json["currency"], "KWD");
     assert_problem(&change("gold").await, (422, "invalid_currency"), "no currency");
     // The sale begins, and somebody buys.
     let open = json!({ "starts_at": "2026-01-01T00:00:00Z" });
-    assert_eq!(admin.patch(&path, &open).await.status, 200);
+    assert_eq!(admin.edit(item, open).await.status, 200);
     assert_problem(&change("USD").await, (409, "currency_fixed"), "the sale has begun");
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     // It is put off, but the order stays.
-    assert_eq!(admin.patch(&path, &json!({ "starts_at": LATER })).await.status, 200);
+    assert_eq!(admin.edit(item, json!({ "starts_at": LATER })).await.status, 200);
     assert_problem(&change("USD").await, (409, "currency_fixed"), "there is an order");
     assert_eq!(change("KWD").await.status, 200, "it is the same");
     assert_eq!(currency_of(&instance, item).await, "KWD");

@@ -55,19 +55,15 @@ async fn sell(instance: &Instance, buyers: i64) -> i64 {
         .for_each_concurrent(8, |(buyer, order)| async move {
             let client = instance.buyer(buyer);
             let answer = match buyer % 20 {
-                0 => client.post(&format!("/api/orders/{order}/payment"), &json!({})).await,
-                1 => {
-                    let path = format!("/api/orders/{order}/cancellation");
-                    client.post(&path, &json!({})).await
-                }
+                0 => client.step(&order, "payment").await,
+                1 => client.step(&order, "cancellation").await,
                 _ => return,
             };
             assert_eq!(answer.status, 200, "{}", answer.text);
         })
         .await;
-    let path = format!("/api/admin/items/{item}");
     for delta in [7, -3] {
-        let restocked = instance.admin().patch(&path, &json!({ "stock_delta": delta })).await;
+        let restocked = instance.admin().edit(item, json!({ "stock_delta": delta })).await;
         assert_eq!(restocked.status, 200, "{}", restocked.text);
     }
     item
@@ -89,8 +85,7 @@ async fn an_export_of_a_sold_sale_adds_up_to_the_ledger_to_the_cent() {
     for (field, column) in [("quantity", "quantity"), ("amount_cents", "amount_cents")] {
         let statement =
             format!("SELECT CAST(SUM({column}) AS SIGNED) FROM orders WHERE item_id = ?");
-        let ledger: i64 =
-            sqlx::query_scalar(&statement).bind(item).fetch_one(&shop.pool).await.expect("a sum");
+        let ledger: i64 = shop.read(sqlx::query_scalar(&statement).bind(item)).await;
         assert_eq!(sum(&orders, "order", field), ledger, "{field} of the rows");
         assert_eq!(sum(&orders, "sum", field), ledger, "{field} of the sums");
         assert_eq!(total[field], ledger, "{field} of the total");

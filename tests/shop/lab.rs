@@ -88,11 +88,9 @@ async fn a_naive_strategy_is_caught_alone_and_saved_by_the_arbiter() {
         }
         // What it says is what the ledger says.
         let (item, sold) = (lane["item_id"].as_i64().expect("an item"), &lane["sold"]);
-        let orders: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE item_id = ?")
-            .bind(item)
-            .fetch_one(&shop.pool)
-            .await
-            .expect("the ledger is read");
+        let orders: i64 = shop
+            .read(sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE item_id = ?").bind(item))
+            .await;
         assert_eq!(sold, &json!(orders));
         assert_eq!(lane["accepted"], json!(orders));
         assert_eq!(lane["oversold"], json!((orders - 20).max(0)));

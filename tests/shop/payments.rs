@@ -114,10 +114,7 @@ async fn many_deliveries_of_one_message_at_once_pay_once() {
     let results: Vec<_> = answers.iter().map(|answer| &answer.text).collect();
     assert_eq!(paid, 1, "{results:?}");
     assert_eq!(status(&one, 1, &order).await, "paid");
-    let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM payments")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("read");
+    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM payments")).await;
     assert_eq!(rows, 1);
     assert_eq!(payment(&one, "p1").await["status"], "accepted");
 }
@@ -144,8 +141,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     }
     assert_eq!(status(&instance, 1, &late).await, "expired");
     assert_eq!(status(&instance, 2, &winner).await, "pending");
-    let cancelled =
-        instance.buyer(2).post(&format!("/api/orders/{winner}/cancellation"), &json!({})).await;
+    let cancelled = instance.buyer(2).step(&winner, "cancellation").await;
     assert_eq!(cancelled.status, 200);
     let said = provider.succeeded("m4", "p-cancelled", &winner, 250);
     assert_taken(&said.send(&instance).await, "refund_wanted", &json!("cancelled"));

@@ -11,6 +11,7 @@ mod instance;
 pub mod payment_provider;
 mod purchase;
 pub mod raw;
+mod rows;
 pub mod strategies;
 pub mod trace_collector;
 mod waiting;

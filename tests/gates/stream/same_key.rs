@@ -66,11 +66,7 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
     let item = here.make_item(json!({})).await;
     let purchase = purchase(&shop, item, "k").await;
     assert_eq!(queue_of(&shop).push(&purchase, None).await.expect("asked"), Push::Queued);
-    sqlx::query("UPDATE items SET paused = 1 WHERE id = ?")
-        .bind(item)
-        .execute(&shop.pool)
-        .await
-        .expect("the item is changed");
+    shop.change(sqlx::query("UPDATE items SET paused = 1 WHERE id = ?").bind(item)).await;
     eventually("the pause to be seen", || async {
         let request = here.buyer(2).request(Method::POST, &purchase_path("mysql-atomic", item));
         // More than a buyer may have.

@@ -36,7 +36,7 @@ async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
         let id = order.json["id"].as_str().expect("an id").to_owned();
         link.trap(trap);
         let cuts = link.caught();
-        let answer = linked.buyer(1).post(&format!("/api/orders/{id}/{step}"), &json!({})).await;
+        let answer = linked.buyer(1).step(&id, step).await;
         assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
         assert_eq!(answer.status, 200, "{step}: {}", answer.text);
     }
@@ -98,15 +98,13 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
         let order = order_id(&buyer.buy("redis-lua", item).await);
         link.trap(loses_answer());
         if step == "expiry" {
-            sqlx::query(
+            let statement = sqlx::query(
                 "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?",
             )
-            .bind(&order)
-            .execute(&shop.pool)
-            .await
-            .expect("its hold ends");
+            .bind(&order);
+            shop.change(statement).await;
         } else {
-            let answer = buyer.post(&format!("/api/orders/{order}/{step}"), &json!({})).await;
+            let answer = buyer.step(&order, step).await;
             assert_eq!(answer.status, 200, "{step}: {}", answer.text);
         }
         let told = |event: &Event| {

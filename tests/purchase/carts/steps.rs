@@ -7,7 +7,7 @@ use crate::http::{BOUND, assert_problem, eventually, order_id, when};
 use crate::support::{Answer, Client, Shop};
 
 pub(super) async fn step(client: &Client, order: &str, step: &str) -> Answer {
-    client.post(&format!("/api/orders/{order}/{step}"), &json!({})).await
+    client.step(order, step).await
 }
 
 pub(super) async fn statuses(shop: &Shop, order: &str) -> Vec<String> {

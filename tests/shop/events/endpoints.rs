@@ -112,12 +112,10 @@ async fn old_events_are_deleted_and_an_endpoint_that_is_too_far_behind_is_switch
         when(metrics.contains(&line), ())
     })
     .await;
-    sqlx::query(
+    shop.change(sqlx::query(
         "UPDATE event_log SET created_at = created_at - INTERVAL 30 DAY WHERE position = 1",
-    )
-    .execute(&shop.pool)
-    .await
-    .expect("aged");
+    ))
+    .await;
     let seen = eventually("an endpoint that is switched off", || async {
         let seen = endpoint(&instance, id).await;
         when(seen["enabled"] == false, seen)
