@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gates::LIST;
 
+use crate::house::docs::root;
 use crate::support::files_below;
 
 /// What each part of `src` may import of the others. `app` knows all; the program's commands are
@@ -29,10 +30,7 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("payment", &["order", "event"]),
     ("identity", &["config", "account", "event", "tls"]),
     ("export", &["account"]),
-    (
-        "job",
-        &["payment", "order", "purchase", "waiting_list", "draw", "account", "audit"],
-    ),
+    ("job", &["payment", "order", "purchase", "waiting_list", "draw", "account", "audit"]),
     ("consumer", &["live", "trace"]),
     ("lab", &["catalog", "purchase"]),
     (
@@ -62,10 +60,6 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 const GATE_LINES_MAX: usize = 200;
 /// The longest file, in lines; tests at its end do not count.
 const FILE_LINES_MAX: usize = 400;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
-}
 
 /// Every Rust file below `folder`, with its text.
 fn files(folder: &str) -> BTreeMap<PathBuf, String> {

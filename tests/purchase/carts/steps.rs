@@ -1,7 +1,5 @@
 //! Payment, cancellation, expiry and late payment of whole orders.
 
-use serde_json::json;
-
 use super::{assert_all_clean, count, items, left, reserve};
 use crate::http::{BOUND, assert_problem, eventually, order_id, when};
 use crate::support::{Answer, Client, Shop};
