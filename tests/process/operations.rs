@@ -11,6 +11,7 @@ use seckill::config::DEFAULTS;
 use serde_json::{Value, json};
 use shop_metrics::{LockTime, Metrics};
 
+use crate::support::crowd::metric;
 use crate::support::{BOUND, Shop, eventually, item_body, when};
 
 const RULES: &str = "deploy/prometheus/rules.yml";
@@ -251,12 +252,7 @@ async fn an_expiry_says_how_late_it_was() {
 async fn connections_in_use_are_counted() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({})).await;
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     // Each purchase waits for the row until its time is over; then it is sent again.
     let press = async {
         loop {
@@ -264,13 +260,8 @@ async fn connections_in_use_are_counted() {
         }
     };
     let seen = eventually(BOUND, || async {
-        let text = instance.stranger().get("/metrics").await.text;
-        let value = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|value| value.trim().parse::<f64>().ok()).unwrap_or_default()
-        };
-        let busy = value("seckill_ledger_connections_busy ");
-        let most = value("seckill_ledger_connections_max ");
+        let busy = metric(&instance, "seckill_ledger_connections_busy").await;
+        let most = metric(&instance, "seckill_ledger_connections_max").await;
         when(busy >= 1.0 && busy <= most, (busy, most))
     });
     tokio::select! {

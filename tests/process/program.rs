@@ -178,10 +178,6 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
             "DATABASE_URL begins with postgres://",
         ),
         (vec![("REDIS_URL", "http://cache.example")], "REDIS_URL cannot be read"),
-        (
-            vec![("SECKILL_HTTP_STATIC_DIR", "nowhere")],
-            "leave SECKILL_HTTP_STATIC_DIR empty for the pages inside the program",
-        ),
         (vec![("REDIS_URL", "nonsense")], "REDIS_URL cannot be read"),
         (vec![("SECKILL_HTTP_ADDR", addr.as_str())], "another program listens on"),
         (vec![("SECKILL_HTTP_ADR", "x")], "SECKILL_HTTP_ADR is set, but there is no such setting"),
@@ -283,27 +279,9 @@ async fn the_load_test_judges_two_instances() {
     let urls = format!("http://{},http://{}", one.addr, two.addr);
     let fire = async |strategy: &str, arbiter: &str, more: &[&str]| {
         let output = Command::new(loadtest())
-            .args([
-                "run",
-                "--stock",
-                "50",
-                "--buyers",
-                "500",
-                "--requests",
-                "500",
-                "--concurrency",
-                "100",
-            ])
-            .args([
-                "--strategy",
-                strategy,
-                "--arbiter",
-                arbiter,
-                "--url",
-                &urls,
-                "--seckill",
-                PROGRAM,
-            ])
+            .args(["run", "--stock", "50", "--buyers", "500", "--requests", "500"])
+            .args(["--concurrency", "100", "--strategy", strategy, "--arbiter", arbiter])
+            .args(["--url", &urls, "--seckill", PROGRAM])
             .args(more)
             .env("DATABASE_URL", shop.config.database_url.reveal())
             .env("SECKILL_SECRET", shop.config.secret.reveal())

@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use crate::http::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
-use crate::support::{Answer, Client, Instance, Shop, hold_stock_row, redis_of};
+use crate::support::{Answer, Client, Instance, Shop, hold_stock_row, redis_of, until_in_flight};
 
 const STREAM: &str = "redis-stream";
 
@@ -114,11 +114,7 @@ async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
         )
     };
     let ahead = tokio::spawn(ahead);
-    eventually(BOUND, || async {
-        let metrics = here.stranger().get("/metrics").await.text;
-        when(metrics.contains("seckill_purchases_in_flight 4\n"), "they do not run")
-    })
-    .await;
+    until_in_flight(&here, 4).await;
     let buyer = here.buyer(1);
     let impatient = tokio::time::timeout(
         std::time::Duration::from_millis(100),

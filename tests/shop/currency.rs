@@ -168,9 +168,8 @@ async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
     let item = item_in(&instance, "KWD").await;
     let buyer = instance.buyer(1);
     let order = order_id(&buyer.buy("mysql-atomic", item).await);
-    let pay = format!("/api/orders/{order}/payment");
     let url = format!("https://pay.example/?order={order}&amount=250&currency=KWD");
-    assert_eq!(buyer.post(&pay, &json!({})).await.json["checkout_url"], url);
+    assert_eq!(buyer.step(&order, "payment").await.json["checkout_url"], url);
     let say = async |kind: &str, payment: &str, currency: Option<&str>| {
         let body = json!({
             "type": kind, "payment": payment, "order": order, "amount_cents": 250, "currency": currency,
@@ -183,19 +182,19 @@ async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
         (said["result"].clone(), said["reason"].clone())
     };
     let wrong = (json!("refund_wanted"), json!("wrong_currency"));
-    assert_eq!(say("payment.succeeded", "p-usd", Some("USD")).await, wrong);
-    assert_eq!(
-        say("payment.succeeded", "p-none", None).await,
-        wrong,
-        "without one it is the shop's"
-    );
+    // Without one it is the shop's.
+    for (payment, currency) in [("p-usd", Some("USD")), ("p-xyz", Some("xyz")), ("p-none", None)] {
+        assert_eq!(say("payment.succeeded", payment, currency).await, wrong, "{payment}");
+        let order = buyer.get(&format!("/api/orders/{order}")).await.json;
+        assert_eq!(order["status"], "pending", "{payment}");
+    }
     assert_eq!(say("payment.succeeded", "p-kwd", Some("kwd")).await.0, "paid");
     assert_eq!(say("refund.succeeded", "p-kwd", Some("CHF")).await.0, "unchanged");
     assert_eq!(say("refund.succeeded", "p-kwd", Some("KWD")).await.0, "refunded");
     let listed = instance.admin().get("/api/admin/payments").await.json;
     let listed: Vec<_> =
         listed["payments"].as_array().expect("a list").iter().map(|it| &it["currency"]).collect();
-    assert_eq!(listed, ["KWD", "CHF", "USD"]);
+    assert_eq!(listed, ["KWD", "CHF", "XYZ", "USD"]);
     assert_clean(&instance, item).await;
 }
 
