@@ -9,6 +9,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{BOUND, assert_problem, eventually, when};
+use crate::support::crowd::metric;
 use crate::support::raw::Raw;
 use crate::support::{Answer, Client, Shop};
 
@@ -196,10 +197,8 @@ async fn dribbling_clients_leave_buyers_alone() {
     }));
     let answers = answers.await;
     assert!(answers.iter().all(|status| *status == 201), "{answers:?}");
-    let metrics = instance.stranger().get("/metrics").await.text;
-    let open = metrics.lines().find_map(|line| line.strip_prefix("seckill_http_connections "));
-    let open: usize = open.and_then(|count| count.parse().ok()).expect("a count");
-    assert!(open >= DRIBBLERS, "the dribblers were not there: {open}");
+    let open = metric(&instance, "seckill_http_connections").await;
+    assert!(open >= DRIBBLERS as f64, "the dribblers were not there: {open}");
     dribbling.shutdown().await;
 }
 

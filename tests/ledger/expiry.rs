@@ -23,6 +23,7 @@ use sqlx::Executor;
 
 use crate::http::BOUND;
 use crate::process::program::{free_addr, serve};
+use crate::support::crowd::metric;
 use crate::support::{Client, Instance, Shop, eventually, link_to_ledger};
 
 /// The hold of the orders that must not end yet.
@@ -367,11 +368,7 @@ async fn batches_expiry_and_cancellation_do_not_deadlock() {
     let expired = async || {
         let mut sum = 0.0;
         for instance in &instances {
-            let metrics = instance.stranger().get("/metrics").await.text;
-            let line =
-                metrics.lines().find(|line| line.starts_with("seckill_orders_expired_total"));
-            let figure = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-            sum += figure.unwrap_or_default();
+            sum += metric(instance, "seckill_orders_expired_total").await;
         }
         sum
     };

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use shop_metrics::{LockTime, Metrics};
 
 use crate::support::crowd::metric;
-use crate::support::{BOUND, Shop, eventually, item_body, when};
+use crate::support::{BOUND, Shop, eventually, item_body, until_metric, when};
 
 const RULES: &str = "deploy/prometheus/rules.yml";
 const RULES_TEST: &str = "deploy/prometheus/rules_test.yml";
@@ -196,12 +196,7 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     let item = instance.admin().post("/api/admin/items", &body).await.json["id"].as_i64();
     let item = item.expect("an id");
     let seen = async |series: &str, value: &str| {
-        let line = format!("{series} {value}");
-        eventually(BOUND, || async {
-            let text = instance.stranger().get("/metrics").await.text;
-            when(text.lines().any(|found| found == line), line.clone())
-        })
-        .await;
+        until_metric(&instance.stranger(), &format!("{series} {value}")).await;
     };
     seen("seckill_sales_with_stock", "1").await;
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;

@@ -11,7 +11,7 @@ use seckill::account::Role;
 use serde_json::json;
 
 use crate::process::program::{free_addr, program, serve, signal};
-use crate::support::{Client, Instance, Shop, eventually, purchase_path};
+use crate::support::{Client, Instance, Shop, eventually, purchase_path, until_metric};
 
 /// Rounds of an ordinary run.
 const ROUNDS: u32 = 2;
@@ -123,11 +123,7 @@ async fn a_second_signal_does_not_wait() {
     let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let request = client.request(Method::POST, &purchase_path("mysql-atomic", item));
     let press = tokio::spawn(request.header("idempotency-key", "once").send());
-    eventually("the purchase to run", || async {
-        let metrics = client.get("/metrics").await.text;
-        metrics.contains("seckill_purchases_in_flight 1\n").then_some(())
-    })
-    .await;
+    until_metric(&client, "seckill_purchases_in_flight 1").await;
     let pid = service.id().expect("running");
     signal(pid, "TERM").await;
     eventually("the listener to close", || async {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::http::order_id;
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Answer, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Answer, Instance, Shop, assert_clean, eventually, until_metric, when};
 
 /// A shop whose buyers pay at the provider.
 async fn shop_of(provider: &TestProvider) -> Shop {
@@ -153,11 +153,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     // Of no money, nothing can go back.
     let said = provider.succeeded("m8", "p-zero", &unknown, 0);
     assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
-    eventually("five open refunds", || async {
-        let metrics = instance.stranger().get("/metrics").await.text;
-        when(metrics.contains("seckill_refunds_open 5\n"), ())
-    })
-    .await;
+    until_metric(&instance.stranger(), "seckill_refunds_open 5").await;
     // It is told after a restart, too.
     instance.stop().await;
     let instance = shop.start().await;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{endpoint, shop_with_events, subscribe};
 use crate::support::webhook_receiver::{Answering, TestReceiver};
-use crate::support::{Client, Shop, eventually, when};
+use crate::support::{Client, Shop, eventually, until_metric, when};
 
 #[tokio::test]
 async fn a_webhook_never_reaches_into_a_private_network() {
@@ -103,12 +103,8 @@ async fn old_events_are_deleted_and_an_endpoint_that_is_too_far_behind_is_switch
     for _ in 0..2 {
         assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     }
-    eventually("events behind", || async {
-        let metrics = instance.stranger().get("/metrics").await.text;
-        let line = format!("seckill_events_behind{{endpoint=\"{id}\"}} 2\n");
-        when(metrics.contains(&line), ())
-    })
-    .await;
+    let behind = format!("seckill_events_behind{{endpoint=\"{id}\"}} 2");
+    until_metric(&instance.stranger(), &behind).await;
     shop.change(sqlx::query(
         "UPDATE event_log SET created_at = created_at - INTERVAL 30 DAY WHERE position = 1",
     ))
