@@ -14,7 +14,8 @@ use shop_domain::{ItemId, Outcome, Purchase};
 use shop_metrics::Metrics;
 
 use crate::support::{
-    Instance, Shop, eventually, hold_stock_row, link_to, own_redis, purchase, until_in_flight,
+    Instance, Shop, assert_clean, eventually, hold_stock_row, link_to, own_redis, purchase,
+    until_in_flight,
 };
 
 /// An item of five units, up to nine for each buyer, and its Redis as gates see it.
@@ -259,11 +260,7 @@ async fn drift_of_buckets_is_repaired_when_two_looks_agree() {
             .exec_async(&mut redis.shared())
             .await
             .expect("planted");
-        eventually("the buckets to be right again", || async {
-            let audit = instance.audit(item).await;
-            (audit["clean"] == true).then_some(())
-        })
-        .await;
+        assert_clean(&instance, item).await;
     }
 }
 

@@ -24,7 +24,7 @@ use sqlx::Executor;
 use crate::http::BOUND;
 use crate::process::program::{free_addr, serve};
 use crate::support::crowd::metric;
-use crate::support::{Client, Instance, Shop, eventually, link_to_ledger};
+use crate::support::{Client, Instance, Shop, assert_clean, eventually, link_to_ledger};
 
 /// The hold of the orders that must not end yet.
 const HOLD_SECONDS: i64 = 900;
@@ -385,8 +385,5 @@ async fn batches_expiry_and_cancellation_do_not_deadlock() {
     }
     assert!(expired().await > 0.0, "no order has expired meanwhile");
     assert_eq!(deadlocks(&shop).await, 0);
-    eventually("a clean audit", || async {
-        (instances[0].audit(item).await["clean"] == true).then_some(())
-    })
-    .await;
+    assert_clean(&instances[0], item).await;
 }

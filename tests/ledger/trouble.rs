@@ -14,7 +14,8 @@ use tokio_util::task::TaskTracker;
 use crate::http::{assert_clean, order_id};
 use crate::support::crowd::metric;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, own_redis, until_in_flight, when,
+    Answer, Instance, Shop, eventually, hold_stock_row, is_breaker_open, own_redis,
+    until_in_flight, when,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -39,11 +40,6 @@ async fn hold_lock(shop: &Shop, item: i64) -> Guard {
     let name = LockName::new(&format!("{{item:{item}}}")).expect("a name");
     let options = AcquireOptions { lease: Duration::from_secs(4), wait: Wait::Never };
     mutex.acquire(&name, options).await.expect("nobody else has it")
-}
-
-async fn is_open(instance: &Instance, dependency: &str) -> bool {
-    let metrics = instance.stranger().get("/metrics").await.text;
-    metrics.contains(&format!("seckill_breaker_open{{dependency=\"{dependency}\"}} 1\n"))
 }
 
 /// Purchases of many buyers, beginning with buyer `first`.
@@ -72,7 +68,7 @@ async fn others_go_on(
         }
     };
     let (answers, ()) = tokio::join!(many_buyers, sell(1..11));
-    assert!(!is_open(instance, "mysql").await, "the ledger was blamed");
+    assert!(!is_breaker_open(instance, "mysql").await, "the ledger was blamed");
     sell(11..21).await;
     assert_clean(instance, other).await;
     answers
@@ -237,7 +233,7 @@ async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_fa
     for answer in join_all(crowds).await.into_iter().flatten() {
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
-    assert!(!is_open(&instance, "mysql").await, "the ledger was blamed");
+    assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");
     for item in items {
         assert_clean(&instance, item).await;
     }
@@ -261,7 +257,7 @@ async fn a_stopped_redis_is_not_the_ledgers_fault() {
     for answer in &answers {
         assert!(told.contains(&answer.brief()), "{}", answer.text);
     }
-    assert!(is_open(&instance, "redis").await, "Redis does not answer, and nobody noticed");
+    assert!(is_breaker_open(&instance, "redis").await, "Redis does not answer, and nobody noticed");
     assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
     assert!(redis.resume(), "Redis was not continued");
 }

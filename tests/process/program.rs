@@ -11,7 +11,7 @@ use seckill::account::Role;
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use crate::support::{Client, Shop, eventually};
+use crate::support::{Client, Shop, assert_clean, eventually};
 
 /// How long a buyer keeps pressing: far longer than a dead instance keeps its locks.
 const PRESS_MAX: Duration = Duration::from_secs(30);
@@ -138,10 +138,7 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
             60,
             "{strategy}: an order without an answer to its buyer: {codes:?}"
         );
-        eventually("a clean audit", || async {
-            (maker.audit(item).await["clean"] == true).then_some(())
-        })
-        .await;
+        assert_clean(&maker, item).await;
     }
 }
 

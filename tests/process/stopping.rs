@@ -11,7 +11,9 @@ use seckill::account::Role;
 use serde_json::json;
 
 use crate::process::program::{free_addr, program, serve, signal};
-use crate::support::{Client, Instance, Shop, eventually, purchase_path, until_metric};
+use crate::support::{
+    Client, Instance, Shop, assert_clean, eventually, purchase_path, until_metric,
+};
 
 /// Rounds of an ordinary run.
 const ROUNDS: u32 = 2;
@@ -98,10 +100,7 @@ async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
     );
     let sold = answers.await.into_iter().filter(|status| *status == 201).count();
     assert_eq!(sold as i64, BUYERS / 2, "{strategy}, round {round}");
-    eventually("a clean audit", || async {
-        (maker.audit(item).await["clean"] == true).then_some(())
-    })
-    .await;
+    assert_clean(maker, item).await;
 }
 
 #[tokio::test]

@@ -66,6 +66,12 @@ pub async fn until_in_flight(instance: &Instance, count: usize) {
     until_metric(&instance.stranger(), &format!("seckill_purchases_in_flight {count}")).await;
 }
 
+/// Whether the breaker of a server is open in the instance.
+pub async fn is_breaker_open(instance: &Instance, dependency: &str) -> bool {
+    let metrics = instance.stranger().get("/metrics").await.text;
+    metrics.contains(&format!("seckill_breaker_open{{dependency=\"{dependency}\"}} 1\n"))
+}
+
 /// Waits until the metrics have this line.
 pub async fn until_metric(client: &Client, line: &str) {
     eventually(line, || async {

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{link_before, linked_shop, loses_answer, loses_commit};
 use crate::http::{BOUND, order_id};
 use crate::support::event_stream::{Event, Events};
-use crate::support::{FaultyLink, Instance, Shop, eventually};
+use crate::support::{FaultyLink, Instance, Shop, assert_clean};
 
 #[tokio::test]
 async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
@@ -114,11 +114,7 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
         assert_eq!(link.caught(), number, "{step}: the fault did not bite");
     }
     // The counter was told, too: it equals the ledger, and nobody repairs it here.
-    let audit = eventually("the counter to follow", || async {
-        let audit = instance.audit(item).await;
-        (audit["clean"] == true).then_some(audit)
-    })
-    .await;
+    let audit = assert_clean(&instance, item).await;
     assert_eq!((&audit["sold"], &audit["available"]), (&json!(1), &json!(4)), "{audit}");
     let metrics = instance.stranger().get("/metrics").await.text;
     assert!(metrics.contains("seckill_orders_expired_total 1\n"), "{metrics}");

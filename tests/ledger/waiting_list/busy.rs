@@ -14,7 +14,8 @@ use sqlx::MySqlConnection;
 use super::{join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, hold_stock_row, statements_running, when,
+    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, statements_running,
+    when,
 };
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
@@ -48,13 +49,6 @@ async fn waiting(pool: &Database, item: i64) -> i64 {
 }
 
 /// Whether the ledger's breaker is open.
-async fn is_breaker_open(instance: &Instance) -> bool {
-    let metrics = instance.stranger().get("/metrics").await.text;
-    let line =
-        metrics.lines().find(|line| line.starts_with("seckill_breaker_open{dependency=\"mysql\"}"));
-    line.expect("the breaker's metric").ends_with(" 1")
-}
-
 async fn pay(client: &Client, order: &str) -> u16 {
     client.step(order, "payment").await.status
 }
@@ -106,7 +100,7 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
     };
     let ((cancelled, paid, joined, left), sold) = tokio::join!(steps, sales);
     assert_eq!(sold, [201; 40], "the other item sells");
-    assert!(!is_breaker_open(&instance).await, "the server answers all the time");
+    assert!(!is_breaker_open(&instance, "mysql").await, "the server answers all the time");
     for answer in cancelled.iter().chain(&joined).chain(&left) {
         assert!([503, 504].contains(&answer.status), "{}", answer.text);
     }
@@ -151,7 +145,7 @@ async fn a_pool_without_a_free_connection_is_no_failure_of_the_ledger() {
     };
     let (_, refused) = tokio::join!(leaving, looking);
     assert!(refused >= 20, "only {refused} looks found no connection: this proves nothing");
-    assert!(!is_breaker_open(&instance).await, "the server answers all the time");
+    assert!(!is_breaker_open(&instance, "mysql").await, "the server answers all the time");
     for row in held {
         row.rollback().await.expect("released");
     }
