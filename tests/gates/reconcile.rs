@@ -57,11 +57,7 @@ impl ReconcileTestbed {
         }
         let statement = "SELECT id FROM items ORDER BY id DESC LIMIT ?";
         let limit = u32::try_from(count).expect("a few");
-        let ids: Vec<i64> = sqlx::query_scalar(statement)
-            .bind(limit)
-            .fetch_all(&self.shop.pool)
-            .await
-            .expect("the ids");
+        let ids: Vec<i64> = self.shop.read_all(sqlx::query_scalar(statement).bind(limit)).await;
         ids.into_iter().rev().map(|id| ItemId::new(id).expect("positive")).collect()
     }
 

@@ -199,14 +199,12 @@ const IDLE_SECONDS: u64 = 3;
 /// returns their number.
 async fn end_idle_sessions(shop: &Shop) -> usize {
     tokio::time::sleep(Duration::from_secs(IDLE_SECONDS)).await;
-    let idle: Vec<u64> = sqlx::query_scalar(
+    let statement = sqlx::query_scalar(
         "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
          WHERE DB = DATABASE() AND COMMAND = 'Sleep' AND TIME >= ? AND ID <> CONNECTION_ID()",
     )
-    .bind(IDLE_SECONDS - 1)
-    .fetch_all(&shop.pool)
-    .await
-    .expect("the list of sessions");
+    .bind(IDLE_SECONDS - 1);
+    let idle: Vec<u64> = shop.read_all(statement).await;
     for id in &idle {
         // It may have ended by itself.
         let _ = sqlx::raw_sql(&format!("KILL {id}")).execute(&shop.pool).await;

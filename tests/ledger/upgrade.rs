@@ -213,10 +213,8 @@ async fn orders_in_files_stop_an_upgrade_and_endpoints_that_were_streams_go_with
          AND (table_name = 'archives' OR (table_name = 'stock' AND column_name = 'archive') \
           OR (table_name = 'event_endpoints' AND column_name = 'kind'))";
     let left: i64 = sqlx::query_scalar(left).fetch_one(&shop.pool).await.expect("counted");
-    let targets: Vec<String> = sqlx::query_scalar("SELECT target FROM event_endpoints")
-        .fetch_all(&shop.pool)
-        .await
-        .expect("the webhook is there");
+    let targets: Vec<String> =
+        shop.read_all(sqlx::query_scalar("SELECT target FROM event_endpoints")).await;
     assert_eq!((left, targets), (0, vec!["https://shop.example/".to_owned()]));
 }
 

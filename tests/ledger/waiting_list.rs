@@ -336,12 +336,9 @@ async fn instances_that_sweep_at_once_offer_each_unit_once() {
         assert_eq!(audit["clean"], true, "{audit}");
         assert_eq!(audit["offered"], 6);
     }
-    let order: Vec<i64> = sqlx::query_scalar(
+    let order: Vec<i64> = shop.read_all(sqlx::query_scalar(
         "SELECT user_id FROM waiting_list WHERE offered_at IS NOT NULL ORDER BY offered_at, place",
-    )
-    .fetch_all(&shop.pool)
-    .await
-    .expect("read");
+    )).await;
     assert_eq!(order, (11..11 + 48).collect::<Vec<i64>>());
 }
 

@@ -126,11 +126,8 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
         for (_, status) in &ended {
             *codes.entry(*status).or_insert(0) += 1;
         }
-        let ledger: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
-            .bind(item)
-            .fetch_all(&shop.pool)
-            .await
-            .expect("the ledger is read");
+        let statement = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?").bind(item);
+        let ledger: Vec<String> = shop.read_all(statement).await;
         assert!(accepted.iter().all(|id| ledger.contains(id)), "{strategy}: lost an order");
         assert_eq!(ledger.len(), 60, "{strategy}: {codes:?}");
         assert_eq!(

@@ -86,11 +86,8 @@ async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
     }
     let accepted: Vec<String> =
         join_all(presses).await.into_iter().filter_map(|press| press.expect("no panic")).collect();
-    let ledger: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
-        .bind(item)
-        .fetch_all(&shop.pool)
-        .await
-        .expect("the ledger is read");
+    let statement = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?").bind(item);
+    let ledger: Vec<String> = shop.read_all(statement).await;
     let lost = accepted.iter().filter(|id| !ledger.contains(id)).count();
     assert_eq!(lost, 0, "{strategy}, round {round}: {} accepted", accepted.len());
     // Who was cut off asks again with the same key, and has at most the one order.

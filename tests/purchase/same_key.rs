@@ -230,11 +230,8 @@ async fn a_queued_key_is_the_same_order_by_any_strategy() {
         when(order.json["status"] == "pending", order.text)
     })
     .await;
-    let orders: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
-        .bind(item)
-        .fetch_all(&shop.pool)
-        .await
-        .expect("the ledger is read");
+    let statement = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?").bind(item);
+    let orders: Vec<String> = shop.read_all(statement).await;
     assert_eq!(orders, [order_id(&queued)]);
     assert_clean(&here, item).await;
 }

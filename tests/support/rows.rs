@@ -20,4 +20,13 @@ impl Shop {
     {
         statement.fetch_one(&self.pool).await.expect("a value is read")
     }
+
+    /// Reads the values of all rows.
+    pub async fn read_all<T>(&self, statement: QueryScalar<'_, MySql, T, MySqlArguments>) -> Vec<T>
+    where
+        T: Send + Unpin,
+        (T,): for<'r> FromRow<'r, MySqlRow>,
+    {
+        statement.fetch_all(&self.pool).await.expect("values are read")
+    }
 }

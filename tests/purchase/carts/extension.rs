@@ -58,8 +58,7 @@ async fn all_lines_of_an_order_are_extended_once() {
     assert_eq!(count(&shop, ends).await, 1, "the lines end together");
     // An event has the new end.
     let events = "SELECT payload FROM outbox UNION ALL SELECT payload FROM event_log";
-    let events: Vec<String> =
-        sqlx::query_scalar(events).fetch_all(&shop.pool).await.expect("events");
+    let events: Vec<String> = shop.read_all(sqlx::query_scalar(events)).await;
     let told = events.iter().filter(|event| event.contains("\"expires_at\"")).count();
     assert_eq!(told, 1, "{events:?}");
     // The units are held until the new end.
