@@ -21,7 +21,6 @@ pub enum Workload {
 /// Draws items by their weight.
 pub struct Draw {
     index: WeightedIndex<f64>,
-    share_max: f64,
 }
 
 impl Draw {
@@ -32,18 +31,12 @@ impl Draw {
             Workload::Skewed => f64::from(rank).powf(-EXPONENT),
         };
         let weights: Vec<f64> = (1..=items.max(1)).map(weight).collect();
-        let share_max = weights[0] / weights.iter().sum::<f64>();
-        Self { index: WeightedIndex::new(weights).expect("each weight is above zero"), share_max }
+        Self { index: WeightedIndex::new(weights).expect("each weight is above zero") }
     }
 
     /// The index of one item.
     pub fn item(&self, random: &mut StdRng) -> u32 {
         u32::try_from(self.index.sample(random)).unwrap_or(u32::MAX)
-    }
-
-    /// The share of the item that is asked for most.
-    pub fn share_max(&self) -> f64 {
-        self.share_max
     }
 }
 
@@ -71,8 +64,6 @@ mod tests {
             let ratio = counts[rank - 1] / expected(rank as f64);
             assert!((0.8..1.2).contains(&ratio), "rank {rank}: {ratio} of what it should be");
         }
-        let share = Draw::new(Workload::Skewed, 100).share_max();
-        assert!((share - 1.0 / 5.187).abs() < 0.001, "{share}");
     }
 
     #[test]
