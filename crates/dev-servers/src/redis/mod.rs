@@ -46,6 +46,8 @@ pub struct RedisOptions {
     /// The server's binary; `None` searches for `redis-server`, then for the server that Debian's
     /// `redis-tools` carries under another name.
     pub program: Option<PathBuf>,
+    /// The TCP port on 127.0.0.1, for tests; `None` takes last time's if it is free, else any free one.
+    pub port: Option<u16>,
     /// A program and its arguments that start what follows them, such as `env NAME=value`; none
     /// starts the server itself. For tests.
     pub launcher: Vec<String>,
@@ -112,7 +114,12 @@ impl RedisServer {
     /// # Errors
     /// A sentence that says what to do: no binary, directory in use, or the end of the server's log.
     pub async fn start(options: RedisOptions) -> Result<Self, StartError> {
-        Self::boot(prepare(options).await?).await
+        let port = options.port;
+        let prepared = prepare(options).await?;
+        match port {
+            Some(port) => Self::boot_member(prepared, port).await,
+            None => Self::boot(prepared).await,
+        }
     }
 
     /// The URL over the unix socket.
