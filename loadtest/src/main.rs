@@ -28,7 +28,7 @@ fn main() -> ExitCode {
         Command::Compare(options) => {
             (options.concurrency.max(compare::CONCURRENCY_MAX), options.testbed.threads)
         }
-        Command::Draw(options) => (options.concurrency, options.threads),
+        Command::Draw(options) => (options.concurrency, None),
         Command::Articles(options) => (EXPERIMENT_CONNECTIONS_MAX, options.testbed.threads),
         Command::Break(options) => (EXPERIMENT_CONNECTIONS_MAX, options.testbed.threads),
     };

@@ -94,9 +94,6 @@ pub struct RunOptions {
     /// The second line of defence of the new item: with `off` the strategy alone guards the stock.
     #[arg(long, value_enum, default_value_t = Switch::On)]
     pub arbiter: Switch,
-    /// Whether each purchase carries an Idempotency-Key of its own.
-    #[arg(long, value_enum, default_value_t = Keys::Always)]
-    pub keys: Keys,
     /// Retries of a purchase that was unavailable or whose outcome is unknown, with the same key.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000))]
     pub retry: u16,
@@ -125,12 +122,6 @@ pub struct RunOptions {
     /// After this many seconds without a complete answer the outcome of a purchase is unknown.
     #[arg(long, default_value_t = 30.0)]
     pub timeout_seconds: f64,
-    /// Seconds to go on trying when no connection can be made.
-    #[arg(long, default_value_t = 0.0)]
-    pub wait_seconds: f64,
-    /// Seconds that the audit waits at most for queued orders and running purchases to end.
-    #[arg(long, default_value_t = 30.0)]
-    pub settle_seconds: f64,
     /// Clients that read orders and lists beside the load, for the rules about time (I16 to I19).
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub readers: u32,
@@ -163,15 +154,6 @@ pub enum Switch {
     On,
     /// Disabled.
     Off,
-}
-
-/// When purchases carry an Idempotency-Key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Keys {
-    /// Every purchase has a key.
-    Always,
-    /// No purchase has one.
-    Never,
 }
 
 impl Switch {
@@ -216,20 +198,15 @@ impl RunOptions {
             return Err(CannotJudge::new("--rate must lie above 0 and up to 1000000 per second"));
         }
         let spans = [
-            ("--seconds", self.seconds.unwrap_or(1.0), 0.001),
-            ("--seconds-max", self.seconds_max.unwrap_or(1.0), 0.001),
-            ("--timeout-seconds", self.timeout_seconds, 0.001),
-            ("--wait-seconds", self.wait_seconds, 0.0),
-            ("--settle-seconds", self.settle_seconds, 0.0),
+            ("--seconds", self.seconds.unwrap_or(1.0)),
+            ("--seconds-max", self.seconds_max.unwrap_or(1.0)),
+            ("--timeout-seconds", self.timeout_seconds),
         ];
-        for (name, seconds, seconds_min) in spans {
-            within(name, seconds, seconds_min, 86_400.0)?;
+        for (name, seconds) in spans {
+            within(name, seconds, 0.001, 86_400.0)?;
         }
         if self.item_count() < self.lines.into() {
             return Err(CannotJudge::new("--items must be at least as many as --lines"));
-        }
-        if (self.kills > 0 || self.batch > 1) && self.keys == Keys::Never {
-            return Err(CannotJudge::new("--kills and --batch need keys"));
         }
         if self.strategy.iter().any(|strategy| strategy.trim().is_empty()) {
             return Err(CannotJudge::new("--strategy has an empty name"));
@@ -264,9 +241,6 @@ pub struct CompareOptions {
     /// A load begins no purchase after this many seconds.
     #[arg(long, default_value_t = 15.0)]
     pub seconds_max: f64,
-    /// Further rounds for an unsafe strategy that has not oversold yet, each with more connections.
-    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(0..=100))]
-    pub further_rounds: u32,
     /// Compare only these strategies, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,

@@ -17,7 +17,7 @@ use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::files;
 use crate::kills::Victim;
-use crate::options::{Keys, RunOptions, Switch};
+use crate::options::{RunOptions, Switch};
 use crate::plan::{Pace, Plan};
 use crate::process::{self, ProcessorMeter, ProcessorUse};
 use crate::report::{JudgedItems, Report, RunCircumstances, ServiceSays, TrafficSummary, Verdict};
@@ -30,9 +30,11 @@ const DRIFT_MAX: Duration = Duration::from_secs(10);
 const AUDIT_AGAIN: Duration = Duration::from_millis(250);
 /// Units of a lab item when `--stock` is not given.
 const STOCK_DEFAULT: i64 = 500;
-/// Retries, and seconds to go on trying for a connection, at least, where the service is killed meanwhile.
+/// How long the audit waits at most for queued orders and running purchases to end.
+const SETTLE_MAX: Duration = Duration::from_secs(30);
+/// Retries at least, and how long to go on trying for a connection, where the service is killed meanwhile.
 const KILLED_RETRIES_MIN: u16 = 1_000;
-const KILLED_WAIT_SECONDS_MIN: f64 = 60.0;
+const KILLED_WAIT: Duration = Duration::from_secs(60);
 
 /// What the purchases are aimed at.
 struct Sale {
@@ -115,7 +117,6 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
         quantity: options.quantity,
         per_buyer_limit: sale.per_buyer_limit,
         arbiter: sale.arbiter.map_or("unknown", Switch::as_str).to_owned(),
-        keys: options.keys == Keys::Always,
         retries_max: retries_max(options),
         instances: instances.iter().map(|instance| instance.url.clone()).collect(),
         seed,
@@ -215,7 +216,7 @@ fn draw_plan(options: &RunOptions, sale: &Sale, seed: u64) -> Result<Plan, Canno
         Some(carts) => carts.count(),
         None => u32::try_from(options.strategies().len()).unwrap_or(u32::MAX),
     };
-    let key_prefix = (options.keys == Keys::Always).then(|| Uuid::now_v7().simple().to_string());
+    let key_prefix = Some(Uuid::now_v7().simple().to_string());
     Plan::draw(pace, options.buyers, strategies, options.quantity, key_prefix, seed)
 }
 
@@ -239,10 +240,7 @@ async fn prepare_drive(
         concurrency: options.concurrency as usize,
         retries_max: retries_max(options),
         timeout: Duration::from_secs_f64(options.timeout_seconds),
-        wait: Duration::from_secs_f64(match options.kills {
-            0 => options.wait_seconds,
-            _ => options.wait_seconds.max(KILLED_WAIT_SECONDS_MIN),
-        }),
+        wait: if options.kills > 0 { KILLED_WAIT } else { Duration::ZERO },
         traffic_max: options.seconds_max.map(Duration::from_secs_f64),
         readers: options.readers,
         change_percent: options.change_percent,
@@ -284,7 +282,6 @@ async fn fire_and_judge(
     if let Some(path) = &options.history {
         write_history(path, &traffic.answers)?;
     }
-    let settle_max = Duration::from_secs_f64(options.settle_seconds);
     // See `--sold-out-ms`.
     let sold_out_age = Duration::from_millis(2 * options.sold_out_ms);
     let mut judged: Vec<(Judgement, ServiceSays)> = Vec::new();
@@ -292,7 +289,7 @@ async fn fire_and_judge(
     // All items have the same units.
     for (item, before) in sale.items() {
         let after = match judged.is_empty() {
-            true => reader.settled_ledger(item, &traffic.answers, settle_max).await?,
+            true => reader.settled_ledger(item, &traffic.answers, SETTLE_MAX).await?,
             false => reader.ledger(item).await?,
         };
         if options.batch > 1 {
@@ -304,7 +301,7 @@ async fn fire_and_judge(
             per_buyer_limit: sale.per_buyer_limit,
             quantity: options.quantity,
             arbiter_on: sale.arbiter != Some(Switch::Off),
-            keyed: options.keys == Keys::Always,
+            keyed: true,
             before,
             after: &after,
             answers: about.as_ref().unwrap_or(&traffic.answers),

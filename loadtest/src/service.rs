@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::{Instant, sleep};
 
-use crate::draw::DrawOptions;
+use crate::draw::{DrawOptions, PARTY_MAX};
 use crate::drive::Instance;
 use crate::drive::call::Call;
 use crate::drive::connection::{Exchange, Reply};
@@ -117,10 +117,7 @@ impl Admin {
             "kind": "lab",
             "arbiter": options.arbiter.as_str(),
         });
-        let item = self.call(&Method::POST, "/api/admin/items", Some(&body)).await?;
-        item["id"]
-            .as_i64()
-            .ok_or_else(|| CannotJudge(format!("the new item has no number as its id: {item}")))
+        self.create(&body).await
     }
 
     /// Makes an item that is drawn at `closes_at`; returns its id.
@@ -139,10 +136,16 @@ impl Admin {
             "kind": "lab",
             "mode": "draw",
             "draw_closes_at": rfc3339(closes_at)?,
-            "draw_party_max": options.party_max,
+            "draw_party_max": PARTY_MAX,
         });
-        let item = self.call(&Method::POST, "/api/admin/items", Some(&body)).await?;
-        item["id"].as_i64().ok_or_else(|| CannotJudge(format!("no id: {item}")))
+        self.create(&body).await
+    }
+
+    async fn create(&self, item: &Value) -> Result<i64, CannotJudge> {
+        let item = self.call(&Method::POST, "/api/admin/items", Some(item)).await?;
+        item["id"]
+            .as_i64()
+            .ok_or_else(|| CannotJudge(format!("the new item has no number as its id: {item}")))
     }
 
     /// The published draw of an item.

@@ -14,7 +14,8 @@ use shop_domain::{ItemId, Outcome, Purchase};
 use shop_metrics::Metrics;
 
 use crate::support::{
-    Instance, Shop, eventually, hold_stock_row, link_to, own_redis, purchase, until_in_flight,
+    Instance, Shop, assert_clean, eventually, hold_stock_row, link_to, own_redis, purchase,
+    until_in_flight,
 };
 
 /// An item of five units, up to nine for each buyer, and its Redis as gates see it.
@@ -142,8 +143,7 @@ async fn units_that_came_back_are_sold(strategy: &str) {
     assert_eq!(order.status, 201, "{}", order.text);
     assert_eq!(testbed.instance.buyer(2).buy(strategy, item).await.brief(), (409, "sold_out"));
     let id = order.json["id"].as_str().expect("an id");
-    let path = format!("/api/orders/{id}/cancellation");
-    assert_eq!(testbed.instance.buyer(1).post(&path, &json!({})).await.status, 200);
+    assert_eq!(testbed.instance.buyer(1).step(id, "cancellation").await.status, 200);
     eventually("the unit to be sold again", || async {
         let answer = testbed.instance.buyer(3).buy(strategy, item).await;
         (answer.status == 201).then_some(())
@@ -260,11 +260,7 @@ async fn drift_of_buckets_is_repaired_when_two_looks_agree() {
             .exec_async(&mut redis.shared())
             .await
             .expect("planted");
-        eventually("the buckets to be right again", || async {
-            let audit = instance.audit(item).await;
-            (audit["clean"] == true).then_some(())
-        })
-        .await;
+        assert_clean(&instance, item).await;
     }
 }
 

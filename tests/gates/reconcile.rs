@@ -57,11 +57,7 @@ impl ReconcileTestbed {
         }
         let statement = "SELECT id FROM items ORDER BY id DESC LIMIT ?";
         let limit = u32::try_from(count).expect("a few");
-        let ids: Vec<i64> = sqlx::query_scalar(statement)
-            .bind(limit)
-            .fetch_all(&self.shop.pool)
-            .await
-            .expect("the ids");
+        let ids: Vec<i64> = self.shop.read_all(sqlx::query_scalar(statement).bind(limit)).await;
         ids.into_iter().rev().map(|id| ItemId::new(id).expect("positive")).collect()
     }
 
@@ -154,18 +150,14 @@ async fn only_what_two_looks_agree_on_is_repaired() {
     run(&job).await;
     assert_eq!(testbed.left(item).await, STOCK - 1, "one look may see what is in flight");
     // The unit in flight arrived in the ledger, and another one is in flight.
-    sqlx::query("UPDATE stock SET available = available - 1, version = version + 1")
-        .execute(&testbed.shop.pool)
-        .await
-        .expect("sold");
+    let statement =
+        sqlx::query("UPDATE stock SET available = available - 1, version = version + 1");
+    testbed.shop.change(statement).await;
     testbed.set(item, STOCK - 2).await;
     run(&job).await;
     assert_eq!(testbed.left(item).await, STOCK - 2, "another difference than the one before");
     // The counter is the same, and the ledger has changed.
-    sqlx::query("UPDATE stock SET version = version + 1")
-        .execute(&testbed.shop.pool)
-        .await
-        .expect("changed");
+    testbed.shop.change(sqlx::query("UPDATE stock SET version = version + 1")).await;
     run(&job).await;
     assert_eq!(testbed.left(item).await, STOCK - 2, "the ledger moved between the looks");
     run(&job).await;
@@ -198,10 +190,9 @@ async fn what_a_repair_has_counted_is_not_told_again() {
     let testbed = ReconcileTestbed::new().await;
     let item = testbed.make(1, 24).await[0];
     testbed.set(item, STOCK).await;
-    sqlx::query("UPDATE stock SET available = available + 4, version = version + 1")
-        .execute(&testbed.shop.pool)
-        .await
-        .expect("restocked");
+    let statement =
+        sqlx::query("UPDATE stock SET available = available + 4, version = version + 1");
+    testbed.shop.change(statement).await;
     let job = testbed.job();
     run(&job).await;
     run(&job).await;

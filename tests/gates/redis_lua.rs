@@ -30,8 +30,7 @@ fn id_of(item: i64) -> ItemId {
 
 async fn cancel(instance: &Instance, buyer: i64, order: &Answer) {
     let id = order.json["id"].as_str().expect("an id");
-    let path = format!("/api/orders/{id}/cancellation");
-    assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
+    assert_eq!(instance.buyer(buyer).step(id, "cancellation").await.status, 200);
 }
 
 /// The arbiter is off, so that only the gate decides, and two instances ask it at once.
@@ -70,9 +69,8 @@ async fn orders_that_end_give_the_limit_back() {
 
     // A restock brings units, and no more of them for the same buyer.
     assert_eq!(instance.buyer(2).buy(STRATEGY, item).await.brief(), (409, "sold_out"));
-    let path = format!("/api/admin/items/{item}");
     let restock = json!({ "stock_delta": 1 });
-    assert_eq!(instance.admin().patch(&path, &restock).await.status, 200);
+    assert_eq!(instance.admin().edit(item, restock).await.status, 200);
     assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
     eventually("the new unit to be sold", || async {
         (instance.buyer(2).buy(STRATEGY, item).await.status == 201).then_some(())

@@ -341,7 +341,16 @@ async fn the_list_is_served_with_its_cards() {
         listed.json.as_array().expect("a list").iter().filter_map(name).collect();
     let expected: Vec<&str> = LIST.iter().map(|entry| entry.card.name).collect();
     assert_eq!(names, expected);
-    assert!(listed.json.as_array().expect("a list").iter().all(|card| card["available"] == true));
+    for (card, entry) in listed.json.as_array().expect("a list").iter().zip(LIST) {
+        assert_eq!(card["available"], true, "{card}");
+        assert_eq!(card["safe"], entry.card.safe, "{card}");
+        for field in ["family", "store", "summary", "breaks_when", "source"] {
+            assert!(card[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {card}");
+        }
+        assert!(card["needs"].is_array() && card["durable_before_reply"].is_boolean(), "{card}");
+    }
+    let locks = instance.stranger().get("/api/locks").await.json;
+    assert!(locks.as_array().is_some_and(|kinds| !kinds.is_empty()));
 }
 
 fn name(card: &Value) -> Option<&str> {

@@ -31,11 +31,7 @@ async fn rows(shop: &Shop, item: i64) -> (i64, i64) {
 }
 
 async fn available(shop: &Shop, item: i64) -> i64 {
-    sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ?")
-        .bind(item)
-        .fetch_one(&shop.pool)
-        .await
-        .expect("the stock row")
+    shop.read(sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ?").bind(item)).await
 }
 
 async fn execute(shop: &Shop, statement: &str, item: i64) -> u64 {
@@ -50,8 +46,7 @@ async fn reconcile(shop: &Shop) -> String {
 }
 
 async fn restock(instance: &Instance, item: i64, units: i64) -> Answer {
-    let path = format!("/api/admin/items/{item}");
-    instance.admin().patch(&path, &json!({ "stock_delta": units })).await
+    instance.admin().edit(item, json!({ "stock_delta": units })).await
 }
 
 #[tokio::test]
@@ -79,8 +74,8 @@ async fn units_that_come_back_are_sold_and_units_that_go_are_not() {
         let item = instance.make_item(json!({ "stock": 2, "arbiter": arbiter })).await;
         let sold = instance.buyer(1).buy(STRATEGY, item).await;
         assert_eq!(rows(&shop, item).await, (1, 0), "{arbiter}");
-        let path = format!("/api/orders/{}/cancellation", sold.json["id"].as_str().expect("an id"));
-        assert_eq!(instance.buyer(1).post(&path, &json!({})).await.status, 200);
+        let order = sold.json["id"].as_str().expect("an id");
+        assert_eq!(instance.buyer(1).step(order, "cancellation").await.status, 200);
         assert_eq!(restock(&instance, item, 1).await.status, 200);
         // 3 units, of which one has a row; two go, so that one is left.
         assert_eq!(restock(&instance, item, -2).await.status, 200);

@@ -5,14 +5,7 @@ use std::path::{Path, PathBuf};
 
 use seckill::http::address::Proxies;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
-}
-
-fn read(path: impl AsRef<Path>) -> String {
-    let path = root().join(path);
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
+use crate::house::docs::{read, root};
 
 fn overlays() -> Vec<PathBuf> {
     let folder = root().join("deploy/kubernetes/overlays");

@@ -86,7 +86,7 @@ fn every_relative_link_leads_somewhere() {
             let path = if file.is_empty() { page.path.clone() } else { folder.join(file) };
             assert!(root().join(&path).exists(), "{}: no {target}", page.path.display());
             if !heading.is_empty() {
-                let text = read(&path.to_string_lossy());
+                let text = read(&path);
                 assert!(anchors(&text).contains(heading), "{}: no {target}", page.path.display());
             }
             count += 1;
@@ -218,8 +218,9 @@ pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-pub fn read(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+pub fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The pages for people: those at the root and those in `docs`.
@@ -229,7 +230,7 @@ pub fn pages() -> Vec<Page> {
         for entry in fs::read_dir(root().join(folder)).expect("a folder of the project").flatten() {
             let path = Path::new(folder).join(entry.file_name());
             if path.extension().is_some_and(|kind| kind == "md") {
-                pages.push(Page { text: read(&path.to_string_lossy()), path });
+                pages.push(Page { text: read(&path), path });
             }
         }
     }

@@ -3,10 +3,12 @@
 //! when a page is out of date.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gates::{Breaks, Card, LIST};
 use leaselock::{Capabilities, Fencing, KINDS, Primitive, Waiting};
+
+use crate::house::docs::root;
 
 /// The command that writes both pages.
 const COMMAND: &str = "SECKILL_WRITE_REFERENCE=1 cargo test --test integration reference";
@@ -162,8 +164,4 @@ fn strategy_row(card: &Card) -> String {
     format!(
         "| [`{name}`](../crates/gates/src/{file}.rs) | {store} | {summary} | {breaks_when} | {safe} | {needs} | {source} |\n"
     )
-}
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
 }

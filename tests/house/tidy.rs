@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gates::LIST;
 
+use crate::house::docs::root;
 use crate::support::files_below;
 
 /// What each part of `src` may import of the others. `app` knows all; the program's commands are
@@ -59,10 +60,6 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
 const GATE_LINES_MAX: usize = 200;
 /// The longest file, in lines; tests at its end do not count.
 const FILE_LINES_MAX: usize = 400;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
-}
 
 /// Every Rust file below `folder`, with its text.
 fn files(folder: &str) -> BTreeMap<PathBuf, String> {

@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
 use crate::support::{
-    Client, FaultyLink, Instance, Shop, independent_redis, item_body, link_to, link_to_ledger,
+    Client, FaultyLink, Instance, Shop, independent_redis, is_breaker_open, item_body, link_to,
+    link_to_ledger,
 };
 
 /// More than a breaker needs to see.
@@ -32,11 +33,6 @@ async fn place() -> (Shop, Instance, Instance, FaultyLink, FaultyLink) {
     config.session.revocation_period_ms = 1_000;
     let instance = Shop { config, pool: shop.pool.clone() }.start().await;
     (shop, whole, instance, mysql, redis)
-}
-
-async fn is_open(instance: &Instance, dependency: &str) -> bool {
-    let metrics = instance.stranger().get("/metrics").await.text;
-    metrics.contains(&format!("seckill_breaker_open{{dependency=\"{dependency}\"}} 1\n"))
 }
 
 /// Waits until the metrics of an instance call its ledger away, or not.
@@ -97,7 +93,8 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     until_ledger_is_away(&instance, true).await;
     // After enough failures nobody waits for the ledger any more, but for a probe now and then.
     join_all((0..CALLS).map(|_| stranger.get("/api/items"))).await;
-    eventually(BOUND, || async { when(is_open(&instance, "mysql").await, "still closed") }).await;
+    eventually(BOUND, || async { when(is_breaker_open(&instance, "mysql").await, "still closed") })
+        .await;
     let before = mysql.connections();
     for _ in 0..200 {
         assert_eq!(stranger.get("/api/items").await.json["stale"], true);
@@ -108,7 +105,10 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     mysql.mend();
     eventually(BOUND, || async {
         let answer = stranger.get("/api/items").await;
-        when(answer.json["stale"] == false && !is_open(&instance, "mysql").await, answer.text)
+        when(
+            answer.json["stale"] == false && !is_breaker_open(&instance, "mysql").await,
+            answer.text,
+        )
     })
     .await;
     until_ledger_is_away(&instance, false).await;
@@ -131,7 +131,9 @@ async fn without_redis_what_needs_it_is_refused_at_once_and_the_rest_sells() {
         assert_problem(&answer, (503, "dependency_unavailable"), "without Redis");
         assert_eq!(answer.json["outcome"], "none");
     }
-    assert!(is_open(&instance, "redis").await && !is_open(&instance, "mysql").await);
+    assert!(
+        is_breaker_open(&instance, "redis").await && !is_breaker_open(&instance, "mysql").await
+    );
     let before = redis.connections();
     let refused = join_all(buyers.iter().map(|buyer| buyer.buy("redis-lua", item))).await;
     assert!(refused.iter().all(|answer| answer.status == 503));
@@ -149,7 +151,7 @@ async fn without_redis_what_needs_it_is_refused_at_once_and_the_rest_sells() {
     eventually(BOUND, || async {
         let id = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let answer = instance.buyer(id).buy("redis-lua", item).await;
-        when(!is_open(&instance, "redis").await, answer.text)
+        when(!is_breaker_open(&instance, "redis").await, answer.text)
     })
     .await;
 }
@@ -181,7 +183,7 @@ async fn without_the_ledger_orders_are_refused_at_once_and_left_as_they_are() {
     for answer in join_all(lists).await {
         assert_problem(&answer, unavailable, "while the breaker learns");
     }
-    assert!(is_open(&instance, "mysql").await);
+    assert!(is_breaker_open(&instance, "mysql").await);
     let before = mysql.connections();
     for _ in 0..10 {
         for (what, answer) in ask().await {
@@ -201,7 +203,8 @@ async fn without_the_ledger_orders_are_refused_at_once_and_left_as_they_are() {
     assert_problem(&leaving.get("/api/orders").await, (401, "invalid_token"), "after it");
     mysql.mend();
     // Although nobody asks for anything.
-    eventually(BOUND, || async { when(!is_open(&instance, "mysql").await, "still open") }).await;
+    eventually(BOUND, || async { when(!is_breaker_open(&instance, "mysql").await, "still open") })
+        .await;
     let states = [(&to_pay, "pending"), (&to_cancel, "pending")];
     for (order, status) in states {
         let answer = buyer.get(&format!("/api/orders/{order}")).await;
@@ -266,8 +269,10 @@ async fn without_the_servers_of_a_lock(
         let detail = answer.json["detail"].as_str().unwrap_or_default();
         assert!(detail.starts_with(dependency), "{detail}");
     }
-    assert!(is_open(&instance, dependency).await);
-    assert!(!is_open(&instance, "mysql").await && !is_open(&instance, "redis").await);
+    assert!(is_breaker_open(&instance, dependency).await);
+    assert!(
+        !is_breaker_open(&instance, "mysql").await && !is_breaker_open(&instance, "redis").await
+    );
     let before = attempts();
     for buyer in &buyers {
         let refused = buyer.buy(strategy, item).await;
@@ -288,7 +293,7 @@ async fn without_the_servers_of_a_lock(
     eventually(BOUND, || async {
         let id = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let answer = instance.buyer(id).buy(strategy, item).await;
-        when(answer.status == 201 && !is_open(&instance, dependency).await, answer.text)
+        when(answer.status == 201 && !is_breaker_open(&instance, dependency).await, answer.text)
     })
     .await;
     assert_clean(&whole, item).await;

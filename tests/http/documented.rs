@@ -104,33 +104,6 @@ async fn every_answer_carries_the_headers_that_guard_it() {
 }
 
 #[tokio::test]
-async fn the_lists_say_what_works_here() {
-    let (_shop, instance) = Shop::open().await;
-    let stranger = instance.stranger();
-    let strategies = stranger.get("/api/strategies").await.json;
-    let strategies = strategies.as_array().expect("a list");
-    for name in
-        ["lock-redis", "mysql-atomic", "mysql-version", "redis-watch", "mysql-naive", "redis-naive"]
-    {
-        let card = strategies
-            .iter()
-            .find(|card| card["name"] == name)
-            .unwrap_or_else(|| panic!("{name} is missing"));
-        assert_eq!(card["safe"], !name.ends_with("-naive"), "{name}");
-        assert_eq!(card["available"], true, "{name}");
-        for field in ["family", "store", "summary", "breaks_when", "source"] {
-            assert!(
-                card[field].as_str().is_some_and(|text| !text.is_empty()),
-                "{name} has no {field}"
-            );
-        }
-        assert!(card["needs"].is_array() && card["durable_before_reply"].is_boolean(), "{name}");
-    }
-    let locks = stranger.get("/api/locks").await.json;
-    assert!(locks.as_array().is_some_and(|kinds| !kinds.is_empty()));
-}
-
-#[tokio::test]
 async fn files_are_compressed_and_an_unchanged_one_is_not_sent_again() {
     let (_shop, instance) = Shop::open().await;
     let stranger = instance.stranger();

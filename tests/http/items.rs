@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use time::{Duration, OffsetDateTime};
 
 use super::{BOUND, SOON, assert_clean, assert_problem, available, eventually, order_id, when};
+use crate::support::crowd::metric;
 use crate::support::{Answer, Client, Instance, Shop, item_body};
 
 async fn find(instance: &Instance, item: i64) -> Value {
@@ -12,7 +13,7 @@ async fn find(instance: &Instance, item: i64) -> Value {
 }
 
 async fn edit(instance: &Instance, item: i64, changes: Value) -> Answer {
-    instance.admin().patch(&format!("/api/admin/items/{item}"), &changes).await
+    instance.admin().edit(item, changes).await
 }
 
 async fn edit_if(instance: &Instance, item: i64, tag: &str, changes: Value) -> Answer {
@@ -151,7 +152,7 @@ async fn the_state_follows_the_clock_and_the_stock() {
         (409, "sold_out"),
         "the second buyer",
     );
-    let paid = instance.buyer(1).post(&format!("/api/orders/{order}/payment"), &json!({})).await;
+    let paid = instance.buyer(1).step(&order, "payment").await;
     assert_eq!(paid.status, 200, "{}", paid.text);
     instance.clock.shift(Duration::HOUR * 2);
     assert_eq!(find(&instance, item).await["state"], "ended");
@@ -229,8 +230,7 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
     };
     let first = order_id(&buy(1).await);
     sold_out("the only unit is held").await;
-    let path = format!("/api/orders/{first}/cancellation");
-    assert_eq!(instance.buyer(1).post(&path, &json!({})).await.status, 200);
+    assert_eq!(instance.buyer(1).step(&first, "cancellation").await.status, 200);
     let second = buy(2).await;
     assert_eq!(second.status, 201, "cancelled: {}", second.text);
     sold_out("it is held again").await;
@@ -248,6 +248,8 @@ async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
         when(fourth.status == 201, fourth.text)
     })
     .await;
+    let from_memory = metric(&instance, "seckill_sold_out_from_memory_total").await;
+    assert!(from_memory >= 3.0, "turned away from memory: {from_memory}");
     assert_clean(&instance, item).await;
 }
 

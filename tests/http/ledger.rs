@@ -19,13 +19,11 @@ impl Ledger {
     /// Reads it.
     pub async fn of(shop: &Shop) -> Self {
         let text = |statement: &'static str| async move {
-            let found: Option<String> =
-                sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("the ledger");
+            let found: Option<String> = shop.read(sqlx::query_scalar(statement)).await;
             found.unwrap_or_default()
         };
-        let count = |statement: &'static str| async move {
-            sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("the ledger")
-        };
+        let count =
+            |statement: &'static str| async move { shop.read(sqlx::query_scalar(statement)).await };
         Self {
             items: text(
                 "SELECT CAST(GROUP_CONCAT(CONCAT_WS(':', id, revision, paused, strategy) ORDER BY id) AS CHAR) \

@@ -9,8 +9,9 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::{BOUND, assert_problem, eventually, when};
+use crate::support::crowd::metric;
 use crate::support::raw::Raw;
-use crate::support::{Answer, Client, Shop};
+use crate::support::{Answer, Client, Instance, Shop};
 
 /// Requests at once, far more than the bursts of these tests.
 const MANY: usize = 30;
@@ -128,6 +129,22 @@ async fn behind_a_proxy_of_ours_the_address_is_the_clients() {
     assert_problem(&other, (401, "invalid_credentials"), "another client of the same proxy");
 }
 
+/// A new connection that has asked for the health of an instance.
+async fn connection(instance: &Instance) -> Raw {
+    let mut raw = Raw::connect(instance.addr).await;
+    raw.send(&format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", instance.addr)).await;
+    raw
+}
+
+/// Two connections that were answered, and a third one that has asked.
+async fn three_connections(instance: &Instance) -> [Raw; 3] {
+    let (mut one, mut two) = (connection(instance).await, connection(instance).await);
+    for raw in [&mut one, &mut two] {
+        assert_eq!(raw.answer().await.status, 200);
+    }
+    [one, two, connection(instance).await]
+}
+
 #[tokio::test]
 async fn one_address_cannot_take_all_connections() {
     let shop = Shop::with(|config| {
@@ -136,19 +153,11 @@ async fn one_address_cannot_take_all_connections() {
     })
     .await;
     let instance = shop.start().await;
-    let request = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", instance.addr);
-    let (mut one, mut two) = (Raw::connect(instance.addr).await, Raw::connect(instance.addr).await);
-    for raw in [&mut one, &mut two] {
-        raw.send(&request).await;
-        assert_eq!(raw.answer().await.status, 200);
-    }
-    let mut third = Raw::connect(instance.addr).await;
-    third.send(&request).await;
+    let [_one, two, mut third] = three_connections(&instance).await;
     assert_eq!(third.answer().await.status, 0, "a third connection is served");
     drop(two);
     eventually(BOUND, || async {
-        let mut raw = Raw::connect(instance.addr).await;
-        raw.send(&request).await;
+        let mut raw = connection(&instance).await;
         let status = raw.answer().await.status;
         when(status == 200, status)
     })
@@ -159,14 +168,7 @@ async fn one_address_cannot_take_all_connections() {
 async fn connections_beyond_the_bound_wait_for_a_place() {
     let shop = Shop::with(|config| config.http.connections_max = 2).await;
     let instance = shop.start().await;
-    let request = format!("GET /healthz HTTP/1.1\r\nHost: {}\r\n\r\n", instance.addr);
-    let (mut one, mut two) = (Raw::connect(instance.addr).await, Raw::connect(instance.addr).await);
-    for raw in [&mut one, &mut two] {
-        raw.send(&request).await;
-        assert_eq!(raw.answer().await.status, 200);
-    }
-    let mut third = Raw::connect(instance.addr).await;
-    third.send(&request).await;
+    let [_one, two, mut third] = three_connections(&instance).await;
     let early = tokio::time::timeout(UNSERVED, third.answer()).await;
     assert!(early.is_err(), "a third connection is served");
     drop(two);
@@ -196,10 +198,8 @@ async fn dribbling_clients_leave_buyers_alone() {
     }));
     let answers = answers.await;
     assert!(answers.iter().all(|status| *status == 201), "{answers:?}");
-    let metrics = instance.stranger().get("/metrics").await.text;
-    let open = metrics.lines().find_map(|line| line.strip_prefix("seckill_http_connections "));
-    let open: usize = open.and_then(|count| count.parse().ok()).expect("a count");
-    assert!(open >= DRIBBLERS, "the dribblers were not there: {open}");
+    let open = metric(&instance, "seckill_http_connections").await;
+    assert!(open >= DRIBBLERS as f64, "the dribblers were not there: {open}");
     dribbling.shutdown().await;
 }
 

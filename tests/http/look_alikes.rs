@@ -68,19 +68,14 @@ async fn accounts_from_before_are_compared_too_and_still_open() {
     let stranger = instance.stranger();
     assert_eq!(sign_up(&stranger, "operator", PASSWORD).await.status, 201);
     // As older releases wrote them: without a skeleton, and one with a character that is not seen.
-    sqlx::query("UPDATE users SET username_skeleton = NULL")
-        .execute(&shop.pool)
-        .await
-        .expect("changed");
-    sqlx::query(
+    shop.change(sqlx::query("UPDATE users SET username_skeleton = NULL")).await;
+    let statement = sqlx::query(
         "INSERT INTO users (username, username_folded, password_hash, role, created_at) \
          SELECT ?, ?, password_hash, role, created_at FROM users",
     )
     .bind("operator\u{3164}")
-    .bind("operator\u{1160}")
-    .execute(&shop.pool)
-    .await
-    .expect("written");
+    .bind("operator\u{1160}");
+    shop.change(statement).await;
     rows::migrate(&shop.config, &shop.pool).await.expect("filled in");
     let skeletons: Vec<Option<i64>> =
         sqlx::query_scalar("SELECT username_skeleton = 'operator' FROM users ORDER BY id")
@@ -111,11 +106,9 @@ async fn a_password_is_the_same_however_its_letters_are_composed() {
     }
     // A hash of a password as it was typed, from before passwords were normalised.
     let hash = Argon2::default().hash_password(decomposed.as_bytes()).expect("a hash").to_string();
-    sqlx::query("UPDATE users SET password_hash = ? WHERE username = 'composed'")
-        .bind(hash)
-        .execute(&shop.pool)
-        .await
-        .expect("changed");
+    let statement =
+        sqlx::query("UPDATE users SET password_hash = ? WHERE username = 'composed'").bind(hash);
+    shop.change(statement).await;
     assert_eq!(sign_in(&stranger, "composed", decomposed).await.status, 200, "an older hash");
     assert_eq!(sign_in(&stranger, "composed", PASSWORD).await.status, 401);
 }

@@ -28,7 +28,6 @@ mod over_http2;
 mod pages;
 mod proxy;
 mod raw_requests;
-mod restock;
 mod sessions;
 mod sign_in;
 mod slow_readers;

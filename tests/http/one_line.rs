@@ -47,8 +47,7 @@ async fn no_number_is_given_twice_and_each_instance_says_the_same() {
     let shop = shop_with(|room| room.silent_seconds = 3_000).await;
     let (one, two) = (shop.start().await, shop.start().await);
     let sold = item(&one, json!({})).await;
-    let edit = format!("/api/admin/items/{sold}");
-    assert_eq!(one.admin().patch(&edit, &json!({ "paused": true })).await.status, 200);
+    assert_eq!(one.admin().edit(sold, json!({ "paused": true })).await.status, 200);
     // Each buyer asks both instances at once.
     let joins = (1..=150).map(|id| {
         let (one, two) = (one.buyer(id), two.buyer(id));

@@ -35,10 +35,7 @@ async fn an_instance_is_alive_and_ready_and_says_what_its_jobs_did() {
 #[tokio::test]
 async fn an_instance_that_is_not_ready_says_why_in_the_same_document() {
     let (shop, instance) = Shop::open().await;
-    sqlx::query("DELETE FROM _sqlx_migrations ORDER BY version DESC LIMIT 1")
-        .execute(&shop.pool)
-        .await
-        .expect("the newest migration is forgotten");
+    shop.change(sqlx::query("DELETE FROM _sqlx_migrations ORDER BY version DESC LIMIT 1")).await;
     let answer = instance.stranger().get("/readyz").await;
     assert_eq!((answer.status, &answer.json["status"]), (503, &json!("schema is old")));
     assert_eq!(answer.headers["content-type"], "application/json");

@@ -32,7 +32,7 @@ async fn an_owner_hears_of_purchase_payment_and_expiry() {
     let order = order_id(&buyer.buy("default", item).await);
     let told = events.seek(SOON, tells(&order, "pending")).await.expect("the purchase is told");
     assert_eq!(told.data, buyer.get(&format!("/api/orders/{order}")).await.json);
-    buyer.post(&format!("/api/orders/{order}/payment"), &json!({})).await;
+    buyer.step(&order, "payment").await;
     events.seek(SOON, tells(&order, "paid")).await.expect("the payment is told");
     let second = order_id(&buyer.buy("default", item).await);
     events.seek(SOON, tells(&second, "pending")).await.expect("the second purchase is told");
@@ -58,22 +58,12 @@ async fn an_owner_hears_of_what_happens_on_another_instance() {
             Err(why) => assert!(started.elapsed() < BOUND, "{why}"),
         }
     };
-    buyer.post(&format!("/api/orders/{order}/payment"), &json!({})).await;
+    buyer.step(&order, "payment").await;
     events.seek(SOON, tells(&order, "paid")).await.expect("the payment is told");
     let second = order_id(&buyer.buy("default", item).await);
     events.seek(SOON, tells(&second, "pending")).await.expect("the second purchase is told");
     shop.let_holds_pass(301).await;
     events.seek(BOUND, tells(&second, "expired")).await.expect("the expiry is told");
-}
-
-#[tokio::test]
-async fn the_stream_ends_when_the_instance_stops() {
-    let (_shop, instance) = Shop::open().await;
-    let mut events = watch(&instance.buyer(1)).await;
-    let stopped = tokio::spawn(instance.stop());
-    assert!(events.ends(BOUND).await, "the stream is still open");
-    let ended = stopped.await.expect("no panic");
-    assert_eq!(ended, seckill::lifecycle::StopResult::Clean);
 }
 
 #[tokio::test]

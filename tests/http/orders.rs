@@ -4,11 +4,7 @@ use serde_json::{Value, json};
 use time::Duration;
 
 use super::{BOUND, assert_clean, assert_problem, available, eventually, order_id, when};
-use crate::support::{Answer, Client, Shop};
-
-async fn step(client: &Client, order: &str, step: &str) -> Answer {
-    client.post(&format!("/api/orders/{order}/{step}"), &json!({})).await
-}
+use crate::support::{Client, Shop};
 
 /// Waits until the order is in the ledger.
 async fn wait_for(client: &Client, order: &str, status: &str) -> Value {
@@ -34,7 +30,7 @@ async fn paying_twice_is_paying_once() {
     let order = order_id(&bought);
     assert_eq!(bought.json["status"], "pending");
     assert_eq!(bought.headers["location"], format!("/api/orders/{order}"));
-    let first = step(&buyer, &order, "payment").await;
+    let first = buyer.step(&order, "payment").await;
     assert_eq!(
         (first.status, first.json["status"].as_str()),
         (200, Some("paid")),
@@ -42,11 +38,11 @@ async fn paying_twice_is_paying_once() {
         first.text
     );
     assert!(first.json["paid_at"].is_string());
-    let second = step(&buyer, &order, "payment").await;
+    let second = buyer.step(&order, "payment").await;
     assert_eq!((second.status, &second.json), (200, &first.json));
     assert_eq!(buyer.get(&format!("/api/orders/{order}")).await.json, first.json);
     // A cancellation comes too late.
-    let late = step(&buyer, &order, "cancellation").await;
+    let late = buyer.step(&order, "cancellation").await;
     assert_problem(&late, (409, "order_state_conflict"), "cancel a paid order");
     assert_eq!(late.json["order_status"], "paid");
     // And a paid order does not expire.
@@ -64,12 +60,12 @@ async fn cancelling_twice_gives_back_once() {
         let path = format!("/api/seckill/{strategy}/{item}");
         let order = order_id(&buyer.post(&path, &json!({ "quantity": 3 })).await);
         assert_eq!(available(&instance, item).await, 7);
-        let first = step(&buyer, &order, "cancellation").await;
+        let first = buyer.step(&order, "cancellation").await;
         assert_eq!((first.status, first.json["status"].as_str()), (200, Some("cancelled")));
-        let second = step(&buyer, &order, "cancellation").await;
+        let second = buyer.step(&order, "cancellation").await;
         assert_eq!((second.status, &second.json), (200, &first.json));
         assert_eq!(available(&instance, item).await, 10);
-        let paid = step(&buyer, &order, "payment").await;
+        let paid = buyer.step(&order, "payment").await;
         assert_problem(&paid, (409, "order_state_conflict"), "pay a cancelled order");
         assert_clean(&instance, item).await;
         // The limit is free again.
@@ -97,7 +93,7 @@ async fn an_unpaid_order_expires_and_gives_back_once() {
     shop.let_holds_pass(101).await;
     for (buyer, order) in buyers.iter().zip(&orders) {
         wait_for(buyer, order, "expired").await;
-        let cancelled = step(buyer, order, "cancellation").await;
+        let cancelled = buyer.step(order, "cancellation").await;
         assert_problem(&cancelled, (409, "order_state_conflict"), "cancel an expired order");
     }
     assert_eq!(available(&here, item).await, 10);
@@ -114,10 +110,10 @@ async fn a_late_payment_is_taken_while_stock_is_left() {
     let_the_holds_run_out(&shop).await;
     wait_for(&buyer, &order, "expired").await;
     assert_eq!(available(&instance, item).await, 10);
-    let paid = step(&buyer, &order, "payment").await;
+    let paid = buyer.step(&order, "payment").await;
     assert_eq!((paid.status, paid.json["status"].as_str()), (200, Some("paid")), "{}", paid.text);
     assert_eq!(available(&instance, item).await, 9);
-    assert_eq!(step(&buyer, &order, "payment").await.json, paid.json);
+    assert_eq!(buyer.step(&order, "payment").await.json, paid.json);
     assert_eq!(available(&instance, item).await, 9);
     // It counts against the limit again.
     assert_problem(&buyer.buy("redis-watch", item).await, (409, "limit_reached"), "one more");
@@ -139,7 +135,7 @@ async fn a_late_payment_is_refused_when_the_units_are_sold() {
     })
     .await;
     for _ in 0..2 {
-        assert_problem(&step(&slow, &order, "payment").await, (409, "sold_out"), "a late payment");
+        assert_problem(&slow.step(&order, "payment").await, (409, "sold_out"), "a late payment");
         assert_eq!(slow.get(&format!("/api/orders/{order}")).await.json["status"], "expired");
     }
     let audit = assert_clean(&instance, item).await;
@@ -160,14 +156,10 @@ async fn a_late_payment_is_refused_when_the_limit_was_used_since() {
     let_the_holds_run_out(&shop).await;
     wait_for(&buyer, &order, "expired").await;
     let second = order_id(&buyer.buy("mysql-version", item).await);
-    assert_problem(
-        &step(&buyer, &order, "payment").await,
-        (409, "limit_reached"),
-        "a late payment",
-    );
+    assert_problem(&buyer.step(&order, "payment").await, (409, "limit_reached"), "a late payment");
     // Once the second is cancelled the first may be paid after all.
-    assert_eq!(step(&buyer, &second, "cancellation").await.status, 200);
-    let paid = step(&buyer, &order, "payment").await;
+    assert_eq!(buyer.step(&second, "cancellation").await.status, 200);
+    let paid = buyer.step(&order, "payment").await;
     assert_eq!((paid.status, paid.json["status"].as_str()), (200, Some("paid")), "{}", paid.text);
     let audit = assert_clean(&instance, item).await;
     assert_eq!((&audit["sold"], &audit["available"]), (&json!(1), &json!(9)));
@@ -196,7 +188,7 @@ async fn one_of_payment_cancellation_and_expiry_wins() {
                 tokio::time::sleep(head_start).await;
                 // Some of these parallel requests may be told to try again: then nothing has changed.
                 eventually(BOUND, || async {
-                    let answer = step(&client, &order, step_name).await;
+                    let answer = client.step(&order, step_name).await;
                     if answer.json["retryable"] == true { Err(answer.text) } else { Ok(answer) }
                 })
                 .await

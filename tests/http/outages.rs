@@ -36,7 +36,7 @@ async fn without_redis_what_does_not_need_it_still_sells() {
         assert!(refused.headers.contains_key("retry-after"));
     }
     let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
-    let paid = instance.buyer(1).post(&format!("/api/orders/{order}/payment"), &json!({})).await;
+    let paid = instance.buyer(1).step(&order, "payment").await;
     assert_eq!(paid.status, 200, "{}", paid.text);
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!((ready.status, &ready.json["dependencies"]["mysql"]), (200, &json!("ok")));
@@ -65,7 +65,7 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
     answers.push(("list", instance.stranger().get("/api/items").await));
     answers.push(("item", instance.stranger().get(&format!("/api/items/{item}")).await));
     answers.push(("orders", buyer.get("/api/orders").await));
-    answers.push(("pay", buyer.post(&format!("/api/orders/{order}/payment"), &json!({})).await));
+    answers.push(("pay", buyer.step(order, "payment").await));
     answers.push(("sign in", instance.stranger().post("/api/session", &credentials).await));
     answers.push(("sign up", instance.stranger().post("/api/users", &credentials).await));
     for (what, answer) in &answers {
@@ -124,26 +124,24 @@ async fn an_outcome_that_is_not_known_in_time_is_told_by_the_key() {
 #[tokio::test]
 async fn a_purchase_outlives_its_client() {
     let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
-    let buyer = instance.buyer(1);
-    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
-    let impatient = tokio::time::timeout(
-        Duration::from_millis(300),
-        buyer.buy_with_key("lock-redis", item, "k1"),
-    );
-    assert!(impatient.await.is_err(), "the client has gone");
-    holder.rollback().await.expect("the row is free");
-    eventually(BOUND, || async {
-        let listed = instance.buyer(1).get("/api/orders").await.json;
-        when(listed["orders"].as_array().is_some_and(|orders| orders.len() == 1), listed)
-    })
-    .await;
-    let told = buyer.buy_with_key("lock-redis", item, "k1").await;
-    assert_eq!(
-        (told.status, told.headers.contains_key("idempotency-replayed")),
-        (201, true),
-        "{}",
-        told.text
-    );
-    assert_eq!(assert_clean(&instance, item).await["orders"], 1);
+    for (strategy, id) in [("lock-redis", 1), ("mysql-atomic", 2)] {
+        let item = instance.make_item(json!({})).await;
+        let buyer = instance.buyer(id);
+        let holder = crate::support::hold_stock_row(&shop.pool, item).await;
+        let impatient = tokio::time::timeout(
+            Duration::from_millis(300),
+            buyer.buy_with_key(strategy, item, "k1"),
+        );
+        assert!(impatient.await.is_err(), "{strategy}: the client has gone");
+        holder.rollback().await.expect("the row is free");
+        eventually(BOUND, || async {
+            let listed = buyer.get("/api/orders").await.json;
+            when(listed["orders"].as_array().is_some_and(|orders| orders.len() == 1), listed)
+        })
+        .await;
+        let told = buyer.buy_with_key(strategy, item, "k1").await;
+        let is_replayed = told.headers.contains_key("idempotency-replayed");
+        assert_eq!((told.status, is_replayed), (201, true), "{strategy}: {}", told.text);
+        assert_eq!(assert_clean(&instance, item).await["orders"], 1, "{strategy}");
+    }
 }

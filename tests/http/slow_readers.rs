@@ -9,6 +9,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use super::{BOUND, eventually, when};
 use crate::support::Shop;
+use crate::support::crowd::metric;
 use crate::support::event_stream::Events;
 
 /// Bytes of a 16 KiB reserve in the kernel, a small window of the client, and what the service
@@ -38,16 +39,12 @@ async fn a_slow_reader_is_dropped_and_not_buffered() {
     let mut slow = open(instance.addr, item).await;
     let mut reading = Events::open(instance.stranger().request(Method::GET, &stream_of_item)).await;
     let streams = async || {
-        let metrics = instance.stranger().get("/metrics").await.text;
-        let of = |name: &str| {
-            let line = metrics.lines().find(|line| line.starts_with(name)).unwrap_or_default();
-            line.rsplit_once(' ').map(|(_, value)| value.to_owned()).unwrap_or_default()
-        };
-        (of("seckill_live_streams "), of("seckill_http_slow_readers_dropped_total "))
+        let open = metric(&instance, "seckill_live_streams").await;
+        (open, metric(&instance, "seckill_http_slow_readers_dropped_total").await)
     };
     eventually(BOUND, || async {
         let seen = streams().await;
-        when(seen == ("2".to_owned(), "0".to_owned()), seen)
+        when(seen == (2.0, 0.0), seen)
     })
     .await;
 
@@ -69,7 +66,7 @@ async fn a_slow_reader_is_dropped_and_not_buffered() {
     });
     eventually(BOUND, || async {
         let seen = streams().await;
-        when(seen == ("1".to_owned(), "1".to_owned()), seen)
+        when(seen == (1.0, 1.0), seen)
     })
     .await;
     changing.abort();

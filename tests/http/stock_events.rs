@@ -1,7 +1,6 @@
 //! The stream of an item: its stock and its state.
 
 use reqwest::Method;
-use seckill::lifecycle::StopResult;
 use serde_json::json;
 use time::{Duration, OffsetDateTime};
 
@@ -46,8 +45,7 @@ async fn the_stock_falls_on_every_instance_and_comes_back() {
         events.seek(SOON, stock(0)).await.expect("none is left");
         events.seek(SOON, state("sold_out")).await.expect("sold out");
     }
-    let cancelled =
-        there.buyer(2).post(&format!("/api/orders/{order}/cancellation"), &json!({})).await;
+    let cancelled = there.buyer(2).step(&order, "cancellation").await;
     assert_eq!(cancelled.status, 200);
     for events in &mut streams {
         events.seek(SOON, stock(1)).await.expect("one came back");
@@ -78,25 +76,12 @@ async fn edits_are_told() {
     let item = instance.make_item(json!({})).await;
     let mut events = watch(&instance, item).await;
     events.seek(SOON, state("open")).await.expect("the state at first");
-    let path = format!("/api/admin/items/{item}");
-    instance.admin().patch(&path, &json!({ "paused": true })).await;
+    instance.admin().edit(item, json!({ "paused": true })).await;
     events.seek(SOON, |event| event.data["paused"] == true).await.expect("the pause is told");
-    instance.admin().patch(&path, &json!({ "stock_delta": 5 })).await;
+    instance.admin().edit(item, json!({ "stock_delta": 5 })).await;
     let restocked = events.seek(SOON, stock(15)).await.expect("the restock is told");
     assert_eq!(restocked.data["total"], 15);
-    instance.admin().patch(&path, &json!({ "ends_at": "2036-01-01T00:00:00Z" })).await;
+    instance.admin().edit(item, json!({ "ends_at": "2036-01-01T00:00:00Z" })).await;
     let moved = |event: &Event| event.data["ends_at"] == "2036-01-01T00:00:00Z";
     events.seek(SOON, moved).await.expect("the new end is told");
-}
-
-#[tokio::test]
-async fn the_stream_ends_when_the_instance_stops() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
-    let mut streams = [watch(&instance, item).await, watch(&instance, item).await];
-    let stopped = tokio::spawn(instance.stop());
-    for events in &mut streams {
-        assert!(events.ends(BOUND).await, "the stream is still open");
-    }
-    assert_eq!(stopped.await.expect("no panic"), StopResult::Clean);
 }

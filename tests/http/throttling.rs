@@ -71,10 +71,9 @@ async fn an_account_that_everybody_guesses_at_still_opens_for_its_owner() {
     let guess = async |from: &str| sign_in(&client, from, "victim", "a guess of somebody").await;
     assert_eq!(guess("203.0.113.1").await.status, 401);
     // A hundred more from as many addresses.
-    sqlx::query("UPDATE sign_in_failures SET failures = failures + 100 WHERE address = ''")
-        .execute(&shop.pool)
-        .await
-        .expect("counted");
+    let statement =
+        sqlx::query("UPDATE sign_in_failures SET failures = failures + 100 WHERE address = ''");
+    shop.change(statement).await;
     // Each address has two tries now instead of ten.
     for _ in 0..2 {
         assert_eq!(guess("203.0.113.2").await.status, 401);
@@ -98,15 +97,11 @@ async fn failures_are_forgotten_after_a_minute_of_the_ledgers_clock() {
         assert_problem(&guess, (401, "invalid_credentials"), "a guess");
     }
     assert_eq!(sign_in(&client, "", "victim", PASSWORD).await.status, 429);
-    sqlx::query("UPDATE sign_in_failures SET since = since - INTERVAL 61 SECOND")
-        .execute(&shop.pool)
-        .await
-        .expect("a minute ago");
+    shop.change(sqlx::query("UPDATE sign_in_failures SET since = since - INTERVAL 61 SECOND"))
+        .await;
     assert_eq!(sign_in(&client, "", "victim", PASSWORD).await.status, 200);
-    sqlx::query("UPDATE sign_in_failures SET since = since - INTERVAL 61 SECOND")
-        .execute(&shop.pool)
-        .await
-        .expect("a minute ago");
+    shop.change(sqlx::query("UPDATE sign_in_failures SET since = since - INTERVAL 61 SECOND"))
+        .await;
     let forgot = failures::forget_old(&shop.pool, 60).await.expect("deleted");
     assert_eq!(forgot, 2, "the count of the address and that of the account");
 }

@@ -130,10 +130,9 @@ async fn nobody_has_a_ticket_before_the_sale_is_open() {
     let answer = until_admitted(&instance.buyer(1), sold, json!({ "place": held })).await;
     assert_eq!(buy(&instance.buyer(1), sold, ticket(&answer)).await.status, 201);
     // A pause keeps everybody in line, the end sends them away.
-    let edit = format!("/api/admin/items/{sold}");
-    assert_eq!(instance.admin().patch(&edit, &json!({ "paused": true })).await.status, 200);
+    assert_eq!(instance.admin().edit(sold, json!({ "paused": true })).await.status, 200);
     place(&stand(&instance.buyer(2), sold, json!({})).await);
-    assert_eq!(instance.admin().patch(&edit, &json!({ "paused": false })).await.status, 200);
+    assert_eq!(instance.admin().edit(sold, json!({ "paused": false })).await.status, 200);
     ticket(&stand(&instance.buyer(2), sold, json!({})).await);
     instance.clock.shift(Duration::DAY);
     let over = stand(&instance.buyer(3), sold, json!({})).await;
@@ -188,8 +187,7 @@ async fn when_nothing_is_left_the_whole_line_is_told() {
         assert_problem(&told, (409, "sold_out"), "everybody");
     }
     // A unit that comes back opens it again, for those whose turn it was first.
-    let cancelled = format!("/api/orders/{order}/cancellation");
-    assert_eq!(instance.buyer(1).post(&cancelled, &json!({})).await.status, 200);
+    assert_eq!(instance.buyer(1).step(&order, "cancellation").await.status, 200);
     eventually(BOUND, || async {
         let told = stand(&instance.buyer(2), sold, json!({})).await;
         when(told.json["state"] == "admitted", told.text)
@@ -318,12 +316,11 @@ async fn a_room_can_be_opened_and_closed_during_a_sale() {
     let unknown = stand(&instance.buyer(1), 4711, json!({})).await;
     assert_problem(&unknown, (404, "item_not_found"), "no item");
     assert_eq!(instance.stranger().get(&path).await.json["waiting_room"], false);
-    let edit = format!("/api/admin/items/{sold}");
-    let opened = instance.admin().patch(&edit, &json!({ "waiting_room": true })).await;
+    let opened = instance.admin().edit(sold, json!({ "waiting_room": true })).await;
     assert_eq!((opened.status, &opened.json["waiting_room"]), (200, &json!(true)));
     let refused = instance.buyer(1).buy("default", sold).await;
     assert_problem(&refused, (403, "ticket_required"), "opened");
-    instance.admin().patch(&edit, &json!({ "waiting_room": false })).await;
+    instance.admin().edit(sold, json!({ "waiting_room": false })).await;
     assert_eq!(instance.buyer(1).buy("default", sold).await.status, 201);
     let log = instance.admin().get("/api/admin/actions").await.json;
     assert_eq!(log["actions"][0]["detail"], json!({ "waiting_room": false }));

@@ -166,7 +166,7 @@ async fn what_cannot_be_drawn_is_refused() {
     // The close is announced: the sale cannot be moved away from it.
     let item = drawn_item(&instance, 1, 600).await;
     let edit = json!({ "ends_at": from_now(300) });
-    let refused = instance.admin().patch(&format!("/api/admin/items/{item}"), &edit).await;
+    let refused = instance.admin().edit(item, edit).await;
     assert_problem(&refused, (422, "invalid_schedule"), "of a draw");
 }
 

@@ -23,7 +23,8 @@ use sqlx::Executor;
 
 use crate::http::BOUND;
 use crate::process::program::{free_addr, serve};
-use crate::support::{Client, Instance, Shop, eventually, link_to_ledger};
+use crate::support::crowd::metric;
+use crate::support::{Client, Instance, Shop, assert_clean, eventually, link_to_ledger};
 
 /// The hold of the orders that must not end yet.
 const HOLD_SECONDS: i64 = 900;
@@ -76,7 +77,7 @@ async fn the_sweep_reads_one_order_of_each_item() {
     let shop = Shop::with(|config| config.job.expire_period_ms = 600_000).await;
     let instance = shop.start().await;
     let full = instance.make_item(json!({})).await;
-    sqlx::query(
+    let statement = sqlx::query(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
          request_key, buyer_bucket, created_at, expires_at) \
          WITH RECURSIVE numbers AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM numbers WHERE n < 60) \
@@ -85,10 +86,8 @@ async fn the_sweep_reads_one_order_of_each_item() {
          FROM numbers AS low JOIN numbers AS high WHERE high.n <= ? DIV 60",
     )
     .bind(full)
-    .bind(ORDERS)
-    .execute(&shop.pool)
-    .await
-    .expect("filled");
+    .bind(ORDERS);
+    shop.change(statement).await;
     shop.pool.execute("ANALYZE TABLE items, orders").await.expect("analysed");
     let pool = rows::pool_of(&shop.config, 1).expect("the URL is fine");
     let metrics = Metrics::new();
@@ -251,16 +250,14 @@ async fn a_payment_is_stamped_by_the_databases_clock() {
     let order = buy(&instance, 1, item).await;
     instance.clock.shift(time::Duration::HOUR);
     let id = order["id"].as_str().expect("an id");
-    let paid = instance.buyer(1).post(&format!("/api/orders/{id}/payment"), &json!({})).await;
+    let paid = instance.buyer(1).step(id, "payment").await;
     assert_eq!(paid.status, 200, "{}", paid.text);
-    let ahead: i64 = sqlx::query_scalar(
+    let statement = sqlx::query_scalar(
         "SELECT CAST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), paid_at) AS SIGNED) \
          FROM orders WHERE id = ?",
     )
-    .bind(id)
-    .fetch_one(&shop.pool)
-    .await
-    .expect("the ledger is read");
+    .bind(id);
+    let ahead: i64 = shop.read(statement).await;
     assert!((-LATE_SECONDS..=0).contains(&ahead), "paid {ahead} s from now");
     let kept = instance.buyer(1).get(&format!("/api/orders/{id}")).await.json;
     assert_eq!(kept["paid_at"], paid.json["paid_at"]);
@@ -289,8 +286,7 @@ async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
     let sweeping = shop.start().await;
     // It has read both orders as pending, and has changed none.
     tokio::time::timeout(BOUND, link.holds(1)).await.expect("the sweep comes");
-    let path = format!("/api/orders/{}/payment", paid["id"].as_str().expect("an id"));
-    let answer = beside.buyer(1).post(&path, &json!({})).await;
+    let answer = beside.buyer(1).step(paid["id"].as_str().expect("an id"), "payment").await;
     assert_eq!(answer.status, 200, "{}", answer.text);
     link.mend();
     wait_for_status(&beside, 2, &unpaid, "expired").await;
@@ -366,17 +362,13 @@ async fn batches_expiry_and_cancellation_do_not_deadlock() {
         .await;
         if buyer % 4 == 0 {
             let id = bought.json["id"].as_str().expect("an id").to_owned();
-            client.post(&format!("/api/orders/{id}/cancellation"), &json!({})).await;
+            client.step(&id, "cancellation").await;
         }
     };
     let expired = async || {
         let mut sum = 0.0;
         for instance in &instances {
-            let metrics = instance.stranger().get("/metrics").await.text;
-            let line =
-                metrics.lines().find(|line| line.starts_with("seckill_orders_expired_total"));
-            let figure = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-            sum += figure.unwrap_or_default();
+            sum += metric(instance, "seckill_orders_expired_total").await;
         }
         sum
     };
@@ -393,8 +385,5 @@ async fn batches_expiry_and_cancellation_do_not_deadlock() {
     }
     assert!(expired().await > 0.0, "no order has expired meanwhile");
     assert_eq!(deadlocks(&shop).await, 0);
-    eventually("a clean audit", || async {
-        (instances[0].audit(item).await["clean"] == true).then_some(())
-    })
-    .await;
+    assert_clean(&instances[0], item).await;
 }

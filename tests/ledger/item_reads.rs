@@ -70,11 +70,9 @@ async fn items_that_are_asked_for_together_are_read_with_one_statement() {
 async fn a_damaged_or_missing_item_hides_no_other() {
     let (shop, instance) = Shop::open().await;
     let mut items = make_items(&instance, 3).await;
-    sqlx::query("UPDATE items SET kind = 'other', arbiter = 'on' WHERE id = ?")
-        .bind(items[1].get())
-        .execute(&shop.pool)
-        .await
-        .expect("damaged");
+    let statement = sqlx::query("UPDATE items SET kind = 'other', arbiter = 'on' WHERE id = ?")
+        .bind(items[1].get());
+    shop.change(statement).await;
     items.push(ItemId::new(999_999).expect("positive"));
     let (catalog, _) = catalog(&shop);
     let found = join_all(items.iter().map(|id| catalog.find_recent(*id, FRESH))).await;

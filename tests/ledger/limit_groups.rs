@@ -124,7 +124,7 @@ async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
     let first = order_id(&buyer.buy("mysql-atomic", items[0]).await);
     let second = order_id(&buyer.buy("mysql-batch", items[1]).await);
     assert_problem(&buyer.buy("mysql-batch", items[2]).await, (409, "group_limit_reached"), "full");
-    buyer.post(&format!("/api/orders/{first}/cancellation"), &json!({})).await;
+    buyer.step(&first, "cancellation").await;
     let third = order_id(&buyer.buy("mysql-batch", items[2]).await);
     // Both of them expire; then other orders have the limit, and a late payment is refused.
     shop.let_holds_pass(301).await;
@@ -136,9 +136,9 @@ async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
         .await;
     }
     assert_eq!(buyer.buy("mysql-atomic", items[0]).await.status, 201);
-    let paid = buyer.post(&format!("/api/orders/{second}/payment"), &json!({})).await;
+    let paid = buyer.step(&second, "payment").await;
     assert_eq!((paid.status, &paid.json["status"]), (200, &json!("paid")), "{}", paid.text);
-    let late = buyer.post(&format!("/api/orders/{third}/payment"), &json!({})).await;
+    let late = buyer.step(&third, "payment").await;
     assert_problem(&late, (409, "limit_reached"), "the limit is used up");
     for item in items {
         assert_clean(&instance, item).await;
@@ -157,8 +157,7 @@ async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
     let (first, second) = (make_group(&instance, 1).await, make_group(&instance, 1).await);
     let item = make_items(&instance, second, 1).await[0];
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    let path = format!("/api/admin/items/{item}");
-    instance.admin().patch(&path, &json!({ "limit_group_id": first })).await;
+    instance.admin().edit(item, json!({ "limit_group_id": first })).await;
     assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
     // As a batch of purchases locks them: first (first, 2), then (second, 1).
     let lock = "SELECT bought FROM group_limits WHERE group_id = ? AND user_id = ? FOR UPDATE";
@@ -198,19 +197,18 @@ async fn an_order_stays_in_the_group_in_which_it_was_counted() {
     let items = make_items(&instance, old, 2).await;
     let buyer = instance.buyer(1);
     let order = order_id(&buyer.buy("mysql-atomic", items[0]).await);
-    let path = format!("/api/admin/items/{}", items[0]);
-    let moved = instance.admin().patch(&path, &json!({ "limit_group_id": new })).await;
+    let moved = instance.admin().edit(items[0], json!({ "limit_group_id": new })).await;
     assert_eq!(moved.json["limit_group"]["id"], new, "{}", moved.text);
     assert_problem(&buyer.buy("mysql-atomic", items[1]).await, (409, "group_limit_reached"), "old");
     assert_eq!(buyer.buy("mysql-batch", items[0]).await.status, 201, "the new group counts afresh");
-    buyer.post(&format!("/api/orders/{order}/cancellation"), &json!({})).await;
+    buyer.step(&order, "cancellation").await;
     assert_eq!(
         buyer.buy("mysql-atomic", items[1]).await.status,
         201,
         "it came back to the old one"
     );
     assert_problem(&buyer.buy("mysql-batch", items[0]).await, (409, "group_limit_reached"), "new");
-    let freed = instance.admin().patch(&path, &json!({ "limit_group_id": 0 })).await;
+    let freed = instance.admin().edit(items[0], json!({ "limit_group_id": 0 })).await;
     assert_eq!(freed.json["limit_group"], Value::Null);
     assert_eq!(buyer.buy("mysql-batch", items[0]).await.status, 201, "no group");
     for item in items {
@@ -234,7 +232,7 @@ async fn nobody_waits_who_could_not_accept() {
     // And the ledger decides once more when an offer is accepted.
     assert_eq!(instance.buyer(3).post(&path, &json!({})).await.status, 200);
     assert_eq!(instance.buyer(3).buy("mysql-atomic", items[0]).await.status, 201);
-    instance.buyer(1).post(&format!("/api/orders/{sold}/cancellation"), &json!({})).await;
+    instance.buyer(1).step(&sold, "cancellation").await;
     let accepted = instance.buyer(3).post(&format!("{path}/purchase"), &json!({})).await;
     assert_problem(&accepted, (409, "group_limit_reached"), "bought meanwhile");
     assert_clean(&instance, scarce).await;
@@ -265,10 +263,7 @@ async fn only_operators_make_groups_and_items_name_groups_that_exist() {
     let item = instance.make_item(json!({ "limit_group_id": group })).await;
     let seen = instance.stranger().get(&format!("/api/items/{item}")).await.json;
     assert_eq!(seen["limit_group"]["name"], "Consoles");
-    let edited = instance
-        .admin()
-        .patch(&format!("/api/admin/items/{item}"), &json!({ "limit_group_id": 77 }))
-        .await;
+    let edited = instance.admin().edit(item, json!({ "limit_group_id": 77 })).await;
     assert_problem(&edited, (404, "limit_group_not_found"), "no such group");
     let log = instance.admin().get("/api/admin/actions").await.json;
     let names: Vec<_> = log["actions"]

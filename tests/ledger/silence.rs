@@ -130,7 +130,7 @@ async fn events_of_other_instances_are_heard_again_after_a_silent_cut() {
         sleep(PAUSE).await;
     }
     sleep(PAUSE).await;
-    let paid = other.buyer(1).post(&format!("/api/orders/{id}/payment"), &json!({})).await;
+    let paid = other.buyer(1).step(&id, "payment").await;
     assert_eq!(paid.status, 200, "{}", paid.text);
     let told = async {
         let mut text = String::new();
@@ -172,10 +172,8 @@ async fn a_transaction_that_nobody_knows_of_ends_when_its_connection_is_given_ba
         .execute(&pool)
         .await
         .expect("inserted");
-    let seen: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM redis_queues WHERE item_id = 7")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("counted");
+    let seen: i64 =
+        shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM redis_queues WHERE item_id = 7")).await;
     assert_eq!(seen, 1, "what was answered as written is committed");
 }
 

@@ -1,11 +1,8 @@
 //! The arbiter against a real server: what happens when a transaction goes wrong half-way.
 
-use std::time::Duration;
-
-use futures::future::join_all;
 use serde_json::json;
 
-use crate::support::{Answer, Client, Shop, eventually, hold_stock_row};
+use crate::support::Shop;
 
 #[tokio::test]
 async fn a_retry_with_the_same_key_is_the_same_order() {
@@ -35,65 +32,6 @@ async fn a_retry_with_the_same_key_is_the_same_order() {
 }
 
 #[tokio::test]
-async fn a_key_is_for_one_quantity() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
-    let path = format!("/api/seckill/default/{item}");
-    let buy = async |quantity: i64| {
-        let request = instance.buyer(5).request(reqwest::Method::POST, &path);
-        Client::send(request.header("idempotency-key", "k").json(&json!({ "quantity": quantity })))
-            .await
-    };
-    assert_eq!(buy(2).await.status, 201);
-    assert_eq!(buy(3).await.brief(), (422, "idempotency_key_reused"));
-    assert_eq!(buy(2).await.status, 201);
-    assert_eq!(instance.audit(item).await["held"], 2);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_request_fifty_times_at_once_is_one_order() {
-    let shop = Shop::new().await;
-    let instances = [shop.start().await, shop.start().await];
-    for strategy in
-        ["lock-redis", "lock-redis?store=redis", "mysql-atomic", "mysql-version", "redis-watch"]
-    {
-        let item = instances[0].make_item(json!({ "per_buyer_limit": 10 })).await;
-        let sends = (0..50).map(|index| {
-            let buyer = instances[index % 2].buyer(3);
-            async move { buyer.buy_with_key(strategy, item, "one-click").await }
-        });
-        let answers = join_all(sends).await;
-        let allowed = [(201, ""), (409, "request_in_progress")];
-        let codes: Vec<_> = answers.iter().map(Answer::brief).collect();
-        assert!(codes.iter().all(|code| allowed.contains(code)), "{strategy}: {codes:?}");
-        let audit = eventually("a clean audit", || async {
-            let audit = instances[0].audit(item).await;
-            (audit["clean"] == true).then_some(audit)
-        });
-        assert_eq!(audit.await["held"], 1, "{strategy}");
-    }
-}
-
-#[tokio::test]
-async fn a_lock_wait_timeout_leaves_no_half_order() {
-    let shop = Shop::with(|config| {
-        config.mysql.lock_wait_timeout_seconds = 1;
-        config.purchase.deadline_ms = 9_000;
-    })
-    .await;
-    let instance = shop.start().await;
-    let item = instance.make_item(json!({})).await;
-    // Somebody holds the hot row longer than every try.
-    let holder = hold_stock_row(&shop.pool, item).await;
-    let answer = instance.buyer(1).buy("mysql-atomic", item).await;
-    assert_eq!(answer.brief(), (503, "contended"), "{}", answer.text);
-    holder.rollback().await.expect("rolled back");
-    let audit = instance.audit(item).await;
-    assert_eq!((&audit["clean"], &audit["orders"]), (&json!(true), &json!(0)), "{audit}");
-    assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-}
-
-#[tokio::test]
 async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({})).await;
@@ -113,80 +51,6 @@ async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
     // The refusal raised the counter in Redis, so the sale goes on.
     assert_eq!(instance.buyer(2).buy("lock-redis", item).await.status, 201);
     assert_eq!(instance.audit(item).await["clean"], true);
-}
-
-#[tokio::test]
-async fn a_purchase_finishes_although_its_buyer_has_gone() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
-    // The row is held, so the purchase hangs inside its transaction when the buyer leaves.
-    let holder = hold_stock_row(&shop.pool, item).await;
-    let buyer = instance.buyer(1);
-    let waiting =
-        tokio::spawn(async move { buyer.buy_with_key("mysql-atomic", item, "gone").await });
-    eventually("the purchase to run", || async {
-        let metrics = instance.stranger().get("/metrics").await.text;
-        metrics.contains("seckill_purchases_in_flight 1").then_some(())
-    })
-    .await;
-    waiting.abort();
-    holder.rollback().await.expect("rolled back");
-    eventually("the order", || async { (instance.audit(item).await["held"] == 1).then_some(()) })
-        .await;
-    let again = instance.buyer(1).buy_with_key("mysql-atomic", item, "gone").await;
-    assert_eq!(again.status, 201);
-    assert_eq!(instance.audit(item).await["held"], 1);
-}
-
-#[tokio::test]
-async fn an_answer_that_takes_too_long_is_unknown_and_the_key_tells() {
-    let shop = Shop::with(|config| {
-        config.purchase.deadline_ms = 2_000;
-        config.mysql.lock_wait_timeout_seconds = 20;
-        config.mysql.acquire_timeout_ms = 500;
-        config.redis.command_timeout_ms = 500;
-    })
-    .await;
-    let instance = shop.start().await;
-    let item = instance.make_item(json!({})).await;
-    let holder = hold_stock_row(&shop.pool, item).await;
-    let answer = instance.buyer(1).buy_with_key("mysql-atomic", item, "slow").await;
-    assert_eq!(answer.brief(), (504, "outcome_unknown"));
-    assert_eq!(
-        (&answer.json["outcome"], &answer.json["retryable"]),
-        (&json!("unknown"), &json!(true))
-    );
-    // While it still runs, the same request is not started twice.
-    let again = instance.buyer(1).buy_with_key("mysql-atomic", item, "slow").await;
-    assert_eq!(again.brief(), (409, "request_in_progress"));
-    holder.rollback().await.expect("rolled back");
-    let told = eventually("the truth", || async {
-        let answer = instance.buyer(1).buy_with_key("mysql-atomic", item, "slow").await;
-        (answer.status == 201).then_some(answer)
-    });
-    assert_eq!(told.await.headers["idempotency-replayed"], "true");
-    assert_eq!(instance.audit(item).await["held"], 1);
-}
-
-#[tokio::test]
-async fn a_full_house_says_so_at_once() {
-    let shop = Shop::with(|config| config.purchase.in_flight_max = 1).await;
-    let instance = shop.start().await;
-    let item = instance.make_item(json!({})).await;
-    let holder = hold_stock_row(&shop.pool, item).await;
-    let buyer = instance.buyer(1);
-    let first = tokio::spawn(async move { buyer.buy("mysql-atomic", item).await });
-    eventually("the purchase to run", || async {
-        let metrics = instance.stranger().get("/metrics").await.text;
-        metrics.contains("seckill_purchases_in_flight 1").then_some(())
-    })
-    .await;
-    let second = instance.buyer(2).buy("mysql-atomic", item).await;
-    assert_eq!(second.brief(), (503, "overloaded"));
-    assert_eq!(second.headers["retry-after"], "1");
-    holder.rollback().await.expect("rolled back");
-    assert_eq!(first.await.expect("no panic").status, 201);
-    assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
 }
 
 #[tokio::test]
@@ -213,25 +77,6 @@ async fn an_emptied_redis_is_noticed_and_loaded_from_the_ledger() {
     assert_eq!(instance.buyer(4).buy("redis-watch", item).await.status, 201);
     assert_eq!(instance.buyer(5).buy("redis-watch", item).await.status, 201);
     assert_eq!(instance.buyer(6).buy("redis-watch", item).await.brief(), (409, "sold_out"));
-}
-
-#[tokio::test]
-async fn drift_is_found_and_repaired_from_the_ledger() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
-    assert_eq!(instance.buyer(1).buy("redis-watch", item).await.status, 201);
-    // As if a purchase had died between the counter and the ledger.
-    let key = format!("{}{{item:{item}}}:stock", shop.config.redis.prefix);
-    let mut redis = crate::support::redis_of(&shop);
-    let mut lower = redis::cmd("HINCRBY");
-    let _: i64 =
-        lower.arg(&key).arg("available").arg(-3).query_async(&mut redis).await.expect("lowered");
-    assert_eq!(instance.audit(item).await["clean"], false);
-    let audit = eventually("the repair", || async {
-        let audit = instance.audit(item).await;
-        (audit["clean"] == true).then_some(audit)
-    });
-    assert_eq!(audit.await["redis_available"], 9);
 }
 
 #[tokio::test]
@@ -277,30 +122,4 @@ async fn planted_faults_are_named_by_the_audit() {
     // The last write was let in with a fence of long ago.
     let stale = "UPDATE orders SET fence = 1 WHERE item_id = :item ORDER BY id DESC LIMIT 1";
     assert_eq!(plant(stale).await, ["I6"]);
-}
-
-#[tokio::test]
-async fn a_stop_finishes_what_was_accepted() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 100 })).await;
-    let buyers: Vec<_> = (1..=60).map(|id| instance.buyer(id)).collect();
-    let presses = buyers.into_iter().map(|buyer| {
-        tokio::spawn(async move {
-            let request =
-                buyer.request(reqwest::Method::POST, &format!("/api/seckill/lock-redis/{item}"));
-            request.send().await.map(|response| response.status().as_u16()).ok()
-        })
-    });
-    let presses: Vec<_> = presses.collect();
-    tokio::time::sleep(Duration::from_millis(40)).await;
-    assert_eq!(instance.stop().await, seckill::lifecycle::StopResult::Clean);
-    let mut accepted = 0;
-    for press in presses {
-        accepted += i64::from(press.await.expect("no panic") == Some(201));
-    }
-    let restarted = shop.start().await;
-    let audit = restarted.audit(item).await;
-    assert_eq!(audit["clean"], true, "{audit}");
-    // Every 201 is in the ledger; a purchase whose answer was cut off may be there too.
-    assert!(audit["held"].as_i64().expect("a number") >= accepted, "{accepted} accepted, {audit}");
 }

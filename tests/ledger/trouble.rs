@@ -14,7 +14,8 @@ use tokio_util::task::TaskTracker;
 use crate::http::{assert_clean, order_id};
 use crate::support::crowd::metric;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, own_redis, until_in_flight, when,
+    Answer, Instance, Shop, eventually, hold_stock_row, is_breaker_open, own_redis,
+    until_in_flight, when,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -41,11 +42,6 @@ async fn hold_lock(shop: &Shop, item: i64) -> Guard {
     mutex.acquire(&name, options).await.expect("nobody else has it")
 }
 
-async fn is_open(instance: &Instance, dependency: &str) -> bool {
-    let metrics = instance.stranger().get("/metrics").await.text;
-    metrics.contains(&format!("seckill_breaker_open{{dependency=\"{dependency}\"}} 1\n"))
-}
-
 /// Purchases of many buyers, beginning with buyer `first`.
 async fn many_buyers(instance: &Instance, strategy: &str, item: i64, first: i64) -> Vec<Answer> {
     join_all((first..first + BUYERS).map(|id| {
@@ -67,13 +63,12 @@ async fn others_go_on(
             let buyer = instance.buyer(id);
             let sold = buyer.buy("mysql-atomic", other).await;
             assert_eq!(sold.status, 201, "another item: {}", sold.text);
-            let path = format!("/api/orders/{}/payment", order_id(&sold));
-            let paid = buyer.post(&path, &json!({})).await;
+            let paid = buyer.step(&order_id(&sold), "payment").await;
             assert_eq!(paid.status, 200, "a payment: {}", paid.text);
         }
     };
     let (answers, ()) = tokio::join!(many_buyers, sell(1..11));
-    assert!(!is_open(instance, "mysql").await, "the ledger was blamed");
+    assert!(!is_breaker_open(instance, "mysql").await, "the ledger was blamed");
     sell(11..21).await;
     assert_clean(instance, other).await;
     answers
@@ -204,14 +199,12 @@ const IDLE_SECONDS: u64 = 3;
 /// returns their number.
 async fn end_idle_sessions(shop: &Shop) -> usize {
     tokio::time::sleep(Duration::from_secs(IDLE_SECONDS)).await;
-    let idle: Vec<u64> = sqlx::query_scalar(
+    let statement = sqlx::query_scalar(
         "SELECT CAST(ID AS UNSIGNED) FROM information_schema.PROCESSLIST \
          WHERE DB = DATABASE() AND COMMAND = 'Sleep' AND TIME >= ? AND ID <> CONNECTION_ID()",
     )
-    .bind(IDLE_SECONDS - 1)
-    .fetch_all(&shop.pool)
-    .await
-    .expect("the list of sessions");
+    .bind(IDLE_SECONDS - 1);
+    let idle: Vec<u64> = shop.read_all(statement).await;
     for id in &idle {
         // It may have ended by itself.
         let _ = sqlx::raw_sql(&format!("KILL {id}")).execute(&shop.pool).await;
@@ -238,7 +231,7 @@ async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_fa
     for answer in join_all(crowds).await.into_iter().flatten() {
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
-    assert!(!is_open(&instance, "mysql").await, "the ledger was blamed");
+    assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");
     for item in items {
         assert_clean(&instance, item).await;
     }
@@ -262,7 +255,7 @@ async fn a_stopped_redis_is_not_the_ledgers_fault() {
     for answer in &answers {
         assert!(told.contains(&answer.brief()), "{}", answer.text);
     }
-    assert!(is_open(&instance, "redis").await, "Redis does not answer, and nobody noticed");
+    assert!(is_breaker_open(&instance, "redis").await, "Redis does not answer, and nobody noticed");
     assert_eq!(instance.buyer(2).buy("mysql-atomic", item).await.status, 201);
     assert!(redis.resume(), "Redis was not continued");
 }

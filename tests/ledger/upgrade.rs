@@ -213,10 +213,8 @@ async fn orders_in_files_stop_an_upgrade_and_endpoints_that_were_streams_go_with
          AND (table_name = 'archives' OR (table_name = 'stock' AND column_name = 'archive') \
           OR (table_name = 'event_endpoints' AND column_name = 'kind'))";
     let left: i64 = sqlx::query_scalar(left).fetch_one(&shop.pool).await.expect("counted");
-    let targets: Vec<String> = sqlx::query_scalar("SELECT target FROM event_endpoints")
-        .fetch_all(&shop.pool)
-        .await
-        .expect("the webhook is there");
+    let targets: Vec<String> =
+        shop.read_all(sqlx::query_scalar("SELECT target FROM event_endpoints")).await;
     assert_eq!((left, targets), (0, vec!["https://shop.example/".to_owned()]));
 }
 
@@ -264,9 +262,7 @@ async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
         }
         shop.pool.execute(remove).await.expect("removed");
     }
-    let left = async || -> i64 {
-        sqlx::query_scalar(LEFT_OF_THEM).fetch_one(&shop.pool).await.expect("counted")
-    };
+    let left = async || -> i64 { shop.read(sqlx::query_scalar(LEFT_OF_THEM)).await };
     for (buyer, arguments, expected) in
         [(1, &["migrate"][..], 3), (2, &["migrate", "--contract"], 0)]
     {

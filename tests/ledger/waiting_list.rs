@@ -29,10 +29,6 @@ async fn accept(client: &Client, item: i64, key: &str) -> Answer {
     Client::send(request.header("idempotency-key", key)).await
 }
 
-async fn cancel(client: &Client, order: &str) -> Answer {
-    client.post(&format!("/api/orders/{order}/cancellation"), &json!({})).await
-}
-
 /// The status of a buyer's place.
 async fn status(instance: &Instance, buyer: i64, item: i64) -> Value {
     instance.buyer(buyer).get(&path(item)).await.json["status"].clone()
@@ -101,7 +97,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     let mut events =
         Events::open(instance.buyer(11).request(Method::GET, "/api/orders/events")).await;
 
-    assert_eq!(cancel(&instance.buyer(1), &orders[0]).await.status, 200);
+    assert_eq!(instance.buyer(1).step(&orders[0], "cancellation").await.status, 200);
     let offered = instance.buyer(11).get(&path(item)).await.json;
     assert_eq!(offered["status"], "offered", "{offered}");
     let told = |event: &crate::support::event_stream::Event| {
@@ -138,7 +134,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     assert_eq!((&place["status"], &place["order_id"]), (&json!("accepted"), &bought.json["id"]));
     assert_problem(&join(&instance.buyer(11), item).await, (409, "limit_reached"), "at the limit");
     // A bought unit that is cancelled goes to the next one.
-    cancel(&instance.buyer(11), &order_id(&bought)).await;
+    instance.buyer(11).step(&order_id(&bought), "cancellation").await;
     assert_eq!(status(&instance, 12, item).await, "offered");
     let audit = assert_clean(&instance, item).await;
     assert_eq!(
@@ -190,7 +186,7 @@ async fn an_offer_is_over_at_its_time_although_nobody_has_swept_it_yet() {
     let instance = shop.start().await;
     let (item, orders) = sold_out(&instance, 1, json!({ "offer_seconds": 60 })).await;
     join(&instance.buyer(11), item).await;
-    cancel(&instance.buyer(1), &orders[0]).await;
+    instance.buyer(1).step(&orders[0], "cancellation").await;
     shop.let_holds_pass(60).await;
     assert_eq!(status(&instance, 11, item).await, "offered");
     assert_problem(&accept(&instance.buyer(11), item, "k").await, (409, "no_offer"), "too late");
@@ -227,16 +223,15 @@ async fn a_pause_and_the_end_of_the_sale_end_the_line() {
     for buyer in 11..=12 {
         join(&instance.buyer(buyer), item).await;
     }
-    cancel(&instance.buyer(1), &orders[0]).await;
-    let edit = format!("/api/admin/items/{item}");
-    let paused = instance.admin().patch(&edit, &json!({ "paused": true })).await;
+    instance.buyer(1).step(&orders[0], "cancellation").await;
+    let paused = instance.admin().edit(item, json!({ "paused": true })).await;
     assert_eq!(paused.json["available"], 1, "the offered unit is back");
     for buyer in 11..=12 {
         assert_eq!(status(&instance, buyer, item).await, "ended");
     }
     assert_problem(&accept(&instance.buyer(11), item, "k").await, (409, "sale_paused"), "paused");
     assert_problem(&join(&instance.buyer(11), item).await, (409, "sale_paused"), "paused");
-    cancel(&instance.buyer(2), &orders[1]).await;
+    instance.buyer(2).step(&orders[1], "cancellation").await;
     assert_eq!(available(&instance, item).await, 2, "nobody waits any more");
     assert_clean(&instance, item).await;
 
@@ -244,7 +239,7 @@ async fn a_pause_and_the_end_of_the_sale_end_the_line() {
     for buyer in 11..=12 {
         join(&instance.buyer(buyer), item).await;
     }
-    cancel(&instance.buyer(1), &orders[0]).await;
+    instance.buyer(1).step(&orders[0], "cancellation").await;
     instance.clock.shift(time::Duration::days(2));
     until_status(&instance, 11, item, "ended").await;
     until_status(&instance, 12, item, "ended").await;
@@ -266,11 +261,10 @@ async fn who_cannot_wait_is_told_why() {
     assert_problem(&join(&instance.buyer(9), none).await, (409, "no_waiting_list"), "switched off");
     let unguarded = instance.make_item(json!({ "stock": 0, "arbiter": "off" })).await;
     assert_problem(&join(&instance.buyer(9), unguarded).await, (409, "no_waiting_list"), "lab");
-    let edit = format!("/api/admin/items/{item}");
-    let ended = instance.admin().patch(&edit, &json!({ "offer_seconds": 0 })).await;
+    let ended = instance.admin().edit(item, json!({ "offer_seconds": 0 })).await;
     assert_eq!((ended.status, &ended.json["offer_seconds"]), (200, &json!(0)));
     assert_eq!(status(&instance, 1, item).await, "ended");
-    let far = instance.admin().patch(&edit, &json!({ "offer_seconds": 86_401 })).await;
+    let far = instance.admin().edit(item, json!({ "offer_seconds": 86_401 })).await;
     assert_problem(&far, (422, "offer_out_of_range"), "too long");
 
     let mut config = shop.config.clone();
@@ -293,7 +287,7 @@ async fn joining_and_returning_at_once_leaves_nobody_waiting_for_an_available_un
         let (item, orders) = sold_out(&one, 4, json!({})).await;
         let cancelled = orders.iter().zip(1..).map(|(order, buyer)| {
             let client = if buyer % 2 == 0 { one.buyer(buyer) } else { two.buyer(buyer) };
-            async move { cancel(&client, order).await.status }
+            async move { client.step(order, "cancellation").await.status }
         });
         let joined = (11..=18).map(|buyer| {
             let client = if buyer % 2 == 0 { two.buyer(buyer) } else { one.buyer(buyer) };
@@ -325,7 +319,7 @@ async fn instances_that_sweep_at_once_offer_each_unit_once() {
         join(&one.buyer(buyer), item).await;
     }
     for (order, buyer) in orders.iter().zip(1..) {
-        cancel(&one.buyer(buyer), order).await;
+        one.buyer(buyer).step(order, "cancellation").await;
     }
     for round in 1..=7 {
         shop.let_holds_pass(601).await;
@@ -342,12 +336,9 @@ async fn instances_that_sweep_at_once_offer_each_unit_once() {
         assert_eq!(audit["clean"], true, "{audit}");
         assert_eq!(audit["offered"], 6);
     }
-    let order: Vec<i64> = sqlx::query_scalar(
+    let order: Vec<i64> = shop.read_all(sqlx::query_scalar(
         "SELECT user_id FROM waiting_list WHERE offered_at IS NOT NULL ORDER BY offered_at, place",
-    )
-    .fetch_all(&shop.pool)
-    .await
-    .expect("read");
+    )).await;
     assert_eq!(order, (11..11 + 48).collect::<Vec<i64>>());
 }
 
@@ -358,7 +349,7 @@ async fn the_metrics_tell_of_lines_and_units_that_lie_idle() {
     for buyer in 11..=12 {
         join(&instance.buyer(buyer), item).await;
     }
-    cancel(&instance.buyer(1), &orders[0]).await;
+    instance.buyer(1).step(&orders[0], "cancellation").await;
     eventually("the metrics", || async {
         let metrics = instance.stranger().get("/metrics").await.text;
         let lines = [
@@ -371,11 +362,9 @@ async fn the_metrics_tell_of_lines_and_units_that_lie_idle() {
     })
     .await;
     // As an instance of an older version would return a unit: the sweep offers it.
-    sqlx::query("UPDATE stock SET total = total + 1, available = available + 1, version = version + 1 WHERE item_id = ?")
-        .bind(item)
-        .execute(&shop.pool)
-        .await
-        .expect("written");
+    let statement = sqlx::query("UPDATE stock SET total = total + 1, available = available + 1, version = version + 1 WHERE item_id = ?")
+        .bind(item);
+    shop.change(statement).await;
     until_status(&instance, 12, item, "offered").await;
     assert_clean(&instance, item).await;
 }

@@ -11,7 +11,8 @@ use seckill::config::DEFAULTS;
 use serde_json::{Value, json};
 use shop_metrics::{LockTime, Metrics};
 
-use crate::support::{BOUND, Shop, eventually, item_body, when};
+use crate::support::crowd::metric;
+use crate::support::{BOUND, Shop, eventually, item_body, until_metric, when};
 
 const RULES: &str = "deploy/prometheus/rules.yml";
 const RULES_TEST: &str = "deploy/prometheus/rules_test.yml";
@@ -195,22 +196,15 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     let item = instance.admin().post("/api/admin/items", &body).await.json["id"].as_i64();
     let item = item.expect("an id");
     let seen = async |series: &str, value: &str| {
-        let line = format!("{series} {value}");
-        eventually(BOUND, || async {
-            let text = instance.stranger().get("/metrics").await.text;
-            when(text.lines().any(|found| found == line), line.clone())
-        })
-        .await;
+        until_metric(&instance.stranger(), &format!("{series} {value}")).await;
     };
     seen("seckill_sales_with_stock", "1").await;
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;
     let change = async |delta: i64| {
-        sqlx::query("UPDATE stock SET available = available + ? WHERE item_id = ?")
+        let statement = sqlx::query("UPDATE stock SET available = available + ? WHERE item_id = ?")
             .bind(delta)
-            .bind(item)
-            .execute(&shop.pool)
-            .await
-            .expect("changed behind the service's back");
+            .bind(item);
+        shop.change(statement).await;
     };
     change(-2).await;
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "1").await;
@@ -218,11 +212,10 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
     seen(r#"seckill_audit_broken_items{invariant="I1"}"#, "0").await;
     seen(r#"seckill_audit_broken_items{invariant="I14"}"#, "0").await;
     // A unit that is offered to nobody.
-    sqlx::query("UPDATE stock SET available = available - 1, offered = 1 WHERE item_id = ?")
-        .bind(item)
-        .execute(&shop.pool)
-        .await
-        .expect("changed behind the service's back");
+    let statement =
+        sqlx::query("UPDATE stock SET available = available - 1, offered = 1 WHERE item_id = ?")
+            .bind(item);
+    shop.change(statement).await;
     seen(r#"seckill_audit_broken_items{invariant="I13"}"#, "1").await;
     // Both items have lines of an order that lacks its third one.
     let other = instance.admin().post("/api/admin/items", &body).await.json["id"].clone();
@@ -254,12 +247,7 @@ async fn an_expiry_says_how_late_it_was() {
 async fn connections_in_use_are_counted() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({})).await;
-    let mut holder = shop.pool.begin().await.expect("a transaction");
-    sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-        .bind(item)
-        .execute(&mut *holder)
-        .await
-        .expect("the row is locked");
+    let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     // Each purchase waits for the row until its time is over; then it is sent again.
     let press = async {
         loop {
@@ -267,13 +255,8 @@ async fn connections_in_use_are_counted() {
         }
     };
     let seen = eventually(BOUND, || async {
-        let text = instance.stranger().get("/metrics").await.text;
-        let value = |name: &str| {
-            let line = text.lines().find_map(|line| line.strip_prefix(name));
-            line.and_then(|value| value.trim().parse::<f64>().ok()).unwrap_or_default()
-        };
-        let busy = value("seckill_ledger_connections_busy ");
-        let most = value("seckill_ledger_connections_max ");
+        let busy = metric(&instance, "seckill_ledger_connections_busy").await;
+        let most = metric(&instance, "seckill_ledger_connections_max").await;
         when(busy >= 1.0 && busy <= most, (busy, most))
     });
     tokio::select! {

@@ -11,7 +11,7 @@ use seckill::account::Role;
 use serde_json::json;
 use tokio::process::{Child, Command};
 
-use crate::support::{Client, Shop, eventually};
+use crate::support::{Client, Shop, assert_clean, eventually};
 
 /// How long a buyer keeps pressing: far longer than a dead instance keeps its locks.
 const PRESS_MAX: Duration = Duration::from_secs(30);
@@ -126,11 +126,8 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
         for (_, status) in &ended {
             *codes.entry(*status).or_insert(0) += 1;
         }
-        let ledger: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
-            .bind(item)
-            .fetch_all(&shop.pool)
-            .await
-            .expect("the ledger is read");
+        let statement = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?").bind(item);
+        let ledger: Vec<String> = shop.read_all(statement).await;
         assert!(accepted.iter().all(|id| ledger.contains(id)), "{strategy}: lost an order");
         assert_eq!(ledger.len(), 60, "{strategy}: {codes:?}");
         assert_eq!(
@@ -138,10 +135,7 @@ async fn killed_in_the_middle_of_a_load_it_loses_nothing_and_sells_nothing_twice
             60,
             "{strategy}: an order without an answer to its buyer: {codes:?}"
         );
-        eventually("a clean audit", || async {
-            (maker.audit(item).await["clean"] == true).then_some(())
-        })
-        .await;
+        assert_clean(&maker, item).await;
     }
 }
 
@@ -150,15 +144,6 @@ pub async fn signal(pid: u32, name: &str) {
     // The shell's own kill: a bare machine has no program of that name.
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
     assert!(sent.await.expect("a shell runs").success());
-}
-
-#[tokio::test]
-async fn a_polite_stop_exits_with_zero() {
-    let shop = Shop::new().await;
-    let mut service = serve(&shop, &free_addr(), &[]).await;
-    signal(service.id().expect("running"), "TERM").await;
-    let ended = tokio::time::timeout(Duration::from_secs(12), service.wait()).await;
-    assert_eq!(ended.expect("within the bound").expect("ended").code(), Some(0));
 }
 
 #[tokio::test]
@@ -187,10 +172,6 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
             "DATABASE_URL begins with postgres://",
         ),
         (vec![("REDIS_URL", "http://cache.example")], "REDIS_URL cannot be read"),
-        (
-            vec![("SECKILL_HTTP_STATIC_DIR", "nowhere")],
-            "leave SECKILL_HTTP_STATIC_DIR empty for the pages inside the program",
-        ),
         (vec![("REDIS_URL", "nonsense")], "REDIS_URL cannot be read"),
         (vec![("SECKILL_HTTP_ADDR", addr.as_str())], "another program listens on"),
         (vec![("SECKILL_HTTP_ADR", "x")], "SECKILL_HTTP_ADR is set, but there is no such setting"),
@@ -229,10 +210,7 @@ async fn a_database_that_ignores_its_checks_is_refused() {
         sqlx::query(&statement).execute(&shop.pool).await.expect("dropped");
     }
     refused(&shop).await;
-    let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM buyer_limits")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("read");
+    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM buyer_limits")).await;
     assert_eq!(rows, 0, "the forbidden row stayed");
 }
 
@@ -245,11 +223,7 @@ async fn the_audit_command_says_clean_broken_or_nothing_read() {
     let (code, text) = run(&shop, &["audit", "--item", &item.to_string()]).await;
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("clean, 0 units oversold"), "{text}");
-    sqlx::query("DELETE FROM orders WHERE item_id = ?")
-        .bind(item)
-        .execute(&shop.pool)
-        .await
-        .expect("planted");
+    shop.change(sqlx::query("DELETE FROM orders WHERE item_id = ?").bind(item)).await;
     let (code, text) = run(&shop, &["audit"]).await;
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("I1 BROKEN"), "{text}");
@@ -299,27 +273,9 @@ async fn the_load_test_judges_two_instances() {
     let urls = format!("http://{},http://{}", one.addr, two.addr);
     let fire = async |strategy: &str, arbiter: &str, more: &[&str]| {
         let output = Command::new(loadtest())
-            .args([
-                "run",
-                "--stock",
-                "50",
-                "--buyers",
-                "500",
-                "--requests",
-                "500",
-                "--concurrency",
-                "100",
-            ])
-            .args([
-                "--strategy",
-                strategy,
-                "--arbiter",
-                arbiter,
-                "--url",
-                &urls,
-                "--seckill",
-                PROGRAM,
-            ])
+            .args(["run", "--stock", "50", "--buyers", "500", "--requests", "500"])
+            .args(["--concurrency", "100", "--strategy", strategy, "--arbiter", arbiter])
+            .args(["--url", &urls, "--seckill", PROGRAM])
             .args(more)
             .env("DATABASE_URL", shop.config.database_url.reveal())
             .env("SECKILL_SECRET", shop.config.secret.reveal())

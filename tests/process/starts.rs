@@ -140,7 +140,7 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
     assert_eq!(signed_up.status, 503, "{}", signed_up.text);
     assert_eq!(signed_up.json["outcome"], "none", "{}", signed_up.text);
     assert!(signed_up.text.contains("read-only"), "{}", signed_up.text);
-    let paid = instance.buyer(1).post(&format!("/api/orders/{id}/payment"), &json!({})).await;
+    let paid = instance.buyer(1).step(&id, "payment").await;
     assert_eq!((paid.status, &paid.json["outcome"]), (503, &json!("none")), "{}", paid.text);
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["mysql"], "read-only", "{}", ready.text);

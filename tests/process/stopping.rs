@@ -11,7 +11,9 @@ use seckill::account::Role;
 use serde_json::json;
 
 use crate::process::program::{free_addr, program, serve, signal};
-use crate::support::{Client, Instance, Shop, eventually, purchase_path};
+use crate::support::{
+    Client, Instance, Shop, assert_clean, eventually, purchase_path, until_metric,
+};
 
 /// Rounds of an ordinary run.
 const ROUNDS: u32 = 2;
@@ -84,11 +86,8 @@ async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
     }
     let accepted: Vec<String> =
         join_all(presses).await.into_iter().filter_map(|press| press.expect("no panic")).collect();
-    let ledger: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
-        .bind(item)
-        .fetch_all(&shop.pool)
-        .await
-        .expect("the ledger is read");
+    let statement = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?").bind(item);
+    let ledger: Vec<String> = shop.read_all(statement).await;
     let lost = accepted.iter().filter(|id| !ledger.contains(id)).count();
     assert_eq!(lost, 0, "{strategy}, round {round}: {} accepted", accepted.len());
     // Who was cut off asks again with the same key, and has at most the one order.
@@ -98,10 +97,7 @@ async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
     );
     let sold = answers.await.into_iter().filter(|status| *status == 201).count();
     assert_eq!(sold as i64, BUYERS / 2, "{strategy}, round {round}");
-    eventually("a clean audit", || async {
-        (maker.audit(item).await["clean"] == true).then_some(())
-    })
-    .await;
+    assert_clean(maker, item).await;
 }
 
 #[tokio::test]
@@ -123,11 +119,7 @@ async fn a_second_signal_does_not_wait() {
     let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let request = client.request(Method::POST, &purchase_path("mysql-atomic", item));
     let press = tokio::spawn(request.header("idempotency-key", "once").send());
-    eventually("the purchase to run", || async {
-        let metrics = client.get("/metrics").await.text;
-        metrics.contains("seckill_purchases_in_flight 1\n").then_some(())
-    })
-    .await;
+    until_metric(&client, "seckill_purchases_in_flight 1").await;
     let pid = service.id().expect("running");
     signal(pid, "TERM").await;
     eventually("the listener to close", || async {

@@ -261,10 +261,7 @@ async fn a_key_is_one_cart() {
     let one = reserve_with_key(&buyer, &[(items[2], 1)], "single").await;
     assert_eq!(order_id(&one), order_id(&single));
     // A retry finds its order when nothing is left any more.
-    instance
-        .admin()
-        .patch(&format!("/api/admin/items/{}", items[0]), &json!({ "paused": true }))
-        .await;
+    instance.admin().edit(items[0], json!({ "paused": true })).await;
     crate::support::eventually("a paused sale", || async {
         let other = reserve(&instance.buyer(2), &cart).await;
         (other.code() == "sale_paused").then_some(())

@@ -172,8 +172,8 @@ async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
     stock.rollback().await.expect("rolled back");
     assert_eq!(first.await.expect("no panic").status, 201);
     is_running(&shop, "%buyer_limits%").await;
-    let path = format!("/api/orders/{}/cancellation", bought.json["id"].as_str().expect("an id"));
-    assert_eq!(instance.buyer(1).post(&path, &json!({})).await.status, 200);
+    let order = bought.json["id"].as_str().expect("an id");
+    assert_eq!(instance.buyer(1).step(order, "cancellation").await.status, 200);
     limit.rollback().await.expect("rolled back");
     for answer in [fits, other] {
         let answer = answer.await.expect("no panic");

@@ -123,8 +123,7 @@ impl Caller {
     async fn cancel(&mut self, buyer: i64, order: &str) {
         let called = Instant::now();
         for _ in 0..TRIES_MAX {
-            let path = format!("/api/orders/{order}/cancellation");
-            if self.any().buyer(buyer).post(&path, &json!({})).await.status == 200 {
+            if self.any().buyer(buyer).step(order, "cancellation").await.status == 200 {
                 return self.history.done(StockOp::GivenBack, called);
             }
             sleep(Duration::from_millis(10)).await;

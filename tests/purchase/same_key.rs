@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio_util::task::TaskTracker;
 
 use crate::http::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
-use crate::support::{Answer, Client, Instance, Shop, hold_stock_row, redis_of};
+use crate::support::{Answer, Client, Instance, Shop, hold_stock_row, redis_of, until_in_flight};
 
 const STREAM: &str = "redis-stream";
 
@@ -29,11 +29,7 @@ async fn shop(deadline_ms: u64) -> Shop {
 /// Changes an item beside the service, since an edit by an operator waits for the held row; the
 /// instances see it when they next look at the item.
 async fn edit(shop: &Shop, item: i64, change: &str) {
-    sqlx::query(&format!("UPDATE items SET {change} WHERE id = ?"))
-        .bind(item)
-        .execute(&shop.pool)
-        .await
-        .expect("the item is changed");
+    shop.change(sqlx::query(&format!("UPDATE items SET {change} WHERE id = ?")).bind(item)).await;
 }
 
 /// Waits until an instance refuses other buyers for good.
@@ -118,11 +114,7 @@ async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
         )
     };
     let ahead = tokio::spawn(ahead);
-    eventually(BOUND, || async {
-        let metrics = here.stranger().get("/metrics").await.text;
-        when(metrics.contains("seckill_purchases_in_flight 4\n"), "they do not run")
-    })
-    .await;
+    until_in_flight(&here, 4).await;
     let buyer = here.buyer(1);
     let impatient = tokio::time::timeout(
         std::time::Duration::from_millis(100),
@@ -131,12 +123,10 @@ async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
     assert!(impatient.await.is_err(), "the client has gone");
     // It is said at once that a client went away while its request ran.
     eventually(BOUND, || async {
-        let rows: i64 = sqlx::query_scalar(
+        let statement = sqlx::query_scalar(
             "SELECT COUNT(*) FROM running_requests WHERE user_id = 1 AND request_key = 'k'",
-        )
-        .fetch_one(&shop.pool)
-        .await
-        .expect("the table is read");
+        );
+        let rows: i64 = shop.read(statement).await;
         when(rows == 1, "it is not announced")
     })
     .await;
@@ -160,16 +150,12 @@ async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
     })
     .await;
     assert!(end.status == 201 || end.code() == "sale_paused", "{}", end.text);
-    let orders: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE user_id = 1")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("the ledger is read");
+    let orders: i64 =
+        shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE user_id = 1")).await;
     assert_eq!(orders, i64::from(end.status == 201));
     eventually(BOUND, || async {
-        let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM running_requests")
-            .fetch_one(&shop.pool)
-            .await
-            .expect("the table is read");
+        let rows: i64 =
+            shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM running_requests")).await;
         when(rows == 0, rows)
     })
     .await;
@@ -244,11 +230,8 @@ async fn a_queued_key_is_the_same_order_by_any_strategy() {
         when(order.json["status"] == "pending", order.text)
     })
     .await;
-    let orders: Vec<String> = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?")
-        .bind(item)
-        .fetch_all(&shop.pool)
-        .await
-        .expect("the ledger is read");
+    let statement = sqlx::query_scalar("SELECT id FROM orders WHERE item_id = ?").bind(item);
+    let orders: Vec<String> = shop.read_all(statement).await;
     assert_eq!(orders, [order_id(&queued)]);
     assert_clean(&here, item).await;
 }

@@ -46,8 +46,7 @@ async fn an_order_is_in_the_currency_of_its_item_wherever_it_is_told() {
         listed["orders"].as_array().expect("a list").iter().map(currency).collect();
     assert_eq!(listed, ["USD", "JPY", "JPY", "JPY", "JPY"]);
 
-    let cancelled = format!("/api/orders/{}/cancellation", order_id(&reserved));
-    assert_eq!(buyer.post(&cancelled, &json!({})).await.json["currency"], "USD");
+    assert_eq!(buyer.step(&order_id(&reserved), "cancellation").await.json["currency"], "USD");
     eventually("all changes in the log", || async {
         let log = instance.admin().get("/api/admin/events").await.json;
         let orders = log["events"].as_array().expect("a list").iter();
@@ -138,17 +137,16 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
 
     let later = json!({ "stock": 9, "starts_at": LATER, "ends_at": "2031-01-01T00:00:00Z" });
     let item = instance.make_item(later).await;
-    let path = format!("/api/admin/items/{item}");
-    let change = async |currency: &str| admin.patch(&path, &json!({ "currency": currency })).await;
+    let change = async |currency: &str| admin.edit(item, json!({ "currency": currency })).await;
     assert_eq!(change("KWD").await.json["currency"], "KWD");
     assert_problem(&change("gold").await, (422, "invalid_currency"), "no currency");
     // The sale begins, and somebody buys.
     let open = json!({ "starts_at": "2026-01-01T00:00:00Z" });
-    assert_eq!(admin.patch(&path, &open).await.status, 200);
+    assert_eq!(admin.edit(item, open).await.status, 200);
     assert_problem(&change("USD").await, (409, "currency_fixed"), "the sale has begun");
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     // It is put off, but the order stays.
-    assert_eq!(admin.patch(&path, &json!({ "starts_at": LATER })).await.status, 200);
+    assert_eq!(admin.edit(item, json!({ "starts_at": LATER })).await.status, 200);
     assert_problem(&change("USD").await, (409, "currency_fixed"), "there is an order");
     assert_eq!(change("KWD").await.status, 200, "it is the same");
     assert_eq!(currency_of(&instance, item).await, "KWD");
@@ -170,9 +168,8 @@ async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
     let item = item_in(&instance, "KWD").await;
     let buyer = instance.buyer(1);
     let order = order_id(&buyer.buy("mysql-atomic", item).await);
-    let pay = format!("/api/orders/{order}/payment");
     let url = format!("https://pay.example/?order={order}&amount=250&currency=KWD");
-    assert_eq!(buyer.post(&pay, &json!({})).await.json["checkout_url"], url);
+    assert_eq!(buyer.step(&order, "payment").await.json["checkout_url"], url);
     let say = async |kind: &str, payment: &str, currency: Option<&str>| {
         let body = json!({
             "type": kind, "payment": payment, "order": order, "amount_cents": 250, "currency": currency,
@@ -185,19 +182,19 @@ async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
         (said["result"].clone(), said["reason"].clone())
     };
     let wrong = (json!("refund_wanted"), json!("wrong_currency"));
-    assert_eq!(say("payment.succeeded", "p-usd", Some("USD")).await, wrong);
-    assert_eq!(
-        say("payment.succeeded", "p-none", None).await,
-        wrong,
-        "without one it is the shop's"
-    );
+    // Without one it is the shop's.
+    for (payment, currency) in [("p-usd", Some("USD")), ("p-xyz", Some("xyz")), ("p-none", None)] {
+        assert_eq!(say("payment.succeeded", payment, currency).await, wrong, "{payment}");
+        let order = buyer.get(&format!("/api/orders/{order}")).await.json;
+        assert_eq!(order["status"], "pending", "{payment}");
+    }
     assert_eq!(say("payment.succeeded", "p-kwd", Some("kwd")).await.0, "paid");
     assert_eq!(say("refund.succeeded", "p-kwd", Some("CHF")).await.0, "unchanged");
     assert_eq!(say("refund.succeeded", "p-kwd", Some("KWD")).await.0, "refunded");
     let listed = instance.admin().get("/api/admin/payments").await.json;
     let listed: Vec<_> =
         listed["payments"].as_array().expect("a list").iter().map(|it| &it["currency"]).collect();
-    assert_eq!(listed, ["KWD", "CHF", "USD"]);
+    assert_eq!(listed, ["KWD", "CHF", "XYZ", "USD"]);
     assert_clean(&instance, item).await;
 }
 

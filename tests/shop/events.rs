@@ -76,10 +76,10 @@ async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
         let id = crate::http::order_id(&bought);
         let last = match step {
             Some(step) => {
-                let done = client.post(&format!("/api/orders/{id}/{step}"), &json!({})).await;
+                let done = client.step(&id, step).await;
                 assert_eq!(done.status, 200, "{}", done.text);
                 // A second time nothing changes, so nothing is told.
-                client.post(&format!("/api/orders/{id}/{step}"), &json!({})).await;
+                client.step(&id, step).await;
                 done.json["status"].as_str().expect("a status").to_owned()
             }
             None => "expired".to_owned(),
@@ -97,10 +97,7 @@ async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
     let order = &event["data"]["orders"][0];
     assert_eq!((&order["item_id"], &order["user_id"]), (&json!(item), &json!(1)));
     assert_eq!((&order["quantity"], &order["amount_cents"]), (&json!(1), &json!(250)));
-    let outbox: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM outbox")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("read");
+    let outbox: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM outbox")).await;
     assert_eq!(outbox, 0, "rows are taken out when they are in the log");
 }
 
@@ -153,12 +150,10 @@ async fn without_the_setting_nothing_is_written_and_no_endpoint_is_taken() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
-    let rows: i64 = sqlx::query_scalar(
+    let statement = sqlx::query_scalar(
         "SELECT (SELECT COUNT(*) FROM outbox) + (SELECT COUNT(*) FROM event_log)",
-    )
-    .fetch_one(&shop.pool)
-    .await
-    .expect("read");
+    );
+    let rows: i64 = shop.read(statement).await;
     assert_eq!(rows, 0);
     let body = json!({ "target": "https://shop.example/in" });
     let refused = instance.admin().post("/api/admin/endpoints", &body).await;
@@ -330,11 +325,9 @@ async fn kills_of_the_service_and_the_receiver_lose_no_event_and_invent_none() {
         when(rows == 0, rows)
     })
     .await;
-    let gaps: i64 =
-        sqlx::query_scalar("SELECT COALESCE(MAX(position), 0) - COUNT(*) FROM event_log")
-            .fetch_one(&shop.pool)
-            .await
-            .expect("read");
+    let gaps: i64 = shop
+        .read(sqlx::query_scalar("SELECT COALESCE(MAX(position), 0) - COUNT(*) FROM event_log"))
+        .await;
     assert_eq!(gaps, 0, "positions have no gaps");
 }
 

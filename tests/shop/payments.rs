@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::http::order_id;
 use crate::support::payment_provider::TestProvider;
-use crate::support::{Answer, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Answer, Instance, Shop, assert_clean, eventually, until_metric, when};
 
 /// A shop whose buyers pay at the provider.
 async fn shop_of(provider: &TestProvider) -> Shop {
@@ -114,10 +114,7 @@ async fn many_deliveries_of_one_message_at_once_pay_once() {
     let results: Vec<_> = answers.iter().map(|answer| &answer.text).collect();
     assert_eq!(paid, 1, "{results:?}");
     assert_eq!(status(&one, 1, &order).await, "paid");
-    let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM payments")
-        .fetch_one(&shop.pool)
-        .await
-        .expect("read");
+    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM payments")).await;
     assert_eq!(rows, 1);
     assert_eq!(payment(&one, "p1").await["status"], "accepted");
 }
@@ -144,8 +141,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     }
     assert_eq!(status(&instance, 1, &late).await, "expired");
     assert_eq!(status(&instance, 2, &winner).await, "pending");
-    let cancelled =
-        instance.buyer(2).post(&format!("/api/orders/{winner}/cancellation"), &json!({})).await;
+    let cancelled = instance.buyer(2).step(&winner, "cancellation").await;
     assert_eq!(cancelled.status, 200);
     let said = provider.succeeded("m4", "p-cancelled", &winner, 250);
     assert_taken(&said.send(&instance).await, "refund_wanted", &json!("cancelled"));
@@ -157,11 +153,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     // Of no money, nothing can go back.
     let said = provider.succeeded("m8", "p-zero", &unknown, 0);
     assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
-    eventually("five open refunds", || async {
-        let metrics = instance.stranger().get("/metrics").await.text;
-        when(metrics.contains("seckill_refunds_open 5\n"), ())
-    })
-    .await;
+    until_metric(&instance.stranger(), "seckill_refunds_open 5").await;
     // It is told after a restart, too.
     instance.stop().await;
     let instance = shop.start().await;

@@ -58,15 +58,14 @@ async fn a_product_shows_its_variants_and_each_is_sold_for_itself() {
     assert_eq!(variants(&instance, shirt).await, [(small, 2), (large, 2)]);
 
     // An item leaves its product, and comes back with other options.
-    let path = format!("/api/admin/items/{large}");
     let admin = instance.admin();
-    let left = admin.patch(&path, &json!({ "product_id": 0 })).await;
+    let left = admin.edit(large, json!({ "product_id": 0 })).await;
     assert_eq!((left.status, &left.json["product"]), (200, &Value::Null), "{}", left.text);
     assert_eq!(variants(&instance, shirt).await, [(small, 2)]);
     let back = json!({ "product_id": shirt, "options": options(&[("Size", "XL")]) });
-    let back = admin.patch(&path, &back).await;
+    let back = admin.edit(large, back).await;
     assert_eq!(back.json["product"]["options"], options(&[("Size", "XL")]));
-    let other = admin.patch(&path, &json!({ "paused": false })).await;
+    let other = admin.edit(large, json!({ "paused": false })).await;
     assert_eq!(other.json["product"], back.json["product"], "another edit leaves it");
     assert_eq!(variants(&instance, shirt).await, [(small, 2), (large, 2)]);
     for item in [small, large, alone] {
@@ -95,7 +94,7 @@ async fn what_is_no_variant_is_refused() {
         let variant = json!({ "product_id": product, "options": options });
         let made = admin.post("/api/admin/items", &item_body(variant.clone())).await;
         assert_problem(&made, problem, &variant.to_string());
-        let edited = admin.patch(&format!("/api/admin/items/{item}"), &variant).await;
+        let edited = admin.edit(item, variant.clone()).await;
         assert_problem(&edited, problem, &variant.to_string());
     }
     let nameless = admin.post("/api/admin/products", &json!({ "name": " " })).await;

@@ -122,6 +122,16 @@ impl Client {
         Self::send(self.request(Method::PATCH, path).json(body)).await
     }
 
+    /// Pays, cancels, extends or returns an order: `payment`, `cancellation`, `extension` or `return`.
+    pub async fn step(&self, order: &str, step: &str) -> Answer {
+        self.post(&format!("/api/orders/{order}/{step}"), &json!({})).await
+    }
+
+    /// Changes an item; for operators.
+    pub async fn edit(&self, item: i64, changes: Value) -> Answer {
+        self.patch(&format!("/api/admin/items/{item}"), &changes).await
+    }
+
     /// Buys one unit without a key.
     pub async fn buy(&self, strategy: &str, item: i64) -> Answer {
         Self::send(self.request(Method::POST, &purchase_path(strategy, item))).await

@@ -11,6 +11,7 @@ mod instance;
 pub mod payment_provider;
 mod purchase;
 pub mod raw;
+mod rows;
 pub mod strategies;
 pub mod trace_collector;
 mod waiting;
@@ -31,7 +32,9 @@ pub use client::{Answer, Client, purchase_path};
 pub use dev_servers::faulty_link::FaultyLink;
 pub use files::files_below;
 pub use instance::{Instance, Shop, hold_stock_row, item_body, redis_of, statements_running};
-pub use purchase::{purchase, purchase_of, until_in_flight, write_batch};
+pub use purchase::{
+    is_breaker_open, purchase, purchase_of, until_in_flight, until_metric, write_batch,
+};
 pub use waiting::{BOUND, assert_clean, eventually, when};
 
 /// The servers of this run. They end with the process.

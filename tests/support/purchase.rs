@@ -8,7 +8,7 @@ use shop_domain::{Item, ItemId, OrderId, Purchase, Quantity, RequestKey, UserId}
 use time::{Duration, OffsetDateTime};
 use tokio::time::Instant;
 
-use super::{Instance, Shop, eventually};
+use super::{Client, Instance, Shop, eventually};
 
 /// A purchase of `units` units of the item by buyer 1, whose hold ends in an hour.
 pub async fn purchase(
@@ -63,9 +63,19 @@ pub async fn write_batch(
 
 /// Waits until `count` purchases are under way in the instance.
 pub async fn until_in_flight(instance: &Instance, count: usize) {
-    let line = format!("seckill_purchases_in_flight {count}\n");
-    eventually("the purchases to be under way", || async {
-        instance.stranger().get("/metrics").await.text.contains(&line).then_some(())
+    until_metric(&instance.stranger(), &format!("seckill_purchases_in_flight {count}")).await;
+}
+
+/// Whether the breaker of a server is open in the instance.
+pub async fn is_breaker_open(instance: &Instance, dependency: &str) -> bool {
+    let metrics = instance.stranger().get("/metrics").await.text;
+    metrics.contains(&format!("seckill_breaker_open{{dependency=\"{dependency}\"}} 1\n"))
+}
+
+/// Waits until the metrics have this line.
+pub async fn until_metric(client: &Client, line: &str) {
+    eventually(line, || async {
+        client.get("/metrics").await.text.lines().any(|found| found == line).then_some(())
     })
     .await;
 }

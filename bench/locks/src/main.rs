@@ -29,8 +29,6 @@ const ROUNDS: usize = 11;
 const MEASURED: Duration = Duration::from_millis(250);
 /// A subject runs for this time before it is measured.
 const WARM_UP: Duration = Duration::from_millis(100);
-/// Length of a run for a profiler.
-const PROFILED: Duration = Duration::from_secs(10);
 /// Clients of one process that want the same lock at once.
 const LOCAL_WAITERS: usize = 64;
 /// Clients of each of two processes where fairness is measured.
@@ -46,20 +44,6 @@ struct Arguments {
     /// File for the table and its figures, as JSON.
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Only runs one subject for ten seconds, for a profiler.
-    #[arg(long)]
-    profile: Option<Profile>,
-}
-
-/// The subject of a profiler.
-#[derive(Clone, Copy, clap::ValueEnum)]
-enum Profile {
-    /// The baseline.
-    K,
-    /// One client of our main lock.
-    Uncontended,
-    /// Two processes with it.
-    TwoProcesses,
 }
 
 /// Which clients want the lock at once.
@@ -92,26 +76,12 @@ async fn main() {
     let arguments = Arguments::parse();
     let options = RedisOptions { append_fsync: AppendFsync::No, ..RedisOptions::temporary() };
     let server = RedisServer::start(options).await.expect("a private Redis");
-    if let Some(profile) = arguments.profile {
-        println!("{:.0} locks/s", run_for_profiler(&server.tcp_url(), profile).await);
-        server.stop().await;
-        return;
-    }
     let report = measure_all(&server.tcp_url()).await;
     println!("{}", report.text());
     if let Some(path) = arguments.json {
         std::fs::write(&path, report.json()).expect("the file of --json can be written");
     }
     server.stop().await;
-}
-
-async fn run_for_profiler(url: &str, profile: Profile) -> f64 {
-    let clients = match profile {
-        Profile::K => vec![subjects::baseline(url).await],
-        Profile::Uncontended => Scenario::Uncontended.clients(&subjects::main(url).await),
-        Profile::TwoProcesses => Scenario::TwoProcesses.clients(&subjects::main(url).await),
-    };
-    per_second(clients, PROFILED).await
 }
 
 async fn measure_all(url: &str) -> Report {

@@ -26,7 +26,7 @@ impl Row {
     }
 }
 
-/// What was measured, our main lock first and the combiner second.
+/// What was measured, our main lock first.
 pub(crate) struct Report {
     /// Where it was measured.
     pub(crate) machine: Machine,
@@ -70,7 +70,7 @@ impl Report {
             ));
         }
         lines.push(String::new());
-        lines.extend(self.goals().map(|(_, what, figure, goal)| {
+        lines.extend(self.goals().map(|(what, figure, goal)| {
             let verdict = if figure >= goal { "reached" } else { "BEHIND" };
             format!("* {verdict}: {what} {figure:.2}, goal {goal}")
         }));
@@ -78,15 +78,15 @@ impl Report {
         lines.join("\n")
     }
 
-    /// Key, description, figure and goal of what our main lock is to reach.
-    fn goals(&self) -> impl Iterator<Item = (&'static str, &'static str, f64, f64)> {
+    /// Description, figure and goal of what our main lock is to reach.
+    fn goals(&self) -> impl Iterator<Item = (&'static str, f64, f64)> {
         self.rows.first().into_iter().flat_map(|ours| {
             let median = |column: usize| median(&ours.ratios[column]).unwrap_or(0.0);
             [
-                ("uncontended", "uncontended / K", median(0), 0.95),
-                ("local_waiters", "local waiters / K", median(1), 20.0),
-                ("two_processes", "two processes / K", median(2), 1.0),
-                ("jain", "Jain's index", ours.fairness.unwrap_or(0.0), 0.95),
+                ("uncontended / K", median(0), 0.95),
+                ("local waiters / K", median(1), 20.0),
+                ("two processes / K", median(2), 1.0),
+                ("Jain's index", ours.fairness.unwrap_or(0.0), 0.95),
             ]
         })
     }
@@ -105,15 +105,8 @@ impl Report {
         })
     }
 
-    /// The text, the figures of ours with their goals, and all rows.
+    /// The text, and its figures.
     pub(crate) fn json(&self) -> String {
-        let goals = self.goals().map(|(key, _, figure, goal)| {
-            (key.to_owned(), json!({"figure": figure, "goal": goal, "reached": figure >= goal}))
-        });
-        let mut p6: serde_json::Map<String, Value> = goals.collect();
-        p6.insert("k_per_second".to_owned(), json!(self.baselines));
-        let combined = self.rows.get(1).map(|row| spread(&row.ratios[1]));
-        p6.insert("combined".to_owned(), json!(combined));
         let rows = self.rows.iter().map(|row| {
             json!({
                 "name": row.name,
@@ -128,7 +121,12 @@ impl Report {
         let rows: Vec<Value> = rows.collect();
         format!(
             "{:#}\n",
-            json!({"text": self.text(), "machine": self.machine, "p6": p6, "rows": rows})
+            json!({
+                "text": self.text(),
+                "machine": self.machine,
+                "k_per_second": self.baselines,
+                "rows": rows,
+            })
         )
     }
 }

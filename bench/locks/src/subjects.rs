@@ -41,7 +41,13 @@ pub(crate) struct Subject {
 pub(crate) async fn all(url: &str) -> Vec<Subject> {
     let plain = |mutex: LeasedMutex| cycle_of(mutex.with_hand_over(false));
     let mut subjects = vec![
-        main(url).await,
+        Subject {
+            name: "seckill token",
+            one: cycle_of(ours(url).await),
+            other: Some(cycle_of(ours(url).await)),
+            sets: false,
+            waits: true,
+        },
         Subject {
             name: "seckill combiner",
             one: cycle_of_combiner(ours(url).await),
@@ -103,17 +109,6 @@ async fn without_native_commands(url: &str) -> Option<String> {
         }
     }
     None
-}
-
-/// Our main lock.
-pub(crate) async fn main(url: &str) -> Subject {
-    Subject {
-        name: "seckill token",
-        one: cycle_of(ours(url).await),
-        other: Some(cycle_of(ours(url).await)),
-        sets: false,
-        waits: true,
-    }
 }
 
 /// K: what every lock on Redis has to do at least.

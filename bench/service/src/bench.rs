@@ -22,7 +22,7 @@ use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, planned};
 use crate::sample::Round;
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
-use crate::{history, older, report};
+use crate::{older, report};
 
 /// The part of `--seconds` that a load of the curves lasts.
 const GROWTH_SHARE: f64 = 1.0 / 2.0;
@@ -76,13 +76,9 @@ pub struct BenchOptions {
     /// Leave out points with more connections, items or instances.
     #[arg(long, default_value_t = growth::points::SIZE_MAX, value_parser = clap::value_parser!(u32).range(1..))]
     growth_max: u32,
-    /// Folder of the report: report.md, report.json and report.svg, with --growth also growth.svg.
+    /// Folder of the report: report.md and report.json, with --growth also growth.svg.
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
-    /// File to which a line with the medians is added. The last lines of the same machine are
-    /// compared with this run.
-    #[arg(long, default_value = "target/bench/history.jsonl")]
-    history: PathBuf,
     /// The JSON report of lock-bench, shown as P6.
     #[arg(long)]
     locks: Option<PathBuf>,
@@ -148,11 +144,6 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
         .cloned()
         .collect();
     let figures = Figures::of(&rounds, circumstances.flush_us_p99 as f64);
-    let compared = if rounds.is_empty() {
-        Vec::new()
-    } else {
-        history::compare_and_add(&options.history, &circumstances, &figures)?
-    };
     let beside = match &options.beside {
         Some(program) => Some(format!("`{}`: {}", program.display(), version_of(program).await)),
         None => None,
@@ -164,14 +155,13 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
         figures,
         rounds,
         void_because,
-        compared,
         locks,
         growth,
     };
     report::write(&options.out, &report)?;
     let valid = report.void_because.is_empty();
     let out = options.out.display();
-    let files = format!("\nthe report: {out}/report.md, report.json and charts (.svg)\n");
+    let files = format!("\nthe report: {out}/report.md and report.json\n");
     Ok((
         report::document(&report).text(Color::of_terminal()) + &files,
         if valid { EXIT_CLEAN } else { EXIT_BROKEN },
@@ -259,7 +249,7 @@ async fn subjects(
     }
     for number in 0..subjects.len() {
         let Some(orders) = options.filled else { break };
-        if let Err(failure) = older::fill(&mut subjects[number], (0, orders), planned(span)).await {
+        if let Err(failure) = older::fill(&mut subjects[number], orders, planned(span)).await {
             return Err(finished(subjects, failure).await);
         }
     }

@@ -48,7 +48,7 @@ pub async fn pair(
             return Err(failure);
         }
     };
-    match fill(&mut filled, (0, orders), planned(span)).await {
+    match fill(&mut filled, orders, planned(span)).await {
         Ok(()) => Ok([empty, filled]),
         Err(failure) => {
             empty.finish().await;
@@ -58,29 +58,15 @@ pub async fn pair(
     }
 }
 
-/// Writes older orders of a share of `buyers`, until there are `until` of them. `before` of them are there
-/// already.
-pub async fn fill(
-    subject: &mut Subject,
-    (before, until): (u32, u32),
-    buyers: u32,
-) -> Result<(), CannotJudge> {
-    let orders = until - before;
+/// Writes this number of older orders, of a share of `buyers`.
+pub async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(), CannotJudge> {
     subject.stock_up(orders.div_ceil(ORDERS_OF_ITEM)).await?;
     eprintln!("writing {orders} older orders ({} build) ...", subject.build.word());
     let mut connection = writer_of(subject.database_url()).await?;
-    let has_buckets: i64 = sqlx::query_scalar(
-        "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() \
-         AND table_name = 'orders' AND column_name = 'buyer_bucket'",
-    )
-    .fetch_one(&mut connection)
-    .await
-    .or_cannot_judge("the columns of the orders")?;
     let mut left = orders;
     for (number, item) in subject.items.iter().enumerate() {
-        let number = (before / ORDERS_OF_ITEM) as usize + number;
         let count = left.min(ORDERS_OF_ITEM);
-        send(&mut connection, &statements(*item, number, (count, buyers), has_buckets > 0)).await?;
+        send(&mut connection, &statements(*item, number, (count, buyers))).await?;
         left -= count;
     }
     settle(&mut connection).await?;
@@ -111,24 +97,19 @@ async fn settle(connection: &mut MySqlConnection) -> Result<(), CannotJudge> {
 
 /// The statements that write the orders of an item, with their limits, movements and stock. Item number 0 was
 /// sold first.
-fn statements(item: i64, number: usize, (count, buyers): (u32, u32), has_buckets: bool) -> String {
-    // As the service numbers them.
-    let (bucket, value) = match has_buckets {
-        true => (", buyer_bucket", format!(", 1 + {item} DIV 16 MOD 512")),
-        false => ("", String::new()),
-    };
+fn statements(item: i64, number: usize, (count, buyers): (u32, u32)) -> String {
     let thousands = count.div_ceil(1_000);
-    // An id is a UUIDv7: 48 bits of time in milliseconds, then 74 random bits.
+    // An id is a UUIDv7: 48 bits of time in milliseconds, then 74 random bits. Buckets are those of the service.
     format!(
         "BEGIN;\
          INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
-           request_key, created_at, expires_at, paid_at{bucket}) \
+           request_key, created_at, expires_at, paid_at, buyer_bucket) \
          WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < 999) \
          SELECT CONCAT(LEFT(millis, 8), '-', RIGHT(millis, 4), '-7', LEFT(digits, 3), '-a', \
              SUBSTRING(digits, 4, 3), '-', SUBSTRING(digits, 7, 12)), \
            {item}, {FIRST_BUYER} + (place * {SCATTER} + {item} * {SCATTER} DIV 7) % {buyers}, 1, 100, \
            IF(RAND() * 100 < {PAID_PERCENT}, 'paid', 'expired'), 'mysql-batch', \
-           UUID(), made_at, made_at + INTERVAL 15 MINUTE, made_at{value} \
+           UUID(), made_at, made_at + INTERVAL 15 MINUTE, made_at, 1 + {item} DIV 16 MOD 512 \
          FROM (SELECT place, SHA2(RAND(), 256) AS digits, \
              LPAD(LOWER(HEX(1700000000000 + {number} * 3600000 + place)), 12, '0') AS millis, \
              TIMESTAMP('2023-11-14') + INTERVAL {number} HOUR + INTERVAL place SECOND AS made_at \

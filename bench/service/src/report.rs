@@ -7,7 +7,6 @@ use std::path::Path;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::chart;
 use crate::figures::{Figures, Line};
 use crate::goals::Bound;
 use crate::growth::{self, Growth};
@@ -38,8 +37,6 @@ pub struct Report {
     pub rounds: Vec<Round>,
     /// What the audits found; empty when every round was clean.
     pub void_because: Vec<String>,
-    /// Against the last runs on this machine.
-    pub compared: Vec<String>,
     /// P6, by the lock library's own benchmark.
     pub locks: Option<Value>,
     /// The curves, where they were asked for.
@@ -80,7 +77,6 @@ pub fn document(report: &Report) -> Document {
     if let Some(growth) = &report.growth {
         growth::text::add(&mut document, growth);
     }
-    document.list(report.compared.iter().cloned());
     if report.void_because.is_empty() {
         let sentence = "every load was audited: nothing oversold, nothing lost, nothing doubled";
         document.conclusion(sentence, true);
@@ -235,13 +231,10 @@ fn unaccepted(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Writes `report.md`, `report.json` and the charts of the measurements into `folder`.
+/// Writes `report.md`, `report.json` and the chart of the curves into `folder`.
 pub fn write(folder: &Path, report: &Report) -> Result<(), CannotJudge> {
     fs::create_dir_all(folder).or_cannot_judge(format_args!("cannot make {}", folder.display()))?;
     files::write_report(folder, "report", report, &document(report))?;
-    if !report.rounds.is_empty() {
-        files::write(&folder.join("report.svg"), &chart::render(&report.figures.ratios))?;
-    }
     if let Some(growth) = &report.growth {
         files::write(&folder.join("growth.svg"), &growth::chart::render(&growth.figures)?)?;
     }
@@ -250,7 +243,7 @@ pub fn write(folder: &Path, report: &Report) -> Result<(), CannotJudge> {
 
 /// Reads a report of another benchmark.
 pub fn read_json(path: &Path) -> Result<Value, CannotJudge> {
-    let failed = |reason: String| CannotJudge(format!("{}: {reason}", path.display()));
-    let text = fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| failed(error.to_string()))
+    let unreadable = || format!("{} cannot be read", path.display());
+    let text = fs::read_to_string(path).or_cannot_judge(unreadable())?;
+    serde_json::from_str(&text).or_cannot_judge(unreadable())
 }

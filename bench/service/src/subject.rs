@@ -36,20 +36,6 @@ const FIRST_BUYER: i64 = 3_000_000_001;
 /// Buyers of one load at most.
 pub const BUYERS_MAX: u32 = 1_000_000;
 
-/// What the audit reads and an older schema may lack (in the words of MariaDB). `SHOP` is the database of
-/// the shop that runs, whose schema is today's.
-const READ_BY_THE_AUDIT: [&str; 9] = [
-    "ALTER TABLE orders ADD COLUMN IF NOT EXISTS line_count TINYINT UNSIGNED NULL",
-    "ALTER TABLE stock ADD COLUMN IF NOT EXISTS offered BIGINT NOT NULL DEFAULT 0",
-    "ALTER TABLE items ADD COLUMN IF NOT EXISTS limit_group_id BIGINT NULL",
-    "CREATE TABLE IF NOT EXISTS waiting_list LIKE SHOP.waiting_list",
-    "ALTER TABLE waiting_list ADD COLUMN IF NOT EXISTS party CHAR(32) CHARACTER SET ascii NULL",
-    "CREATE TABLE IF NOT EXISTS limit_groups LIKE SHOP.limit_groups",
-    "CREATE TABLE IF NOT EXISTS limit_group_items LIKE SHOP.limit_group_items",
-    "CREATE TABLE IF NOT EXISTS draws LIKE SHOP.draws",
-    "CREATE TABLE IF NOT EXISTS draw_entries LIKE SHOP.draw_entries",
-];
-
 /// A build of the service.
 pub struct Subject {
     pub build: Build,
@@ -137,11 +123,6 @@ impl Subject {
         ];
         let overrides = Overrides { settings, clock_ahead_seconds: 0 };
         command(&program, &["migrate"], environment, &overrides, MIGRATE_MAX).await?;
-        if build == Build::Old {
-            for statement in READ_BY_THE_AUDIT {
-                execute(&database_url, &statement.replace("SHOP", &database_of(&shop_url))).await?;
-            }
-        }
         let service = launcher.start(&name, &overrides).await?;
         let instances = vec![service.instance.clone()];
         let started = (program.clone(), Some(launcher));
@@ -251,12 +232,6 @@ async fn command(
     Err(CannotJudge(format!("{command} failed: {}", String::from_utf8_lossy(&said).trim())))
 }
 
-/// The database that an address names.
-fn database_of(url: &str) -> String {
-    let place = url.split_once('?').map_or(url, |(place, _)| place);
-    place.rsplit_once('/').map_or("", |(_, database)| database).to_owned()
-}
-
 /// Replaces the database of an address.
 fn with_database(url: &str, database: &str) -> Result<String, CannotJudge> {
     let unreadable = || CannotJudge::new("DATABASE_URL is not a mysql:// address");
@@ -269,7 +244,7 @@ fn with_database(url: &str, database: &str) -> Result<String, CannotJudge> {
 
 #[cfg(test)]
 mod tests {
-    use super::{database_of, with_database};
+    use super::with_database;
 
     #[test]
     fn the_database_of_an_address_is_replaced() {
@@ -281,6 +256,5 @@ mod tests {
             Some("mysql://u@h1,h2/b?socket=/run/x/y.sock&ssl-mode=REQUIRED")
         );
         assert_eq!(of("shop"), None);
-        assert_eq!(database_of("mysql://u:p@h/shop?socket=/run/x/y.sock"), "shop");
     }
 }

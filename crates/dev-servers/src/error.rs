@@ -66,16 +66,6 @@ pub enum StartError {
         /// The kind of that binary.
         server: &'static str,
     },
-    /// The asked port is taken.
-    #[error(
-        "port {port} on 127.0.0.1 is already in use, so {server} cannot listen there; stop what \
-         uses it, or leave the port out and a free one is taken"
-    )]
-    PortInUse {
-        /// The server's name.
-        server: &'static str,
-        port: u16,
-    },
     /// The server, or the making of its data directory, ended.
     #[error("{server} ended ({status}); the end of {log}:\n{tail}")]
     Ended {

@@ -89,12 +89,12 @@ impl EtcdServer {
             let program = find(options.program.as_deref())?;
             let version = program::version(SERVER, &program)?;
             let (home, temporary) = Home::open_or_make(SERVER, options.data_dir).await?;
-            ports.push(ports::choose(SERVER, None, &home.path("port"))?);
+            ports.push(ports::choose(&home.path("port"))?);
             let recipe = Etcd {
                 program,
                 member: format!("member-{number}"),
                 port: 0,
-                peer_port: ports::choose(SERVER, None, &home.path("peer-port"))?,
+                peer_port: ports::choose(&home.path("peer-port"))?,
                 cluster: String::new(),
             };
             prepared.push(Prepared { recipe, home, temporary, version });

@@ -16,27 +16,19 @@ pub(crate) const PORT_ATTEMPTS_MAX: u32 = 3;
 /// How many ports of the system are looked at for one that is new to this process.
 const OFFERS_MAX: usize = 1_000;
 
-/// The port for a server: the asked one, else the one it had last time if that is free, else a
-/// new free one. The choice is written to `memory`, so that addresses stay the same over restarts.
+/// The port for a server: the one it had last time if that is free, else a new free one. The choice
+/// is written to `memory`, so that addresses stay the same over restarts.
 ///
-/// Between this look and the server's own bind another process can take the port; callers that
-/// did not ask for a port try again, see [`lost_the_race`].
+/// Between this look and the server's own bind another process can take the port; callers try again,
+/// see [`lost_the_race`].
 ///
 /// # Errors
-/// The asked port is in use, or no port is free.
-pub(super) fn choose(
-    server: &'static str,
-    asked: Option<u16>,
-    memory: &Path,
-) -> Result<u16, StartError> {
+/// No port is free.
+pub(super) fn choose(memory: &Path) -> Result<u16, StartError> {
     let remembered = || fs::read_to_string(memory).ok()?.trim().parse().ok();
-    let port = match asked {
-        Some(port) if is_free(port) => port,
-        Some(port) => return Err(StartError::PortInUse { server, port }),
-        None => match remembered().filter(|port| is_free(*port)) {
-            Some(port) => port,
-            None => free().map_err(StartError::io("find a free port for", memory))?,
-        },
+    let port = match remembered().filter(|port| is_free(*port)) {
+        Some(port) => port,
+        None => free().map_err(StartError::io("find a free port for", memory))?,
     };
     fs::write(memory, format!("{port}\n")).map_err(StartError::io("write", memory))?;
     Ok(port)

@@ -131,22 +131,16 @@ impl<R: Recipe> Server<R> {
         &self.home
     }
 
-    /// Starts a server on the asked port, or on a free one, and returns when it serves.
-    pub(crate) async fn boot(
-        mut prepared: Prepared<R>,
-        asked_port: Option<u16>,
-    ) -> Result<Self, StartError> {
+    /// Starts a server on a free port, and returns when it serves.
+    pub(crate) async fn boot(mut prepared: Prepared<R>) -> Result<Self, StartError> {
         let mut attempt = 1;
         loop {
-            let memory = prepared.home.path("port");
-            let port = ports::choose(prepared.recipe.name(), asked_port, &memory)?;
+            let port = ports::choose(&prepared.home.path("port"))?;
             let command = prepared.recipe.command(&prepared.home, port)?;
             match launch(&prepared.recipe, &prepared.home, &command).await {
                 Ok(guardian) => return Ok(prepared.running(guardian, command)),
                 Err(error)
-                    if asked_port.is_some()
-                        || attempt == ports::PORT_ATTEMPTS_MAX
-                        || !ports::lost_the_race(&error) =>
+                    if attempt == ports::PORT_ATTEMPTS_MAX || !ports::lost_the_race(&error) =>
                 {
                     return Err(error);
                 }

@@ -93,7 +93,7 @@ impl ZookeeperServer {
     /// A sentence that says what to do: no Java, no server, a directory in use, or the end of the
     /// server's log.
     pub async fn start(options: ZookeeperOptions) -> Result<Self, StartError> {
-        let mut server = Self::boot(prepare(options, None).await?, None).await?;
+        let mut server = Self::boot(prepare(options, None).await?).await?;
         server.version = server.asked_version().await;
         Ok(server)
     }

@@ -136,21 +136,6 @@ async fn stranded_connections_stay_silent_while_new_ones_work() {
 }
 
 #[tokio::test]
-async fn one_direction_can_be_dropped() {
-    let mut pair = Pair::new().await;
-    pair.link.set(Fault::DropAnswers);
-    pair.answer("lost").await;
-    pair.bitten(1).await;
-    pair.send("ask").await;
-    assert_eq!(next(&mut pair.server).await, "ask");
-    pair.link.set(Fault::DropRequests);
-    pair.send("lost").await;
-    pair.bitten(2).await;
-    pair.answer("told").await;
-    assert_eq!(next(&mut pair.client).await, "told");
-}
-
-#[tokio::test]
 async fn dribbled_answers_come_byte_by_byte_and_at_once_when_mended() {
     let mut pair = Pair::new().await;
     pair.link.set(Fault::Dribble(BOUND * 10));

@@ -282,17 +282,9 @@ impl SharedConnection {
                     }
                 }
                 Err(failure) => {
-                    let (is_unknown, error) = match failure {
-                        Failure::Unknown(error) => (true, error),
-                        Failure::NotConnected(error) => (false, error),
-                    };
                     self.suspect();
-                    let failed = |error| match is_unknown {
-                        true => Failure::Unknown(error),
-                        false => Failure::NotConnected(error),
-                    };
                     for index in part {
-                        answers[index] = Some(Err(failed(error.clone())));
+                        answers[index] = Some(Err(failure.again()));
                     }
                 }
             }
@@ -304,11 +296,9 @@ impl SharedConnection {
                 None => answer,
             }
         });
-        let answers = join_all(again).await;
-        if answers.iter().all(Result::is_err)
-            && let Some(Err(_)) = answers.first()
-        {
-            let first = answers.into_iter().next().expect("there is one");
+        let mut answers = join_all(again).await;
+        if !answers.is_empty() && answers.iter().all(Result::is_err) {
+            let first = answers.swap_remove(0);
             return first.map(|value| vec![value]).map_err(Failure::into_error);
         }
         let in_place = |failure: Failure| unknown_in_pipeline(&failure.into_error());

@@ -42,13 +42,8 @@ impl Script {
     }
 
     /// The command that calls the script by its digest.
-    pub fn by_digest(&self, keys: &[impl AsRef<str>], arguments: &[&str]) -> Cmd {
+    pub fn by_digest(&self, keys: &[impl ToRedisArgs], arguments: &[&str]) -> Cmd {
         command("EVALSHA", &self.digest, keys, arguments)
-    }
-
-    /// The command that calls the script by its code.
-    pub fn by_code(&self, keys: &[impl AsRef<str>], arguments: &[&str]) -> Cmd {
-        command("EVAL", &self.code, keys, arguments)
     }
 
     /// Runs the script with these keys and arguments.
@@ -58,12 +53,13 @@ impl Script {
     pub async fn run<T: FromRedisValue>(
         &self,
         connection: &mut impl ConnectionLike,
-        keys: &[impl AsRef<str>],
+        keys: &[impl ToRedisArgs],
         arguments: &[&str],
     ) -> RedisResult<T> {
         match self.by_digest(keys, arguments).query_async(connection).await {
             Err(error) if is_unknown_script(&error) => {
-                self.by_code(keys, arguments).query_async(connection).await
+                let by_code = command("EVAL", &self.code, keys, arguments);
+                by_code.query_async(connection).await
             }
             answer => answer,
         }
@@ -92,9 +88,7 @@ impl Call<'_> {
         connection: &mut impl ConnectionLike,
     ) -> RedisResult<T> {
         match self.by_digest().query_async(connection).await {
-            Err(error) if is_unknown_script(&error) => {
-                self.command("EVAL", &self.script.code).query_async(connection).await
-            }
+            Err(error) if is_unknown_script(&error) => self.by_code().query_async(connection).await,
             answer => answer,
         }
     }
@@ -108,9 +102,7 @@ impl Call<'_> {
         writer: &ReplicatedWriter,
     ) -> RedisResult<ReplicatedWrite<T>> {
         let written = match writer.send(&self.by_digest()).await {
-            Err(error) if is_unknown_script(&error) => {
-                writer.send(&self.command("EVAL", &self.script.code)).await?
-            }
+            Err(error) if is_unknown_script(&error) => writer.send(&self.by_code()).await?,
             written => written?,
         };
         let ReplicatedWrite { answer, is_replicated } = written;
@@ -118,17 +110,11 @@ impl Call<'_> {
     }
 
     fn by_digest(&self) -> Cmd {
-        self.command("EVALSHA", &self.script.digest)
+        command("EVALSHA", &self.script.digest, &self.keys, &self.arguments)
     }
 
-    fn command(&self, name: &str, script: &str) -> Cmd {
-        let mut command =
-            Cmd::with_capacity(3 + self.keys.len() + self.arguments.len(), CALL_BYTES);
-        command.arg(name).arg(script).arg(self.keys.len());
-        for part in self.keys.iter().chain(&self.arguments) {
-            command.arg(&**part);
-        }
-        command
+    fn by_code(&self) -> Cmd {
+        command("EVAL", &self.script.code, &self.keys, &self.arguments)
     }
 }
 
@@ -139,12 +125,13 @@ pub fn is_unknown_script(error: &RedisError) -> bool {
 }
 
 /// The library's own call of a script allocates for each argument.
-fn command(name: &str, script: &str, keys: &[impl AsRef<str>], arguments: &[&str]) -> Cmd {
+fn command(
+    name: &str,
+    script: &str,
+    keys: &[impl ToRedisArgs],
+    arguments: &[impl ToRedisArgs],
+) -> Cmd {
     let mut command = Cmd::with_capacity(3 + keys.len() + arguments.len(), CALL_BYTES);
-    command.arg(name).arg(script).arg(keys.len());
-    for key in keys {
-        command.arg(key.as_ref());
-    }
-    command.arg(arguments);
+    command.arg(name).arg(script).arg(keys.len()).arg(keys).arg(arguments);
     command
 }

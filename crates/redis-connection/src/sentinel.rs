@@ -141,16 +141,6 @@ impl Sentinels {
         (votes, answered)
     }
 
-    /// The names of the primary's replicas, as a Sentinel knows them.
-    pub(crate) async fn replicas(&self) -> RedisResult<usize> {
-        let primary = self.primary().await?;
-        let role: Vec<redis::Value> = from_redis_value(primary.ask(&redis::cmd("ROLE")).await?)?;
-        Ok(match role.get(2) {
-            Some(redis::Value::Array(replicas)) => replicas.len(),
-            _ => 0,
-        })
-    }
-
     fn set(&self, node: &Node) {
         self.primary.send_if_modified(|primary| {
             let changed = primary.as_ref().is_none_or(|primary| !primary.is(node));

@@ -52,7 +52,7 @@ impl SharedConnection {
         let primaries = self.primaries().await?;
         let replicas = match self.servers() {
             Servers::Single(node) => replicas_of(node).await?,
-            Servers::Sentinel(sentinels) => sentinels.replicas().await?,
+            Servers::Sentinel(sentinels) => replicas_of(&sentinels.primary().await?).await?,
             Servers::Cluster(cluster) => cluster.map().replicas,
         };
         Ok(Topology { shape: self.shape(), primaries: primaries.len(), replicas })

@@ -12,6 +12,7 @@ use crate::canvas::{
 };
 use crate::failure::{CannotJudge, OrCannotJudge};
 use crate::options::Switch;
+use crate::spread::Spread;
 use ledger_audit::Expectation;
 
 /// Height of a line of a bar chart.
@@ -25,7 +26,7 @@ const PANEL_HEIGHT: u32 = 112;
 /// Draws all charts.
 pub fn draw(comparison: &Comparison) -> Result<Vec<Chart>, CannotJudge> {
     let rows = &comparison.rows;
-    let drawn = [throughput(comparison), latency(rows), oversold(rows), stock(comparison)];
+    let drawn = [throughput(comparison), latency(rows), stock(comparison)];
     drawn
         .into_iter()
         .collect::<Result<Vec<Option<Chart>>, String>>()
@@ -52,44 +53,12 @@ fn throughput(comparison: &Comparison) -> Result<Option<Chart>, String> {
             values: std::iter::once(*row)
                 .chain(two.iter().filter(|other| other.strategy == row.strategy).copied())
                 .zip([Tone::FIRST, Tone::SECOND])
-                .map(|(row, tone)| Value {
-                    value: row.accepted_per_second.median,
-                    spread: Some((row.accepted_per_second.min, row.accepted_per_second.max)),
-                    tone,
-                })
+                .map(|(row, tone)| Value { spread: row.accepted_per_second, tone })
                 .collect(),
         })
         .collect();
     let caption = "Accepted purchases per second with the arbiter on: one instance (the upper bar) and two (the lower). The bar is the median of the rounds, the line their spread; where lines overlap, the difference is inside the noise. Red names oversell when the gate stands alone.";
     bar_chart("throughput", caption, "accepted purchases per second", &bars)
-}
-
-/// Oversold units with the arbiter off.
-fn oversold(rows: &[Row]) -> Result<Option<Chart>, String> {
-    let mut worst: Vec<(&str, i64, i64)> = Vec::new();
-    for row in select(rows, Switch::Off, 1) {
-        let two = select(rows, Switch::Off, 2)
-            .into_iter()
-            .find(|other| other.strategy == row.strategy)
-            .map_or(0, |other| other.faults.oversold);
-        if row.faults.oversold + two > 0 {
-            worst.push((&row.strategy, row.faults.oversold, two));
-        }
-    }
-    worst.sort_by_key(|(_, one, two)| std::cmp::Reverse((*one).max(*two)));
-    let bars: Vec<Bars> = worst
-        .into_iter()
-        .map(|(name, one, two)| Bars {
-            name: name.to_owned(),
-            tone: Tone::TEXT,
-            values: vec![
-                Value { value: one as f64, spread: None, tone: Tone::BAD },
-                Value { value: two as f64, spread: None, tone: Tone::QUIET },
-            ],
-        })
-        .collect();
-    let caption = "Units sold beyond the stock when the gate stands alone (arbiter off), the worst round: one instance (red) and two (grey). Strategies that are not here were never seen to oversell.";
-    bar_chart("oversold", caption, "units oversold", &bars)
 }
 
 /// A line of a bar chart.
@@ -101,8 +70,7 @@ struct Bars {
 }
 
 struct Value {
-    value: f64,
-    spread: Option<(f64, f64)>,
+    spread: Spread,
     tone: RGBColor,
 }
 
@@ -115,11 +83,8 @@ fn bar_chart(
     if bars.is_empty() {
         return Ok(None);
     }
-    let highest = bars
-        .iter()
-        .flat_map(|bar| &bar.values)
-        .map(|value| value.spread.map_or(value.value, |(_, max)| max))
-        .fold(1.0, f64::max);
+    let highest =
+        bars.iter().flat_map(|bar| &bar.values).map(|value| value.spread.max).fold(1.0, f64::max);
     let step = step(highest);
     let scale = Scale::new(0.0, highest * 1.02);
     let ticks = (0..).map(|number| step * f64::from(number));
@@ -131,13 +96,12 @@ fn bar_chart(
         let thick = (to_i32(LINE) - 6) / to_i32(count(values.len().max(1)));
         for (place, value) in values.iter().enumerate() {
             let upper = y + 3 + thick * to_i32(count(place));
-            let corners = [(scale.at(0.0), upper), (scale.at(value.value), upper + thick - 1)];
+            let Spread { median, min, max } = value.spread;
+            let corners = [(scale.at(0.0), upper), (scale.at(median), upper + thick - 1)];
             area.draw(&Rectangle::new(corners, value.tone.filled())).map_err(said)?;
-            if let Some((min, max)) = value.spread {
-                let at = upper + thick / 2;
-                let line = vec![(scale.at(min), at), (scale.at(max), at)];
-                area.draw(&PathElement::new(line, Tone::TEXT)).map_err(said)?;
-            }
+            let at = upper + thick / 2;
+            let line = vec![(scale.at(min), at), (scale.at(max), at)];
+            area.draw(&PathElement::new(line, Tone::TEXT)).map_err(said)?;
         }
         Ok(())
     })?;
@@ -297,7 +261,7 @@ mod tests {
         let bars = [Bars {
             name: "a".to_owned(),
             tone: Tone::TEXT,
-            values: vec![Value { value: 5.0, spread: Some((4.0, 6.0)), tone: Tone::FIRST }],
+            values: vec![Value { spread: Spread::of([4.0, 5.0, 6.0]), tone: Tone::FIRST }],
         }];
         let chart = bar_chart("x", "y", "units", &bars).expect("drawn").expect("a chart");
         for color in chart.svg.match_indices('#').map(|(at, _)| &chart.svg[at..at + 7]) {

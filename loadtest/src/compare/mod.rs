@@ -42,6 +42,8 @@ use figures::{Card, Row};
 use ledger_audit::Expectation;
 use result::{Comparison, LoadSettings, StrategyVerdict, conclusion, judge_strategy};
 
+/// Further rounds for an unsafe strategy that has not oversold yet, each with more connections.
+const FURTHER_ROUNDS: u32 = 6;
 /// Instances at most.
 const INSTANCES_MAX: usize = 2;
 /// How far the clock of the last resort runs ahead: further than any lease.
@@ -154,14 +156,14 @@ impl Grid<'_> {
     /// Further rounds for those that should have been caught.
     async fn catch(&mut self) {
         let mut ahead: Option<Service> = None;
-        for step in 1..=self.options.further_rounds {
+        for step in 1..=FURTHER_ROUNDS {
             let uncaught = self.uncaught();
             if uncaught.is_empty() {
                 break;
             }
-            let concurrency = (self.options.concurrency << step.min(8)).min(CONCURRENCY_MAX);
+            let concurrency = (self.options.concurrency << step).min(CONCURRENCY_MAX);
             // In the second half one of the clocks is wrong, as it may be on two machines.
-            let wants_clock = step > self.options.further_rounds / 2;
+            let wants_clock = step > FURTHER_ROUNDS / 2;
             if wants_clock && ahead.is_none() && faketime().is_some() {
                 // By its clock every hold has run out: it must not tidy up, least of all in the
                 // shop of somebody else.

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use hyper::Method;
 use hyper::header::HeaderValue;
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
+use rand::RngExt;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::DrawOptions;
+use super::PARTY_MAX;
 use crate::drive::Instance;
 use crate::drive::call::Call;
 use crate::drive::connection::{Connection, Exchange};
@@ -23,6 +22,11 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often a request is sent again, and the pause between two times.
 const TRIES_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Percentage of the groups that are friends, and not one buyer alone.
+const FRIENDS_PERCENT: u32 = 20;
+/// Percentage of the buyers who take the entry back.
+const WITHDRAW_PERCENT: u32 = 5;
 
 /// What a buyer was told.
 #[derive(Clone, Debug)]
@@ -49,19 +53,19 @@ struct Entering {
 
 /// Lets all buyers enter; returns what each was told.
 pub async fn all(
-    options: &DrawOptions,
-    (instances, item): (&[Instance], i64),
+    connections: u32,
+    instances: &[Instance],
+    item: i64,
     tokens: Vec<HeaderValue>,
-    seed: u64,
 ) -> Result<Vec<Told>, CannotJudge> {
     let entering = Arc::new(Entering {
-        groups: groups(options, tokens, seed),
+        groups: groups(tokens),
         next: AtomicUsize::new(0),
         instances: instances.to_vec(),
         path: format!("/api/items/{item}/entry"),
     });
     let mut callers = JoinSet::new();
-    for caller in 0..options.concurrency as usize {
+    for caller in 0..connections as usize {
         callers.spawn(call(Arc::clone(&entering), caller));
     }
     let mut told = Vec::new();
@@ -72,19 +76,18 @@ pub async fn all(
 }
 
 /// Draws lots who enters with whom, and who takes the entry back.
-fn groups(options: &DrawOptions, tokens: Vec<HeaderValue>, seed: u64) -> Vec<Vec<Entrant>> {
-    let mut random = StdRng::seed_from_u64(seed);
+fn groups(tokens: Vec<HeaderValue>) -> Vec<Vec<Entrant>> {
+    let mut random = rand::rng();
     let mut groups: Vec<Vec<Entrant>> = Vec::new();
     let mut room = 0;
     for token in tokens {
         if room == 0 {
-            let with_friends = random.random_range(0..100) < options.friends_percent;
-            let most = if with_friends { options.party_max.max(1) } else { 1 };
-            room = random.random_range(most.min(2)..=most);
+            let with_friends = random.random_range(0..100) < FRIENDS_PERCENT;
+            room = if with_friends { random.random_range(2..=PARTY_MAX) } else { 1 };
             groups.push(Vec::new());
         }
         room -= 1;
-        let withdraws = random.random_range(0..100) < options.withdraw_percent;
+        let withdraws = random.random_range(0..100) < WITHDRAW_PERCENT;
         if let Some(group) = groups.last_mut() {
             group.push(Entrant { token, withdraws });
         }

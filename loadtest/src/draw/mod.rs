@@ -14,18 +14,25 @@ use time::OffsetDateTime;
 use tokio::time::{Instant, sleep};
 use verify::{Known, Proof};
 
-use crate::document::{Cell, Color, Document, Table, Tone, grouped};
+use crate::document::{Color, Document, grouped};
 use crate::drive::Instance;
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 use crate::process;
 use crate::program::CommandResult;
+use crate::report;
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
 use enter::Told;
 
 pub use options::DrawOptions;
 
+/// Friends who are drawn as one, at most.
+pub const PARTY_MAX: u8 = 4;
+/// Id of the first buyer; the others follow. It lies above all real accounts.
+const FIRST_BUYER: i64 = 1_000_000_001;
+/// After the close each entry must have its place within this. The round of the beacon comes in between.
+const DRAWN_MAX: Duration = Duration::from_secs(300);
 /// The state of a draw is read again after this.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The proof must have been read by then.
@@ -50,11 +57,10 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let mut reader = Reader::connect(&environment.database_url()?).await?;
     let mint = Mint::new(options.seckill.clone(), environment);
     let admin = Admin::new(instances.clone(), mint.admin().await?);
-    let tokens = mint.buyers(options.first_buyer, options.entries).await?;
-    let seed = options.seed.unwrap_or_else(rand::random);
+    let tokens = mint.buyers(FIRST_BUYER, options.entries).await?;
     let closes_at = OffsetDateTime::now_utc() + Duration::from_secs(options.enter_seconds.into());
     let item = admin.create_draw(options, closes_at).await?;
-    let drawn = draw(options, (&admin, &instances, item), (closes_at, tokens), seed).await?;
+    let drawn = draw(options, (&admin, &instances, item), (closes_at, tokens)).await?;
 
     let began = Instant::now();
     let path = format!("/api/items/{item}/draw/entries");
@@ -81,21 +87,10 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let in_parties = drawn.told.iter().filter(|told| told.party.is_some()).count();
     let withdrew = drawn.told.iter().filter(|told| told.withdrew).count();
     report.facts([
-        (
-            "entries",
-            format!(
-                "{}, {} connections, seed {seed}",
-                number(drawn.told.len()),
-                options.concurrency
-            ),
-        ),
+        ("entries", format!("{}, {} connections", number(drawn.told.len()), options.concurrency)),
         (
             "friends",
-            format!(
-                "{} entries with friends, at most {} together",
-                number(in_parties),
-                options.party_max
-            ),
+            format!("{} entries with friends, at most {PARTY_MAX} together", number(in_parties)),
         ),
         ("withdrawn", number(withdrew)),
         (
@@ -121,17 +116,8 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
         ("the service's audit", seconds(audited)),
     ]);
     report.heading("Audit");
-    let mut table = Table::new(["", "result", "invariant", "figures"]);
-    for finding in audit.findings.iter().filter(|finding| finding.state != State::NotJudged) {
-        let (word, tone) = match finding.state {
-            State::Broken => ("BROKEN", Tone::Bad),
-            _ => ("holds", Tone::Good),
-        };
-        let mut cells = [finding.invariant, word, finding.claim, &finding.detail].map(Cell::from);
-        cells[1] = Cell::toned(word, tone);
-        table.row(cells);
-    }
-    report.table(table);
+    let judged = audit.findings.iter().filter(|finding| finding.state != State::NotJudged);
+    report.table(report::findings(judged, |finding| finding.detail.clone()));
     report.list(faults.iter().cloned());
     let verdict = match clean {
         true => {
@@ -153,17 +139,15 @@ async fn draw(
     options: &DrawOptions,
     (admin, instances, item): (&Admin, &[Instance], i64),
     (closes_at, tokens): (OffsetDateTime, Vec<HeaderValue>),
-    seed: u64,
 ) -> Result<Drawn, CannotJudge> {
     let began = Instant::now();
-    let told = enter::all(options, (instances, item), tokens, seed).await?;
+    let told = enter::all(options.concurrency, instances, item, tokens).await?;
     let entered = began.elapsed();
-    let end = Duration::from_secs(options.draw_seconds_max.into());
-    let listed = until(admin, item, (closes_at, end), |draw| !draw["root"].is_null()).await?;
+    let listed = until(admin, item, closes_at, |draw| !draw["root"].is_null()).await?;
     let began = Instant::now();
     let at_close = serde_json::from_value(listed.clone());
     let at_close: verify::Draw = at_close.map_err(|error| CannotJudge(error.to_string()))?;
-    until(admin, item, (closes_at, end), |draw| draw["state"] == "drawn").await?;
+    until(admin, item, closes_at, |draw| draw["state"] == "drawn").await?;
     let placed = began.elapsed();
     let listed = OffsetDateTime::parse(
         listed["listed_at"].as_str().unwrap_or_default(),
@@ -177,7 +161,7 @@ async fn draw(
 async fn until(
     admin: &Admin,
     item: i64,
-    (closes_at, end): (OffsetDateTime, Duration),
+    closes_at: OffsetDateTime,
     is_there: impl Fn(&Value) -> bool,
 ) -> Result<Value, CannotJudge> {
     loop {
@@ -185,8 +169,8 @@ async fn until(
         if is_there(&draw) {
             return Ok(draw);
         }
-        if OffsetDateTime::now_utc() > closes_at + end {
-            return Err(CannotJudge(format!("the draw is {} after {end:?}", draw["state"])));
+        if OffsetDateTime::now_utc() > closes_at + DRAWN_MAX {
+            return Err(CannotJudge(format!("the draw is {} after {DRAWN_MAX:?}", draw["state"])));
         }
         sleep(LOOK_EVERY).await;
     }

@@ -28,7 +28,8 @@ impl Report {
         }
         traffic(&mut document, &self.traffic, about);
         document.heading("Audit");
-        document.table(findings(self));
+        let says = &self.service_says;
+        document.table(findings(&self.audit.findings, |finding| figures(finding, says)));
         document.list(remarks(&self.audit, &self.service_says));
         document.list(self.of_all_items());
         let sentence = &self.verdict.sentence;
@@ -88,12 +89,8 @@ fn circumstances(about: &RunCircumstances) -> Vec<(&'static str, String)> {
         (
             "purchases",
             format!(
-                "quantity {}, limit {} per buyer, keys {}, retries up to {}, seed {}",
-                about.quantity,
-                about.per_buyer_limit,
-                if about.keys { "always" } else { "never" },
-                about.retries_max,
-                about.seed
+                "quantity {}, limit {} per buyer, retries up to {}, seed {}",
+                about.quantity, about.per_buyer_limit, about.retries_max, about.seed
             ),
         ),
         ("instances", about.instances.join(" ")),
@@ -198,9 +195,13 @@ fn latencies(outcomes: &[(&str, &OutcomeSummary)]) -> Table {
     table
 }
 
-fn findings(report: &Report) -> Table {
+/// A row for each finding of an audit.
+pub fn findings<'a>(
+    findings: impl IntoIterator<Item = &'a Finding>,
+    figures: impl Fn(&Finding) -> String,
+) -> Table {
     let mut table = Table::new(["", "result", "invariant", "figures"]);
-    for finding in &report.audit.findings {
+    for finding in findings {
         let state = match finding.state {
             State::Holds => Cell::toned("holds", Tone::Good),
             State::Broken => Cell::toned("BROKEN", Tone::Bad),
@@ -210,7 +211,7 @@ fn findings(report: &Report) -> Table {
             Cell::from(finding.invariant),
             state,
             Cell::from(finding.claim),
-            Cell::from(figures(finding, &report.service_says)),
+            Cell::from(figures(finding)),
         ]);
     }
     table

@@ -11,6 +11,7 @@ use crate::process::ProcessorUse;
 use ledger_audit::Database;
 use ledger_audit::Judgement;
 
+pub use document::findings;
 pub use summary::TrafficSummary;
 
 /// Everything about one run.
@@ -115,8 +116,6 @@ pub struct RunCircumstances {
     pub per_buyer_limit: i64,
     /// `on`, `off`, or `unknown` for an existing item that does not tell.
     pub arbiter: String,
-    /// Whether purchases carried idempotency keys.
-    pub keys: bool,
     /// Attempts after the first, at most.
     pub retries_max: u16,
     /// Addresses of the service.
@@ -147,26 +146,10 @@ impl ServiceSays {
         let Self::Audit(audit) = self else {
             return None;
         };
-        let finding = find(audit, invariant)?;
+        let mut findings = audit["findings"].as_array()?.iter();
+        let finding = findings.find(|finding| finding["invariant"] == invariant)?;
         let detail = finding["detail"].as_str().unwrap_or_default().to_owned();
         Some((finding["holds"].as_bool(), detail))
-    }
-}
-
-/// The object, however deep, whose `invariant` (or `id`) has this name.
-fn find<'a>(value: &'a Value, invariant: &str) -> Option<&'a Value> {
-    match value {
-        Value::Object(fields) => {
-            let named =
-                ["invariant", "id"].iter().any(|name| value[*name].as_str() == Some(invariant));
-            if named {
-                Some(value)
-            } else {
-                fields.values().find_map(|field| find(field, invariant))
-            }
-        }
-        Value::Array(entries) => entries.iter().find_map(|entry| find(entry, invariant)),
-        _ => None,
     }
 }
 

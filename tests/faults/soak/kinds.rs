@@ -29,6 +29,9 @@ macro_rules! kinds {
         pub enum Kind { $($kind),* }
 
         impl Kind {
+            /// Every kind.
+            const ALL: &[Self] = &[$(Self::$kind),*];
+
             /// Its name in a plan.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name),* }
@@ -39,9 +42,14 @@ macro_rules! kinds {
                 match self { $(Self::$kind => Part::$part),* }
             }
 
+            /// The kinds of which plans are made. The planted one is in none.
+            pub fn of_plans() -> Vec<Self> {
+                Self::ALL.iter().copied().filter(|kind| kind.part() != Part::Rows).collect()
+            }
+
             /// The kind of this name.
             pub fn named(name: &str) -> Option<Self> {
-                [$(Self::$kind),*].into_iter().find(|kind| kind.name() == name)
+                Self::ALL.iter().copied().find(|kind| kind.name() == name)
             }
         }
     };
@@ -69,29 +77,6 @@ kinds! {
     CommitsLost: "mysql-commits-lost", MysqlLink;
     OrderDeleted: "planted-order-deleted", Rows;
 }
-
-/// The kinds of which plans are made. The planted one is in none.
-pub const KINDS: &[Kind] = &[
-    Kind::ServiceKilled,
-    Kind::ServiceFrozen,
-    Kind::RedisKilled,
-    Kind::RedisFrozen,
-    Kind::ScriptsFlushed,
-    Kind::LeasesCut,
-    Kind::RedisRefused,
-    Kind::RedisSlow,
-    Kind::RedisResets,
-    Kind::MysqlKilled,
-    Kind::MysqlFrozen,
-    Kind::ReadOnly,
-    Kind::RowsHeld,
-    Kind::ConnectionsKilled,
-    Kind::MysqlRefused,
-    Kind::MysqlSlow,
-    Kind::MysqlResets,
-    Kind::CommitsUnanswered,
-    Kind::CommitsLost,
-];
 
 /// How much later everything comes over a slow link.
 const LATE: std::time::Duration = std::time::Duration::from_millis(150);

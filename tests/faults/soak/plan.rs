@@ -7,7 +7,7 @@ use rand::rngs::StdRng;
 use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 
-use super::kinds::{KINDS, Kind};
+use super::kinds::Kind;
 
 /// Faults of one trial.
 const AT_ONCE: usize = 2;
@@ -43,7 +43,7 @@ impl SoakPlan {
     /// The plan of a seed: two faults of different parts of the system.
     pub fn new(seed: u64, safe: &[&'static str]) -> Self {
         let mut random = StdRng::seed_from_u64(seed);
-        let mut kinds: Vec<Kind> = KINDS.to_vec();
+        let mut kinds = Kind::of_plans();
         kinds.shuffle(&mut random);
         let mut faults: Vec<TimedFault> = Vec::new();
         for kind in kinds {

@@ -74,7 +74,7 @@ async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
     assert_eq!(in_ledger(&shop, item).await, std::slice::from_ref(&id));
     let audit = assert_clean(&here, item).await;
     assert_eq!((&audit["redis_available"], &audit["redis_queued"]), (&json!(2), &json!(0)));
-    let paid = buyer.post(&format!("/api/orders/{id}/payment"), &json!({})).await;
+    let paid = buyer.step(&id, "payment").await;
     assert_eq!(paid.status, 200, "{}", paid.text);
 }
 
@@ -110,8 +110,10 @@ async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
     assert_eq!((&audit["redis_available"], &audit["redis_queued"]), (&json!(0), &json!(0)));
     // The unit that came back to the ledger is sold by the queue.
     let cancelled = instance.buyer(2).get("/api/orders").await.json["orders"][0]["id"].clone();
-    let path = format!("/api/orders/{}/cancellation", cancelled.as_str().expect("an id"));
-    assert_eq!(instance.buyer(2).post(&path, &json!({})).await.status, 200);
+    assert_eq!(
+        instance.buyer(2).step(cancelled.as_str().expect("an id"), "cancellation").await.status,
+        200
+    );
     eventually("the unit to be sold again", || async {
         let answer = instance.buyer(3).buy_for_good(STREAM, item).await;
         (answer.status == 201).then_some(())

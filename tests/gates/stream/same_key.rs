@@ -7,46 +7,9 @@ use reqwest::Method;
 use seckill::config::Secret;
 use serde_json::json;
 
-use super::{
-    STREAM, counted, ends_as, hold_up, in_ledger, key, order, purchase, queue_of, redis_of, shop,
-};
+use super::{STREAM, counted, ends_as, in_ledger, key, order, purchase, queue_of, redis_of, shop};
 use crate::http::{assert_clean, order_id};
 use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url};
-
-/// A key that is sent by another strategy while its first order waits in the queue stays one order.
-/// Whichever is decided first counts; the other one takes no units.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_is_queued_and_sent_again_elsewhere_is_one_order() {
-    let shop = shop().await;
-    let instance = shop.start().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
-    let holder = hold_up(&shop, item).await;
-    let buyer = instance.buyer(1);
-    let queued = buyer.buy_with_key(STREAM, item, "twice").await;
-    assert_eq!((queued.status, &queued.json["status"]), (202, &json!("queued")));
-    let again =
-        tokio::spawn(async move { buyer.buy_with_key("mysql-atomic", item, "twice").await });
-    holder.rollback().await.expect("released");
-    let again = again.await.expect("no panic");
-    assert!(again.status < 300 || again.json["retryable"] == true, "{}", again.text);
-    let id = queued.json["id"].as_str().expect("an id");
-    eventually("the queued order to be decided", || async {
-        let seen = order(&instance.buyer(1), id).await.json["status"].clone();
-        (seen == "pending" || seen == "rejected").then_some(())
-    })
-    .await;
-    let last = eventually("the key to be answered", || async {
-        let last = instance.buyer(1).buy_with_key("mysql-atomic", item, "twice").await;
-        (last.status < 300).then_some(last)
-    })
-    .await;
-    assert_eq!(in_ledger(&shop, item).await, [last.json["id"].as_str().expect("an id")]);
-    eventually("the books to be clean", || async {
-        (instance.audit(item).await["clean"] == true).then_some(())
-    })
-    .await;
-    assert_eq!(assert_clean(&instance, item).await["held"], 1);
-}
 
 /// The ledger is asked about a key before anything is queued under it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -103,11 +66,7 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
     let item = here.make_item(json!({})).await;
     let purchase = purchase(&shop, item, "k").await;
     assert_eq!(queue_of(&shop).push(&purchase, None).await.expect("asked"), Push::Queued);
-    sqlx::query("UPDATE items SET paused = 1 WHERE id = ?")
-        .bind(item)
-        .execute(&shop.pool)
-        .await
-        .expect("the item is changed");
+    shop.change(sqlx::query("UPDATE items SET paused = 1 WHERE id = ?").bind(item)).await;
     eventually("the pause to be seen", || async {
         let request = here.buyer(2).request(Method::POST, &purchase_path("mysql-atomic", item));
         // More than a buyer may have.

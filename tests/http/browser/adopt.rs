@@ -57,8 +57,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     page.until_text("#waiting", "Wait for a unit").await;
     page.click("#waiting .button").await;
     page.until_text("#waiting", "You are first").await;
-    let cancelled =
-        instance.buyer(99).post(&format!("/api/orders/{quicker}/cancellation"), &json!({})).await;
+    let cancelled = instance.buyer(99).step(&quicker, "cancellation").await;
     assert_eq!(cancelled.status, 200, "{}", cancelled.text);
     page.until_text("#waiting", "held for you").await;
     page.click("#waiting .button").await;

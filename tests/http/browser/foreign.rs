@@ -85,11 +85,7 @@ async fn a_page_of_another_shop_sells_an_item() {
     let sold = eventually("the order in the ledger", || async {
         let statement = "SELECT COUNT(*) FROM orders JOIN subjects USING (user_id) \
              WHERE subject = 'customer-81' AND issuer = ?";
-        let count: i64 = sqlx::query_scalar(statement)
-            .bind(ISSUER)
-            .fetch_one(&shop.pool)
-            .await
-            .expect("a count");
+        let count: i64 = shop.read(sqlx::query_scalar(statement).bind(ISSUER)).await;
         when(count == 1, count)
     })
     .await;

@@ -111,8 +111,10 @@ async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
 
     // What comes back wakes the button up. Whoever pressed too late is told what became of it.
     let order = instance.buyer(2).get("/api/orders").await.json["orders"][0]["id"].clone();
-    let path = format!("/api/orders/{}/cancellation", order.as_str().expect("an id"));
-    assert_eq!(instance.buyer(2).post(&path, &json!({})).await.status, 200);
+    assert_eq!(
+        instance.buyer(2).step(order.as_str().expect("an id"), "cancellation").await.status,
+        200
+    );
     page.until_text("#stock", "1 of 2 left").await;
     page.until_text("#state", "On sale").await;
     page.close().await;

@@ -21,8 +21,7 @@ async fn sold_sale(instance: &Instance) -> (i64, String) {
 }
 
 async fn cancel(instance: &Instance, buyer: i64, order: &str) {
-    let path = format!("/api/orders/{order}/cancellation");
-    assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
+    assert_eq!(instance.buyer(buyer).step(order, "cancellation").await.status, 200);
 }
 
 async fn leave(instance: &Instance, buyer: i64, item: i64) {
@@ -170,13 +169,12 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
             page.until_text("#outcome", "gets a place by chance").await;
         }
         // Nobody is admitted yet, so that she sees her place, also if it is the first.
-        let edit = format!("/api/admin/items/{item}");
-        assert_eq!(instance.admin().patch(&edit, &json!({ "paused": true })).await.status, 200);
+        assert_eq!(instance.admin().edit(item, json!({ "paused": true })).await.status, 200);
         instance.clock.shift(time::Duration::seconds(251));
         page.until_text("#outcome", if chinese { "您的号码" } else { "Your number" }).await;
         assert_eq!(page.violations().await, Vec::<String>::new());
         page.shot(&format!("item-in-line-placed-{looked}")).await;
-        assert_eq!(instance.admin().patch(&edit, &json!({ "paused": false })).await.status, 200);
+        assert_eq!(instance.admin().edit(item, json!({ "paused": false })).await.status, 200);
         // The others are passed by.
         instance.clock.shift(time::Duration::seconds(301));
         page.until_text("#stock", if chinese { "29" } else { "29 of 30 left" }).await;

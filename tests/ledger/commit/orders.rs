@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{link_before, linked_shop, loses_answer, loses_commit};
 use crate::http::{BOUND, order_id};
 use crate::support::event_stream::{Event, Events};
-use crate::support::{FaultyLink, Instance, Shop, eventually};
+use crate::support::{FaultyLink, Instance, Shop, assert_clean};
 
 #[tokio::test]
 async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
@@ -36,7 +36,7 @@ async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
         let id = order.json["id"].as_str().expect("an id").to_owned();
         link.trap(trap);
         let cuts = link.caught();
-        let answer = linked.buyer(1).post(&format!("/api/orders/{id}/{step}"), &json!({})).await;
+        let answer = linked.buyer(1).step(&id, step).await;
         assert_eq!(link.caught(), cuts + 1, "the fault did not bite");
         assert_eq!(answer.status, 200, "{step}: {}", answer.text);
     }
@@ -98,15 +98,13 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
         let order = order_id(&buyer.buy("redis-lua", item).await);
         link.trap(loses_answer());
         if step == "expiry" {
-            sqlx::query(
+            let statement = sqlx::query(
                 "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) - INTERVAL 1 SECOND WHERE id = ?",
             )
-            .bind(&order)
-            .execute(&shop.pool)
-            .await
-            .expect("its hold ends");
+            .bind(&order);
+            shop.change(statement).await;
         } else {
-            let answer = buyer.post(&format!("/api/orders/{order}/{step}"), &json!({})).await;
+            let answer = buyer.step(&order, step).await;
             assert_eq!(answer.status, 200, "{step}: {}", answer.text);
         }
         let told = |event: &Event| {
@@ -116,11 +114,7 @@ async fn a_step_whose_answer_is_lost_is_told_and_counted() {
         assert_eq!(link.caught(), number, "{step}: the fault did not bite");
     }
     // The counter was told, too: it equals the ledger, and nobody repairs it here.
-    let audit = eventually("the counter to follow", || async {
-        let audit = instance.audit(item).await;
-        (audit["clean"] == true).then_some(audit)
-    })
-    .await;
+    let audit = assert_clean(&instance, item).await;
     assert_eq!((&audit["sold"], &audit["available"]), (&json!(1), &json!(4)), "{audit}");
     let metrics = instance.stranger().get("/metrics").await.text;
     assert!(metrics.contains("seckill_orders_expired_total 1\n"), "{metrics}");

@@ -209,22 +209,19 @@ async fn friends_are_offered_units_together_or_not_at_all() {
         match dice.random_range(0..4) {
             0 => {
                 let units = json!({ "stock_delta": dice.random_range(1..=2) });
-                let edit = format!("/api/admin/items/{item}");
-                assert_eq!(instance.admin().patch(&edit, &units).await.status, 200);
+                assert_eq!(instance.admin().edit(item, units).await.status, 200);
             }
             1 => drop(buyer.post(&format!("{path}/purchase"), &json!({})).await),
             _ => drop(Client::send(buyer.request(Method::DELETE, &path)).await),
         }
         // What is committed is right at any moment.
-        let halved: i64 = sqlx::query_scalar(
+        let statement = sqlx::query_scalar(
             "SELECT COUNT(*) FROM (SELECT party FROM waiting_list \
              WHERE item_id = ? AND party IS NOT NULL GROUP BY party \
              HAVING SUM(status = 'waiting') > 0 AND COUNT(offered_at) > 0) AS halved",
         )
-        .bind(item)
-        .fetch_one(&shop.pool)
-        .await
-        .expect("read");
+        .bind(item);
+        let halved: i64 = shop.read(statement).await;
         assert_eq!(halved, 0, "a party is half offered");
         let (left, fewest): (i64, Option<i64>) = sqlx::query_as(
             "SELECT available, (SELECT MIN(friends) FROM (SELECT COUNT(*) AS friends \

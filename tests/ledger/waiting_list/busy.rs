@@ -11,10 +11,11 @@ use shop_domain::{Clock, Item, ItemId, UserId};
 use shop_metrics::Metrics;
 use sqlx::MySqlConnection;
 
-use super::{cancel, join, leave, path, sold_out, status, until_status};
+use super::{join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
-    Client, Instance, Shop, assert_clean, eventually, hold_stock_row, statements_running, when,
+    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, statements_running,
+    when,
 };
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
@@ -48,15 +49,8 @@ async fn waiting(pool: &Database, item: i64) -> i64 {
 }
 
 /// Whether the ledger's breaker is open.
-async fn is_breaker_open(instance: &Instance) -> bool {
-    let metrics = instance.stranger().get("/metrics").await.text;
-    let line =
-        metrics.lines().find(|line| line.starts_with("seckill_breaker_open{dependency=\"mysql\"}"));
-    line.expect("the breaker's metric").ends_with(" 1")
-}
-
 async fn pay(client: &Client, order: &str) -> u16 {
-    client.post(&format!("/api/orders/{order}/payment"), &json!({})).await.status
+    client.step(order, "payment").await.status
 }
 
 /// Joins, leaves, cancellations and late payments of an item whose row is held wait for each other; another
@@ -86,7 +80,7 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
     let held_too = hold_stock_row(&shop.pool, late).await;
     let clients: Vec<_> = (1..=60).map(|buyer| instance.buyer(buyer)).collect();
     let steps = async {
-        let cancelled = (0..12).map(|at| cancel(&clients[at], &orders[at]));
+        let cancelled = (0..12).map(|at| clients[at].step(&orders[at], "cancellation"));
         let paid = (0..12).map(|at| pay(&clients[at], &overdue[at]));
         let joined = (20..40).map(|at| join(&clients[at], item));
         let left = (40..50).map(|at| leave(&clients[at], item));
@@ -106,7 +100,7 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
     };
     let ((cancelled, paid, joined, left), sold) = tokio::join!(steps, sales);
     assert_eq!(sold, [201; 40], "the other item sells");
-    assert!(!is_breaker_open(&instance).await, "the server answers all the time");
+    assert!(!is_breaker_open(&instance, "mysql").await, "the server answers all the time");
     for answer in cancelled.iter().chain(&joined).chain(&left) {
         assert!([503, 504].contains(&answer.status), "{}", answer.text);
     }
@@ -115,7 +109,7 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
     assert!(contended.count() > 0, "an item with too many steps is told so");
     held.rollback().await.expect("released");
     held_too.rollback().await.expect("released");
-    assert_eq!(cancel(&clients[0], &orders[0]).await.status, 200);
+    assert_eq!(clients[0].step(&orders[0], "cancellation").await.status, 200);
     assert_eq!(pay(&clients[0], &overdue[0]).await, 200);
     for item in [item, late, free] {
         assert_clean(&instance, item).await;
@@ -151,7 +145,7 @@ async fn a_pool_without_a_free_connection_is_no_failure_of_the_ledger() {
     };
     let (_, refused) = tokio::join!(leaving, looking);
     assert!(refused >= 20, "only {refused} looks found no connection: this proves nothing");
-    assert!(!is_breaker_open(&instance).await, "the server answers all the time");
+    assert!(!is_breaker_open(&instance, "mysql").await, "the server answers all the time");
     for row in held {
         row.rollback().await.expect("released");
     }
@@ -172,7 +166,7 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
         for buyer in 11..=12 {
             assert_eq!(join(&instance.buyer(buyer), item).await.status, 200);
         }
-        assert_eq!(cancel(&instance.buyer(1), &orders[0]).await.status, 200);
+        assert_eq!(instance.buyer(1).step(&orders[0], "cancellation").await.status, 200);
         items.push(item);
     }
     // Until both lines are tended: the order of the items is the database's.
@@ -202,7 +196,10 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
             for buyer in 11..=12 {
                 assert_eq!(join(&instance.buyer(buyer), *item).await.status, 200);
             }
-            assert_eq!(cancel(&instance.buyer(20), &order_id(&order)).await.status, 200);
+            assert_eq!(
+                instance.buyer(20).step(&order_id(&order), "cancellation").await.status,
+                200
+            );
         }
     }
     for item in items {
@@ -216,14 +213,17 @@ async fn the_line_of_a_paused_item_ends_in_short_transactions() {
     let instance = shop.start().await;
     let (item, orders) = sold_out(&instance, 1, json!({})).await;
     fill_line(&shop.pool, item, LONG).await;
-    let edit = format!("/api/admin/items/{item}");
-    let paused = instance.admin().patch(&edit, &json!({ "paused": true })).await;
+    let paused = instance.admin().edit(item, json!({ "paused": true })).await;
     assert_eq!(paused.status, 200, "{}", paused.text);
     // The first transaction ends the back of the line.
     assert_eq!(waiting(&shop.pool, item).await, LONG - 1_000);
     assert_eq!(status(&instance, FIRST, item).await, "waiting");
     assert_eq!(status(&instance, FIRST + LONG - 1, item).await, "ended");
-    assert_eq!(cancel(&instance.buyer(1), &orders[0]).await.status, 200, "others come between");
+    assert_eq!(
+        instance.buyer(1).step(&orders[0], "cancellation").await.status,
+        200,
+        "others come between"
+    );
     let mut config = shop.config.clone();
     config.waiting_list.sweep_ms = 20;
     let sweeper = shop.start_with(config).await;

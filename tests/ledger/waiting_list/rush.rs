@@ -109,13 +109,11 @@ async fn nobody_is_overtaken_while_instances_and_the_database_die() {
 
     let inspector = shop.start().await;
     let audit = assert_clean(&inspector, item).await;
-    let last: Option<i64> = sqlx::query_scalar(
+    let statement = sqlx::query_scalar(
         "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', MAX(offered_at)) FROM waiting_list WHERE item_id = ?",
     )
-    .bind(item)
-    .fetch_one(&shop.pool)
-    .await
-    .expect("read");
+    .bind(item);
+    let last: Option<i64> = shop.read(statement).await;
     let seen = timeline::read(&shop.pool, item, last.expect("offers"), &outages).await;
     println!("{buyers} buyers, {stock} units, {} outages: {seen:?}", outages.len());
     println!("the audit: {audit}");

@@ -58,17 +58,14 @@ async fn all_lines_of_an_order_are_extended_once() {
     assert_eq!(count(&shop, ends).await, 1, "the lines end together");
     // An event has the new end.
     let events = "SELECT payload FROM outbox UNION ALL SELECT payload FROM event_log";
-    let events: Vec<String> =
-        sqlx::query_scalar(events).fetch_all(&shop.pool).await.expect("events");
+    let events: Vec<String> = shop.read_all(sqlx::query_scalar(events)).await;
     let told = events.iter().filter(|event| event.contains("\"expires_at\"")).count();
     assert_eq!(told, 1, "{events:?}");
     // The units are held until the new end.
     shop.let_holds_pass(301).await;
     let short = order_id(&reserve(&instance.buyer(2), &[(items[0], 1), (items[1], 1)]).await);
-    sqlx::query("UPDATE orders SET expires_at = UTC_TIMESTAMP(6) WHERE user_id = 2")
-        .execute(&shop.pool)
-        .await
-        .expect("the other hold is over");
+    shop.change(sqlx::query("UPDATE orders SET expires_at = UTC_TIMESTAMP(6) WHERE user_id = 2"))
+        .await;
     let until_expired = async |order: &str, lines: usize| {
         eventually(BOUND, || async {
             let found = statuses(&shop, order).await;
@@ -112,11 +109,10 @@ async fn a_hold_is_not_extended_when_it_is_over_or_an_item_forbids_it() {
     let refused = extend(&buyer, &forbidden, json!({})).await;
     assert_problem(&refused, (409, "hold_not_extendable"), "an item forbids it");
     let order = order_id(&buyer.buy("mysql-atomic", items[0]).await);
-    let path = format!("/api/admin/items/{}", items[0]);
-    let edit = instance.admin().patch(&path, &json!({ "extend_seconds": 0 })).await;
+    let edit = instance.admin().edit(items[0], json!({ "extend_seconds": 0 })).await;
     assert_eq!(edit.json["extend_seconds"], 0, "{}", edit.text);
     assert_problem(&extend(&buyer, &order, json!({})).await, (409, "hold_not_extendable"), "now");
-    instance.admin().patch(&path, &json!({ "extend_seconds": 60 })).await;
+    instance.admin().edit(items[0], json!({ "extend_seconds": 60 })).await;
     let wrong = extend(&buyer, &order, json!({ "seconds": 0 })).await;
     assert_problem(&wrong, (422, "out_of_range"), "no seconds");
     let other = extend(&instance.buyer(2), &order, json!({})).await;
@@ -149,13 +145,11 @@ async fn an_order_is_extended_or_expires_and_never_both() {
         orders.push((buyer, order_id(&made)));
     }
     // The first hold ends in half a second, by the database's clock.
-    sqlx::query(
+    let statement = sqlx::query(
         "UPDATE orders SET expires_at = UTC_TIMESTAMP(6) + INTERVAL (500000 + user_id * ?) MICROSECOND",
     )
-    .bind(SPACE_MS * 1_000)
-    .execute(&shop.pool)
-    .await
-    .expect("the ends are set");
+    .bind(SPACE_MS * 1_000);
+    shop.change(statement).await;
     let begun = tokio::time::Instant::now();
     let extended = orders.iter().map(async |(buyer, order)| {
         // A little before and a little after the end.

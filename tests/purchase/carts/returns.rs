@@ -71,10 +71,7 @@ async fn nothing_comes_back_unpaid_too_late_or_where_one_item_forbids_it() {
     let line = format!("{}01", &forbidden[..34]);
     let line = step(&instance.buyer(1), &line, "return").await;
     assert_problem(&line, (404, "order_not_found"), "a line");
-    sqlx::query("UPDATE orders SET paid_at = paid_at - INTERVAL 600 SECOND")
-        .execute(&shop.pool)
-        .await
-        .expect("time passes");
+    shop.change(sqlx::query("UPDATE orders SET paid_at = paid_at - INTERVAL 600 SECOND")).await;
     let late = step(&buyer, &order, "return").await;
     assert_problem(&late, (409, "order_not_returnable"), "too late");
     // By default a sale takes nothing back, and an operator may allow it later.
@@ -83,10 +80,9 @@ async fn nothing_comes_back_unpaid_too_late_or_where_one_item_forbids_it() {
     step(&buyer, &order, "payment").await;
     let off = step(&buyer, &order, "return").await;
     assert_problem(&off, (409, "order_not_returnable"), "the default");
-    let path = format!("/api/admin/items/{item}");
-    let far = instance.admin().patch(&path, &json!({ "return_seconds": 31_536_001 })).await;
+    let far = instance.admin().edit(item, json!({ "return_seconds": 31_536_001 })).await;
     assert_problem(&far, (422, "out_of_range"), "more than a year");
-    let edit = instance.admin().patch(&path, &json!({ "return_seconds": 60 })).await;
+    let edit = instance.admin().edit(item, json!({ "return_seconds": 60 })).await;
     assert_eq!(edit.json["return_seconds"], 60, "{}", edit.text);
     assert_eq!(step(&buyer, &order, "return").await.json["status"], "cancelled");
     assert_all_clean(&instance, &[items[0], items[1], item]).await;

@@ -1,13 +1,11 @@
 //! Payment, cancellation, expiry and late payment of whole orders.
 
-use serde_json::json;
-
 use super::{assert_all_clean, count, items, left, reserve};
 use crate::http::{BOUND, assert_problem, eventually, order_id, when};
 use crate::support::{Answer, Client, Shop};
 
 pub(super) async fn step(client: &Client, order: &str, step: &str) -> Answer {
-    client.post(&format!("/api/orders/{order}/{step}"), &json!({})).await
+    client.step(order, step).await
 }
 
 pub(super) async fn statuses(shop: &Shop, order: &str) -> Vec<String> {

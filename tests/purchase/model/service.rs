@@ -249,8 +249,7 @@ impl Service {
                 let Some(last) = last else { return Ok(()) };
                 let (_, _, id) = run.books.twin.remove(last);
                 let client = self.instances[at].buyer(run.buyers + buyer);
-                let path = format!("/api/orders/{id}/cancellation");
-                let answer = self.runtime.block_on(client.post(&path, &json!({})));
+                let answer = self.runtime.block_on(client.step(&id, "cancellation"));
                 expect(&answer, &Expected::Order("cancelled"))
             }
             Step::CrashDuring(buy, after_us) => {

@@ -83,10 +83,7 @@ async fn an_order_costs_processor_time_with_events_and_without() {
         let before = seconds(pid) + seconds(mysql.pid());
         let sold = sell(&client, &tokens, item, orders).await;
         eventually(MOVED_MAX, || async {
-            let left: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM outbox")
-                .fetch_one(&shop.pool)
-                .await
-                .expect("read");
+            let left: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM outbox")).await;
             when(left == 0, left)
         })
         .await;

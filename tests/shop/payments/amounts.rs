@@ -69,30 +69,6 @@ async fn money_that_has_paid_an_order_is_not_refunded_by_hand() {
 }
 
 #[tokio::test]
-async fn money_of_another_currency_pays_nothing() {
-    let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
-    let item = instance.make_item(json!({ "stock": 2 })).await;
-    let order = buy(&instance, 1, item).await;
-    let say = |id: &str, payment: &str, currency: &str| {
-        let body = json!({
-            "type": "payment.succeeded", "payment": payment, "order": order, "amount_cents": 250,
-            "currency": currency,
-        });
-        provider.message(id, &body.to_string())
-    };
-    for (id, currency) in [("p-yen", "JPY"), ("p-unknown", "xyz")] {
-        let answer = say(id, id, currency).send(&instance).await;
-        assert_taken(&answer, "refund_wanted", &json!("wrong_currency"));
-        assert_eq!(status(&instance, 1, &order).await, "pending", "{currency}");
-        assert_eq!(payment(&instance, id).await["currency"], currency.to_uppercase());
-    }
-    assert_taken(&say("m3", "p-usd", "usd").send(&instance).await, "paid", &Value::Null);
-    assert_clean(&instance, item).await;
-}
-
-#[tokio::test]
 async fn an_address_that_forges_messages_is_limited_and_a_provider_is_not() {
     let provider = TestProvider::start().await;
     let mut shop = shop_of(&provider).await;

@@ -13,7 +13,7 @@ async fn returnable(instance: &Instance, stock: i64) -> i64 {
 }
 
 async fn give_back(instance: &Instance, buyer: i64, order: &str) -> Answer {
-    instance.buyer(buyer).post(&format!("/api/orders/{order}/return"), &json!({})).await
+    instance.buyer(buyer).step(order, "return").await
 }
 
 #[tokio::test]

@@ -29,10 +29,11 @@ struct Line {
     places: Vec<(usize, Spread)>,
 }
 
-/// The scale of a panel's values.
-enum Scale {
-    FromZero { highest: f64 },
-    Decades { low: f64, high: f64 },
+/// The scale of a panel's values: from zero, or by their decimal logarithms.
+struct Scale {
+    low: f64,
+    high: f64,
+    by_decades: bool,
 }
 
 /// An SVG file with all curves that were measured.
@@ -57,7 +58,7 @@ fn throughput(part: &Drawing<'_>, curve: Curve, own: &[&Figure]) -> Result<(), S
     let rate = |figure: &Figure| figure.accepted_per_second;
     let lines = by_demand(own, ("uniform", Tone::FIRST), ("skewed", Tone::BAD), rate);
     let title = format!("orders/s by {}", curve.unit());
-    panel(part, &title, &sizes(own), &lines, &Scale::from_zero(&lines))
+    panel(part, &title, &sizes(own), &lines, false)
 }
 
 fn latency(part: &Drawing<'_>, curve: Curve, own: &[&Figure]) -> Result<(), String> {
@@ -74,17 +75,12 @@ fn latency(part: &Drawing<'_>, curve: Curve, own: &[&Figure]) -> Result<(), Stri
         let value = |figure: &Figure| ms(value(figure));
         lines.extend(by_demand(own, (names.0, tones.0), (names.1, tones.1), value));
     }
-    let medians = || lines.iter().flat_map(|line| &line.places).map(|(_, spread)| spread);
-    let low = medians().map(|spread| spread.min).fold(f64::MAX, f64::min).max(LOWEST_MS);
-    let high = medians().map(|spread| spread.max).fold(low, f64::max);
-    let low = low.log10().floor();
-    let scale = Scale::Decades { low, high: high.log10().ceil().max(low + 1.0) };
-    panel(part, &format!("latency in ms by {}", curve.unit()), &sizes(own), &lines, &scale)
+    panel(part, &format!("latency in ms by {}", curve.unit()), &sizes(own), &lines, true)
 }
 
 /// The sizes along a curve, each once.
 fn sizes(own: &[&Figure]) -> Vec<u32> {
-    let mut sizes: Vec<u32> = own.iter().map(|figure| figure.point.size()).collect();
+    let mut sizes: Vec<u32> = own.iter().map(|figure| figure.point.size).collect();
     sizes.sort_unstable();
     sizes.dedup();
     sizes
@@ -100,11 +96,11 @@ fn by_demand(
     let sizes = sizes(own);
     let line = |workload: Workload, (name, tone): (&'static str, RGBColor)| {
         let mine = |figure: &&&Figure| {
-            let alone = figure.point.curve == Curve::Items && figure.point.items == 1;
+            let alone = figure.point.curve == Curve::Items && figure.point.size == 1;
             figure.point.workload == workload || alone
         };
         let places = own.iter().filter(mine).filter_map(|figure| {
-            let place = sizes.iter().position(|size| *size == figure.point.size())?;
+            let place = sizes.iter().position(|size| *size == figure.point.size)?;
             Some((place, value(figure)))
         });
         Line { name, tone, places: places.collect() }
@@ -122,8 +118,9 @@ fn panel(
     title: &str,
     sizes: &[u32],
     lines: &[Line],
-    scale: &Scale,
+    by_decades: bool,
 ) -> Result<(), String> {
+    let scale = Scale::of(lines, by_decades);
     let (width, height) = part.dim_in_pixel();
     let (left, right) = (ROOM.0, to_i32(width) - ROOM.1);
     let (top, bottom) = (ROOM.2, to_i32(height) - ROOM.3);
@@ -160,45 +157,34 @@ fn panel(
 }
 
 impl Scale {
-    /// From zero to a little above the highest value of `lines`.
-    fn from_zero(lines: &[Line]) -> Self {
-        let highest = lines
-            .iter()
-            .flat_map(|line| &line.places)
-            .map(|(_, spread)| spread.max)
-            .fold(1.0, f64::max);
-        Self::FromZero { highest: highest * 1.05 }
+    /// One on which all values of `lines` have room.
+    fn of(lines: &[Line], by_decades: bool) -> Self {
+        let values = || lines.iter().flat_map(|line| &line.places).map(|(_, spread)| spread);
+        let highest = values().map(|spread| spread.max).fold(1.0, f64::max);
+        if !by_decades {
+            return Self { low: 0.0, high: highest * 1.05, by_decades };
+        }
+        let lowest = values().map(|spread| spread.min).fold(highest, f64::min).max(LOWEST_MS);
+        let low = lowest.log10().floor();
+        Self { low, high: highest.log10().ceil().max(low + 1.0), by_decades }
     }
 
     /// Values with a line and a label.
     fn ticks(&self) -> Vec<(f64, String)> {
-        let mut ticks = Vec::new();
-        match *self {
-            Self::FromZero { highest } => {
-                let mut tick = 0.0;
-                while tick <= highest {
-                    ticks.push((tick, grouped(tick)));
-                    tick += step(highest);
-                }
-            }
-            Self::Decades { low, high } => {
-                let mut tick = low;
-                while tick <= high {
-                    let value = 10_f64.powf(tick);
-                    ticks.push((value, grouped_small(value)));
-                    tick += 1.0;
-                }
-            }
-        }
-        ticks
+        let step = if self.by_decades { 1.0 } else { step(self.high) };
+        let ticks = (0..).map(|number| self.low + step * f64::from(number));
+        let ticks = ticks.take_while(|tick| *tick <= self.high);
+        let labelled = |tick: f64| match self.by_decades {
+            true => (10_f64.powf(tick), grouped_small(10_f64.powf(tick))),
+            false => (tick, grouped(tick)),
+        };
+        ticks.map(labelled).collect()
     }
 
     /// The height of a value between `top` and `bottom`.
     fn at(&self, value: f64, top: i32, bottom: i32) -> i32 {
-        let share = match *self {
-            Self::FromZero { highest } => value / highest,
-            Self::Decades { low, high } => (value.max(1e-9).log10() - low) / (high - low),
-        };
+        let value = if self.by_decades { value.max(1e-9).log10() } else { value };
+        let share = (value - self.low) / (self.high - self.low);
         bottom - (f64::from(bottom - top) * share.clamp(0.0, 1.0)) as i32
     }
 }

@@ -17,19 +17,12 @@ pub struct Figure {
     pub p99_us: Spread,
     /// Orders of a mean batch; 0 when no service told.
     pub batch: Spread,
-    /// COMMIT and SELECT statements per accepted order.
-    pub commits: Spread,
-    pub reads: Spread,
     /// Processor time per accepted order by program, in microseconds.
     pub cpu_us: BTreeMap<&'static str, Spread>,
-    /// How busy the whole machine was, 0 to 1.
-    pub machine: Spread,
-    /// The part of it that other programs took, 0 to 1.
+    /// The part of the machine that other programs took, 0 to 1.
     pub others: Spread,
     /// Answers that were no order as a share of all, 0 to 1.
     pub not_accepted: Spread,
-    /// Answers that were no order by code, all rounds together.
-    pub codes: BTreeMap<String, u64>,
 }
 
 impl Figure {
@@ -37,14 +30,8 @@ impl Figure {
     pub fn of(point: Point, loads: &[Load]) -> Self {
         let spread = |of: fn(&Load) -> f64| Spread::of(loads.iter().map(of));
         let mut cpu_us: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
-        let mut codes = BTreeMap::new();
-        for load in loads {
-            for (program, used) in &load.cpu_us {
-                cpu_us.entry(program).or_default().push(*used);
-            }
-            for (code, count) in &load.not_accepted {
-                *codes.entry(code.clone()).or_default() += count;
-            }
+        for (program, used) in loads.iter().flat_map(|load| &load.cpu_us) {
+            cpu_us.entry(program).or_default().push(*used);
         }
         Self {
             point,
@@ -52,13 +39,9 @@ impl Figure {
             p50_us: spread(|load| load.p50_us),
             p99_us: spread(|load| load.p99_us),
             batch: Spread::of(loads.iter().filter_map(|load| load.batch)),
-            commits: spread(|load| load.work.commits),
-            reads: spread(|load| load.work.reads),
             cpu_us: cpu_us.into_iter().map(|(name, used)| (name, Spread::of(used))).collect(),
-            machine: spread(|load| load.machine),
             others: spread(|load| load.others),
             not_accepted: spread(Load::not_accepted_share),
-            codes,
         }
     }
 }
@@ -104,7 +87,6 @@ pub mod tests {
         let Spread { min, median, max } = figure.accepted_per_second;
         assert_eq!((min, median, max), (100.0, 200.0, 300.0));
         assert_eq!(figure.cpu_us["service"].median, 50.0);
-        assert_eq!(figure.codes["overloaded"], 300);
         assert!((figure.not_accepted.median - 0.1).abs() < 1e-9);
     }
 }

@@ -3,20 +3,17 @@
 use std::fmt;
 
 use clap::ValueEnum;
+use loadtest::document::grouped;
 use serde::Serialize;
 
+use crate::measure::CLIENTS;
 use crate::workload::Workload;
 
-/// Connections, the rest fixed.
-const CONNECTIONS: [u32; 8] = [1, 4, 16, 64, 256, 1_024, 4_096, SIZE_MAX];
-/// Items, the rest fixed.
-const ITEMS: [u32; 5] = [1, 10, 100, 1_000, SIZE_MAX];
-/// Instances of the service, the rest fixed.
-const INSTANCES: [u32; 3] = [1, 2, 4];
+const CONNECTIONS: &[u32] = &[1, 4, 16, 64, 256, 1_024, 4_096, SIZE_MAX];
+const ITEMS: &[u32] = &[1, 10, 100, 1_000, SIZE_MAX];
+const INSTANCES: &[u32] = &[1, 2, 4];
 /// The most connections and the most items of any point.
 pub const SIZE_MAX: u32 = 10_000;
-/// Connections where something else grows.
-const CONNECTIONS_FIXED: u32 = 256;
 
 /// What grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
@@ -32,25 +29,27 @@ pub enum Curve {
 pub struct Point {
     pub curve: Curve,
     pub workload: Workload,
-    pub connections: u32,
-    pub items: u32,
-    pub instances: u32,
+    /// How many there are of what grows.
+    pub size: u32,
 }
 
 impl Point {
-    /// What grows along its curve.
-    pub fn size(&self) -> u32 {
-        match self.curve {
-            Curve::Connections => self.connections,
-            Curve::Items => self.items,
-            Curve::Instances => self.instances,
-        }
+    /// The connections of its load.
+    pub fn connections(&self) -> u32 {
+        if self.curve == Curve::Connections { self.size } else { CLIENTS }
+    }
+
+    /// The instances of the service.
+    pub fn instances(&self) -> u32 {
+        if self.curve == Curve::Instances { self.size } else { 1 }
     }
 }
 
-impl fmt::Display for Curve {
+/// `connections 256`, `items 100 skewed`.
+impl fmt::Display for Point {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.unit())
+        let skewed = if self.workload == Workload::Skewed { " skewed" } else { "" };
+        write!(formatter, "{} {}{skewed}", self.curve.unit(), grouped(u64::from(self.size)))
     }
 }
 
@@ -70,43 +69,26 @@ impl Curve {
     /// What stays the same along it.
     pub fn fixed(self) -> &'static str {
         match self {
-            Self::Connections => "one item, one instance",
-            Self::Items => "256 connections, one instance",
-            Self::Instances => "256 connections spread over the instances, one item",
+            Self::Connections => "One item, one instance.",
+            Self::Items => "256 connections, one instance.",
+            Self::Instances => "256 connections spread over the instances, one item.",
         }
     }
 
     /// Its points up to `size_max`, in order. With one item no workload can be skewed.
     pub fn points(self, size_max: u32) -> Vec<Point> {
-        let point = Point {
-            curve: self,
-            workload: Workload::Uniform,
-            connections: CONNECTIONS_FIXED,
-            items: 1,
-            instances: 1,
+        let (sizes, workloads): (&[u32], &[Workload]) = match self {
+            Self::Connections => (CONNECTIONS, &[Workload::Uniform]),
+            Self::Items => (ITEMS, &[Workload::Uniform, Workload::Skewed]),
+            Self::Instances => (INSTANCES, &[Workload::Uniform]),
         };
-        let within = |size: &u32| *size <= size_max;
-        match self {
-            Self::Connections => CONNECTIONS
-                .into_iter()
-                .filter(within)
-                .map(|connections| Point { connections, ..point })
-                .collect(),
-            Self::Items => [Workload::Uniform, Workload::Skewed]
-                .into_iter()
-                .flat_map(|workload| {
-                    let items = ITEMS.into_iter().filter(within);
-                    let items =
-                        items.filter(move |items| *items > 1 || workload == Workload::Uniform);
-                    items.map(move |items| Point { workload, items, ..point })
-                })
-                .collect(),
-            Self::Instances => INSTANCES
-                .into_iter()
-                .filter(within)
-                .map(|instances| Point { instances, ..point })
-                .collect(),
+        let mut points = Vec::new();
+        for workload in workloads.iter().copied() {
+            let size_min = if workload == Workload::Skewed { 2 } else { 1 };
+            let within = sizes.iter().copied().filter(|size| (size_min..=size_max).contains(size));
+            points.extend(within.map(|size| Point { curve: self, workload, size }));
         }
+        points
     }
 }
 
@@ -116,8 +98,9 @@ mod tests {
 
     #[test]
     fn curves_have_their_points_up_to_a_size() {
-        let sizes =
-            |curve: Curve, max| -> Vec<u32> { curve.points(max).iter().map(Point::size).collect() };
+        let sizes = |curve: Curve, max| -> Vec<u32> {
+            curve.points(max).iter().map(|point| point.size).collect()
+        };
         assert_eq!(sizes(Curve::Connections, 10_000), [1, 4, 16, 64, 256, 1_024, 4_096, 10_000]);
         assert_eq!(sizes(Curve::Items, 100), [1, 10, 100, 10, 100]);
         assert_eq!(sizes(Curve::Instances, 2), [1, 2]);

@@ -108,16 +108,9 @@ impl Connection<'_> {
         let mut tail = Vec::new();
         while let Ok(length @ 1..) = from.read(&mut buffer).await {
             let piece = &mut buffer[..length];
-            match self.fault_once_moving().await {
-                Fault::Delay(by) => {
-                    self.shared.bite();
-                    tokio::time::sleep(by).await;
-                }
-                Fault::DropRequests => {
-                    self.shared.bite();
-                    continue;
-                }
-                _ => {}
+            if let Fault::Delay(by) = self.fault_once_moving().await {
+                self.shared.bite();
+                tokio::time::sleep(by).await;
             }
             edit(piece, &mut tail, self.shared);
             if let Some(sprung) = self.shared.springs(Direction::Requests, piece) {
@@ -150,24 +143,17 @@ impl Connection<'_> {
                 self.shared.catch();
                 return End::Closed;
             }
-            match self.fault_once_moving().await {
-                Fault::DropAnswers => {
-                    self.shared.bite();
-                    continue;
-                }
-                Fault::Dribble(pause) => {
-                    self.shared.bite();
-                    for byte in piece {
-                        if to.write_all(std::slice::from_ref(byte)).await.is_err() {
-                            return End::Closed;
-                        }
-                        // Once the fault ends, the rest comes at once.
-                        let over = |orders: &Orders| !matches!(orders.fault, Fault::Dribble(_));
-                        let _ = tokio::time::timeout(pause, changes.wait_for(over)).await;
+            if let Fault::Dribble(pause) = self.fault_once_moving().await {
+                self.shared.bite();
+                for byte in piece {
+                    if to.write_all(std::slice::from_ref(byte)).await.is_err() {
+                        return End::Closed;
                     }
-                    continue;
+                    // Once the fault ends, the rest comes at once.
+                    let over = |orders: &Orders| !matches!(orders.fault, Fault::Dribble(_));
+                    let _ = tokio::time::timeout(pause, changes.wait_for(over)).await;
                 }
-                _ => {}
+                continue;
             }
             if let Some(sprung) = self.shared.springs(Direction::Answers, piece)
                 && let Some(end) = self.act(sprung, piece, to).await

@@ -18,10 +18,6 @@ pub enum Fault {
     /// Reads nothing more and tells neither end. The connections end when the fault does, and what
     /// was sent over them is lost.
     Silence,
-    /// Throws away what clients send; answers pass.
-    DropRequests,
-    /// Throws away what servers send; requests pass.
-    DropAnswers,
     /// Closes both ends of every connection, and of new ones as soon as they are accepted.
     Refuse,
     /// Closes the next new connection, then passes everything on. Open connections are not touched.

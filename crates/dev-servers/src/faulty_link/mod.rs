@@ -1,5 +1,5 @@
 //! A TCP proxy for tests, between a client and a server on this machine. It breaks connections as
-//! networks do: it delays, cuts, stalls, throttles, drops one direction, or catches one message ("the
+//! networks do: it delays, cuts, stalls, throttles, or catches one message ("the
 //! COMMIT") before or after the server has acted on it.
 //!
 //! ```rust
@@ -12,7 +12,7 @@
 //! link.mend(); // what was sent meanwhile arrives late
 //! // The next COMMIT reaches the server; its answer does not reach the client.
 //! link.trap(Trap::at(b"\x03COMMIT").lose_answer());
-//! link.until_caught(1).await; // wait until that has happened
+//! link.until_sprung().await; // wait until it is on its way
 //! # Ok(())
 //! # }
 //! ```
@@ -23,7 +23,6 @@
 //! | `set(Fault::Dribble(pause))` | answers come a byte at a time |
 //! | `set(Fault::Stall)` | silence; what was sent arrives after `mend` |
 //! | `set(Fault::Silence)` | silence; the connection ends at `mend` |
-//! | `set(Fault::DropRequests)`, `set(Fault::DropAnswers)` | one direction is lost, the other works |
 //! | `set(Fault::Refuse)`, `cut()` | both ends are closed, new connections too |
 //! | `strand()` | today's connections are silent for ever, new ones work |
 //! | `lead_to(server)` | new connections reach another server |
@@ -79,7 +78,7 @@ struct Shared {
     connections: AtomicUsize,
     counted: AtomicU64,
     bites: AtomicU64,
-    caught: watch::Sender<u64>,
+    caught: AtomicU64,
     held: watch::Sender<u64>,
 }
 
@@ -115,7 +114,7 @@ impl FaultyLink {
             connections: AtomicUsize::new(0),
             counted: AtomicU64::new(0),
             bites: AtomicU64::new(0),
-            caught: watch::Sender::default(),
+            caught: AtomicU64::new(0),
             held: watch::Sender::default(),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
@@ -219,14 +218,7 @@ impl FaultyLink {
 
     /// How often a trap has sprung and its message was held, cut, or lost its answer.
     pub fn caught(&self) -> u64 {
-        *self.shared.caught.borrow()
-    }
-
-    /// Waits until traps have [caught](FaultyLink::caught) this many messages since the link was
-    /// made. It has no bound of its own: wrap it in a time-out.
-    pub async fn until_caught(&self, messages: u64) {
-        // The sender lives as long as `self`.
-        let _ = self.shared.caught.subscribe().wait_for(|caught| *caught >= messages).await;
+        self.shared.caught.load(Ordering::SeqCst)
     }
 
     /// Waits until no trap is set: the one that springs once has sprung. It has no bound of its own:
@@ -290,7 +282,7 @@ impl Shared {
 
     fn catch(&self) {
         self.bite();
-        self.caught.send_modify(|caught| *caught += 1);
+        self.caught.fetch_add(1, Ordering::SeqCst);
     }
 
     /// What is to be done with a piece if the trap springs.
@@ -376,14 +368,11 @@ async fn serve(client: TcpStream, server: Server, number: usize, shared: Arc<Sha
             let (from, to) = server.into_split();
             connection::join(client, from, to, number, &shared).await;
         }
-        #[cfg(unix)]
         Server::Unix(path) => {
             let Ok(server) = tokio::net::UnixStream::connect(path).await else { return };
             let (from, to) = server.into_split();
             connection::join(client, from, to, number, &shared).await;
         }
-        #[cfg(not(unix))]
-        Server::Unix(_) => {}
     }
 }
 

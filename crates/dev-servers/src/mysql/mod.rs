@@ -48,8 +48,6 @@ pub struct MysqlOptions {
     /// The server's binary, or a wrapper that ends in `exec`ing it; `None` searches for `mariadbd`,
     /// then `mysqld`. Whether it is MariaDB or MySQL is read from its `--version`.
     pub program: Option<PathBuf>,
-    /// The TCP port on 127.0.0.1; `None` takes last time's if it is free, else any free one.
-    pub port: Option<u16>,
     /// Further statements that every start runs with all privileges, for tests that need them.
     pub extra_statements: Vec<String>,
     /// Further arguments for the server, such as those of replication or TLS.
@@ -108,8 +106,8 @@ impl MysqlServer {
     /// database, which takes seconds; later ones find it again.
     ///
     /// # Errors
-    /// A sentence that says what to do: no binary, directory in use or not complete, port in use,
-    /// or the end of the server's log.
+    /// A sentence that says what to do: no binary, directory in use or not complete, or the end of
+    /// the server's log.
     pub async fn start(options: MysqlOptions) -> Result<Self, StartError> {
         let (program, flavour, version) = flavour::find(options.program.as_deref())?;
         let server = flavour.name();
@@ -142,8 +140,7 @@ impl MysqlServer {
         let access = Access { flavour, socket, port: 0, password };
         let MysqlOptions { launcher, extra_arguments, .. } = options;
         let recipe = Mysql { program, kept, launcher, extra_arguments, access };
-        let server =
-            Self::boot(Prepared { recipe, home, temporary, version }, options.port).await?;
+        let server = Self::boot(Prepared { recipe, home, temporary, version }).await?;
         mark_ready(server.home(), flavour)?;
         Ok(server)
     }

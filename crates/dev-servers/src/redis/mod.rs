@@ -46,7 +46,7 @@ pub struct RedisOptions {
     /// The server's binary; `None` searches for `redis-server`, then for the server that Debian's
     /// `redis-tools` carries under another name.
     pub program: Option<PathBuf>,
-    /// The TCP port on 127.0.0.1; `None` takes last time's if it is free, else any free one.
+    /// The TCP port on 127.0.0.1, for tests; `None` takes last time's if it is free, else any free one.
     pub port: Option<u16>,
     /// A program and its arguments that start what follows them, such as `env NAME=value`; none
     /// starts the server itself. For tests.
@@ -112,11 +112,14 @@ impl RedisServer {
     /// Starts a server and returns when it answers, with the data of the last start loaded.
     ///
     /// # Errors
-    /// A sentence that says what to do: no binary, directory or port in use, or the end of the
-    /// server's log.
+    /// A sentence that says what to do: no binary, directory in use, or the end of the server's log.
     pub async fn start(options: RedisOptions) -> Result<Self, StartError> {
         let port = options.port;
-        Self::boot(prepare(options).await?, port).await
+        let prepared = prepare(options).await?;
+        match port {
+            Some(port) => Self::boot_member(prepared, port).await,
+            None => Self::boot(prepared).await,
+        }
     }
 
     /// The URL over the unix socket.

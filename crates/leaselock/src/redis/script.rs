@@ -1,6 +1,6 @@
 //! Running scripts.
 
-use ::redis::{ErrorKind, FromRedisValue};
+use ::redis::{ErrorKind, FromRedisValue, ToRedisArgs};
 use ::redis_connection::Script;
 
 use super::{Connection, FENCE_KEPT, WAITER_ALIVE};
@@ -34,7 +34,7 @@ pub(super) fn script(parts: &[&str]) -> Script {
 pub(crate) async fn run<C: Connection, T: FromRedisValue>(
     connection: &C,
     script: &Script,
-    keys: &[impl AsRef<str>],
+    keys: &[impl ToRedisArgs],
     arguments: &[&str],
 ) -> StoreResult<T> {
     // A clone is a handle to the same connection.
@@ -59,7 +59,7 @@ pub(super) fn grant(answer: Option<String>, token: &Token) -> StoreResult<Option
 pub(super) async fn run_command<C: Connection, T: FromRedisValue>(
     connection: &C,
     script: &Script,
-    keys: &[impl AsRef<str>],
+    keys: &[impl ToRedisArgs],
     arguments: &[&str],
 ) -> Result<T, CommandError> {
     let answer = script.run(&mut connection.clone(), keys, arguments).await;

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use ::redis::{FromRedisValue, from_redis_value};
+use ::redis::{FromRedisValue, ToRedisArgs, from_redis_value};
 use ::redis_connection::{Script, is_unknown_script};
 
 use super::subscriber::Subscriber;
@@ -40,7 +40,7 @@ impl<C: Connection> Server<C> {
     pub(super) async fn run<T: FromRedisValue>(
         &self,
         script: &Script,
-        keys: &[impl AsRef<str>],
+        keys: &[impl ToRedisArgs],
         arguments: &[&str],
     ) -> StoreResult<T> {
         run(&self.connection, script, keys, arguments).await
@@ -50,7 +50,7 @@ impl<C: Connection> Server<C> {
     pub(super) async fn renew(
         &self,
         script: &Script,
-        keys: &[impl AsRef<str>],
+        keys: &[impl ToRedisArgs],
         token: &Token,
         lease: Duration,
     ) -> StoreResult<bool> {

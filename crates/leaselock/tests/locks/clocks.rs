@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use zookeeper_client::{Acls, CreateMode};
 
 use super::kinds::granted;
-use super::testbed::{Testbed, can_be_held, label, name, now_ms};
+use super::testbed::{Testbed, can_be_held, label, listed, name, now_ms};
 use super::{LONG_LEASE, SHORT_LEASE, at_once, connect, fence_of, waiting};
 
 const HOUR: i64 = 3_600;
@@ -107,8 +107,7 @@ async fn m10_the_table_has_two_holders_when_the_servers_clock_jumps_ahead() {
     assert!(fence_of(&second) > fence_of(&first));
     assert_eq!(first.release().await, ReleaseOutcome::AlreadyLost);
     assert_eq!(second.release().await, ReleaseOutcome::Released);
-    let table = KINDS.iter().find(|kind| (kind.backend, kind.kind) == ("mysql", "table"));
-    let table = table.expect("it is on the list");
+    let table = listed("mysql", "table");
     assert!(table.breaks_when.contains("clock jumps ahead"), "{}", table.breaks_when);
     assert_eq!(table.fencing, Fencing::Rising);
 }

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leaselock::{
-    AcquireError, AcquireOptions, KINDS, LeasedMutex, LockName, Mutex, ReleaseOutcome,
-    StatsSnapshot, Wait,
+    AcquireError, AcquireOptions, LeasedMutex, LockName, Mutex, ReleaseOutcome, StatsSnapshot, Wait,
 };
 use redis::AsyncCommands;
 use tokio::time::Instant;
 
 use super::handing::warm_up;
 use super::proxy::{Link, Proxy};
-use super::testbed::{Testbed, name};
+use super::testbed::{Testbed, listed, name};
 use super::{LONG_LEASE, at_once, connect, until, until_lost, waiting};
 use crate::support::eventually;
 
@@ -74,8 +73,7 @@ fn moves(before: &StatsSnapshot, after: &StatsSnapshot) -> Moves {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn o1_each_event_moves_its_counters_once() {
     let testbed = Testbed::new();
-    let token = KINDS.iter().find(|kind| (kind.backend, kind.kind) == ("redis", "token"));
-    let token = token.expect("it is on the list");
+    let token = listed("redis", "token");
     let proxy = Proxy::start(&crate::support::redis_url().await).await;
     let process = testbed.process_behind(token, &proxy.url()).await;
     let other = testbed.process(token).await;

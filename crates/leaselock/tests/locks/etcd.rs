@@ -1,15 +1,11 @@
-//! What only the locks on etcd promise, on real servers: places in the queue, readers and permits,
-//! and a cluster that loses members.
+//! What only the locks on etcd promise, on real servers: places in the queue, and a cluster that
+//! loses members.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dev_servers::{EtcdOptions, EtcdServer};
-use leaselock::etcd::{Client, mutex, read_write, semaphore};
-use leaselock::{
-    AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReadWrite, ReleaseOutcome, Wait,
-};
+use leaselock::etcd::{Client, mutex};
+use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -45,17 +41,6 @@ impl Site {
         mutex_at(&self.url, &self.prefix)
     }
 
-    fn read_write(&self) -> ReadWrite {
-        let tasks = TaskTracker::new();
-        read_write::lock(&client(&self.url), &self.prefix, &tasks).expect("a prefix")
-    }
-
-    fn semaphore(&self, permits_max: u32) -> LeasedMutex {
-        let tasks = TaskTracker::new();
-        semaphore::semaphore(client(&self.url), &self.prefix, permits_max, &tasks)
-            .expect("a prefix")
-    }
-
     async fn proxy(&self) -> (Proxy, String) {
         let proxy = Proxy::start(&self.url.replace("http", "redis")).await;
         let url = proxy.url().replace("redis", "http");
@@ -83,104 +68,6 @@ async fn queued(process: &LeasedMutex, lease: Duration) -> tokio::task::JoinHand
     let waiting = tokio::spawn(async move { granted(&waiter, lease).await });
     until("it waits", || process.stats().snapshot().contended > before).await;
     waiting
-}
-
-/// A process that gets the lock and dies with it, without a word to the server.
-fn die_holding(make: impl FnOnce() -> LeasedMutex + Send + 'static) {
-    let process = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let guard =
-            runtime.expect("a runtime").block_on(async { granted(&make(), SHORT_LEASE).await });
-        std::mem::forget(guard);
-    });
-    process.join().expect("it holds");
-}
-
-/// R1: readers together, a writer alone; who comes after a waiting writer waits for it.
-#[tokio::test]
-async fn r1_readers_share_and_a_waiting_writer_is_not_starved() {
-    let site = Site::new().await;
-    let (first, second, third) = (site.read_write(), site.read_write(), site.read_write());
-    let one = granted(&first.read, LONG_LEASE).await;
-    let same_process = granted(&first.read, LONG_LEASE).await;
-    let two = granted(&second.read, LONG_LEASE).await;
-    assert_busy(&third.write).await;
-
-    let writer = queued(&third.write, LONG_LEASE).await;
-    let late = queued(&first.read, LONG_LEASE).await;
-    release(one).await;
-    release(same_process).await;
-    assert!(!writer.is_finished(), "a reader still reads");
-    release(two).await;
-    let writer = writer.await.expect("the writer's turn");
-    assert_busy(&second.read).await;
-    assert_busy(&second.write).await;
-    assert!(!late.is_finished(), "it came after the writer");
-    let written = fence_of(&writer);
-    release(writer).await;
-    let late = late.await.expect("the reader's turn");
-    assert!(fence_of(&late) > written);
-    release(late).await;
-}
-
-/// R1: the hold of a reader that died ends alone.
-#[tokio::test]
-async fn r1_a_dead_reader_keeps_a_writer_away_only_for_its_lease() {
-    let site = Site::new().await;
-    let (living, dead) = (site.read_write(), site.read_write());
-    let reads = granted(&living.read, SHORT_LEASE).await;
-    let (url, prefix) = (site.url.clone(), site.prefix.clone());
-    drop(dead);
-    die_holding(move || Site { url, prefix }.read_write().read);
-    let writer = queued(&living.write, SHORT_LEASE).await;
-    // The dead one's place goes, the living one's is renewed.
-    sleep(SHORT_LEASE * 3).await;
-    assert!(!reads.is_lost() && !writer.is_finished());
-    release(reads).await;
-    release(writer.await.expect("the writer's turn")).await;
-}
-
-/// S1: never more holders than permits, also when some die, and their permits come back.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s1_permits_are_never_exceeded_and_those_of_the_dead_come_back() {
-    const PERMITS: u32 = 3;
-    let site = Site::new().await;
-    for _ in 0..2 {
-        let (url, prefix) = (site.url.clone(), site.prefix.clone());
-        die_holding(move || Site { url, prefix }.semaphore(PERMITS));
-    }
-    let holding = Arc::new(AtomicU64::new(0));
-    let mut tasks = tokio::task::JoinSet::new();
-    for process in [site.semaphore(PERMITS), site.semaphore(PERMITS), site.semaphore(PERMITS)] {
-        for _ in 0..4 {
-            let (process, holding) = (process.clone(), holding.clone());
-            tasks.spawn(async move {
-                for _ in 0..4 {
-                    let wait = Wait::Until(Instant::now() + LONG_LEASE);
-                    let options = AcquireOptions { lease: LONG_LEASE, wait };
-                    let guard = process.acquire(&name(), options).await.expect("granted");
-                    let now = holding.fetch_add(1, Ordering::SeqCst) + 1;
-                    assert!(now <= u64::from(PERMITS), "{now} hold");
-                    sleep(Duration::from_millis(3)).await;
-                    holding.fetch_sub(1, Ordering::SeqCst);
-                    release(guard).await;
-                }
-            });
-        }
-    }
-    while let Some(task) = tasks.join_next().await {
-        task.expect("no task panics");
-    }
-    // All permits at once, so those of the dead are back; and one more is refused.
-    let process = site.semaphore(PERMITS);
-    let mut guards = Vec::new();
-    for _ in 0..PERMITS {
-        guards.push(granted(&process, LONG_LEASE).await);
-    }
-    assert_busy(&process).await;
-    for guard in guards {
-        release(guard).await;
-    }
 }
 
 /// M13, etcd#11456: whose place expired in the queue is not granted when those ahead have gone; it

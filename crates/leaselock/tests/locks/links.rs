@@ -61,9 +61,7 @@ async fn with_each<F: Future<Output = ()> + Send + 'static>(
     for pair in pairs(link).await {
         kinds.spawn(run(pair));
     }
-    while let Some(kind) = kinds.join_next().await {
-        kind.expect("no kind fails");
-    }
+    kinds.join_all().await;
 }
 
 /// M5: one hold, which one release frees.

@@ -91,9 +91,7 @@ async fn x1_opposite_orders_do_not_block_each_other(kind: &'static Capabilities)
             }
         });
     }
-    while let Some(task) = tasks.join_next().await {
-        task.expect("no task panics");
-    }
+    tasks.join_all().await;
 }
 
 /// X1: one that dies between two slots, or whose caller goes away there, leaves nothing for longer

@@ -17,7 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::handing::warm_up;
 use super::proxy::{Link, Proxy};
-use super::testbed::{Testbed, can_be_held, label, name};
+use super::testbed::{Testbed, can_be_held, label, listed, name};
 use super::{LONG_LEASE, connect, until};
 
 /// Of the waiter, and so of what it is granted: long enough for a few looks of a busy machine.
@@ -66,8 +66,7 @@ impl Three {
 
     /// A reader that waits, for a writer that leaves and a writer that comes.
     async fn with_a_reader() -> Self {
-        let kind = KINDS.iter().find(|kind| (kind.backend, kind.kind) == ("redis", "read-write"));
-        let three = Self::new(kind.expect("it is on the list")).await;
+        let three = Self::new(listed("redis", "read-write")).await;
         let (prefix, tasks) = (&three.testbed.prefix, TaskTracker::new());
         let client = redis::Client::open(three.notified.url()).expect("a Redis URL");
         let subscriber = Subscriber::start(client, prefix, &tasks).expect("a prefix");

@@ -1,8 +1,5 @@
 //! Nobody holds what somebody else holds, and fences only rise.
 
-use std::sync::Arc;
-use std::sync::Mutex as StdMutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leaselock::{AcquireError, Fence, LockName, Mutex, RaiseFenceError, ReleaseOutcome};
@@ -15,48 +12,6 @@ use super::{
     until_lost, waiting,
 };
 use crate::support::rounds;
-
-/// M1: a counter that is read, then written a moment later, loses nothing. The longer run holds as
-/// many times more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn critical_sections_of_two_processes_never_overlap() {
-    const TASKS_PER_PROCESS: u64 = 12;
-    let rounds_each = 12 * u64::from(rounds(1));
-    let testbed = Arc::new(TokenTestbed::new().await);
-    let counter_key = format!("{}counter", testbed.prefix);
-    let inside = Arc::new(AtomicU64::new(0));
-    let fences = Arc::new(StdMutex::new(Vec::new()));
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..2 {
-        let process = testbed.process().await;
-        for _ in 0..TASKS_PER_PROCESS {
-            let (process, testbed, inside) = (process.clone(), testbed.clone(), inside.clone());
-            let (fences, counter_key) = (fences.clone(), counter_key.clone());
-            tasks.spawn(async move {
-                let mut redis = testbed.redis.clone();
-                for _ in 0..rounds_each {
-                    let mut options = waiting(LONG_LEASE);
-                    options.wait = leaselock::Wait::Until(Instant::now() + LONG_LEASE);
-                    let guard = process.acquire(&testbed.name, options).await.expect("granted");
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two holders");
-                    let read: Option<u64> = redis.get(&counter_key).await.expect("GET");
-                    sleep(Duration::from_millis(1)).await;
-                    let () = redis.set(&counter_key, read.unwrap_or(0) + 1).await.expect("SET");
-                    fences.lock().expect("fences").push(fence_of(&guard));
-                    inside.fetch_sub(1, Ordering::SeqCst);
-                    assert_eq!(guard.release().await, ReleaseOutcome::Released);
-                }
-            });
-        }
-    }
-    tasks.join_all().await;
-    let rounds = 2 * TASKS_PER_PROCESS * rounds_each;
-    let counted: u64 = testbed.redis.clone().get(&counter_key).await.expect("GET");
-    assert_eq!(counted, rounds, "updates were lost");
-    let fences = fences.lock().expect("fences");
-    assert_eq!(fences.len() as u64, rounds);
-    assert!(fences.is_sorted_by(|earlier, later| earlier < later));
-}
 
 /// M3: over ten thousand acquires of two processes, take-overs and losses of all data; in the longer
 /// run a hundred thousand.

@@ -52,9 +52,7 @@ async fn counters_lose_nothing(kind: &'static Capabilities) {
             }
         });
     }
-    while let Some(task) = tasks.join_next().await {
-        task.expect("no task panics");
-    }
+    tasks.join_all().await;
     assert_eq!(counter.get(&name()).await, Ok(TASKS * ROUNDS), "{label}");
     assert_eq!(counter.add(&name(), -2 * TASKS * ROUNDS).await, Ok(-TASKS * ROUNDS), "{label}");
     // Beyond what a floating-point number holds exactly.

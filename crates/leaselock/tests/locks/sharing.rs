@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leaselock::{AcquireOptions, KINDS, Mutex, ReleaseOutcome, Wait};
+use leaselock::{AcquireOptions, Mutex, ReleaseOutcome, Wait};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::LONG_LEASE;
-use super::testbed::{Testbed, name};
+use super::testbed::{Testbed, listed, name};
 
 const CLIENTS_PER_PROCESS: usize = 6;
 /// How many holds all clients have together.
@@ -29,8 +29,7 @@ fn jain(shares: &[u64]) -> f64 {
 
 /// How many of the holds each client of two processes got.
 async fn shares(testbed: &Testbed, kind: &str) -> Vec<u64> {
-    let kind = KINDS.iter().find(|listed| (listed.backend, listed.kind) == ("redis", kind));
-    let kind = kind.expect("it is on the list");
+    let kind = listed("redis", kind);
     let served = Arc::new(AtomicU64::new(0));
     let mut clients = JoinSet::new();
     for _ in 0..2 {

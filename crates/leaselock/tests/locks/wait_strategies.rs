@@ -19,9 +19,7 @@ async fn every_wait_strategy_gets_the_lock_in_turn() {
         // Side by side, since most of it is sleeping.
         kinds.spawn(every_strategy(label, process));
     }
-    while let Some(kind) = kinds.join_next().await {
-        kind.expect("no kind fails");
-    }
+    kinds.join_all().await;
 }
 
 async fn every_strategy(label: &'static str, process: LeasedMutex) {
@@ -47,9 +45,7 @@ async fn every_strategy(label: &'static str, process: LeasedMutex) {
         sleep(Duration::from_millis(30)).await;
         assert_eq!(process.stats().snapshot().waiting_now, 0, "{label}: nobody is in line");
         assert_eq!(holder.release().await, ReleaseOutcome::Released, "{label}");
-        while let Some(contender) = contenders.join_next().await {
-            contender.expect("no contender panics");
-        }
+        contenders.join_all().await;
         let shortest = match strategy {
             Sleep200 => Duration::from_millis(190),
             Sleep2000 => Duration::from_millis(1_990),

@@ -1,6 +1,5 @@
 //! Who waits, in which order, for how long, and what it costs the server.
 
-use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
 use futures::poll;
@@ -13,34 +12,6 @@ use super::{LONG_LEASE, PATIENCE, TokenTestbed, acquire, at_once, until, waiting
 fn waiting_until(deadline: Instant) -> AcquireOptions {
     let wait = Wait::Until(deadline);
     AcquireOptions { lease: LONG_LEASE, wait }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_process_serves_its_waiters_in_the_order_in_which_they_came() {
-    const WAITERS: u64 = 50;
-    let testbed = TokenTestbed::new().await;
-    let process = testbed.process().await;
-    let holder = acquire(&process, &testbed, LONG_LEASE).await;
-    let served = Arc::new(StdMutex::new(Vec::new()));
-    let mut waiters = tokio::task::JoinSet::new();
-    for number in 0..WAITERS {
-        let (waiter, name, served) = (process.clone(), testbed.name.clone(), served.clone());
-        waiters.spawn(async move {
-            let guard = waiter.acquire(&name, waiting(LONG_LEASE)).await.expect("granted");
-            served.lock().expect("served").push(number);
-            guard.release().await
-        });
-        until("the waiter stands in line", || process.stats().snapshot().waiting_now == number + 1)
-            .await;
-    }
-    assert_eq!(holder.release().await, ReleaseOutcome::Released);
-    let outcomes = waiters.join_all().await;
-    assert!(outcomes.iter().all(|outcome| *outcome == ReleaseOutcome::Released));
-    let in_order: Vec<u64> = (0..WAITERS).collect();
-    assert_eq!(*served.lock().expect("served"), in_order);
-    let stats = process.stats().snapshot();
-    assert_eq!((stats.acquired, stats.contended), (WAITERS + 1, WAITERS));
-    assert_eq!((stats.waiting_now, stats.released), (0, WAITERS + 1));
 }
 
 /// W3, W7: the number of waiters makes no difference to the server.
@@ -90,29 +61,6 @@ async fn what_this_process_holds_is_refused_without_asking_the_server() {
     assert_eq!(proxy.scripts_run(), asked_before);
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     assert_eq!(process.stats().snapshot().busy, 100);
-}
-
-#[tokio::test]
-async fn a_wait_ends_at_its_deadline_and_leaves_no_trace() {
-    let testbed = TokenTestbed::new().await;
-    let (process, other) = (testbed.process().await, testbed.process().await);
-    let holder = acquire(&other, &testbed, LONG_LEASE).await;
-    let held = testbed.value().await;
-    // The first is at the head and polls, the second waits behind it.
-    let deadline = Instant::now() + Duration::from_millis(100);
-    let first = process.acquire(&testbed.name, waiting_until(deadline));
-    let second = process.acquire(&testbed.name, waiting_until(deadline));
-    let (first, second) = tokio::join!(first, second);
-    let late = deadline.elapsed();
-    assert!(matches!(first, Err(AcquireError::TimedOut)), "{first:?}");
-    assert!(matches!(second, Err(AcquireError::TimedOut)), "{second:?}");
-    assert!(late < PATIENCE / 2, "{late:?} late");
-    let stats = process.stats().snapshot();
-    assert_eq!((stats.timed_out, stats.waiting_now), (2, 0));
-    assert_eq!(testbed.value().await, held);
-    assert_eq!(holder.release().await, ReleaseOutcome::Released);
-    let guard = acquire(&process, &testbed, LONG_LEASE).await;
-    assert_eq!(guard.release().await, ReleaseOutcome::Released);
 }
 
 #[tokio::test]

@@ -1,12 +1,10 @@
-//! What only ZooKeeper's kinds can show: sessions that end, lost answers, a lost leader, and the order
-//! in which readers and permits are served.
+//! What only ZooKeeper's kinds can show: sessions that end, lost answers, and a lost leader.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dev_servers::ZookeeperEnsemble;
-use leaselock::zookeeper::{Ensemble, read_write, reentrant, semaphore, sequential, spin};
+use leaselock::zookeeper::{Ensemble, sequential, spin};
 use leaselock::{AcquireError, AcquireOptions, Guard, LeasedMutex, Mutex, ReleaseOutcome, Wait};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::task::TaskTracker;
@@ -204,115 +202,6 @@ async fn who_gives_up_leaves_no_node_behind() {
     assert!(dropped.is_err());
     assert_eq!(guard.release().await, ReleaseOutcome::Released);
     testbed.until_nobody_stands_in_line("sequential").await;
-}
-
-/// R1: readers share, a writer excludes, and neither overtakes who came before.
-#[tokio::test]
-async fn r1_readers_share_and_a_writer_has_it_alone() {
-    let testbed = TokenTestbed::new().await;
-    let tasks = TaskTracker::new();
-    let first = read_write::read_write(&testbed.ensemble().await, &tasks);
-    let second = read_write::read_write(&testbed.ensemble().await, &tasks);
-    let readers = [
-        get(&first.read, at_once(LONG_LEASE)).await,
-        get(&first.read, at_once(LONG_LEASE)).await,
-        get(&second.read, at_once(LONG_LEASE)).await,
-    ];
-    let refused = second.write.acquire(&name(), at_once(LONG_LEASE)).await;
-    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
-
-    // The writer that waits is not overtaken by a reader that comes after it.
-    let writer = second.write.clone();
-    let writing = tokio::spawn(async move { get(&writer, waiting(LONG_LEASE)).await });
-    until("the writer waits", || second.write.stats().snapshot().contended == 2).await;
-    let reader = first.read.clone();
-    let reading = tokio::spawn(async move { get(&reader, waiting(LONG_LEASE)).await });
-    until("the reader waits", || first.read.stats().snapshot().contended == 1).await;
-    let last_fence = readers.iter().map(fence_of).max();
-    for reader in readers {
-        assert_eq!(reader.release().await, ReleaseOutcome::Released);
-    }
-    let written = writing.await.expect("the writer");
-    assert!(Some(fence_of(&written)) > last_fence);
-    assert!(!reading.is_finished(), "a reader is in beside the writer");
-    let refused = first.read.acquire(&name(), at_once(LONG_LEASE)).await;
-    assert!(matches!(refused, Err(AcquireError::Busy)), "{refused:?}");
-    assert_eq!(written.release().await, ReleaseOutcome::Released);
-    let read = reading.await.expect("the reader");
-    assert_eq!(read.release().await, ReleaseOutcome::Released);
-}
-
-/// R1: a dead reader's hold ends with its session, and the writer goes in.
-#[tokio::test]
-async fn r1_a_dead_readers_hold_ends_alone() {
-    let testbed = TokenTestbed::new().await;
-    let (proxy, host) = proxied().await;
-    let tasks = TaskTracker::new();
-    let dead = read_write::read_write(&testbed.ensemble_at(&host), &tasks);
-    let alive = read_write::read_write(&testbed.ensemble().await, &tasks);
-    let reader = get(&dead.read, waiting(BRIEF_LEASE)).await;
-    proxy.set(Link::Refuses);
-    let writer = get(&alive.write, patient(LONG_LEASE)).await;
-    assert!(reader.is_lost(), "two are in");
-    assert_eq!(writer.release().await, ReleaseOutcome::Released);
-}
-
-/// S1: never more holders than permits, whoever they are; a dead holder's permit comes back.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn s1_permits_are_never_exceeded_and_come_back() {
-    const PERMITS: u32 = 3;
-    let testbed = TokenTestbed::new().await;
-    let tasks = TaskTracker::new();
-    let first = semaphore::mutex(&testbed.ensemble().await, PERMITS, &tasks);
-    let second = semaphore::mutex(&testbed.ensemble().await, PERMITS, &tasks);
-    let (inside, most) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let mut workers = tokio::task::JoinSet::new();
-    for number in 0..8 {
-        let process = if number % 2 == 0 { first.clone() } else { second.clone() };
-        let (inside, most) = (inside.clone(), most.clone());
-        workers.spawn(async move {
-            for _ in 0..5 {
-                let guard = get(&process, patient(LONG_LEASE)).await;
-                most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                sleep(Duration::from_millis(3)).await;
-                inside.fetch_sub(1, Ordering::SeqCst);
-                assert_eq!(guard.release().await, ReleaseOutcome::Released);
-            }
-        });
-    }
-    while let Some(worker) = workers.join_next().await {
-        worker.expect("no worker panics");
-    }
-    let most = most.load(Ordering::SeqCst);
-    assert!(most <= u64::from(PERMITS), "{most} held at the same time");
-
-    let (proxy, host) = proxied().await;
-    let dead = semaphore::mutex(&testbed.ensemble_at(&host), PERMITS, &tasks);
-    let mut held = Vec::new();
-    for _ in 0..PERMITS {
-        held.push(get(&dead, waiting(BRIEF_LEASE)).await);
-    }
-    proxy.set(Link::Refuses);
-    let guard = get(&first, patient(LONG_LEASE)).await;
-    assert!(held.iter().all(Guard::is_lost), "more hold than there are permits");
-    assert_eq!(guard.release().await, ReleaseOutcome::Released);
-}
-
-/// The first hold may be given back before those that came after it.
-#[tokio::test]
-async fn an_owner_may_leave_in_any_order() {
-    let testbed = TokenTestbed::new().await;
-    let tasks = TaskTracker::new();
-    let process = reentrant::mutex(&testbed.ensemble().await, &tasks);
-    let outer = get(&process, waiting(LONG_LEASE)).await;
-    let inner = outer.enter_again().await.expect("the owner may enter again");
-    let innermost = inner.enter_again().await.expect("the owner may enter again");
-    drop(outer);
-    until("it was given back", || process.stats().snapshot().released == 1).await;
-    assert_eq!(inner.release().await, ReleaseOutcome::Released);
-    assert_eq!(testbed.nodes("reentrant").await.len(), 1, "one hold is left");
-    assert_eq!(innermost.release().await, ReleaseOutcome::Released);
-    testbed.until_nobody_stands_in_line("reentrant").await;
 }
 
 /// The leader of three is killed under the holder: nobody else gets in while the hold is good, and

@@ -1,0 +1,32 @@
+//! Rows of the ledger, read and changed behind the service's back.
+
+use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::query::{Query, QueryScalar};
+use sqlx::{FromRow, MySql};
+
+use super::Shop;
+
+impl Shop {
+    /// Changes rows; returns how many.
+    pub async fn change(&self, statement: Query<'_, MySql, MySqlArguments>) -> u64 {
+        statement.execute(&self.pool).await.expect("rows are changed").rows_affected()
+    }
+
+    /// Reads one value.
+    pub async fn read<T>(&self, statement: QueryScalar<'_, MySql, T, MySqlArguments>) -> T
+    where
+        T: Send + Unpin,
+        (T,): for<'r> FromRow<'r, MySqlRow>,
+    {
+        statement.fetch_one(&self.pool).await.expect("a value is read")
+    }
+
+    /// Reads the values of all rows.
+    pub async fn read_all<T>(&self, statement: QueryScalar<'_, MySql, T, MySqlArguments>) -> Vec<T>
+    where
+        T: Send + Unpin,
+        (T,): for<'r> FromRow<'r, MySqlRow>,
+    {
+        statement.fetch_all(&self.pool).await.expect("values are read")
+    }
+}
