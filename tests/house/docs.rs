@@ -47,8 +47,11 @@ fn every_invariant_is_counted_and_explained() {
             judged.extend(numbers_of_invariants(&text));
         }
     }
+    // I15 was the number of a rule that is gone, and is not given again.
+    let numbered: BTreeSet<usize> = (1..=21).filter(|number| *number != 15).collect();
+    assert_eq!(judged, numbered, "each rule has a number");
     let count = judged.len();
-    assert!(count >= 22 && judged.iter().copied().eq(1..=count), "a gap: {judged:?}");
+    let last = judged.last().expect("a rule");
     let page = read("docs/load-test.md");
     let (_, verdict) = page.split_once("## How to read the verdict").expect("a section");
     let verdict = verdict.split("\n## ").next().unwrap_or_default();
@@ -63,7 +66,7 @@ fn every_invariant_is_counted_and_explained() {
     assert!(verdict.contains(&format!("There are {count}")), "docs/load-test.md: {count}");
     assert!(read("README.md").contains(&format!("{count} invariants")), "README.md: {count}");
     for page in ["docs/architecture.md", "docs/decisions-builds.md"] {
-        assert!(read(page).contains(&format!("I1 to I{count}")), "{page}: {count}");
+        assert!(read(page).contains(&format!("I1 to I{last}")), "{page}: {last}");
     }
 }
 
