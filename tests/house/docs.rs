@@ -37,6 +37,9 @@ fn the_readme_is_one_page_and_counts_the_strategies() {
     );
 }
 
+/// A number that no invariant has. Numbers are not given out again, because old reports name them.
+const UNUSED_NUMBER: usize = 15;
+
 /// The audits name their invariants I1, I2 and so on: the pages say how many there are, and explain each.
 #[test]
 fn every_invariant_is_counted_and_explained() {
@@ -48,7 +51,9 @@ fn every_invariant_is_counted_and_explained() {
         }
     }
     let count = judged.len();
-    assert!(count >= 22 && judged.iter().copied().eq(1..=count), "a gap: {judged:?}");
+    let last = judged.last().copied().unwrap_or_default();
+    let expected = (1..=last).filter(|number| *number != UNUSED_NUMBER);
+    assert!(count >= 20 && judged.iter().copied().eq(expected), "a gap: {judged:?}");
     let page = read("docs/load-test.md");
     let (_, verdict) = page.split_once("## How to read the verdict").expect("a section");
     let verdict = verdict.split("\n## ").next().unwrap_or_default();
@@ -63,7 +68,7 @@ fn every_invariant_is_counted_and_explained() {
     assert!(verdict.contains(&format!("There are {count}")), "docs/load-test.md: {count}");
     assert!(read("README.md").contains(&format!("{count} invariants")), "README.md: {count}");
     for page in ["docs/architecture.md", "docs/decisions-builds.md"] {
-        assert!(read(page).contains(&format!("I1 to I{count}")), "{page}: {count}");
+        assert!(read(page).contains(&format!("I1 to I{last}")), "{page}: {last}");
     }
 }
 
