@@ -258,7 +258,7 @@ async fn without_redis_nobody_joins_and_who_has_a_ticket_buys() {
     until_admitted(&instance.buyer(2), sold, json!({})).await;
 }
 
-/// The numbers of some buyers by one instance, in the order of the buyers; `None` for who is admitted already.
+/// The numbers of some buyers by one instance, in the order of the buyers; `None` for a buyer who is admitted already.
 async fn numbers(client: &Client, tokens: &[String], item: i64) -> Vec<Option<i64>> {
     let mut numbers = Vec::new();
     for chunk in tokens.chunks(100) {
