@@ -53,6 +53,7 @@ pub struct PurchaseBody {
     (status = "4XX", description = "Nothing changed; or, with outcome unknown, an earlier request with the key is still running: send it again later"),
     (status = "5XX", description = "Nothing changed, try again; or, with outcome unknown, send the request again with the same key"),
 ))]
+#[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn purchase(
     State(purchases): State<Purchases>,
     request_trace: RequestTrace,
