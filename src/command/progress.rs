@@ -133,7 +133,7 @@ mod tests {
         );
         progress.is_terminal = false;
         assert_eq!(progress.line(4, QUIET), "seckill: auditing: 4 of 4 after 2 s");
-        progress.set_total(0);
+        progress.total = 0;
         assert_eq!(progress.line(0, QUIET), "seckill: auditing, 2 s");
         progress.show(1);
         assert!(progress.shown.is_none(), "quick work shows nothing");

@@ -172,7 +172,7 @@ fn the_map_is_drawn_in_one_way() {
 fn every_variable_that_is_named_exists() {
     let mut known = settings();
     for script in ["compare", "loadtest", "run", "test", "install-packages", "from-sid"] {
-        known.extend(variables(&read(&format!("scripts/{script}"))).map(str::to_owned));
+        known.extend(variables(&read(format!("scripts/{script}"))).map(str::to_owned));
     }
     // Those that make tests longer stand where they are read.
     let longer = [

@@ -7,7 +7,7 @@ use reqwest::Method;
 use seckill::config::Secret;
 use serde_json::json;
 
-use super::{STREAM, counted, ends_as, in_ledger, key, order, purchase, queue_of, redis_of, shop};
+use super::{STREAM, counted, ends_as, in_ledger, key, purchase, queue_of, redis_of, shop};
 use crate::http::{assert_clean, order_id};
 use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url};
 
