@@ -140,7 +140,8 @@ async fn a_sale_keeps_a_group_and_a_product_that_the_page_does_not_know() {
     let group = make("/api/admin/limit-groups", group).await;
     let product = json!({ "name": "Harbour shirt", "description": "" });
     let product = make("/api/admin/products", product).await;
-    let sale = json!({ "name": "Harbour shirt, M", "limit_group_id": group, "product_id": product });
+    let sale =
+        json!({ "name": "Harbour shirt, M", "limit_group_id": group, "product_id": product });
     let item = make_sale(&instance, sale).await;
     page.until_text("#sales", "Harbour shirt, M").await;
     page.click("#sales li:first-child button").await;

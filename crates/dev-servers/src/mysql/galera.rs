@@ -186,9 +186,8 @@ fn most_advanced(shared: &Shared, writer: usize) -> Result<usize, StartError> {
 pub(super) fn programs() -> Result<PathBuf, StartError> {
     let folder = program::named("SECKILL_GALERA").or_else(|| program::unpacked("galera"));
     let has = |folder: &PathBuf, name: &str| folder.join(name).is_file();
-    let is_whole = |folder: &PathBuf| {
-        has(folder, LIBRARY) && has(folder, &format!("wsrep_sst_{METHOD}"))
-    };
+    let is_whole =
+        |folder: &PathBuf| has(folder, LIBRARY) && has(folder, &format!("wsrep_sst_{METHOD}"));
     folder.filter(is_whole).ok_or(StartError::ProgramMissing {
         server: "Galera library with the script that sends a node's data",
         package: "galera-4",

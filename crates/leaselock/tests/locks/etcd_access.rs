@@ -59,8 +59,9 @@ fn files(tls_port: u16) -> ServerFiles {
     std::fs::write(path("cert"), own.cert.pem()).expect("written");
     std::fs::write(path("key"), own.signing_key.serialize_pem()).expect("written");
     let etcd = std::env::var("SECKILL_ETCD").ok().filter(|path| !path.is_empty());
-    let etcd = etcd
-        .unwrap_or_else(|| "$(command -v etcd || echo \"${XDG_CACHE_HOME:-$HOME/.cache}/seckill/etcd\")".to_owned());
+    let etcd = etcd.unwrap_or_else(|| {
+        "$(command -v etcd || echo \"${XDG_CACHE_HOME:-$HOME/.cache}/seckill/etcd\")".to_owned()
+    });
     let script = format!(
         "#!/bin/sh\netcd={etcd}\ncase $1 in --version) exec \"$etcd\" --version;; esac\n\
          for flag in \"$@\"; do case $flag in --listen-client-urls=*) url=${{flag#*=}};; esac; done\n\

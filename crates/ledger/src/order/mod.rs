@@ -19,9 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::route::RoutedError;
 use crate::rows::link::answered;
-use crate::rows::{
-    Fault, WorkError, change, failed_read, is_unconfirmed, nothing_was_sent,
-};
+use crate::rows::{Fault, WorkError, change, failed_read, is_unconfirmed, nothing_was_sent};
 use crate::waiting_list::WaitingLine;
 use crate::write::ItemConcurrency;
 use crate::{Ledger, RetryPolicy};
