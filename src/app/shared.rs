@@ -206,6 +206,7 @@ impl Writers {
         let writer = &shared.writer;
         let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone())
             .telling(writer.clone())
+            .checked_by(shared.breakers.mysql.clone())
             .sharing(shared.concurrency.clone())
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);

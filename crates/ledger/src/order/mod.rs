@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::rows::link::answered;
-use crate::rows::{Fault, WorkError, change, is_unconfirmed, nothing_was_sent};
+use crate::rows::{Fault, WorkError, change, failed_read, is_unconfirmed, nothing_was_sent};
 use crate::waiting_list::WaitingLine;
 use crate::write::ItemConcurrency;
 use crate::{Ledger, RetryPolicy};
@@ -62,6 +62,9 @@ pub enum StepError {
     /// Too many transactions of the order's item are running; nothing changed.
     #[error("too many transactions of the item are running")]
     Contended,
+    /// All connections to the ledger are in use; nothing changed.
+    #[error("all connections to the ledger are in use")]
+    Overloaded,
     /// The ledger takes no writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,
@@ -72,6 +75,7 @@ impl From<LedgerError> for StepError {
     fn from(error: LedgerError) -> Self {
         match error {
             LedgerError::Contended => Self::Contended,
+            LedgerError::Overloaded => Self::Overloaded,
             _ => Self::Away,
         }
     }
@@ -143,6 +147,9 @@ impl OrderSteps {
                 failpoint!("step-committed");
                 Ok(made.or_before(sent.into_inner().unwrap_or_else(PoisonError::into_inner)))
             }
+            Err(StepError::Unavailable(error)) if Fault::of(&error) == Fault::AllInUse => {
+                Err(StepError::Overloaded)
+            }
             Err(StepError::Unavailable(error)) if nothing_was_sent(&error) => Err(StepError::Away),
             Err(StepError::Unavailable(error))
                 if Fault::of(&error) == Fault::ReadOnly && !is_unconfirmed(&error) =>
@@ -170,10 +177,7 @@ impl OrderSteps {
         // Like the step that follows, it is never the breaker's probe.
         let Ledger { pool, breaker } = &self.ledger;
         let read = RetryPolicy::READ.run(|| change(breaker, answered(step::find(pool, id))));
-        let found = read.await.map_err(|error: sqlx::Error| {
-            tracing::warn!(%error, order = %id, "order not read before a step");
-            LedgerError::Unavailable
-        })?;
+        let found = read.await.map_err(|error: sqlx::Error| failed_read(&error))?;
         let Some(order) = found else { return Ok(Vec::new()) };
         if !order.status.step(step).moves_stock() {
             return Ok(Vec::new());
