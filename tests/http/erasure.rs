@@ -141,7 +141,7 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
     assert_eq!((code, text.contains("may run sales")), (1, true), "{text}");
     assert_eq!(run(&shop, &["operator", "revoke", "grace"]).await.0, 0);
     let item = instance.make_item(json!({})).await;
-    // The end of the role is the end of the sessions before it, to which a token counts that nobody signed in for.
+    // The end of the role ends the sessions before it. A token without a sign-in counts as one of them.
     eventually("the end of the earlier sessions", || async {
         let seen = instance.buyer(id).get("/api/session").await;
         when(seen.brief() == (401, "invalid_token"), seen.text)

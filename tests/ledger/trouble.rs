@@ -15,8 +15,7 @@ use crate::http::{assert_clean, order_id};
 use crate::support::crowd::metric;
 use crate::support::{
     Answer, Instance, Shop, eventually, hold_stock_row, is_breaker_open, own_redis,
-    statements_running,
-    until_in_flight, when,
+    statements_running, until_in_flight, when,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -237,7 +236,7 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
         let answers = join_all(others.iter().map(|item| buy(3, *item))).await;
         let path = format!("/api/orders/{}/payment", orders[0]);
         let payment = instance.buyer(1).post(&path, &json!({})).await;
-        assert!(!is_open(&instance, "mysql").await, "the ledger was blamed");
+        assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");
         holder.rollback().await.expect("the rows are free");
         (answers, payment)
     };

@@ -37,8 +37,8 @@ pub(super) async fn for_good(told: &TryAgain, mut send: impl AsyncFnMut() -> Ans
 const ITEMS: usize = 50;
 const STOCK: i64 = 18;
 const CARTS: usize = 600;
-/// Connections of an instance, and carts and purchases that are sent to it at once: fewer, so that nobody waits for a
-/// connection, however slow the machine is.
+/// Connections of an instance, and the carts and purchases that are sent to it at once. They are fewer, so that none
+/// waits for a connection, however slow the machine is.
 const CONNECTIONS: u32 = 32;
 const AT_ONCE: usize = 24;
 /// Longer than a loaded machine needs, so that "contended" is never a matter of time.
