@@ -49,6 +49,35 @@ export function fieldInstant(value) {
   return Number.isNaN(time.getTime()) ? '' : time.toISOString();
 }
 
+/**
+ * Fill a choice. What is chosen stays chosen, also when it is none of the entries.
+ * @param {HTMLSelectElement} field @param {{value: string, words: string}[]} entries
+ */
+export function fillChoice(field, entries) {
+  const [chosen] = field.selectedOptions;
+  field.replaceChildren(...entries.map(({ value, words }) => el('option', { value, text: words })));
+  if (chosen !== undefined) choose(field, { value: chosen.value, words: chosen.textContent });
+}
+
+/**
+ * Choose an entry, which is added if it is missing: the form must not send another one than it shows.
+ * @param {HTMLSelectElement} field @param {{value: string, words: string}} entry
+ */
+export function choose(field, { value, words }) {
+  const isThere = [...field.options].some((option) => option.value === value);
+  if (!isThere) field.append(el('option', { value, text: words }));
+  field.value = value;
+}
+
+/**
+ * Note what fields say before it is sent, and empty them when the answer has come. What is typed meanwhile stays.
+ * @param {string[]} ids @returns {() => void} empties the fields that still say what was sent
+ */
+export function noteSent(ids) {
+  const sent = ids.map((id) => ({ field: byId(id), value: byId(id).value }));
+  return () => sent.filter(({ field, value }) => field.value === value).forEach(({ field }) => (field.value = ''));
+}
+
 /** Offer some text as a file. @param {string} name @param {string} kind media type @param {string} content */
 export function download(name, kind, content) {
   const address = URL.createObjectURL(new Blob([content], { type: kind }));

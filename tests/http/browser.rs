@@ -8,6 +8,7 @@ mod console;
 mod draw;
 mod driver;
 mod foreign;
+mod forms;
 mod lab;
 mod looks;
 mod outcomes;

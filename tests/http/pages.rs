@@ -99,6 +99,10 @@ fn every_file_that_a_page_names_exists_and_nothing_runs_inline() {
         for inline in ["<script>", "<style", " style=\"", " onclick=", "javascript:"] {
             assert!(!text.contains(inline), "{}: {inline}", page.display());
         }
+        // Sent before its script has come, another form would show what was typed in the address, and lose it.
+        for form in text.split("<form").skip(1).filter_map(|rest| rest.split('>').next()) {
+            assert!(form.contains(" method=\"dialog\""), "{}: <form{form}>", page.display());
+        }
     }
 }
 

@@ -15,8 +15,9 @@ let busy = false;
 export function startCreating(onCreated) {
   const dialog = byId('new-dialog');
   byId('new').addEventListener('click', () => {
-    byId('new-starts').value = fieldTime(new Date(serverNowMs()).toISOString());
-    byId('new-ends').value = fieldTime(new Date(serverNowMs() + LASTS_MS).toISOString());
+    // Defaults: what was typed before the form was closed stays.
+    byId('new-starts').defaultValue = fieldTime(new Date(serverNowMs()).toISOString());
+    byId('new-ends').defaultValue = fieldTime(new Date(serverNowMs() + LASTS_MS).toISOString());
     setText(byId('new-error'), '');
     dialog.showModal();
   });
@@ -40,12 +41,13 @@ export function startCreating(onCreated) {
   });
 }
 
-/** The shop's currency, for the next sale. @param {string} currency */
+/**
+ * The shop's currency, for the next sale. It is asked for again and again, so it may come between two keys: a field
+ * that was typed in or emptied stays as it is, and takes the currency when the form is reset.
+ * @param {string} currency
+ */
 export function suggestCurrency(currency) {
-  const field = byId('new-currency');
-  if (field.value === '') field.value = currency;
-  // What a reset of the form goes back to.
-  field.defaultValue = currency;
+  byId('new-currency').defaultValue = currency;
 }
 
 /** @param {FormData} form @returns {object} the body of the request */

@@ -4,7 +4,7 @@
  */
 import { get, patch } from '../api.js';
 import { announce, byId, el, setText } from '../dom.js';
-import { download, fieldInstant, fieldTime, reason, showResult } from '../desk.js';
+import { choose, download, fieldInstant, fieldTime, reason, showResult } from '../desk.js';
 import { text } from '../strings.js';
 import { showDraw } from './draw.js';
 import { showGroup } from './groups.js';
@@ -65,7 +65,7 @@ export function editSale(chosen) {
   showGroup(item);
   showProduct(item);
   showDraw(item);
-  byId('edit-strategy').value = item.strategy;
+  choose(byId('edit-strategy'), { value: item.strategy, words: item.strategy });
   drawSale(chosen);
   drawHint();
 }
@@ -84,14 +84,17 @@ function on(id, action) {
   });
 }
 
+/** Change the sale, and say how it went, unless another sale is shown by then. */
 async function edit(change, resultId) {
+  const { id } = item;
+  const say = (words, tone) => id === item.id && showResult(byId(resultId), words, tone);
   setText(byId(resultId), '');
   try {
-    const edited = await patch(`/api/admin/items/${item.id}`, change);
-    showResult(byId(resultId), text('edit.done'));
+    const edited = await patch(`/api/admin/items/${id}`, change);
+    say(text('edit.done'), 'good');
     onEdited(edited);
   } catch (error) {
-    showResult(byId(resultId), reason(error), 'bad');
+    say(reason(error), 'bad');
   }
 }
 
@@ -100,11 +103,15 @@ function drawHint() {
 }
 
 async function audit() {
+  const { id } = item;
   setText(byId('audit-failed'), '');
   try {
-    lastAudit = await get(`/api/admin/items/${item.id}/audit`);
+    const found = await get(`/api/admin/items/${id}/audit`);
+    // Another sale may be shown by now.
+    if (id !== item.id) return;
+    lastAudit = found;
   } catch (error) {
-    setText(byId('audit-failed'), reason(error));
+    if (id === item.id) setText(byId('audit-failed'), reason(error));
     return;
   }
   const verdict = text(lastAudit.clean ? 'audit.clean' : 'audit.broken');

@@ -58,6 +58,8 @@ async function check() {
   const table = await file.text();
   await ask(async () => {
     const { sales, faults } = await postText('/api/admin/import?dry_run=true', 'text/csv', table);
+    // The answer is about the table that was chosen then.
+    if (byId('import-file').files[0] !== file) return;
     if (faults.length > 0) return showFaults(faults);
     checked = table;
     say(text('files.right', { count: sales }));
@@ -71,8 +73,11 @@ async function create(onCreated) {
   const table = checked;
   await ask(async () => {
     const { items } = await postText('/api/admin/import', 'text/csv', table);
-    forget();
-    byId('import-form').reset();
+    // Another table that was chosen meanwhile stays.
+    if (checked === table) {
+      forget();
+      byId('import-form').reset();
+    }
     say(text('files.created', { count: items.length }));
     for (const id of items) onCreated(await get(`/api/items/${id}`));
   });

@@ -2,8 +2,8 @@
  * Groups of items that share a limit: the choices of both forms, and the form for a new group.
  */
 import { get, post } from '../api.js';
-import { reason, showResult } from '../desk.js';
-import { byId, el, setText } from '../dom.js';
+import { choose, fillChoice, noteSent, reason, showResult } from '../desk.js';
+import { byId, setText } from '../dom.js';
 import { count } from '../format.js';
 import { text } from '../strings.js';
 
@@ -16,10 +16,11 @@ export async function startGroups() {
     const result = byId('group-result');
     setText(result, '');
     try {
+      const emptySent = noteSent(['group-name']);
       const body = { name: byId('group-name').value, per_buyer_limit: Math.trunc(Number(byId('group-limit').value)) };
       groups.push(await post('/api/admin/limit-groups', body));
       showResult(result, text('group.created', { name: body.name }));
-      byId('group-name').value = '';
+      emptySent();
       draw();
     } catch (error) {
       showResult(result, reason(error), 'bad');
@@ -30,17 +31,19 @@ export async function startGroups() {
 }
 
 function draw() {
-  for (const id of ['edit-group', 'new-group']) {
-    const chosen = byId(id).value;
-    const entries = groups.map(({ id: group, name, per_buyer_limit }) =>
-      el('option', { value: group, text: text('edit.groupEntry', { name, limit: count(per_buyer_limit) }) }),
-    );
-    byId(id).replaceChildren(el('option', { value: '0', text: text('edit.noGroup') }), ...entries);
-    byId(id).value = chosen === '' ? '0' : chosen;
-  }
+  const entries = [noGroup(), ...groups.map(entryOf)];
+  for (const id of ['edit-group', 'new-group']) fillChoice(byId(id), entries);
+}
+
+function noGroup() {
+  return { value: '0', words: text('edit.noGroup') };
+}
+
+function entryOf({ id, name, per_buyer_limit }) {
+  return { value: String(id), words: text('edit.groupEntry', { name, limit: count(per_buyer_limit) }) };
 }
 
 /** Choose the group of an item in the form. @param {object} item */
-export function showGroup(item) {
-  byId('edit-group').value = String(item.limit_group?.id ?? 0);
+export function showGroup({ limit_group: group }) {
+  choose(byId('edit-group'), group ? entryOf(group) : noGroup());
 }

@@ -2,8 +2,8 @@
  * Products: the choices of both forms of items, and the form for a new product.
  */
 import { get, post } from '../api.js';
-import { reason, showResult } from '../desk.js';
-import { byId, el, setText } from '../dom.js';
+import { choose, fillChoice, noteSent, reason, showResult } from '../desk.js';
+import { byId, setText } from '../dom.js';
 import { text } from '../strings.js';
 
 let products = [];
@@ -15,6 +15,7 @@ export async function startProducts() {
     const result = byId('product-result');
     setText(result, '');
     const picture = byId('product-image').value.trim();
+    const emptySent = noteSent(['product-name', 'product-description', 'product-image']);
     const body = {
       name: byId('product-name').value,
       description: byId('product-description').value,
@@ -23,7 +24,7 @@ export async function startProducts() {
     try {
       products.unshift(await post('/api/admin/products', body));
       showResult(result, text('product.created', { name: body.name }));
-      event.target.reset();
+      emptySent();
       draw();
     } catch (error) {
       showResult(result, reason(error), 'bad');
@@ -34,17 +35,17 @@ export async function startProducts() {
 }
 
 function draw() {
-  for (const id of ['edit-product', 'new-product']) {
-    const chosen = byId(id).value;
-    const entries = products.map(({ id: product, name }) => el('option', { value: product, text: name }));
-    byId(id).replaceChildren(el('option', { value: '0', text: text('edit.noProduct') }), ...entries);
-    byId(id).value = chosen === '' ? '0' : chosen;
-  }
+  const entries = [{ value: '0', words: text('edit.noProduct') }, ...products.map(entryOf)];
+  for (const id of ['edit-product', 'new-product']) fillChoice(byId(id), entries);
+}
+
+function entryOf({ id, name }) {
+  return { value: String(id), words: name };
 }
 
 /** Choose the product of an item in the form. @param {object} item */
 export function showProduct({ product }) {
-  byId('edit-product').value = String(product?.id ?? 0);
+  choose(byId('edit-product'), !product ? { value: '0', words: text('edit.noProduct') } : entryOf(product));
   byId('edit-options').value = (product?.options ?? []).map(({ name, value }) => `${name}=${value}`).join('; ');
 }
 

@@ -1,7 +1,7 @@
 /**
  * The strategies in the operator's forms: those a real sale may use.
  */
-import { fetchStrategies, safeChip } from '../desk.js';
+import { fetchStrategies, fillChoice, safeChip } from '../desk.js';
 import { byId, el } from '../dom.js';
 import { text } from '../strings.js';
 
@@ -12,7 +12,7 @@ const cards = new Map();
 export async function loadStrategies() {
   for (const card of await fetchStrategies()) cards.set(card.name, card);
   const usable = [...cards.values()].filter((card) => card.safe && card.available);
-  byId('edit-strategy').replaceChildren(...usable.map(({ name }) => el('option', { value: name, text: name })));
+  fillChoice(byId('edit-strategy'), usable.map(({ name }) => ({ value: name, words: name })));
   byId('new-strategies').replaceChildren(...usable.map(choice));
 }
 

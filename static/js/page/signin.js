@@ -11,7 +11,8 @@ import { explain, text } from '../strings.js';
 
 const query = new URLSearchParams(location.search);
 const back = safeReturnAddress(query.get('return'));
-let mode = query.get('mode') === 'up' ? 'up' : 'in';
+// Chosen by the address, or by somebody who was faster than this script.
+let mode = query.get('mode') === 'up' || byId('mode-up').checked ? 'up' : 'in';
 let busy = false;
 
 startFrame('title.signIn');

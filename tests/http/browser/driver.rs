@@ -144,6 +144,14 @@ impl Page {
         added.expect("the script is taken");
     }
 
+    /// Lets the files of the shop under these paths fail to load from now on; `*` is any text.
+    pub async fn block(&self, paths: &[&str]) {
+        let network = self.driver.cdp();
+        network.send_raw("Network.enable", json!({})).await.expect("the network's switch");
+        let blocked = json!({ "urls": paths });
+        network.send_raw("Network.setBlockedURLs", blocked).await.expect("blocked");
+    }
+
     /// Deletes all cookies, those that no script can see included; the pages' storage stays.
     pub async fn forget_cookies(&self) {
         self.driver.delete_all_cookies().await.expect("no cookies");
@@ -196,14 +204,20 @@ impl Page {
         self.until(&format!("{text:?} in {css}"), &expression).await;
     }
 
-    /// Clicks what can be clicked by then.
-    pub async fn click(&self, css: &str) {
+    /// Waits until the page is loaded, and so its scripts have run, and an element is shown on it that can be used.
+    async fn until_usable(&self, css: &str) {
         let expression = format!(
             "(() => {{ const e = document.querySelector({}); \
-             return e && e.checkVisibility() && e.getAttribute('aria-disabled') !== 'true'; }})()",
+             return document.readyState === 'complete' && e && e.checkVisibility() \
+               && e.getAttribute('aria-disabled') !== 'true'; }})()",
             json!(css)
         );
-        self.until(&format!("{css} to be clickable"), &expression).await;
+        self.until(&format!("{css} to be usable"), &expression).await;
+    }
+
+    /// Clicks what can be clicked by then.
+    pub async fn click(&self, css: &str) {
+        self.until_usable(css).await;
         let element = self.find(css).await;
         element.scroll_into_view().await.expect("in view");
         element.click().await.unwrap_or_else(|error| panic!("{css}: {error}"));
@@ -211,6 +225,7 @@ impl Page {
 
     /// Replaces a field's text by typing.
     pub async fn fill(&self, css: &str, text: &str) {
+        self.until_usable(css).await;
         let field = self.find(css).await;
         field.clear().await.expect("emptied");
         field.send_keys(text).await.expect("typed");

@@ -1,0 +1,179 @@
+//! What somebody types into a form stays, whatever comes from the service meanwhile.
+
+use seckill::account::Role;
+use serde_json::{Value, json};
+use thirtyfour::Key;
+
+use super::driver::{DESKTOP, Page};
+use super::make_sale;
+use crate::support::{Instance, Shop};
+
+/// Lets a test keep back the answers to requests for one path. `asked` counts them by path.
+const KEEP_BACK: &str = "window.held = []; window.keptBack = ''; window.asked = {}; \
+     const ask = window.fetch; \
+     window.fetch = async (path, options) => { \
+       window.asked[path] = (window.asked[path] ?? 0) + 1; \
+       const answer = await ask(path, options); \
+       if (path === window.keptBack) await new Promise((go) => window.held.push(go)); \
+       return answer; \
+     };";
+
+/// Keeps back the answers for `path` from now on.
+async fn keep_back(page: &Page, path: &str) {
+    page.run("window.keptBack = arguments[0]", vec![json!(path)]).await;
+}
+
+/// Waits until an answer is kept back.
+async fn until_kept_back(page: &Page) {
+    page.until("an answer that is kept back", "window.held.length > 0").await;
+}
+
+/// Lets all answers come.
+async fn let_come(page: &Page) {
+    page.run("window.keptBack = ''; window.held.forEach((go) => go()); window.held = []", vec![])
+        .await;
+}
+
+async fn value(page: &Page, css: &str) -> String {
+    let read = "return document.querySelector(arguments[0]).value";
+    let value = page.run(read, vec![json!(css)]).await;
+    value.as_str().unwrap_or_else(|| panic!("{css} has no text: {value}")).to_owned()
+}
+
+/// The console of an operator, with one sale, whose answers can be kept back.
+async fn console(instance: &Instance) -> Page {
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.before_scripts(KEEP_BACK).await;
+    page.visit_as(instance, 1, Role::Admin, "/console.html").await;
+    page.until_text("#sale-name", "Aurora").await;
+    page
+}
+
+#[tokio::test]
+async fn a_currency_that_is_being_typed_is_not_filled_in_by_the_page() {
+    let (_shop, instance) = Shop::open().await;
+    make_sale(&instance, json!({})).await;
+    let page = console(&instance).await;
+    page.click("#new").await;
+    page.until("the shop's currency", "document.querySelector('#new-currency').value === 'USD'")
+        .await;
+    // The page asks for its sales and the shop's currency every two seconds; one answer comes between two keys.
+    keep_back(&page, "/api/items").await;
+    until_kept_back(&page).await;
+    page.run("document.querySelector('#new-currency').select()", vec![]).await;
+    page.press(Key::Delete).await;
+    let asked = page.run("return window.asked['/api/items']", vec![]).await;
+    let_come(&page).await;
+    // The next question follows the answer.
+    page.until("the next question", &format!("window.asked['/api/items'] > {asked}")).await;
+    assert_eq!(value(&page, "#new-currency").await, "");
+    page.press("JPY").await;
+    assert_eq!(value(&page, "#new-currency").await, "JPY");
+    page.fill("#new-name", "Harbour shirt").await;
+    page.fill("#new-price", "3900").await;
+    page.click("#new-form button[type=submit]").await;
+    page.until_text("#sale-price", "¥3,900").await;
+    // The next sale has the shop's currency again.
+    page.click("#new").await;
+    assert_eq!(value(&page, "#new-currency").await, "USD");
+    page.close().await;
+}
+
+#[tokio::test]
+async fn a_form_that_was_closed_keeps_its_times_and_takes_new_ones_where_none_were_typed() {
+    let (_shop, instance) = Shop::open().await;
+    make_sale(&instance, json!({})).await;
+    let page = console(&instance).await;
+    page.click("#new").await;
+    let starts = value(&page, "#new-starts").await;
+    page.run("document.querySelector('#new-ends').value = '2099-01-01T00:00:00'", vec![]).await;
+    page.click("#new-cancel").await;
+    // A second later, at least.
+    let later = format!(
+        "(() => {{ document.querySelector('#new').click(); \
+           const later = document.querySelector('#new-starts').value > {}; \
+           document.querySelector('#new-cancel').click(); return later; }})()",
+        json!(starts)
+    );
+    page.until("a later start", &later).await;
+    let ends = value(&page, "#new-ends").await;
+    assert!(ends.starts_with("2099-01-01T00:00"), "{ends}");
+    page.close().await;
+}
+
+#[tokio::test]
+async fn what_is_typed_while_an_answer_is_awaited_is_not_emptied_with_what_was_sent() {
+    let (_shop, instance) = Shop::open().await;
+    make_sale(&instance, json!({})).await;
+    let page = console(&instance).await;
+    for (path, form, name, result) in [
+        ("/api/admin/products", "#product-form", "#product-name", "#product-result"),
+        ("/api/admin/limit-groups", "#group-form", "#group-name", "#group-result"),
+    ] {
+        page.fill(name, "Harbour shirt").await;
+        keep_back(&page, path).await;
+        page.click(&format!("{form} button")).await;
+        until_kept_back(&page).await;
+        page.fill(name, "Harbour cap").await;
+        let_come(&page).await;
+        page.until_text(result, "Created: Harbour shirt.").await;
+        assert_eq!(value(&page, name).await, "Harbour cap");
+        page.click(&format!("{form} button")).await;
+        page.until_text(result, "Created: Harbour cap.").await;
+        assert_eq!(value(&page, name).await, "");
+    }
+    page.close().await;
+}
+
+/// A group and a product that are made elsewhere are not in the lists that the page has read.
+#[tokio::test]
+async fn a_sale_keeps_a_group_and_a_product_that_the_page_does_not_know() {
+    let (_shop, instance) = Shop::open().await;
+    make_sale(&instance, json!({})).await;
+    let page = console(&instance).await;
+    let make = async |path: &str, body: Value| {
+        let made = instance.admin().post(path, &body).await;
+        assert_eq!(made.status, 201, "{}", made.text);
+        made.json["id"].clone()
+    };
+    let group = json!({ "name": "Both shirts", "per_buyer_limit": 2 });
+    let group = make("/api/admin/limit-groups", group).await;
+    let product = json!({ "name": "Harbour shirt", "description": "" });
+    let product = make("/api/admin/products", product).await;
+    let sale =
+        json!({ "name": "Harbour shirt, M", "limit_group_id": group, "product_id": product });
+    let item = make_sale(&instance, sale).await;
+    page.until_text("#sales", "Harbour shirt, M").await;
+    page.click("#sales li:first-child button").await;
+    page.until_text("#sale-name", "Harbour shirt, M").await;
+    page.fill("#edit-offer", "60").await;
+    page.click("#waiting-form button").await;
+    page.until_text("#waiting-result", "Done.").await;
+    page.fill("#edit-options", "Size=M").await;
+    page.click("#variant-form button").await;
+    page.until_text("#variant-result", "Done.").await;
+    let kept = instance.stranger().get(&format!("/api/items/{item}")).await;
+    assert_eq!(kept.json["offer_seconds"], 60, "{}", kept.text);
+    assert_eq!(kept.json["limit_group"]["id"], group, "{}", kept.text);
+    assert_eq!(kept.json["product"]["id"], product, "{}", kept.text);
+    page.close().await;
+}
+
+/// A form that is sent before its page's script has come would put what it holds into the address, and load the page
+/// again without it.
+#[tokio::test]
+async fn a_form_that_is_sent_before_its_script_has_come_keeps_what_was_typed() {
+    let (_shop, instance) = Shop::open().await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.block(&["*/js/page/*"]).await;
+    for (path, field) in [("/signin.html", "#password"), ("/account.html", "#current")] {
+        let address = format!("http://{}{path}", instance.addr);
+        page.visit_elsewhere(&address).await;
+        page.fill(field, "a quiet harbour").await;
+        page.press(Key::Enter).await;
+        let now = page.run("return location.href", vec![]).await;
+        assert_eq!(now, json!(address));
+        assert_eq!(value(&page, field).await, "a quiet harbour", "{path}");
+    }
+    page.close_but_for(&["ERR_BLOCKED_BY_CLIENT"]).await;
+}
