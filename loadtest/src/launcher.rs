@@ -4,7 +4,6 @@
 //! log in a file. Dropping it ends the process, by its own process id.
 
 use std::fs::File;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -190,9 +189,5 @@ pub fn faketime() -> Option<PathBuf> {
 
 /// A port of the loopback that is free now.
 pub fn free_port() -> Result<u16, CannotJudge> {
-    let listener = TcpListener::bind("127.0.0.1:0");
-    listener
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .or_cannot_judge("no port is free")
+    dev_servers::free_port().or_cannot_judge("no port is free")
 }

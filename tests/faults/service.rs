@@ -59,9 +59,8 @@ impl Service {
     pub async fn start(setup: &Setup) -> Run<Self> {
         let mut attempt = 1;
         loop {
-            let free = std::net::TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
-            let addr = free.local_addr().map_err(|error| error.to_string())?;
-            drop(free);
+            let port = dev_servers::free_port().map_err(|error| error.to_string())?;
+            let addr = SocketAddr::from(([127, 0, 0, 1], port));
             let child = spawn(setup, addr)?;
             let mut service = Self { setup: setup.clone(), child, addr };
             match service.answers().await {

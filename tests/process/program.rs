@@ -35,6 +35,8 @@ pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
         .env("SECKILL_QUEUE_CLAIM_IDLE_MS", shop.config.queue.claim_idle_ms.to_string())
         .env("SECKILL_LOG_FILTER", "warn")
         .env("SECKILL_DATA_DIR", "/nonexistent")
+        // Not the default: a shop of `make run` may listen there.
+        .env("SECKILL_HTTP_ADDR", "127.0.0.1:0")
         .current_dir(std::env::temp_dir())
         .stdin(Stdio::null())
         .kill_on_drop(true);
@@ -58,10 +60,9 @@ pub fn told(output: &Output) -> (i32, String) {
     (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&text).into_owned())
 }
 
-/// A free loopback port. Another process may take it, so a start may have to be tried again.
+/// A free address of the loopback.
 pub fn free_addr() -> String {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("an address").to_string()
+    format!("127.0.0.1:{}", dev_servers::free_port().expect("a port"))
 }
 
 /// Serves in a process of its own, with further settings; returns when it answers.
@@ -204,11 +205,7 @@ async fn a_wrong_start_is_explained_in_a_sentence() {
     ];
     for (variables, sentence) in cases {
         let output =
-            // A free address: a developer's own shop may run on the default one.
-            program(&shop, &["serve"])
-                .env("SECKILL_HTTP_ADDR", "127.0.0.1:0")
-                .envs(variables.clone())
-                .output().await.expect("runs");
+            program(&shop, &["serve"]).envs(variables.clone()).output().await.expect("runs");
         let (code, text) = told(&output);
         assert!(text.contains(sentence), "{variables:?}: {text}");
         assert!(!text.contains("panicked"), "{variables:?}: {text}");
@@ -221,7 +218,6 @@ async fn a_database_that_ignores_its_checks_is_refused() {
     let shop = Shop::new().await;
     let refused = async |shop: &Shop| {
         let mut serve = program(shop, &["serve"]);
-        serve.env("SECKILL_HTTP_ADDR", "127.0.0.1:0");
         let output = tokio::time::timeout(Duration::from_secs(30), serve.output()).await;
         let (code, text) = told(&output.expect("it serves all the same").expect("runs"));
         assert_eq!(code, 2, "{text}");

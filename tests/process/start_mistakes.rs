@@ -20,8 +20,7 @@ const REFUSAL_MAX: Duration = Duration::from_secs(60);
 /// Starts `serve` with some variables; answers its exit code and what it said.
 async fn serve(shop: &Shop, variables: &[(&str, &str)]) -> (i32, String) {
     let mut serve = program(shop, &["serve"]);
-    serve.env("SECKILL_HTTP_ADDR", "127.0.0.1:0").env("SECKILL_LIFECYCLE_START_WAIT_MS", "1000");
-    serve.envs(variables.iter().copied());
+    serve.env("SECKILL_LIFECYCLE_START_WAIT_MS", "1000").envs(variables.iter().copied());
     let output = tokio::time::timeout(REFUSAL_MAX, serve.output()).await;
     told(&output.unwrap_or_else(|_| panic!("it goes on: {variables:?}")).expect("runs"))
 }

@@ -58,7 +58,6 @@ async fn a_redis_that_demands_another_password_is_said_in_a_sentence() {
         for command in ["serve", "audit", "dev"] {
             let mut start = program(&shop, &[command]);
             start.env("REDIS_URL", &url).env("RUST_BACKTRACE", "1");
-            start.env("SECKILL_HTTP_ADDR", "127.0.0.1:0");
             let dir = std::env::temp_dir().join(unique("dev"));
             start.env("SECKILL_DATA_DIR", &dir);
             let ended = tokio::time::timeout(REFUSAL_MAX, start.output()).await;
@@ -160,9 +159,7 @@ async fn started_in_an_empty_folder_dev_serves_every_page() {
     let folder = std::env::temp_dir().join(unique("empty"));
     std::fs::create_dir_all(&folder).expect("a folder");
     let mut dev = program(&shop, &["dev"]);
-    dev.current_dir(&folder)
-        .env("SECKILL_HTTP_ADDR", "127.0.0.1:0")
-        .env("SECKILL_DATA_DIR", "data");
+    dev.current_dir(&folder).env("SECKILL_DATA_DIR", "data");
     let mut dev = dev.spawn().expect("started");
     let url = eventually("the file for a second terminal", || async {
         let text = std::fs::read_to_string(folder.join("data/env")).ok()?;
@@ -198,9 +195,7 @@ async fn a_folder_without_pages_is_refused_before_servers_start() {
     let shop = Shop::new().await;
     for command in ["dev", "serve"] {
         let mut start = program(&shop, &[command]);
-        start
-            .env("SECKILL_HTTP_ADDR", "127.0.0.1:0")
-            .env("SECKILL_HTTP_STATIC_DIR", "no-such-folder");
+        start.env("SECKILL_HTTP_STATIC_DIR", "no-such-folder");
         let dir = std::env::temp_dir().join(unique("dev"));
         start.env("SECKILL_DATA_DIR", &dir);
         let output = tokio::time::timeout(REFUSAL_MAX, start.output()).await;

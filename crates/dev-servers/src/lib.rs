@@ -23,6 +23,7 @@ pub use self::error::StartError;
 pub use self::etcd::{EtcdOptions, EtcdServer};
 pub use self::mysql::set::{MysqlSet, Replicated};
 pub use self::mysql::{DATABASE, MysqlOptions, MysqlServer};
+pub use self::ports::free_port;
 pub use self::redis::{
     AppendFsync, Certificates, PRIMARY, Part, RedisCluster, RedisClusterOptions, RedisOptions,
     RedisSentinels, RedisServer,

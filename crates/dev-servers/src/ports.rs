@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -13,8 +14,14 @@ use super::home::{make_private, write_private};
 /// How often a start is tried when another process takes a port between our look and the server's
 /// bind.
 pub(crate) const PORT_ATTEMPTS_MAX: u32 = 3;
-/// How many ports of the system are looked at for one that is new to this process.
+/// How many ports are looked at for one that is free and new to this process.
 const OFFERS_MAX: usize = 1_000;
+/// The first port that is given to a server. Below are those of well-known services.
+const FIRST: u16 = 10_000;
+/// The least number of ports that are worth choosing from.
+const CHOICE_MIN: u16 = 5_000;
+/// The file in which Linux says which ports it gives to connections.
+const OF_CONNECTIONS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
 
 /// The port for a server: the asked one, else the one it had last time if that is free, else a
 /// new free one. The choice is written to `memory`, so that addresses stay the same over restarts.
@@ -35,7 +42,7 @@ pub(super) fn choose(
         Some(port) => return Err(StartError::PortInUse { server, port }),
         None => match remembered().filter(|port| is_free(*port)) {
             Some(port) => port,
-            None => free().map_err(StartError::io("find a free port for", memory))?,
+            None => free_port().map_err(StartError::io("find a free port for", memory))?,
         },
     };
     fs::write(memory, format!("{port}\n")).map_err(StartError::io("write", memory))?;
@@ -86,7 +93,7 @@ fn is_free(port: u16) -> bool {
 /// # Errors
 /// Fewer ports are free.
 pub(super) fn several_free(server: &str, count: usize) -> Result<Vec<u16>, StartError> {
-    let free: std::io::Result<_> = (0..count).map(|_| free()).collect();
+    let free: std::io::Result<_> = (0..count).map(|_| free_port()).collect();
     free.map_err(StartError::io("find free ports for", Path::new(server)))
 }
 
@@ -119,21 +126,38 @@ pub(super) fn remembered(
     Ok((head, ports))
 }
 
-/// A free port that this process has not been given before: the system may offer a port again as
-/// soon as nobody listens there, which is before the server that it was chosen for does.
-fn free() -> std::io::Result<u16> {
+/// A free port on 127.0.0.1 that this process has not been given before.
+///
+/// On Linux it is none that the system gives to connections. While nobody listens on such a port, as before a server's
+/// start and during a restart, any connection may get it as its own address, even that of a client which tries to reach
+/// this very port: it would then be connected to itself, and the server could not start.
+///
+/// # Errors
+/// No port is free.
+pub fn free_port() -> std::io::Result<u16> {
     static GIVEN: LazyLock<Mutex<HashSet<u16>>> = LazyLock::new(Mutex::default);
+    static OWN: LazyLock<Option<Range<u16>>> =
+        LazyLock::new(|| of_no_connection(&fs::read_to_string(OF_CONNECTIONS).ok()?));
     // Held until one is found, so that every further offer of the system is another one.
     let mut passed_over = Vec::new();
     for _ in 0..OFFERS_MAX {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let asked = OWN.clone().map_or(0, rand::random_range);
+        let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, asked)) else { continue };
         let port = listener.local_addr()?.port();
         if GIVEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
             return Ok(port);
         }
         passed_over.push(listener);
     }
-    Err(std::io::Error::other(format!("the system offered only used ports, {OFFERS_MAX} times")))
+    Err(std::io::Error::other(format!("no port that was looked at is free, {OFFERS_MAX} times")))
+}
+
+/// The ports from [`FIRST`] on that the system gives to no connection by itself, by what it says of those that it does;
+/// `None` when they are too few.
+fn of_no_connection(said: &str) -> Option<Range<u16>> {
+    let first_of_connections = said.split_whitespace().next()?.parse().ok()?;
+    let own = FIRST..first_of_connections;
+    (own.len() >= usize::from(CHOICE_MIN)).then_some(own)
 }
 
 #[cfg(test)]
@@ -144,5 +168,16 @@ mod tests {
     fn no_port_is_given_twice() {
         let ports = several_free("tests", 2_000).unwrap();
         assert_eq!(ports.iter().collect::<HashSet<_>>().len(), ports.len());
+    }
+
+    #[test]
+    fn a_server_gets_no_port_that_a_connection_may_have() {
+        assert_eq!(of_no_connection("32768\t60999\n"), Some(10_000..32_768));
+        for few in ["1024\t65535\n", "10000\t65535", "", "nonsense"] {
+            assert_eq!(of_no_connection(few), None, "{few:?}");
+        }
+        let said = fs::read_to_string(OF_CONNECTIONS).unwrap_or_default();
+        let own = of_no_connection(&said);
+        assert!(own.is_none_or(|own| own.contains(&free_port().unwrap())), "{said}");
     }
 }

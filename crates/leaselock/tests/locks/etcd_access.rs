@@ -1,6 +1,5 @@
 //! An etcd that demands a password, and one that speaks TLS.
 
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use dev_servers::{EtcdOptions, EtcdServer};
@@ -60,8 +59,9 @@ fn files(tls_port: u16) -> ServerFiles {
     std::fs::write(path("cert"), own.cert.pem()).expect("written");
     std::fs::write(path("key"), own.signing_key.serialize_pem()).expect("written");
     let etcd = std::env::var("SECKILL_ETCD").ok().filter(|path| !path.is_empty());
-    let etcd = etcd
-        .unwrap_or_else(|| "$(command -v etcd || echo \"$HOME/.cache/seckill/etcd\")".to_owned());
+    let etcd = etcd.unwrap_or_else(|| {
+        "$(command -v etcd || echo \"${XDG_CACHE_HOME:-$HOME/.cache}/seckill/etcd\")".to_owned()
+    });
     let script = format!(
         "#!/bin/sh\netcd={etcd}\ncase $1 in --version) exec \"$etcd\" --version;; esac\n\
          for flag in \"$@\"; do case $flag in --listen-client-urls=*) url=${{flag#*=}};; esac; done\n\
@@ -78,9 +78,7 @@ fn files(tls_port: u16) -> ServerFiles {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_with_tls_is_trusted_by_its_root_alone() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let port = free.local_addr().expect("a port").port();
-    drop(free);
+    let port = dev_servers::free_port().expect("a port");
     let files = files(port);
     let program = Some(files.folder.join("etcd"));
     let options = EtcdOptions { program, ..EtcdOptions::temporary() };
