@@ -2,8 +2,9 @@
 //! have received it, and each of them takes writes. The service writes to one: the first in the URL.
 //!
 //! A node that comes back gets what it lacks from another one, which keeps the last transactions in a
-//! ring buffer. If that is not enough, or the node is new, it gets all data: the server runs a script
-//! for that, which `scripts/galera-program` fetches together with Galera's library.
+//! ring buffer. If that is not enough, or the node is new, it gets all data: the server runs the script
+//! `wsrep_sst_METHOD` for that, which `scripts/galera-program` fetches together with Galera's library. The name of our
+//! method is no other's: the server looks for the script beside itself first, where a package may have its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ const PORTS_EACH: usize = 3;
 pub(super) const PORTS: usize = COUNT * PORTS_EACH;
 /// Galera's library, in the folder that [`programs`] finds.
 const LIBRARY: &str = "libgalera_smm.so";
+/// How all data are sent: the end of the name of a script in that folder.
+const METHOD: &str = "ownrsync";
 /// Starts the server; see its first lines.
 const SCRIPT: &str = include_str!("galera.sh");
 /// The file with a node's position, in its data.
@@ -139,7 +142,7 @@ fn options(shared: &Shared, index: usize, programs: &Path, peers: &str) -> Mysql
         "--wsrep-node-address=127.0.0.1".to_owned(),
         // The last one sends its data to a node that needs them: it writes least.
         format!("--wsrep-sst-donor=node-{COUNT},"),
-        "--wsrep-sst-method=rsync".to_owned(),
+        format!("--wsrep-sst-method={METHOD}"),
         format!("--wsrep-sst-receive-address=127.0.0.1:{all}"),
         "--binlog-format=ROW".to_owned(),
         "--innodb-autoinc-lock-mode=2".to_owned(),
@@ -182,8 +185,11 @@ fn most_advanced(shared: &Shared, writer: usize) -> Result<usize, StartError> {
 /// the one that `scripts/galera-program` fills.
 pub(super) fn programs() -> Result<PathBuf, StartError> {
     let folder = program::named("SECKILL_GALERA").or_else(|| program::unpacked("galera"));
-    folder.filter(|folder| folder.join(LIBRARY).is_file()).ok_or(StartError::ProgramMissing {
-        server: "Galera library",
+    let has = |folder: &PathBuf, name: &str| folder.join(name).is_file();
+    let is_whole =
+        |folder: &PathBuf| has(folder, LIBRARY) && has(folder, &format!("wsrep_sst_{METHOD}"));
+    folder.filter(is_whole).ok_or(StartError::ProgramMissing {
+        server: "Galera library with the script that sends a node's data",
         package: "galera-4",
         variable: "SECKILL_GALERA",
     })
