@@ -308,6 +308,7 @@ impl Writers {
         let LedgerParts { config, writer, .. } = ledger;
         let arbiter = Arbiter::new(ledger.pool.clone(), ledger.metrics.clone())
             .telling(writer.clone())
+            .checked_by(ledger.breakers.mysql.clone())
             .sharing(ledger.concurrency.clone())
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);

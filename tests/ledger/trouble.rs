@@ -14,7 +14,8 @@ use tokio_util::task::TaskTracker;
 use crate::http::{assert_clean, order_id};
 use crate::support::crowd::metric;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, own_redis, until_in_flight, when,
+    Answer, Instance, Shop, eventually, hold_stock_row, own_redis, statements_running,
+    until_in_flight, when,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -195,6 +196,72 @@ async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() 
     }
     holder.rollback().await.expect("the row is free");
     assert_clean(&instance, other).await;
+}
+
+/// Connections that all wait for rows, and items that find none: more of them than a breaker needs to see.
+const CONNECTIONS: u32 = 5;
+const ITEMS_WITHOUT: usize = 24;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn purchases_that_find_all_connections_in_use_blame_no_server() {
+    let shop = Shop::with(|config| {
+        config.mysql.pool_max = CONNECTIONS;
+        config.mysql.acquire_timeout_ms = 500;
+        config.mysql.lock_wait_timeout_seconds = 5;
+        config.purchase.deadline_ms = 30_000;
+        // The items are known, and not read again.
+        config.purchase.item_age_ms_max = 600_000;
+    })
+    .await;
+    let instance = shop.start().await;
+    let (mut held, mut others, mut orders) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..CONNECTIONS {
+        held.push(instance.make_item(json!({ "stock": 100 })).await);
+    }
+    for _ in 0..ITEMS_WITHOUT {
+        let item = instance.make_item(json!({ "stock": 100 })).await;
+        orders.push(order_id(&instance.buyer(1).buy("mysql-atomic", item).await));
+        others.push(item);
+    }
+    let mut holder = hold_stock_row(&shop.pool, held[0]).await;
+    for item in &held {
+        sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+            .bind(item)
+            .execute(&mut *holder)
+            .await
+            .expect("the row is locked");
+    }
+    let buy = async |id: i64, item: i64| instance.buyer(id).buy("mysql-atomic", item).await;
+    let waiting = join_all(held.iter().map(|item| buy(2, *item)));
+    let beside = async {
+        eventually("all connections to wait for a row", || async {
+            let running = statements_running(&shop.pool, "%").await;
+            when(running >= i64::from(CONNECTIONS), running)
+        })
+        .await;
+        let answers = join_all(others.iter().map(|item| buy(3, *item))).await;
+        let path = format!("/api/orders/{}/payment", orders[0]);
+        let payment = instance.buyer(1).post(&path, &json!({})).await;
+        assert!(!is_open(&instance, "mysql").await, "the ledger was blamed");
+        holder.rollback().await.expect("the rows are free");
+        (answers, payment)
+    };
+    let (waiting, (answers, payment)) = tokio::join!(waiting, beside);
+    // One that waits for its row may give up and let another one have its connection for a moment.
+    let told = [(201, ""), (503, "overloaded")];
+    for answer in &answers {
+        assert!(told.contains(&answer.brief()), "{}", answer.text);
+    }
+    let without = answers.iter().filter(|answer| answer.status == 503).count();
+    assert!(without > ITEMS_WITHOUT / 2, "{without} without a connection");
+    let told = [(200, ""), (503, "overloaded")];
+    assert!(told.contains(&payment.brief()), "{}", payment.text);
+    for answer in waiting {
+        assert_eq!(answer.status, 201, "{}", answer.text);
+    }
+    for item in others {
+        assert_clean(&instance, item).await;
+    }
 }
 
 /// Seconds that a session idles before the test ends it.

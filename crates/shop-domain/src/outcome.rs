@@ -288,6 +288,9 @@ pub enum LedgerError {
     /// Too many transactions of the item are running; nothing changed.
     #[error("too many transactions of the item are running")]
     Contended,
+    /// The ledger answers, but all connections to it are in use; nothing changed.
+    #[error("all connections to the ledger are in use")]
+    Overloaded,
     /// The ledger answers, but refuses writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,

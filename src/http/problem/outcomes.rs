@@ -20,6 +20,10 @@ use crate::waiting_list::JoinError;
 use ledger::erasure::EraseError;
 use shop_domain::{LedgerError, Refusal, Unavailable};
 
+/// The detail for a call that got no connection to the ledger although its server answers.
+const NO_CONNECTION: &str =
+    "All connections to the database are in use and nothing changed; try again.";
+
 /// Makes problems of the errors of use cases. Of each error it lists the cases that are a type of
 /// problem and say no more, then those that wrap another error, then all others.
 macro_rules! problems {
@@ -79,6 +83,7 @@ problems! {
     }
     LedgerError {
         Contended => Contended, Moving => ItemMoving; from;
+        LedgerError::Overloaded => ProblemType::Overloaded.detail(NO_CONNECTION),
         LedgerError::Unavailable => Self::dependency("mysql"),
         LedgerError::ReadOnly => Self::read_only(),
         LedgerError::OutcomeUnknown => Self::dependency_lost("mysql"),
@@ -122,6 +127,7 @@ problems! {
             .detail("The hold of this order expired and its units are sold; place a new order."),
         StepError::LimitReached => ProblemType::LimitReached
             .detail("The hold of this order expired, and you have bought the limit with other orders."),
+        StepError::Overloaded => ProblemType::Overloaded.detail(NO_CONNECTION),
         StepError::Away => Self::dependency("mysql"),
         StepError::Unavailable(_) => Self::dependency_lost("mysql"),
         StepError::ReadOnly => Self::read_only(),

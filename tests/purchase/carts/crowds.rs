@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
+use tokio::sync::Semaphore;
 
 use super::steps::{statuses, step};
 use super::{assert_all_clean, items, left, reserve, reserve_with_key};
@@ -36,6 +37,10 @@ pub(super) async fn for_good(told: &TryAgain, mut send: impl AsyncFnMut() -> Ans
 const ITEMS: usize = 50;
 const STOCK: i64 = 18;
 const CARTS: usize = 600;
+/// Connections of an instance, and the carts and purchases that are sent to it at once. They are fewer, so that none
+/// waits for a connection, however slow the machine is.
+const CONNECTIONS: u32 = 32;
+const AT_ONCE: usize = 24;
 /// Longer than a loaded machine needs, so that "contended" is never a matter of time.
 const DEADLINE_MS: u64 = 60_000;
 
@@ -46,6 +51,7 @@ async fn storm(queues: u32) {
     let mut random = StdRng::seed_from_u64(seed);
     let shop = Shop::with(|config| {
         config.mysql.shared_queues = queues;
+        config.mysql.pool_max = CONNECTIONS;
         (config.purchase.deadline_ms, config.purchase.wait_ms_max) = (DEADLINE_MS, DEADLINE_MS);
     })
     .await;
@@ -63,9 +69,11 @@ async fn storm(queues: u32) {
         cart.truncate(if number % 4 == 0 { 1 } else { random.random_range(2..=5) });
         wanted.push(cart.iter().map(|item| (*item, 1)).collect());
     }
+    let places = [Semaphore::new(AT_ONCE), Semaphore::new(AT_ONCE)];
     let bought = wanted.iter().enumerate().map(async |(number, cart)| {
         let buyer = i64::try_from(number).expect("small") + 1;
         let instance: &Instance = if number % 2 == 0 { &instance } else { &beside };
+        let _place = places[number % 2].acquire().await.expect("it is not closed");
         let client = instance.buyer(buyer);
         let answer = match cart[..] {
             [(item, _)] => {

@@ -42,6 +42,7 @@ pub fn unavailable(error: &ledger::Error) -> Outcome {
     Outcome::Unavailable(match Fault::of(error) {
         Fault::ReadOnly => Unavailable::ReadOnly,
         Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
+        Fault::AllInUse => Unavailable::Overloaded,
         Fault::Transient => Unavailable::Contended,
         Fault::Moved => Unavailable::Moving,
         _ => Unavailable::Faulty(Dependency::Mysql),

@@ -19,7 +19,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::route::RoutedError;
 use crate::rows::link::answered;
-use crate::rows::{Fault, WorkError, change, is_unconfirmed, nothing_was_sent};
+use crate::rows::{Fault, WorkError, change, failed_read, is_unconfirmed, nothing_was_sent};
 use crate::waiting_list::WaitingLine;
 use crate::write::ItemConcurrency;
 use crate::{Ledger, RetryPolicy};
@@ -63,6 +63,9 @@ pub enum StepError {
     /// Too many transactions of the order's item are running; nothing changed.
     #[error("too many transactions of the item are running")]
     Contended,
+    /// All connections to the ledger are in use; nothing changed.
+    #[error("all connections to the ledger are in use")]
+    Overloaded,
     /// The ledger takes no writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,
@@ -86,6 +89,7 @@ impl From<LedgerError> for StepError {
         match error {
             LedgerError::Moving => Self::Moving,
             LedgerError::Contended => Self::Contended,
+            LedgerError::Overloaded => Self::Overloaded,
             _ => Self::Away,
         }
     }
@@ -180,6 +184,9 @@ impl OrderSteps {
                 failpoint!("step-committed");
                 Ok(made.or_before(sent.into_inner().unwrap_or_else(PoisonError::into_inner)))
             }
+            Err(StepError::Unavailable(error)) if Fault::of(&error) == Fault::AllInUse => {
+                Err(StepError::Overloaded)
+            }
             Err(StepError::Unavailable(error)) if nothing_was_sent(&error) => Err(StepError::Away),
             Err(StepError::Unavailable(error))
                 if Fault::of(&error) == Fault::ReadOnly && !is_unconfirmed(&error) =>
@@ -208,10 +215,7 @@ impl OrderSteps {
         // Like the step that follows, it is never the breaker's probe.
         let Ledger { pool, breaker } = &self.ledger;
         let read = RetryPolicy::READ.run(|| change(breaker, answered(step::find(pool, id))));
-        let found = read.await.map_err(|error: sqlx::Error| {
-            tracing::warn!(%error, order = %id, "order not read before a step");
-            LedgerError::Unavailable
-        })?;
+        let found = read.await.map_err(|error: sqlx::Error| failed_read(&error))?;
         let Some(order) = found else { return Ok(Vec::new()) };
         // With several ledgers every step compares the epoch in the stock row.
         if home.is_only && !order.status.step(step).moves_stock() {

@@ -23,6 +23,8 @@ pub const CALLS_MIN: u32 = 20;
 pub const PROBES_GOOD: u32 = 3;
 /// The time from one probe to the next.
 pub const PROBE_PERIOD: Duration = Duration::from_secs(1);
+/// How old a look for a sign of life may be. Many calls wait for a connection at once and in vain.
+const LOOK_AGE_MAX: Duration = Duration::from_millis(200);
 
 /// The breakers of all dependencies. Clones share them.
 #[derive(Clone)]
@@ -83,6 +85,14 @@ pub struct Breaker {
     metrics: Metrics,
     state: Arc<Mutex<State>>,
     sign_of_life: Arc<OnceLock<SignOfLife>>,
+    last_look: Arc<tokio::sync::Mutex<Option<Look>>>,
+}
+
+/// What a look for a sign of life has seen.
+#[derive(Clone, Copy)]
+struct Look {
+    at: Instant,
+    answers: bool,
 }
 
 /// The permit for one call. Report how the call ended; a dropped permit is not counted.
@@ -114,6 +124,7 @@ impl Breaker {
             metrics,
             state: Arc::new(Mutex::new(state)),
             sign_of_life: Arc::default(),
+            last_look: Arc::default(),
         }
     }
 
@@ -126,6 +137,20 @@ impl Breaker {
     /// Has calls that never reached the server judged by `sign_of_life`; only the first one counts.
     pub fn check_by(&self, sign_of_life: SignOfLife) {
         let _ = self.sign_of_life.set(sign_of_life);
+    }
+
+    /// Returns whether the server gives a sign of life now. Callers at the same time share one look.
+    pub async fn is_alive(&self) -> bool {
+        let Some(sign_of_life) = self.sign_of_life.get() else { return false };
+        let mut last = self.last_look.lock().await;
+        if let Some(look) = *last
+            && look.at.elapsed() < LOOK_AGE_MAX
+        {
+            return look.answers;
+        }
+        let answers = sign_of_life().await;
+        *last = Some(Look { at: Instant::now(), answers });
+        answers
     }
 
     /// Whether calls are refused, other than probes.
@@ -215,15 +240,13 @@ impl BreakerPermit {
     }
 
     /// Reports that the call got no connection. That is a failure of the server only if the server gives
-    /// no sign of life now: else our own calls have all connections.
-    pub async fn got_no_connection(self) {
-        let answers = match self.breaker.sign_of_life.get() {
-            Some(sign_of_life) => sign_of_life().await,
-            None => false,
-        };
-        if !answers {
+    /// no sign of life now: else our own calls have all connections, and this returns true.
+    pub async fn got_no_connection(self) -> bool {
+        let is_alive = self.breaker.is_alive().await;
+        if !is_alive {
             self.failed();
         }
+        is_alive
     }
 }
 
@@ -250,6 +273,10 @@ fn count(seconds: &mut [Second; WINDOW_SECONDS as usize], now: u64, well: bool) 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use futures::FutureExt;
+
     use super::*;
 
     fn breaker() -> Breaker {
@@ -306,9 +333,31 @@ mod tests {
             let breaker = breaker();
             breaker.check_by(Box::new(move || Box::pin(async move { answers })));
             for _ in 0..CALLS_MIN {
-                breaker.enter().expect("closed").got_no_connection().await;
+                let is_alive = breaker.enter().expect("closed").got_no_connection().await;
+                assert_eq!(is_alive, answers);
             }
             assert_eq!(breaker.is_open(), !answers);
+        }
+    }
+
+    /// With a look for each, the last of many callers would wait until the server seems silent.
+    #[tokio::test]
+    async fn callers_at_the_same_time_share_a_look_for_a_sign_of_life() {
+        let breaker = breaker();
+        let looks = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&looks);
+        breaker.check_by(Box::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Box::pin(tokio::time::sleep(LOOK_AGE_MAX / 10).map(|()| false))
+        }));
+        let many = futures::future::join_all((0..100).map(|_| breaker.is_alive())).await;
+        assert_eq!(many, [false; 100]);
+        let shared = looks.load(Ordering::Relaxed);
+        assert!(shared < 50, "{shared} looks");
+        // What was seen a while ago says nothing of now.
+        while looks.load(Ordering::Relaxed) == shared {
+            breaker.is_alive().await;
+            tokio::time::sleep(LOOK_AGE_MAX / 10).await;
         }
     }
 

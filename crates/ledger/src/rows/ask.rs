@@ -1,7 +1,7 @@
 //! Runs statements behind the ledger's breaker: refused at once while the breaker is open.
 
 use super::link::{LONG_READ_MAX, TRANSACTION_MAX, within, within_limit};
-use super::{Fault, WorkError, is_unconfirmed};
+use super::{Fault, WorkError, all_in_use, is_unconfirmed};
 use crate::route::breaker::{Breaker, BreakerPermit};
 use shop_domain::LedgerError;
 
@@ -41,6 +41,7 @@ pub(crate) async fn change_or_refuse<T, E: WorkError>(
 #[must_use]
 pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
     matches!(error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed)
+        || Fault::of(error) == Fault::AllInUse
 }
 
 /// Logs a failed read, once, and converts the error for the caller.
@@ -48,6 +49,7 @@ pub fn nothing_was_sent(error: &sqlx::Error) -> bool {
 pub fn failed_read(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "ledger not read");
     match Fault::of(error) {
+        Fault::AllInUse => LedgerError::Overloaded,
         Fault::Moved => LedgerError::Moving,
         _ => LedgerError::Unavailable,
     }
@@ -60,6 +62,7 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "ledger not changed");
     match Fault::of(error) {
         _ if is_unconfirmed(error) => LedgerError::OutcomeUnknown,
+        Fault::AllInUse => LedgerError::Overloaded,
         Fault::ReadOnly => LedgerError::ReadOnly,
         Fault::Moved => LedgerError::Moving,
         _ if nothing_was_sent(error) => LedgerError::Unavailable,
@@ -70,7 +73,11 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
 async fn report<T, E: WorkError>(call: BreakerPermit, answer: Result<T, E>) -> Result<T, E> {
     match answer.as_ref().map_err(E::database) {
         Ok(_) | Err(None) => call.answered(),
-        Err(Some(sqlx::Error::PoolTimedOut)) => call.got_no_connection().await,
+        Err(Some(sqlx::Error::PoolTimedOut)) => {
+            if call.got_no_connection().await {
+                return Err(all_in_use().into());
+            }
+        }
         Err(Some(error)) if Fault::of(error) == Fault::Connection => call.failed(),
         // Any other error is an answer of the server.
         Err(Some(sqlx::Error::Database(_))) => call.answered(),

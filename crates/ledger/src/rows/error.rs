@@ -15,6 +15,17 @@ pub fn moved() -> sqlx::Error {
     sqlx::Error::AnyDriverError(Box::new(ItemHasMoved))
 }
 
+/// The error of a call that got no connection although the server answers.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("all connections to the ledger are in use")]
+struct AllInUse;
+
+/// Makes the error for a call that got no connection in time because the calls before it have all.
+#[must_use]
+pub fn all_in_use() -> sqlx::Error {
+    sqlx::Error::AnyDriverError(Box::new(AllInUse))
+}
+
 /// The error of a change whose COMMIT was sent and not confirmed by the present writer.
 #[derive(Debug, thiserror::Error)]
 #[error("the outcome of COMMIT is unknown: {0}")]
@@ -48,6 +59,8 @@ pub enum Fault {
     Connection,
     /// 1290, 1792 or 1836: the server or the session takes no writes. Nothing was written.
     ReadOnly,
+    /// The server answers, but our own calls have all connections. Nothing was sent.
+    AllInUse,
     /// The item has moved to another ledger since the route to it was read.
     Moved,
     /// Any other error of the server.
@@ -69,6 +82,7 @@ impl Fault {
             | sqlx::Error::PoolClosed
             | sqlx::Error::WorkerCrashed => Self::Connection,
             sqlx::Error::AnyDriverError(error) if error.is::<ItemHasMoved>() => Self::Moved,
+            sqlx::Error::AnyDriverError(error) if error.is::<AllInUse>() => Self::AllInUse,
             // The class of its cause; `is_unconfirmed` tells it from an error before COMMIT.
             sqlx::Error::AnyDriverError(error) => {
                 error.downcast_ref::<Unconfirmed>().map_or(Self::Other, |error| Self::of(&error.0))
@@ -129,6 +143,7 @@ mod tests {
             assert_eq!(Fault::of_number(number), Fault::ReadOnly);
         }
         assert_eq!(Fault::of(&sqlx::Error::PoolTimedOut), Fault::Connection);
+        assert_eq!(Fault::of(&all_in_use()), Fault::AllInUse);
         assert_eq!(Fault::of(&moved()), Fault::Moved);
         for number in [1047, 9001, 9005] {
             assert_eq!(Fault::of_number(number), Fault::Connection);

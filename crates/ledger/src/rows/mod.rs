@@ -69,7 +69,7 @@ use statement::Read;
 
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
-pub use error::{Fault, is_unconfirmed, moved, unconfirmed};
+pub use error::{Fault, all_in_use, is_unconfirmed, moved, unconfirmed};
 pub use link::{answered, within};
 pub use row_at::RowAt;
 pub use transaction::{

@@ -42,6 +42,7 @@ pub(super) async fn after_error(
         }
         fault @ (Fault::Transient | Fault::Connection) => return Attempt::Again(fault),
         Fault::ReadOnly => Outcome::Unavailable(Unavailable::ReadOnly),
+        Fault::AllInUse => Outcome::Unavailable(Unavailable::Overloaded),
         Fault::Moved => Outcome::Unavailable(Unavailable::Moving),
         Fault::Other => {
             tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");

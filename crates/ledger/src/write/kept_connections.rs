@@ -6,6 +6,7 @@
 //! second goes the pool's way: it may have died meanwhile, and the server closes it when it has idled
 //! for long.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,18 +14,21 @@ use crate::Database;
 use sqlx::MySql;
 use sqlx::pool::PoolConnection;
 
+use crate::route::breaker::Breaker;
 use crate::rows::link::is_silence;
 use crate::rows::stock::{self, StockRow};
-use crate::rows::{Destination, Fault};
+use crate::rows::{Destination, Fault, all_in_use};
 use shop_domain::ItemRoute;
 
 /// A connection that was unused for longer goes back to the pool.
 const UNUSED_MAX: Duration = Duration::from_secs(1);
 
 /// The kept connections of a pool. Clones share them.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct KeptConnections {
     pool: Database,
+    /// Knows whether the server answers when the pool has no connection.
+    breaker: Option<Arc<Breaker>>,
     /// The last one is the last that was used.
     unused: Arc<Mutex<Vec<KeptConnection>>>,
     kept_max: usize,
@@ -41,13 +45,18 @@ pub(super) struct KeptConnection {
 impl KeptConnections {
     /// Keeps at most `kept_max` connections of `pool`, none at first.
     pub(super) fn new(pool: Database, kept_max: u32) -> Self {
-        Self { pool, unused: Arc::default(), kept_max: kept_max as usize }
+        Self { pool, breaker: None, unused: Arc::default(), kept_max: kept_max as usize }
+    }
+
+    /// The connections, where `breaker` tells a pool whose connections are all in use from a server that is away.
+    pub(super) fn checked_by(self, breaker: Breaker) -> Self {
+        Self { breaker: Some(Arc::new(breaker)), ..self }
     }
 
     /// The connection that was used last, or one of the pool.
     ///
     /// # Errors
-    /// The database's, when the pool has none.
+    /// The database's, when the pool has none; [`all_in_use`] when the server answers all the same.
     pub(super) async fn get(&self) -> sqlx::Result<KeptConnection> {
         match self.last_used() {
             Some(kept) => Ok(kept),
@@ -57,8 +66,21 @@ impl KeptConnections {
 
     async fn of_pool(&self) -> sqlx::Result<KeptConnection> {
         let destination = Destination::of(&self.pool);
-        let connection = self.pool.acquire().await?;
-        Ok(KeptConnection { connection, destination, used_at: Instant::now() })
+        match self.pool.acquire().await {
+            Ok(connection) => {
+                Ok(KeptConnection { connection, destination, used_at: Instant::now() })
+            }
+            // Boxed: it is rarely awaited, and would make every purchase's future larger.
+            Err(sqlx::Error::PoolTimedOut) if Box::pin(self.is_alive()).await => Err(all_in_use()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn is_alive(&self) -> bool {
+        match &self.breaker {
+            Some(breaker) => breaker.is_alive().await,
+            None => false,
+        }
     }
 
     fn last_used(&self) -> Option<KeptConnection> {
@@ -122,5 +144,11 @@ impl KeptConnections {
         if unused.len() < self.kept_max {
             unused.push(kept);
         }
+    }
+}
+
+impl fmt::Debug for KeptConnections {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "KeptConnections(at most {})", self.kept_max)
     }
 }

@@ -44,6 +44,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Database;
+use crate::route::breaker::Breaker;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -175,6 +176,12 @@ impl Arbiter {
     #[must_use]
     pub fn telling(self, writer: Writer) -> Self {
         Self { writer: Some(writer), ..self }
+    }
+
+    /// An arbiter that answers "overloaded" where it gets no connection although the server answers `breaker`.
+    #[must_use]
+    pub fn checked_by(self, breaker: Breaker) -> Self {
+        Self { kept: self.kept.checked_by(breaker), ..self }
     }
 
     /// An arbiter whose limit for each item is shared with the other transactions of the pool.
@@ -312,9 +319,7 @@ impl Arbiter {
         match in_time(write.deadline, self.kept.get()).await {
             Some(Ok(kept)) => Ok((permit, kept)),
             None => Err(Unavailable::Contended),
-            // The pool has tried for as long as it may; trying again would only keep the buyer
-            // waiting.
-            Some(Err(_)) => Err(Unavailable::Dependency(Dependency::Mysql)),
+            Some(Err(error)) => Err(no_connection(&error)),
         }
     }
 
@@ -338,6 +343,15 @@ const WRITTEN_AS: OrderStatus = OrderStatus::Pending;
 
 fn is_guarded(purchase: &Purchase) -> bool {
     purchase.item.arbiter == ArbiterMode::On
+}
+
+/// The reason for a purchase that got no connection. The pool has tried for as long as it may; trying again would only
+/// keep the buyer waiting.
+fn no_connection(error: &sqlx::Error) -> Unavailable {
+    match Fault::of(error) {
+        Fault::AllInUse => Unavailable::Overloaded,
+        _ => Unavailable::Dependency(Dependency::Mysql),
+    }
 }
 
 /// Whether it is too late to begin a transaction.

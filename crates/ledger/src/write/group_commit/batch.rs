@@ -25,7 +25,7 @@ use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::{Fault, within};
 use crate::write::{
     ATTEMPTS_MAX, Arbiter, BATCH_MAX, Conflict, Fence, LOST_COMMIT_READS_MAX, OrderWrite,
-    StockWrite, UNANSWERED, in_time, pause,
+    StockWrite, UNANSWERED, in_time, no_connection, pause,
 };
 use shop_domain::outcome::Dependency;
 use shop_domain::{ItemRoute, Outcome, Purchase, Unavailable};
@@ -142,9 +142,7 @@ impl BatchWriter {
             Err(error) => {
                 tracing::debug!(%error, "no connection for a batch");
                 if batch.is_shared || batch.is_alone {
-                    // The pool has tried for as long as it may.
-                    let no_ledger = Unavailable::Dependency(Dependency::Mysql);
-                    batch.answer_rest(&Ok(Outcome::Unavailable(no_ledger)));
+                    batch.answer_rest(&Ok(Outcome::Unavailable(no_connection(&error))));
                 }
                 return;
             }
@@ -306,7 +304,7 @@ impl BatchWriter {
                             batch.answer_rest(&Ok(Outcome::Unavailable(faulty)));
                             return true;
                         }
-                        Fault::Moved | Fault::Other => return true,
+                        Fault::AllInUse | Fault::Moved | Fault::Other => return true,
                     }
                 }
                 Err(BatchError::AtCommit(error)) => {
