@@ -96,5 +96,3 @@ fn hash(parts: &[&[u8]]) -> Hash {
 
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod vectors;

@@ -1,3 +1,5 @@
+mod vectors;
+
 use super::*;
 
 /// RFC 6962's tree of seven leaves, as its section 2.1.3 draws it.

@@ -127,7 +127,7 @@ async fn stock_up(
 async fn load(subject: &mut Subject, point: Point, span: Duration) -> Result<Load, CannotJudge> {
     let connections = f64::from(point.connections());
     let planned = (connections * EACH_PER_SECOND).min(ALL_PER_SECOND) * span.as_secs_f64();
-    // With what is under way when the time is over. In the range by construction.
+    // Each connection has one more request under way when the time is over. In the range by construction.
     let requests = (planned + connections).clamp(100.0, f64::from(BUYERS_MAX)) as u32;
     let further = subject.start_instances(point.instances() - 1).await?;
     let mut instances = subject.instances.clone();
