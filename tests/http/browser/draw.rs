@@ -22,6 +22,15 @@ async fn drawn_sale(instance: &Instance, seconds: i64) -> i64 {
     make_sale(instance, draw).await
 }
 
+/// Signs the buyer in, and shows a new sale that is drawn soon. A browser takes seconds to start on a busy machine, so
+/// it runs before the draw begins.
+async fn visit_drawn_sale(page: &Page, instance: &Instance) -> i64 {
+    page.visit_as(instance, BUYER, Role::Buyer, "/orders.html").await;
+    let item = drawn_sale(instance, 12).await;
+    page.visit(&format!("/item.html?id={item}")).await;
+    item
+}
+
 async fn shop() -> (Shop, Instance) {
     let shop = Shop::with(|config| {
         // The list must be published before the round, on a busy machine too.
@@ -36,9 +45,8 @@ async fn shop() -> (Shop, Instance) {
 #[tokio::test]
 async fn a_buyer_enters_wins_buys_and_checks_the_proof() {
     let (_shop, instance) = shop().await;
-    let item = drawn_sale(&instance, 10).await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let item = visit_drawn_sale(&page, &instance).await;
     page.until_text("#draw", "Enter until").await;
     page.until("no button to buy", "document.getElementById('buy-form').hidden").await;
     page.click("#draw .button").await;
@@ -112,9 +120,8 @@ async fn friends_enter_by_an_invitation() {
 #[tokio::test]
 async fn a_buyer_keeps_the_entry_loses_and_sees_why() {
     let (_shop, instance) = shop().await;
-    let item = drawn_sale(&instance, 12).await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    let item = visit_drawn_sale(&page, &instance).await;
     page.until_text("#draw", "Enter the draw").await;
     page.run(KEEP, Vec::new()).await;
     page.click("#draw > .actions .button").await;
