@@ -46,7 +46,7 @@ async fn shop() -> (Shop, Instance) {
 async fn a_buyer_enters_wins_buys_and_checks_the_proof() {
     let (_shop, instance) = shop().await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    let item = visit_drawn_sale(&page, &instance).await;
+    visit_drawn_sale(&page, &instance).await;
     page.until_text("#draw", "Enter until").await;
     page.until("no button to buy", "document.getElementById('buy-form').hidden").await;
     page.click("#draw .button").await;
