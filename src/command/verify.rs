@@ -39,7 +39,7 @@ struct Saved {
     entry: Option<String>,
 }
 
-/// Checks what was published, and prints what it found.
+/// Checks a proof file, and prints the faults found in it.
 pub fn run(action: &Action) -> ExitResult {
     let Action::Draw(arguments) = action;
     let proof = verify::read(text_of(&arguments.proof)?.as_bytes())?;

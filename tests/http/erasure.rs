@@ -64,7 +64,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
         "a guess",
     );
 
-    // She has bought one item, and waits for another one in front of somebody else.
+    // She has bought one item, and waits for another one in front of another buyer.
     let bought = order_id(&paula.buy("mysql-atomic", many).await);
     let others = order_id(&one.buyer(71).buy("mysql-atomic", single).await);
     let mine = json!({ "password": PASSWORD });

@@ -11,7 +11,7 @@ import { explain, text } from '../strings.js';
 
 const query = new URLSearchParams(location.search);
 const back = safeReturnAddress(query.get('return'));
-// Chosen by the address, or by somebody who was faster than this script.
+// Chosen by the address, or by a click before this script was loaded.
 let mode = query.get('mode') === 'up' || byId('mode-up').checked ? 'up' : 'in';
 let busy = false;
 

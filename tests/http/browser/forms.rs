@@ -1,4 +1,4 @@
-//! What somebody types into a form stays, whatever comes from the service meanwhile.
+//! Text that a person types into a form stays, whatever answer comes from the service meanwhile.
 
 use seckill::account::Role;
 use serde_json::{Value, json};
