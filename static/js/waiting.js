@@ -32,12 +32,24 @@ export function waitingPanel(place, { item, mayWait, accept }) {
 
   everySecond(draw);
 
-  /** Ask for the place again, as after a sign-in. */
-  async function load() {
+  /** Forget the place of the buyer before, as after a sign-in. */
+  function forget() {
     standing = { status: 'none' };
-    if (currentSession() === null || item().offer_seconds === 0) return draw();
+    stream?.close();
+    stream = null;
+  }
+
+  /** Ask for the place again. Until the answer comes, the last one stands: a button that goes for a moment loses the focus. */
+  async function load() {
+    if (currentSession() === null || item().offer_seconds === 0) {
+      forget();
+      return draw();
+    }
+    const before = standing;
     try {
-      take(await get(`/api/items/${item().id}/waiting`));
+      const answer = await get(`/api/items/${item().id}/waiting`);
+      // An event that came meanwhile is newer, and a buyer who came meanwhile is another.
+      if (standing === before) take(answer);
     } catch {
       // The next poll or press shows the error.
       draw();
@@ -132,5 +144,5 @@ export function waitingPanel(place, { item, mayWait, accept }) {
     if (document.activeElement === document.body) (yes.hidden ? no : yes).focus();
   }
 
-  return { load, draw };
+  return { forget, load, draw };
 }

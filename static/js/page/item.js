@@ -143,6 +143,7 @@ function startPurchase() {
   });
   panel.clear();
   loadMine();
+  waiting.forget();
   waiting.load();
   draw.load();
   drawButton();

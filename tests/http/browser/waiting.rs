@@ -69,6 +69,36 @@ async fn a_buyer_waits_and_buys_the_unit_that_comes_back() {
     page.close().await;
 }
 
+/// While the page asks for the place again, the place and the focus stay, however late the answer comes.
+#[tokio::test]
+async fn a_late_answer_keeps_the_focus() {
+    let (_shop, instance) = Shop::open().await;
+    let (item, _) = sold_sale(&instance).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    // The page draws itself again each second, so once while an answer is late.
+    page.before_scripts(
+        "const sent = window.fetch; window.answered = 0; \
+         window.fetch = async (path, options) => { \
+           const answer = await sent(path, options); \
+           if (!String(path).endsWith('/waiting') || options?.method === 'POST') return answer; \
+           await new Promise((done) => setTimeout(done, 2500)); \
+           window.answered += 1; \
+           return answer; }; \
+         window.lost = 0; \
+         setInterval(() => { if (document.activeElement === document.body) window.lost += 1; }, 20);",
+    )
+    .await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until("the first answer", "window.answered === 1").await;
+    page.click("#waiting .button").await;
+    page.until_text("#waiting", "One buyer is in front of you").await;
+    page.run("window.lost = 0", Vec::new()).await;
+    page.until("a later answer", "window.answered === 2").await;
+    let lost = page.run("return window.lost", Vec::new()).await;
+    assert_eq!(lost, json!(0), "looks that found the focus nowhere");
+    page.close().await;
+}
+
 #[tokio::test]
 async fn a_buyer_declines_on_a_phone_and_in_chinese() {
     let (_shop, instance) = Shop::open().await;
