@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use time::OffsetDateTime;
 use uuid::Uuid;
 use uuid::fmt::Hyphenated;
 
@@ -41,6 +42,37 @@ macro_rules! positive_id {
         }
     };
 }
+
+/// The bits of a number that JavaScript counts exactly, less those of the time.
+const RANDOM_BITS: u32 = 12;
+/// 2025-01-01, in milliseconds since 1970: the times in ids count from here, and fit until 2094.
+const FIRST_MS: i128 = 1_735_689_600_000;
+
+/// Makes a number that does not come again, also after the database went back to an older copy: the time in
+/// milliseconds, then 12 random bits. Later numbers are higher. Two numbers of one millisecond may be equal, so whoever
+/// inserts one tries again after a duplicate.
+fn number_of_now() -> i64 {
+    let now_ms = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1_000_000;
+    let passed_ms = i64::try_from((now_ms - FIRST_MS).clamp(1, (1 << 41) - 1)).unwrap_or(1);
+    (passed_ms << RANDOM_BITS) | rand::random_range(0..1 << RANDOM_BITS)
+}
+
+/// Declares that new ids of a kind are made here, and not by the database.
+macro_rules! generated_id {
+    ($name:ident) => {
+        impl $name {
+            /// Makes a new id from this machine's clock and random bits. It does not come again, and JavaScript
+            /// counts it exactly.
+            #[must_use]
+            pub fn generate() -> Self {
+                Self(number_of_now())
+            }
+        }
+    };
+}
+
+generated_id!(UserId);
+generated_id!(ItemId);
 
 positive_id! {
     /// The id of a buyer or an operator. Orders name users without a foreign key: a valid token is
@@ -155,6 +187,14 @@ impl RequestKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_generated_id_is_of_now_and_exact_in_javascript() {
+        let first = ItemId::generate();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        assert!(first < ItemId::generate());
+        assert!(first.get() > 1 << 45 && first.get() < 1 << 52, "{first}");
+    }
 
     #[test]
     fn ids_are_positive_plain_decimals() {
