@@ -80,11 +80,12 @@ impl App {
         let (purchases, purchase_workers) =
             purchases::purchases(&config, &shared, &writers, &locks)?;
         let orders = Orders::new(
-            shared.ledger(),
+            shared.ledger.clone(),
             shared.counters.clone(),
             shared.queue.clone(),
             shared.hub.clone(),
-            (shared.metrics.clone(), shared.line.clone(), shared.concurrency.clone()),
+            shared.metrics.clone(),
+            shared.line.clone(),
         );
         let waiting_lists = shared.waiting_lists();
         let draws = shared.draws(&config, &waiting_lists)?;

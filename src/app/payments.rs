@@ -17,7 +17,7 @@ pub(super) fn payments(
     orders: &Orders,
 ) -> Result<Payments, String> {
     Ok(Payments::new(PaymentParts {
-        ledger: shared.ledger(),
+        ledger: shared.ledger.clone(),
         orders: orders.clone(),
         provider: provider(config, shared)?,
         clock: shared.clock.clone(),

@@ -24,9 +24,7 @@ use ledger::breaker::Breakers;
 use ledger::rows::outbox::Outbox;
 use ledger::rows::{self, Writer};
 use ledger::waiting_list::{WaitingLine, Waitlist};
-use ledger::write::{
-    Arbiter, BatchConnections, BatchTasks, GroupCommit, ItemConcurrency, SHARED_CONNECTIONS,
-};
+use ledger::write::{Arbiter, BatchConnections, BatchTasks, GroupCommit, SHARED_CONNECTIONS};
 use shop_domain::{Clock, ItemId};
 use shop_metrics::Metrics;
 
@@ -39,9 +37,9 @@ pub(super) struct Shared {
     /// The writer among the hosts of the ledger.
     pub writer: Writer,
     pub pool: Database,
-    /// How many connections of the pool one item may hold.
-    pub concurrency: ItemConcurrency,
     pub breakers: Breakers,
+    /// The connections to the ledger, its breaker, and the limit of each item.
+    pub ledger: Ledger,
     pub redis: RedisClient,
     pub counters: Counters,
     pub queue: Queue,
@@ -100,13 +98,8 @@ impl Shared {
         let events = Outbox::new(config.events.enabled);
         let line_max = config.waiting_list.line_max;
         let line = WaitingLine::new(clock.clone(), events, metrics.clone(), line_max);
-        let catalog = Catalog::new(
-            pool.clone(),
-            breakers.mysql.clone(),
-            counters.clone(),
-            clock.clone(),
-            line.clone(),
-        );
+        let ledger = Ledger::new(pool.clone(), breakers.mysql.clone());
+        let catalog = Catalog::new(ledger.clone(), counters.clone(), clock.clone(), line.clone());
         let shared = Self {
             lifecycle,
             watch: Watch::new(catalog.clone()),
@@ -118,10 +111,10 @@ impl Shared {
             instance,
             metrics,
             clock,
-            concurrency: ItemConcurrency::new(config.mysql.pool_max),
             writer,
             pool,
             breakers,
+            ledger,
             redis,
             counters,
             queue,
@@ -133,11 +126,6 @@ impl Shared {
 }
 
 impl Shared {
-    /// The connections to the ledger, and its breaker.
-    pub(super) fn ledger(&self) -> Ledger {
-        Ledger { pool: self.pool.clone(), breaker: self.breakers.mysql.clone() }
-    }
-
     /// Makes a client that calls other systems.
     ///
     /// # Errors
@@ -155,7 +143,7 @@ impl Shared {
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::WaitlistParts {
-            waitlist: Waitlist::new(self.ledger(), self.line.clone(), self.concurrency.clone()),
+            waitlist: Waitlist::new(self.ledger.clone(), self.line.clone()),
             counters: self.counters.clone(),
             metrics: self.metrics.clone(),
             catalog: self.catalog.clone(),
@@ -178,7 +166,7 @@ impl Shared {
         let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
         Ok(Draws::new(DrawParts {
             transactions: Arc::new(ledger::draw::Draws::new(
-                self.ledger(),
+                self.ledger.clone(),
                 self.line.clone(),
                 settings.entries_max.into(),
             )),
@@ -207,7 +195,7 @@ impl Writers {
         let arbiter = Arbiter::new(shared.pool.clone(), shared.metrics.clone())
             .telling(writer.clone())
             .checked_by(shared.breakers.mysql.clone())
-            .sharing(shared.concurrency.clone())
+            .sharing(shared.ledger.items.clone())
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);
         let connections_max = config.mysql.batch_connections_max;

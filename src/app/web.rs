@@ -38,7 +38,7 @@ pub(super) fn web(
     let accounts = accounts(config, shared, tokens.clone());
     Ok(Web::new(AppState {
         identity: super::identity::identity(config, shared, &accounts)?,
-        exporter: Exporter::new(shared.ledger()),
+        exporter: Exporter::new(shared.ledger.clone()),
         cors: CorsOrigins::parse(&config.http.cors_origins)?,
         locks: purchases.locks(),
         lab: lab(config, shared, purchases.clone()),
@@ -49,9 +49,9 @@ pub(super) fn web(
         draws,
         catalog: shared.catalog.clone(),
         accounts,
-        operator_log: OperatorLog::new(shared.ledger()),
-        endpoints: Endpoints::new(shared.ledger(), shared.events.is_enabled()),
-        auditor: Auditor::new(shared.ledger(), shared.counters.clone()),
+        operator_log: OperatorLog::new(shared.ledger.clone()),
+        endpoints: Endpoints::new(shared.ledger.clone(), shared.events.is_enabled()),
+        auditor: Auditor::new(shared.ledger.clone(), shared.counters.clone()),
         readiness: Arc::new(Readiness::new(
             shared.pool.clone(),
             shared.redis.clone(),

@@ -115,7 +115,7 @@ impl Catalog {
             return Err(unknown);
         }
         let new = NewItems { items: all, now, actor };
-        let Ledger { pool, breaker } = &self.ledger;
+        let Ledger { pool, breaker, .. } = &self.ledger;
         let created = rows::change(breaker, Box::pin(catalog::create(pool, new))).await;
         let created = created.map_err(|error| failed_change(&error))?;
         for stocked in &created {

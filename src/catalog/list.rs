@@ -47,7 +47,7 @@ impl Catalog {
         &self,
         listed: Listed,
     ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
-        let Ledger { pool, breaker } = &self.ledger;
+        let Ledger { pool, breaker, .. } = &self.ledger;
         let read = match listed {
             Listed::Shop(since) => rows::ask(breaker, items::list_shop(pool, since)).await,
             Listed::Product(id) => rows::ask(breaker, items::list_product(pool, id)).await,

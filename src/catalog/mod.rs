@@ -20,7 +20,6 @@ use tokio::time::Instant;
 
 use gates::redis_store::Counters;
 use ledger::Ledger;
-use ledger::breaker::Breaker;
 use ledger::cache::Cache;
 use ledger::gathered::{GatheredReads, Rows};
 use ledger::rows::{self, items, orders, waiting_list};
@@ -95,14 +94,7 @@ impl Catalog {
     /// Makes a catalog with an empty cache. Each read sets the ledger's time of `clock`; restocked units
     /// go to the buyers in `line`.
     #[must_use]
-    pub fn new(
-        pool: Database,
-        breaker: Breaker,
-        counters: Counters,
-        clock: Clock,
-        line: WaitingLine,
-    ) -> Self {
-        let ledger = Ledger { pool, breaker };
+    pub fn new(ledger: Ledger, counters: Counters, clock: Clock, line: WaitingLine) -> Self {
         Self {
             reads: reads(ledger.clone(), clock),
             ledger,
@@ -205,7 +197,7 @@ fn reads(ledger: Ledger, clock: Clock) -> GatheredReads<StockedItem> {
 }
 
 async fn read_several(
-    Ledger { pool, breaker }: &Ledger,
+    Ledger { pool, breaker, .. }: &Ledger,
     clock: &Clock,
     ids: &[ItemId],
 ) -> Rows<StockedItem> {

@@ -12,7 +12,6 @@ use crate::config::Config;
 use crate::http::body::CSV_BYTES_MAX;
 use crate::http::route::import::{FaultBody, read_table};
 use gates::redis_store::{Counters, RedisClient};
-use ledger::Ledger;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
 use shop_domain::{Clock, Currency, UserId};
@@ -52,11 +51,11 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     super::operator::check(&config, user).await?;
     let metrics = Metrics::new();
     let redis = RedisClient::new(&config)?;
-    let Ledger { pool, breaker } = super::ledger(&config)?;
-    let counters = Counters::new(redis, pool.clone(), metrics.clone());
+    let ledger = super::ledger(&config)?;
+    let counters = Counters::new(redis, ledger.pool.clone(), metrics.clone());
     let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
     let line = WaitingLine::new(clock.clone(), events, metrics, config.waiting_list.line_max);
-    let catalog = Catalog::new(pool, breaker, counters, clock, line);
+    let catalog = Catalog::new(ledger, counters, clock, line);
     let checked = table.check_names(&catalog).await;
     checked.map_err(|error| format!("the ledger could not be read: {error}"))?;
     if !table.faults.is_empty() {

@@ -159,7 +159,7 @@ fn settings(file: Option<&Path>) -> Result<Config, String> {
 /// A sentence when the URL cannot be read.
 fn ledger(config: &Config) -> Result<Ledger, String> {
     let breaker = Breakers::new(&Metrics::new()).mysql;
-    rows::pool(config).map(|pool| Ledger { pool, breaker })
+    rows::pool(config).map(|pool| Ledger::new(pool, breaker))
 }
 
 /// Starts logging to standard error.

@@ -7,7 +7,6 @@ use ledger::erasure::{self, EraseError};
 use ledger::rows::actions::Actor;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
-use ledger::write::ItemConcurrency;
 use shop_domain::{Clock, UserId};
 use shop_metrics::Metrics;
 use time::OffsetDateTime;
@@ -41,8 +40,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     super::operator::check(&config, operator).await?;
     let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
     let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
-    let concurrency = ItemConcurrency::new(config.mysql.pool_max);
-    let waitlist = Waitlist::new(super::ledger(&config)?, line, concurrency);
+    let waitlist = Waitlist::new(super::ledger(&config)?, line);
     let actor = Actor { user: operator, address: None, now: OffsetDateTime::now_utc() };
     match erasure::erase(&waitlist, id, None, Some(&actor)).await {
         Ok(erased) if erased.had_account => println!("the account of user {id} is deleted"),

@@ -3,13 +3,16 @@
 //! An error belongs to its item: it is logged and counted, and the other items go on.
 
 use async_trait::async_trait;
+use futures::{StreamExt, stream};
 
 use super::Job;
-use crate::order::{ExpiryRun, Orders};
+use crate::order::{ExpiryRun, Orders, StepError};
 use crate::purchase::Purchases;
 use ledger::rows::nothing_was_sent;
 use shop_domain::ItemId;
 
+/// Items whose orders expire at once: as many may be held by others at the same time without a delay for the rest.
+const AT_ONCE: usize = 8;
 /// Batches of one item in one run; further orders wait for the next run.
 const BATCHES_MAX: usize = 100;
 
@@ -32,43 +35,67 @@ impl Job for Expire {
 impl Expire {
     async fn sweep(&self) -> Result<String, String> {
         let items = self.orders.overdue_items().await.map_err(|error| error.to_string())?;
+        let sweeps = items.into_iter().map(|item| self.sweep_or_log(item));
+        let mut sweeps = stream::iter(sweeps).buffer_unordered(AT_ONCE);
         let mut total = 0;
         let mut failed = 0;
-        for item in items {
-            match self.sweep_item(item, &mut total).await {
-                Ok(true) => {}
-                Ok(false) => failed += 1,
-                // The ledger fails, not this item: the other items would fail in the same way.
-                Err(error) if nothing_was_sent(&error) => return Err(error.to_string()),
-                Err(error) => {
-                    tracing::warn!(%error, %item, "expired holds of an item not released; the next run tries again");
-                    failed += 1;
+        let mut is_away = None;
+        // To the end: a sweep that is dropped in the middle would not be told of its COMMIT.
+        while let Some(swept) = sweeps.next().await {
+            match swept {
+                Ok(Swept { expired, is_whole }) => {
+                    total += expired;
+                    failed += usize::from(!is_whole);
                 }
+                Err(error) => is_away = Some(error.to_string()),
             }
         }
-        match failed {
-            0 => Ok(format!("{total} orders expired")),
-            1 => Err(format!("1 item failed, see the log; {total} orders expired")),
-            _ => Err(format!("{failed} items failed, see the log; {total} orders expired")),
+        match (is_away, failed) {
+            (Some(error), _) => Err(error),
+            (None, 0) => Ok(format!("{total} orders expired")),
+            (None, 1) => Err(format!("1 item failed, see the log; {total} orders expired")),
+            (None, _) => Err(format!("{failed} items failed, see the log; {total} orders expired")),
         }
     }
 
-    /// Expires the overdue orders of one item, and adds their number to `total`; `false` when an
-    /// order cannot expire.
-    async fn sweep_item(&self, item: ItemId, total: &mut usize) -> ledger::Result<bool> {
+    /// Expires the overdue orders of one item. An error is logged, unless it is the ledger's: then the other items
+    /// would fail in the same way.
+    async fn sweep_or_log(&self, item: ItemId) -> Result<Swept, StepError> {
+        let mut swept = Swept::default();
+        match self.sweep_item(item, &mut swept).await {
+            Err(StepError::Unavailable(error)) if nothing_was_sent(&error) => Err(error.into()),
+            Err(error) => {
+                tracing::warn!(%error, %item, "expired holds of an item not released; the next run tries again");
+                Ok(Swept { is_whole: false, ..swept })
+            }
+            Ok(()) => Ok(swept),
+        }
+    }
+
+    async fn sweep_item(&self, item: ItemId, swept: &mut Swept) -> Result<(), StepError> {
+        swept.is_whole = true;
         for _ in 0..BATCHES_MAX {
             let ExpiryRun { expired, stuck } = self.orders.expire(item, self.batch_max).await?;
-            *total += expired;
+            swept.expired += expired;
             if expired > 0 {
                 self.purchases.item_changed(item);
             }
             if stuck > 0 {
-                return Ok(false);
+                swept.is_whole = false;
+                return Ok(());
             }
             if expired < self.batch_max as usize {
-                break;
+                return Ok(());
             }
         }
-        Ok(true)
+        Ok(())
     }
+}
+
+/// What one run has done with the orders of an item.
+#[derive(Clone, Copy, Debug, Default)]
+struct Swept {
+    expired: usize,
+    /// Whether no order was left that cannot expire now.
+    is_whole: bool,
 }

@@ -10,7 +10,6 @@ use gates::redis_store::{Counters, Queue};
 use ledger::Ledger;
 use ledger::order::{ExpiryBatch, OrderSteps, ReturnedUnits, StepResult, is_of_one_order};
 use ledger::waiting_list::{LineChange, WaitingLine};
-use ledger::write::ItemConcurrency;
 use shop_domain::order::Step;
 use shop_domain::payment::ReceivedPayment;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
@@ -40,16 +39,17 @@ pub struct ExpiryRun {
 
 impl Orders {
     /// Makes the steps of the orders in `ledger`; changes go to `counters` and `hub` too, and returned
-    /// units to the buyers in `line`. `concurrency` is the limit of each item.
+    /// units to the buyers in `line`.
     #[must_use]
     pub fn new(
         ledger: Ledger,
         counters: Counters,
         queue: Queue,
         hub: Hub,
-        (metrics, line, concurrency): (Metrics, WaitingLine, ItemConcurrency),
+        metrics: Metrics,
+        line: WaitingLine,
     ) -> Self {
-        let steps = OrderSteps::new(ledger, line, concurrency);
+        let steps = OrderSteps::new(ledger, line);
         Self { steps, counters, queue, hub, metrics }
     }
 
@@ -61,11 +61,12 @@ impl Orders {
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
     /// gives their units back. May run in every instance at once: rows that another one works on
-    /// are skipped. An order that cannot expire is logged and left as it is.
+    /// are skipped. An order that cannot expire, or has a line of an item that is locked, is logged and left for a
+    /// later run.
     ///
     /// # Errors
-    /// The database's; orders that expired before stay expired.
-    pub async fn expire(&self, item: ItemId, limit: u32) -> ledger::Result<ExpiryRun> {
+    /// Those of the item; orders that expired before stay expired.
+    pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryRun, StepError> {
         match self.steps.expire(item, limit).await {
             Ok(batch) => {
                 self.publish_expired(&batch).await;
@@ -78,7 +79,7 @@ impl Orders {
 
     /// Expires each order in a transaction of its own, after a batch failed: the orders beside the
     /// one that cannot expire do not wait for it.
-    async fn expire_singly(&self, item: ItemId, limit: u32) -> ledger::Result<ExpiryRun> {
+    async fn expire_singly(&self, item: ItemId, limit: u32) -> Result<ExpiryRun, StepError> {
         let mut run = ExpiryRun { expired: 0, stuck: 0 };
         for order in self.steps.overdue_orders(item, limit).await? {
             match self.steps.expire_one(item, order).await {

@@ -204,11 +204,13 @@ impl Purchases {
         key: &RequestKey,
         refused: &Outcome,
     ) -> Option<Outcome> {
-        let looked_up = lines
-            .sales
-            .iter()
-            .map(|(request, sale)| self.earlier(request, key, &sale.item, refused, lines.count));
-        let found = join_all(looked_up).await;
+        let mut found = self.earlier_lines(lines, key, refused).await;
+        let replayed = found.iter().flatten().filter_map(order_of).count();
+        if (1..found.len()).contains(&replayed) {
+            // An order is committed as a whole. If this one was committed while its lines were looked up, the second
+            // look finds all of them; otherwise they are of several orders.
+            found = self.earlier_lines(lines, key, refused).await;
+        }
         let orders: Vec<Order> = found.iter().flatten().filter_map(order_of).cloned().collect();
         let of_other = |outcome: &&Outcome| matches!(outcome, Outcome::Refused(_));
         if let Some(reused) = found.iter().flatten().find(of_other) {
@@ -223,6 +225,20 @@ impl Purchases {
             true => Order::of_lines(orders).map(Outcome::Replayed),
             false => Some(Outcome::Refused(Refusal::KeyReused { order_id })),
         }
+    }
+
+    /// What an earlier request with the key has made of each line.
+    async fn earlier_lines(
+        &self,
+        lines: &Lines<'_>,
+        key: &RequestKey,
+        refused: &Outcome,
+    ) -> Vec<Option<Outcome>> {
+        let looked_up = lines
+            .sales
+            .iter()
+            .map(|(request, sale)| self.earlier(request, key, &sale.item, refused, lines.count));
+        join_all(looked_up).await
     }
 }
 

@@ -4,8 +4,8 @@ use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
 use crate::rows::{
-    batch, buyers, clock, crash, disk, draws, failover, idle, locks, mysql, mysql_engines, network,
-    orders, redis, redis_groups, service, waiting,
+    batch, buyers, clock, crash, disk, draws, failover, held, idle, locks, mysql, mysql_engines,
+    network, orders, redis, redis_groups, service, waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -153,6 +153,9 @@ pub const LIST: &[Row] = rows! {
     "mysql-row-held": mysql::row_held,
         "a side transaction holds the stock rows longer than the lock wait",
         "1205 is rolled back as a whole: no order without its movement";
+    "mysql-row-held-carts": held::beside_carts,
+        "a side transaction holds the stock row of one item, while 30 clients reserve and cancel carts of it and another item, and join its waiting list",
+        "the other item keeps its rate";
     "lock-redis-idle": idle::lock_redis,
         "nine items are sold once each under lock-redis; the ledger closes the sessions that have idled since; 72 buyers come at once",
         "each of them buys; the ledger's breaker stays closed, and another item sells all the time";

@@ -12,7 +12,6 @@ use ledger::order::OrderSteps;
 use ledger::rows;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
-use ledger::write::ItemConcurrency;
 use ledger::{Database, Ledger};
 use seckill::account::Role;
 use seckill::config::Secret;
@@ -93,8 +92,7 @@ async fn the_sweep_reads_one_order_of_each_item() {
     let metrics = Metrics::new();
     let breaker = Breakers::new(&metrics).mysql;
     let line = WaitingLine::new(Clock::default(), Outbox::default(), metrics, 1);
-    let ledger = Ledger { pool: pool.clone(), breaker };
-    let steps = OrderSteps::new(ledger, line, ItemConcurrency::new(1));
+    let steps = OrderSteps::new(Ledger::new(pool.clone(), breaker), line);
     let before = rows_read(&pool).await;
     assert_eq!(steps.overdue_items().await.expect("listed"), []);
     let read = rows_read(&pool).await - before;

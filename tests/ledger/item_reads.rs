@@ -2,11 +2,11 @@
 
 use futures::future::join_all;
 use gates::redis_store::{Counters, RedisClient};
-use ledger::Database;
 use ledger::breaker::Breakers;
 use ledger::rows;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
+use ledger::{Database, Ledger};
 use seckill::catalog::Catalog;
 use serde_json::json;
 use shop_domain::{Clock, ItemId};
@@ -26,7 +26,7 @@ fn catalog(shop: &Shop) -> (Catalog, Database) {
     let breaker = Breakers::new(&metrics).mysql;
     let clock = Clock::default();
     let line = WaitingLine::new(clock.clone(), Outbox::default(), metrics, 1);
-    (Catalog::new(pool.clone(), breaker, counters, clock, line), pool)
+    (Catalog::new(Ledger::new(pool.clone(), breaker), counters, clock, line), pool)
 }
 
 async fn make_items(instance: &Instance, count: usize) -> Vec<ItemId> {

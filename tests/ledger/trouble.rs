@@ -11,6 +11,7 @@ use seckill::config::{Config, Secret};
 use serde_json::json;
 use tokio_util::task::TaskTracker;
 
+use super::draw::{drawn_item, enter};
 use crate::http::{assert_clean, order_id};
 use crate::support::crowd::metric;
 use crate::support::{
@@ -114,7 +115,7 @@ async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
-    for strategy in ["mysql-batch", "lock-redis"] {
+    for strategy in ["mysql-batch", "redis-lua", "lock-redis"] {
         let buyers = many_buyers(&instance, strategy, item, 100);
         // Also those whose batch waits for the row: it tries none of them again after their time.
         assert_contended(&others_go_on(&instance, buyers).await);
@@ -127,6 +128,48 @@ async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
         .await;
     }
     assert_clean(&instance, item).await;
+}
+
+/// Whoever waits for a held stock row in vain is told 503 `contended`: nothing changed, and no server is blamed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_row_makes_every_change_of_its_item_contended() {
+    let shop = Shop::with(|config| config.mysql.lock_wait_timeout_seconds = 1).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 1 })).await;
+    let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
+    let drawn = drawn_item(&instance, 1, 300).await;
+    let admin = instance.admin();
+    let held = hold_stock_row(&shop.pool, item).await;
+    let beside = hold_stock_row(&shop.pool, drawn).await;
+    let path = format!("/api/items/{item}/waiting");
+    let buyer = instance.buyer(2);
+    let (cancelled, joined, edited, entered) = tokio::join!(
+        async { instance.buyer(1).step(&order, "cancellation").await },
+        async { buyer.post(&path, &json!({})).await },
+        async { admin.edit(item, json!({ "stock_delta": 1 })).await },
+        async { enter(&buyer, drawn).await },
+    );
+    assert_contended(&[cancelled, joined, edited, entered]);
+    assert!(!is_breaker_open(&instance, "mysql").await, "the ledger was blamed");
+    held.rollback().await.expect("the row is free");
+    beside.rollback().await.expect("the row is free");
+    assert_eq!(instance.buyer(1).step(&order, "cancellation").await.status, 200);
+    assert_clean(&instance, item).await;
+}
+
+/// Entries into a draw whose row is held take no connection from others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_into_a_draw_whose_row_is_held_are_the_trouble_of_its_item_alone() {
+    let shop = Shop::with(impatient).await;
+    let instance = shop.start().await;
+    let drawn = drawn_item(&instance, 1, 300).await;
+    let holder = hold_stock_row(&shop.pool, drawn).await;
+    let entries = join_all((100..160).map(|id| {
+        let buyer = instance.buyer(id);
+        async move { enter(&buyer, drawn).await }
+    }));
+    assert_contended(&others_go_on(&instance, entries).await);
+    holder.rollback().await.expect("the row is free");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

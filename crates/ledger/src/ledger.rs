@@ -6,18 +6,21 @@ use futures::future::BoxFuture;
 
 use crate::Database;
 use crate::breaker::Breaker;
+use crate::item_concurrency::{ItemConcurrency, ItemPermit};
 use crate::rows::link::is_silence;
 use crate::rows::{
-    Fault, LedgerTransaction, WorkError, ask, ask::change_or_refuse, failed_change, failed_read,
-    nothing_was_sent, transact, unconfirmed,
+    Fault, LedgerTransaction, WorkError, ask, ask::change_or_refuse, contended, failed_change,
+    failed_read, nothing_was_sent, transact, unconfirmed,
 };
-use shop_domain::LedgerError;
+use shop_domain::{ItemId, LedgerError};
 
-/// The connections to the ledger, and its breaker.
+/// The connections to the ledger, its breaker, and the limit of each item. Clones share them.
 #[derive(Clone)]
 pub struct Ledger {
     pub pool: Database,
     pub breaker: Breaker,
+    /// How many transactions of one item hold a connection at once.
+    pub items: ItemConcurrency,
 }
 
 /// Which errors of a transaction pass, so that the transaction is tried again, and how often.
@@ -35,14 +38,14 @@ pub struct RetryPolicy {
 const PAUSE_FIRST: Duration = Duration::from_millis(4);
 
 impl RetryPolicy {
-    /// For work that may be done once only.
-    pub const ONCE: Self = Self { attempts_max: 1, passing: &[], waits_again: false, writes: true };
+    /// For work that may be done once only: it is done again only after the server has rolled it back.
+    pub const ONCE: Self = Self { passing: &[Fault::Transient], ..Self::REPEATED };
     /// For work that has no further effect when it is done again, after a COMMIT whose answer was lost, too.
     pub const IDEMPOTENT: Self = Self {
         passing: &[Fault::Transient, Fault::Connection, Fault::Duplicate],
         ..Self::REPEATED
     };
-    /// For work that is done again only after the server has rolled it back.
+    /// Like [`RetryPolicy::ONCE`], and again after a duplicate, which another one has written meanwhile.
     pub const ROLLED_BACK: Self =
         Self { passing: &[Fault::Transient, Fault::Duplicate], ..Self::REPEATED };
     /// For a read: a connection may have died unused.
@@ -89,6 +92,21 @@ impl RetryPolicy {
 }
 
 impl Ledger {
+    /// A ledger over the connections of `pool`, of which each item has a share.
+    #[must_use]
+    pub fn new(pool: Database, breaker: Breaker) -> Self {
+        let items = ItemConcurrency::new(pool.connections_max());
+        Self { pool, breaker, items }
+    }
+
+    /// Waits for the permit of an item, without a connection.
+    ///
+    /// # Errors
+    /// [`contended`] when other transactions of the item have all permits for too long.
+    pub async fn permit(&self, item: ItemId) -> sqlx::Result<ItemPermit> {
+        self.items.acquire_for_step(item).await.ok_or_else(contended)
+    }
+
     /// Runs `work` in a transaction behind the breaker. Its errors are rolled back, and tried again as `policy`
     /// says.
     ///

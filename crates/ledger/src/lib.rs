@@ -10,7 +10,8 @@
 //! 6. [`order`]: what happens to an order after it is placed.
 //! 7. [`catalog`]: creating and editing items.
 //! 8. [`endpoints`]: changes of the endpoints that get events.
-//! 9. [`erasure`]: the deletion of a person.
+//! 9. `item_concurrency` and `stock_lock`: what a transaction must have before it waits for an item.
+//! 10. [`erasure`]: the deletion of a person.
 
 #[macro_use]
 extern crate failpoint;
@@ -24,15 +25,18 @@ pub mod draw;
 pub mod endpoints;
 pub mod erasure;
 pub mod gathered;
+mod item_concurrency;
 mod ledger;
 mod options;
 pub mod order;
 pub mod rows;
 pub mod single_flight;
+mod stock_lock;
 pub mod waiting_list;
 pub mod write;
 
 pub use gathered::Unreachable;
+pub use item_concurrency::{ItemConcurrency, ItemPermit};
 pub use ledger::{Ledger, RetryPolicy};
 pub use options::LedgerOptions;
 pub use rows::database::Database;

@@ -124,6 +124,7 @@ problems! {
         StepError::Overloaded => ProblemType::Overloaded.detail(NO_CONNECTION),
         StepError::Away => Self::dependency("mysql"),
         StepError::Unavailable(_) => Self::dependency_lost("mysql"),
+        StepError::Locked(_) => ProblemType::Contended.into(),
         StepError::ReadOnly => Self::read_only(),
     }
     PayError {

@@ -7,6 +7,7 @@ pub mod crash;
 pub mod disk;
 pub mod draws;
 pub mod failover;
+pub mod held;
 pub mod idle;
 pub mod locks;
 pub mod mysql;

@@ -19,9 +19,9 @@ use crate::{Run, TrialResult};
 /// Buyers who have an order of the item, and cancel it while it is paused.
 const BUYERS: i64 = 100;
 /// A buyer whose orders are not the workload's.
-const STRANGERS: i64 = 9_000_000;
+pub(super) const STRANGERS: i64 = 9_000_000;
 /// Stock of the item that others buy meanwhile: more than they can buy.
-const OTHER_STOCK: i64 = 500_000;
+pub(super) const OTHER_STOCK: i64 = 500_000;
 /// Purchases of it at once.
 const SELLERS: usize = 8;
 /// The line must have ended by then.
@@ -121,8 +121,21 @@ async fn fill_line(operator: &mut MySqlConnection, item: i64, waiters: i64) -> R
 }
 
 async fn send(service: &Service, (method, path): (&str, &str), token: &str, body: &str) -> u16 {
+    ask(service, (method, path), token, body).await.0
+}
+
+/// Sends a request; returns the status, 0 without an answer, and the body.
+pub(super) async fn ask(
+    service: &Service,
+    (method, path): (&str, &str),
+    token: &str,
+    body: &str,
+) -> (u16, Value) {
     let body = Bytes::from(body.to_owned());
-    service.ask(method, path, Some(token), body).await.map_or(0, |reply| reply.status)
+    match service.ask(method, path, Some(token), body).await {
+        Ok(reply) => (reply.status, serde_json::from_slice(&reply.body).unwrap_or_default()),
+        Err(_) => (0, Value::Null),
+    }
 }
 
 /// Waits until nobody is in the line; returns how long that took.
@@ -144,7 +157,7 @@ async fn until_ended(operator: &mut MySqlConnection, item: i64) -> Run<Duration>
 }
 
 /// Sells units of an item to one buyer after the other, some at once, and counts them.
-async fn sell_meanwhile(testbed: &Testbed, trial: &Trial, item: i64, sold: &Cell<i64>) {
+pub(super) async fn sell_meanwhile(testbed: &Testbed, trial: &Trial, item: i64, sold: &Cell<i64>) {
     let path = &format!("/api/seckill/mysql-batch/{item}");
     let begun = &Cell::new(0);
     let sellers = (0..SELLERS).map(|at| async move {

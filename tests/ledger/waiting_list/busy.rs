@@ -2,9 +2,11 @@
 
 use futures::future::join_all;
 use ledger::Database;
+use ledger::breaker::Breakers;
 use ledger::rows;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
+use ledger::{ItemPermit, Ledger};
 use reqwest::Method;
 use serde_json::{Value, json};
 use shop_domain::{Clock, Item, ItemId, UserId};
@@ -251,12 +253,13 @@ async fn rows_read(connection: &mut MySqlConnection) -> i64 {
 async fn join_directly(
     line: &WaitingLine,
     connection: &mut MySqlConnection,
+    permit: &ItemPermit,
     item: &Item,
     buyer: i64,
 ) -> i64 {
     let before = rows_read(connection).await;
     let buyer = UserId::new(buyer).expect("positive");
-    let joined = line.join(connection, item, buyer).await;
+    let joined = line.join(connection, permit, item, buyer).await;
     joined.expect("the ledger answers").expect("joined");
     rows_read(connection).await - before
 }
@@ -272,8 +275,10 @@ async fn a_join_does_not_read_a_long_line_and_the_line_keeps_its_limit() {
     let clock = Clock::default();
     let line = WaitingLine::new(clock, Outbox::default(), Metrics::new(), 50_000);
     let mut transaction = shop.pool.begin().await.expect("a transaction");
-    let first = join_directly(&line, &mut transaction, &found.item, 11).await;
-    let second = join_directly(&line, &mut transaction, &found.item, 12).await;
+    let ledger = Ledger::new(shop.pool.clone(), Breakers::new(&Metrics::new()).mysql);
+    let permit = ledger.permit(id).await.expect("nobody else is at the item");
+    let first = join_directly(&line, &mut transaction, &permit, &found.item, 11).await;
+    let second = join_directly(&line, &mut transaction, &permit, &found.item, 12).await;
     transaction.commit().await.expect("committed");
     assert!(second < 4_000, "the second join read {second} rows, the first one {first}");
 

@@ -8,6 +8,7 @@ use rand::rngs::StdRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;
+use sqlx::{Connection, Executor};
 use tokio::sync::Semaphore;
 
 use super::steps::{statuses, step};
@@ -166,45 +167,55 @@ async fn carts_are_paid_cancelled_and_expired_at_once() {
 /// How often a row is asked for while a transaction waits for another one.
 const LOOKS: usize = 100;
 
-/// Does something with an order of all items while the stock row of the first item is locked, and asserts that the
-/// transaction which waits for that row has locked no row behind it. So two orders never wait for each other.
-async fn beside_a_locked_row<T>(shop: &Shop, items: &[i64], act: impl Future<Output = T>) -> T {
-    let first = hold_stock_row(&shop.pool, items[0]).await;
+/// Does something with an order of all items while the stock row of one is locked, and asserts that the
+/// transaction which waits for that row has locked no row of another item. So nobody else waits for the item.
+async fn beside_a_locked_row<T>(
+    shop: &Shop,
+    items: &[i64],
+    locked: i64,
+    act: impl Future<Output = T>,
+) -> T {
+    let holder = hold_stock_row(&shop.pool, locked).await;
     let look = async {
         eventually("a transaction that waits for the row", || async {
-            let waiting = statements_running(&shop.pool, "%UPDATE stock%").await;
+            let waiting = statements_running(&shop.pool, "%stock%").await;
             (waiting > 0).then_some(())
         })
         .await;
-        let mut others = shop.pool.begin().await.expect("a transaction");
-        for item in items[1..].iter().cycle().take(LOOKS) {
-            let free =
-                sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE NOWAIT")
-                    .bind(item)
-                    .execute(&mut *others)
-                    .await;
-            assert!(free.is_ok(), "item {item} is locked before item {}: {free:?}", items[0]);
+        let mut connection = shop.pool.acquire().await.expect("a connection").detach();
+        // Whoever tries to lock all rows at once has those that are free, for a moment.
+        let soon = "SET SESSION innodb_lock_wait_timeout = 1";
+        connection.execute(soon).await.expect("a setting");
+        let mut others = connection.begin().await.expect("a transaction");
+        let free = items.iter().filter(|item| **item != locked);
+        for item in free.cycle().take(LOOKS) {
+            let free = sqlx::query("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
+                .bind(item)
+                .execute(&mut *others)
+                .await;
+            assert!(free.is_ok(), "item {item} is locked beside item {locked}: {free:?}");
             others.rollback().await.expect("rolled back");
-            others = shop.pool.begin().await.expect("a transaction");
+            others = connection.begin().await.expect("a transaction");
         }
         others.rollback().await.expect("rolled back");
-        first.rollback().await.expect("rolled back");
+        holder.rollback().await.expect("rolled back");
     };
     tokio::join!(act, look).0
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn stock_rows_are_locked_in_the_order_of_the_items_and_not_of_the_request() {
+/// An order, its cancellation, its expiry and its late payment wait for one item with nothing of another.
+async fn waits_with_nothing_in_hand(locked: usize) {
     let shop = Shop::with(|config| config.job.expire_period_ms = 50).await;
     let instance = shop.start().await;
     let items = items(&instance, 3).await;
     let opposite: Vec<(i64, u32)> = items.iter().rev().map(|item| (*item, 1)).collect();
     let buyer = instance.buyer(1);
     let told = TryAgain::default();
+    let locked = items[locked];
     let buy = for_good(&told, async || reserve(&buyer, &opposite).await);
-    let first = order_id(&beside_a_locked_row(&shop, &items, buy).await);
+    let first = order_id(&beside_a_locked_row(&shop, &items, locked, buy).await);
     let cancel = for_good(&told, async || step(&buyer, &first, "cancellation").await);
-    let cancelled = beside_a_locked_row(&shop, &items, cancel).await;
+    let cancelled = beside_a_locked_row(&shop, &items, locked, cancel).await;
     assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
 
     let second = order_id(&reserve(&buyer, &opposite).await);
@@ -216,9 +227,94 @@ async fn stock_rows_are_locked_in_the_order_of_the_items_and_not_of_the_request(
         })
         .await;
     };
-    beside_a_locked_row(&shop, &items, expire).await;
+    // The job waits for the item of the first line alone, and comes back for the others.
+    if locked == items[0] {
+        beside_a_locked_row(&shop, &items, locked, expire).await;
+    } else {
+        expire.await;
+    }
     let pay = for_good(&told, async || step(&buyer, &second, "payment").await);
-    let paid = beside_a_locked_row(&shop, &items, pay).await;
+    let paid = beside_a_locked_row(&shop, &items, locked, pay).await;
     assert_eq!(paid.json["status"], "paid", "{}", paid.text);
     assert_all_clean(&instance, &items).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_waits_for_its_first_item_with_nothing_in_hand() {
+    waits_with_nothing_in_hand(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_waits_for_its_last_item_with_nothing_in_hand() {
+    waits_with_nothing_in_hand(2).await;
+}
+
+/// A cart that waits for an item whose row is held stops nobody else: carts of both items, their cancellations, the
+/// expiry of one, entries into a draw and steps beside purchases of the other item.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_item_stops_no_other_item_of_its_carts() {
+    let shop = Shop::with(|config| {
+        config.job.expire_period_ms = 50;
+        config.mysql.pool_max = 16;
+        config.mysql.acquire_timeout_ms = 2_000;
+    })
+    .await;
+    let instance = shop.start().await;
+    let other = instance.make_item(json!({ "stock": 1_000 })).await;
+    let held = instance.make_item(json!({ "stock": 1_000 })).await;
+    let beside = instance.make_item(json!({ "stock": 1_000 })).await;
+    let both = [(other, 1), (held, 1)];
+    let mut carts = Vec::new();
+    for id in 1..=40 {
+        carts.push(order_id(&reserve(&instance.buyer(id), &both).await));
+    }
+    let overdue = order_id(&reserve(&instance.buyer(41), &both).await);
+    let single = order_id(&instance.buyer(42).buy("mysql-atomic", other).await);
+    let apart = order_id(&instance.buyer(43).buy("mysql-atomic", beside).await);
+    let holder = hold_stock_row(&shop.pool, held).await;
+    let pass = "UPDATE orders SET expires_at = '2020-01-01' WHERE user_id IN (41, 42, 43)";
+    sqlx::query(pass).execute(&shop.pool).await.expect("the holds end");
+    let is_sold = std::sync::atomic::AtomicBool::new(false);
+    let crowd = carts.iter().zip(1..).map(async |(order, id): (&String, i64)| {
+        let buyer = instance.buyer(id);
+        let again = instance.buyer(100 + id);
+        while !is_sold.load(std::sync::atomic::Ordering::Relaxed) {
+            for answer in [step(&buyer, order, "cancellation").await, reserve(&again, &both).await]
+            {
+                assert_eq!(answer.brief(), (503, "contended"), "{}", answer.text);
+            }
+        }
+    });
+    let others = async {
+        for id in 200..260 {
+            for strategy in ["mysql-atomic", "mysql-batch"] {
+                let sold = instance
+                    .buyer(id)
+                    .buy(strategy, if strategy == "mysql-batch" { beside } else { other })
+                    .await;
+                assert_eq!(sold.status, 201, "{strategy}: {}", sold.text);
+            }
+        }
+        for (order, of) in
+            [(&single, "the item of the overdue cart"), (&apart, "an item in no cart")]
+        {
+            eventually(&format!("a hold of {of} to end"), || async {
+                let found = statuses(&shop, order).await;
+                when(found == ["expired"], found)
+            })
+            .await;
+        }
+        is_sold.store(true, std::sync::atomic::Ordering::Relaxed);
+    };
+    tokio::join!(join_all(crowd), others);
+    assert_eq!(statuses(&shop, &overdue).await, ["pending"; 2], "it waits for the held item");
+    holder.rollback().await.expect("the row is free");
+    eventually("the overdue cart to expire", || async {
+        let found = statuses(&shop, &overdue).await;
+        when(found == ["expired"; 2], found)
+    })
+    .await;
+    for item in [other, held, beside] {
+        assert_all_clean(&instance, &[item]).await;
+    }
 }

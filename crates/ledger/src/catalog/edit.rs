@@ -5,6 +5,7 @@ use sqlx::MySqlConnection;
 use time::Duration;
 
 use super::{read_back, rfc3339};
+use crate::item_concurrency::ItemPermit;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, ItemUpdate, StockedItem};
 use crate::rows::{Rollback, failed_change, limit_groups};
@@ -75,8 +76,9 @@ pub async fn edit(
     actor: &Actor,
     line: &WaitingLine,
 ) -> Result<(StockedItem, LineChange), EditError> {
+    let permit = ledger.permit(id).await.map_err(|error| failed_change(&error))?;
     let edited = ledger.transact(RetryPolicy::ONCE, |transaction| {
-        Box::pin(edit_in(transaction, id, edit, actor, line))
+        Box::pin(edit_in(transaction, &permit, edit, actor, line))
     });
     edited.await.map_err(|error| match error {
         Rollback::Refused(refusal) => refusal,
@@ -86,11 +88,12 @@ pub async fn edit(
 
 async fn edit_in(
     transaction: &mut MySqlConnection,
-    id: ItemId,
+    permit: &ItemPermit,
     edit: &ItemEdit,
     actor: &Actor,
     line: &WaitingLine,
 ) -> EditResult {
+    let id = permit.item();
     let before = items::find_for_update(transaction, id).await?;
     let before = before.ok_or(Rollback::Refused(EditError::NotFound))?;
     let item = before.item;
@@ -130,7 +133,7 @@ async fn edit_in(
     if let Some(group) = update.limit_group {
         limit_groups::add_item(transaction, group, id).await?;
     }
-    let change = change_stock(transaction, id, (edit, line), actor).await?;
+    let change = change_stock(transaction, permit, (edit, line), actor).await?;
     let detail = edit_json(edit);
     actions::record(transaction, actor, "item_edited", Some(id), &detail).await?;
     let edited = read_back(transaction, id).await?;
@@ -140,17 +143,17 @@ async fn edit_in(
 /// Restocks, and tends the line: new units go to the buyers who wait, and a pause ends the line.
 async fn change_stock(
     transaction: &mut MySqlConnection,
-    item: ItemId,
+    permit: &ItemPermit,
     (edit, line): (&ItemEdit, &WaitingLine),
     actor: &Actor,
 ) -> Result<LineChange, Rollback<EditError>> {
     let mut restocked = None;
     if let Some(units) = edit.stock_delta.filter(|&units| units != 0) {
-        let order = Restock { item, units, operator: actor.user, now: actor.now };
+        let order = Restock { permit, units, operator: actor.user, now: actor.now };
         let version = restock(transaction, &order).await?;
         restocked = Some((units, version.ok_or(Rollback::Refused(EditError::StockOutOfRange))?));
     }
-    let (change, _) = line.tend(transaction, item).await?;
+    let (change, _) = line.tend(transaction, permit).await?;
     Ok(match restocked {
         Some((units, version)) => change.after_return(units, version),
         None => change,

@@ -20,9 +20,11 @@ use sqlx::MySqlConnection;
 use time::format_description::well_known::Rfc3339;
 
 use crate::cache::Cache;
+use crate::item_concurrency::ItemPermit;
 use crate::rows::statement::{Binds, Read, Write};
 use crate::rows::{draws, failed_change, items};
-use crate::waiting_list::{WaitingLine, lock_stock_shared};
+use crate::stock_lock;
+use crate::waiting_list::WaitingLine;
 use crate::{Ledger, RetryPolicy};
 use draw_proof::{Beacon, Rules};
 use shop_domain::{DrawEntry, ItemId, LedgerError, NewDraw, PartyChoice, Refusal, UserId};
@@ -65,9 +67,10 @@ impl Draws {
         buyer: UserId,
         choice: &PartyChoice,
     ) -> Result<Result<DrawEntry, Refusal>, LedgerError> {
+        let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
         let entered = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
-                if let Err(refusal) = lock_open(transaction, item).await? {
+                if let Err(refusal) = lock_open(transaction, permit).await? {
                     return Ok(Err(refusal));
                 }
                 let found = draws::entry(&mut **transaction, item, buyer).await?;
@@ -111,9 +114,10 @@ impl Draws {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Result<(), Refusal>, LedgerError> {
+        let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
         let withdrawn = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
-                if let Err(refusal) = lock_open(transaction, item).await? {
+                if let Err(refusal) = lock_open(transaction, permit).await? {
                     return Ok(Err(refusal));
                 }
                 sqlx::query("DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?")
@@ -199,9 +203,10 @@ fn random_id() -> String {
 /// Locks the stock row shared, and checks that entries may change.
 async fn lock_open(
     transaction: &mut MySqlConnection,
-    item: ItemId,
+    permit: &ItemPermit,
 ) -> sqlx::Result<Result<(), Refusal>> {
-    if lock_stock_shared(transaction, item).await?.is_none() {
+    let item = permit.item();
+    if stock_lock::lock_shared(transaction, permit).await?.is_none() {
         return Ok(Err(Refusal::ItemNotFound));
     }
     let is_over: Option<i64> = sqlx::query_scalar(

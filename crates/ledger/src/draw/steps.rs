@@ -3,13 +3,15 @@
 use sqlx::{MySqlConnection, QueryBuilder};
 
 use super::Draws;
+use crate::item_concurrency::ItemPermit;
 use crate::rows::draw_lock::DrawLock;
 use crate::rows::draws::{self, DrawRow, ListedEntry};
 use crate::rows::items::datetime;
 use crate::rows::link::{TRANSACTION_MAX, within};
 use crate::rows::statement::{Binds, Read, Write};
 use crate::rows::transact;
-use crate::waiting_list::{LineChange, lock_stock};
+use crate::stock_lock;
+use crate::waiting_list::LineChange;
 use draw_proof::{Entry, Hash};
 use shop_domain::{DrawBeacon, ItemId};
 
@@ -109,9 +111,10 @@ impl Draws {
 
     /// Writes the row of a draw under the lock of its item: `values`, and then the item.
     async fn write(&self, item: ItemId, statement: &str, values: &[&str]) -> sqlx::Result<()> {
+        let permit = &self.ledger.permit(item).await?;
         let write = transact(&self.ledger.pool, |transaction| {
             Box::pin(async move {
-                lock_stock(transaction, item).await?;
+                stock_lock::lock(transaction, permit).await?;
                 let mut query = sqlx::query(statement);
                 for value in values {
                     query = query.bind(*value);
@@ -138,8 +141,10 @@ impl Places<'_> {
     /// # Errors
     /// The database's; the places that were written before stay.
     pub async fn write_next(&self) -> sqlx::Result<Option<LineChange>> {
-        let write =
-            transact(&self.draws.ledger.pool, |transaction| Box::pin(self.write_in(transaction)));
+        let permit = self.draws.ledger.permit(self.item).await?;
+        let write = transact(&self.draws.ledger.pool, |transaction| {
+            Box::pin(self.write_in(transaction, &permit))
+        });
         let change = within(TRANSACTION_MAX, Box::pin(write)).await?;
         failpoint!("draw-part-placed");
         Ok(change)
@@ -148,8 +153,9 @@ impl Places<'_> {
     async fn write_in(
         &self,
         transaction: &mut MySqlConnection,
+        permit: &ItemPermit,
     ) -> sqlx::Result<Option<LineChange>> {
-        lock_stock(transaction, self.item).await?;
+        stock_lock::lock(transaction, permit).await?;
         let item = self.item.get();
         let placed: Option<u32> = sqlx::query_scalar(
             "SELECT placed FROM draws JOIN items ON items.id = item_id \
@@ -170,7 +176,7 @@ impl Places<'_> {
         .binds((placed as u64, placed == self.ordered.len(), item))
         .run(&mut *transaction)
         .await?;
-        self.draws.line.hand_out(transaction, self.item).await.map(Some)
+        self.draws.line.hand_out(transaction, permit).await.map(Some)
     }
 }
 

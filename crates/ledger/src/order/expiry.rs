@@ -4,14 +4,19 @@
 //! clock ends no hold.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::OrderSteps;
-use super::step::{ReturnedUnits, count_back, count_back_in_group, insert_movement, return_stock};
+use super::step::{
+    ReturnedUnits, count_back, count_back_in_group, insert_movement, lock_stock, permit_of,
+    return_stock,
+};
+use super::{OrderSteps, StepError};
 use crate::Database;
-use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
+use crate::item_concurrency::{ItemConcurrency, ItemPermits, step_deadline};
+use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
 use crate::rows::orders::WHOLE;
 use crate::rows::statement::in_list;
 use crate::rows::{Fault, answered, begin_on, lost_commit, orders, transact, within};
@@ -37,42 +42,71 @@ impl OrderSteps {
     /// instance at once: rows that another one works on are skipped.
     ///
     /// # Errors
-    /// The database's; no order has expired, unless the COMMIT was not answered.
-    pub async fn expire(&self, item: ItemId, limit: u32) -> sqlx::Result<ExpiryBatch> {
-        within(LONG_READ_MAX, Box::pin(self.expire_together(item, (None, limit)))).await
+    /// No order has expired, unless the COMMIT was not answered. [`StepError::Locked`] when an order has a line of
+    /// another item whose permits or stock row others have: nothing waits for that item.
+    pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryBatch, StepError> {
+        self.expire_some(item, (None, limit), LONG_READ_MAX).await
     }
 
     /// Expires one order, if it is overdue.
     ///
     /// # Errors
     /// As for [`OrderSteps::expire`].
-    pub async fn expire_one(&self, item: ItemId, order: OrderId) -> sqlx::Result<ExpiryBatch> {
-        within(TRANSACTION_MAX, Box::pin(self.expire_together(item, (Some(order), 1)))).await
+    pub async fn expire_one(&self, item: ItemId, order: OrderId) -> Result<ExpiryBatch, StepError> {
+        self.expire_some(item, (Some(order), 1), TRANSACTION_MAX).await
+    }
+
+    /// Waits for the item, and for nothing while it holds the item.
+    async fn expire_some(
+        &self,
+        item: ItemId,
+        which: (Option<OrderId>, u32),
+        limit: Duration,
+    ) -> Result<ExpiryBatch, StepError> {
+        let items = &self.ledger.items;
+        let deadline = Some(step_deadline());
+        let permits = items.acquire_all(&[item], deadline).await.ok_or(StepError::Contended)?;
+        match within_limit(limit, Box::pin(self.expire_together(item, which, permits))).await {
+            // An order with lines of other items found the row locked, and did not wait for it.
+            Err(StepError::Locked(locked)) if locked == item => {}
+            ended => return ended,
+        }
+        let within = (&self.ledger.pool, deadline);
+        let none = ItemPermits::default();
+        let permits = items.acquire_after(none, &[item], item, within).await;
+        let permits = permits.ok_or(StepError::Contended)?;
+        within_limit(limit, Box::pin(self.expire_together(item, which, permits))).await
     }
 
     async fn expire_together(
         &self,
         item: ItemId,
-        (only, limit): (Option<OrderId>, u32),
-    ) -> sqlx::Result<ExpiryBatch> {
-        let pool = &self.ledger.pool;
+        which: (Option<OrderId>, u32),
+        mut permits: ItemPermits,
+    ) -> Result<ExpiryBatch, StepError> {
+        let ledger = &self.ledger;
         let mut sent = None;
         let batch = &mut sent;
-        let work = transact(pool, |transaction| {
+        let permits = &mut permits;
+        let work = transact(&ledger.pool, |transaction| {
             Box::pin(async move {
-                *batch = Some(expire_batch(transaction, item, (only, limit), &self.line).await?);
+                let tools = (&ledger.items, &self.line);
+                *batch = Some(expire_batch(transaction, item, which, permits, tools).await?);
                 failpoint!("expiry-applied");
                 Ok(())
             })
         });
-        let ended: sqlx::Result<()> = work.await;
+        let ended: Result<(), StepError> = work.await;
         match (ended, sent) {
             (Ok(()), Some(batch)) => {
                 failpoint!("expiry-committed");
                 Ok(batch)
             }
-            (Err(error), Some(batch)) => recover_lost_commit(pool, batch).await.ok_or(error),
-            (ended, None) => Err(ended.err().unwrap_or(sqlx::Error::RowNotFound)),
+            (Err(error), Some(batch)) => {
+                recover_lost_commit(&ledger.pool, batch).await.ok_or(error)
+            }
+            (Err(error), None) => Err(error),
+            (Ok(()), None) => Err(sqlx::Error::RowNotFound.into()),
         }
     }
 
@@ -108,11 +142,17 @@ impl OrderSteps {
     }
 }
 
-/// Whether an error belongs to one row that the database refuses: the other orders can still
-/// expire.
+/// Whether an error belongs to one order: to a row that the database refuses, or to another item that the order waits
+/// for. The other orders can still expire.
 #[must_use]
-pub fn is_of_one_order(error: &sqlx::Error) -> bool {
-    matches!(Fault::of(error), Fault::CheckViolated | Fault::Duplicate | Fault::Other)
+pub fn is_of_one_order(error: &StepError) -> bool {
+    match error {
+        StepError::Locked(_) => true,
+        StepError::Unavailable(error) => {
+            matches!(Fault::of(error), Fault::CheckViolated | Fault::Duplicate | Fault::Other)
+        }
+        _ => false,
+    }
 }
 
 /// The orders of a batch whose COMMIT was not answered, if they are expired in the ledger. The
@@ -140,8 +180,9 @@ async fn expire_batch(
     connection: &mut MySqlConnection,
     item: ItemId,
     (only, limit): (Option<OrderId>, u32),
-    line: &WaitingLine,
-) -> sqlx::Result<ExpiryBatch> {
+    permits: &mut ItemPermits,
+    (items, line): (&ItemConcurrency, &WaitingLine),
+) -> Result<ExpiryBatch, StepError> {
     let mut expired: Vec<Order> = Vec::new();
     for order in lock_overdue(connection, item, only, limit).await? {
         hold!("overdue-read", order.user_id.get());
@@ -174,9 +215,14 @@ async fn expire_batch(
     for line in expired.iter().flat_map(Order::lines) {
         *units.entry(line.item_id).or_default() += line.quantity.signed();
     }
+    for item in units.keys() {
+        items.try_add(permits, *item).map_err(StepError::Locked)?;
+    }
+    lock_stock(connection, permits).await?;
     let mut returned = Vec::new();
     for (item, units) in units {
-        let line = return_stock(&mut *connection, item, units, line).await?;
+        let permit = permit_of(permits, item)?;
+        let line = return_stock(&mut *connection, permit, units, line).await?;
         returned.push(ReturnedUnits { item, units, line });
     }
     let at = match expired.is_empty() {

@@ -15,15 +15,15 @@ mod terms;
 
 use std::sync::{Mutex, PoisonError};
 
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 
+use crate::item_concurrency::{ItemPermits, step_deadline};
 use crate::rows::link::answered;
 use crate::rows::{Fault, WorkError, change, failed_read, is_unconfirmed, nothing_was_sent};
 use crate::waiting_list::WaitingLine;
-use crate::write::ItemConcurrency;
 use crate::{Ledger, RetryPolicy};
 use shop_domain::order::Step;
-use shop_domain::{LedgerError, Order, OrderId, UserId};
+use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 
 pub use expiry::{ExpiryBatch, is_of_one_order};
 pub use payment::PaymentResult;
@@ -59,9 +59,12 @@ pub enum StepError {
     /// The ledger is known not to answer, so it was not asked; nothing changed.
     #[error("the ledger is away")]
     Away,
-    /// Too many transactions of the order's item are running; nothing changed.
-    #[error("too many transactions of the item are running")]
+    /// Other transactions of the order's items kept it waiting for too long; nothing changed.
+    #[error("other transactions of the items kept the step waiting")]
     Contended,
+    /// The stock row of this item is locked by another transaction; nothing changed.
+    #[error("the stock row of item {0} is locked")]
+    Locked(ItemId),
     /// All connections to the ledger are in use; nothing changed.
     #[error("all connections to the ledger are in use")]
     Overloaded,
@@ -95,15 +98,13 @@ impl WorkError for StepError {
 pub struct OrderSteps {
     ledger: Ledger,
     line: WaitingLine,
-    concurrency: ItemConcurrency,
 }
 
 impl OrderSteps {
-    /// The steps in `ledger`. Returned units go to the buyers in `line`; `concurrency` is the limit of each
-    /// item.
+    /// The steps in `ledger`. Returned units go to the buyers in `line`.
     #[must_use]
-    pub fn new(ledger: Ledger, line: WaitingLine, concurrency: ItemConcurrency) -> Self {
-        Self { ledger, line, concurrency }
+    pub fn new(ledger: Ledger, line: WaitingLine) -> Self {
+        Self { ledger, line }
     }
 
     /// The ledger of these orders.
@@ -128,13 +129,28 @@ impl OrderSteps {
         owner: UserId,
         step: Step,
     ) -> Result<StepResult, StepError> {
-        let _permit = self.permit(id, step).await?;
+        let mut turn = self.turn(id, step).await?;
+        loop {
+            match self.step_in(id, owner, step, &turn.permits).await {
+                Err(StepError::Locked(item)) => turn = self.turn_after(turn, item).await?,
+                ended => return ended,
+            }
+        }
+    }
+
+    async fn step_in(
+        &self,
+        id: OrderId,
+        owner: UserId,
+        step: Step,
+        permits: &ItemPermits,
+    ) -> Result<StepResult, StepError> {
         // The change of the last COMMIT that was sent.
         let sent: Mutex<Option<StepResult>> = Mutex::default();
         let work = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             let (sent, line) = (&sent, &self.line);
             Box::pin(async move {
-                let made = step::apply(transaction, id, owner, step, line).await?;
+                let made = step::apply(transaction, id, owner, step, (permits, line)).await?;
                 failpoint!("step-applied");
                 if made.changed {
                     *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
@@ -147,47 +163,65 @@ impl OrderSteps {
                 failpoint!("step-committed");
                 Ok(made.or_before(sent.into_inner().unwrap_or_else(PoisonError::into_inner)))
             }
-            Err(StepError::Unavailable(error)) if Fault::of(&error) == Fault::AllInUse => {
-                Err(StepError::Overloaded)
-            }
-            Err(StepError::Unavailable(error)) if nothing_was_sent(&error) => Err(StepError::Away),
-            Err(StepError::Unavailable(error))
-                if Fault::of(&error) == Fault::ReadOnly && !is_unconfirmed(&error) =>
-            {
-                Err(StepError::ReadOnly)
-            }
-            Err(StepError::Unavailable(error)) => {
-                tracing::warn!(%error, order = %id, "order step failed");
+            Err(StepError::Unavailable(error)) if is_unconfirmed(&error) => {
+                tracing::warn!(%error, order = %id, "order step not confirmed");
                 Err(StepError::Unavailable(error))
             }
+            Err(StepError::Unavailable(error)) => Err(match Fault::of(&error) {
+                Fault::AllInUse => StepError::Overloaded,
+                Fault::ReadOnly => StepError::ReadOnly,
+                // Rolled back, such as after a wait for a row.
+                Fault::Transient => StepError::Contended,
+                _ if nothing_was_sent(&error) => StepError::Away,
+                _ => {
+                    tracing::warn!(%error, order = %id, "order step failed");
+                    StepError::Unavailable(error)
+                }
+            }),
             refused => refused,
         }
     }
 
-    /// Waits for a permit of each item of the order, unless the step touches no row that the item's orders share.
-    /// The order is read before its row is locked: what waits for its item holds no connection.
+    /// Waits for the permits of the order's items, unless the step touches no row that the items' orders share.
+    /// The order is read before its row is locked: what waits for its items holds no connection.
     ///
     /// # Errors
-    /// When the ledger does not answer, or the item's permits are taken for too long; nothing changed.
-    async fn permit(
-        &self,
-        id: OrderId,
-        step: Step,
-    ) -> Result<Vec<OwnedSemaphorePermit>, LedgerError> {
+    /// When the ledger does not answer, or the items' permits are taken for too long; nothing changed.
+    async fn turn(&self, id: OrderId, step: Step) -> Result<Turn, LedgerError> {
         // Like the step that follows, it is never the breaker's probe.
-        let Ledger { pool, breaker } = &self.ledger;
+        let Ledger { pool, breaker, items } = &self.ledger;
         let read = RetryPolicy::READ.run(|| change(breaker, answered(step::find(pool, id))));
         let found = read.await.map_err(|error: sqlx::Error| failed_read(&error))?;
-        let Some(order) = found else { return Ok(Vec::new()) };
-        if !order.status.step(step).moves_stock() {
-            return Ok(Vec::new());
-        }
-        let mut permits = Vec::new();
-        // In the order of the items, so that no two orders wait for each other.
-        for line in order.lines() {
-            let permit = self.concurrency.acquire_for_step(line.item_id).await;
-            permits.push(permit.ok_or(LedgerError::Contended)?);
-        }
-        Ok(permits)
+        let deadline = Some(step_deadline());
+        let Some(order) = found else {
+            return Ok(Turn { items: Vec::new(), permits: ItemPermits::default(), deadline });
+        };
+        let of_order: Vec<ItemId> = order.lines().map(|line| line.item_id).collect();
+        let permits = if order.status.step(step).moves_stock() {
+            items.acquire_all(&of_order, deadline).await.ok_or(LedgerError::Contended)?
+        } else {
+            ItemPermits::default()
+        };
+        Ok(Turn { items: of_order, permits, deadline })
     }
+
+    /// Waits again, after the row of an item was found locked.
+    ///
+    /// # Errors
+    /// That the row was not free in time; nothing changed.
+    async fn turn_after(&self, turn: Turn, locked: ItemId) -> Result<Turn, LedgerError> {
+        let Turn { items, permits, deadline } = turn;
+        let within = (&self.ledger.pool, deadline);
+        let permits = self.ledger.items.acquire_after(permits, &items, locked, within).await;
+        let permits = permits.ok_or(LedgerError::Contended)?;
+        Ok(Turn { items, permits, deadline })
+    }
+}
+
+/// What a step has of its order's items before it begins.
+struct Turn {
+    items: Vec<ItemId>,
+    /// Of all items, or of none where the step needs none.
+    permits: ItemPermits,
+    deadline: Option<Instant>,
 }

@@ -9,6 +9,7 @@ use sqlx::MySqlConnection;
 use super::step::{StepResult, apply, lock_lines};
 use super::{OrderSteps, StepError};
 use crate::RetryPolicy;
+use crate::item_concurrency::ItemPermits;
 use crate::rows::{answered, failed_change, orders, payments};
 use crate::waiting_list::WaitingLine;
 use shop_domain::order::Step;
@@ -32,12 +33,13 @@ impl OrderSteps {
     /// # Errors
     /// When the ledger does not answer; then the provider has to say it again.
     pub async fn confirm(&self, received: &ReceivedPayment) -> Result<PaymentResult, LedgerError> {
-        let _permit = self.permit(received.order, Step::Pay).await?;
+        let mut turn = self.turn(received.order, Step::Pay).await?;
         let mut refusal = None;
         loop {
+            let permits = &turn.permits;
             // A duplicate is another delivery of this message, which was quicker.
             let written = self.ledger.transact(RetryPolicy::ROLLED_BACK, |transaction| {
-                Box::pin(write(transaction, received, refusal, &self.line))
+                Box::pin(write(transaction, received, refusal, (permits, &self.line)))
             });
             // A refused step is rolled back, and the payment is written as one that has to go back.
             match written.await {
@@ -49,6 +51,7 @@ impl OrderSteps {
                 }
                 Err(StepError::SoldOut) => refusal = Some(RefundReason::SoldOut),
                 Err(StepError::LimitReached) => refusal = Some(RefundReason::LimitReached),
+                Err(StepError::Locked(item)) => turn = self.turn_after(turn, item).await?,
                 Err(StepError::Unavailable(error)) => return Err(failed_change(&error)),
                 // The row is locked, and its status allows the step.
                 Err(_) => return Err(LedgerError::OutcomeUnknown),
@@ -62,7 +65,7 @@ async fn write(
     connection: &mut MySqlConnection,
     received: &ReceivedPayment,
     refusal: Option<RefundReason>,
-    line: &WaitingLine,
+    (permits, line): (&ItemPermits, &WaitingLine),
 ) -> Result<PaymentResult, StepError> {
     if !payments::note_message(connection, &received.message).await? {
         return Ok(PaymentResult::Known);
@@ -92,7 +95,7 @@ async fn write(
     let owner: Option<UserId> = found.map(|order| order.user_id);
     let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
     payments::insert(connection, received, (PaymentStatus::Accepted, None)).await?;
-    let made = apply(connection, received.order, owner, Step::Pay, line).await?;
+    let made = apply(connection, received.order, owner, Step::Pay, (permits, line)).await?;
     Ok(PaymentResult::Paid(Box::new(made)))
 }
 

@@ -7,8 +7,10 @@ use time::OffsetDateTime;
 
 use super::{StepError, terms};
 use crate::Database;
+use crate::item_concurrency::{ItemPermit, ItemPermits};
 use crate::rows::statement::in_list;
 use crate::rows::{Fault, orders};
+use crate::stock_lock;
 use crate::waiting_list::{LineChange, WaitingLine};
 use shop_domain::order::{MovementReason, Step, Transition};
 use shop_domain::{ItemId, Order, OrderId, OrderStatus, UserId};
@@ -67,7 +69,7 @@ pub(super) async fn apply(
     id: OrderId,
     owner: UserId,
     step: Step,
-    line: &WaitingLine,
+    (permits, line): (&ItemPermits, &WaitingLine),
 ) -> Result<StepResult, StepError> {
     let statement = format!(
         "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders \
@@ -106,13 +108,13 @@ pub(super) async fn apply(
             }
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let returned = give_back(connection, &order, reason, line).await?;
+            let returned = give_back(connection, &order, reason, (permits, line)).await?;
             Ok(StepResult { order, changed: true, returned })
         }
         Transition::TakeAgain(status, reason) => {
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let returned = take_again(connection, &order, reason).await?;
+            let returned = take_again(connection, &order, reason, permits).await?;
             Ok(StepResult { order, changed: true, returned })
         }
     }
@@ -165,8 +167,8 @@ async fn give_back(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,
-    line: &WaitingLine,
-) -> sqlx::Result<Vec<ReturnedUnits>> {
+    (permits, line): (&ItemPermits, &WaitingLine),
+) -> Result<Vec<ReturnedUnits>, StepError> {
     for one in order.lines() {
         count_back(connection, one).await?;
     }
@@ -176,14 +178,28 @@ async fn give_back(
     for one in order.lines() {
         insert_movement(connection, one, reason, one.quantity.signed()).await?;
     }
+    lock_stock(connection, permits).await?;
     let mut returned = Vec::new();
     for one in order.lines() {
         let item = one.item_id;
         let units = one.quantity.signed();
-        let line = return_stock(connection, item, units, line).await?;
+        let line = return_stock(connection, permit_of(permits, item)?, units, line).await?;
         returned.push(ReturnedUnits { item, units, line });
     }
     Ok(returned)
+}
+
+/// Locks the stock rows of an order with several lines without a wait for one of them.
+pub(super) async fn lock_stock(
+    connection: &mut MySqlConnection,
+    permits: &ItemPermits,
+) -> Result<(), StepError> {
+    stock_lock::lock_all(connection, permits).await?.map_err(StepError::Locked)
+}
+
+/// The permit of an item; an error when the order did not seem to move stock before its row was locked.
+pub(super) fn permit_of(permits: &ItemPermits, item: ItemId) -> Result<&ItemPermit, StepError> {
+    permits.of(item).ok_or(StepError::Locked(item))
 }
 
 /// The lines in the order in which their groups are counted.
@@ -234,7 +250,7 @@ async fn count_in_group(
 /// Adds units to the stock row, and offers them to the buyers who wait.
 pub(super) async fn return_stock(
     connection: &mut MySqlConnection,
-    item: ItemId,
+    permit: &ItemPermit,
     units: i64,
     line: &WaitingLine,
 ) -> sqlx::Result<LineChange> {
@@ -243,14 +259,14 @@ pub(super) async fn return_stock(
          WHERE item_id = ?",
     )
     .bind(units)
-    .bind(item.get())
+    .bind(permit.item().get())
     .execute(&mut *connection)
     .await?;
     if done.rows_affected() != 1 {
         return Err(sqlx::Error::RowNotFound);
     }
     let version = done.last_insert_id();
-    Ok(line.hand_out(connection, item).await?.after_return(units, version))
+    Ok(line.hand_out(connection, permit).await?.after_return(units, version))
 }
 
 /// Takes the units of all lines again for a payment after the hold ran out, under the two conditions of a
@@ -259,6 +275,7 @@ async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,
+    permits: &ItemPermits,
 ) -> Result<Vec<ReturnedUnits>, StepError> {
     let refused = |error| match Fault::of(&error) {
         Fault::CheckViolated => StepError::LimitReached,
@@ -281,9 +298,10 @@ async fn take_again(
     for one in order.lines() {
         insert_movement(connection, one, reason, -one.quantity.signed()).await?;
     }
+    lock_stock(connection, permits).await?;
     let mut taken = Vec::new();
     for one in order.lines() {
-        let item = one.item_id;
+        let item = permit_of(permits, one.item_id)?.item();
         let units = one.quantity.signed();
         let done = sqlx::query(
             "UPDATE stock SET available = available - ?, version = LAST_INSERT_ID(version + 1) \

@@ -55,7 +55,7 @@ pub fn failed_read(error: &sqlx::Error) -> LedgerError {
 }
 
 /// Logs a failed change, once, and converts the error: the change may have been made, unless
-/// nothing was sent or the server refuses writes.
+/// nothing was sent, or the server has rolled it back or refuses writes.
 #[must_use]
 pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "ledger not changed");
@@ -63,6 +63,8 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
         _ if is_unconfirmed(error) => LedgerError::OutcomeUnknown,
         Fault::AllInUse => LedgerError::Overloaded,
         Fault::ReadOnly => LedgerError::ReadOnly,
+        // Rolled back, such as after a wait for a row.
+        Fault::Transient => LedgerError::Contended,
         _ if nothing_was_sent(error) => LedgerError::Unavailable,
         _ => LedgerError::OutcomeUnknown,
     }

@@ -66,7 +66,7 @@ use statement::Read;
 
 pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
-pub use error::{Fault, all_in_use, is_unconfirmed, unconfirmed};
+pub use error::{Fault, all_in_use, contended, is_unconfirmed, unconfirmed};
 pub use link::{answered, within};
 pub use transaction::{
     LedgerTransaction, Rollback, WorkError, begin, begin_on, confirmed, transact,

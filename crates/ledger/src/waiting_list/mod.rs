@@ -19,8 +19,10 @@ use std::sync::Arc;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
+use crate::item_concurrency::ItemPermit;
 use crate::rows::outbox::{OfferChange, Outbox};
 use crate::rows::{Fault, buyers, waiting_list};
+use crate::stock_lock;
 use shop_domain::{Clock, Item, ItemId, Place, Refusal, UserId, WaitingStatus};
 use shop_metrics::Metrics;
 use sql::{
@@ -28,7 +30,7 @@ use sql::{
 };
 
 use length::{Length, Lengths};
-pub(crate) use sql::{accept, lock_stock, lock_stock_shared};
+pub(crate) use sql::accept;
 pub use transaction::Waitlist;
 
 /// Places that one statement changes.
@@ -92,10 +94,11 @@ impl WaitingLine {
     pub async fn join(
         &self,
         transaction: &mut MySqlConnection,
+        permit: &ItemPermit,
         item: &Item,
         buyer: UserId,
     ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
-        let available = lock_stock_shared(transaction, item.id).await?;
+        let available = stock_lock::lock_shared(transaction, permit).await?;
         let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
             return Ok(Ok((place, None)));
@@ -135,9 +138,10 @@ impl WaitingLine {
     pub(crate) async fn hand_out(
         &self,
         transaction: &mut MySqlConnection,
-        item: ItemId,
+        permit: &ItemPermit,
     ) -> sqlx::Result<LineChange> {
-        let mut left = lock_stock(transaction, item).await?;
+        let item = permit.item();
+        let mut left = stock_lock::lock(transaction, permit).await?;
         let mut change = LineChange::default();
         let mut offered = 0;
         while left > 0 {
@@ -169,21 +173,22 @@ impl WaitingLine {
     async fn leave(
         &self,
         transaction: &mut MySqlConnection,
-        item: ItemId,
+        permit: &ItemPermit,
         buyer: UserId,
     ) -> sqlx::Result<Option<LineChange>> {
-        lock_stock(transaction, item).await?;
+        let item = permit.item();
+        stock_lock::lock(transaction, permit).await?;
         let Some(place) = waiting_list::live(&mut *transaction, item, buyer).await? else {
             return Ok(None);
         };
         let rows = [Row { place: place.number, user_id: buyer }];
         if place.status == WaitingStatus::Offered {
-            return self.take_back(transaction, item, &rows, WaitingStatus::Left).await.map(Some);
+            return self.take_back(transaction, permit, &rows, WaitingStatus::Left).await.map(Some);
         }
         sql::leave_party(transaction, item, place.number).await?;
         close(transaction, item, &rows, WaitingStatus::Left).await?;
         // Units that were too few for all friends may be enough for the others.
-        let mut handed = self.hand_out(transaction, item).await?;
+        let mut handed = self.hand_out(transaction, permit).await?;
         handed.changed.push((buyer, WaitingStatus::Left));
         Ok(Some(handed))
     }
@@ -196,15 +201,16 @@ impl WaitingLine {
     pub(crate) async fn tend(
         &self,
         transaction: &mut MySqlConnection,
-        item: ItemId,
+        permit: &ItemPermit,
     ) -> sqlx::Result<(LineChange, bool)> {
-        lock_stock(transaction, item).await?;
+        let item = permit.item();
+        stock_lock::lock(transaction, permit).await?;
         if !self.is_open(transaction, item).await? {
-            return self.end(transaction, item).await;
+            return self.end(transaction, permit).await;
         }
         let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
         let more = lapsed.len() == TOGETHER_MAX;
-        Ok((self.take_back(transaction, item, &lapsed, WaitingStatus::Lapsed).await?, more))
+        Ok((self.take_back(transaction, permit, &lapsed, WaitingStatus::Lapsed).await?, more))
     }
 
     /// Ends the line of an item whose sale is not open, and its open offers: as much as one transaction may.
@@ -213,31 +219,33 @@ impl WaitingLine {
     async fn end(
         &self,
         transaction: &mut MySqlConnection,
-        item: ItemId,
+        permit: &ItemPermit,
     ) -> sqlx::Result<(LineChange, bool)> {
+        let item = permit.item();
         // The buyers who wait are told by the state of the sale, which all pages watch.
         let waiting = sql::end_waiting(transaction, item, ENDED_MAX).await?;
         let open = open_offers(transaction, item, TOGETHER_MAX).await?;
         let more = waiting == u64::from(ENDED_MAX) || open.len() == TOGETHER_MAX;
-        Ok((self.take_back(transaction, item, &open, WaitingStatus::Ended).await?, more))
+        Ok((self.take_back(transaction, permit, &open, WaitingStatus::Ended).await?, more))
     }
 
     /// Closes open offers, makes their units available, and hands them out.
     async fn take_back(
         &self,
         transaction: &mut MySqlConnection,
-        item: ItemId,
+        permit: &ItemPermit,
         offers: &[Row],
         status: WaitingStatus,
     ) -> sqlx::Result<LineChange> {
+        let item = permit.item();
         if offers.is_empty() {
-            return self.hand_out(transaction, item).await;
+            return self.hand_out(transaction, permit).await;
         }
         close(transaction, item, offers, status).await?;
         self.tell(transaction, item, offers, status).await?;
         let units = i64::try_from(offers.len()).unwrap_or(i64::MAX);
         let version = move_to_available(transaction, item, units).await?;
-        let handed = self.hand_out(transaction, item).await?;
+        let handed = self.hand_out(transaction, permit).await?;
         let mut changed: Vec<_> = offers.iter().map(|row| (row.user_id, status)).collect();
         changed.extend(handed.changed);
         Ok(LineChange {

@@ -1,9 +1,8 @@
-//! The statements of the waiting line. All but the shared lock run under the lock of the item's stock row.
+//! The statements of the waiting line. They run under the lock of the item's stock row.
 
 use sqlx::{MySqlConnection, QueryBuilder};
 
 use crate::rows::outbox::{OfferChange, Outbox};
-use crate::rows::statement::Read;
 use shop_domain::{ItemId, Purchase, UserId, WaitingStatus};
 
 /// A place that is about to change.
@@ -56,17 +55,6 @@ pub(crate) async fn accept(
     let change = OfferChange { place, item_id: item, user_id: buyer, status };
     outbox.offers(&mut *transaction, vec![change]).await?;
     Ok(accepted.rows_affected() == 1)
-}
-
-/// Locks the stock row until the transaction ends, and returns the units that are available.
-///
-/// # Errors
-/// The database's.
-pub(crate) async fn lock_stock(
-    transaction: &mut MySqlConnection,
-    item: ItemId,
-) -> sqlx::Result<i64> {
-    lock(transaction, item, "FOR UPDATE").await.map(Option::unwrap_or_default)
 }
 
 /// The first buyers of the line whom `units` are enough for, at most `count`: a party whole, or not at all.
@@ -203,23 +191,6 @@ async fn move_units(
         1 => Ok(moved.last_insert_id()),
         _ => Err(sqlx::Error::RowNotFound),
     }
-}
-
-/// Locks the stock row against everything but other buyers who join, and returns the units that are available; `None` when there is no such item.
-pub(crate) async fn lock_stock_shared(
-    transaction: &mut MySqlConnection,
-    item: ItemId,
-) -> sqlx::Result<Option<i64>> {
-    lock(transaction, item, "LOCK IN SHARE MODE").await
-}
-
-async fn lock(
-    transaction: &mut MySqlConnection,
-    item: ItemId,
-    how: &str,
-) -> sqlx::Result<Option<i64>> {
-    let statement = format!("SELECT available FROM stock WHERE item_id = ? {how}");
-    sqlx::query_scalar(&statement).bind(item.get()).first(transaction).await
 }
 
 /// Inserts a place at the end of the line.

@@ -5,7 +5,6 @@ use futures::future::BoxFuture;
 use super::{LineChange, WaitingLine};
 use crate::rows::link::{TRANSACTION_MAX, within};
 use crate::rows::{LedgerTransaction, failed_change, transact};
-use crate::write::ItemConcurrency;
 use crate::{Ledger, RetryPolicy};
 use shop_domain::{Item, ItemId, LedgerError, Place, Refusal, UserId};
 
@@ -14,14 +13,13 @@ use shop_domain::{Item, ItemId, LedgerError, Place, Refusal, UserId};
 pub struct Waitlist {
     ledger: Ledger,
     line: WaitingLine,
-    concurrency: ItemConcurrency,
 }
 
 impl Waitlist {
-    /// The waiting lists in `ledger`. `concurrency` is the limit of each item.
+    /// The waiting lists in `ledger`.
     #[must_use]
-    pub fn new(ledger: Ledger, line: WaitingLine, concurrency: ItemConcurrency) -> Self {
-        Self { ledger, line, concurrency }
+    pub fn new(ledger: Ledger, line: WaitingLine) -> Self {
+        Self { ledger, line }
     }
 
     /// The ledger of these waiting lists.
@@ -40,7 +38,8 @@ impl Waitlist {
         item: &Item,
         buyer: UserId,
     ) -> Result<Result<(Place, Option<u64>), Refusal>, LedgerError> {
-        self.change(item.id, |transaction| Box::pin(self.line.join(transaction, item, buyer))).await
+        let permit = self.ledger.permit(item.id).await.map_err(|error| failed_change(&error))?;
+        self.change(|transaction| Box::pin(self.line.join(transaction, &permit, item, buyer))).await
     }
 
     /// Takes a buyer out of an item's line; the unit of an open offer goes to the next one. Returns `None`
@@ -53,29 +52,28 @@ impl Waitlist {
         item: ItemId,
         buyer: UserId,
     ) -> Result<Option<LineChange>, LedgerError> {
-        self.change(item, |transaction| Box::pin(self.line.leave(transaction, item, buyer))).await
+        let permit = self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
+        self.change(|transaction| Box::pin(self.line.leave(transaction, &permit, buyer))).await
     }
 
     /// Ends offers that were not accepted in time, and the line of a sale that is over; then offers the units
     /// that are available. Returns also whether more is to do.
     ///
     /// # Errors
-    /// The database's.
+    /// The database's, and that the item's permits are taken for too long.
     pub async fn tend(&self, item: ItemId) -> sqlx::Result<(LineChange, bool)> {
-        let tend =
-            transact(&self.ledger.pool, |transaction| Box::pin(self.line.tend(transaction, item)));
+        let permit = self.ledger.permit(item).await?;
+        let tend = transact(&self.ledger.pool, |transaction| {
+            Box::pin(self.line.tend(transaction, &permit))
+        });
         within(TRANSACTION_MAX, Box::pin(tend)).await
     }
 
-    /// Makes a change, which waits for its item without a connection. Joining and leaving are idempotent, so a
-    /// lost COMMIT is tried again too.
+    /// Makes a change. Joining and leaving are idempotent, so a lost COMMIT is tried again too.
     async fn change<'w, T>(
         &self,
-        item: ItemId,
         work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, sqlx::Result<T>>,
     ) -> Result<T, LedgerError> {
-        let permit = self.concurrency.acquire_for_step(item).await;
-        let _permit = permit.ok_or(LedgerError::Contended)?;
         let changed = self.ledger.transact(RetryPolicy::IDEMPOTENT, work).await;
         changed.map_err(|error| failed_change(&error))
     }

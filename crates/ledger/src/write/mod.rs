@@ -29,7 +29,6 @@ mod answers;
 pub mod checks;
 mod fence;
 mod group_commit;
-mod item_concurrency;
 mod kept_connections;
 pub(crate) mod new_order;
 mod one_call;
@@ -45,7 +44,8 @@ use std::time::Duration;
 
 use crate::Database;
 use crate::breaker::Breaker;
-use tokio::sync::OwnedSemaphorePermit;
+pub(crate) use crate::item_concurrency::in_time;
+use crate::item_concurrency::{ItemConcurrency, ItemPermit};
 use tokio::time::Instant;
 
 use crate::rows::outbox::Outbox;
@@ -66,7 +66,6 @@ pub use group_commit::{
     BATCH_MAX, BatchConnections, BatchOrders, BatchTasks, BatchWriter, GroupCommit,
     SHARED_CONNECTIONS, Tell,
 };
-pub use item_concurrency::ItemConcurrency;
 pub use stock::StockWrite;
 pub use unguarded::UnguardedWrite;
 
@@ -311,7 +310,7 @@ impl Arbiter {
     async fn connect(
         &self,
         write: &OrderWrite<'_>,
-    ) -> Result<(OwnedSemaphorePermit, KeptConnection), Unavailable> {
+    ) -> Result<(ItemPermit, KeptConnection), Unavailable> {
         let _span = write.purchase.trace.span("connection wait");
         let permit =
             in_time(write.deadline, self.concurrency.acquire(write.purchase.item.id)).await;
@@ -357,14 +356,6 @@ fn no_connection(error: &sqlx::Error) -> Unavailable {
 /// Whether it is too late to begin a transaction.
 fn is_late(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
-}
-
-/// Waits until the deadline; `None` when it comes first.
-async fn in_time<T>(deadline: Option<Instant>, wait: impl Future<Output = T>) -> Option<T> {
-    match deadline {
-        Some(deadline) => tokio::time::timeout_at(deadline, wait).await.ok(),
-        None => Some(wait.await),
-    }
 }
 
 /// Full jitter over a doubling bound.

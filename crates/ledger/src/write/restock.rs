@@ -4,13 +4,16 @@
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
+use crate::item_concurrency::ItemPermit;
+
 use super::unit_rows::{PoolChange, settle_in};
 use shop_domain::{Item, ItemId, OrderId, UserId};
 
 /// Units that an operator adds to a sale or takes out of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Restock {
-    pub item: ItemId,
+pub struct Restock<'a> {
+    /// Of the item whose stock row is changed.
+    pub permit: &'a ItemPermit,
     /// Units to add; below zero, units to take out.
     pub units: i64,
     pub operator: UserId,
@@ -38,9 +41,10 @@ pub async fn create_stock(
 /// them are just being bought by their rows, or the total would be above [`Item::STOCK_MAX`]: then nothing was written.
 pub async fn restock(
     transaction: &mut MySqlConnection,
-    restock: &Restock,
+    restock: &Restock<'_>,
 ) -> sqlx::Result<Option<u64>> {
-    let Restock { item, units, operator, now } = *restock;
+    let Restock { permit, units, operator, now } = *restock;
+    let item = permit.item();
     if !(-Item::STOCK_MAX..=Item::STOCK_MAX).contains(&units) {
         return Ok(None);
     }

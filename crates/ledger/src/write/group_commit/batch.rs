@@ -21,6 +21,7 @@ use super::connections::BatchConnections;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::{choose, find_written, items_of, locked_by_others};
 use super::sql::{BatchError, BatchResult, commit};
+use crate::item_concurrency::ItemPermits;
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::{Fault, within};
 use crate::write::{
@@ -93,7 +94,8 @@ impl BatchWriter {
             batch.tell_decided();
             None
         } else {
-            slot.exclusive().await;
+            // Late: the time of the order is over, which its answer says.
+            let _ = in_time(batch.deadline(), slot.exclusive()).await;
             Some(slot)
         };
         // Those that have to be told first are written first: each waits for rows of the item.
@@ -118,11 +120,20 @@ impl BatchWriter {
         batch.tell_decided();
     }
 
-    /// Writes one order with several lines: all or none.
-    pub(super) async fn write_alone(&self, orders: BatchOrders<'_>, tell: Tell<'_>) {
-        let mut batch = Batch::alone(&self.arbiter, orders, tell);
+    /// Writes one order with several lines: all or none. `Some` when others have the stock row of this item: then
+    /// nothing was written or told, and the caller waits for that item with nothing else in hand.
+    pub(super) async fn write_alone(
+        &self,
+        permits: &ItemPermits,
+        orders: BatchOrders<'_>,
+        tell: Tell<'_>,
+    ) -> Option<ItemId> {
+        let mut batch = Batch::alone(&self.arbiter, orders, permits, tell);
         for attempt in 1..=ALONE_ATTEMPTS_MAX {
             self.write_together(self.pipeline.enter().await, &mut batch).await;
+            if batch.locked.is_some() && batch.answers[0].is_none() {
+                return batch.locked;
+            }
             if batch.answers[0].is_some() || attempt == ALONE_ATTEMPTS_MAX {
                 break;
             }
@@ -132,6 +143,7 @@ impl BatchWriter {
         }
         batch.answer_rest(&Ok(UNWRITTEN));
         batch.tell_decided();
+        None
     }
 
     /// Writes what can be written together; what stays undecided is to be written in another way.
@@ -239,7 +251,8 @@ impl BatchWriter {
             let transaction = batch.span.common().span("transaction");
             let turn_max = deadline.map(|deadline| deadline + TURN_LATE_MAX);
             let at = (&mut slot, turn_max, &transaction);
-            let committed = commit(connection, &picked, (batch.fence, outbox), at).await;
+            let rows = (batch.fence, outbox, batch.permits);
+            let committed = commit(connection, &picked, rows, at).await;
             drop(transaction);
             match committed {
                 Ok(BatchResult::Whole) => {
@@ -265,6 +278,10 @@ impl BatchWriter {
                     slot.leave();
                     slot.enter_again().await;
                     continue;
+                }
+                Ok(BatchResult::Locked(item)) => {
+                    batch.locked = Some(item);
+                    return true;
                 }
                 // Too few are left for all, or for all that there were a moment ago.
                 Ok(BatchResult::TooFew) => objected = true,

@@ -8,9 +8,10 @@ use std::ops::Range;
 use tokio::time::Instant;
 
 use super::batch::UNWRITTEN;
+use crate::item_concurrency::ItemPermits;
 use crate::write::{Answer, Arbiter, Fence, UNANSWERED, WRITTEN_AS};
 use shop_domain::trace::SharedSpan;
-use shop_domain::{Outcome, Purchase};
+use shop_domain::{ItemId, Outcome, Purchase};
 
 /// The orders that a batch is to write.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +39,10 @@ pub(super) struct Batch<'a> {
     pub(super) is_shared: bool,
     /// Whether it is one order, of which nothing is left to other batches.
     pub(super) is_alone: bool,
+    /// The permits of the items of one order with several lines.
+    pub(super) permits: Option<&'a ItemPermits>,
+    /// The item of such an order whose stock row others have.
+    pub(super) locked: Option<ItemId>,
     pub(super) span: SharedSpan,
 }
 
@@ -54,7 +59,6 @@ impl<'a> Batch<'a> {
         let mut span = SharedSpan::begin("batch", traces);
         span.set("orders", purchases.len());
         let (answers, is_told) = (vec![None; purchases.len()], vec![false; purchases.len()]);
-        let (is_shared, is_alone) = (false, false);
         Self {
             arbiter,
             purchases,
@@ -63,8 +67,10 @@ impl<'a> Batch<'a> {
             answers,
             is_told,
             tell,
-            is_shared,
-            is_alone,
+            is_shared: false,
+            is_alone: false,
+            permits: None,
+            locked: None,
             span,
         }
     }
@@ -75,8 +81,14 @@ impl<'a> Batch<'a> {
     }
 
     /// One order with several lines.
-    pub(super) fn alone(arbiter: &'a Arbiter, orders: BatchOrders<'a>, tell: Tell<'a>) -> Self {
-        Self { is_alone: true, ..Self::new(arbiter, orders, None, tell) }
+    pub(super) fn alone(
+        arbiter: &'a Arbiter,
+        orders: BatchOrders<'a>,
+        permits: &'a ItemPermits,
+        tell: Tell<'a>,
+    ) -> Self {
+        let batch = Self::new(arbiter, orders, None, tell);
+        Self { is_alone: true, permits: Some(permits), ..batch }
     }
 
     /// Answers orders that are written.

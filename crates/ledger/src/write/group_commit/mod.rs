@@ -28,6 +28,7 @@ use tokio::time::Instant;
 
 use super::{Arbiter, OrderWrite, StockWrite, in_time};
 use crate::cache::Cache;
+use crate::item_concurrency::ItemPermits;
 use asker::{Asker, claim};
 use batch_orders::of_whole_orders;
 use pipeline::BatchPipeline;
@@ -154,16 +155,28 @@ impl GroupCommit {
 
     /// Writes an order with several lines in a transaction of its own.
     async fn write_alone(&self, lines: &[Purchase], deadline: Option<Instant>) -> Outcome {
-        let mut permits = Vec::with_capacity(lines.len());
-        // What waits for rows of an item waits first, without a connection. The lines are sorted, so that no
-        // two orders wait for each other.
-        for line in lines {
-            let permit = self.parts.arbiter.concurrency.acquire(line.item.id);
-            match in_time(deadline, permit).await.flatten() {
-                Some(permit) => permits.push(permit),
-                None => return Outcome::Unavailable(Unavailable::Contended),
+        let arbiter = &self.parts.arbiter;
+        let items: Vec<ItemId> = lines.iter().map(|line| line.item.id).collect();
+        // What waits for rows of an item waits first, without a connection.
+        let mut taken = arbiter.concurrency.acquire_all(&items, deadline).await;
+        while let Some(permits) = taken {
+            match self.write_alone_with(&permits, lines, deadline).await {
+                AloneResult::Ended(outcome) => return outcome,
+                AloneResult::Locked(item) => {
+                    let within = (&arbiter.pool, deadline);
+                    taken = arbiter.concurrency.acquire_after(permits, &items, item, within).await;
+                }
             }
         }
+        Outcome::Unavailable(Unavailable::Contended)
+    }
+
+    async fn write_alone_with(
+        &self,
+        permits: &ItemPermits,
+        lines: &[Purchase],
+        deadline: Option<Instant>,
+    ) -> AloneResult {
         let deadlines = vec![deadline; lines.len()];
         let mut answer = Ok(Outcome::Unknown(Doubt::BrokenOff));
         let mut tell = |answers| {
@@ -176,8 +189,10 @@ impl GroupCommit {
         // What is apart has just refused an order.
         pipeline.set_pre_checked(self.has_quarantined_line(lines));
         let writer = self.writer_of(self.parts.connections.clone(), pipeline);
-        writer.write_alone(orders, &mut tell).await;
-        answer.unwrap_or_else(Outcome::from)
+        match writer.write_alone(permits, orders, &mut tell).await {
+            Some(locked) => AloneResult::Locked(locked),
+            None => AloneResult::Ended(answer.unwrap_or_else(Outcome::from)),
+        }
     }
 
     /// Writes an order with several lines, which a batch or nobody has claimed, on a task of its own.
@@ -258,6 +273,13 @@ impl fmt::Debug for GroupCommit {
         let shared = &self.parts.shared;
         write!(formatter, "GroupCommit({} shared queues)", shared.len())
     }
+}
+
+/// The end of one try of an order with several lines.
+enum AloneResult {
+    Ended(Outcome),
+    /// Others have the stock row of this item. Nothing was written.
+    Locked(ItemId),
 }
 
 /// Ends the quarantine of an item when it is over. Nobody may ask about the item any more, and the

@@ -10,8 +10,10 @@ use sqlx::MySqlConnection;
 use tokio::time::Instant;
 
 use super::pipeline::PipelineSlot;
+use crate::item_concurrency::ItemPermits;
 use crate::rows::outbox::Outbox;
 use crate::rows::{Fault, answered, begin_on};
+use crate::stock_lock;
 use crate::write::fence::{Fence, FenceResult, raise_fence};
 use crate::write::new_order::{
     CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
@@ -44,6 +46,8 @@ pub(super) enum BatchResult {
     Whole,
     /// The stock of an item did not suffice for its orders.
     TooFew,
+    /// Others have the stock row of an item of an order with several lines.
+    Locked(ItemId),
     /// The batch before did not end in time.
     Late,
     /// A later holder of the item's lock has written.
@@ -58,11 +62,12 @@ pub(super) enum BatchResult {
 pub(super) async fn commit(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
-    (fence, outbox): (Option<Fence>, Outbox),
+    (fence, outbox, permits): (Option<Fence>, Outbox, Option<&ItemPermits>),
     (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
 ) -> Result<BatchResult, BatchError> {
     let mut transaction = begin_on(connection).await?;
-    match fill(&mut transaction, purchases, (fence, outbox), (slot, turn_max, span)).await {
+    match fill(&mut transaction, purchases, (fence, outbox, permits), (slot, turn_max, span)).await
+    {
         Ok(BatchResult::Whole) => {
             let committed = {
                 let _span = span.span("COMMIT");
@@ -94,7 +99,7 @@ pub(super) async fn commit(
 async fn fill(
     connection: &mut MySqlConnection,
     purchases: &[&Purchase],
-    (fence, outbox): (Option<Fence>, Outbox),
+    (fence, outbox, permits): (Option<Fence>, Outbox, Option<&ItemPermits>),
     (slot, turn_max, span): (&mut PipelineSlot, Option<Instant>, &Span),
 ) -> sqlx::Result<BatchResult> {
     let rows = span.span("rows");
@@ -111,6 +116,11 @@ async fn fill(
     }
     assert!(slot.is_in_stock_stage(), "a batch takes the stock after the batch before it");
     let _stock = span.span("stock");
+    if let Some(permits) = permits
+        && let Err(item) = slot.run(stock_lock::lock_all(connection, permits)).await?
+    {
+        return Ok(BatchResult::Locked(item));
+    }
     let whole = slot.run(take_stock(connection, purchases)).await?;
     failpoint!("batch-stock-taken");
     Ok(if whole { BatchResult::Whole } else { BatchResult::TooFew })
