@@ -5,7 +5,7 @@ use protocol_models::check::{broken, every_state};
 use protocol_models::lock::{self, three_processes, two_processes};
 
 /// The most states of a model: more would not fit between the other tests.
-const STATES_MAX: usize = 2_000_000;
+const STATES_MAX: usize = 2_500_000;
 
 macro_rules! mistakes {
     ($($name:ident: $model:ident($mistake:expr) breaks $property:expr;)*) => {
@@ -64,6 +64,8 @@ mistakes! {
         Batch(batch::Mistake::AnswerBeforeCommit) breaks batch::ACKNOWLEDGED_EXISTS;
     batch_finds_a_line_that_is_dropped_at_the_second_try:
         Batch(batch::Mistake::LineDroppedAtRetry) breaks batch::WHOLE;
+    batch_finds_a_wait_with_rows_in_hand:
+        Batch(batch::Mistake::WaitsWithRowsInHand) breaks batch::WAITS_ALONE;
     batch_finds_the_lines_of_an_order_in_two_transactions:
         Batch(batch::Mistake::LinesApart) breaks batch::WHOLE;
 }

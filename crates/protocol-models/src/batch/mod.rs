@@ -61,6 +61,8 @@ pub enum Mistake {
     /// The lines of an order go to the queues of their items after a batch was refused, each into a transaction of its
     /// own.
     LinesApart,
+    /// An order that is written by itself waits for a stock row while it holds another one.
+    WaitsWithRowsInHand,
 }
 
 /// The model.
@@ -145,6 +147,8 @@ struct Transaction {
     in_rows: bool,
     in_stock: bool,
     is_overtaken: bool,
+    /// The item whose stock row it found held: it gave all rows back, and locks this stock row first.
+    awaited: Option<u8>,
     /// Whether the writer has gone on without the ledger's decision.
     is_abandoned: bool,
 }
@@ -203,6 +207,8 @@ pub const ONCE: &str = "no order twice, no buyer over the limit";
 pub const NO_DEADLOCK: &str = "no deadlock";
 /// Of each order all lines are in the ledger, or none.
 pub const WHOLE: &str = "an order is whole or absent";
+/// An order that is written by itself holds no stock row while it waits for another one.
+pub const WAITS_ALONE: &str = "who waits for one item holds nothing of another";
 /// Every path ends with an answer to every order.
 pub const ALL_ANSWERED: &str = "every order is answered";
 /// Whoever is refused wanted an item that is sold out, or has reached a limit.
@@ -277,6 +283,11 @@ impl Model for Batch {
             Property::always(ONCE, |_, state: &State| state.each_once()),
             Property::always(NO_DEADLOCK, |model: &Self, state: &State| {
                 !state.has_deadlock(model.0)
+            }),
+            Property::always(WAITS_ALONE, |model: &Self, state: &State| {
+                let waits = |one: &usize| state.waits_for(model.0, *one).is_some();
+                let all = 0..state.transactions.len();
+                all.filter(waits).all(|one| !state.has_stock_in_hand(model.0, one))
             }),
             Property::always(ALL_ANSWERED, |model: &Self, state: &State| {
                 state.places.iter().all(|place| matches!(place, Place::Answered(_)))

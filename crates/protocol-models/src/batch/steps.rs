@@ -119,6 +119,7 @@ impl State {
             in_rows: kind == Kind::Shared,
             in_stock: false,
             is_overtaken: false,
+            awaited: None,
             is_abandoned: false,
         });
         true
@@ -175,6 +176,7 @@ impl State {
         let rows = rows_of(mistake, transaction, &self.keyless);
         let Some(&row) = rows.get(locked) else {
             self.transactions[one].step = Step::Commits;
+            self.transactions[one].awaited = None;
             if mistake == Some(Mistake::AnswerBeforeCommit) {
                 self.answer(one, Answer::Sold);
             }
@@ -183,7 +185,15 @@ impl State {
         if self.waits_for(mistake, one).is_some() {
             return false;
         }
+        let is_held = self.has_stock_in_hand(mistake, one) && self.holder(mistake, one).is_some();
         let transaction = &mut self.transactions[one];
+        if let RowLock::Stock(item) = row
+            && is_held
+        {
+            transaction.awaited = Some(item);
+            transaction.step = Step::Locks(0);
+            return true;
+        }
         if transaction.needs_stage(row) {
             transaction.in_stock = true;
             transaction.in_rows = false;

@@ -19,10 +19,28 @@ impl State {
                 if me.needs_stage(row) {
                     return in_stage(|one| one.in_stock);
                 }
-                others().find(|other| self.holds_next(mistake, *other, one))
+                let waits = mistake == Some(Mistake::WaitsWithRowsInHand)
+                    || !self.has_stock_in_hand(mistake, one);
+                self.holder(mistake, one).filter(|_| waits)
             }
             _ => None,
         }
+    }
+
+    /// The transaction that holds the row which this one needs next.
+    pub(super) fn holder(&self, mistake: Option<Mistake>, one: usize) -> Option<usize> {
+        let mut others = (0..self.transactions.len()).filter(|other| *other != one);
+        others.find(|other| self.holds_next(mistake, *other, one))
+    }
+
+    /// Whether an order that is written by itself has locked a stock row, and needs another one.
+    pub(super) fn has_stock_in_hand(&self, mistake: Option<Mistake>, one: usize) -> bool {
+        let me = &self.transactions[one];
+        let Step::Locks(locked) = me.step else { return false };
+        let rows = rows_of(mistake, me, &self.keyless);
+        let is_stock = |row: Option<&RowLock>| matches!(row, Some(RowLock::Stock(_)));
+        let has_one = locked.checked_sub(1).is_some_and(|last| is_stock(rows.get(last)));
+        me.kind == Kind::Single && has_one && is_stock(rows.get(locked))
     }
 
     /// Whether `holder` holds the row that `one` needs next.
@@ -79,6 +97,9 @@ pub(super) fn rows_of(
     rows.sort_unstable();
     rows.dedup();
     let is_stock = |row: &RowLock| matches!(row, RowLock::Stock(_));
+    if let Some(awaited) = transaction.awaited {
+        rows.sort_by_key(|row| (is_stock(row), is_stock(row) && *row != RowLock::Stock(awaited)));
+    }
     match mistake.filter(|_| transaction.instance == 1) {
         Some(Mistake::StockBeforeLimits) => rows.sort_by_key(|row| !is_stock(row)),
         Some(Mistake::StockInAnotherOrder) => {
