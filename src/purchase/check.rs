@@ -8,8 +8,8 @@ use shop_domain::{Cents, Outcome, Refusal};
 
 impl Purchases {
     /// Checks a request, and returns the price of all units. An offer needs no ticket, and takes
-    /// nothing from the stock.
-    pub(super) fn check(
+    /// nothing from the stock. Redis is asked about a ticket last: only for a request that goes on.
+    pub(super) async fn check(
         &self,
         request: &PurchaseRequest,
         sale: &Sale<'_>,
@@ -31,17 +31,21 @@ impl Purchases {
             }
             Phase::Open => {}
         }
-        if item.waiting_room {
-            let ticket = request.ticket.as_deref();
-            let admitted = self.parts.waiting_room.admit(ticket, item.id, request.buyer, now);
-            admitted.map_err(Outcome::Refused)?;
-        }
+        let room = &self.parts.waiting_room;
+        let ticket = match item.waiting_room {
+            true => Some(room.read_ticket(request.ticket.as_deref(), item.id, request.buyer)),
+            false => None,
+        };
+        let ticket = ticket.transpose().map_err(Outcome::Refused)?;
         if request.quantity.units() > item.per_buyer_limit {
             return refuse(Refusal::QuantityOverLimit { limit: item.per_buyer_limit });
         }
         if self.parts.sold_out.is_known(item.id) {
             self.parts.metrics.sold_out_from_memory.inc();
             return refuse(Refusal::SoldOut { asked_at: None });
+        }
+        if let Some(ticket) = ticket {
+            room.admit(ticket).await.map_err(Outcome::Refused)?;
         }
         Ok(amount)
     }

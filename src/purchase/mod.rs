@@ -142,7 +142,7 @@ impl Purchases {
             Ok(sale) => sale,
             Err(outcome) => return outcome,
         };
-        let admitted = self.check_and_admit(request, &sale);
+        let admitted = self.check_and_admit(request, &sale).await;
         drop(span);
         let mut outcome = match admitted {
             Ok((gate, amount, permit)) => {
@@ -163,13 +163,13 @@ impl Purchases {
     }
 
     /// Steps 2 and 3, or the outcome of the first that fails.
-    fn check_and_admit<'a>(
+    async fn check_and_admit<'a>(
         &self,
         request: &PurchaseRequest,
         sale: &Sale<'a>,
     ) -> Result<(Gate<'a>, Cents, PurchasePermit), Outcome> {
         let gate = sale.gate.clone()?;
-        let amount = self.check(request, sale)?;
+        let amount = self.check(request, sale).await?;
         let permit = self.admit(request, sale, gate)?;
         Ok((gate, amount, permit))
     }

@@ -67,7 +67,7 @@ impl Purchases {
             Ok(lines) => lines,
             Err(outcome) => return outcome,
         };
-        let mut outcome = match self.admit_lines(&lines) {
+        let mut outcome = match self.admit_lines(&lines).await {
             Ok((gate, amounts, permits)) => {
                 let purchases = self.purchases_of(&request, &lines, gate, &amounts);
                 self.write_lines(purchases, permits, started).await
@@ -108,18 +108,22 @@ impl Purchases {
         Ok(Lines { sales, count })
     }
 
-    /// Steps 2 and 3: the amount of each line, and the permits of all. Nothing is waited for, so two
-    /// reservations do not wait for each other either.
-    fn admit_lines<'a>(
+    /// Steps 2 and 3: the amount of each line, and the permits of all. With a permit nothing is waited
+    /// for, so two reservations do not wait for each other either.
+    async fn admit_lines<'a>(
         &self,
         lines: &Lines<'a>,
     ) -> Result<(Gate<'a>, Vec<Cents>, Vec<PurchasePermit>), Outcome> {
-        let (mut gates, mut amounts, mut permits) = (Vec::new(), Vec::new(), Vec::new());
-        for (request, sale) in &lines.sales {
-            let of_line = |no| of_line(no, sale.item.id);
-            gates.push(sale.gate.clone().map_err(of_line)?);
-            amounts.push(self.check(request, sale).map_err(of_line)?);
+        let (mut gates, mut permits) = (Vec::new(), Vec::new());
+        for (_, sale) in &lines.sales {
+            gates.push(sale.gate.clone().map_err(|no| of_line(no, sale.item.id))?);
         }
+        let checks = lines.sales.iter().map(async |(request, sale)| {
+            self.check(request, sale).await.map_err(|no| of_line(no, sale.item.id))
+        });
+        // The first line that is refused is told, whichever was looked up first.
+        let amounts: Vec<Cents> =
+            futures::future::join_all(checks).await.into_iter().collect::<Result<_, _>>()?;
         let whole = amounts.iter().map(|amount| amount.cents()).sum();
         Cents::new(whole).ok_or(Outcome::Refused(Refusal::AmountOverflow))?;
         for ((request, sale), gate) in lines.sales.iter().zip(&gates) {

@@ -25,7 +25,7 @@ async fn inside(redis: &mut SharedConnection, shop: &Shop, item: i64) -> u64 {
     redis::cmd("ZCARD").arg(key).query_async(redis).await.expect("an answer")
 }
 
-async fn redis_time(redis: &mut SharedConnection) -> f64 {
+pub(super) async fn redis_time(redis: &mut SharedConnection) -> f64 {
     let (seconds, micros): (u64, u64) =
         redis::cmd("TIME").query_async(redis).await.expect("an answer");
     seconds as f64 + micros as f64 / 1e6
@@ -202,42 +202,6 @@ async fn a_silent_buyer_is_passed_by_and_keeps_the_number_for_a_while() {
     }
     let late = poll(3).await;
     assert!(late.json["number"].as_u64() > Some(4), "{}", late.text);
-}
-
-#[tokio::test]
-async fn a_queue_token_brings_the_number_back_when_redis_has_lost_it() {
-    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 3_000)).await;
-    let (one, two) = (shop.start().await, shop.start().await);
-    let sold = item(&one, json!({})).await;
-    let good = ticket(&stand(&one.buyer(1), sold, json!({})).await).to_owned();
-    let mut places = Vec::new();
-    for id in 2..=9 {
-        places.push(place(&stand(&one.buyer(id), sold, json!({})).await).to_owned());
-    }
-    let parts = ["", ":early", ":waiting", ":silent", ":due", ":inside", ":proofs"];
-    let keys: Vec<String> = parts.iter().map(|part| key(&shop, sold, part)).collect();
-    let mut redis = redis_of(&shop);
-    let lost: u32 = redis::cmd("DEL").arg(keys).query_async(&mut redis).await.expect("deleted");
-    assert!(lost >= 4);
-    // Rooms are told apart by the second in which they began.
-    let second = redis_time(&mut redis).await as u64;
-    eventually("the next second", || async {
-        let now = redis_time(&mut redis_of(&shop)).await as u64;
-        when(now > second, now)
-    })
-    .await;
-    // Nobody is first in the new room who was not in the old one.
-    assert_eq!(stand(&two.buyer(30), sold, json!({})).await.json["state"], "admitted");
-    place(&stand(&two.buyer(31), sold, json!({})).await);
-    for (id, held) in (2..=9).zip(&places).skip(1).collect::<Vec<_>>().into_iter().rev() {
-        let told = stand(&two.buyer(id), sold, json!({ "place": held })).await;
-        assert_eq!(told.json["number"].as_i64(), Some(id), "{}", told.text);
-    }
-    let told = stand(&one.buyer(9), sold, json!({})).await;
-    assert_eq!(told.json["position"], 6, "behind 3 to 8, and before 31");
-    let told = stand(&one.buyer(31), sold, json!({})).await;
-    assert_eq!(told.json["position"], 7);
-    assert_eq!(buy(&two.buyer(1), sold, &good).await.status, 201, "a ticket is its signature");
 }
 
 #[tokio::test]

@@ -242,7 +242,7 @@ async fn who_comes_late_stands_behind_a_list_whose_places_are_not_drawn() {
 }
 
 /// The answer to the challenge of `answer`, as an official client of ALTCHA makes it.
-fn solved(answer: &Answer) -> String {
+pub(super) fn solved(answer: &Answer) -> String {
     let challenge = &answer.json["challenge"];
     let text = |name: &str| challenge["parameters"][name].as_str().expect("a text");
     let bytes = |name: &str| hex::decode(text(name)).expect("hexadecimal digits");

@@ -1,7 +1,6 @@
 //! The sweep that ends holds: whose clock it goes by, whose errors it keeps apart, and what it must
 //! not overwrite.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use dev_servers::faulty_link::Trap;
@@ -21,7 +20,7 @@ use shop_metrics::Metrics;
 use sqlx::Executor;
 
 use crate::http::BOUND;
-use crate::process::program::{free_addr, serve};
+use crate::process::program::{faketime, free_addr, serve};
 use crate::support::crowd::metric;
 use crate::support::{Client, Instance, Shop, assert_clean, eventually, link_to_ledger};
 
@@ -259,13 +258,6 @@ async fn a_payment_is_stamped_by_the_databases_clock() {
     assert!((-LATE_SECONDS..=0).contains(&ahead), "paid {ahead} s from now");
     let kept = instance.buyer(1).get(&format!("/api/orders/{id}")).await.json;
     assert_eq!(kept["paid_at"], paid.json["paid_at"]);
-}
-
-fn faketime() -> PathBuf {
-    let folders = std::fs::read_dir("/usr/lib").expect("a folder").flatten();
-    let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
-    let library = libraries.find(|library| library.is_file());
-    library.expect("libfaketime: scripts/install-packages lab installs it")
 }
 
 #[tokio::test]

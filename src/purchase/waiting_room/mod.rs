@@ -8,12 +8,14 @@
 //! **The opening.** Who joins before the sale opens has no number yet: at the opening a shuffle gives
 //! each of them a place by chance (`opening.rs`). Who comes later stands behind.
 //!
-//! **State.** Numbers, and who is inside, are in Redis alone. Tickets are verified by their signature
-//! alone, so buyers who are inside go on without Redis. After Redis has lost its data, a buyer who
-//! shows a queue token keeps its number.
+//! **State.** Numbers, and who is inside, are in Redis alone, and its clock judges. A purchase asks
+//! whether its ticket was given back; without Redis, the ticket's signature and this instance's clock
+//! decide, so buyers who are inside go on. After Redis has lost its data, a buyer who shows a queue
+//! token keeps its number.
 //!
 //! **Proof of work.** With `waiting_room.proof_bits_max` above 0, a turn costs a proof (`proof.rs`):
-//! none in an empty room, and twice the work each time the line is twice as long.
+//! none in an empty room, and twice the work each time the line is twice as long. The price of a stay
+//! is kept in Redis from the join on; what a buyer shows never makes it less.
 
 mod opening;
 mod proof;
@@ -29,11 +31,10 @@ use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 
 use gates::redis_store::Room;
-use gates::redis_store::room::{Left, RoomPhase, RoomPoll, RoomStanding, RoomStatus};
+use gates::redis_store::room::{Leaving, Left, RoomPoll, RoomStanding, RoomStatus, ShownTicket};
 use ledger::breaker::Breaker;
 use proof::Proofs;
 use shop_domain::outcome::Dependency;
-use shop_domain::window::Phase;
 use shop_domain::{Clock, Item, ItemId, Outcome, Refusal, Unavailable, UserId};
 use shop_metrics::Metrics;
 
@@ -130,12 +131,6 @@ impl WaitingRoom {
         shown: Shown<'_>,
         now: OffsetDateTime,
     ) -> Result<QueueStatus, Denied> {
-        let phase = match item.window.phase(now) {
-            Phase::Ended => return Err(Denied::Refused(Refusal::SaleEnded)),
-            Phase::Upcoming => RoomPhase::Early,
-            Phase::Open if item.paused => RoomPhase::Closed,
-            Phase::Open => RoomPhase::Open,
-        };
         let place = match shown.place {
             Some(text) => self.tickets.place(text, item.id, buyer, now)?,
             None => None,
@@ -143,14 +138,17 @@ impl WaitingRoom {
         let poll = RoomPoll {
             item: item.id,
             buyer,
-            phase,
+            window: item.window,
+            paused: item.paused,
             shift: self.parts.clock.shifted(),
             shown: place.map(|place| (place.number, place.proof_bits)),
-            proof: shown.altcha.and_then(|text| self.proofs.read(text, (item.id, buyer), now)),
+            proof: shown.altcha.and_then(|text| self.proofs.read(text, (item.id, buyer))),
             life: room_life(item, now),
         };
         let standing = self.poll(&poll).await?;
+        let now = from_ms(standing.now_ms);
         match standing.status {
+            RoomStatus::Ended => Err(Denied::Refused(Refusal::SaleEnded)),
             RoomStatus::Full => Err(Denied::Unavailable(Unavailable::Overloaded)),
             RoomStatus::Unproved | RoomStatus::Replayed => {
                 let challenge = self.proofs.challenge((item.id, buyer), standing.proof_bits, now);
@@ -163,7 +161,7 @@ impl WaitingRoom {
                 if matches!(standing.status, RoomStatus::Drawing | RoomStatus::Behind) {
                     self.draw_places(item);
                 }
-                Ok(self.waiting(item, buyer, &standing, (shown.place.zip(place), phase), now))
+                Ok(self.waiting(item, buyer, &standing, shown.place.zip(place), now))
             }
         }
     }
@@ -174,7 +172,8 @@ impl WaitingRoom {
     /// When Redis does not answer; the buyer may be out.
     pub async fn leave(&self, item: ItemId, buyer: UserId) -> Result<(), Denied> {
         let permit = self.parts.breaker.enter().ok_or(NO_REDIS)?;
-        match self.parts.room.leave(item, buyer).await {
+        let shift = self.parts.clock.shifted();
+        match self.parts.room.leave(item, buyer, Leaving::GivesBack, shift).await {
             Ok(left) => {
                 permit.answered();
                 if left != Left::Nowhere {
@@ -199,7 +198,8 @@ impl WaitingRoom {
         let Ok(permit) = Arc::clone(&self.exits).try_acquire_owned() else { return };
         let (parts, item) = (Arc::clone(&self.parts), item.id);
         tokio::spawn(async move {
-            match parts.room.leave(item, buyer).await {
+            let shift = parts.clock.shifted();
+            match parts.room.leave(item, buyer, Leaving::HasPurchased, shift).await {
                 Ok(Left::Inside) => parts.metrics.waiting_room_left(reason, 1),
                 Ok(_) => {}
                 Err(error) => tracing::debug!(%error, %item, "exit not counted"),
@@ -208,18 +208,47 @@ impl WaitingRoom {
         });
     }
 
-    /// Whether a purchase may go on to the gate.
+    /// Reads the ticket of a purchase. [`Self::admit`] says whether it is still good.
     ///
     /// # Errors
-    /// What is wrong with its ticket.
-    pub fn admit(
+    /// What is wrong with it.
+    pub fn read_ticket(
         &self,
         ticket: Option<&str>,
         item: ItemId,
         buyer: UserId,
-        now: OffsetDateTime,
-    ) -> Result<(), Refusal> {
-        self.tickets.admit(ticket, item, buyer, now)
+    ) -> Result<ShownTicket, Refusal> {
+        self.tickets.read(ticket, item, buyer)
+    }
+
+    /// Whether a purchase may go on to the gate: Redis says so. While it does not answer, the ticket is
+    /// good until its end by this instance's clock.
+    ///
+    /// # Errors
+    /// When the ticket is over, or was given back.
+    pub async fn admit(&self, ticket: ShownTicket) -> Result<(), Refusal> {
+        let clock = &self.parts.clock;
+        let is_good = match self.room_takes(ticket).await {
+            Some(is_good) => is_good,
+            None => from_ms(ticket.ends_ms) > clock.now(),
+        };
+        if is_good { Ok(()) } else { Err(Refusal::TicketExpired) }
+    }
+
+    /// Whether the room says that a ticket is good; `None` when Redis does not answer.
+    async fn room_takes(&self, ticket: ShownTicket) -> Option<bool> {
+        let permit = self.parts.breaker.enter()?;
+        match self.parts.room.takes(ticket, self.parts.clock.shifted()).await {
+            Ok(is_good) => {
+                permit.answered();
+                Some(is_good)
+            }
+            Err(error) => {
+                tracing::debug!(%error, item = %ticket.item, "ticket not looked up");
+                permit.failed();
+                None
+            }
+        }
     }
 
     async fn poll(&self, poll: &RoomPoll) -> Result<RoomStanding, Denied> {
@@ -265,6 +294,11 @@ fn room_life(item: &Item, now: OffsetDateTime) -> Duration {
 
 fn micros(instant: OffsetDateTime) -> i64 {
     i64::try_from(instant.unix_timestamp_nanos() / 1_000).unwrap_or(i64::MAX)
+}
+
+fn from_ms(ms: i64) -> OffsetDateTime {
+    let instant = OffsetDateTime::from_unix_timestamp_nanos(i128::from(ms) * 1_000_000);
+    instant.unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
 #[cfg(test)]

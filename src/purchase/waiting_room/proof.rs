@@ -58,6 +58,8 @@ struct Parameters {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ChallengeData {
+    /// The zero bits that are asked for: a challenge of a short line does not do for a long one.
+    bits: u8,
     buyer: String,
     item: String,
 }
@@ -105,7 +107,7 @@ impl Proofs {
         let parameters = Parameters {
             algorithm: "SHA-256".to_owned(),
             cost: 1,
-            data: ChallengeData { buyer: buyer.to_string(), item: item.to_string() },
+            data: ChallengeData { bits, buyer: buyer.to_string(), item: item.to_string() },
             expires_at: now.unix_timestamp() + CHALLENGE_SECONDS,
             key_length: KEY_BYTES,
             key_prefix: hex::encode(&derive(&nonce, &salt, counter)[..PREFIX_BYTES]),
@@ -118,13 +120,9 @@ impl Proofs {
         Challenge { parameters, signature }
     }
 
-    /// Reads the answer to a challenge; `None` unless it is right, in time, and for this item and buyer.
-    pub fn read(
-        &self,
-        payload: &str,
-        (item, buyer): (ItemId, UserId),
-        now: OffsetDateTime,
-    ) -> Option<UsableProof> {
+    /// Reads the answer to a challenge; `None` unless it is right, and for this item and buyer. Whether it is
+    /// in time is judged where it is used, by the clock that its challenge was made by.
+    pub fn read(&self, payload: &str, (item, buyer): (ItemId, UserId)) -> Option<UsableProof> {
         if payload.len() > PAYLOAD_LENGTH_MAX {
             return None;
         }
@@ -135,11 +133,9 @@ impl Proofs {
         let signed = canonical(&parameters);
         let genuine =
             |key: &Hmac<Sha256>| key.clone().chain_update(&signed).verify_slice(&mac).is_ok();
-        let data = ChallengeData { buyer: buyer.to_string(), item: item.to_string() };
-        if !self.keys.iter().any(genuine)
-            || parameters.data != data
-            || parameters.expires_at <= now.unix_timestamp()
-        {
+        let bits = parameters.data.bits;
+        let data = ChallengeData { bits, buyer: buyer.to_string(), item: item.to_string() };
+        if !self.keys.iter().any(genuine) || parameters.data != data {
             return None;
         }
         let (nonce, salt) =
@@ -149,6 +145,7 @@ impl Proofs {
             derived == solution.derived_key && derived.starts_with(&parameters.key_prefix);
         is_right.then(|| UsableProof {
             id: hex::encode(mac),
+            bits,
             expires_ms: parameters.expires_at.saturating_mul(1_000),
         })
     }

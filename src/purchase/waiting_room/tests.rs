@@ -7,9 +7,9 @@ use time::macros::datetime;
 use super::*;
 
 const OPENS: OffsetDateTime = datetime!(2026-11-11 11:11 UTC);
-/// An answer of the client of npm `altcha` 3.2.2 (`createChallenge`, `solveChallenge`) to a challenge of buyer 7 for
-/// item 1, good until [`OPENS`], signed with the key of the secret "one secret".
-const OFFICIAL: &str = "eyJjaGFsbGVuZ2UiOnsicGFyYW1ldGVycyI6eyJhbGdvcml0aG0iOiJTSEEtMjU2IiwiY29zdCI6MSwiZGF0YSI6eyJidXllciI6IjciLCJpdGVtIjoiMSJ9LCJleHBpcmVzQXQiOjE3OTQzOTU0NjAsImtleUxlbmd0aCI6MzIsImtleVByZWZpeCI6ImVhNjkxMGIwN2MwNjRiNDI3NTJlZjc0MmQ1NWUyODE5Iiwibm9uY2UiOiJhMTBiOGMzYWZhYjlkMTZkNGMyNDYzMzhhZGI0MDY0MyIsInNhbHQiOiJlY2ZhOTk3YjNjZTBjNjRjOGRlYTcwNDhjNzE2NmFkYiJ9LCJzaWduYXR1cmUiOiJhYzZkZGU3ZWI4NzljMGU3ZWExOGE2NjgzYjg3NGVkNjdjOGZkYmNmNmQwYmI5NWNlOTYxZGUyNThmNGIyYmE1In0sInNvbHV0aW9uIjp7ImNvdW50ZXIiOjc3NywiZGVyaXZlZEtleSI6ImVhNjkxMGIwN2MwNjRiNDI3NTJlZjc0MmQ1NWUyODE5M2NiYTMwOWUxNTVkYTI5ZmJhMDg1ZGJkZGVjMDE5MjkiLCJ0aW1lIjozNC40fX0=";
+/// An answer of the client of npm `altcha` 3.2.2 (`createChallenge`, `solveChallenge`) to a challenge of nine bits
+/// of buyer 7 for item 1, good until [`OPENS`], signed with the key of the secret "one secret".
+const OFFICIAL: &str = "eyJjaGFsbGVuZ2UiOnsicGFyYW1ldGVycyI6eyJhbGdvcml0aG0iOiJTSEEtMjU2IiwiY29zdCI6MSwiZGF0YSI6eyJiaXRzIjo5LCJidXllciI6IjciLCJpdGVtIjoiMSJ9LCJleHBpcmVzQXQiOjE3OTQzOTU0NjAsImtleUxlbmd0aCI6MzIsImtleVByZWZpeCI6ImYzNzBjOTcyZTZkYzUwYTAyNjNkNzMwZjUwYjAyOTYwIiwibm9uY2UiOiIwNTg1NTg1NGU5NDc1NjZjY2NmYjYxNTM3OTgzYmU3MiIsInNhbHQiOiIzYTM2MGI4OWVlZTMxODJmNDY0NjNmNzE5OWJmNzYxNyJ9LCJzaWduYXR1cmUiOiIyODZmYmQzMTY1M2M3OWVkMzkxNDIyNjc5MWJmN2IzZWYwNzM3YzcwNjg4ZTIwN2FmNGI3MzE0ZTM4NWU4NjdkIn0sInNvbHV0aW9uIjp7ImNvdW50ZXIiOjc3NywiZGVyaXZlZEtleSI6ImYzNzBjOTcyZTZkYzUwYTAyNjNkNzMwZjUwYjAyOTYwNGRkZGM5OGM0YmEwMGViYmQ2NWQzYWFiMWM1NjY4YjIiLCJ0aW1lIjo0OH19";
 
 fn item(id: i64) -> ItemId {
     ItemId::new(id).expect("positive")
@@ -30,29 +30,30 @@ fn ticket(tickets: &Tickets, ends_at: OffsetDateTime) -> String {
 }
 
 #[test]
-fn only_ones_own_ticket_for_this_very_item_opens_and_only_in_its_time() {
+fn only_ones_own_ticket_for_this_very_item_is_read() {
     let tickets = Tickets::new(&["one secret"]);
     let end = OPENS + time::Duration::MINUTE;
     let good = ticket(&tickets, end);
-    let admit = |ticket: Option<&str>, id, item, now| tickets.admit(ticket, item, buyer(id), now);
-    assert_eq!(admit(Some(&good), 1, item(1), OPENS), Ok(()));
-    assert_eq!(admit(None, 1, item(1), OPENS), Err(Refusal::TicketRequired));
-    assert_eq!(admit(Some(&good), 2, item(1), OPENS), Err(Refusal::TicketInvalid));
-    assert_eq!(admit(Some(&good), 1, item(2), OPENS), Err(Refusal::TicketInvalid));
+    let ends_ms = micros(end) / 1_000;
+    let shown = ShownTicket { item: item(1), buyer: buyer(1), ends_ms };
+    let read = |ticket: Option<&str>, id, item| tickets.read(ticket, item, buyer(id));
+    assert_eq!(read(Some(&good), 1, item(1)), Ok(shown));
+    assert_eq!(read(None, 1, item(1)), Err(Refusal::TicketRequired));
+    assert_eq!(read(Some(&good), 2, item(1)), Err(Refusal::TicketInvalid));
+    assert_eq!(read(Some(&good), 1, item(2)), Err(Refusal::TicketInvalid));
     let place = tickets.position((item(1), buyer(1)), 5, 0, OPENS);
-    assert_eq!(admit(Some(&place), 1, item(1), OPENS), Err(Refusal::TicketNotYetValid));
-    assert_eq!(admit(Some(&good), 1, item(1), end), Err(Refusal::TicketExpired));
+    assert_eq!(read(Some(&place), 1, item(1)), Err(Refusal::TicketNotYetValid));
     for at in 0..good.len() {
         let mut bytes = good.clone().into_bytes();
         bytes[at] = if bytes[at] == b'A' { b'B' } else { b'A' };
         let forged = String::from_utf8(bytes).expect("ascii");
-        assert_eq!(admit(Some(&forged), 1, item(1), OPENS), Err(Refusal::TicketInvalid), "at {at}");
+        assert_eq!(read(Some(&forged), 1, item(1)), Err(Refusal::TicketInvalid), "at {at}");
     }
     // The secret was changed, and then changed again.
     let changed = Tickets::new(&["another secret", "one secret"]);
-    assert_eq!(changed.admit(Some(&good), item(1), buyer(1), OPENS), Ok(()));
+    assert_eq!(changed.read(Some(&good), item(1), buyer(1)), Ok(shown));
     let changed = Tickets::new(&["a third secret", "another secret"]);
-    let refused = changed.admit(Some(&good), item(1), buyer(1), OPENS);
+    let refused = changed.read(Some(&good), item(1), buyer(1));
     assert_eq!(refused, Err(Refusal::TicketInvalid));
 }
 
@@ -93,17 +94,16 @@ fn payload(challenge: &Value, solution: &Value) -> String {
 
 #[test]
 fn the_official_client_is_understood() {
-    let now = OPENS - time::Duration::MINUTE;
-    let read = |secrets: &[&str], id, of, now| {
-        proofs(secrets).read(OFFICIAL, (item(of), buyer(id)), now).map(|proof| proof.expires_ms)
+    let read = |secrets: &[&str], id, of| {
+        let proof = proofs(secrets).read(OFFICIAL, (item(of), buyer(id)));
+        proof.map(|proof| (proof.bits, proof.expires_ms))
     };
-    let good = Some(OPENS.unix_timestamp() * 1_000);
-    assert_eq!(read(&["one secret"], 7, 1, now), good);
-    assert_eq!(read(&["another", "one secret"], 7, 1, now), good, "signed with the secret before");
-    assert_eq!(read(&["another"], 7, 1, now), None, "a forged challenge");
-    assert_eq!(read(&["one secret"], 8, 1, now), None, "another buyer");
-    assert_eq!(read(&["one secret"], 7, 2, now), None, "another item");
-    assert_eq!(read(&["one secret"], 7, 1, OPENS), None, "too late");
+    let good = Some((9, OPENS.unix_timestamp() * 1_000));
+    assert_eq!(read(&["one secret"], 7, 1), good);
+    assert_eq!(read(&["another", "one secret"], 7, 1), good, "signed with the secret before");
+    assert_eq!(read(&["another"], 7, 1), None, "a forged challenge");
+    assert_eq!(read(&["one secret"], 8, 1), None, "another buyer");
+    assert_eq!(read(&["one secret"], 7, 2), None, "another item");
 }
 
 #[test]
@@ -116,20 +116,23 @@ fn a_challenge_takes_its_work_and_nothing_less() {
         let tries = solution["counter"].as_u64().expect("a number");
         let about = 1_u64 << bits;
         assert!((about / 2..=about * 3 / 2).contains(&tries), "{tries} tries for {bits} bits");
-        let read = |payload: &str, now| proofs.read(payload, of, now);
-        let good = read(&payload(&challenge, &solution), OPENS).expect("a proof");
+        let read = |payload: &str| proofs.read(payload, of);
+        let good = read(&payload(&challenge, &solution)).expect("a proof");
         assert_eq!(Value::from(good.id), challenge["signature"]);
-        let end = OPENS + time::Duration::seconds(proof::CHALLENGE_SECONDS);
-        assert_eq!(read(&payload(&challenge, &solution), end), None, "expired");
+        let end = OPENS.unix_timestamp() + proof::CHALLENGE_SECONDS;
+        assert_eq!((good.bits, good.expires_ms), (bits, end * 1_000));
         // A key that is the counter's own, and does not begin as asked.
         let mut lazy = challenge.clone();
         lazy["parameters"]["keyPrefix"] = json!("");
         let unsolved = solve(&lazy);
-        assert_eq!(read(&payload(&challenge, &unsolved), OPENS), None, "no work");
-        assert_eq!(read(&payload(&lazy, &unsolved), OPENS), None, "an easier challenge");
+        assert_eq!(read(&payload(&challenge, &unsolved)), None, "no work");
+        assert_eq!(read(&payload(&lazy, &unsolved)), None, "an easier challenge");
+        let mut harder = challenge.clone();
+        harder["parameters"]["data"]["bits"] = json!(bits + 1);
+        assert_eq!(read(&payload(&harder, &solution)), None, "as if it were a harder one");
     }
     for text in ["", "e30=", "not base64", &"A".repeat(PAYLOAD_LENGTH_MAX + 4)] {
-        assert_eq!(proofs.read(text, of, OPENS), None, "{text:.20}");
+        assert_eq!(proofs.read(text, of), None, "{text:.20}");
     }
 }
 

@@ -3,7 +3,8 @@
 use time::OffsetDateTime;
 
 use super::queue_token::{Kind, QueueToken, TokenSigner};
-use super::{Denied, QueueStatus, micros};
+use super::{Denied, QueueStatus, from_ms, micros};
+use gates::redis_store::room::ShownTicket;
 use shop_domain::{ItemId, Refusal, UserId};
 
 /// How long a queue token is valid: what it can bring back after a loss of Redis.
@@ -39,23 +40,21 @@ impl Tickets {
         self.signer.sign(&QueueToken { kind, buyer, item, number, expires_us, proof_bits })
     }
 
-    /// Whether a purchase may go on to the gate.
+    /// Reads a ticket of this buyer for this item, whose end may be over.
     ///
     /// # Errors
-    /// What is wrong with its ticket.
-    pub fn admit(
+    /// Why it is none.
+    pub fn read(
         &self,
         ticket: Option<&str>,
         item: ItemId,
         buyer: UserId,
-        now: OffsetDateTime,
-    ) -> Result<(), Refusal> {
+    ) -> Result<ShownTicket, Refusal> {
         let token = self.signer.read(ticket.ok_or(Refusal::TicketRequired)?);
         let token = token.filter(|token| (token.buyer, token.item) == (buyer, item));
         match token.ok_or(Refusal::TicketInvalid)? {
             QueueToken { kind: Kind::Position, .. } => Err(Refusal::TicketNotYetValid),
-            token if token.expires_us <= micros(now) => Err(Refusal::TicketExpired),
-            _ => Ok(()),
+            token => Ok(ShownTicket { item, buyer, ends_ms: token.expires_us / 1_000 }),
         }
     }
 
@@ -65,9 +64,7 @@ impl Tickets {
         let expires_us = ends_ms.saturating_mul(1_000);
         let ticket =
             QueueToken { kind: Kind::Ticket, buyer, item, number: 0, expires_us, proof_bits: 0 };
-        let expires_at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(expires_us) * 1_000);
-        let expires_at = expires_at.unwrap_or(OffsetDateTime::UNIX_EPOCH);
-        QueueStatus::Admitted { ticket: self.signer.sign(&ticket), expires_at }
+        QueueStatus::Admitted { ticket: self.signer.sign(&ticket), expires_at: from_ms(ends_ms) }
     }
 
     /// Reads a queue token of this buyer and item; `None` when it has expired.

@@ -7,7 +7,8 @@ use time::OffsetDateTime;
 use super::proof::Challenge;
 use super::queue_token::QueueToken;
 use super::{QueueStatus, WaitingRoom};
-use gates::redis_store::room::{RoomPhase, RoomStanding, RoomStatus};
+use gates::redis_store::room::{RoomStanding, RoomStatus};
+use shop_domain::window::Phase;
 use shop_domain::{Item, UserId};
 
 /// The longest pause until a buyer asks again: the sale may be paused or edited meanwhile.
@@ -54,17 +55,17 @@ pub enum Basis {
 }
 
 impl WaitingRoom {
-    /// What a buyer is told who waits; `shown` is a queue token of the buyer.
+    /// What a buyer is told who waits; `shown` is a queue token of the buyer, and `now` the room's time.
     pub(super) fn waiting(
         &self,
         item: &Item,
         buyer: UserId,
         standing: &RoomStanding,
-        (shown, phase): (Option<(&str, QueueToken)>, RoomPhase),
+        shown: Option<(&str, QueueToken)>,
         now: OffsetDateTime,
     ) -> QueueStatus {
         let token = match shown {
-            Some((text, token)) if token.number == standing.number => text.to_owned(),
+            Some((text, token)) if is_of_stay(&token, standing) => text.to_owned(),
             _ => self.tickets.position(
                 (item.id, buyer),
                 standing.number,
@@ -72,13 +73,14 @@ impl WaitingRoom {
                 now.max(item.window.starts_at()),
             ),
         };
-        let estimate = self.estimate(standing, item, phase, now);
+        let is_closed = item.paused && item.window.phase(now) == Phase::Open;
+        let estimate = self.estimate(standing, item, is_closed, now);
         let challenge = (standing.proof_bits > 0)
             .then(|| self.proofs.challenge((item.id, buyer), standing.proof_bits, now));
-        let ask_again = match (standing.status, phase, estimate) {
+        let ask_again = match (standing.status, is_closed, estimate) {
             (RoomStatus::Drawing | RoomStatus::Behind, ..) => ASK_AGAIN_DRAWING,
             // The end of a pause is not known.
-            (_, RoomPhase::Closed, _) => ASK_AGAIN_MAX,
+            (_, true, _) => ASK_AGAIN_MAX,
             (_, _, None) if standing.ahead < NEXT_BUYERS => ASK_AGAIN_NEXT,
             (_, _, None) => ASK_AGAIN_MAX,
             (RoomStatus::Early, _, Some((wait, _))) => {
@@ -105,7 +107,7 @@ impl WaitingRoom {
         &self,
         standing: &RoomStanding,
         item: &Item,
-        phase: RoomPhase,
+        is_closed: bool,
         now: OffsetDateTime,
     ) -> Option<(Duration, Basis)> {
         let limits = self.parts.room.limits();
@@ -114,8 +116,8 @@ impl WaitingRoom {
             let turns = (standing.ahead + 1) as f64;
             Duration::try_from_secs_f64(turns * seconds / admitted).ok()
         };
-        match (standing.status, phase) {
-            (_, RoomPhase::Closed) | (RoomStatus::Drawing | RoomStatus::Behind, _) => None,
+        match (standing.status, is_closed) {
+            (_, true) | (RoomStatus::Drawing | RoomStatus::Behind, _) => None,
             (RoomStatus::Early, _) => Some((to_opening, Basis::Opening)),
             _ if standing.inside >= u64::from(limits.inside_max) => {
                 let admitted = standing.admitted_in_ten_seconds;
@@ -125,4 +127,9 @@ impl WaitingRoom {
             _ => each(limits.per_second.into(), 1.0).map(|wait| (to_opening + wait, Basis::Rate)),
         }
     }
+}
+
+/// Whether a queue token says what a new one would say.
+fn is_of_stay(token: &QueueToken, standing: &RoomStanding) -> bool {
+    (token.number, token.proof_bits) == (standing.number, standing.proof_bits)
 }

@@ -2,8 +2,14 @@
 //!
 //! One script does everything that a poll may change, so two instances never give one number twice,
 //! and never admit more than the rate and the free places inside allow. It goes by the clock of the
-//! server that has the item's keys. Buyers who came before the opening have no numbers until all get
-//! theirs by chance (`place.lua`); who comes later stands behind them.
+//! server that has the item's keys, also for the opening, the end of the sale and the ends of tickets.
+//! Buyers who came before the opening have no numbers until all get theirs by chance (`place.lua`); who
+//! comes later stands behind them.
+//!
+//! Redis may go back to an older copy. Each number that a buyer or an instance shows was given, and so
+//! were those before it: they are not given again, and queue tokens bring them back.
+
+mod highest;
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -11,8 +17,11 @@ use std::time::Duration;
 
 use redis::RedisResult;
 use redis_connection::{Call, Script};
+use time::OffsetDateTime;
 
 use super::RedisClient;
+use highest::Highest;
+use shop_domain::window::SaleWindow;
 use shop_domain::{ItemId, UserId};
 
 /// Places that one call of the script gives.
@@ -22,15 +31,21 @@ const ENTRIES_TOGETHER: usize = 1_000;
 /// Bits of a number that count within one room; those above tell rooms apart.
 const COUNT_BITS: u32 = 22;
 
+/// The ends of the names of a room's keys.
+pub const PARTS: [&str; 10] =
+    ["", ":early", ":waiting", ":silent", ":due", ":inside", ":proofs", ":bits", ":left", ":back"];
+
 static POLL: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("poll.lua")));
 static PLACE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("place.lua")));
 static LEAVE: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("leave.lua")));
+static TICKET: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("ticket.lua")));
 
 /// The waiting rooms. Clones share the connection.
 #[derive(Clone)]
 pub struct Room {
     redis: RedisClient,
     limits: RoomLimits,
+    highest: Highest,
 }
 
 /// The settings of waiting rooms, for all instances of the shop together.
@@ -50,22 +65,15 @@ pub struct RoomLimits {
     pub proof_bits_max: u8,
 }
 
-/// The sale as the room sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RoomPhase {
-    /// Before the opening.
-    Early,
-    Open,
-    /// Paused: buyers join, and nobody is admitted.
-    Closed,
-}
-
 /// A buyer's poll.
 #[derive(Clone, Debug)]
 pub struct RoomPoll {
     pub item: ItemId,
     pub buyer: UserId,
-    pub phase: RoomPhase,
+    /// When the sale is open. The room's clock says whether it is.
+    pub window: SaleWindow,
+    /// While it is paused, buyers join, and nobody is admitted.
+    pub paused: bool,
     /// The shift of the clock (tests).
     pub shift: time::Duration,
     /// The number and the zero bits of the queue token that the buyer shows.
@@ -75,10 +83,12 @@ pub struct RoomPoll {
     pub life: Duration,
 }
 
-/// A proof of work that is right. It can be used once.
+/// A proof of work that is right. It can be used once, in its time, for a turn that costs no more.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsableProof {
     pub id: String,
+    /// The zero bits that were asked for.
+    pub bits: u8,
     /// The end of its validity, in milliseconds since 1970.
     pub expires_ms: i64,
 }
@@ -86,6 +96,8 @@ pub struct UsableProof {
 /// The answer to a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoomStatus {
+    /// The sale is over.
+    Ended,
     /// On the list of the opening: the buyer came before it.
     Early,
     /// As before, but the sale has opened, and the places are being drawn.
@@ -96,7 +108,7 @@ pub enum RoomStatus {
     Admitted,
     /// As many wait as may.
     Full,
-    /// The buyer's turn has come, but the proof of work is missing.
+    /// The buyer's turn has come, but the proof of work is missing, was too little, or comes too late.
     Unproved,
     /// As before, but the proof was used already.
     Replayed,
@@ -120,6 +132,26 @@ pub struct RoomStanding {
     pub proof_bits: u8,
     /// The end of the ticket in milliseconds since 1970.
     pub ticket_ends_ms: i64,
+    /// The time of the room's clock in milliseconds since 1970.
+    pub now_ms: i64,
+}
+
+/// A ticket that is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShownTicket {
+    pub item: ItemId,
+    pub buyer: UserId,
+    /// The end of its validity in milliseconds since 1970, which tells the tickets of one buyer apart.
+    pub ends_ms: i64,
+}
+
+/// Why a buyer leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// The buyer gives the place, or the ticket, back.
+    GivesBack,
+    /// A purchase has its outcome. The ticket is good until its end.
+    HasPurchased,
 }
 
 /// How a buyer left.
@@ -143,7 +175,7 @@ impl RoomStanding {
 impl Room {
     #[must_use]
     pub fn new(redis: RedisClient, limits: RoomLimits) -> Self {
-        Self { redis, limits }
+        Self { redis, limits, highest: Highest::default() }
     }
 
     #[must_use]
@@ -157,26 +189,27 @@ impl Room {
     /// Redis'; the buyer may have joined, or been admitted.
     pub async fn poll(&self, poll: &RoomPoll) -> RedisResult<RoomStanding> {
         let limits = &self.limits;
-        let (number, bits) = poll.shown.map_or((0, -1), |(number, bits)| (number, bits.into()));
-        let bits: i16 = bits;
+        let (number, bits) = poll.shown.unwrap_or_default();
         let secret = format!("{:032x}", rand::random::<u128>());
         let mut call = self.call(&POLL, poll.item);
-        call.arg(poll.buyer.get()).arg(match poll.phase {
-            RoomPhase::Early => "early",
-            RoomPhase::Open => "open",
-            RoomPhase::Closed => "closed",
-        });
+        call.arg(poll.buyer.get()).arg(unix_ms(poll.window.starts_at()));
         call.arg(shift_ms(poll.shift)).arg(1_000_000 / limits.per_second.max(1));
         call.arg(limits.inside_max).arg(limits.waiting_max);
         call.arg(ms(limits.silent)).arg(ms(limits.ticket)).arg(number).arg(secret);
         call.arg(poll.proof.as_ref().map_or("", |proof| &proof.id)).arg(bits);
         call.arg(limits.proof_bits_max);
         call.arg(poll.proof.as_ref().map_or(0, |proof| proof.expires_ms)).arg(ms(poll.life));
-        type Answer = (String, i64, u64, u64, u64, u64, u64, u8, i64);
+        call.arg(poll.proof.as_ref().map_or(0, |proof| proof.bits));
+        call.arg(unix_ms(poll.window.ends_at())).arg(u8::from(poll.paused));
+        call.arg(self.highest.of(poll.item));
+        type Answer = (String, i64, u64, u64, u64, u64, u64, u8, i64, i64, i64);
         let answer: Answer = call.invoke_async(&mut self.redis.shared()).await?;
-        let (status, number, ahead, people, inside, expired, flow, proof_bits, end) = answer;
+        let (status, number, ahead, people, inside, expired, flow, proof_bits, end, now, highest) =
+            answer;
+        self.highest.heard(poll.item, highest);
         Ok(RoomStanding {
             status: match &*status {
+                "ended" => RoomStatus::Ended,
                 "early" => RoomStatus::Early,
                 "drawing" => RoomStatus::Drawing,
                 "behind" => RoomStatus::Behind,
@@ -194,16 +227,34 @@ impl Room {
             admitted_in_ten_seconds: flow,
             proof_bits,
             ticket_ends_ms: end,
+            now_ms: now,
         })
+    }
+
+    /// Whether a ticket that was signed here is still good: it is not over, and was not given back.
+    ///
+    /// # Errors
+    /// Redis'.
+    pub async fn takes(&self, ticket: ShownTicket, shift: time::Duration) -> RedisResult<bool> {
+        let mut call = self.call(&TICKET, ticket.item);
+        call.arg(ticket.buyer.get()).arg(ticket.ends_ms).arg(shift_ms(shift));
+        call.arg(ms(self.limits.ticket)).invoke_async(&mut self.redis.shared()).await
     }
 
     /// Takes a buyer out.
     ///
     /// # Errors
     /// Redis'; the buyer may be out.
-    pub async fn leave(&self, item: ItemId, buyer: UserId) -> RedisResult<Left> {
+    pub async fn leave(
+        &self,
+        item: ItemId,
+        buyer: UserId,
+        leaving: Leaving,
+        shift: time::Duration,
+    ) -> RedisResult<Left> {
         let mut call = self.call(&LEAVE, item);
-        let left: u8 = call.arg(buyer.get()).invoke_async(&mut self.redis.shared()).await?;
+        call.arg(buyer.get()).arg(u8::from(leaving == Leaving::GivesBack)).arg(shift_ms(shift));
+        let left: u8 = call.invoke_async(&mut self.redis.shared()).await?;
         Ok(match left {
             2 => Left::Inside,
             1 => Left::Waiting,
@@ -282,14 +333,17 @@ impl Room {
         call
     }
 
-    fn keys(&self, item: ItemId) -> [String; 7] {
-        let parts = ["", ":early", ":waiting", ":silent", ":due", ":inside", ":proofs"];
-        parts.map(|part| format!("{}{{item:{item}}}:room{part}", self.redis.prefix()))
+    fn keys(&self, item: ItemId) -> [String; 10] {
+        PARTS.map(|part| format!("{}{{item:{item}}}:room{part}", self.redis.prefix()))
     }
 }
 
 fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn unix_ms(instant: OffsetDateTime) -> i64 {
+    i64::try_from(instant.unix_timestamp_nanos() / 1_000_000).unwrap_or(i64::MAX)
 }
 
 fn shift_ms(shift: time::Duration) -> i64 {

@@ -1,0 +1,108 @@
+//! Wrong clocks: the server's of Redis, which is set right again, and one instance's.
+
+use seckill::account::Role;
+use serde_json::{Value, json};
+use time::Duration;
+
+use super::waiting_room::{buy, item, place, shop_with, stand, text, ticket, until_admitted};
+use super::{BOUND, assert_problem, eventually, when};
+use crate::process::program::{faketime, free_addr, serve};
+use crate::support::Client;
+
+/// Buyer 1 was admitted, and buyer 2 joined, while the clock was an hour ahead; both go away. The others wait for no
+/// hour.
+#[tokio::test]
+async fn a_clock_of_redis_that_is_set_right_stops_no_line() {
+    let shop = shop_with(|room| {
+        (room.per_second, room.inside_max) = (1_000, 1);
+        (room.silent_seconds, room.ticket_seconds) = (6, 8);
+    })
+    .await;
+    let instance = shop.start().await;
+    let sold = item(&instance, json!({ "stock": 10 })).await;
+    instance.clock.shift(Duration::HOUR);
+    let early = ticket(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
+    place(&stand(&instance.buyer(2), sold, json!({})).await);
+    instance.clock.shift(-Duration::HOUR);
+    place(&stand(&instance.buyer(3), sold, json!({})).await);
+    let refused = buy(&instance.buyer(1), sold, &early).await;
+    assert_problem(&refused, (403, "ticket_expired"), "a ticket for an hour");
+    // The ticket of buyer 1 ends, and then buyer 2 has been silent for long enough.
+    let admitted = until_admitted(&instance.buyer(3), sold, json!({})).await;
+    assert_eq!(buy(&instance.buyer(3), sold, ticket(&admitted)).await.status, 201);
+}
+
+/// As before, with the rate alone: one buyer in a second.
+#[tokio::test]
+async fn a_clock_of_redis_that_is_set_right_does_not_stop_the_rate() {
+    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 3_000)).await;
+    let instance = shop.start().await;
+    let sold = item(&instance, json!({ "stock": 10 })).await;
+    instance.clock.shift(Duration::HOUR);
+    ticket(&stand(&instance.buyer(1), sold, json!({})).await);
+    instance.clock.shift(-Duration::HOUR);
+    until_admitted(&instance.buyer(2), sold, json!({})).await;
+}
+
+/// An instance whose clock is an hour ahead takes a sale for open, and each ticket for over. Redis' clock decides.
+#[tokio::test]
+async fn an_instance_with_a_wrong_clock_neither_opens_a_line_nor_ends_tickets() {
+    let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1_000, 3_000)).await;
+    let (right, ahead) = (shop.start().await, shop.start().await);
+    // Only signs sessions that are good by the wrong clock.
+    ahead.clock.shift(Duration::HOUR);
+    let now = right.clock.now();
+    let schedule =
+        |starts_at| json!({ "starts_at": text(starts_at), "ends_at": text(now + Duration::DAY) });
+    let sold = item(&right, schedule(now + Duration::minutes(10))).await;
+    let addr = free_addr();
+    let library = faketime();
+    let settings = [
+        ("SECKILL_WAITING_ROOM_PER_SECOND", "1000"),
+        ("SECKILL_WAITING_ROOM_SILENT_SECONDS", "3000"),
+        ("LD_PRELOAD", library.to_str().expect("a path")),
+        ("FAKETIME", "+3600s"),
+        ("FAKETIME_DONT_FAKE_MONOTONIC", "1"),
+    ];
+    let _process = serve(&shop, &addr, &settings).await;
+    let addr = addr.parse().expect("an address");
+    let wrong = |buyer| Client::new(addr, Some(ahead.token(buyer, Role::Buyer)));
+
+    for (id, buyer) in [(1, right.buyer(1)), (2, wrong(2)), (3, right.buyer(3)), (4, wrong(4))] {
+        let told = stand(&buyer, sold, json!({})).await;
+        place(&told);
+        let early = (&told.json["number"], &told.json["drawing"], &told.json["estimate_basis"]);
+        assert_eq!(early, (&Value::Null, &json!(false), &json!("opening")), "buyer {id}");
+    }
+    let opened = right.admin().edit(sold, schedule(now - Duration::SECOND)).await;
+    assert_eq!(opened.status, 200, "{}", opened.text);
+    for (id, buyer) in [(1, right.buyer(1)), (2, wrong(2))] {
+        let admitted = until_admitted(&buyer, sold, json!({})).await;
+        let bought = buy(&wrong(id), sold, ticket(&admitted)).await;
+        assert_eq!(bought.status, 201, "{}", bought.text);
+    }
+}
+
+/// When Redis is away, the signature and the instance's own clock decide.
+#[tokio::test]
+async fn a_ticket_ends_without_redis_too() {
+    let shop = shop_with(|_| ()).await;
+    let link = crate::support::link_to(&crate::support::redis_url().await).await;
+    let mut config = shop.config.clone();
+    config.redis_url = seckill::config::Secret::new(link.url());
+    config.redis.command_timeout_ms = 400;
+    let instance = shop.start_with(config).await;
+    let sold = item(&instance, json!({ "per_buyer_limit": 2 })).await;
+    let held = ticket(&stand(&instance.buyer(1), sold, json!({})).await).to_owned();
+    link.cut();
+    assert_eq!(buy(&instance.buyer(1), sold, &held).await.status, 201);
+    instance.clock.shift(Duration::minutes(10));
+    let late = buy(&instance.buyer(1), sold, &held).await;
+    assert_problem(&late, (403, "ticket_expired"), "ten minutes later");
+    link.mend();
+    eventually(BOUND, || async {
+        let told = stand(&instance.buyer(1), sold, json!({})).await;
+        when(told.json["state"] == "admitted", told.text)
+    })
+    .await;
+}
