@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
+use super::fields::wanted_hold;
 use crate::http::body::{Integer, OptionalJsonBody};
 use crate::http::document::TryAgain;
 use crate::http::extract::{Buyer, OrderPath, QueryPairs};
@@ -124,7 +125,7 @@ pub struct ExtensionBody {
     /// How much longer the unpaid order keeps its units; at most, and if it is left out, as long as each of the
     /// items allows.
     #[serde(default)]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     seconds: Integer,
 }
 
@@ -221,20 +222,10 @@ pub async fn extend(
     OrderPath(id): OrderPath,
     OptionalJsonBody(body): OptionalJsonBody<ExtensionBody>,
 ) -> Result<Json<OrderBody>, Problem> {
-    let seconds = positive(body.seconds, "seconds")?;
+    let seconds = wanted_hold(body.seconds, "seconds")?;
     let step = Step::Extend(seconds);
     let extended = detached(&lifecycle, async move { orders.step(id, claims.user, step).await });
     Ok(Json(extended.await?.into()))
-}
-
-/// Parses a number of seconds from 1; `None` if the field is left out.
-pub(super) fn positive(sent: Integer, field: &str) -> Result<Option<u32>, Problem> {
-    let seconds = |number| u32::try_from(number).ok().filter(|seconds| *seconds > 0);
-    sent.or(
-        Some(None),
-        |number| seconds(number).map(Some),
-        || ProblemType::OutOfRange.detail(format!("Send {field} from 1.")),
-    )
 }
 
 /// The request of a step after which the units of an order may be bought again.

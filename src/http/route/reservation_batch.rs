@@ -34,15 +34,17 @@ const RESERVATIONS_MAX: usize = 256;
 #[serde(deny_unknown_fields)]
 pub struct BatchLineBody {
     /// The shop's reference of the buyer: opaque, 1 to 64 printable ASCII characters without spaces. Limits count it like a user.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     buyer: String,
     /// The key of this reservation, as an `Idempotency-Key`.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     key: String,
     /// Each of another item, and all items in one ledger.
     #[schema(min_items = 1, max_items = 16)]
     lines: Vec<ReservationLineBody>,
     /// As for `POST /api/reservations`.
     #[serde(default)]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     hold_seconds: Integer,
 }
 

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use super::orders::{OrderBody, positive};
+use super::fields::wanted_hold;
+use super::orders::OrderBody;
 use super::purchase::{answer_traced, quantity};
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::{Buyer, IdempotencyKey, RequestTrace};
@@ -27,7 +28,7 @@ pub struct ReservationBody {
     /// How long the unpaid order keeps its units; at most, and if it is left out, as long as each of the items
     /// allows.
     #[serde(default)]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     pub(super) hold_seconds: Integer,
 }
 
@@ -93,7 +94,7 @@ impl ReservationBody {
             }
             lines.push(line);
         }
-        let hold_seconds = positive(self.hold_seconds, "hold_seconds")?;
+        let hold_seconds = wanted_hold(self.hold_seconds, "hold_seconds")?;
         Ok(ReservationRequest { buyer, lines, hold_seconds, key, trace })
     }
 }
