@@ -10,7 +10,8 @@
 //! 6. [`order`]: what happens to an order after it is placed.
 //! 7. [`catalog`]: creating and editing items.
 //! 8. [`endpoints`]: changes of the endpoints that get events.
-//! 9. [`erasure`]: the deletion of a person.
+//! 9. [`guests`]: the buyers of other shops.
+//! 10. [`erasure`]: the deletion of a person.
 
 #[macro_use]
 extern crate failpoint;
@@ -24,6 +25,7 @@ pub mod draw;
 pub mod endpoints;
 pub mod erasure;
 pub mod gathered;
+pub mod guests;
 mod ledger;
 mod options;
 pub mod order;

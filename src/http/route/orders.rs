@@ -139,12 +139,12 @@ pub struct ExtensionBody {
 ))]
 pub async fn list(
     State(orders): State<Orders>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<OrdersBody>, Problem> {
     let page = Page::read(&pairs)?;
     let OrderPage { orders, is_incomplete } =
-        orders.list(claims.user, page.cursor, page.rows()).await?;
+        orders.list(buyer.user, page.cursor, page.rows()).await?;
     let (orders, next) = page.cut(orders, |order| order.id.to_string());
     let orders = orders.into_iter().map(OrderBody::from).collect();
     Ok(Json(OrdersBody { orders, next, is_incomplete }))
@@ -158,10 +158,10 @@ pub async fn list(
 pub async fn find(
     State(orders): State<Orders>,
     State(payments): State<Payments>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
-    let found = orders.find(id, claims.user).await?;
+    let found = orders.find(id, buyer.user).await?;
     let order = found.ok_or(ProblemType::OrderNotFound)?.into();
     Ok(Json(OrderBody { paid_elsewhere: (!payments.are_made_here()).then_some(true), ..order }))
 }
@@ -177,11 +177,11 @@ pub async fn find(
 pub async fn pay(
     State(payments): State<Payments>,
     State(lifecycle): State<Lifecycle>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     OrderPath(id): OrderPath,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Json<OrderBody>, Problem> {
-    let paid = detached(&lifecycle, async move { payments.pay(id, claims.user).await }).await?;
+    let paid = detached(&lifecycle, async move { payments.pay(id, buyer.user).await }).await?;
     let Payable { order, checkout_url } = paid;
     Ok(Json(OrderBody { checkout_url, ..order.into() }))
 }
@@ -218,13 +218,13 @@ pub async fn give_back(request: ReturnRequest) -> Result<Json<OrderBody>, Proble
 pub async fn extend(
     State(orders): State<Orders>,
     State(lifecycle): State<Lifecycle>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     OrderPath(id): OrderPath,
     OptionalJsonBody(body): OptionalJsonBody<ExtensionBody>,
 ) -> Result<Json<OrderBody>, Problem> {
     let seconds = wanted_hold(body.seconds, "seconds")?;
     let step = Step::Extend(seconds);
-    let extended = detached(&lifecycle, async move { orders.step(id, claims.user, step).await });
+    let extended = detached(&lifecycle, async move { orders.step(id, buyer.user, step).await });
     Ok(Json(extended.await?.into()))
 }
 
@@ -239,11 +239,11 @@ type ReturnRequest = (
 );
 
 async fn return_units(
-    (State(orders), State(purchases), State(lifecycle), Buyer(claims), OrderPath(id), _): ReturnRequest,
+    (State(orders), State(purchases), State(lifecycle), buyer, OrderPath(id), _): ReturnRequest,
     step: Step,
 ) -> Result<Json<OrderBody>, Problem> {
     let made = detached(&lifecycle, async move {
-        let order = orders.step(id, claims.user, step).await?;
+        let order = orders.step(id, buyer.user, step).await?;
         order.lines().for_each(|line| purchases.item_changed(line.item_id));
         Ok::<_, StepError>(order)
     });

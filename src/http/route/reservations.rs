@@ -58,14 +58,14 @@ pub struct ReservationLineBody {
 pub async fn reserve(
     State(purchases): State<Purchases>,
     request_trace: RequestTrace,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(body): JsonBody<ReservationBody>,
 ) -> Result<Response, Problem> {
     let span = request_trace.begin("POST /api/reservations");
     let trace = span.trace();
     let log_span = trace.log_span();
-    let request = body.into_request(claims.user, key, trace)?;
+    let request = body.into_request(buyer.user, key, trace)?;
     let item = request.lines[0].item;
     let outcome = purchases.reserve(request).instrument(log_span).await;
     answer_traced(span, item, outcome)
