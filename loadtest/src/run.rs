@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::header::HeaderValue;
 use serde_json::Value;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -22,7 +23,7 @@ use crate::plan::{Pace, Plan};
 use crate::process::{self, ProcessorMeter, ProcessorUse};
 use crate::report::{JudgedItems, Report, RunCircumstances, ServiceSays, TrafficSummary, Verdict};
 use crate::service::{self, Admin};
-use crate::tokens::Mint;
+use crate::tokens::{Mint, TestShop};
 
 /// How long the service's counters in Redis may take to come to the ledger's figure.
 const DRIFT_MAX: Duration = Duration::from_secs(10);
@@ -92,11 +93,20 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
     let sale = prepare_sale(options, &admin, &mut reader, seed).await?;
     let plan = draw_plan(options, &sale, seed)?;
     let requests = plan.requests.len();
-    let drive = prepare_drive(options, plan, &instances, &mint, &sale).await?;
+    let tokens = mint.buyers(options.first_buyer, buyer_tokens(options)).await?;
+    let shop = match options.batch {
+        0 | 1 => None,
+        _ => Some(mint.shop().await?),
+    };
+    let drive = prepare_drive(options, plan, &instances, tokens, shop.as_ref(), &sale)?;
 
     let started_at = OffsetDateTime::now_utc();
     let judges = (&admin, &mut reader);
-    let aftermath = fire_and_judge(options, drive, &sale, judges, (victim, seed)).await?;
+    let aftermath = fire_and_judge(options, drive, &sale, judges, (victim, seed)).await;
+    if let Some(shop) = shop {
+        mint.end(&shop).await?;
+    }
+    let aftermath = aftermath?;
     let circumstances = RunCircumstances {
         started_at: started_at.format(&Rfc3339).unwrap_or_default(),
         loadtest_version: env!("CARGO_PKG_VERSION"),
@@ -220,17 +230,19 @@ fn draw_plan(options: &RunOptions, sale: &Sale, seed: u64) -> Result<Plan, Canno
     Plan::draw(pace, options.buyers, strategies, options.quantity, key_prefix, seed)
 }
 
-async fn prepare_drive(
+/// The number of buyers who need a token: a shop's program has one token for all guests.
+fn buyer_tokens(options: &RunOptions) -> u32 {
+    if options.batch > 1 { 1 } else { options.buyers }
+}
+
+fn prepare_drive(
     options: &RunOptions,
     plan: Plan,
     instances: &[Instance],
-    mint: &Mint,
+    tokens: Vec<HeaderValue>,
+    shop: Option<&TestShop>,
     sale: &Sale,
 ) -> Result<Arc<Drive>, CannotJudge> {
-    let is_batch = options.batch > 1;
-    // A shop's program has one token for all guests.
-    let buyers = if is_batch { 1 } else { options.buyers };
-    let tokens = mint.buyers(options.first_buyer, buyers).await?;
     let paths = options
         .strategy
         .iter()
@@ -249,11 +261,11 @@ async fn prepare_drive(
     let drive = Drive::new(plan, policy, instances.to_vec(), &paths, tokens, first_buyer);
     let Some(carts) = &sale.carts else { return Ok(Arc::new(drive)) };
     let drive = drive.of(&carts.requests());
-    Ok(Arc::new(match is_batch {
-        false => drive,
-        true => drive.in_batches(Batches {
+    Ok(Arc::new(match shop {
+        None => drive,
+        Some(shop) => drive.in_batches(Batches {
             size: options.batch.into(),
-            token: mint.shop().await?,
+            token: shop.token.clone(),
             orders: carts.lines(),
         }),
     }))

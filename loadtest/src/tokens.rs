@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyper::header::HeaderValue;
 use tokio::process::Command;
 use tokio::time::timeout;
+use uuid::Uuid;
 
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
@@ -14,10 +15,17 @@ use crate::failure::CannotJudge;
 /// Millions of tokens take seconds; more than this means that the program hangs.
 const MINT_SECONDS_MAX: u64 = 120;
 
-/// Mints tokens by running `seckill token`.
+/// Mints tokens by running `seckill token` and `seckill shop`.
 pub struct Mint {
     program: PathBuf,
     environment: Vec<(&'static str, String)>,
+}
+
+/// A shop of a load test.
+pub struct TestShop {
+    name: String,
+    /// The `Authorization` value of its program.
+    pub token: HeaderValue,
 }
 
 impl Mint {
@@ -45,9 +53,16 @@ impl Mint {
         Ok(self.mint(1, 1, Some("admin")).await?.remove(0))
     }
 
-    /// The `Authorization` value of a shop's program, which buys for guests.
-    pub async fn shop(&self) -> Result<HeaderValue, CannotJudge> {
-        Ok(self.mint(1, 1, Some("shop")).await?.remove(0))
+    /// Creates a shop, whose program buys for guests.
+    pub async fn shop(&self) -> Result<TestShop, CannotJudge> {
+        let name = format!("loadtest-{}", Uuid::now_v7().simple());
+        let token = self.run(&["shop", "create", &name]).await?;
+        Ok(TestShop { name, token: bearer(token.trim())? })
+    }
+
+    /// Ends a shop.
+    pub async fn end(&self, shop: &TestShop) -> Result<(), CannotJudge> {
+        self.run(&["shop", "end", &shop.name]).await.map(drop)
     }
 
     async fn mint(
@@ -56,36 +71,46 @@ impl Mint {
         count: i64,
         role: Option<&str>,
     ) -> Result<Vec<HeaderValue>, CannotJudge> {
-        let program = self.program.display();
         let last = first
             .checked_add(count - 1)
             .ok_or_else(|| CannotJudge::new("--first-buyer is too high"))?;
-        let mut command = Command::new(&self.program);
-        command.arg("token").arg("--user").arg(format!("{first}..={last}"));
-        if let Some(role) = role {
-            command.arg("--role").arg(role);
-        }
-        command.envs(self.environment.iter().map(|(name, value)| (name, value))).kill_on_drop(true);
-        let output = timeout(Duration::from_secs(MINT_SECONDS_MAX), command.output())
-            .await
-            .map_err(|_| CannotJudge(format!("`{program} token` did not end within {MINT_SECONDS_MAX} s")))?
-            .map_err(|error| {
-                CannotJudge(format!("`{program} token` did not start ({error}); name the program with --seckill PATH"))
-            })?;
-        if !output.status.success() {
-            let reason = String::from_utf8_lossy(&output.stderr);
-            return Err(CannotJudge(format!("`{program} token` failed: {}", reason.trim())));
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
+        let users = format!("{first}..={last}");
+        let mut arguments = vec!["token", "--user", &users];
+        arguments.extend(role.into_iter().flat_map(|role| ["--role", role]));
+        let text = self.run(&arguments).await?;
         let tokens: Vec<&str> =
             text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         if i64::try_from(tokens.len()) != Ok(count) {
             return Err(CannotJudge(format!(
-                "`{program} token` printed {} tokens instead of {count}",
+                "`{} token` printed {} tokens instead of {count}",
+                self.program.display(),
                 tokens.len()
             )));
         }
         tokens.into_iter().map(bearer).collect()
+    }
+
+    /// Runs the program, and returns what it has written to standard output.
+    async fn run(&self, arguments: &[&str]) -> Result<String, CannotJudge> {
+        let program = format!("{} {}", self.program.display(), arguments[0]);
+        let mut command = Command::new(&self.program);
+        command.args(arguments);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value))).kill_on_drop(true);
+        let output = timeout(Duration::from_secs(MINT_SECONDS_MAX), command.output())
+            .await
+            .map_err(|_| {
+                CannotJudge(format!("`{program}` did not end within {MINT_SECONDS_MAX} s"))
+            })?
+            .map_err(|error| {
+                CannotJudge(format!(
+                    "`{program}` did not start ({error}); name the program with --seckill PATH"
+                ))
+            })?;
+        if !output.status.success() {
+            let reason = String::from_utf8_lossy(&output.stderr);
+            return Err(CannotJudge(format!("`{program}` failed: {}", reason.trim())));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 

@@ -4,6 +4,7 @@
 //! databases are busy selling.
 
 mod erasure;
+mod guests;
 pub mod hashing;
 pub mod operator_log;
 pub mod password;
@@ -25,11 +26,12 @@ use shop_domain::{Clock, LedgerError, UserId, Username, username};
 use throttle::SignInThrottle;
 
 pub use erasure::DeleteAccountError;
+pub use guests::{GuestError, Guests};
 pub use hashing::HashingPool;
 pub use operator_log::{Action, Actor, OperatorLog};
 pub use revocation::Revocations;
 pub use sessions::ChangePasswordError;
-pub use token::{Claims, Role, TokenError, Tokens, guest};
+pub use token::{Claims, Holder, Role, TokenError, Tokens};
 
 /// The reason why an account was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

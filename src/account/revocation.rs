@@ -1,4 +1,4 @@
-//! Tokens that were signed out before they expired, one by one or all those of a user.
+//! Tokens that were signed out before they expired: one by one, all those of a user, or all those of a shop.
 //!
 //! The lists are short (signing out is rare, and entries leave when the tokens would have expired),
 //! so each instance keeps them whole and reads what is new every two seconds: a token that was
@@ -7,7 +7,8 @@
 //!
 //! Signing out everywhere begins a new *generation* of the user's sessions: a token carries the
 //! generation of its sign-in, and is refused when the list has a later one. Generations are counted
-//! by the ledger, so no clocks are compared.
+//! by the ledger, so no clocks are compared. The tokens of a shop have generations of their own, which
+//! `seckill shop` begins.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +17,10 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use ledger::Database;
 use time::{Duration, OffsetDateTime};
 
-use super::Claims;
+use super::{Claims, token::Holder};
 use ledger::rows::sessions::{self, GENERATION_DAYS, Generation};
-use shop_domain::UserId;
+use ledger::rows::shops;
+use shop_domain::{ShopId, UserId};
 
 /// Rows that one clean-up deletes.
 const FORGET_MAX: u32 = 1_000;
@@ -41,6 +43,8 @@ struct RevocationLists {
     tokens: HashMap<String, OffsetDateTime>,
     /// The present generation of each user that signed out everywhere lately.
     generations: HashMap<UserId, LatestGeneration>,
+    /// The present generation of the tokens of each shop.
+    shops: HashMap<ShopId, u32>,
     /// The beginning of the newest generation that was read, by the database's clock.
     newest: Option<OffsetDateTime>,
 }
@@ -99,6 +103,7 @@ impl Revocations {
         let listed = sessions::list(&self.pool).await?;
         let newest = self.read().newest;
         let begun = sessions::generations_since(&self.pool, newest).await?;
+        let shops = shops::generations(&self.pool).await?;
         let now = OffsetDateTime::now_utc();
         let count = {
             let mut known = self.write();
@@ -110,6 +115,7 @@ impl Revocations {
             }
             let listed = Duration::days(GENERATION_DAYS.into());
             known.generations.retain(|_, begun| begun.at + listed > now);
+            known.shops = shops.into_iter().collect();
             known.tokens.len()
         };
         self.was_read.store(true, Ordering::Release);
@@ -135,14 +141,16 @@ impl RevocationLists {
     }
 
     fn contains(&self, claims: &Claims) -> bool {
-        // Most of the time both lists are empty, and every request asks.
-        if !self.generations.is_empty()
-            && let Some(listed) = self.generations.get(&claims.user)
-            && claims.generation.wrapping_sub(listed.generation) > GENERATIONS_AHEAD_MAX
-        {
-            return true;
-        }
-        !self.tokens.is_empty() && self.tokens.contains_key(&claims.token_id)
+        let is_earlier = match claims.holder {
+            Holder::User { id, .. } => self.generations.get(&id).is_some_and(|listed| {
+                claims.generation.wrapping_sub(listed.generation) > GENERATIONS_AHEAD_MAX
+            }),
+            // A shop, or a generation, that the last read did not see is new.
+            Holder::Shop(id) => {
+                self.shops.get(&id).is_some_and(|present| claims.generation < *present)
+            }
+        };
+        is_earlier || self.tokens.contains_key(&claims.token_id)
     }
 }
 
@@ -158,9 +166,8 @@ mod tests {
         for generation in [2, 3, 1] {
             known.list(user, LatestGeneration { generation, at: OffsetDateTime::UNIX_EPOCH });
         }
-        let claims = |user, generation| Claims {
-            user,
-            role: Role::Buyer,
+        let claims = |id, generation| Claims {
+            holder: Holder::User { id, role: Role::Buyer },
             expires_at: OffsetDateTime::UNIX_EPOCH,
             token_id: String::new(),
             generation,
@@ -172,5 +179,14 @@ mod tests {
         assert!(known.contains(&claims(user, 0x9e37_79b9)));
         let other = UserId::new(8).expect("positive");
         assert!(!known.contains(&claims(other, 0)));
+        // A shop with the number of the user is not the user, and the other way round.
+        let shop = ShopId::new(7).expect("positive");
+        let token = |generation| Claims { holder: Holder::Shop(shop), ..claims(other, generation) };
+        assert!(!known.contains(&token(0)));
+        known.shops.insert(shop, 5);
+        for (generation, refused) in [(0, true), (4, true), (5, false), (6, false)] {
+            assert_eq!(known.contains(&token(generation)), refused, "{generation}");
+        }
+        assert!(!known.contains(&claims(user, 3)));
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use time::OffsetDateTime;
 
-use super::{Accounts, Claims, Role, Session, SignInError, hashing, password};
+use super::{Accounts, Claims, Holder, Role, Session, SignInError, hashing, password};
 use ledger::rows::{sessions, users};
 use shop_domain::{LedgerError, UserId};
 
@@ -53,7 +53,8 @@ impl Accounts {
         generation: u32,
         expires_at: OffsetDateTime,
     ) -> Session {
-        let token = self.parts.tokens.sign_in_generation(user, role, expires_at, generation);
+        let holder = Holder::User { id: user, role };
+        let token = self.parts.tokens.sign_in_generation(holder, expires_at, generation);
         Session { token, user, role, expires_at }
     }
 

@@ -12,16 +12,16 @@ use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
 use crate::config::Secret;
-use shop_domain::UserId;
 use shop_domain::item::word_enum;
+use shop_domain::{ShopId, UserId};
 
 /// The first part of every token: the version of its layout.
 const VERSION: &str = "sk1";
-/// Bytes of the binary claims: user, role, expiry, id.
+/// Bytes of the binary claims: number of the holder, its kind, expiry, id.
 const CLAIMS_BYTES: usize = 8 + 1 + 8 + TOKEN_ID_BYTES;
 /// Random bytes of a token's id.
 const TOKEN_ID_BYTES: usize = 16;
-/// Bytes of the id that are the generation of the user's sessions. Earlier builds read the whole id
+/// Bytes of the id that are the generation of the holder's tokens. Earlier builds read the whole id
 /// as random bytes, so tokens of both kinds work side by side.
 const GENERATION_BYTES: usize = 4;
 /// Longest token that is read, in characters.
@@ -36,22 +36,27 @@ word_enum! {
         Operator = "operator",
         /// Does the work of an operator, and reads the whole log of actions.
         Admin = "admin",
-        /// The program of another shop: orders for its guests, and does nothing in its own name.
-        Shop = "shop",
     }
+}
+
+/// Whose token it is. Users and shops have numbers of their own, so what ends the tokens of a user ends none of a shop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A user.
+    User { id: UserId, role: Role },
+    /// The program of another shop: orders for its guests, and does nothing in its own name.
+    Shop(ShopId),
 }
 
 /// The claims of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claims {
-    pub user: UserId,
-    /// The user's role.
-    pub role: Role,
+    pub holder: Holder,
     /// The end of its validity, to the second.
     pub expires_at: OffsetDateTime,
     /// The id of the token, for signing out.
     pub token_id: String,
-    /// The generation of the user's sessions at the sign-in; a later one ends the token. A random
+    /// The generation of the holder's tokens when it was made; a later one ends the token. A random
     /// number in a token of a build that had no generations.
     pub generation: u32,
 }
@@ -93,10 +98,10 @@ impl Tokens {
     /// When there is no secret; the configuration is checked before this is reached.
     #[must_use]
     pub fn sign(&self, user: UserId, role: Role, expires_at: OffsetDateTime) -> String {
-        self.sign_in_generation(user, role, expires_at, 0)
+        self.sign_in_generation(Holder::User { id: user, role }, expires_at, 0)
     }
 
-    /// Makes a token for `user` that is valid until `expires_at`, or until the user's sessions have
+    /// Makes a token for `holder` that is valid until `expires_at`, or until the holder's tokens have
     /// a later generation.
     ///
     /// # Panics
@@ -104,20 +109,14 @@ impl Tokens {
     #[must_use]
     pub fn sign_in_generation(
         &self,
-        user: UserId,
-        role: Role,
+        holder: Holder,
         expires_at: OffsetDateTime,
         generation: u32,
     ) -> String {
         let key = self.keys.first().expect("checked at start: there is a secret");
         let mut claims = Vec::with_capacity(CLAIMS_BYTES);
-        claims.extend(user.get().to_be_bytes());
-        claims.push(match role {
-            Role::Buyer => 0,
-            Role::Admin => 1,
-            Role::Operator => 2,
-            Role::Shop => 3,
-        });
+        claims.extend(holder.number().to_be_bytes());
+        claims.push(holder.kind());
         claims.extend(expires_at.unix_timestamp().to_be_bytes());
         claims.extend(generation.to_be_bytes());
         claims.extend(rand::random::<[u8; TOKEN_ID_BYTES - GENERATION_BYTES]>());
@@ -155,18 +154,36 @@ impl Role {
     }
 }
 
-/// The first id of a guest: above all accounts, and so low that JavaScript still counts exactly.
-const GUESTS_FROM: i64 = 1 << 52;
+/// The byte of a token for the program of a shop. 3 was that of a build whose shops had the numbers of users.
+const SHOP: u8 = 4;
 
-/// The id under which a shop's guest buys: 52 bits of a hash of the shop and of its reference for the guest. So no
-/// table of guests is read or written when they buy, and limits count each reference.
-#[must_use]
-pub fn guest(shop: UserId, reference: &str) -> Option<UserId> {
-    let hashed = Sha256::new().chain_update(shop.get().to_be_bytes()).chain_update(reference);
-    let hash = hashed.finalize();
-    let (first, _) = hash.split_first_chunk::<8>()?;
-    let number = i64::try_from(u64::from_be_bytes(*first) >> 12).ok()?;
-    UserId::new(GUESTS_FROM + number)
+impl Holder {
+    fn number(self) -> i64 {
+        match self {
+            Self::User { id, .. } => id.get(),
+            Self::Shop(id) => id.get(),
+        }
+    }
+
+    fn kind(self) -> u8 {
+        match self {
+            Self::User { role: Role::Buyer, .. } => 0,
+            Self::User { role: Role::Admin, .. } => 1,
+            Self::User { role: Role::Operator, .. } => 2,
+            Self::Shop(_) => SHOP,
+        }
+    }
+
+    fn read(number: i64, kind: u8) -> Option<Self> {
+        let role = match kind {
+            0 => Role::Buyer,
+            1 => Role::Admin,
+            2 => Role::Operator,
+            SHOP => return ShopId::new(number).map(Self::Shop),
+            _ => return None,
+        };
+        UserId::new(number).map(|id| Self::User { id, role })
+    }
 }
 
 impl Key {
@@ -181,20 +198,12 @@ impl Key {
 fn read_claims(text: &str) -> Option<Claims> {
     let bytes = BASE64.decode(text).ok()?;
     let bytes: &[u8; CLAIMS_BYTES] = bytes.as_slice().try_into().ok()?;
-    let (user, rest) = bytes.split_first_chunk::<8>()?;
-    let (role, rest) = rest.split_first()?;
+    let (number, rest) = bytes.split_first_chunk::<8>()?;
+    let (kind, rest) = rest.split_first()?;
     let (expires_at, token_id) = rest.split_first_chunk::<8>()?;
-    let role = match role {
-        0 => Role::Buyer,
-        1 => Role::Admin,
-        2 => Role::Operator,
-        3 => Role::Shop,
-        _ => return None,
-    };
     let (generation, _) = token_id.split_first_chunk::<GENERATION_BYTES>()?;
     Some(Claims {
-        user: UserId::new(i64::from_be_bytes(*user))?,
-        role,
+        holder: Holder::read(i64::from_be_bytes(*number), *kind)?,
         expires_at: OffsetDateTime::from_unix_timestamp(i64::from_be_bytes(*expires_at)).ok()?,
         token_id: BASE64.encode(token_id),
         generation: u32::from_be_bytes(*generation),
@@ -218,27 +227,16 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_one_of_its_shop() {
-        let (shop, other) = (user(), UserId::new(8).expect("positive"));
-        let anna = guest(shop, "anna").expect("an id");
-        assert_eq!(guest(shop, "anna"), Some(anna));
-        for another in [guest(shop, "Anna"), guest(other, "anna"), guest(shop, "")] {
-            assert_ne!(another, Some(anna));
-            let id = another.expect("an id").get();
-            assert!((1 << 52..1 << 53).contains(&id), "{id}");
-        }
-    }
-
-    #[test]
     fn a_token_reads_back_until_it_expires() {
         let tokens = tokens("one secret", "");
-        for (role, generation) in
-            [(Role::Buyer, 0), (Role::Operator, 7), (Role::Admin, u32::MAX), (Role::Shop, 1)]
+        let of = |role| Holder::User { id: user(), role };
+        let shop = Holder::Shop(ShopId::new(7).expect("positive"));
+        for (holder, generation) in
+            [(of(Role::Buyer), 0), (of(Role::Operator), 7), (of(Role::Admin), u32::MAX), (shop, 1)]
         {
-            let token = tokens.sign_in_generation(user(), role, NOW + Duration::HOUR, generation);
+            let token = tokens.sign_in_generation(holder, NOW + Duration::HOUR, generation);
             let claims = tokens.read(&token, NOW).expect("fresh");
-            assert_eq!((claims.user, claims.role), (user(), role));
-            assert_eq!(claims.generation, generation);
+            assert_eq!((claims.holder, claims.generation), (holder, generation));
         }
         let token = tokens.sign(user(), Role::Admin, NOW + Duration::HOUR);
         assert_eq!(tokens.read(&token, NOW + Duration::HOUR), Err(TokenError::Expired));

@@ -21,6 +21,7 @@ mod preflight;
 mod progress;
 mod seed;
 mod serve;
+mod shop;
 mod token;
 mod user;
 mod verify;
@@ -84,6 +85,7 @@ async fn run_command(arguments: Arguments) -> ExitResult {
         Command::Export(arguments) => Box::pin(export::run(file, &arguments)).await,
         Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
         Command::Verify(action) => verify::run(&action),
+        Command::Shop(arguments) => Box::pin(shop::run(file, &arguments)).await,
         Command::User(arguments) => Box::pin(user::run(file, &arguments)).await,
         Command::Openapi => openapi::run(),
         Command::DeadLetter(arguments) => dead_letter::run(file, &arguments).await,
@@ -112,12 +114,14 @@ enum Command {
     Migrate(migrate::Arguments),
     /// Make a demo sale that is open now, if there is none.
     Seed,
-    /// Print bearer tokens, one a line, without a database.
+    /// Print bearer tokens of users, one a line, without a database.
     Token(token::Arguments),
     /// Say what is wrong with this installation: exit 1 when `serve` would not start.
     Doctor(doctor::Arguments),
     /// Operators: create the first one, list them, give and take roles, set a password.
     Operator(operator::Arguments),
+    /// Other shops, whose programs order for guests: create one, list them, make and end their tokens.
+    Shop(shop::Arguments),
     /// People: delete one who has asked for it.
     User(user::Arguments),
     /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.

@@ -1,4 +1,5 @@
-//! `seckill token`: bearer tokens without a database, for load tests.
+//! `seckill token`: bearer tokens of users without a database, for load tests. They are of the first generation, because
+//! the present one is in the database: a user who has signed out everywhere gets none that works.
 
 use std::io::Write;
 use std::ops::RangeInclusive;
@@ -11,6 +12,9 @@ use time::{Duration, OffsetDateTime};
 
 use super::ExitResult;
 
+/// What is said when there is nothing to sign with.
+pub(super) const NO_SECRET: &str =
+    "SECKILL_SECRET is not set, and no `seckill dev` has left its own in .data/env";
 /// The most tokens that one call prints.
 const TOKENS_MAX: i64 = 10_000_000;
 
@@ -20,7 +24,7 @@ pub struct Arguments {
     /// One user's id, or a range of ids: 7, 1..10 (without 10), 1..=10000.
     #[arg(long, value_parser = parse_users)]
     user: RangeInclusive<i64>,
-    /// buyer, operator, admin, or shop: a program that orders for guests.
+    /// buyer, operator or admin.
     #[arg(long, default_value = "buyer", value_parser = parse_role)]
     role: Role,
 }
@@ -29,10 +33,7 @@ pub struct Arguments {
 pub fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     if config.secret.is_empty() {
-        return Err(
-            "SECKILL_SECRET is not set, and no `seckill dev` has left its own in .data/env"
-                .to_owned(),
-        );
+        return Err(NO_SECRET.to_owned());
     }
     super::start_logging(&config)?;
     tracing::info!(
@@ -78,7 +79,7 @@ fn parse_users(text: &str) -> Result<RangeInclusive<i64>, String> {
 }
 
 fn parse_role(text: &str) -> Result<Role, String> {
-    Role::parse(text).ok_or_else(|| "the roles are buyer, operator, admin and shop".to_owned())
+    Role::parse(text).ok_or_else(|| "the roles are buyer, operator and admin; `seckill shop create` makes the token of a shop".to_owned())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Extractors: who sends a request, for which item or order, with which parameters.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::net::IpAddr;
 
@@ -18,21 +19,30 @@ use utoipa::IntoParams;
 use super::Web;
 use super::address::ClientAddress;
 use super::problem::{Problem, ProblemType};
-use crate::account::{self, Actor, Claims, Role, TokenError};
+use crate::account::{Actor, Claims, GuestError, Holder, Role, TokenError};
 use crate::trace::Traces;
 use shop_domain::trace::{Span, SpanKind, TraceContext};
-use shop_domain::{Clock, EndpointId, ItemId, OrderId, ProductId, RequestKey, UserId};
+use shop_domain::{
+    BuyerReference, Clock, EndpointId, ItemId, OrderId, ProductId, RequestKey, ShopId, UserId,
+};
 
 /// The header that names the guest for whom a shop's program acts.
 const BUYER_REFERENCE: &str = "buyer-reference";
 
 /// A user with a valid token, or the guest for whom a shop's program acts.
 #[derive(Clone, Debug)]
-pub struct Buyer(pub Claims);
+pub struct Buyer {
+    /// Who buys.
+    pub user: UserId,
+    /// The token, which may be that of a shop.
+    pub claims: Claims,
+}
 
 /// Somebody with a valid token and a role that may run sales: operator or admin.
 #[derive(Clone)]
 pub struct Operator {
+    pub user: UserId,
+    pub role: Role,
     pub claims: Claims,
     pub address: IpAddr,
     clock: Clock,
@@ -43,16 +53,16 @@ impl FromRequestParts<Web> for Buyer {
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
         let claims = claims_of(parts, web).await?;
-        let user = match claims.role {
-            Role::Shop => guest_named(&parts.headers, claims.user)?,
+        let user = match claims.holder {
+            Holder::Shop(shop) => guest_named(&parts.headers, shop, web).await?,
             // Otherwise a shop with the wrong token would buy for the owner of the token.
-            _ if parts.headers.contains_key(BUYER_REFERENCE) => {
-                let detail = "Send a token of the role shop with Buyer-Reference.";
+            Holder::User { .. } if parts.headers.contains_key(BUYER_REFERENCE) => {
+                let detail = "Send a token of a shop with Buyer-Reference.";
                 return Err(ProblemType::Forbidden.detail(detail));
             }
-            _ => claims.user,
+            Holder::User { id, .. } => id,
         };
-        Ok(Self(Claims { user, ..claims }))
+        Ok(Self { user, claims })
     }
 }
 
@@ -70,59 +80,85 @@ async fn claims_of(parts: &mut Parts, web: &Web) -> Result<Claims, Problem> {
     if !web.revocations.was_read() {
         return Err(Problem::dependency("mysql"));
     }
-    if claims.role == Role::Buyer {
-        web.rates.user(claims.user).inspect_err(|_| web.metrics.rate_limited("user"))?;
+    if let Holder::User { id, role: Role::Buyer } = claims.holder {
+        web.rates.user(id).inspect_err(|_| web.metrics.rate_limited("user"))?;
     }
     Ok(claims)
 }
 
 /// The guest for whom a shop's program sends a request.
-fn guest_named(headers: &HeaderMap, shop: UserId) -> Result<UserId, Problem> {
+async fn guest_named(headers: &HeaderMap, shop: ShopId, web: &Web) -> Result<UserId, Problem> {
     let mut values = headers.get_all(BUYER_REFERENCE).iter();
     let reference = values.next().filter(|_| values.next().is_none());
-    let reference = reference.and_then(|value| value.to_str().ok()).unwrap_or_default();
-    guest_of(shop, reference)
+    let reference = reference_of(reference.and_then(|value| value.to_str().ok()).unwrap_or(""))?;
+    let guests = web.accounts.guests(shop, &BTreeSet::from([reference.clone()])).await?;
+    Ok(guests.buyer(&reference)?)
 }
 
-/// The guest of a shop with this reference: 1 to 64 printable characters of ASCII, as a key.
+/// Reads a shop's reference of a guest.
 ///
 /// # Errors
 /// 400 `buyer_reference_invalid`.
-pub fn guest_of(shop: UserId, reference: &str) -> Result<UserId, Problem> {
-    let is_valid = RequestKey::parse(reference).is_some();
-    let guest = is_valid.then(|| account::guest(shop, reference)).flatten();
-    guest.ok_or_else(|| ProblemType::InvalidBuyerReference.into())
+pub fn reference_of(text: &str) -> Result<BuyerReference, Problem> {
+    BuyerReference::parse(text).ok_or_else(|| ProblemType::InvalidBuyerReference.into())
 }
 
-/// Somebody with an account of its own: no program of a shop.
+impl From<GuestError> for Problem {
+    fn from(error: GuestError) -> Self {
+        match error {
+            GuestError::NoShop => ProblemType::InvalidToken.into(),
+            GuestError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+/// Somebody with a valid token, of a user or of a shop, who ends this token.
 #[derive(Clone, Debug)]
-pub struct AccountHolder(pub Claims);
+pub struct TokenHolder(pub Claims);
+
+impl FromRequestParts<Web> for TokenHolder {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
+        claims_of(parts, web).await.map(Self)
+    }
+}
+
+/// A user with a valid token: no program of a shop.
+#[derive(Clone, Debug)]
+pub struct AccountHolder {
+    pub user: UserId,
+    pub role: Role,
+    pub claims: Claims,
+}
 
 impl FromRequestParts<Web> for AccountHolder {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
         let claims = claims_of(parts, web).await?;
-        if claims.role == Role::Shop {
-            let detail = "A token of the role shop acts for guests, and has no account.";
-            return Err(ProblemType::Forbidden.detail(detail));
+        match claims.holder {
+            Holder::User { id: user, role } => Ok(Self { user, role, claims }),
+            Holder::Shop(_) => {
+                let detail = "A token of a shop acts for guests, and has no account. \
+                    `seckill shop rotate` ends all tokens of a shop.";
+                Err(ProblemType::Forbidden.detail(detail))
+            }
         }
-        Ok(Self(claims))
     }
 }
 
-/// The program of another shop, with a token of the role `shop`.
-#[derive(Clone, Debug)]
-pub struct Shop(pub Claims);
+/// The program of another shop.
+#[derive(Clone, Copy, Debug)]
+pub struct Shop(pub ShopId);
 
 impl FromRequestParts<Web> for Shop {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
-        let claims = claims_of(parts, web).await?;
-        match claims.role {
-            Role::Shop => Ok(Self(claims)),
-            _ => Err(ProblemType::Forbidden.detail("Send a token of the role shop.")),
+        match claims_of(parts, web).await?.holder {
+            Holder::Shop(shop) => Ok(Self(shop)),
+            Holder::User { .. } => Err(ProblemType::Forbidden.detail("Send a token of a shop.")),
         }
     }
 }
@@ -140,11 +176,14 @@ impl FromRequestParts<Web> for Operator {
 
     async fn from_request_parts(parts: &mut Parts, web: &Web) -> Result<Self, Problem> {
         let claims = claims_of(parts, web).await?;
-        if !claims.role.may_operate() {
+        let Holder::User { id: user, role } = claims.holder else {
+            return Err(ProblemType::Forbidden.into());
+        };
+        if !role.may_operate() {
             return Err(ProblemType::Forbidden.into());
         }
         let Ok(ClientAddress(address)) = ClientAddress::from_request_parts(parts, web).await;
-        Ok(Self { claims, address, clock: web.clock.clone() })
+        Ok(Self { user, role, claims, address, clock: web.clock.clone() })
     }
 }
 
@@ -152,7 +191,7 @@ impl Operator {
     /// Who does something now, for the log of the operators' actions.
     #[must_use]
     pub fn actor(&self) -> Actor {
-        Actor { user: self.claims.user, address: Some(self.address), now: self.clock.now() }
+        Actor { user: self.user, address: Some(self.address), now: self.clock.now() }
     }
 }
 

@@ -237,8 +237,8 @@ async fn each_operation_is_for_those_it_is_for() {
             Who::Shop => {
                 assert_problem(&buyer, (403, "forbidden"), &what);
                 assert_problem(&by_admin, (403, "forbidden"), &what);
-                let shop = instance.stranger().with_token(&instance.token(4, Role::Shop));
-                let by_shop = testbed.ask(&operation, &shop).await;
+                let program = shop.make_program(instance, "other").await;
+                let by_shop = testbed.ask(&operation, &program).await;
                 assert_eq!(by_shop.status, operation.status, "{what}: {}", by_shop.text);
             }
             Who::Admin => {

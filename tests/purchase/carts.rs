@@ -194,6 +194,8 @@ async fn bad_lines_are_refused_before_anything_is_asked() {
         (json!({ "lines": [{ "item_id": 1, "price": 1 }] }), "unknown_field"),
         (json!({ "lines": "1" }), "invalid_type"),
         (json!({ "lines": [{ "item_id": 1 }], "hold_seconds": 0 }), "out_of_range"),
+        (json!({ "lines": [{ "item_id": 1 }], "hold_seconds": 86_401 }), "out_of_range"),
+        (json!({ "lines": [{ "item_id": 1 }], "hold_seconds": 4_294_967_295_u32 }), "out_of_range"),
     ] {
         let answer = buyer.post("/api/reservations", &body).await;
         assert_problem(&answer, (422, code), &body.to_string());

@@ -1,4 +1,4 @@
-//! The use cases around a sale: accounts, payments, events, exports, operators and the lab.
+//! The use cases around a sale: accounts, payments, events, exports, operators, other shops and the lab.
 
 pub mod currency;
 pub mod events;
@@ -8,3 +8,4 @@ pub mod lab;
 pub mod operators;
 pub mod payments;
 pub mod products;
+pub mod shops;

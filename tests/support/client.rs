@@ -110,6 +110,21 @@ impl Client {
         answer
     }
 
+    /// Sends a request of a shop's program for one guest.
+    pub async fn as_guest(
+        &self,
+        reference: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Answer {
+        let mut request = self.request(method, path).header("Buyer-Reference", reference);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        Self::send(request).await
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         Self::send(self.request(Method::GET, path)).await
     }

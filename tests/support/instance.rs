@@ -7,7 +7,8 @@ use dev_servers::{RedisServer, Replicated};
 use gates::redis_store::{RedisClient, SharedConnection};
 use ledger::Database;
 use ledger::rows;
-use seckill::account::{Role, Tokens};
+use ledger::rows::shops::{self, Creation};
+use seckill::account::{Holder, Role, Tokens};
 use seckill::app::App;
 use seckill::config::{Config, Secret};
 use seckill::lifecycle::{Lifecycle, StopResult};
@@ -124,6 +125,15 @@ impl Shop {
              VALUES ('olga', 'olga', '', 'operator', UTC_TIMESTAMP(6))";
         let made = sqlx::query(insert).execute(&self.pool).await.expect("an account");
         made.last_insert_id().to_string()
+    }
+
+    /// Makes another shop with this name, and returns its program at an instance.
+    pub async fn make_program(&self, instance: &Instance, name: &str) -> Client {
+        let made = shops::create(&self.pool, name).await.expect("the ledger answers");
+        let Creation::Made(id) = made else { panic!("{name}: {made:?}") };
+        let until = instance.clock.now() + Duration::HOUR;
+        let token = instance.tokens.sign_in_generation(Holder::Shop(id), until, 0);
+        instance.stranger().with_token(&token)
     }
 
     /// Starts one instance, for tests that need no more.

@@ -93,7 +93,7 @@ async fn delete_account(
         }
         failures::forget(transaction, name).await?;
     }
-    for table in ["users WHERE id", "subjects WHERE user_id"] {
+    for table in ["users WHERE id", "subjects WHERE user_id", "guests WHERE user_id"] {
         let delete = format!("DELETE FROM {table} = ?");
         sqlx::query(&delete).bind(user.get()).run(&mut *transaction).await?;
     }

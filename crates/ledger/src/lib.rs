@@ -11,7 +11,8 @@
 //! 7. [`catalog`]: creating and editing items.
 //! 8. [`endpoints`]: changes of the endpoints that get events.
 //! 9. `item_concurrency` and `stock_lock`: what a transaction must have before it waits for an item.
-//! 10. [`erasure`]: the deletion of a person.
+//! 10. [`guests`]: the buyers of other shops.
+//! 11. [`erasure`]: the deletion of a person.
 
 #[macro_use]
 extern crate failpoint;
@@ -25,6 +26,7 @@ pub mod draw;
 pub mod endpoints;
 pub mod erasure;
 pub mod gathered;
+pub mod guests;
 mod item_concurrency;
 mod ledger;
 mod options;

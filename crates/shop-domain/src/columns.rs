@@ -10,9 +10,9 @@ use sqlx::{Decode, Type};
 
 use crate::payment::{CurrencyCode, PaymentId, PaymentStatus};
 use crate::{
-    ArbiterMode, Cents, Currency, DrawBeacon, DrawEntry, EndpointId, ItemId, ItemKind, LimitGroup,
-    LimitGroupId, Order, OrderId, OrderStatus, Place, Product, ProductId, Quantity, UserId,
-    WaitingStatus,
+    ArbiterMode, BuyerReference, Cents, Currency, DrawBeacon, DrawEntry, EndpointId, ItemId,
+    ItemKind, LimitGroup, LimitGroupId, Order, OrderId, OrderStatus, Place, Product, ProductId,
+    Quantity, ShopId, UserId, WaitingStatus,
 };
 
 /// Reads a column of the type `$sql` and gives the value to `$parse`.
@@ -111,6 +111,7 @@ impl<'r> Decode<'r, MySql> for Text {
 
 column_type!(ItemId, i64, Self::new);
 column_type!(UserId, i64, Self::new);
+column_type!(ShopId, i64, Self::new);
 column_type!(EndpointId, i64, Self::new);
 column_type!(LimitGroupId, i64, Self::new);
 column_type!(ProductId, i64, Self::new);
@@ -118,6 +119,7 @@ column_type!(Cents, i64, Self::new);
 column_type!(Quantity, u32, |units: u32| Self::new(units.into()));
 column_type!(Currency, &str, Self::parse);
 column_type!(CurrencyCode, &str, Self::parse);
+column_type!(BuyerReference, Text, |Text(text): Text| Self::parse(&text));
 column_type!(PaymentId, Text, |Text(id): Text| Self::parse(&id));
 column_type!(PaymentStatus, &str, Self::parse);
 column_type!(OrderId, &str, Self::parse);

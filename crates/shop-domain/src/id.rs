@@ -73,11 +73,29 @@ macro_rules! generated_id {
 
 generated_id!(UserId);
 generated_id!(ItemId);
+generated_id!(ShopId);
 
 positive_id! {
     /// The id of a buyer or an operator. Orders name users without a foreign key: a valid token is
     /// enough to buy.
     UserId
+}
+
+/// The ids of guests begin here: above all generated ids, and so low that JavaScript still counts them exactly.
+const GUESTS_FROM: i64 = 1 << 52;
+
+impl UserId {
+    /// Makes the id of a new guest of a shop: a random number that no account has. Two guests may get the same one with
+    /// a chance of 1 in 2^52, so whoever inserts one lets a unique key decide.
+    #[must_use]
+    pub fn generate_guest() -> Self {
+        Self(GUESTS_FROM + rand::random_range(0..GUESTS_FROM))
+    }
+}
+
+positive_id! {
+    /// The id of another shop, whose program orders for guests. It is no user.
+    ShopId
 }
 
 positive_id! {
@@ -143,6 +161,32 @@ impl fmt::Display for OrderId {
     }
 }
 
+/// A shop's reference of a guest: opaque, and compared byte by byte.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BuyerReference(String);
+
+impl BuyerReference {
+    /// Takes 1 to 64 printable ASCII characters without spaces.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        is_plain(text).then(|| Self(text.to_owned()))
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The longest text that names something for a caller, in characters.
+const PLAIN_LENGTH_MAX: usize = 64;
+
+/// Returns whether a text has 1 to 64 characters, all of them printable ASCII without spaces.
+fn is_plain(text: &str) -> bool {
+    (1..=PLAIN_LENGTH_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// The idempotency key of a request, by which a retry is recognized: the caller's
 /// `Idempotency-Key`, or one made here when the caller sent none (then a retry is a new request).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -153,14 +197,12 @@ pub struct RequestKey {
 
 impl RequestKey {
     /// The longest key that is accepted, in characters.
-    pub const LENGTH_MAX: usize = 64;
+    pub const LENGTH_MAX: usize = PLAIN_LENGTH_MAX;
 
     /// Takes a caller's key: 1 to 64 printable ASCII characters without spaces.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let printable = text.bytes().all(|byte| byte.is_ascii_graphic());
-        let fits = (1..=Self::LENGTH_MAX).contains(&text.len());
-        (printable && fits).then(|| Self { text: text.into(), from_caller: true })
+        is_plain(text).then(|| Self { text: text.into(), from_caller: true })
     }
 
     /// The key of a request that came without one: the id of the order it may become.
@@ -196,6 +238,15 @@ mod tests {
         assert!(first.get() > 1 << 45 && first.get() < 1 << 52, "{first}");
     }
 
+    /// No account has the id of a guest, and no guest that of an account.
+    #[test]
+    fn a_guest_is_above_all_accounts() {
+        for _ in 0..1_000 {
+            let guest = UserId::generate_guest().get();
+            assert!((1 << 52..1 << 53).contains(&guest), "{guest}");
+        }
+    }
+
     #[test]
     fn ids_are_positive_plain_decimals() {
         for bad in ["", "0", "-1", "+1", "abc", "1:2", "1 ", "9223372036854775808", "１"] {
@@ -208,6 +259,7 @@ mod tests {
     fn keys_are_short_and_printable() {
         for bad in ["", "a b", "a\r\nb", "schlüssel", &"x".repeat(65)] {
             assert_eq!(RequestKey::parse(bad), None, "{bad:?}");
+            assert_eq!(BuyerReference::parse(bad), None, "{bad:?}");
         }
         assert!(RequestKey::parse("3f2a-1").is_some_and(|key| key.is_from_caller()));
     }

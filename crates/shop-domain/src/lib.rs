@@ -28,7 +28,10 @@ pub use amount::{Cents, Quantity};
 pub use clock::Clock;
 pub use currency::Currency;
 pub use draw::{DrawBeacon, DrawEntry, DrawState, ItemDraw, NewDraw, PARTY_MAX, PartyChoice};
-pub use id::{EndpointId, ItemId, LimitGroupId, OrderId, ProductId, RequestKey, UserId};
+pub use id::{
+    BuyerReference, EndpointId, ItemId, LimitGroupId, OrderId, ProductId, RequestKey, ShopId,
+    UserId,
+};
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};
 pub use order::{Order, OrderStatus};
 pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable};

@@ -68,11 +68,11 @@ pub struct ActionsBody {
 ))]
 pub async fn list(
     State(operator_log): State<OperatorLog>,
-    Operator { claims, .. }: Operator,
+    operator: Operator,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<ActionsBody>, Problem> {
     let page = Page::read(&pairs)?;
-    let operator = (claims.role != Role::Admin).then_some(claims.user);
+    let operator = (operator.role != Role::Admin).then_some(operator.user);
     let listed = operator_log.list(operator, page.cursor, page.rows()).await?;
     let (actions, next) = page.cut(listed, |action| action.id.to_string());
     Ok(Json(ActionsBody { actions: actions.into_iter().map(ActionBody::from).collect(), next }))

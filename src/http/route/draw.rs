@@ -143,11 +143,11 @@ pub async fn enter(
     State(draws): State<Draws>,
     State(clock): State<Clock>,
     State(lifecycle): State<Lifecycle>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     ItemPath(id): ItemPath,
     OptionalJsonBody(EnterBody { party }): OptionalJsonBody<EnterBody>,
 ) -> Result<Json<EntryBody>, Problem> {
-    let buyer = claims.user;
+    let buyer = buyer.user;
     let choice = match party {
         None => PartyChoice::Unchanged,
         Some(text) if text == "new" => PartyChoice::New,
@@ -166,10 +166,10 @@ pub async fn enter(
 pub async fn find(
     State(draws): State<Draws>,
     State(clock): State<Clock>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     ItemPath(id): ItemPath,
 ) -> Result<Json<EntryBody>, Problem> {
-    let entry = draws.entry(id, claims.user).await?;
+    let entry = draws.entry(id, buyer.user).await?;
     Ok(Json(EntryBody::new(id, entry, clock.now())))
 }
 
@@ -182,10 +182,10 @@ pub async fn find(
 pub async fn withdraw(
     State(draws): State<Draws>,
     State(lifecycle): State<Lifecycle>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     ItemPath(id): ItemPath,
 ) -> Result<StatusCode, Problem> {
-    let buyer = claims.user;
+    let buyer = buyer.user;
     detached(&lifecycle, async move { draws.withdraw(id, buyer).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

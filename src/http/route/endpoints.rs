@@ -188,7 +188,7 @@ pub async fn create(
     let from_start = body.from_start.unwrap_or(false);
     let new = NewEndpoint { target: body.target, from_start, filter: body.filter };
     let created = endpoints.create(&new, &operator.actor()).await?;
-    tracing::info!(endpoint = %created.id, operator = %operator.claims.user, "event endpoint created");
+    tracing::info!(endpoint = %created.id, operator = %operator.user, "event endpoint created");
     let body = CreatedEndpointBody { id: created.id.get(), secret: created.secret };
     Ok((StatusCode::CREATED, Json(body)))
 }

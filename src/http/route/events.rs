@@ -51,7 +51,7 @@ pub async fn stock(
 ) -> Result<Events, Problem> {
     let first = web.catalog.find(id).await?.value.ok_or(Refusal::ItemNotFound)?;
     let watcher = match buyer {
-        Some(Buyer(claims)) => Watcher::User(claims.user, web.rates.key(address)),
+        Some(buyer) => Watcher::User(buyer.user, web.rates.key(address)),
         None => Watcher::Stranger(web.rates.key(address)),
     };
     let stream = open(&web, watcher)?;
@@ -92,13 +92,13 @@ pub async fn stock(
 ))]
 pub async fn orders(
     State(web): State<Web>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     ClientAddress(address): ClientAddress,
 ) -> Result<Events, Problem> {
-    let stream = open(&web, Watcher::User(claims.user, web.rates.key(address)))?;
-    let mut changes = web.hub.watch_orders(claims.user);
-    let owner = claims.user;
-    Ok(events(web, stream, Some(claims), move |web, out| async move {
+    let stream = open(&web, Watcher::User(buyer.user, web.rates.key(address)))?;
+    let mut changes = web.hub.watch_orders(buyer.user);
+    let owner = buyer.user;
+    Ok(events(web, stream, Some(buyer.claims), move |web, out| async move {
         loop {
             let changed = tokio::select! {
                 changed = changes.recv() => changed,

@@ -49,7 +49,7 @@ pub async fn export(
         "until": selection.until.map(rfc3339),
     });
     if let Err(error) = log.record(&operator.actor(), "exported", selection.item, &detail).await {
-        tracing::error!(%error, operator = %operator.claims.user, "export not recorded, so it is not sent");
+        tracing::error!(%error, operator = %operator.user, "export not recorded, so it is not sent");
         return Err(Problem::dependency("mysql"));
     }
     let (kind, ending) = match format {

@@ -1,5 +1,7 @@
 //! Parses the fields of a sale that operators send.
 
+use std::ops::RangeInclusive;
+
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
@@ -32,19 +34,25 @@ pub(super) fn offer_out_of_range() -> Problem {
 }
 
 pub(super) fn extend_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
-    seconds(sent, "extend_seconds", Item::HOLD_SECONDS_MAX)
+    seconds(sent, "extend_seconds", 0..=Item::HOLD_SECONDS_MAX)
 }
 
 pub(super) fn return_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
-    seconds(sent, "return_seconds", Item::RETURN_SECONDS_MAX)
+    seconds(sent, "return_seconds", 0..=Item::RETURN_SECONDS_MAX)
 }
 
-/// Parses a field of 0 to `most` seconds; `None` if it is left out.
-fn seconds(sent: Integer, field: &str, most: u32) -> Result<Option<u32>, Problem> {
+/// Parses how long a buyer wants an unpaid order to keep its units; `None` if it is left out.
+pub(super) fn wanted_hold(sent: Integer, field: &str) -> Result<Option<u32>, Problem> {
+    seconds(sent, field, 1..=Item::HOLD_SECONDS_MAX)
+}
+
+/// Parses a field of seconds; `None` if it is left out.
+fn seconds(sent: Integer, field: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, Problem> {
+    let (least, most) = range.into_inner();
     sent.or(
         Some(None),
-        |number| in_range(0, most)(number).map(Some),
-        || ProblemType::OutOfRange.detail(format!("Send {field} from 0 to {most}.")),
+        |number| in_range(least, most)(number).map(Some),
+        || ProblemType::OutOfRange.detail(format!("Send {field} from {least} to {most}.")),
     )
 }
 

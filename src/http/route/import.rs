@@ -65,7 +65,7 @@ pub async fn import(
         return Err(ProblemType::InvalidTable.detail(detail).member("faults", faults));
     }
     let created = catalog.create_all(&new, &operator.actor()).await?;
-    tracing::info!(items = created.len(), operator = %operator.claims.user, "items imported");
+    tracing::info!(items = created.len(), operator = %operator.user, "items imported");
     let items = created.iter().map(|stocked| stocked.item.id.get()).collect();
     let body = ImportBody { dry_run, sales: new.len(), items, faults };
     Ok((StatusCode::CREATED, Json(body)).into_response())

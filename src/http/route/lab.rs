@@ -80,8 +80,8 @@ pub async fn create(
     JsonBody(body): JsonBody<CreateRunBody>,
 ) -> Result<Response, Problem> {
     let plan = plan(body)?;
-    let run = lab.start(&plan, operator.claims.user).map_err(|Busy| ProblemType::LabBusy)?;
-    tracing::info!(run = run.id, operator = %operator.claims.user, "lab run started");
+    let run = lab.start(&plan, operator.user).map_err(|Busy| ProblemType::LabBusy)?;
+    tracing::info!(run = run.id, operator = %operator.user, "lab run started");
     record(&log, &operator.actor(), "lab_run_started", &run.id).await;
     let location = [("location", format!("/api/lab/runs/{}", run.id))];
     Ok((StatusCode::ACCEPTED, location, Json(run)).into_response())
@@ -121,7 +121,7 @@ pub async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
     let run = lab.cancel(&id).ok_or(ProblemType::RunNotFound)?;
-    tracing::info!(run = run.id, operator = %operator.claims.user, "lab run cancelled");
+    tracing::info!(run = run.id, operator = %operator.user, "lab run cancelled");
     record(&log, &operator.actor(), "lab_run_ended", &run.id).await;
     Ok(Json(run))
 }
@@ -142,11 +142,11 @@ async fn record(log: &OperatorLog, actor: &Actor, action: &'static str, run: &st
 ))]
 pub async fn events(
     State(web): State<Web>,
-    Operator { claims, address, .. }: Operator,
+    Operator { user, claims, address, .. }: Operator,
     Path(id): Path<String>,
 ) -> Result<Events, Problem> {
     let (first, mut changes) = web.lab.watch(&id).ok_or(ProblemType::RunNotFound)?;
-    let stream = events::open(&web, Watcher::User(claims.user, web.rates.key(address)))?;
+    let stream = events::open(&web, Watcher::User(user, web.rates.key(address)))?;
     Ok(events::events(web, stream, Some(claims), move |web, out| async move {
         let mut ended = first.state != RunState::Running;
         if out.send(event("run", &first)).await.is_err() {

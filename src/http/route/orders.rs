@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
+use super::fields::wanted_hold;
 use crate::http::body::{Integer, OptionalJsonBody};
 use crate::http::document::TryAgain;
 use crate::http::extract::{Buyer, OrderPath, QueryPairs};
@@ -124,7 +125,7 @@ pub struct ExtensionBody {
     /// How much longer the unpaid order keeps its units; at most, and if it is left out, as long as each of the
     /// items allows.
     #[serde(default)]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     seconds: Integer,
 }
 
@@ -138,12 +139,12 @@ pub struct ExtensionBody {
 ))]
 pub async fn list(
     State(orders): State<Orders>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Json<OrdersBody>, Problem> {
     let page = Page::read(&pairs)?;
     let OrderPage { orders, is_incomplete } =
-        orders.list(claims.user, page.cursor, page.rows()).await?;
+        orders.list(buyer.user, page.cursor, page.rows()).await?;
     let (orders, next) = page.cut(orders, |order| order.id.to_string());
     let orders = orders.into_iter().map(OrderBody::from).collect();
     Ok(Json(OrdersBody { orders, next, is_incomplete }))
@@ -157,10 +158,10 @@ pub async fn list(
 pub async fn find(
     State(orders): State<Orders>,
     State(payments): State<Payments>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
-    let found = orders.find(id, claims.user).await?;
+    let found = orders.find(id, buyer.user).await?;
     let order = found.ok_or(ProblemType::OrderNotFound)?.into();
     Ok(Json(OrderBody { paid_elsewhere: (!payments.are_made_here()).then_some(true), ..order }))
 }
@@ -176,11 +177,11 @@ pub async fn find(
 pub async fn pay(
     State(payments): State<Payments>,
     State(lifecycle): State<Lifecycle>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     OrderPath(id): OrderPath,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Json<OrderBody>, Problem> {
-    let paid = detached(&lifecycle, async move { payments.pay(id, claims.user).await }).await?;
+    let paid = detached(&lifecycle, async move { payments.pay(id, buyer.user).await }).await?;
     let Payable { order, checkout_url } = paid;
     Ok(Json(OrderBody { checkout_url, ..order.into() }))
 }
@@ -217,24 +218,14 @@ pub async fn give_back(request: ReturnRequest) -> Result<Json<OrderBody>, Proble
 pub async fn extend(
     State(orders): State<Orders>,
     State(lifecycle): State<Lifecycle>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     OrderPath(id): OrderPath,
     OptionalJsonBody(body): OptionalJsonBody<ExtensionBody>,
 ) -> Result<Json<OrderBody>, Problem> {
-    let seconds = positive(body.seconds, "seconds")?;
+    let seconds = wanted_hold(body.seconds, "seconds")?;
     let step = Step::Extend(seconds);
-    let extended = detached(&lifecycle, async move { orders.step(id, claims.user, step).await });
+    let extended = detached(&lifecycle, async move { orders.step(id, buyer.user, step).await });
     Ok(Json(extended.await?.into()))
-}
-
-/// Parses a number of seconds from 1; `None` if the field is left out.
-pub(super) fn positive(sent: Integer, field: &str) -> Result<Option<u32>, Problem> {
-    let seconds = |number| u32::try_from(number).ok().filter(|seconds| *seconds > 0);
-    sent.or(
-        Some(None),
-        |number| seconds(number).map(Some),
-        || ProblemType::OutOfRange.detail(format!("Send {field} from 1.")),
-    )
 }
 
 /// The request of a step after which the units of an order may be bought again.
@@ -248,11 +239,11 @@ type ReturnRequest = (
 );
 
 async fn return_units(
-    (State(orders), State(purchases), State(lifecycle), Buyer(claims), OrderPath(id), _): ReturnRequest,
+    (State(orders), State(purchases), State(lifecycle), buyer, OrderPath(id), _): ReturnRequest,
     step: Step,
 ) -> Result<Json<OrderBody>, Problem> {
     let made = detached(&lifecycle, async move {
-        let order = orders.step(id, claims.user, step).await?;
+        let order = orders.step(id, buyer.user, step).await?;
         order.lines().for_each(|line| purchases.item_changed(line.item_id));
         Ok::<_, StepError>(order)
     });

@@ -58,7 +58,7 @@ pub async fn purchase(
     State(purchases): State<Purchases>,
     request_trace: RequestTrace,
     path: Result<Path<(String, String)>, axum::extract::rejection::PathRejection>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     QueryPairs(pairs): QueryPairs,
     IdempotencyKey(key): IdempotencyKey,
     PurchaseTicket(ticket): PurchaseTicket,
@@ -70,7 +70,7 @@ pub async fn purchase(
     let options =
         Options::read(pairs).map_err(|error| ProblemType::InvalidQueryParameter.detail(error.0))?;
     let quantity = quantity(body.quantity)?;
-    let buyer = claims.user;
+    let buyer = buyer.user;
     let span = request_trace.begin("POST /api/seckill/{strategy}/{item_id}");
     let trace = span.trace();
     let log_span = trace.log_span();

@@ -18,13 +18,14 @@ use utoipa::ToSchema;
 use super::orders::OrderBody;
 use super::purchase::{Placed, placed};
 use super::reservations::{ReservationBody, ReservationLineBody};
+use crate::account::{Accounts, Guests};
 use crate::http::body::{Integer, JsonLines, parse};
-use crate::http::extract::{Shop, guest_of};
+use crate::http::extract::{Shop, reference_of};
 use crate::http::layers::RequestId;
 use crate::http::problem::{Problem, ProblemBody, ProblemType};
 use crate::lifecycle::Lifecycle;
 use crate::purchase::{Purchases, ReservationRequest};
-use shop_domain::{RequestKey, Trace, UserId};
+use shop_domain::{BuyerReference, RequestKey, Trace};
 
 /// The most reservations of one request.
 const RESERVATIONS_MAX: usize = 256;
@@ -34,15 +35,17 @@ const RESERVATIONS_MAX: usize = 256;
 #[serde(deny_unknown_fields)]
 pub struct BatchLineBody {
     /// The shop's reference of the buyer: opaque, 1 to 64 printable ASCII characters without spaces. Limits count it like a user.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     buyer: String,
     /// The key of this reservation, as an `Idempotency-Key`.
+    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     key: String,
     /// Each of another item, and all items in one ledger.
     #[schema(min_items = 1, max_items = 16)]
     lines: Vec<ReservationLineBody>,
     /// As for `POST /api/reservations`.
     #[serde(default)]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     hold_seconds: Integer,
 }
 
@@ -68,13 +71,14 @@ pub struct BatchAnswerBody {
 #[utoipa::path(post, path = "/api/reservations/batch", tag = "shop",
     request_body(content = BatchLineBody, content_type = "application/x-ndjson", description = "1 to 256 lines, each a JSON object"), responses(
     (status = 200, description = "A line for each line of the request, each a JSON object", body = BatchAnswerBody, content_type = "application/x-ndjson"),
-    (status = "4XX", description = "No token of the role shop, or no lines; nothing changed"),
+    (status = "4XX", description = "No token of a shop, or no lines; nothing changed"),
     (status = "5XX", description = "Nothing changed, try again"),
 ))]
 pub async fn reserve_each(
     State(purchases): State<Purchases>,
     State(lifecycle): State<Lifecycle>,
-    Shop(claims): Shop,
+    State(accounts): State<Accounts>,
+    Shop(shop): Shop,
     JsonLines(bytes): JsonLines,
 ) -> Result<Response, Problem> {
     let is_blank = |line: &&[u8]| line.trim_ascii().is_empty();
@@ -84,11 +88,14 @@ pub async fn reserve_each(
         let detail = format!("Send 1 to {RESERVATIONS_MAX} lines.");
         return Err(ProblemType::LinesOutOfRange.detail(detail));
     }
+    let lines: Vec<Result<Line, Problem>> = lines.into_iter().map(read_line).collect();
+    let references = lines.iter().flatten().map(|line| line.buyer.clone()).collect();
+    let guests = accounts.guests(shop, &references).await?;
     let answers: FuturesOrdered<_> = (1..)
         .zip(lines)
         .map(|(number, line)| {
             let purchases = purchases.clone();
-            let request = request_of(line, claims.user);
+            let request = line.and_then(|line| line.into_request(&guests));
             let answered = async move {
                 let request = match request {
                     Ok(request) => request,
@@ -118,12 +125,26 @@ pub async fn reserve_each(
     Ok((head, Body::from_stream(ReceiverStream::new(receiver))).into_response())
 }
 
+/// One reservation, before its buyer is known.
+struct Line {
+    buyer: BuyerReference,
+    key: RequestKey,
+    reservation: ReservationBody,
+}
+
+impl Line {
+    fn into_request(self, guests: &Guests) -> Result<ReservationRequest, Problem> {
+        let buyer = guests.buyer(&self.buyer)?;
+        self.reservation.into_request(buyer, Some(self.key), Trace::default())
+    }
+}
+
 /// Reads one line.
-fn request_of(line: &[u8], shop: UserId) -> Result<ReservationRequest, Problem> {
+fn read_line(line: &[u8]) -> Result<Line, Problem> {
     let BatchLineBody { buyer, key, lines, hold_seconds } = parse(line)?;
-    let guest = guest_of(shop, &buyer)?;
+    let buyer = reference_of(&buyer)?;
     let key = RequestKey::parse(&key).ok_or(ProblemType::InvalidIdempotencyKey)?;
-    ReservationBody { lines, hold_seconds }.into_request(guest, Some(key), Trace::default())
+    Ok(Line { buyer, key, reservation: ReservationBody { lines, hold_seconds } })
 }
 
 /// Writes one line.

@@ -8,7 +8,8 @@ use serde::Deserialize;
 use tracing::Instrument;
 use utoipa::ToSchema;
 
-use super::orders::{OrderBody, positive};
+use super::fields::wanted_hold;
+use super::orders::OrderBody;
 use super::purchase::{answer_traced, quantity};
 use crate::http::body::{Integer, JsonBody};
 use crate::http::extract::{Buyer, IdempotencyKey, RequestTrace};
@@ -27,7 +28,7 @@ pub struct ReservationBody {
     /// How long the unpaid order keeps its units; at most, and if it is left out, as long as each of the items
     /// allows.
     #[serde(default)]
-    #[schema(value_type = Option<u32>, minimum = 1)]
+    #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
     pub(super) hold_seconds: Integer,
 }
 
@@ -57,14 +58,14 @@ pub struct ReservationLineBody {
 pub async fn reserve(
     State(purchases): State<Purchases>,
     request_trace: RequestTrace,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     IdempotencyKey(key): IdempotencyKey,
     JsonBody(body): JsonBody<ReservationBody>,
 ) -> Result<Response, Problem> {
     let span = request_trace.begin("POST /api/reservations");
     let trace = span.trace();
     let log_span = trace.log_span();
-    let request = body.into_request(claims.user, key, trace)?;
+    let request = body.into_request(buyer.user, key, trace)?;
     let item = request.lines[0].item;
     let outcome = purchases.reserve(request).instrument(log_span).await;
     answer_traced(span, item, outcome)
@@ -93,7 +94,7 @@ impl ReservationBody {
             }
             lines.push(line);
         }
-        let hold_seconds = positive(self.hold_seconds, "hold_seconds")?;
+        let hold_seconds = wanted_hold(self.hold_seconds, "hold_seconds")?;
         Ok(ReservationRequest { buyer, lines, hold_seconds, key, trace })
     }
 }

@@ -17,7 +17,7 @@ use crate::account::{Accounts, Session};
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::document::TryAgain;
-use crate::http::extract::{AccountHolder, SameSite};
+use crate::http::extract::{AccountHolder, SameSite, TokenHolder};
 use crate::http::problem::{Problem, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
@@ -130,11 +130,12 @@ pub struct WhoBody {
 ))]
 pub async fn find(
     State(accounts): State<Accounts>,
-    AccountHolder(claims): AccountHolder,
+    holder: AccountHolder,
 ) -> Result<Json<WhoBody>, Problem> {
-    let username = accounts.name_of(claims.user).await?;
-    let (user_id, role) = (claims.user.get(), claims.role.as_str());
-    Ok(Json(WhoBody { user_id, username, role, expires_at: claims.expires_at }))
+    let AccountHolder { user, role, claims } = holder;
+    let username = accounts.name_of(user).await?;
+    let expires_at = claims.expires_at;
+    Ok(Json(WhoBody { user_id: user.get(), username, role: role.as_str(), expires_at }))
 }
 
 /// The answer with a new session, and its cookie.
@@ -145,7 +146,7 @@ fn answer(session: Session, clock: &Clock, cookie: SessionCookie) -> Response {
     ([(SET_COOKIE, cookie)], Json(body)).into_response()
 }
 
-/// Sign out: the token becomes invalid, on other instances after two seconds at most.
+/// Sign out: the token becomes invalid, of a user or of a shop, on other instances after two seconds at most.
 #[utoipa::path(delete, path = "/api/session", tag = "buyer", responses(
     (status = 204, description = "Signed out"),
     (status = "4XX", description = "Not signed in"), TryAgain,
@@ -153,7 +154,7 @@ fn answer(session: Session, clock: &Clock, cookie: SessionCookie) -> Response {
 pub async fn end(
     State(accounts): State<Accounts>,
     State(cookie): State<SessionCookie>,
-    AccountHolder(claims): AccountHolder,
+    TokenHolder(claims): TokenHolder,
 ) -> Result<Response, Problem> {
     accounts.sign_out(&claims).await?;
     Ok(forget(cookie))
@@ -168,9 +169,9 @@ pub async fn end(
 pub async fn end_all(
     State(accounts): State<Accounts>,
     State(cookie): State<SessionCookie>,
-    AccountHolder(claims): AccountHolder,
+    holder: AccountHolder,
 ) -> Result<Response, Problem> {
-    accounts.sign_out_everywhere(claims.user).await?;
+    accounts.sign_out_everywhere(holder.user).await?;
     Ok(forget(cookie))
 }
 
@@ -201,11 +202,11 @@ pub async fn change_password(
     State(clock): State<Clock>,
     State(cookie): State<SessionCookie>,
     _: AddressRateLimit,
-    AccountHolder(claims): AccountHolder,
+    holder: AccountHolder,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<PasswordBody>,
 ) -> Result<Response, Problem> {
     let passwords = (body.current_password, body.new_password);
-    let changed = accounts.change_password(claims.user, passwords, rate_limit_key(address)).await;
+    let changed = accounts.change_password(holder.user, passwords, rate_limit_key(address)).await;
     Ok(answer(changed?, &clock, cookie))
 }

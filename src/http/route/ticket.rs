@@ -122,12 +122,12 @@ impl StandingBody {
 pub async fn create(
     State(purchases): State<Purchases>,
     State(clock): State<Clock>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     ItemPath(id): ItemPath,
     OptionalJsonBody(body): OptionalJsonBody<LineBody>,
 ) -> Result<Json<StandingBody>, Problem> {
     let shown = Shown { place: body.place.as_deref(), altcha: body.altcha.as_deref() };
-    let (status, available) = purchases.join_or_poll(id, claims.user, shown, clock.now()).await?;
+    let (status, available) = purchases.join_or_poll(id, buyer.user, shown, clock.now()).await?;
     Ok(Json(StandingBody::new(status, available)))
 }
 
@@ -140,9 +140,9 @@ pub async fn create(
 ))]
 pub async fn leave(
     State(purchases): State<Purchases>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     ItemPath(id): ItemPath,
 ) -> Result<StatusCode, Problem> {
-    purchases.leave_room(id, claims.user).await?;
+    purchases.leave_room(id, buyer.user).await?;
     Ok(StatusCode::NO_CONTENT)
 }

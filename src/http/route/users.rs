@@ -14,7 +14,7 @@ use crate::account::{Accounts, DeleteAccountError, Role};
 use crate::http::address::{ClientAddress, rate_limit_key};
 use crate::http::body::JsonBody;
 use crate::http::document::TryAgain;
-use crate::http::extract::{Buyer, Operator, SameSite, UserPath};
+use crate::http::extract::{AccountHolder, Operator, SameSite, UserPath};
 use crate::http::problem::{Problem, ProblemType};
 use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
@@ -84,7 +84,7 @@ pub async fn delete(
     State(lists): State<WaitingLists>,
     State(cookie): State<SessionCookie>,
     _: AddressRateLimit,
-    Buyer(claims): Buyer,
+    holder: AccountHolder,
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<DeleteAccountBody>,
 ) -> Result<Response, Problem> {
@@ -92,14 +92,14 @@ pub async fn delete(
     let erased = match (body.password, body.token) {
         (Some(password), None) => {
             let address = rate_limit_key(address);
-            accounts.delete_by_password(waitlist, claims.user, password, address).await?
+            accounts.delete_by_password(waitlist, holder.user, password, address).await?
         }
         (None, Some(token)) => {
             let identity = identity.ok_or(IdentityError::Off)?;
-            if identity.user_by_token(&token).await? != Some(claims.user) {
+            if identity.user_by_token(&token).await? != Some(holder.user) {
                 return Err(ProblemType::IdentityRefused.into());
             }
-            let erased = accounts.erase(waitlist, claims.user, None, None).await;
+            let erased = accounts.erase(waitlist, holder.user, None, None).await;
             erased.map_err(DeleteAccountError::from)?
         }
         (None, None) => {
@@ -124,7 +124,7 @@ pub async fn erase(
     operator: Operator,
     UserPath(user): UserPath,
 ) -> Result<StatusCode, Problem> {
-    if operator.claims.role != Role::Admin {
+    if operator.role != Role::Admin {
         return Err(ProblemType::Forbidden.detail("Sign in as an admin."));
     }
     let actor = operator.actor();

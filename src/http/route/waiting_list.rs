@@ -74,11 +74,11 @@ pub async fn join(
     State(lists): State<WaitingLists>,
     State(clock): State<Clock>,
     State(lifecycle): State<Lifecycle>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     ItemPath(id): ItemPath,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Json<PlaceBody>, Problem> {
-    let buyer = claims.user;
+    let buyer = buyer.user;
     let joined = detached(&lifecycle, async move { lists.join(id, buyer).await }).await?;
     Ok(Json(PlaceBody::new(id, Some(joined), clock.now())))
 }
@@ -92,10 +92,10 @@ pub async fn join(
 pub async fn find(
     State(lists): State<WaitingLists>,
     State(clock): State<Clock>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     ItemPath(id): ItemPath,
 ) -> Result<Json<PlaceBody>, Problem> {
-    let found = lists.find(id, claims.user).await?;
+    let found = lists.find(id, buyer.user).await?;
     Ok(Json(PlaceBody::new(id, found, clock.now())))
 }
 
@@ -109,10 +109,10 @@ pub async fn leave(
     State(lists): State<WaitingLists>,
     State(purchases): State<Purchases>,
     State(lifecycle): State<Lifecycle>,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     ItemPath(id): ItemPath,
 ) -> Result<StatusCode, Problem> {
-    let buyer = claims.user;
+    let buyer = buyer.user;
     detached(&lifecycle, async move { lists.leave(id, buyer).await }).await?;
     purchases.item_changed(id);
     Ok(StatusCode::NO_CONTENT)
@@ -131,12 +131,12 @@ pub async fn leave(
 pub async fn accept(
     State(purchases): State<Purchases>,
     request_trace: RequestTrace,
-    Buyer(claims): Buyer,
+    buyer: Buyer,
     ItemPath(id): ItemPath,
     IdempotencyKey(key): IdempotencyKey,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Response, Problem> {
     let span = request_trace.begin("POST /api/items/{id}/waiting/purchase");
-    let outcome = purchases.accept_offer(claims.user, id, key, span.trace()).await;
+    let outcome = purchases.accept_offer(buyer.user, id, key, span.trace()).await;
     answer_traced(span, id, outcome)
 }

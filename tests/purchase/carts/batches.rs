@@ -1,17 +1,11 @@
 //! Many reservations in one request, by the program of a shop; and what such a program may not do.
 
 use reqwest::Method;
-use seckill::account::Role;
 use serde_json::{Value, json};
 
 use super::{assert_all_clean, count, items, left, lines};
 use crate::http::{assert_problem, order_id};
-use crate::support::{Answer, Client, Instance, Shop};
-
-/// The program of shop number `id`.
-pub(super) fn shop_program(instance: &Instance, id: i64) -> Client {
-    instance.stranger().with_token(&instance.token(id, Role::Shop))
-}
+use crate::support::{Answer, Client, Shop};
 
 pub(super) fn line(buyer: &str, key: &str, of: &[(i64, u32)]) -> String {
     let mut body = lines(of);
@@ -31,26 +25,11 @@ pub(super) fn answers(answer: &Answer) -> Vec<Value> {
     answer.text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
 }
 
-/// A request of a shop's program for one guest.
-async fn as_guest(
-    program: &Client,
-    buyer: &str,
-    method: Method,
-    path: &str,
-    body: Option<&Value>,
-) -> Answer {
-    let mut request = program.request(method, path).header("Buyer-Reference", buyer);
-    if let Some(body) = body {
-        request = request.json(body);
-    }
-    Client::send(request).await
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_line_is_answered_for_itself_and_in_order() {
-    let (_shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open().await;
     let items = items(&instance, 3).await;
-    let program = shop_program(&instance, 5);
+    let program = shop.make_program(&instance, "five").await;
     let sent = [
         line("anna", "a", &[(items[0], 1), (items[1], 1)]),
         "no JSON".to_owned(),
@@ -97,15 +76,17 @@ async fn each_line_is_answered_for_itself_and_in_order() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_batch_sells_no_unit_twice() {
-    let (_shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open().await;
     let items = items(&instance, 3).await;
     let cart: Vec<(i64, u32)> = items.iter().map(|item| (*item, 1)).collect();
-    let of = |shop: &str| {
-        let guests = (0..128).map(|guest| line(&format!("{shop}-{guest}"), "k", &cart));
+    // Both shops use the same references.
+    let body = {
+        let guests = (0..128).map(|guest| line(&format!("guest-{guest}"), "k", &cart));
         guests.collect::<Vec<_>>().join("\n")
     };
-    let programs = [shop_program(&instance, 5), shop_program(&instance, 6)];
-    let (first, second) = tokio::join!(send(&programs[0], of("x")), send(&programs[1], of("y")));
+    let programs =
+        [shop.make_program(&instance, "five").await, shop.make_program(&instance, "six").await];
+    let (first, second) = tokio::join!(send(&programs[0], body.clone()), send(&programs[1], body));
     let mut sold = 0;
     for answered in [answers(&first), answers(&second)] {
         assert_eq!(answered.len(), 128);
@@ -129,40 +110,41 @@ async fn a_batch_sells_no_unit_twice() {
 
 #[tokio::test]
 async fn a_guest_has_the_rights_and_limits_of_a_buyer() {
-    let (_shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open().await;
     let items = items(&instance, 2).await;
-    let program = shop_program(&instance, 5);
+    let program = shop.make_program(&instance, "five").await;
     let four = lines(&[(items[0], 4), (items[1], 1)]);
-    let made = as_guest(&program, "anna", Method::POST, "/api/reservations", Some(&four)).await;
+    let made = program.as_guest("anna", Method::POST, "/api/reservations", Some(&four)).await;
     let order = order_id(&made);
     let more = lines(&[(items[0], 1)]);
-    let more = as_guest(&program, "anna", Method::POST, "/api/reservations", Some(&more)).await;
+    let more = program.as_guest("anna", Method::POST, "/api/reservations", Some(&more)).await;
     assert_problem(&more, (409, "limit_reached"), "anna's fifth");
     assert_eq!(
-        as_guest(&program, "ben", Method::POST, "/api/reservations", Some(&four)).await.status,
+        program.as_guest("ben", Method::POST, "/api/reservations", Some(&four)).await.status,
         201
     );
     let path = format!("/api/orders/{order}");
-    let found = as_guest(&program, "anna", Method::GET, &path, None).await;
+    let found = program.as_guest("anna", Method::GET, &path, None).await;
     assert_eq!(found.json["lines"], made.json["lines"], "{}", found.text);
     // An order is that of one guest of one shop.
-    for (program, buyer) in [(&program, "ben"), (&shop_program(&instance, 6), "anna")] {
-        let found = as_guest(program, buyer, Method::GET, &path, None).await;
+    let other = shop.make_program(&instance, "six").await;
+    for (program, buyer) in [(&program, "ben"), (&other, "anna")] {
+        let found = program.as_guest(buyer, Method::GET, &path, None).await;
         assert_problem(&found, (404, "order_not_found"), buyer);
     }
     assert_problem(&instance.buyer(1).get(&path).await, (404, "order_not_found"), "a buyer");
     let path = format!("{path}/cancellation");
-    let cancelled = as_guest(&program, "anna", Method::POST, &path, Some(&json!({}))).await;
+    let cancelled = program.as_guest("anna", Method::POST, &path, Some(&json!({}))).await;
     assert_eq!(cancelled.json["status"], "cancelled", "{}", cancelled.text);
     assert_all_clean(&instance, &items).await;
 }
 
-/// A token of the role `shop` does nothing in its own name, and runs no sale.
+/// A token of a shop does nothing in its own name, and runs no sale.
 #[tokio::test]
 async fn ashops_token_has_no_other_rights() {
     let (shop, instance) = Shop::open().await;
     let item = items(&instance, 1).await[0];
-    let program = shop_program(&instance, 5);
+    let program = shop.make_program(&instance, "five").await;
     let body = lines(&[(item, 1)]);
     // Without a guest.
     for (method, path) in [
@@ -176,14 +158,14 @@ async fn ashops_token_has_no_other_rights() {
         assert_problem(&answer, (400, "buyer_reference_invalid"), &path);
     }
     for reference in ["", "two words", &"x".repeat(65)] {
-        let answer = as_guest(&program, reference, Method::GET, "/api/orders", None).await;
+        let answer = program.as_guest(reference, Method::GET, "/api/orders", None).await;
         assert_problem(&answer, (400, "buyer_reference_invalid"), reference);
     }
     // What needs an account, or an operator.
     for (method, path) in [
         (Method::GET, "/api/session".to_owned()),
-        (Method::DELETE, "/api/session".to_owned()),
         (Method::DELETE, "/api/sessions".to_owned()),
+        (Method::DELETE, "/api/users/me".to_owned()),
         (Method::POST, "/api/admin/items".to_owned()),
         (Method::PATCH, format!("/api/admin/items/{item}")),
         (Method::GET, format!("/api/admin/items/{item}/audit")),
@@ -203,8 +185,7 @@ async fn ashops_token_has_no_other_rights() {
     }
     let orders = count(&shop, "SELECT COUNT(*) FROM orders").await;
     for other in [instance.buyer(1), instance.admin()] {
-        let refused =
-            as_guest(&other, "anna", Method::POST, "/api/reservations", Some(&body)).await;
+        let refused = other.as_guest("anna", Method::POST, "/api/reservations", Some(&body)).await;
         assert_problem(&refused, (403, "forbidden"), "the reference of a buyer");
     }
     assert_eq!(count(&shop, "SELECT COUNT(*) FROM orders").await, orders);

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::batches::{answers, line, send, shop_program};
+use super::batches::{answers, line, send};
 use super::{assert_all_clean, count, left, lines, reserve};
 use crate::http::{assert_problem, order_id};
 use crate::support::{Instance, Shop};
@@ -21,7 +21,7 @@ fn sold_and_codes(answers: &[Value]) -> (usize, Vec<&str>) {
 /// against the same number lets them all through.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entries_of_one_request_do_not_share_the_same_units() {
-    let (_shop, instance) = Shop::open().await;
+    let (shop, instance) = Shop::open().await;
     let item = |stock: i64| json!({ "stock": stock, "per_buyer_limit": 4 });
     let shared = instance.make_item(item(9)).await;
     let beside = [instance.make_item(item(30)).await, instance.make_item(item(30)).await];
@@ -30,7 +30,7 @@ async fn entries_of_one_request_do_not_share_the_same_units() {
     assert_problem(&twice, (422, "duplicate_item"), "one cart");
     assert_eq!(left(&instance, &[shared, beside[0]]).await, [9, 30]);
     // In carts of one request, which are bundles with an item in common. Forty of them share a transaction.
-    let program = shop_program(&instance, 5);
+    let program = shop.make_program(&instance, "other").await;
     let bundle = |guest: usize| {
         let lines = [(shared, 2), (beside[guest % 2], 1)];
         line(&format!("guest-{guest}"), "k", &lines)

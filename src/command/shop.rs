@@ -1,0 +1,165 @@
+//! `seckill shop`: other shops, whose programs order for guests. It works on the ledger, without an instance. A token is
+//! all that is printed to standard output; sentences go to standard error.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use ledger::Database;
+use ledger::rows::shops::{self, Creation, SHOPS_MAX, Shop};
+use ledger::rows::{self, Fault};
+use shop_domain::ShopId;
+use time::{Duration, OffsetDateTime};
+
+use super::ExitResult;
+use crate::account::{Holder, Tokens};
+use crate::config::Config;
+
+/// The longest name of a shop, in characters.
+const NAME_LENGTH_MAX: usize = 64;
+
+/// The arguments: the action on the shops.
+#[derive(clap::Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Create a shop, and print a token for its program.
+    Create {
+        #[arg(value_parser = parse_name)]
+        name: String,
+    },
+    /// List the shops.
+    List,
+    /// Print one more token. Those before stay valid.
+    Token {
+        #[arg(value_parser = parse_name)]
+        name: String,
+    },
+    /// End all tokens of a shop, and print a new one.
+    Rotate {
+        #[arg(value_parser = parse_name)]
+        name: String,
+    },
+    /// End a shop and all its tokens, for good. Its orders stay.
+    End {
+        #[arg(value_parser = parse_name)]
+        name: String,
+    },
+}
+
+/// Changes or lists the shops. Exit 1 when there is no such shop, or the name is taken.
+pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
+    let config = super::settings(file)?;
+    super::start_logging(&config)?;
+    let pool = rows::pool(&config)?;
+    let ended = act(&config, &pool, &arguments.action).await;
+    pool.close().await;
+    ended
+}
+
+async fn act(config: &Config, pool: &Database, action: &Action) -> ExitResult {
+    let (name, what) = match action {
+        Action::List => return list(pool).await,
+        Action::Create { name } => (name, "create"),
+        Action::Token { name } => (name, "token"),
+        Action::Rotate { name } => (name, "rotate"),
+        Action::End { name } => (name, "end"),
+    };
+    let system_user = super::caller::system_user();
+    tracing::info!(system_user, shop = name, "shop {what}, by a command");
+    if let Action::End { .. } = action {
+        let Some(shop) = shops::end(pool, name).await.map_err(not_done)? else {
+            return no_shop(name);
+        };
+        eprintln!("the shop {} and its tokens have ended", shop.name);
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Before something changes that needs a new token.
+    let signer = Signer::new(config)?;
+    let found = match action {
+        Action::Create { .. } => return create(pool, name, &signer).await,
+        Action::Rotate { .. } => shops::rotate(pool, name).await,
+        _ => shops::find(pool, name).await,
+    };
+    let Some(shop) = found.map_err(not_done)? else { return no_shop(name) };
+    signer.print(shop.id, shop.generation);
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn create(pool: &Database, name: &str, signer: &Signer) -> ExitResult {
+    match shops::create(pool, name).await.map_err(not_done)? {
+        Creation::Made(id) => {
+            eprintln!("made the shop {name} with the number {id}");
+            signer.print(id, 0);
+            Ok(ExitCode::SUCCESS)
+        }
+        Creation::NameTaken => super::refuse(format_args!(
+            "the name {name} is taken; `seckill shop token {name}` prints one more token, if the shop goes on"
+        )),
+        Creation::TooMany => super::refuse(format_args!(
+            "there are {SHOPS_MAX} shops, the most: end one first, with `seckill shop end`"
+        )),
+    }
+}
+
+async fn list(pool: &Database) -> ExitResult {
+    let listed = shops::list(pool).await.map_err(not_done)?;
+    for Shop { id, name, generation, ended_at, .. } in &listed {
+        let state = if ended_at.is_some() { "ended" } else { "open" };
+        println!("{id}\t{state}\t{generation}\t{name}");
+    }
+    match listed.len() {
+        1 => println!("1 shop"),
+        count => println!("{count} shops"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Signs the tokens of shops.
+struct Signer {
+    tokens: Tokens,
+    expires_at: OffsetDateTime,
+}
+
+impl Signer {
+    fn new(config: &Config) -> Result<Self, String> {
+        if config.secret.is_empty() {
+            return Err(super::token::NO_SECRET.to_owned());
+        }
+        let life = Duration::hours(config.session.token_hours.into());
+        Ok(Self {
+            tokens: Tokens::new(&config.secret, &config.secret_previous),
+            expires_at: OffsetDateTime::now_utc() + life,
+        })
+    }
+
+    fn print(&self, shop: ShopId, generation: u32) {
+        let holder = Holder::Shop(shop);
+        println!("{}", self.tokens.sign_in_generation(holder, self.expires_at, generation));
+    }
+}
+
+fn no_shop(name: &str) -> ExitResult {
+    super::refuse(format_args!("no shop {name} goes on; `seckill shop list` names the shops"))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is given to map_err")]
+fn not_done(error: ledger::Error) -> String {
+    match Fault::of(&error) {
+        Fault::ReadOnly => "the ledger is read-only: nothing has changed".to_owned(),
+        _ => format!("the ledger did not do it: {error}; `seckill doctor` may know why"),
+    }
+}
+
+fn parse_name(text: &str) -> Result<String, String> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    if (1..=NAME_LENGTH_MAX).contains(&text.len()) && text.bytes().all(is_plain) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "a shop's name has 1 to {NAME_LENGTH_MAX} letters of English, digits, '.', '_' and '-'"
+    ))
+}

@@ -1,0 +1,231 @@
+//! Other shops: their numbers and tokens, on the command line and over HTTP, and their guests.
+
+use std::collections::HashSet;
+
+use futures::future::join_all;
+use reqwest::Method;
+use seckill::account::Role;
+use serde_json::{Value, json};
+
+use crate::http::{assert_problem, order_id};
+use crate::process::program::{program, run};
+use crate::support::event_stream::Events;
+use crate::support::{Answer, BOUND, Client, Instance, Shop, assert_clean, eventually, when};
+
+/// Runs `seckill shop`; answers the token that it prints.
+async fn token(shop: &Shop, action: &str, name: &str) -> String {
+    let done = program(shop, &["shop", action, name]).output().await.expect("the program runs");
+    let told = String::from_utf8_lossy(&done.stderr).into_owned();
+    assert!(done.status.success(), "{told}");
+    let printed = String::from_utf8(done.stdout).expect("text");
+    assert!(printed.starts_with("sk1.") && printed.lines().count() == 1, "{printed}");
+    printed.trim().to_owned()
+}
+
+async fn number(shop: &Shop, statement: &str) -> i64 {
+    sqlx::query_scalar(statement).fetch_one(&shop.pool).await.expect("a number")
+}
+
+/// The orders of a guest.
+async fn orders(program: &Client) -> Answer {
+    program.as_guest("anna", Method::GET, "/api/orders", None).await
+}
+
+async fn is_refused(program: &Client) {
+    eventually(BOUND, || async {
+        let answer = orders(program).await;
+        when(answer.brief() == (401, "invalid_token"), answer.text)
+    })
+    .await;
+}
+
+async fn two_instances() -> (Shop, Instance, Instance) {
+    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
+    let here = shop.start().await;
+    let there = shop.start().await;
+    (shop, here, there)
+}
+
+/// The account that has the number of a shop ends its own tokens, and the shop ends its own.
+#[tokio::test]
+async fn a_shop_is_no_account() {
+    let (shop, here, there) = two_instances().await;
+    let first = here.stranger().with_token(&token(&shop, "create", "toys").await);
+    let second = here.stranger().with_token(&token(&shop, "token", "toys").await);
+    assert_eq!((orders(&first).await.status, orders(&second).await.status), (200, 200));
+    // An account with the same number signs out everywhere.
+    let id = number(&shop, "SELECT id FROM shops").await;
+    let account = here.buyer(id);
+    let ended = Client::send(account.request(Method::DELETE, "/api/sessions")).await;
+    assert_eq!((ended.status, account.get("/api/orders").await.status), (204, 401));
+    let third = here.stranger().with_token(&token(&shop, "token", "toys").await);
+    // Each instance has heard of it, and the tokens of the shop are as before.
+    let abroad = there.buyer(id);
+    eventually(BOUND, || async {
+        let answer = abroad.get("/api/orders").await;
+        when(answer.status == 401, answer.status)
+    })
+    .await;
+    for program in [&first, &second, &third] {
+        let token = program.token().expect("it has one");
+        assert_eq!(orders(program).await.status, 200);
+        assert_eq!(orders(&there.stranger().with_token(token)).await.status, 200);
+    }
+    // The shop signs one of its tokens out, and not all of them.
+    let all = Client::send(first.request(Method::DELETE, "/api/sessions")).await;
+    assert_problem(&all, (403, "forbidden"), "all tokens of the shop");
+    assert!(all.json["detail"].as_str().is_some_and(|detail| detail.contains("shop rotate")));
+    let out = Client::send(first.request(Method::DELETE, "/api/session")).await;
+    assert_eq!(out.status, 204, "{}", out.text);
+    assert_problem(&orders(&first).await, (401, "invalid_token"), "the token that was signed out");
+    assert_eq!(orders(&second).await.status, 200);
+}
+
+/// Rotating a shop, and ending it, ends its tokens and open streams on all instances, and those of no account.
+#[tokio::test]
+async fn a_shop_that_is_rotated_or_ended_has_no_older_token() {
+    let (shop, here, there) = two_instances().await;
+    let mut before = token(&shop, "create", "toys").await;
+    let other = there.stranger().with_token(&token(&shop, "create", "books").await);
+    let id = number(&shop, "SELECT id FROM shops WHERE name = 'toys'").await;
+    for action in ["rotate", "end"] {
+        let programs = [&here, &there].map(|instance| instance.stranger().with_token(&before));
+        let watch = programs[1].request(Method::GET, "/api/orders/events");
+        let mut stream = Events::open(watch.header("Buyer-Reference", "anna")).await;
+        assert_eq!(orders(&programs[0]).await.status, 200);
+        if action == "rotate" {
+            before = token(&shop, "rotate", "toys").await;
+            // The new token works at once.
+            for instance in [&here, &there] {
+                let program = instance.stranger().with_token(&before);
+                assert_eq!(orders(&program).await.status, 200);
+            }
+        } else {
+            assert_eq!(run(&shop, &["shop", "end", "toys"]).await.0, 0);
+        }
+        for program in &programs {
+            is_refused(program).await;
+        }
+        assert!(stream.ends(BOUND).await, "{action}: the stream of a dead token is open");
+        let late = shop.start().await;
+        assert_eq!(
+            orders(&late.stranger().with_token(programs[0].token().expect("one"))).await.status,
+            401
+        );
+    }
+    assert_eq!(orders(&other).await.status, 200);
+    assert_eq!(here.buyer(id).get("/api/orders").await.status, 200);
+    // A shop that has ended stays so, and keeps its name.
+    for (action, code, sentence) in [
+        ("token", 1, "no shop toys"),
+        ("rotate", 1, "no shop toys"),
+        ("end", 1, "no shop toys"),
+        ("create", 1, "is taken"),
+    ] {
+        let (ended, text) = run(&shop, &["shop", action, "toys"]).await;
+        assert!(ended == code && text.contains(sentence), "{action}: {text}");
+    }
+    let (_, listed) = run(&shop, &["shop", "list"]).await;
+    assert!(listed.contains("ended\t2\ttoys") && listed.contains("open\t0\tbooks"), "{listed}");
+    let (code, text) = run(&shop, &["shop", "create", "two words"]).await;
+    assert!(code == 2 && text.contains("1 to 64"), "{text}");
+    let (code, text) = run(&shop, &["token", "--user", "5", "--role", "shop"]).await;
+    assert!(code == 2 && text.contains("seckill shop create"), "{text}");
+}
+
+/// The keys of the table decide: each reference of each shop is one buyer, whom nobody else is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_shops_never_share_a_buyer() {
+    let (shop, here, there) = two_instances().await;
+    let item = here.make_item(json!({ "stock": 10, "per_buyer_limit": 2 })).await;
+    let programs =
+        [shop.make_program(&here, "toys").await, shop.make_program(&there, "books").await];
+    let body = json!({ "lines": [{ "item_id": item }] });
+    // Many requests for one guest at once make one buyer, whose limit counts.
+    let sent = (0..12).map(|number| {
+        let program = &programs[number % 2];
+        program.as_guest("anna", Method::POST, "/api/reservations", Some(&body))
+    });
+    let answers = join_all(sent).await;
+    let sold: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 201).collect();
+    assert_eq!(sold.len(), 4, "two for each shop's anna");
+    let buyers: HashSet<i64> =
+        sold.iter().map(|answer| answer.json["user_id"].as_i64().expect("an id")).collect();
+    assert_eq!((buyers.len(), number(&shop, "SELECT COUNT(*) FROM guests").await), (2, 2));
+    assert!(buyers.iter().all(|id| (1 << 52..1 << 53).contains(id)), "{buyers:?}");
+    // An order is that of one guest of one shop: for each of the others it does not exist.
+    let path = format!("/api/orders/{}", order_id(sold[0]));
+    let mut found = 0;
+    for (program, reference) in [
+        (&programs[0], "anna"),
+        (&programs[1], "anna"),
+        (&programs[0], "Anna"),
+        (&programs[1], "Anna"),
+    ] {
+        found +=
+            usize::from(program.as_guest(reference, Method::GET, &path, None).await.status == 200);
+    }
+    assert_eq!(found, 1);
+    // No second reference can have the buyer of the first.
+    let double = "INSERT INTO guests (shop_id, reference, user_id, created_at) \
+         SELECT shop_id, 'ben', user_id, created_at FROM guests LIMIT 1";
+    assert!(sqlx::query(double).execute(&shop.pool).await.is_err(), "two guests are one buyer");
+    assert_clean(&here, item).await;
+}
+
+/// A known reference says nothing of the buyer's number: after the guest was erased, another number belongs to it, at
+/// once and on each instance.
+#[tokio::test]
+async fn a_guest_who_was_erased_begins_again() {
+    let (shop, here, there) = two_instances().await;
+    let item = here.make_item(json!({ "per_buyer_limit": 1 })).await;
+    let program = shop.make_program(&here, "toys").await;
+    let abroad = there.stranger().with_token(program.token().expect("it has one"));
+    let body = json!({ "lines": [{ "item_id": item }] });
+    let buy = async |program: &Client| -> (i64, Value) {
+        let made = program.as_guest("anna", Method::POST, "/api/reservations", Some(&body)).await;
+        assert_eq!(made.status, 201, "{}", made.text);
+        let order = made.json["id"].as_str().expect("an id");
+        let path = format!("/api/orders/{order}/cancellation");
+        program.as_guest("anna", Method::POST, &path, Some(&json!({}))).await;
+        (made.json["user_id"].as_i64().expect("an id"), made.json)
+    };
+    let (first, _) = buy(&program).await;
+    assert_eq!(buy(&abroad).await.0, first, "each instance knows the guest");
+    let erase = here.admin().request(Method::DELETE, &format!("/api/admin/users/{first}"));
+    let erased = Client::send(erase).await;
+    assert_eq!(erased.status, 204, "{}", erased.text);
+    assert_eq!(number(&shop, "SELECT COUNT(*) FROM guests").await, 0);
+    let (second, _) = buy(&abroad).await;
+    assert_ne!(second, first);
+    assert_eq!(buy(&program).await.0, second);
+    assert_clean(&here, item).await;
+}
+
+/// A ledger that is an older copy does not know a newer shop: its token is refused, and nothing is written.
+#[tokio::test]
+async fn a_shop_that_the_ledger_does_not_know_has_no_guests() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({})).await;
+    let program = shop.make_program(&instance, "toys").await;
+    sqlx::query("DELETE FROM shops").execute(&shop.pool).await.expect("deleted");
+    let body = json!({ "lines": [{ "item_id": item }] });
+    let refused = program.as_guest("anna", Method::POST, "/api/reservations", Some(&body)).await;
+    assert_problem(&refused, (401, "invalid_token"), "an unknown shop");
+    assert_eq!(number(&shop, "SELECT COUNT(*) FROM guests").await, 0);
+    assert_clean(&instance, item).await;
+}
+
+/// A user's token of `seckill token` is of the first generation, which signing out everywhere ends.
+#[tokio::test]
+async fn a_minted_token_ends_when_its_user_signs_out_everywhere() {
+    let (_shop, instance) = Shop::open().await;
+    let before = instance.buyer(7);
+    let ended = Client::send(before.request(Method::DELETE, "/api/sessions")).await;
+    assert_eq!(ended.status, 204, "{}", ended.text);
+    for (what, client) in [("made before", before), ("made afterwards", instance.buyer(7))] {
+        assert_problem(&client.get("/api/orders").await, (401, "invalid_token"), what);
+    }
+    let other = instance.stranger().with_token(&instance.token(8, Role::Buyer));
+    assert_eq!(other.get("/api/orders").await.status, 200);
+}
