@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::Database;
 use futures::future::join_all;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
-use sqlx::{ConnectOptions, Executor, Row};
+use sqlx::{Executor, Row};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,7 @@ use super::choice::Choice;
 use super::hosts;
 use super::link::within;
 use super::replication::{self, Lag, Role};
+use super::session;
 use shop_metrics::Metrics;
 
 /// The pause between two questions to the hosts.
@@ -336,7 +337,7 @@ async fn ask(
         let mut connection = match kept {
             Some(connection) => connection,
             // Without the database, which may not be made yet.
-            None => host.clone().database("").connect().await?,
+            None => session::open(&host.clone().database("")).await?,
         };
         let role = replication::role(&mut connection).await?;
         Ok((connection, role))
