@@ -67,12 +67,22 @@ macro_rules! generated_id {
             pub fn generate() -> Self {
                 Self(number_of_now())
             }
+
+            /// Makes a new id like [`Self::generate`], and above another one: of ids that are made in one
+            /// millisecond, the later is the higher.
+            #[must_use]
+            pub fn generate_after(self) -> Self {
+                Self(number_of_now().max(self.0.saturating_add(1)))
+            }
         }
     };
 }
 
 generated_id!(UserId);
 generated_id!(ItemId);
+generated_id!(LimitGroupId);
+generated_id!(ProductId);
+generated_id!(EndpointId);
 
 positive_id! {
     /// The id of a buyer or an operator. Orders name users without a foreign key: a valid token is
@@ -193,6 +203,12 @@ mod tests {
         let first = ItemId::generate();
         std::thread::sleep(std::time::Duration::from_millis(2));
         assert!(first < ItemId::generate());
+        let mut last = first;
+        for _ in 0..100 {
+            let next = last.generate_after();
+            assert!(last < next);
+            last = next;
+        }
         assert!(first.get() > 1 << 45 && first.get() < 1 << 52, "{first}");
     }
 

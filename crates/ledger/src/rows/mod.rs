@@ -27,6 +27,7 @@ pub mod link;
 pub mod lost_commit;
 pub mod migrations;
 pub mod monitor;
+mod new_id;
 pub mod operators;
 mod order_indexes;
 pub mod order_routine;
@@ -69,6 +70,7 @@ pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
 pub use error::{Fault, all_in_use, is_unconfirmed, unconfirmed};
 pub use link::{answered, within};
+pub use new_id::with_new_id;
 pub use transaction::{
     LedgerTransaction, Rollback, WorkError, begin, begin_on, confirmed, transact,
 };
