@@ -207,6 +207,7 @@ impl Accounts {
         };
         self.throttle.forgive(&attempt).await;
         let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
-        Ok(self.session(account.id, role, account.generation))
+        let generation = self.kept_generation(account.id, account.generation).await?;
+        Ok(self.session(account.id, role, generation))
     }
 }

@@ -6,15 +6,19 @@
 //! read the lists once it cannot know which tokens were signed out, so it refuses all of them.
 //!
 //! Signing out everywhere begins a new *generation* of the user's sessions: a token carries the
-//! generation of its sign-in, and is refused when the list has a later one. Generations are counted
-//! by the ledger, so no clocks are compared. The tokens of a shop have generations of their own, which
-//! `seckill shop` begins.
+//! generation of its sign-in, and is refused when the list has a later one. The ledger gives the numbers by its own
+//! clock, and they rise, so no clocks are compared. A generation that the list does not have is looked up: if the ledger
+//! has not begun it, the ledger has lost commits or went back to an older copy, and the token is refused. The tokens of a
+//! shop have generations of their own, which `seckill shop` begins.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use ledger::Database;
+use ledger::breaker::Breaker;
+use ledger::cache::Cache;
+use ledger::rows::ask;
 use time::{Duration, OffsetDateTime};
 
 use super::{Claims, token::Holder};
@@ -24,17 +28,22 @@ use shop_domain::{ShopId, UserId};
 
 /// Rows that one clean-up deletes.
 const FORGET_MAX: u32 = 1_000;
-/// How far the generation of a token may be ahead of the list of this instance: the user may have
-/// signed out everywhere, and in again, since the last read. The random number in a token of an
-/// earlier build is almost never in this range.
-const GENERATIONS_AHEAD_MAX: u32 = 1_000;
+/// Users whose generation is remembered after it was looked up.
+const LOOKED_UP_MAX: usize = 10_000;
 
 /// The signed-out tokens that this instance knows. Clones share the lists.
 #[derive(Clone)]
 pub struct Revocations {
     pool: Database,
+    breaker: Breaker,
+    /// The name of the secret that signs here.
+    key_id: String,
+    /// The generations of users who are not on the list: they were looked up.
+    looked_up: Cache<UserId, u32>,
     known: Arc<RwLock<RevocationLists>>,
     was_read: Arc<AtomicBool>,
+    /// Whether the ledger knows that this secret signs: a restored copy needs another one.
+    key_is_noted: Arc<AtomicBool>,
 }
 
 #[derive(Default)]
@@ -60,8 +69,16 @@ struct LatestGeneration {
 impl Revocations {
     /// Makes empty lists, before the first read of the ledger's tables.
     #[must_use]
-    pub fn new(pool: Database) -> Self {
-        Self { pool, known: Arc::default(), was_read: Arc::default() }
+    pub fn new(pool: Database, breaker: Breaker, key_id: String) -> Self {
+        Self {
+            pool,
+            breaker,
+            key_id,
+            looked_up: Cache::new(LOOKED_UP_MAX),
+            known: Arc::default(),
+            was_read: Arc::default(),
+            key_is_noted: Arc::default(),
+        }
     }
 
     /// Returns whether the lists were read at least once; until then no token may be accepted.
@@ -74,6 +91,39 @@ impl Revocations {
     #[must_use]
     pub fn contains(&self, claims: &Claims) -> bool {
         self.read().contains(claims)
+    }
+
+    /// Returns whether the ledger has begun the generation of a token. It is asked when the list has another one: the
+    /// user may have signed out everywhere, and in again, since the last read or long ago.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn has_begun(&self, claims: &Claims) -> ledger::Result<bool> {
+        let generation = claims.generation;
+        let user = match claims.holder {
+            Holder::User { id, .. } => id,
+            Holder::Shop(id) => {
+                if self.read().shops.get(&id) == Some(&generation) {
+                    return Ok(true);
+                }
+                let present = ask(&self.breaker, shops::generations(&self.pool)).await?;
+                return Ok(present.contains(&(id, generation)));
+            }
+        };
+        if generation == 0
+            || self.read().generation(user) == Some(generation)
+            || self.looked_up.get(user) == Some(generation)
+        {
+            return Ok(true);
+        }
+        let begun = ask(&self.breaker, sessions::generation(&self.pool, user)).await?;
+        self.looked_up.insert(user, begun);
+        Ok(begun == generation)
+    }
+
+    /// Returns whether this instance knows a later generation than the ledger has, which has lost it.
+    pub(super) fn knows_later(&self, user: UserId, generation: u32) -> bool {
+        self.read().generation(user).is_some_and(|listed| listed > generation)
     }
 
     /// Signs a token out: here at once, on other instances after their next read.
@@ -119,6 +169,10 @@ impl Revocations {
             known.tokens.len()
         };
         self.was_read.store(true, Ordering::Release);
+        if !self.key_is_noted.load(Ordering::Acquire) {
+            sessions::note_key(&self.pool, &self.key_id).await?;
+            self.key_is_noted.store(true, Ordering::Release);
+        }
         sessions::forget_expired(&self.pool, FORGET_MAX).await?;
         Ok(count)
     }
@@ -140,17 +194,22 @@ impl RevocationLists {
         }
     }
 
+    fn generation(&self, user: UserId) -> Option<u32> {
+        self.generations.get(&user).map(|listed| listed.generation)
+    }
+
     fn contains(&self, claims: &Claims) -> bool {
         let is_earlier = match claims.holder {
-            Holder::User { id, .. } => self.generations.get(&id).is_some_and(|listed| {
-                claims.generation.wrapping_sub(listed.generation) > GENERATIONS_AHEAD_MAX
-            }),
-            // A shop, or a generation, that the last read did not see is new.
+            // Most of the time the list is empty, and every request asks.
+            Holder::User { id, .. } => {
+                !self.generations.is_empty()
+                    && self.generation(id).is_some_and(|listed| claims.generation < listed)
+            }
             Holder::Shop(id) => {
                 self.shops.get(&id).is_some_and(|present| claims.generation < *present)
             }
         };
-        is_earlier || self.tokens.contains_key(&claims.token_id)
+        is_earlier || (!self.tokens.is_empty() && self.tokens.contains_key(&claims.token_id))
     }
 }
 
@@ -175,8 +234,6 @@ mod tests {
         for (generation, refused) in [(0, true), (2, true), (3, false), (4, false)] {
             assert_eq!(known.contains(&claims(user, generation)), refused, "{generation}");
         }
-        // A token of a build without generations has a random number there.
-        assert!(known.contains(&claims(user, 0x9e37_79b9)));
         let other = UserId::new(8).expect("positive");
         assert!(!known.contains(&claims(other, 0)));
         // A shop with the number of the user is not the user, and the other way round.

@@ -67,9 +67,24 @@ impl Accounts {
         until: Option<OffsetDateTime>,
     ) -> Result<Session, LedgerError> {
         let generation = self.read(sessions::generation(&self.parts.pool, user)).await?;
+        let generation = self.kept_generation(user, generation).await?;
         let usual = self.parts.clock.now() + self.parts.token_life;
         let until = until.map_or(usual, |until| until.min(usual));
         Ok(self.session_until(user, role, generation, until))
+    }
+
+    /// The generation for a new session. When the ledger has lost a later one than it has, a new one begins: so what was
+    /// signed out stays out, and the user gets in.
+    pub(super) async fn kept_generation(
+        &self,
+        user: UserId,
+        generation: u32,
+    ) -> Result<u32, LedgerError> {
+        if self.parts.revocations.knows_later(user, generation) {
+            self.sign_out_everywhere(user).await?;
+            return self.read(sessions::generation(&self.parts.pool, user)).await;
+        }
+        Ok(generation)
     }
 
     /// The name of a user; `None` if it has no account, such as the buyers of a load test.

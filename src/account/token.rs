@@ -56,8 +56,8 @@ pub struct Claims {
     pub expires_at: OffsetDateTime,
     /// The id of the token, for signing out.
     pub token_id: String,
-    /// The generation of the holder's tokens when it was made; a later one ends the token. A random
-    /// number in a token of a build that had no generations.
+    /// The generation of the holder's tokens when it was made; a later one ends the token, and one that the ledger has
+    /// not begun is refused.
     pub generation: u32,
 }
 
@@ -89,6 +89,12 @@ impl Tokens {
     pub fn new(secret: &Secret, previous: &Secret) -> Self {
         let secrets = [secret, previous].into_iter().filter(|secret| !secret.is_empty());
         Self { keys: secrets.map(Key::new).collect() }
+    }
+
+    /// What tokens name the secrets by: first the one that signs.
+    #[must_use]
+    pub fn key_ids(&self) -> Vec<String> {
+        self.keys.iter().map(|key| key.id.clone()).collect()
     }
 
     /// Makes a token for `user` that is valid until `expires_at`, of the first generation: it ends

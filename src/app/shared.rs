@@ -8,7 +8,7 @@ use ledger::{Database, Ledger};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::account::Revocations;
+use crate::account::{Revocations, Tokens};
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::draw::{Beacons, DrawParts, Draws};
@@ -100,10 +100,12 @@ impl Shared {
         let line = WaitingLine::new(clock.clone(), events, metrics.clone(), line_max);
         let ledger = Ledger::new(pool.clone(), breakers.mysql.clone());
         let catalog = Catalog::new(ledger.clone(), counters.clone(), clock.clone(), line.clone());
+        let key_ids = Tokens::new(&config.secret, &config.secret_previous).key_ids();
+        let key_id = key_ids.into_iter().next().unwrap_or_default();
         let shared = Self {
             lifecycle,
             watch: Watch::new(catalog.clone()),
-            revocations: Revocations::new(pool.clone()),
+            revocations: Revocations::new(pool.clone(), breakers.mysql.clone(), key_id),
             job_status: JobStatus::default(),
             events,
             line,

@@ -8,7 +8,7 @@ use super::{Catalog, StockedItem, StrategyError};
 use ledger::catalog::{self, NewItems};
 use ledger::rows::actions::Actor;
 use ledger::rows::{self, failed_change};
-use shop_domain::{ArbiterMode, ItemKind, LedgerError, NewItem};
+use shop_domain::{ArbiterMode, ItemId, ItemKind, LedgerError, NewItem};
 
 /// The reason why an item was not created; nothing changed unless the ledger did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,14 +30,16 @@ pub enum CreateError {
     Ledger(#[from] LedgerError),
 }
 
-/// Creates an item and its stock without an operator and without checks: for demo sales.
+/// Creates an item and its stock without an operator and without checks: for demo sales. `id` is its number if pages
+/// name it.
 pub async fn create(
     pool: &Database,
+    id: Option<ItemId>,
     new: &NewItem,
     now: OffsetDateTime,
 ) -> ledger::Result<StockedItem> {
     let items = std::slice::from_ref(new);
-    let new = NewItems { items, now, actor: None };
+    let new = NewItems { items, now, actor: None, first_id: id };
     let created = catalog::create(pool, new).await?;
     created.into_iter().next().ok_or(ledger::Error::RowNotFound)
 }
@@ -114,7 +116,7 @@ impl Catalog {
         if let Some((_, unknown)) = self.unknown_names(all).await?.into_iter().next() {
             return Err(unknown);
         }
-        let new = NewItems { items: all, now, actor };
+        let new = NewItems { items: all, now, actor, first_id: None };
         let Ledger { pool, breaker, .. } = &self.ledger;
         let created = rows::change(breaker, Box::pin(catalog::create(pool, new))).await;
         let created = created.map_err(|error| failed_change(&error))?;

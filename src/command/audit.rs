@@ -4,7 +4,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::audit::audit;
+use crate::config::Config;
 use gates::redis_store::{Counters, RedisClient};
+use ledger::Database;
 use ledger::rows;
 use shop_domain::ItemId;
 use shop_domain::audit::Report;
@@ -25,14 +27,23 @@ pub struct Arguments {
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let pool = rows::pool(&config)?;
+    audit_items(&config, &pool, arguments.item).await
+}
+
+/// Audits one item, or all of them, and prints what was found, as [`run`] does.
+pub(super) async fn audit_items(
+    config: &Config,
+    pool: &Database,
+    item: Option<ItemId>,
+) -> ExitResult {
     let unreadable = |error: ledger::Error| format!("the ledger could not be read: {error}");
-    let items = match arguments.item {
+    let items = match item {
         Some(item) => vec![item],
-        None => rows::audit::item_ids(&pool).await.map_err(unreadable)?,
+        None => rows::audit::item_ids(pool).await.map_err(unreadable)?,
     };
     // Redis only adds I7, so the audit runs without it. But when Redis answers and refuses the
     // password, the command fails instead of leaving I7 out.
-    let redis = RedisClient::new(&config).ok();
+    let redis = RedisClient::new(config).ok();
     if let Some(redis) = &redis {
         redis.takes_password().await?;
     }
@@ -42,7 +53,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let mut progress = super::progress::Progress::new("auditing", items.len());
     for item in items {
         progress.show(read);
-        let audited = audit(&pool, counters.as_ref(), item).await.map_err(unreadable)?;
+        let audited = audit(pool, counters.as_ref(), item).await.map_err(unreadable)?;
         let report = audited.ok_or_else(|| format!("there is no item {item}"))?;
         print(&report);
         read += 1;

@@ -8,8 +8,9 @@ use crate::app::lock_server_probes;
 use crate::config::Config;
 use gates::redis_store::RedisClient;
 use ledger::Database;
-use ledger::rows::{self, operators};
+use ledger::rows::{self, items, operators};
 use serde_json::json;
+use shop_domain::ItemId;
 
 use super::ExitResult;
 use super::check::{self, Finding, State};
@@ -49,6 +50,7 @@ async fn examine(config: &Config) -> Vec<Finding> {
     if config.data.dir.is_dir() {
         findings.push(check::machine::check_free_space(&config.data.dir));
     }
+    let mut usable_ledger = None;
     match rows::pool(config) {
         Ok(pool) => {
             let ledger = check::mysql::check(config, &pool).await;
@@ -56,8 +58,8 @@ async fn examine(config: &Config) -> Vec<Finding> {
             findings.extend(ledger);
             if usable {
                 findings.push(check_operators(&pool).await);
+                usable_ledger = Some(pool);
             }
-            pool.close().await;
         }
         Err(sentence) => {
             findings.push(Finding::bad(
@@ -69,7 +71,12 @@ async fn examine(config: &Config) -> Vec<Finding> {
         }
     }
     match RedisClient::new(config) {
-        Ok(redis) => findings.extend(check::redis::check(config, &redis).await),
+        Ok(redis) => {
+            findings.extend(check::redis::check(config, &redis).await);
+            if let Some(pool) = &usable_ledger {
+                findings.extend(check_known_items(pool, &redis).await);
+            }
+        }
         Err(sentence) => {
             findings.push(Finding::bad(
                 "redis.reachable",
@@ -78,6 +85,9 @@ async fn examine(config: &Config) -> Vec<Finding> {
                 "set REDIS_URL",
             ));
         }
+    }
+    if let Some(pool) = usable_ledger {
+        pool.close().await;
     }
     findings.extend(check_lock_servers(config).await);
     findings
@@ -96,6 +106,27 @@ async fn check_operators(pool: &Database) -> Finding {
             Finding::bad(check, State::Warning, found, "check the account of DATABASE_URL")
         }
     }
+}
+
+/// Compares the items of which Redis has keys with those of the ledger, which may have gone back to an older copy. Says
+/// nothing when it cannot tell.
+async fn check_known_items(pool: &Database, redis: &RedisClient) -> Option<Finding> {
+    let check = "redis.items";
+    let known: Vec<ItemId> = redis.known_items().await.ok()??.into_iter().collect();
+    let unknown = items::unknown(pool, &known).await.ok()?;
+    let Some(first) = unknown.first() else {
+        return Some(Finding::ok(check, "the ledger has all items of which Redis has keys"));
+    };
+    let found = format!(
+        "Redis has keys of {} items that the ledger does not have, such as {first}: the ledger went back to an older copy, or the items were deleted",
+        unknown.len()
+    );
+    Some(Finding::bad(
+        check,
+        State::Warning,
+        found,
+        "run `seckill restored`; docs/operations.md, the backup drill",
+    ))
 }
 
 /// Asks the lock servers beside Redis and MySQL that are configured. Without one of them, only the

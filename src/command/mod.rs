@@ -19,6 +19,7 @@ mod operator;
 mod parse;
 mod preflight;
 mod progress;
+mod restored;
 mod seed;
 mod serve;
 mod shop;
@@ -82,6 +83,7 @@ async fn run_command(arguments: Arguments) -> ExitResult {
         Command::Doctor(arguments) => Box::pin(doctor::run(file, &arguments)).await,
         Command::Operator(arguments) => Box::pin(operator::run(file, &arguments)).await,
         Command::Audit(arguments) => audit::run(file, &arguments).await,
+        Command::Restored => Box::pin(restored::run(file)).await,
         Command::Export(arguments) => Box::pin(export::run(file, &arguments)).await,
         Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
         Command::Verify(action) => verify::run(&action),
@@ -126,6 +128,8 @@ enum Command {
     User(user::Arguments),
     /// Audit the ledger: exit 1 when an invariant is broken, 2 when nothing could be read.
     Audit(audit::Arguments),
+    /// After a restore, before the first start: check the secret, Redis and the audit. Exit 1 when something is left to do.
+    Restored,
     /// Write sales, orders or movements of stock as CSV or JSON lines, with their sums at the end.
     Export(export::Arguments),
     /// Create sales from a table in CSV, all or none, or only check it.

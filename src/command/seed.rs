@@ -7,7 +7,7 @@ use crate::catalog::{self, StockedItem};
 use crate::config::Config;
 use ledger::Database;
 use ledger::rows::{self, items};
-use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemKind, NewItem, SaleWindow};
+use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemId, ItemKind, NewItem, SaleWindow};
 use time::{Duration, OffsetDateTime};
 
 use super::ExitResult;
@@ -39,9 +39,12 @@ async fn make_sales(pool: &Database, currency: Currency) -> ledger::Result<bool>
     if listed.iter().any(open) {
         return Ok(false);
     }
-    for demo in demos() {
+    // The pages name the first demo sale by number 1. Later ones get numbers like all items.
+    let is_empty = rows::audit::item_ids(pool).await?.is_empty();
+    for (demo, number) in demos().iter().zip(1..) {
         if let Some(new) = demo.item(now, currency) {
-            catalog::create(pool, &new, now).await?;
+            let id = ItemId::new(number).filter(|_| is_empty);
+            catalog::create(pool, id, &new, now).await?;
         }
     }
     Ok(true)

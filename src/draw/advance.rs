@@ -1,5 +1,9 @@
 //! The steps of draws that are due. Any instance may take them, at any time and again.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
 use futures::{StreamExt, stream};
 
 use super::Draws;
@@ -9,57 +13,127 @@ use shop_domain::ItemId;
 
 /// Draws that are advanced at once.
 const AT_ONCE: usize = 4;
+/// How long another session may have the lock of a draw without a new place before that is reported. An instance that
+/// hangs has the lock until the ledger ends its session.
+const HELD_MAX: Duration = Duration::from_secs(10);
+
+/// What one look at the draws that are due has found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Advanced {
+    /// The draws that were looked at.
+    pub due: usize,
+    /// Those whose step failed.
+    pub failed: usize,
+    /// Those whose lock another session has, for longer than [`HELD_MAX`] and without progress.
+    pub held: usize,
+}
+
+/// The draws whose lock another session has.
+#[derive(Default)]
+pub(super) struct HeldDraws(Mutex<HashMap<ItemId, HeldDraw>>);
+
+/// A draw whose lock another session has.
+struct HeldDraw {
+    placed: u32,
+    since: Instant,
+}
+
+/// How a step of a draw ended.
+enum Ended {
+    Done,
+    Failed,
+    /// Another session has had its lock for long.
+    Held,
+}
 
 impl Draws {
-    /// Takes the next steps of the draws; returns how many draws were looked at, and how many of them failed. An error belongs to its draw: it is logged, and the others go on.
+    /// Takes the next steps of the draws. An error belongs to its draw: it is logged, and the others go on.
     ///
     /// # Errors
     /// The database's, when it does not answer; what was done stays done.
-    pub async fn advance(&self) -> ledger::Result<(usize, usize)> {
+    pub async fn advance(&self) -> ledger::Result<Advanced> {
         let pool = &self.parts.transactions.ledger().pool;
         let due = draws::due(pool).await?;
-        let count = due.len();
+        self.held.keep_only(&due);
+        let mut advanced = Advanced { due: due.len(), ..Advanced::default() };
         let steps = due.into_iter().map(|item| self.advance_or_log(item));
         let mut steps = stream::iter(steps).buffer_unordered(AT_ONCE);
-        let mut failed = Ok(0);
+        let mut silent = Ok(());
         while let Some(step) = steps.next().await {
-            failed = failed.and_then(|failed| step.map(|more| failed + more));
+            match step {
+                Ok(Ended::Done) => {}
+                Ok(Ended::Failed) => advanced.failed += 1,
+                Ok(Ended::Held) => advanced.held += 1,
+                Err(error) => silent = Err(error),
+            }
         }
-        failed.map(|failed| (count, failed))
+        silent.map(|()| advanced)
     }
 
-    /// Returns 1 when the draw failed, and an error when the ledger did.
-    async fn advance_or_log(&self, item: ItemId) -> ledger::Result<usize> {
+    /// Takes the next steps of one draw.
+    ///
+    /// # Errors
+    /// The ledger's, when it does not answer.
+    async fn advance_or_log(&self, item: ItemId) -> ledger::Result<Ended> {
         match self.advance_one(item).await {
-            Ok(()) => Ok(0),
+            Ok(ended) => Ok(ended),
             Err(StepError::Ledger(error)) if nothing_was_sent(&error) => Err(error),
             Err(error) => {
                 tracing::warn!(%error, %item, "draw not advanced; a later run tries again");
-                Ok(1)
+                Ok(Ended::Failed)
             }
         }
     }
 
-    async fn advance_one(&self, item: ItemId) -> Result<(), StepError> {
+    async fn advance_one(&self, item: ItemId) -> Result<Ended, StepError> {
         let draws = &self.parts.transactions;
         match draws.close(item).await? {
-            Step::Nothing => return Ok(()),
+            Step::Nothing => return Ok(Ended::Done),
+            Step::Held => return self.held(item).await,
             Step::Value { beacon, round, seed } => {
                 let now = self.parts.clock.now();
                 let value = self.parts.beacons.value((beacon, round, &seed), now).await;
                 let Some((signature, value)) = value.map_err(StepError::Beacon)? else {
-                    return Ok(());
+                    return Ok(Ended::Done);
                 };
                 draws.take_value(item, &signature, &value).await?;
             }
             Step::Places => {}
         }
-        let Some(places) = draws.places(item).await? else { return Ok(()) };
+        let Some(mut places) = draws.places(item).await? else { return self.held(item).await };
         while let Some(change) = places.write_next().await? {
             self.parts.lists.publish(item, &change).await;
         }
+        self.held.forget(item);
         self.parts.catalog.forget(item);
-        Ok(())
+        Ok(Ended::Done)
+    }
+
+    /// Notes that another session has the lock of a draw.
+    async fn held(&self, item: ItemId) -> Result<Ended, StepError> {
+        let placed = draws::placed(&self.parts.transactions.ledger().pool, item).await?;
+        let is_long = self.held.note(item, placed) >= HELD_MAX;
+        Ok(if is_long { Ended::Held } else { Ended::Done })
+    }
+}
+
+impl HeldDraws {
+    /// Notes that a draw is held and has so many places. Returns for how long it has had no new one.
+    fn note(&self, item: ItemId, placed: u32) -> Duration {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = all.entry(item).or_insert_with(|| HeldDraw { placed, since: Instant::now() });
+        if held.placed != placed {
+            *held = HeldDraw { placed, since: Instant::now() };
+        }
+        held.since.elapsed()
+    }
+
+    fn forget(&self, item: ItemId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&item);
+    }
+
+    fn keep_only(&self, due: &[ItemId]) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|item, _| due.contains(item));
     }
 }
 

@@ -22,6 +22,8 @@ use shop_domain::{
     PARTY_MAX, PartyChoice, Refusal, UserId,
 };
 
+pub use advance::Advanced;
+use advance::HeldDraws;
 pub use beacon::Beacons;
 pub use ledger::rows::draws::DrawRow;
 
@@ -58,13 +60,14 @@ const REMEMBERED_MAX: usize = 1_000;
 pub struct Draws {
     parts: DrawParts,
     found: Cache<ItemId, (Instant, DrawRow)>,
+    held: Arc<HeldDraws>,
 }
 
 impl Draws {
     /// The draws over `parts`.
     #[must_use]
     pub fn new(parts: DrawParts) -> Self {
-        Self { parts, found: Cache::new(REMEMBERED_MAX) }
+        Self { parts, found: Cache::new(REMEMBERED_MAX), held: Arc::default() }
     }
 
     /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close or this

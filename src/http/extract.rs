@@ -80,6 +80,11 @@ async fn claims_of(parts: &mut Parts, web: &Web) -> Result<Claims, Problem> {
     if !web.revocations.was_read() {
         return Err(Problem::dependency("mysql"));
     }
+    match web.revocations.has_begun(&claims).await {
+        Ok(true) => {}
+        Ok(false) => return Err(ProblemType::InvalidToken.into()),
+        Err(_) => return Err(Problem::dependency("mysql")),
+    }
     if let Holder::User { id, role: Role::Buyer } = claims.holder {
         web.rates.user(id).inspect_err(|_| web.metrics.rate_limited("user"))?;
     }

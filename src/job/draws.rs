@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::Job;
-use crate::draw::Draws;
+use crate::draw::{Advanced, Draws};
 
 /// The job that advances the draws.
 pub struct AdvanceDraws {
@@ -13,10 +13,14 @@ pub struct AdvanceDraws {
 #[async_trait]
 impl Job for AdvanceDraws {
     async fn run(&self) -> Result<String, String> {
-        let (due, failed) = self.draws.advance().await.map_err(|error| error.to_string())?;
-        if failed == 0 {
-            return Ok(format!("{due} draws due"));
+        let Advanced { due, failed, held } =
+            self.draws.advance().await.map_err(|error| error.to_string())?;
+        if failed > 0 {
+            return Err(format!("{failed} of {due} draws failed, see the log"));
         }
-        Err(format!("{failed} of {due} draws failed, see the log"))
+        if held > 0 {
+            return Err(format!("{held} of {due} draws wait for a lock that another session has"));
+        }
+        Ok(format!("{due} draws due"))
     }
 }

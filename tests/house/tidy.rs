@@ -265,6 +265,16 @@ const BEGINS_ON_ITS_OWN: [&str; 5] = [
 
 /// An answer to COMMIT counts only from the present writer, and within a time. One place compares both, so
 /// that no caller can forget it.
+/// A session that is opened elsewhere has no limit, and the locks of an instance that hangs stay with it for hours.
+#[test]
+fn sessions_of_the_ledger_are_opened_in_one_place() {
+    for (path, text) in files("crates/ledger/src").into_iter().chain(files("src")) {
+        let opens = text.contains("ConnectOptions as _") || text.contains("ConnectOptions, ");
+        let connects = text.contains("::connect_with(") || (opens && text.contains(".connect()"));
+        assert!(!connects || path.ends_with("rows/session.rs"), "{} connects", path.display());
+    }
+}
+
 #[test]
 fn transactions_begin_and_end_in_one_place() {
     for (path, text) in files("crates/ledger/src") {

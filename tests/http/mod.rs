@@ -89,14 +89,14 @@ pub fn order_id(answer: &Answer) -> String {
 }
 
 /// A password that may be one.
-const PASSWORD: &str = "correct horse battery";
+pub const PASSWORD: &str = "correct horse battery";
 
 /// Asks for an account.
-async fn sign_up(client: &Client, username: &str, password: &str) -> Answer {
+pub async fn sign_up(client: &Client, username: &str, password: &str) -> Answer {
     client.post("/api/users", &json!({ "username": username, "password": password })).await
 }
 
 /// Asks for a session.
-async fn sign_in(client: &Client, username: &str, password: &str) -> Answer {
+pub async fn sign_in(client: &Client, username: &str, password: &str) -> Answer {
     client.post("/api/session", &json!({ "username": username, "password": password })).await
 }

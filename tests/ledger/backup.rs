@@ -125,8 +125,16 @@ async fn a_backup_during_a_sale_restores_all_that_was_sold_before_it() {
     let audit = audit.expect("the program runs");
     // Redis is ahead of the restored ledger, which I7 alone would tell; no strategy used it here.
     assert_eq!(audit.status.code(), Some(0), "{}", text_of(&audit));
+    let restored_check = async |secret: &str, code: i32| {
+        let mut check = program(&shop, &["restored"]);
+        check.env("DATABASE_URL", &url).env("SECKILL_SECRET", secret);
+        let output = check.output().await.expect("the program runs");
+        assert_eq!(output.status.code(), Some(code), "{}", text_of(&output));
+    };
+    restored_check(shop.config.secret.reveal(), 1).await;
+    restored_check("a new secret for tests, of thirty-two characters and more", 0).await;
     let mut config = shop.config.clone();
-    config.database_url = Secret::new(url);
+    config.database_url = Secret::new(url.clone());
     let pool = ledger::rows::pool(&config).expect("the URL is fine");
     let there: Vec<String> =
         sqlx::query_scalar("SELECT id FROM orders").fetch_all(&pool).await.expect("read");

@@ -2,7 +2,7 @@
 //! silent moment of the writer is no failover.
 
 use dev_servers::{MysqlSet, Replicated};
-use ledger::rows::is_unconfirmed;
+use ledger::rows::{self, Writer, is_unconfirmed};
 use ledger::write::Arbiter;
 use seckill::config::Secret;
 use serde_json::json;
@@ -11,6 +11,7 @@ use shop_metrics::Metrics;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use crate::gates::stream::purchase;
 use crate::http::order_id;
@@ -204,6 +205,27 @@ async fn a_key_that_is_an_order_is_found_at_the_new_writer_after_a_failover() {
         assert_eq!((again.status, &again.json["id"]), (201, &sold["id"]), "{}", again.text);
     }
     assert_clean(&instance, after).await;
+}
+
+/// Another instance found the new writer sooner, and has answered a buyer. This one has not looked since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_answer_comes_from_a_writer_that_was_replaced_a_moment_ago() {
+    let (mut pair, shop, instance) = on(Replicated::SemiSync).await;
+    let writer = Writer::new(shop.config.database_url.reveal()).expect("the URL is fine");
+    let late = rows::pool_to(&writer, &shop.config, 2);
+    let stop = CancellationToken::new();
+    let following = tokio::spawn(writer.clone().follow(Metrics::new(), stop.clone()));
+    let count = "SELECT COUNT(*) FROM redis_queues WHERE item_id = 7";
+    let seen = async || sqlx::query_scalar::<_, i64>(count).fetch_one(&late).await;
+    eventually(RECOVERY_MAX, &seen).await;
+    stop.cancel();
+    following.await.expect("it ends");
+    pair.switch_over().await.expect("the replica takes over");
+    is_followed(&instance, 2.0).await;
+    let insert = "INSERT IGNORE INTO redis_queues (item_id) VALUES (7)";
+    eventually(RECOVERY_MAX, || sqlx::query(insert).execute(&shop.pool)).await;
+    let seen = seen().await;
+    assert!(!matches!(seen, Ok(0)), "the old writer answers what the new one has not");
 }
 
 /// A replica was left writable by mistake. The writer is silent for a moment, and comes back.

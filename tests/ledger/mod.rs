@@ -10,6 +10,7 @@ pub mod failover;
 pub mod fences;
 pub mod item_reads;
 pub mod limit_groups;
+pub mod restore;
 pub mod shared_batches;
 pub mod silence;
 pub mod tls;

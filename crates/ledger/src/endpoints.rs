@@ -33,7 +33,7 @@ pub async fn create(
     (delivered, filter): (i64, Option<&str>),
     actor: &Actor,
 ) -> Result<Endpoint, LedgerError> {
-    let created = ledger.change(|transaction| {
+    let created = ledger.create(|transaction| {
         Box::pin(async move {
             let id = endpoints::insert(transaction, (target, secret), (delivered, filter)).await?;
             let detail = json!({ "endpoint": id.get(), "target": target, "filter": filter });

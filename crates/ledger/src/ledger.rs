@@ -10,7 +10,7 @@ use crate::item_concurrency::{ItemConcurrency, ItemPermit};
 use crate::rows::link::is_silence;
 use crate::rows::{
     Fault, LedgerTransaction, WorkError, ask, ask::change_or_refuse, contended, failed_change,
-    failed_read, nothing_was_sent, transact, unconfirmed,
+    failed_read, nothing_was_sent, transact, unconfirmed, with_new_id,
 };
 use shop_domain::{ItemId, LedgerError};
 
@@ -142,6 +142,20 @@ impl Ledger {
     ) -> Result<T, LedgerError> {
         let changed = self.transact(RetryPolicy::ONCE, work).await;
         changed.map_err(|error| failed_change(&error))
+    }
+}
+
+impl Ledger {
+    /// Makes something with a new id in one transaction, again with another id if the id is taken.
+    ///
+    /// # Errors
+    /// When it was not made, or may have been; the cause is logged.
+    pub async fn create<'w, T>(
+        &self,
+        work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, sqlx::Result<T>>,
+    ) -> Result<T, LedgerError> {
+        let created = with_new_id(|| self.transact(RetryPolicy::ONCE, &work));
+        created.await.map_err(|error| failed_change(&error))
     }
 }
 

@@ -67,6 +67,13 @@ macro_rules! generated_id {
             pub fn generate() -> Self {
                 Self(number_of_now())
             }
+
+            /// Makes a new id like [`Self::generate`], and above another one: of ids that are made in one
+            /// millisecond, the later is the higher.
+            #[must_use]
+            pub fn generate_after(self) -> Self {
+                Self(number_of_now().max(self.0.saturating_add(1)))
+            }
         }
     };
 }
@@ -74,6 +81,9 @@ macro_rules! generated_id {
 generated_id!(UserId);
 generated_id!(ItemId);
 generated_id!(ShopId);
+generated_id!(LimitGroupId);
+generated_id!(ProductId);
+generated_id!(EndpointId);
 
 positive_id! {
     /// The id of a buyer or an operator. Orders name users without a foreign key: a valid token is
@@ -235,6 +245,12 @@ mod tests {
         let first = ItemId::generate();
         std::thread::sleep(std::time::Duration::from_millis(2));
         assert!(first < ItemId::generate());
+        let mut last = first;
+        for _ in 0..100 {
+            let next = last.generate_after();
+            assert!(last < next);
+            last = next;
+        }
         assert!(first.get() > 1 << 45 && first.get() < 1 << 52, "{first}");
     }
 

@@ -17,7 +17,7 @@ use crate::http::server;
 use gates::redis_store::RedisClient;
 use ledger::rows::engine::Engine;
 use ledger::rows::{self, hosts, users};
-use shop_domain::Username;
+use shop_domain::{UserId, Username};
 use time::OffsetDateTime;
 
 use super::check::State;
@@ -26,6 +26,7 @@ use private_servers::{PrivateServers, Replicated, Shape};
 use redis::RedisShape;
 
 /// The demo accounts. They are marked in the database, and only this command lets them sign in.
+/// Their numbers are 1 and 2.
 const DEMO_ACCOUNTS: [(&str, &str, Role); 2] =
     [("demo", "demo-password", Role::Buyer), ("operator", "operator-password", Role::Admin)];
 
@@ -176,7 +177,8 @@ async fn engine_lines(config: &Config) -> Result<Vec<String>, String> {
 }
 
 async fn make_demo_accounts(pool: &ledger::Database) -> Result<(), String> {
-    for (name, password, role) in DEMO_ACCOUNTS {
+    for ((name, password, role), number) in DEMO_ACCOUNTS.into_iter().zip(1..) {
+        let id = UserId::new(number).ok_or("a demo account has no number")?;
         let hash = password::hash(password).ok_or("a password could not be hashed")?;
         let username = Username::parse(name).ok_or("a demo account has no acceptable name")?;
         let account = users::NewAccount {
@@ -185,7 +187,7 @@ async fn make_demo_accounts(pool: &ledger::Database) -> Result<(), String> {
             role: role.as_str(),
             demo: true,
         };
-        users::create(pool, &account, OffsetDateTime::now_utc())
+        users::create_demo(pool, id, &account, OffsetDateTime::now_utc())
             .await
             .map_err(|error| format!("the demo accounts could not be made: {error}"))?;
     }

@@ -25,6 +25,7 @@ mod connection;
 pub mod counters;
 pub mod durability;
 mod inspect;
+mod known_items;
 mod loads;
 pub mod queue;
 pub mod room;

@@ -9,7 +9,7 @@ use crate::Database;
 use crate::draw;
 use crate::rows::actions::{self, Actor};
 use crate::rows::items::{self, StockedItem};
-use crate::rows::{limit_groups, transact};
+use crate::rows::{limit_groups, transact, with_new_id};
 use crate::write::restock::create_stock;
 use shop_domain::{ItemId, LimitGroupId, NewItem};
 
@@ -20,6 +20,8 @@ pub struct NewItems<'a> {
     pub now: OffsetDateTime,
     /// The operator; `None` for demo sales and the lab.
     pub actor: Option<&'a Actor>,
+    /// The id of the first item; `None` makes a new one. For demo sales, which pages name.
+    pub first_id: Option<ItemId>,
 }
 
 /// Creates items, and reads them back.
@@ -27,17 +29,20 @@ pub struct NewItems<'a> {
 /// # Errors
 /// The database's; nothing was created, unless the COMMIT was not answered.
 pub async fn create(pool: &Database, new: NewItems<'_>) -> sqlx::Result<Vec<StockedItem>> {
-    transact(pool, |transaction| Box::pin(insert_all(transaction, new))).await
+    with_new_id(|| transact(pool, move |transaction| Box::pin(insert_all(transaction, new)))).await
 }
 
 async fn insert_all(
     transaction: &mut MySqlConnection,
     new: NewItems<'_>,
 ) -> sqlx::Result<Vec<StockedItem>> {
-    let NewItems { items, now, actor } = new;
+    let NewItems { items, now, actor, first_id } = new;
     let mut created = Vec::with_capacity(items.len());
+    let mut next_id = first_id.unwrap_or_else(ItemId::generate);
     for new in items {
-        let id = insert_item(transaction, new, now).await?;
+        let id = next_id;
+        insert_item(transaction, id, new, now).await?;
+        next_id = id.generate_after();
         if let Some(actor) = actor {
             let detail = new_item_json(new);
             actions::record(transaction, actor, "item_created", Some(id), &detail).await?;
@@ -49,10 +54,11 @@ async fn insert_all(
 
 async fn insert_item(
     transaction: &mut MySqlConnection,
+    id: ItemId,
     new: &NewItem,
     now: OffsetDateTime,
-) -> sqlx::Result<ItemId> {
-    let id = items::insert(transaction, new, now).await?;
+) -> sqlx::Result<()> {
+    items::insert(transaction, id, new, now).await?;
     create_stock(transaction, id, new.stock).await?;
     if let Some(group) = new.limit_group {
         limit_groups::add_item(transaction, group, id).await?;
@@ -60,7 +66,7 @@ async fn insert_item(
     if let Some(draw) = &new.draw {
         draw::announce(transaction, id, draw).await?;
     }
-    Ok(id)
+    Ok(())
 }
 
 /// The operators' log line of a new item.

@@ -17,7 +17,7 @@ pub async fn create_group(
     per_buyer_limit: u32,
     actor: &Actor,
 ) -> Result<LimitGroup, LedgerError> {
-    let created = ledger.change(|transaction| {
+    let created = ledger.create(|transaction| {
         Box::pin(async move {
             let group = limit_groups::insert(transaction, name, per_buyer_limit, actor.now).await?;
             let detail =

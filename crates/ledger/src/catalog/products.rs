@@ -17,7 +17,7 @@ pub async fn create_product(
     new: &NewProduct,
     actor: &Actor,
 ) -> Result<Product, LedgerError> {
-    let created = ledger.change(|transaction| {
+    let created = ledger.create(|transaction| {
         Box::pin(async move {
             let product = products::insert(transaction, new, actor.now).await?;
             let detail = json!({ "id": product.id.get(), "name": product.name });

@@ -21,8 +21,10 @@ const TOGETHER_MAX: usize = 500;
 /// What a draw waits for next.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Another instance works on it, or there is nothing to do.
+    /// There is nothing to do.
     Nothing,
+    /// Another session has its lock.
+    Held,
     /// The value of its round.
     Value { beacon: DrawBeacon, round: u64, seed: Hash },
     /// Its places can be written.
@@ -43,7 +45,7 @@ impl Draws {
         if draw.listed_at.is_none() {
             let lock = DrawLock::take(pool, item).await?;
             if lock.is_none() {
-                return Ok(Step::Nothing);
+                return Ok(Step::Held);
             }
             self.write(
                 item,
@@ -94,7 +96,7 @@ impl Draws {
         Ok(())
     }
 
-    /// Computes the places of a draw whose value is known; `None` while another instance writes them.
+    /// Computes the places of a draw whose value is known; `None` while another session has its lock.
     ///
     /// # Errors
     /// The database's.
@@ -106,7 +108,7 @@ impl Draws {
         };
         let entries = draws::all_entries(pool, item).await?;
         let ordered = blocking(move || in_order(&draw, entries)).await??;
-        Ok(Some(Places { draws: self, item, ordered, _lock: lock }))
+        Ok(Some(Places { draws: self, item, ordered, lock }))
     }
 
     /// Writes the row of a draw under the lock of its item: `values`, and then the item.
@@ -131,7 +133,7 @@ pub struct Places<'a> {
     draws: &'a Draws,
     item: ItemId,
     ordered: Vec<ListedEntry>,
-    _lock: DrawLock,
+    lock: DrawLock,
 }
 
 impl Places<'_> {
@@ -140,10 +142,12 @@ impl Places<'_> {
     ///
     /// # Errors
     /// The database's; the places that were written before stay.
-    pub async fn write_next(&self) -> sqlx::Result<Option<LineChange>> {
-        let permit = self.draws.ledger.permit(self.item).await?;
-        let write = transact(&self.draws.ledger.pool, |transaction| {
-            Box::pin(self.write_in(transaction, &permit))
+    pub async fn write_next(&mut self) -> sqlx::Result<Option<LineChange>> {
+        self.lock.keep().await?;
+        let places = &*self;
+        let permit = places.draws.ledger.permit(places.item).await?;
+        let write = transact(&places.draws.ledger.pool, |transaction| {
+            Box::pin(places.write_in(transaction, &permit))
         });
         let change = within(TRANSACTION_MAX, Box::pin(write)).await?;
         failpoint!("draw-part-placed");

@@ -4,11 +4,11 @@ use std::io;
 use std::time::Duration;
 
 use futures::future::join_all;
+use sqlx::Connection;
 use sqlx::mysql::{MySqlConnectOptions, MySqlDatabaseError};
-use sqlx::{ConnectOptions, Connection};
 
-use super::hosts;
 use super::statement::Read;
+use super::{hosts, session};
 use crate::Database;
 
 /// How long a connection may take.
@@ -68,7 +68,7 @@ pub async fn reach(url: &str) -> Result<Result<String, Fault>, String> {
 }
 
 async fn connect(host: &MySqlConnectOptions) -> Result<String, Fault> {
-    match tokio::time::timeout(CONNECT_TIMEOUT, host.connect()).await {
+    match tokio::time::timeout(CONNECT_TIMEOUT, session::open(host)).await {
         Ok(Ok(connection)) => {
             let _ = tokio::time::timeout(CONNECT_TIMEOUT, connection.close()).await;
             Ok(hosts::name(host))

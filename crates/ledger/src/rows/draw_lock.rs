@@ -1,10 +1,10 @@
 //! A lock by which one instance at a time draws an item.
 
 use crate::Database;
-use sqlx::{ConnectOptions, Connection, MySqlConnection};
+use sqlx::{Connection, MySqlConnection};
 
-use super::answered;
 use super::statement::Binds;
+use super::{answered, session};
 use shop_domain::ItemId;
 
 /// The statement that takes the lock if it is free. The name is hashed, because MySQL allows 64 characters; MySQL has
@@ -12,10 +12,11 @@ use shop_domain::ItemId;
 const TAKE: &str =
     "SELECT GET_LOCK(CONCAT('seckill-draw-', LEFT(SHA2(CONCAT(DATABASE(), '/', ?), 256), 32)), ?)";
 
-/// A lock that is held until it is dropped: it ends with its connection.
+/// A lock that is held until it is dropped: it ends with its session, at the latest when the server has heard nothing
+/// of the session for a while.
 #[derive(Debug)]
 pub(crate) struct DrawLock {
-    _connection: MySqlConnection,
+    session: MySqlConnection,
 }
 
 impl DrawLock {
@@ -23,13 +24,21 @@ impl DrawLock {
     pub async fn take(ledger: &Database, item: ItemId) -> sqlx::Result<Option<Self>> {
         // The pool's options lead to the writer once one connection was made.
         drop(answered(ledger.acquire()).await?);
-        let mut connection = answered(ledger.connect_options().connect()).await?;
-        let taken = sqlx::query_scalar(TAKE).binds((item.get(), 0)).fetch_one(&mut connection);
+        let mut session = answered(session::open(&ledger.connect_options())).await?;
+        let taken = sqlx::query_scalar(TAKE).binds((item.get(), 0)).fetch_one(&mut session);
         let taken: Option<i64> = answered(taken).await?;
         if taken == Some(1) {
-            return Ok(Some(Self { _connection: connection }));
+            return Ok(Some(Self { session }));
         }
-        let _ = answered(connection.close()).await;
+        let _ = answered(session.close()).await;
         Ok(None)
+    }
+
+    /// Keeps the session, which the server would end.
+    ///
+    /// # Errors
+    /// The database's: the lock may be lost.
+    pub async fn keep(&mut self) -> sqlx::Result<()> {
+        answered(self.session.ping()).await
     }
 }

@@ -118,6 +118,12 @@ pub async fn progress(
     read.bind(item.get()).first(executor).await
 }
 
+/// Counts the entries of a draw that have their places.
+pub async fn placed(pool: &Database, item: ItemId) -> sqlx::Result<u32> {
+    let placed = sqlx::query_scalar("SELECT placed FROM draws WHERE item_id = ?");
+    Ok(placed.bind(item.get()).first(pool).await?.unwrap_or(0))
+}
+
 /// Lists the draws whose close has come and that are not over.
 pub async fn due(pool: &Database) -> sqlx::Result<Vec<ItemId>> {
     let statement = format!(

@@ -6,8 +6,7 @@ use crate::Database;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::link::answered;
-use super::statement::{Binds, Read, Write, new_id};
+use super::statement::{Binds, Read, Write};
 use shop_domain::EndpointId;
 use shop_domain::columns::Text;
 
@@ -58,14 +57,16 @@ pub async fn insert(
     (target, secret): (&str, &str),
     (delivered, filter): (i64, Option<&str>),
 ) -> sqlx::Result<EndpointId> {
-    let inserted = sqlx::query(
+    let id = EndpointId::generate();
+    sqlx::query(
         "INSERT INTO event_endpoints \
-         (target, secret, delivered, filter, next_try_at, claimed_until, created_at) \
-         VALUES (?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
+         (id, target, secret, delivered, filter, next_try_at, claimed_until, created_at) \
+         VALUES (?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6))",
     )
-    .binds((target, secret, delivered, filter))
-    .execute(transaction);
-    new_id(&answered(inserted).await?, EndpointId::new)
+    .binds((id.get(), target, secret, delivered, filter))
+    .run(transaction)
+    .await?;
+    Ok(id)
 }
 
 /// Switches an endpoint on or off; a switch ends the pause after a failure. `false` if there is no

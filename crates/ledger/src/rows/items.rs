@@ -10,7 +10,7 @@ use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::products;
-use super::statement::{Binds, Read, Write, in_list, new_id};
+use super::statement::{Binds, Read, Write, in_list};
 use shop_domain::product::NewVariant;
 use shop_domain::{
     Currency, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, ProductId, SaleWindow,
@@ -59,6 +59,8 @@ static COLUMNS: LazyLock<String> =
 
 /// The most items that one list returns.
 pub const LIST_MAX: u32 = 200;
+/// Ids that one statement looks for.
+const IDS_TOGETHER: usize = 1_000;
 
 /// Reads one item by its id.
 pub async fn find(
@@ -136,18 +138,33 @@ pub async fn list_product(pool: &Database, product: ProductId) -> sqlx::Result<V
     sqlx::query_as(&statement).bind(product.get()).all(pool).await
 }
 
-/// Inserts an item without its stock, and returns its id.
+/// Returns those of some ids that are no items.
+pub async fn unknown(pool: &Database, ids: &[ItemId]) -> sqlx::Result<Vec<ItemId>> {
+    let mut unknown = Vec::new();
+    for ids in ids.chunks(IDS_TOGETHER) {
+        let Some((places, values)) = in_list(ids) else { continue };
+        let statement = format!("SELECT id FROM items WHERE id IN ({places})");
+        let query = values.fold(sqlx::query_scalar(&statement), |query, id| query.bind(id.get()));
+        let found: Vec<ItemId> = query.all(pool).await?;
+        unknown.extend(ids.iter().filter(|id| !found.contains(id)));
+    }
+    Ok(unknown)
+}
+
+/// Inserts an item without its stock.
 pub async fn insert(
     transaction: &mut MySqlConnection,
+    id: ItemId,
     new: &NewItem,
     now: OffsetDateTime,
-) -> sqlx::Result<ItemId> {
-    let inserted = sqlx::query(
-        "INSERT INTO items (name, description, image_url, price_cents, starts_at, ends_at, \
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO items (id, name, description, image_url, price_cents, starts_at, ends_at, \
          per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
          extend_seconds, return_seconds, limit_group_id, currency, product_id, options, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
+    .bind(id.get())
     .bind(&new.name)
     .bind(&new.description)
     .bind(&new.image_url)
@@ -170,7 +187,7 @@ pub async fn insert(
     .bind(now)
     .execute(transaction)
     .await?;
-    new_id(&inserted, ItemId::new)
+    Ok(())
 }
 
 /// Updates the columns of an edit, and increments the revision.

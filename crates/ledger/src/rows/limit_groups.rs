@@ -3,7 +3,7 @@
 use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
-use super::statement::{Binds, Read, new_id};
+use super::statement::{Binds, Read};
 use shop_domain::{ItemId, LimitGroup, LimitGroupId};
 
 /// The most groups.
@@ -16,13 +16,13 @@ pub async fn insert(
     per_buyer_limit: u32,
     now: OffsetDateTime,
 ) -> sqlx::Result<LimitGroup> {
-    let inserted = sqlx::query(
-        "INSERT INTO limit_groups (name, per_buyer_limit, created_at) VALUES (?, ?, ?)",
+    let id = LimitGroupId::generate();
+    sqlx::query(
+        "INSERT INTO limit_groups (id, name, per_buyer_limit, created_at) VALUES (?, ?, ?, ?)",
     )
-    .binds((name, per_buyer_limit, now))
+    .binds((id.get(), name, per_buyer_limit, now))
     .execute(transaction)
     .await?;
-    let id = new_id(&inserted, LimitGroupId::new)?;
     Ok(LimitGroup { id, name: name.to_owned(), per_buyer_limit })
 }
 

@@ -8,7 +8,7 @@
 //!   dropped, with an error that counts as a lost connection: after COMMIT was sent the outcome is
 //!   unknown, before it nothing happened, since the transaction ends with its connection.
 //! * A connection is rolled back when it returns to its pool, and pinged when it has idled for a
-//!   while. A connection that does not answer in time is closed. If it had idled, all connections
+//!   while. With several hosts, its server is asked before each use whether it still takes writes. A connection that does not answer in time is closed. If it had idled, all connections
 //!   that have idled as long are closed too: they share the link, so one lost wait is enough for
 //!   all.
 //!
@@ -25,6 +25,7 @@ use futures::future::BoxFuture;
 use sqlx::mysql::MySqlPoolOptions;
 use sqlx::{Connection, Executor, MySqlConnection};
 
+use super::replication;
 use super::writer::WriterState;
 
 /// How long one statement may take, the wait for a connection and for a row lock included.
@@ -130,12 +131,13 @@ impl Link {
         if *self.silent() > last_used {
             return Box::pin(async { Ok(false) });
         }
-        if idle_for < TRUSTED {
+        if idle_for < TRUSTED && !self.writer.is_asked_each_time() {
             return Box::pin(async { Ok(true) });
         }
         self.is_alive(connection, self.sign_of_life_max)
     }
 
+    /// Returns whether a connection answers in time, and its server takes writes where there are several.
     fn is_alive<'a>(
         &self,
         connection: &'a mut MySqlConnection,
@@ -143,20 +145,25 @@ impl Link {
     ) -> BoxFuture<'a, sqlx::Result<bool>> {
         let link = self.clone();
         Box::pin(async move {
-            match tokio::time::timeout(limit, connection.ping()).await {
-                Ok(Ok(())) => Ok(true),
-                Ok(Err(_)) => {
-                    link.writer.recheck_writer();
-                    Ok(false)
-                }
+            match tokio::time::timeout(limit, link.ask(connection)).await {
+                Ok(Ok(true)) => return Ok(true),
+                Ok(Ok(false)) => tracing::debug!("connection to a read-only server closed"),
+                Ok(Err(_)) => {}
                 Err(_) => {
-                    link.writer.recheck_writer();
                     tracing::debug!("silent connection to the database closed");
                     *link.silent() = Some(Instant::now());
-                    Ok(false)
                 }
             }
+            link.writer.recheck_writer();
+            Ok(false)
         })
+    }
+
+    async fn ask(&self, connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+        if self.writer.is_asked_each_time() {
+            return replication::takes_writes(connection).await;
+        }
+        connection.ping().await.map(|()| true)
     }
 
     fn silent(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {

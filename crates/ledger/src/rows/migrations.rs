@@ -50,6 +50,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (38, "archive ends", include_str!("../../../../migrations/0038_archive_ends.sql")),
     (39, "only webhooks", include_str!("../../../../migrations/0039_only_webhooks.sql")),
     (40, "shops", include_str!("../../../../migrations/0040_shops.sql")),
+    (43, "token keys", include_str!("../../../../migrations/0043_token_keys.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

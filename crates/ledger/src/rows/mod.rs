@@ -28,6 +28,7 @@ pub mod link;
 pub mod lost_commit;
 pub mod migrations;
 pub mod monitor;
+mod new_id;
 pub mod operators;
 mod order_indexes;
 pub mod order_routine;
@@ -40,6 +41,7 @@ pub mod replication;
 pub mod request_keys;
 pub mod running;
 pub mod schema;
+mod session;
 pub mod sessions;
 pub mod shops;
 pub(crate) mod statement;
@@ -70,19 +72,11 @@ pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
 pub use destination::Destination;
 pub use error::{Fault, all_in_use, contended, is_unconfirmed, unconfirmed};
 pub use link::{answered, within};
+pub use new_id::with_new_id;
 pub use transaction::{
     LedgerTransaction, Rollback, WorkError, begin, begin_on, confirmed, transact,
 };
 pub use writer::Writer;
-
-/// How long an unused connection stays open.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Seconds without a statement after which the server ends a session, and with it the row locks of
-/// a session whose link died silently. Longer than a pool keeps a connection unused, which may be
-/// twice [`IDLE_TIMEOUT`].
-const SESSION_IDLE_SECONDS: u32 = 150;
-/// Seconds without a statement after which MariaDB ends a session within a transaction.
-const TRANSACTION_IDLE_SECONDS: u32 = 20;
 
 /// Makes a pool for a command or a test, which follows the writer by itself; connects when first
 /// used.
@@ -115,10 +109,9 @@ pub fn pool_of(
 
 /// Makes a pool of connections to the writer; connects when first used.
 ///
-/// Sessions run at READ COMMITTED (no gap locks on the hot path, and a conditional UPDATE by
-/// primary key checks the latest version) with a short lock wait. A connection that was used a
-/// moment ago is not pinged before use: a dead one fails before anything was written, and the
-/// caller tries again. The bounds of the waits are in `link.rs`.
+/// Sessions are set up in `session.rs`. A connection that was used a moment ago is not pinged before use: a dead one
+/// fails before anything was written, and the caller tries again. With several hosts, the server says before each use
+/// that it still takes writes. The bounds of the waits are in `link.rs`.
 #[must_use]
 pub fn pool_to(
     writer: &Writer,
@@ -126,20 +119,14 @@ pub fn pool_to(
     connections_max: u32,
 ) -> Database {
     let options = options.into();
-    let lock_wait_seconds = options.lock_wait_timeout_seconds;
-    let session = format!(
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-         SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}, \
-         SESSION wait_timeout = {SESSION_IDLE_SECONDS} \
-         /*M! , SESSION idle_transaction_timeout = {TRANSACTION_IDLE_SECONDS} */"
-    );
+    let session = session::of_pool(options.lock_wait_timeout_seconds);
     let acquire_timeout = Duration::from_millis(options.acquire_timeout_ms);
     let found = writer.found();
     let pool: Database = Link::new(writer.found(), acquire_timeout)
         .look_after(MySqlPoolOptions::new())
         .max_connections(connections_max)
         .acquire_timeout(acquire_timeout)
-        .idle_timeout(IDLE_TIMEOUT)
+        .idle_timeout(session::UNUSED_MAX)
         .test_before_acquire(false)
         .after_connect(move |connection, _| {
             let (session, found) = (session.clone(), Arc::clone(&found));
@@ -226,7 +213,8 @@ async fn lock_schema(ledger: &LedgerOptions, pool: &Database) -> Result<MySqlCon
     }
     // A slow migration would be logged with its whole text.
     let options = (*pool.connect_options()).clone().disable_statement_logging();
-    let mut connection = options.connect().await.map_err(|error| migration_failed(&error))?;
+    let opened = session::open(&options).await;
+    let mut connection = opened.map_err(|error| migration_failed(&error))?;
     let locked = sqlx::query_scalar(
         "SELECT GET_LOCK(CONCAT('seckill-', LEFT(SHA2(DATABASE(), 256), 32)), ?)",
     )
@@ -266,15 +254,14 @@ async fn migrate_on(
         if is_new { contract::contract(connection).await } else { Ok(()) }
     };
     indexed.await.map_err(|error| migration_failed(&error))?;
-    users::fill_skeletons(pool)
-        .await
-        .map_err(|error| format!("the names of older accounts cannot be compared: {error}"))?;
     if options.order_routine
         && let Err(error) = order_routine::install(connection).await
     {
         tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");
     }
-    Ok(())
+    // Last, because the server may end the unused session of the lock meanwhile. It does no harm when two do this.
+    let filled = users::fill_skeletons(pool).await;
+    filled.map_err(|error| format!("the names of older accounts cannot be compared: {error}"))
 }
 
 fn migration_failed(error: &dyn std::fmt::Display) -> String {
@@ -328,7 +315,7 @@ async fn create_database(options: &MySqlConnectOptions, database: &str) -> Resul
     }
     // An account that may not create databases is fine as long as the database is there; so is a
     // replica, which gets it from the writer.
-    let Ok(mut connection) = options.clone().database("").connect().await else {
+    let Ok(mut connection) = session::open(&options.clone().database("")).await else {
         return Ok(());
     };
     let statement = format!("CREATE DATABASE IF NOT EXISTS `{database}` CHARACTER SET utf8mb4");

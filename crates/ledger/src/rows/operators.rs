@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 
 use super::actions::{self, Actor};
 use super::link::{TRANSACTION_MAX, within};
+use super::new_id::with_new_id;
 use super::sessions;
 use super::statement::Read;
 use super::transaction::transact;
@@ -52,17 +53,18 @@ pub async fn may_operate(pool: &Database, user: UserId, by_provider: bool) -> sq
 /// Creates an operator's account; `None` when the name, or one that looks like it, is taken.
 pub async fn create(pool: &Database, new: &NewAccount<'_>) -> sqlx::Result<Option<UserId>> {
     let now = OffsetDateTime::now_utc();
-    let created = transact(pool, |transaction| {
-        Box::pin(async move {
-            let Some(user) = users::insert(&mut **transaction, new, now).await? else {
-                return Ok(None);
-            };
-            let detail = json!({ "username": new.username.typed(), "role": new.role });
-            record(transaction, user, "operator_created", &detail).await?;
-            Ok(Some(user))
+    let created = with_new_id(|| {
+        transact(pool, move |transaction| {
+            Box::pin(async move {
+                let user = UserId::generate();
+                users::insert(&mut **transaction, user, new, now).await?;
+                let detail = json!({ "username": new.username.typed(), "role": new.role });
+                record(transaction, user, "operator_created", &detail).await?;
+                Ok(user)
+            })
         })
     });
-    within(TRANSACTION_MAX, created).await
+    users::unless_taken(within(TRANSACTION_MAX, created).await)
 }
 
 /// Gives an account a role and ends its sessions; `None` when there is no such account.

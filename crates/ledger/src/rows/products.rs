@@ -5,7 +5,7 @@ use sqlx::{MySqlConnection, MySqlExecutor, Row};
 use time::OffsetDateTime;
 
 use super::items::out_of_range;
-use super::statement::{Binds, Read, new_id};
+use super::statement::{Binds, Read};
 use shop_domain::product::{NewProduct, VariantOption};
 use shop_domain::{Product, ProductId, Variant};
 
@@ -18,13 +18,13 @@ pub async fn insert(
     new: &NewProduct,
     now: OffsetDateTime,
 ) -> sqlx::Result<Product> {
-    let inserted = sqlx::query(
-        "INSERT INTO products (name, description, image_url, created_at) VALUES (?, ?, ?, ?)",
+    let id = ProductId::generate();
+    sqlx::query(
+        "INSERT INTO products (id, name, description, image_url, created_at) VALUES (?, ?, ?, ?, ?)",
     )
-    .binds((&new.name, &new.description, &new.image_url, now))
+    .binds((id.get(), &new.name, &new.description, &new.image_url, now))
     .execute(transaction)
     .await?;
-    let id = new_id(&inserted, ProductId::new)?;
     let NewProduct { name, description, image_url } = new.clone();
     Ok(Product { id, name, description, image_url })
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::Database;
-use sqlx::{MySqlConnection, Row};
+use sqlx::{Executor, MySqlConnection, Row};
 
 use super::link::answered;
 
@@ -153,6 +153,15 @@ pub async fn role(connection: &mut MySqlConnection) -> sqlx::Result<Role> {
     let part = |name: &str| variables.get(name).map_or("", String::as_str);
     let identity = [part("hostname"), part("port"), part("server_id")].join(":");
     Ok(Role { writes, is_galera, identity })
+}
+
+/// Asks a server in few words whether it is not read-only. A server that was replaced by a switch is; for a member of
+/// a group that lost the majority, [`role`] tells more.
+pub async fn takes_writes(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+    let asked = sqlx::raw_sql("SELECT CAST(@@GLOBAL.read_only AS CHAR)");
+    let row = connection.fetch_one(asked).await?;
+    let read_only: String = row.try_get(0)?;
+    Ok(matches!(read_only.as_str(), "0" | "OFF"))
 }
 
 fn is_group(variables: &Values) -> bool {

@@ -5,7 +5,7 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::link::answered;
-use super::statement::{Binds, Read};
+use super::statement::{Binds, Read, Write};
 use super::transaction::{confirmed, transact};
 use shop_domain::UserId;
 use shop_domain::columns::Text;
@@ -46,6 +46,20 @@ pub async fn forget_expired(pool: &Database, limit: u32) -> sqlx::Result<u64> {
     Ok(done.rows_affected())
 }
 
+/// Notes that a secret signs tokens of this ledger.
+pub async fn note_key(pool: &Database, key_id: &str) -> sqlx::Result<()> {
+    let noted = sqlx::query(
+        "INSERT IGNORE INTO token_keys (key_id, first_used_at) VALUES (?, UTC_TIMESTAMP(6))",
+    );
+    noted.bind(key_id).run(pool).await
+}
+
+/// The secrets that have signed tokens of this ledger.
+pub async fn used_keys(pool: &Database) -> sqlx::Result<Vec<String>> {
+    let rows: Vec<Text> = sqlx::query_scalar("SELECT key_id FROM token_keys").all(pool).await?;
+    Ok(rows.into_iter().map(|Text(key_id)| key_id).collect())
+}
+
 /// How long a generation is listed, in days: longer than any token is valid, see `config`.
 pub const GENERATION_DAYS: u32 = 31;
 /// How far a later read goes back before the newest generation that was seen, in minutes: a
@@ -65,7 +79,8 @@ pub struct Generation {
 from_row!(Generation { user: "user_id", generation, began_at: "ended_at" });
 
 /// Begins a new generation of a user's sessions in a transaction, and returns its number. The user
-/// needs no account: a token is enough to have sessions.
+/// needs no account: a token is enough to have sessions. The number is the time in seconds since 1970, and higher than
+/// the one before: so it does not come again when the row was lost with commits, or went back to an older copy.
 ///
 /// # Errors
 /// The database's; the caller rolls back.
@@ -75,8 +90,9 @@ pub async fn begin_generation(
 ) -> sqlx::Result<u32> {
     sqlx::query(
         "INSERT INTO session_generations (user_id, generation, ended_at) \
-         VALUES (?, 1, UTC_TIMESTAMP(6)) \
-         ON DUPLICATE KEY UPDATE generation = generation + 1, ended_at = UTC_TIMESTAMP(6)",
+         VALUES (?, UNIX_TIMESTAMP(), UTC_TIMESTAMP(6)) \
+         ON DUPLICATE KEY UPDATE generation = GREATEST(generation + 1, UNIX_TIMESTAMP()), \
+          ended_at = UTC_TIMESTAMP(6)",
     )
     .bind(user.get())
     .execute(&mut *transaction)

@@ -80,12 +80,15 @@ pub async fn list(pool: &Database) -> sqlx::Result<Vec<Shop>> {
     sqlx::query_as(&statement).all(pool).await
 }
 
+/// Begins the next generation of a shop's tokens. By the ledger's clock, so that none comes again after a restore.
+const NEXT_GENERATION: &str = "generation = GREATEST(generation + 1, UNIX_TIMESTAMP())";
+
 /// Ends all tokens of a shop, and begins the next generation of them; `None` if no such shop goes on.
 ///
 /// # Errors
 /// The database's; after an error of the COMMIT the tokens may have ended.
 pub async fn rotate(pool: &Database, name: &str) -> sqlx::Result<Option<Shop>> {
-    change(pool, name, "generation = generation + 1").await
+    change(pool, name, NEXT_GENERATION).await
 }
 
 /// Ends a shop and all its tokens; `None` if no such shop goes on.
@@ -93,10 +96,11 @@ pub async fn rotate(pool: &Database, name: &str) -> sqlx::Result<Option<Shop>> {
 /// # Errors
 /// As for [`rotate`].
 pub async fn end(pool: &Database, name: &str) -> sqlx::Result<Option<Shop>> {
-    change(pool, name, "generation = generation + 1, ended_at = UTC_TIMESTAMP(6)").await
+    let ended = format!("{NEXT_GENERATION}, ended_at = UTC_TIMESTAMP(6)");
+    change(pool, name, &ended).await
 }
 
-async fn change(pool: &Database, name: &str, set: &'static str) -> sqlx::Result<Option<Shop>> {
+async fn change(pool: &Database, name: &str, set: &str) -> sqlx::Result<Option<Shop>> {
     let changing = transact(pool, |transaction| {
         Box::pin(async move {
             let update = format!("UPDATE shops SET {set} WHERE name = ? AND ended_at IS NULL");

@@ -1,10 +1,9 @@
 //! One statement: sent, and its answer awaited no longer than [`ANSWER_MAX`](super::link::ANSWER_MAX).
 
-use sqlx::mysql::{MySqlArguments, MySqlQueryResult, MySqlRow};
+use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::{Query, QueryAs, QueryScalar};
 use sqlx::{Encode, FromRow, MySql, MySqlExecutor, Type};
 
-use super::items::out_of_range;
 use super::link::answered;
 
 /// Binds the values of a tuple to the question marks of a statement, in their order.
@@ -103,15 +102,6 @@ macro_rules! read {
 read!(Query<'q, MySql, MySqlArguments>, MySqlRow);
 read!(QueryAs<'q, MySql, T, MySqlArguments>, T, T where T);
 read!(QueryScalar<'q, MySql, T, MySqlArguments>, T, T where (T,));
-
-/// Returns the id that an INSERT has made.
-pub(crate) fn new_id<T>(
-    done: &MySqlQueryResult,
-    new: impl FnOnce(i64) -> Option<T>,
-) -> sqlx::Result<T> {
-    let id = i64::try_from(done.last_insert_id()).ok().and_then(new);
-    id.ok_or_else(|| out_of_range("id"))
-}
 
 /// Returns the question marks and the values of `IN (...)`, or `None` for an empty list. The list is filled up with
 /// its last value to one of a few lengths, so that each statement is prepared once.

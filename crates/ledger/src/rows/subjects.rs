@@ -9,7 +9,8 @@ use time::OffsetDateTime;
 
 use super::Fault;
 use super::link::answered;
-use super::statement::{Binds, Read, new_id};
+use super::new_id::with_new_id;
+use super::statement::{Binds, Read};
 use super::transaction::transact;
 use shop_domain::UserId;
 
@@ -51,8 +52,11 @@ pub async fn create(
     name: &str,
     now: OffsetDateTime,
 ) -> sqlx::Result<Option<UserId>> {
-    let created =
-        transact(pool, |transaction| Box::pin(answered(insert(transaction, subject, name, now))));
+    let created = with_new_id(|| {
+        transact(pool, move |transaction| {
+            Box::pin(answered(insert(transaction, subject, name, now)))
+        })
+    });
     match created.await {
         Err(error) if Fault::of(&error) == Fault::Duplicate => Ok(None),
         user => user.map(Some),
@@ -66,14 +70,14 @@ async fn insert(
     now: OffsetDateTime,
 ) -> sqlx::Result<UserId> {
     let hash = subject.hash();
-    let inserted = sqlx::query(
-        "INSERT INTO users (username, username_folded, password_hash, role, demo, created_at) \
-         VALUES (?, ?, '', 'buyer', FALSE, ?)",
+    let id = UserId::generate();
+    sqlx::query(
+        "INSERT INTO users (id, username, username_folded, password_hash, role, demo, created_at) \
+         VALUES (?, ?, ?, '', 'buyer', FALSE, ?)",
     )
-    .binds((name, format!("{FOLDED_PREFIX}{}", BASE64.encode(hash)), now))
+    .binds((id.get(), name, format!("{FOLDED_PREFIX}{}", BASE64.encode(hash)), now))
     .execute(&mut *transaction)
     .await?;
-    let id = new_id(&inserted, UserId::new)?;
     sqlx::query(
         "INSERT INTO subjects (subject_hash, user_id, issuer, subject, created_at) \
          VALUES (?, ?, ?, ?, ?)",

@@ -5,8 +5,9 @@ use sqlx::MySqlExecutor;
 use time::OffsetDateTime;
 
 use super::link::{TRANSACTION_MAX, answered, within};
+use super::new_id::{is_taken_id, with_new_id};
 use super::sessions;
-use super::statement::{Binds, Read, new_id};
+use super::statement::{Binds, Read, Write};
 use super::transaction::{confirmed, transact};
 use shop_domain::columns::Text;
 use shop_domain::{UserId, Username, username};
@@ -53,20 +54,44 @@ pub async fn create(
     new: &NewAccount<'_>,
     now: OffsetDateTime,
 ) -> sqlx::Result<Option<UserId>> {
-    confirmed(pool, insert(pool, new, now)).await
+    unless_taken(with_new_id(|| confirmed(pool, insert(pool, UserId::generate(), new, now))).await)
 }
 
-/// Inserts an account, within a transaction or not; `None` when the name is taken.
-pub(super) async fn insert(
-    database: impl MySqlExecutor<'_>,
+/// Creates a demo account with a number that pages name, if the number is free, or else with a new one; `None` when
+/// the name is taken.
+pub async fn create_demo(
+    pool: &Database,
+    id: UserId,
     new: &NewAccount<'_>,
     now: OffsetDateTime,
 ) -> sqlx::Result<Option<UserId>> {
-    let inserted = sqlx::query(
-        "INSERT INTO users (username, username_folded, username_skeleton, password_hash, role, \
-         demo, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    match confirmed(pool, insert(pool, id, new, now)).await {
+        Err(error) if is_taken_id(&error) => create(pool, new, now).await,
+        created => unless_taken(created),
+    }
+}
+
+/// `None` for the error that a name is taken.
+pub(super) fn unless_taken(created: sqlx::Result<UserId>) -> sqlx::Result<Option<UserId>> {
+    match created {
+        Err(error) if super::Fault::of(&error) == super::Fault::Duplicate => Ok(None),
+        created => created.map(Some),
+    }
+}
+
+/// Inserts an account, within a transaction or not.
+pub(super) async fn insert(
+    database: impl MySqlExecutor<'_>,
+    id: UserId,
+    new: &NewAccount<'_>,
+    now: OffsetDateTime,
+) -> sqlx::Result<UserId> {
+    sqlx::query(
+        "INSERT INTO users (id, username, username_folded, username_skeleton, password_hash, role, \
+         demo, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .binds((
+        id.get(),
         new.username.typed(),
         new.username.folded(),
         new.username.skeleton(),
@@ -75,13 +100,9 @@ pub(super) async fn insert(
         new.demo,
         now,
     ))
-    .execute(database)
-    .await;
-    match inserted {
-        Ok(done) => new_id(&done, UserId::new).map(Some),
-        Err(error) if super::Fault::of(&error) == super::Fault::Duplicate => Ok(None),
-        Err(error) => Err(error),
-    }
+    .run(database)
+    .await?;
+    Ok(id)
 }
 
 /// Finds an account by its folded name.

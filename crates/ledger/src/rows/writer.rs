@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::Database;
 use futures::future::join_all;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
-use sqlx::{ConnectOptions, Executor, Row};
+use sqlx::{Executor, Row};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,7 @@ use super::choice::Choice;
 use super::hosts;
 use super::link::within;
 use super::replication::{self, Lag, Role};
+use super::session;
 use shop_metrics::Metrics;
 
 /// The pause between two questions to the hosts.
@@ -236,6 +237,15 @@ impl WriterState {
         self.suspected.notify_one();
     }
 
+    /// Returns whether a server is asked before each use of a connection whether it still takes writes.
+    ///
+    /// After a switch, another instance may have found the new writer half a second before this one does, and have
+    /// answered a buyer. The old writer was read-only before that. So an answer counts only if the server said after the
+    /// request came that it takes writes. Galera does not need this: its reads wait for what other nodes committed.
+    pub(super) fn is_asked_each_time(&self) -> bool {
+        self.hosts.len() > 1 && !self.is_galera.load(Ordering::Relaxed)
+    }
+
     /// Sets up the session of a new connection, and notes whether it leads to a node of Galera. Instances may use
     /// different nodes for a moment, so each read waits there until the node has applied what the others committed.
     pub(super) async fn set_up(
@@ -327,7 +337,7 @@ async fn ask(
         let mut connection = match kept {
             Some(connection) => connection,
             // Without the database, which may not be made yet.
-            None => host.clone().database("").connect().await?,
+            None => session::open(&host.clone().database("")).await?,
         };
         let role = replication::role(&mut connection).await?;
         Ok((connection, role))

@@ -1,0 +1,77 @@
+//! `seckill restored`: the last step after a ledger went back to an older copy, before it sells again.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::account::Tokens;
+use crate::config::Config;
+use gates::redis_store::RedisClient;
+use ledger::Database;
+use ledger::rows::{self, sessions};
+
+use super::{ExitResult, audit};
+
+/// Checks the secret, Redis and the ledger. Exit 1 when something has to be done first.
+pub async fn run(file: Option<&Path>) -> ExitResult {
+    let config = super::settings(file)?;
+    let pool = rows::pool(&config)?;
+    let redis = RedisClient::new(&config)?;
+    redis.takes_password().await?;
+    let secret = check_secret(&config, &pool).await?;
+    let redis = check_redis(&redis).await?;
+    let mut is_ready = true;
+    for (about, found) in [("secret", secret), ("redis", redis)] {
+        match found {
+            None => println!("{about}: ok"),
+            Some(to_do) => {
+                is_ready = false;
+                println!("{about}: {to_do}");
+            }
+        }
+    }
+    let audited = audit::audit_items(&config, &pool, None).await?;
+    pool.close().await;
+    is_ready &= audited == ExitCode::SUCCESS;
+    if !is_ready {
+        println!("the ledger must not sell yet");
+        return Ok(ExitCode::from(1));
+    }
+    println!("the ledger may sell: start the instances with this secret");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is wrong with the secrets: the copy has lost sign-outs, so each token of before must be refused.
+async fn check_secret(config: &Config, pool: &Database) -> Result<Option<String>, String> {
+    let keys = Tokens::new(&config.secret, &config.secret_previous).key_ids();
+    if keys.is_empty() {
+        return Err("SECKILL_SECRET is not set".to_owned());
+    }
+    let used = sessions::used_keys(pool).await;
+    let used = used.map_err(|error| format!("the ledger could not be read: {error}"))?;
+    let is_used = keys.iter().any(|key| used.contains(key));
+    Ok(is_used.then(|| {
+        "SECKILL_SECRET or SECKILL_SECRET_PREVIOUS has signed tokens of this ledger, and sign-outs after the copy are \
+         lost: set a new SECKILL_SECRET and leave the previous one empty"
+            .to_owned()
+    }))
+}
+
+/// What is wrong with Redis, whose counters and queues may be newer than the copy.
+async fn check_redis(redis: &RedisClient) -> Result<Option<String>, String> {
+    let known = redis.known_items().await;
+    let known = known.map_err(|error| format!("Redis could not be read: {error}"))?;
+    Ok(match known {
+        None => {
+            println!(
+                "redis: several primaries, whose keys are not looked at; remove those of redis.prefix yourself"
+            );
+            None
+        }
+        Some(items) if items.is_empty() => None,
+        Some(items) => Some(format!(
+            "it still has keys of {} items, which may be newer than the ledger: remove the keys that begin with {}",
+            items.len(),
+            redis.prefix()
+        )),
+    })
+}
