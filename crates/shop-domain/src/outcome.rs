@@ -142,6 +142,8 @@ pub enum Refusal {
     PartyNotFound,
     /// The party has as many entries as it may.
     PartyFull,
+    /// The account of the buyer was deleted; this instance may not know it yet.
+    AccountDeleted,
     /// There is no such item.
     ItemNotFound,
     /// There is no such strategy.
@@ -198,6 +200,7 @@ impl Refusal {
             Self::DrawFull => "draw_full",
             Self::PartyNotFound => "party_not_found",
             Self::PartyFull => "party_full",
+            Self::AccountDeleted => "invalid_token",
             Self::ItemNotFound => "item_not_found",
             Self::StrategyNotFound => "strategy_not_found",
             Self::OptionsNotTaken => "invalid_query_parameter",

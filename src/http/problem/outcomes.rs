@@ -52,7 +52,8 @@ problems! {
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
         RequestInProgress => RequestInProgress, OtherCurrency => OtherCurrency,
         DrawOnly => DrawOnly, NoDraw => NoDraw, EntriesClosed => EntriesClosed, DrawFull => DrawFull,
-        PartyNotFound => PartyNotFound, PartyFull => PartyFull; from;
+        PartyNotFound => PartyNotFound, PartyFull => PartyFull,
+        AccountDeleted => InvalidToken; from;
         Refusal::OfLine { item, refusal } => Self::from(*refusal).member("item_id", item.get()),
         Refusal::SoldOut { .. } => ProblemType::SoldOut.into(),
         Refusal::LimitReached { limit } => ProblemType::LimitReached
@@ -240,6 +241,7 @@ mod tests {
             Refusal::AmountOverflow,
             Refusal::RequestInProgress,
             Refusal::OtherCurrency,
+            Refusal::AccountDeleted,
             Refusal::SaleEnded.of_line(ItemId::new(1).expect("positive")),
         ];
         for refusal in refusals {

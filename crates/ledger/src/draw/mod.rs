@@ -21,7 +21,7 @@ use time::format_description::well_known::Rfc3339;
 
 use crate::cache::Cache;
 use crate::rows::statement::{Binds, Read, Write};
-use crate::rows::{draws, failed_change, items};
+use crate::rows::{draws, erased, failed_change, items};
 use crate::waiting_list::{WaitingLine, lock_stock_shared};
 use crate::{Ledger, RetryPolicy};
 use draw_proof::{Beacon, Rules};
@@ -70,6 +70,9 @@ impl Draws {
                 if let Err(refusal) = lock_open(transaction, item).await? {
                     return Ok(Err(refusal));
                 }
+                if erased::contains(&mut **transaction, buyer).await? {
+                    return Ok(Err(Refusal::AccountDeleted));
+                }
                 let found = draws::entry(&mut **transaction, item, buyer).await?;
                 if let Some(entry) = found.as_ref().filter(|entry| has_chosen(entry, choice)) {
                     return Ok(Ok(entry.clone()));
@@ -112,16 +115,7 @@ impl Draws {
         buyer: UserId,
     ) -> Result<Result<(), Refusal>, LedgerError> {
         let withdrawn = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
-            Box::pin(async move {
-                if let Err(refusal) = lock_open(transaction, item).await? {
-                    return Ok(Err(refusal));
-                }
-                sqlx::query("DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?")
-                    .binds((item.get(), buyer.get()))
-                    .run(&mut **transaction)
-                    .await
-                    .map(Ok)
-            })
+            Box::pin(withdraw_in(transaction, item, buyer))
         });
         withdrawn.await.map_err(|error| failed_change(&error))
     }
@@ -138,6 +132,22 @@ impl Draws {
         self.counts.insert(item, (at, count));
         Ok(count)
     }
+}
+
+/// Takes the entry of a buyer back, if the draw is open.
+///
+/// # Errors
+/// The database's; the caller rolls back.
+pub(crate) async fn withdraw_in(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    buyer: UserId,
+) -> sqlx::Result<Result<(), Refusal>> {
+    if let Err(refusal) = lock_open(transaction, item).await? {
+        return Ok(Err(refusal));
+    }
+    let delete = "DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?";
+    sqlx::query(delete).binds((item.get(), buyer.get())).run(transaction).await.map(Ok)
 }
 
 /// Returns whether an entry is in the party of choice already.

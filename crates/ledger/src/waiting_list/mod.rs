@@ -20,7 +20,7 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use crate::rows::outbox::{OfferChange, Outbox};
-use crate::rows::{Fault, buyers, waiting_list};
+use crate::rows::{Fault, buyers, erased, waiting_list};
 use shop_domain::{Clock, Item, ItemId, Place, Refusal, UserId, WaitingStatus};
 use shop_metrics::Metrics;
 use sql::{
@@ -97,6 +97,9 @@ impl WaitingLine {
     ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
         let available = lock_stock_shared(transaction, item.id).await?;
         let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
+        if erased::contains(&mut *transaction, buyer).await? {
+            return Ok(Err(Refusal::AccountDeleted));
+        }
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
             return Ok(Ok((place, None)));
         }
