@@ -98,6 +98,11 @@ pub enum Refusal {
         /// Units per buyer.
         limit: u32,
     },
+    /// As many holds of the buyer as may have expired unpaid.
+    UnpaidLimitReached {
+        /// Holds per buyer.
+        limit: u32,
+    },
     /// More units in one order than a buyer may ever have.
     QuantityOverLimit {
         /// Units per buyer.
@@ -181,6 +186,7 @@ impl Refusal {
             Self::SoldOut { .. } => "sold_out",
             Self::LimitReached { .. } => "limit_reached",
             Self::GroupLimitReached { .. } => "group_limit_reached",
+            Self::UnpaidLimitReached { .. } => "unpaid_limit_reached",
             Self::QuantityOverLimit { .. } => "quantity_over_limit",
             Self::SaleNotStarted { .. } => "sale_not_started",
             Self::SaleEnded => "sale_ended",
@@ -237,6 +243,7 @@ impl Refusal {
             Self::SoldOut { .. }
                 | Self::LimitReached { .. }
                 | Self::GroupLimitReached { .. }
+                | Self::UnpaidLimitReached { .. }
                 | Self::NoOffer
                 | Self::KeyReused { .. }
         )

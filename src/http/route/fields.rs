@@ -32,15 +32,19 @@ pub(super) fn offer_out_of_range() -> Problem {
 }
 
 pub(super) fn extend_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
-    seconds(sent, "extend_seconds", Item::HOLD_SECONDS_MAX)
+    up_to(sent, "extend_seconds", Item::HOLD_SECONDS_MAX)
 }
 
 pub(super) fn return_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
-    seconds(sent, "return_seconds", Item::RETURN_SECONDS_MAX)
+    up_to(sent, "return_seconds", Item::RETURN_SECONDS_MAX)
 }
 
-/// Parses a field of 0 to `most` seconds; `None` if it is left out.
-fn seconds(sent: Integer, field: &str, most: u32) -> Result<Option<u32>, Problem> {
+pub(super) fn unpaid_max(sent: Integer) -> Result<Option<u32>, Problem> {
+    up_to(sent, "unpaid_max", Item::UNPAID_MAX_MAX)
+}
+
+/// Parses a field of 0 to `most`; `None` if it is left out.
+fn up_to(sent: Integer, field: &str, most: u32) -> Result<Option<u32>, Problem> {
     sent.or(
         Some(None),
         |number| in_range(0, most)(number).map(Some),

@@ -9,7 +9,9 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::OrderSteps;
-use super::step::{ReturnedUnits, count_back, count_back_in_group, insert_movement, return_stock};
+use super::step::{
+    ReturnedUnits, count_back_expired, count_back_in_group, insert_movement, return_stock,
+};
 use crate::Database;
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX};
 use crate::rows::orders::WHOLE;
@@ -157,7 +159,7 @@ async fn expire_batch(
     let mut lines: Vec<&Order> = expired.iter().flat_map(Order::lines).collect();
     lines.sort_by_key(|line| (line.item_id, line.user_id, line.id));
     for line in &lines {
-        count_back(connection, line).await?;
+        count_back_expired(connection, line).await?;
     }
     let mut by_group = lines.clone();
     by_group.sort_by_key(|line| (line.limit_group, line.user_id));
