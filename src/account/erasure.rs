@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use super::{Accounts, Actor, SignInError};
-use ledger::erasure::{self, EraseError, Erasure};
+use crate::config::Secret;
+use ledger::erasure::{self, EraseError, Erasure, ErasureRequest};
+use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::Account;
 use ledger::waiting_list::Waitlist;
 use shop_domain::UserId;
@@ -22,7 +24,20 @@ pub enum DeleteAccountError {
     Erase(#[from] EraseError),
 }
 
+/// The keys under which the subjects of deleted people are hashed.
+#[must_use]
+pub fn subject_keys(secret: &Secret, previous: &Secret) -> SubjectKeys {
+    let previous = (!previous.is_empty()).then(|| previous.reveal().as_bytes());
+    SubjectKeys::new(secret.reveal().as_bytes(), previous)
+}
+
 impl Accounts {
+    /// The keys under which the subjects of deleted people are hashed.
+    #[must_use]
+    pub fn subject_keys(&self) -> &SubjectKeys {
+        &self.parts.subject_keys
+    }
+
     /// Deletes the account of a user who sends the password once more.
     pub async fn delete_by_password(
         &self,
@@ -44,7 +59,9 @@ impl Accounts {
         password_hash: Option<&str>,
         actor: Option<&Actor>,
     ) -> Result<Erasure, EraseError> {
-        let erased = erasure::erase(waitlist, user, password_hash, actor).await?;
+        let keys = &self.parts.subject_keys;
+        let request = ErasureRequest { user, password_hash, actor, keys };
+        let erased = erasure::erase(waitlist, &request).await?;
         self.parts.revocations.end_earlier_than(user, erased.generation);
         tracing::info!(%user, had_account = erased.had_account, "account deleted");
         Ok(erased)

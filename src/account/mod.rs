@@ -20,12 +20,13 @@ use ledger::Database;
 use time::OffsetDateTime;
 
 use ledger::breaker::Breaker;
+use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::{self, Account, NewAccount};
 use ledger::rows::{self, failed_change, failed_read};
 use shop_domain::{Clock, LedgerError, UserId, Username, username};
 use throttle::SignInThrottle;
 
-pub use erasure::DeleteAccountError;
+pub use erasure::{DeleteAccountError, subject_keys};
 pub use guests::{GuestError, Guests};
 pub use hashing::HashingPool;
 pub use operator_log::{Action, Actor, OperatorLog};
@@ -101,6 +102,8 @@ pub struct AccountParts {
     pub breaker: Breaker,
     pub hashing: HashingPool,
     pub tokens: Tokens,
+    /// Hash the subjects of deleted people.
+    pub subject_keys: SubjectKeys,
     pub revocations: Revocations,
     pub clock: Clock,
     /// How long a session lasts.

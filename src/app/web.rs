@@ -88,6 +88,7 @@ fn accounts(config: &Config, shared: &Shared, tokens: Tokens) -> Accounts {
         breaker: shared.breakers.mysql.clone(),
         hashing: HashingPool::new(settings.hashing_max),
         tokens,
+        subject_keys: account::subject_keys(&config.secret, &config.secret_previous),
         revocations: shared.revocations.clone(),
         clock: shared.clock.clone(),
         token_life: Duration::from_secs(u64::from(settings.token_hours) * 3_600),

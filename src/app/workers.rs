@@ -9,8 +9,8 @@ use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::draw::Draws;
 use crate::job::{
-    self, AdvanceDraws, Audit, Expire, Progress, Reconcile, RefreshRevocations, RequestRefunds,
-    ScheduledJob, TendEvents, TendWaitingLists,
+    self, AdvanceDraws, Audit, Expire, FinishErasures, Progress, Reconcile, RefreshRevocations,
+    RequestRefunds, ScheduledJob, TendEvents, TendWaitingLists,
 };
 use crate::live;
 use crate::order::Orders;
@@ -80,6 +80,7 @@ fn jobs(
         breaker: breakers.mysql.clone(),
     };
     let tend = TendWaitingLists::new(waiting_lists.clone());
+    let finish = FinishErasures { lists: waiting_lists.clone() };
     let advance = AdvanceDraws { draws: draws.clone() };
     let ms = Duration::from_millis;
     let mut jobs = vec![
@@ -87,6 +88,7 @@ fn jobs(
         ScheduledJob::new("reconcile", ms(settings.reconcile_period_ms), reconcile),
         ScheduledJob::new("audit", ms(settings.audit_period_ms), audit),
         ScheduledJob::new("waiting-list", ms(config.waiting_list.sweep_ms), tend),
+        ScheduledJob::new("erasures", Duration::from_secs(2), finish),
         ScheduledJob::new("draws", ms(config.draw.poll_ms), advance),
     ];
     if config.payment.provider != "demo" {

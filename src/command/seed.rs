@@ -73,6 +73,7 @@ impl Demo {
             stock: self.stock,
             window: SaleWindow::new(starts_at, starts_at + self.lasts)?,
             per_buyer_limit: self.limit,
+            unpaid_max: Item::UNPAID_MAX_DEFAULT,
             hold_seconds: 300,
             strategy: "lock-redis".to_owned(),
             kind: ItemKind::Shop,

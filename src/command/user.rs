@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use ledger::erasure::{self, EraseError};
+use ledger::erasure::{self, EraseError, ErasureRequest};
 use ledger::rows::actions::Actor;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::{WaitingLine, Waitlist};
@@ -12,6 +12,7 @@ use shop_metrics::Metrics;
 use time::OffsetDateTime;
 
 use super::{ExitResult, parse};
+use crate::account;
 
 /// The arguments: the action on a person.
 #[derive(clap::Args)]
@@ -37,12 +38,18 @@ enum Action {
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let Action::Erase { id, operator } = arguments.action;
     let config = super::settings(file)?;
+    if config.secret.is_empty() {
+        return Err("the setting `secret` is missing: it hides who a deleted person of the identity provider is".to_owned());
+    }
     super::operator::check(&config, operator).await?;
     let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
     let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
     let waitlist = Waitlist::new(super::ledger(&config)?, line);
     let actor = Actor { user: operator, address: None, now: OffsetDateTime::now_utc() };
-    match erasure::erase(&waitlist, id, None, Some(&actor)).await {
+    let keys = account::subject_keys(&config.secret, &config.secret_previous);
+    let request =
+        ErasureRequest { user: id, password_hash: None, actor: Some(&actor), keys: &keys };
+    match erasure::erase(&waitlist, &request).await {
         Ok(erased) if erased.had_account => println!("the account of user {id} is deleted"),
         Ok(_) => println!("user {id} has no account; its sessions have ended"),
         Err(EraseError::OrdersOpen) => {

@@ -152,10 +152,15 @@ impl Identity {
         self.open_session(&claims, Some(until)).await
     }
 
-    /// Finds the user of a token of the provider; `None` when the subject has never signed in here.
-    pub async fn user_by_token(&self, token: &str) -> Result<Option<UserId>, IdentityError> {
+    /// Finds the user of a token of the provider, and the role that the token gives; `None` when the subject has no
+    /// account here.
+    pub async fn user_by_token(
+        &self,
+        token: &str,
+    ) -> Result<Option<(UserId, Role)>, IdentityError> {
         let claims = self.verify(token, &self.audiences).await?;
-        Ok(self.find(&claims).await?)
+        let user = self.find(&claims).await?;
+        Ok(user.map(|user| (user, self.role_of(&claims))))
     }
 
     async fn find(&self, claims: &IdentityClaims) -> Result<Option<UserId>, LedgerError> {
@@ -192,13 +197,14 @@ impl Identity {
 
     /// The user of a subject, who is created at the first sign-in.
     async fn user_of(&self, claims: &IdentityClaims) -> Result<UserId, LedgerError> {
-        let IdentityParts { pool, breaker, clock, .. } = &self.parts;
+        let IdentityParts { pool, breaker, accounts, clock, .. } = &self.parts;
         let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
         if let Some(user) = self.find(claims).await? {
             return Ok(user);
         }
         let name = shown_name(claims);
-        let create = subjects::create(pool, subject, &name, clock.now());
+        let keys = accounts.subject_keys();
+        let create = subjects::create(pool, subject, keys, &name, clock.now());
         let created = rows::change(breaker, create).await;
         match created.map_err(|error| failed_change(&error))? {
             Some(user) => Ok(user),

@@ -2,6 +2,7 @@
 
 mod audit;
 mod draws;
+mod erasures;
 mod events;
 mod expire;
 mod reconcile;
@@ -22,6 +23,7 @@ use shop_metrics::Metrics;
 
 pub use audit::{Audit, Progress};
 pub use draws::AdvanceDraws;
+pub use erasures::FinishErasures;
 pub use events::TendEvents;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};

@@ -155,6 +155,7 @@ impl Work<'_> {
             per_buyer_limit: purchases_each
                 .saturating_mul(wanted.quantity)
                 .min(Item::PER_BUYER_LIMIT_MAX),
+            unpaid_max: 0,
             hold_seconds: Item::HOLD_SECONDS_MAX,
             strategy: self.chosen.card.name.to_owned(),
             kind: ItemKind::Lab,

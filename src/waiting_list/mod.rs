@@ -134,6 +134,13 @@ impl WaitingLists {
         }
     }
 
+    /// As [`Self::publish`], of several lines.
+    pub async fn publish_all(&self, changes: &[(ItemId, LineChange)]) {
+        for (item, change) in changes {
+            self.publish(*item, change).await;
+        }
+    }
+
     /// What can be said of an item without its line.
     fn check(&self, item: &Item) -> Result<(), Refusal> {
         // Without an arbiter the stock row is whatever the gate made of it.

@@ -1,5 +1,9 @@
 //! The deletion of a person: the account goes everywhere, and the ledger still adds up.
 
+mod back;
+mod places;
+mod traces;
+
 use reqwest::Method;
 use seckill::account::Role;
 use serde_json::{Value, json};
@@ -191,5 +195,5 @@ async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
     assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "the session");
     assert_eq!(rows(&shop, "SELECT COUNT(*) FROM subjects").await, 1);
     let (again, _) = exchange("one").await;
-    assert_ne!(again, id, "a new user");
+    assert_eq!(again, id, "a sale may count the number");
 }

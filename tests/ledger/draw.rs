@@ -18,7 +18,7 @@ use crate::process::program::{free_addr, program, serve};
 use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, when};
 
 /// Short, because the times of a draw go by the database's clock, which no test can move.
-pub(super) async fn shop() -> Shop {
+pub(crate) async fn shop() -> Shop {
     Shop::with(|config| {
         config.draw.poll_ms = 50;
         config.draw.round_after_seconds = 5;
@@ -27,7 +27,7 @@ pub(super) async fn shop() -> Shop {
     .await
 }
 
-fn from_now(seconds: i64) -> String {
+pub(crate) fn from_now(seconds: i64) -> String {
     (OffsetDateTime::now_utc() + Duration::seconds(seconds)).format(&Rfc3339).expect("a time")
 }
 
@@ -44,7 +44,7 @@ pub(super) async fn enter(client: &Client, item: i64) -> Answer {
     client.post(&format!("/api/items/{item}/entry"), &json!({})).await
 }
 
-pub(super) async fn until_drawn(client: &Client, item: i64) -> Value {
+pub(crate) async fn until_drawn(client: &Client, item: i64) -> Value {
     eventually("the draw", || async {
         let draw = client.get(&format!("/api/items/{item}/draw")).await.json;
         when(draw["state"] == "drawn", draw)
@@ -53,12 +53,12 @@ pub(super) async fn until_drawn(client: &Client, item: i64) -> Value {
 }
 
 /// The published proof, as the checker reads it.
-pub(super) async fn proof(client: &Client, item: i64) -> Proof {
+pub(crate) async fn proof(client: &Client, item: i64) -> Proof {
     let text = client.get(&format!("/api/items/{item}/draw/entries")).await.text;
     verify::read(text.as_bytes()).expect("a proof")
 }
 
-fn faults(proof: &Proof, known: Known<'_>) -> Vec<Fault> {
+pub(crate) fn faults(proof: &Proof, known: Known<'_>) -> Vec<Fault> {
     verify::check(proof, known).into_iter().map(|(fault, _)| fault).collect()
 }
 

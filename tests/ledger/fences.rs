@@ -42,7 +42,9 @@ async fn let_in(shop: &Shop, item: i64, buyer: i64, fence: u64) {
              accepted_writes, '{id}', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL 1 HOUR \
              FROM fences WHERE item_id = {item} AND backend = 'redis'"
         ),
-        format!("INSERT INTO buyer_limits VALUES ({item}, {buyer}, 1, 1)"),
+        format!(
+            "INSERT INTO buyer_limits (item_id, user_id, bought, allowed) VALUES ({item}, {buyer}, 1, 1)"
+        ),
         format!(
             "INSERT INTO stock_movements VALUES ({item}, '{id}', 'sold', -1, UTC_TIMESTAMP(6))"
         ),

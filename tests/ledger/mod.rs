@@ -16,6 +16,7 @@ pub mod silence;
 pub mod tls;
 pub mod transactions;
 pub mod trouble;
+pub mod unpaid;
 pub mod upgrade;
 pub mod waiting_list;
 pub mod writer;

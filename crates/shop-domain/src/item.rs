@@ -24,6 +24,8 @@ pub struct Item {
     pub window: SaleWindow,
     /// The number of units that one buyer may hold or have bought.
     pub per_buyer_limit: u32,
+    /// After how many holds that expired unpaid a buyer may not hold again; 0: no limit.
+    pub unpaid_max: u32,
     /// How long an unpaid order keeps its stock, in seconds.
     pub hold_seconds: u32,
     /// The strategy that `default` stands for.
@@ -68,6 +70,10 @@ impl Item {
     pub const OFFER_SECONDS_MAX: u32 = 86_400;
     /// The most units that one buyer may be allowed.
     pub const PER_BUYER_LIMIT_MAX: u32 = 1_000_000;
+    /// The largest `unpaid_max`.
+    pub const UNPAID_MAX_MAX: u32 = 1_000;
+    /// The default of `unpaid_max` for real sales. Lab items have none: their buyers do not pay.
+    pub const UNPAID_MAX_DEFAULT: u32 = 2;
     /// The longest hold, and the longest extension of one: a day.
     pub const HOLD_SECONDS_MAX: u32 = 86_400;
     /// The longest time for giving a paid order back: a year.
@@ -105,6 +111,7 @@ pub struct NewItem {
     pub stock: i64,
     pub window: SaleWindow,
     pub per_buyer_limit: u32,
+    pub unpaid_max: u32,
     pub hold_seconds: u32,
     pub strategy: String,
     pub kind: ItemKind,
@@ -134,6 +141,8 @@ pub struct ItemEdit {
     pub paused: Option<bool>,
     /// Open or close the waiting room.
     pub waiting_room: Option<bool>,
+    /// New number of holds that may expire unpaid.
+    pub unpaid_max: Option<u32>,
     /// New length of offers; 0 ends the waiting list.
     pub offer_seconds: Option<u32>,
     /// New longest extension of holds.

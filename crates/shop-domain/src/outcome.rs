@@ -98,6 +98,11 @@ pub enum Refusal {
         /// Units per buyer.
         limit: u32,
     },
+    /// As many holds of the buyer as may have expired unpaid.
+    UnpaidLimitReached {
+        /// Holds per buyer.
+        limit: u32,
+    },
     /// More units in one order than a buyer may ever have.
     QuantityOverLimit {
         /// Units per buyer.
@@ -142,6 +147,8 @@ pub enum Refusal {
     PartyNotFound,
     /// The party has as many entries as it may.
     PartyFull,
+    /// The account of the buyer was deleted; this instance may not know it yet.
+    AccountDeleted,
     /// There is no such item.
     ItemNotFound,
     /// There is no such strategy.
@@ -179,6 +186,7 @@ impl Refusal {
             Self::SoldOut { .. } => "sold_out",
             Self::LimitReached { .. } => "limit_reached",
             Self::GroupLimitReached { .. } => "group_limit_reached",
+            Self::UnpaidLimitReached { .. } => "unpaid_limit_reached",
             Self::QuantityOverLimit { .. } => "quantity_over_limit",
             Self::SaleNotStarted { .. } => "sale_not_started",
             Self::SaleEnded => "sale_ended",
@@ -198,6 +206,7 @@ impl Refusal {
             Self::DrawFull => "draw_full",
             Self::PartyNotFound => "party_not_found",
             Self::PartyFull => "party_full",
+            Self::AccountDeleted => "invalid_token",
             Self::ItemNotFound => "item_not_found",
             Self::StrategyNotFound => "strategy_not_found",
             Self::OptionsNotTaken => "invalid_query_parameter",
@@ -234,6 +243,7 @@ impl Refusal {
             Self::SoldOut { .. }
                 | Self::LimitReached { .. }
                 | Self::GroupLimitReached { .. }
+                | Self::UnpaidLimitReached { .. }
                 | Self::NoOffer
                 | Self::KeyReused { .. }
         )

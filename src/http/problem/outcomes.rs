@@ -52,7 +52,8 @@ problems! {
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
         RequestInProgress => RequestInProgress, OtherCurrency => OtherCurrency,
         DrawOnly => DrawOnly, NoDraw => NoDraw, EntriesClosed => EntriesClosed, DrawFull => DrawFull,
-        PartyNotFound => PartyNotFound, PartyFull => PartyFull; from;
+        PartyNotFound => PartyNotFound, PartyFull => PartyFull,
+        AccountDeleted => InvalidToken; from;
         Refusal::OfLine { item, refusal } => Self::from(*refusal).member("item_id", item.get()),
         Refusal::SoldOut { .. } => ProblemType::SoldOut.into(),
         Refusal::LimitReached { limit } => ProblemType::LimitReached
@@ -61,6 +62,8 @@ problems! {
         Refusal::GroupLimitReached { limit } => ProblemType::GroupLimitReached
             .detail(format!("You have bought the {limit} units of these items together that one buyer may have."))
             .member("orders", "/api/orders"),
+        Refusal::UnpaidLimitReached { limit } => ProblemType::UnpaidLimitReached
+            .detail(format!("You have let {limit} holds of this item expire unpaid. When it is sold out, join its waiting list.")),
         Refusal::QuantityOverLimit { limit } => ProblemType::QuantityOverLimit
             .detail(format!("Buy fewer units: one buyer may have {limit}.")),
         Refusal::SaleNotStarted { starts_at } => not_started(starts_at),
@@ -221,6 +224,7 @@ mod tests {
             Refusal::SoldOut { asked_at: None },
             Refusal::LimitReached { limit: 1 },
             Refusal::GroupLimitReached { limit: 1 },
+            Refusal::UnpaidLimitReached { limit: 1 },
             Refusal::QuantityOverLimit { limit: 1 },
             Refusal::NoWaitingList,
             Refusal::UnitsLeft,
@@ -241,6 +245,7 @@ mod tests {
             Refusal::AmountOverflow,
             Refusal::RequestInProgress,
             Refusal::OtherCurrency,
+            Refusal::AccountDeleted,
             Refusal::SaleEnded.of_line(ItemId::new(1).expect("positive")),
         ];
         for refusal in refusals {

@@ -120,6 +120,8 @@ problem_types! {
         "You have bought as many units as one buyer may have.";
     GroupLimitReached: 409 "group_limit_reached", "Purchase limit of a group reached",
         "You have bought as many units of these items together as one buyer may have.";
+    UnpaidLimitReached: 409 "unpaid_limit_reached", "Too many unpaid holds",
+        "Your holds of this item expired unpaid; when it is sold out, join its waiting list.";
     NoWaitingList: 409 "no_waiting_list", "Item without waiting list",
         "Try again when unpaid orders expire: nobody can wait for this item.";
     UnitsLeft: 409 "units_left", "Units left",

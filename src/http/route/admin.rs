@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::fields::{
     choice, currency, extend_seconds, in_range, instant, limit, limit_group, no_such_group,
     no_such_product, offer_out_of_range, offer_seconds, product, return_seconds,
-    stock_out_of_range,
+    stock_out_of_range, unpaid_max,
 };
 use super::items::{ItemBody, answer};
 use super::products::{VariantOptionBody, new_variant};
@@ -61,6 +61,11 @@ pub struct CreateItemBody {
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1)]
     pub(super) per_buyer_limit: Integer,
+    /// After how many holds that expired unpaid a buyer may not hold again; 0: no limit. If it is left out, 2, and 0 for
+    /// lab items.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 1000)]
+    pub(super) unpaid_max: Integer,
     /// How long an unpaid order keeps its stock; 300 if it is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
@@ -137,6 +142,10 @@ pub struct EditItemBody {
     /// Open or close the waiting room.
     #[serde(default)]
     waiting_room: Option<bool>,
+    /// After how many holds that expired unpaid a buyer may not hold again; 0: no limit.
+    #[serde(default)]
+    #[schema(value_type = Option<u32>, maximum = 1000)]
+    unpaid_max: Integer,
     /// For how many seconds an offer holds a unit for a buyer who waits; 0 ends the waiting list.
     #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
@@ -221,6 +230,7 @@ pub async fn edit(
         currency: body.currency.as_deref().map(currency).transpose()?,
         paused: body.paused,
         waiting_room: body.waiting_room,
+        unpaid_max: unpaid_max(body.unpaid_max)?,
         offer_seconds: body.offer_seconds.or(Some(None), offer_seconds, offer_out_of_range)?,
         extend_seconds: extend_seconds(body.extend_seconds)?,
         return_seconds: return_seconds(body.return_seconds)?,
@@ -276,6 +286,10 @@ pub(super) fn new_item(
         stock: body.stock.or(None, in_range(0, Item::STOCK_MAX), stock_out_of_range)?,
         window,
         per_buyer_limit: limit(body.per_buyer_limit, Some(PER_BUYER_LIMIT_DEFAULT))?,
+        unpaid_max: unpaid_max(body.unpaid_max)?.unwrap_or(match kind {
+            ItemKind::Shop => Item::UNPAID_MAX_DEFAULT,
+            ItemKind::Lab => 0,
+        }),
         hold_seconds: body.hold_seconds.or(
             Some(HOLD_SECONDS_DEFAULT),
             in_range(1, Item::HOLD_SECONDS_MAX),

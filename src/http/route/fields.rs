@@ -34,20 +34,24 @@ pub(super) fn offer_out_of_range() -> Problem {
 }
 
 pub(super) fn extend_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
-    seconds(sent, "extend_seconds", 0..=Item::HOLD_SECONDS_MAX)
+    within(sent, "extend_seconds", 0..=Item::HOLD_SECONDS_MAX)
 }
 
 pub(super) fn return_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
-    seconds(sent, "return_seconds", 0..=Item::RETURN_SECONDS_MAX)
+    within(sent, "return_seconds", 0..=Item::RETURN_SECONDS_MAX)
 }
 
 /// Parses how long a buyer wants an unpaid order to keep its units; `None` if it is left out.
 pub(super) fn wanted_hold(sent: Integer, field: &str) -> Result<Option<u32>, Problem> {
-    seconds(sent, field, 1..=Item::HOLD_SECONDS_MAX)
+    within(sent, field, 1..=Item::HOLD_SECONDS_MAX)
 }
 
-/// Parses a field of seconds; `None` if it is left out.
-fn seconds(sent: Integer, field: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, Problem> {
+pub(super) fn unpaid_max(sent: Integer) -> Result<Option<u32>, Problem> {
+    within(sent, "unpaid_max", 0..=Item::UNPAID_MAX_MAX)
+}
+
+/// Parses a number within `range`; `None` if it is left out.
+fn within(sent: Integer, field: &str, range: RangeInclusive<u32>) -> Result<Option<u32>, Problem> {
     let (least, most) = range.into_inner();
     sent.or(
         Some(None),

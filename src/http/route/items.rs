@@ -40,6 +40,8 @@ pub struct ItemBody {
     ends_at: OffsetDateTime,
     /// Units that one buyer may have.
     per_buyer_limit: u32,
+    /// After how many holds that expired unpaid a buyer may not hold again; 0: no limit.
+    unpaid_max: u32,
     /// How long an unpaid order keeps its stock.
     hold_seconds: u32,
     /// The strategy of purchases that name `default`.
@@ -95,6 +97,7 @@ impl ItemBody {
             starts_at: item.window.starts_at(),
             ends_at: item.window.ends_at(),
             per_buyer_limit: item.per_buyer_limit,
+            unpaid_max: item.unpaid_max,
             hold_seconds: item.hold_seconds,
             strategy: item.strategy.clone(),
             kind: item.kind.as_str(),

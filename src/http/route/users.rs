@@ -20,7 +20,6 @@ use crate::http::rates::AddressRateLimit;
 use crate::http::session_cookie::SessionCookie;
 use crate::identity::{Identity, IdentityError};
 use crate::waiting_list::WaitingLists;
-use ledger::erasure::Erasure;
 
 /// A user name and a password.
 #[derive(Deserialize, ToSchema)]
@@ -71,8 +70,8 @@ pub struct DeleteAccountBody {
     token: Option<String>,
 }
 
-/// Delete the account: its name, its password and its sessions go, and waiting lists are left. Orders stay without a
-/// name.
+/// Delete the account: its name, its password and its sessions go, waiting lists are left, and entries of open draws are
+/// taken back. Orders stay without a name.
 #[utoipa::path(delete, path = "/api/users/me", tag = "buyer", request_body = DeleteAccountBody, responses(
     (status = 204, description = "Deleted; every token of the account is invalid"),
     (status = "4XX", description = "Wrong password or token, or an order is open"), TryAgain,
@@ -88,6 +87,10 @@ pub async fn delete(
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<DeleteAccountBody>,
 ) -> Result<Response, Problem> {
+    // The provider may give a role that the account does not have.
+    if holder.role.may_operate() {
+        return Err(ProblemType::OperatorAccount.into());
+    }
     let waitlist = lists.waitlist();
     let erased = match (body.password, body.token) {
         (Some(password), None) => {
@@ -96,8 +99,12 @@ pub async fn delete(
         }
         (None, Some(token)) => {
             let identity = identity.ok_or(IdentityError::Off)?;
-            if identity.user_by_token(&token).await? != Some(holder.user) {
+            let found = identity.user_by_token(&token).await?;
+            let Some((_, role)) = found.filter(|(user, _)| *user == holder.user) else {
                 return Err(ProblemType::IdentityRefused.into());
+            };
+            if role.may_operate() {
+                return Err(ProblemType::OperatorAccount.into());
             }
             let erased = accounts.erase(waitlist, holder.user, None, None).await;
             erased.map_err(DeleteAccountError::from)?
@@ -109,7 +116,7 @@ pub async fn delete(
             return Err(ProblemType::UnknownField.detail("Send a password or a token."));
         }
     };
-    publish(&lists, &erased).await;
+    lists.publish_all(&erased.lines).await;
     Ok(forget(cookie))
 }
 
@@ -129,13 +136,7 @@ pub async fn erase(
     }
     let actor = operator.actor();
     let erased = accounts.erase(lists.waitlist(), user, None, Some(&actor)).await;
-    publish(&lists, &erased.map_err(DeleteAccountError::from)?).await;
+    let erased = erased.map_err(DeleteAccountError::from)?;
+    lists.publish_all(&erased.lines).await;
     Ok(StatusCode::NO_CONTENT)
-}
-
-/// Tells the buyers behind the person in the lines.
-async fn publish(lists: &WaitingLists, erased: &Erasure) {
-    for (item, change) in &erased.lines {
-        lists.publish(*item, change).await;
-    }
 }

@@ -281,6 +281,7 @@ fn reason_of_exit(item: ItemId, outcome: &Outcome) -> Option<&'static str> {
         Refusal::SoldOut { .. }
             | Refusal::LimitReached { .. }
             | Refusal::GroupLimitReached { .. }
+            | Refusal::UnpaidLimitReached { .. }
             | Refusal::SaleEnded
     );
     is_for_good.then_some("refused")

@@ -64,6 +64,7 @@ function body(form) {
     currency,
     stock: whole('stock'),
     per_buyer_limit: whole('limit'),
+    unpaid_max: whole('unpaid'),
     hold_seconds: whole('hold'),
     offer_seconds: whole('offer'),
     extend_seconds: whole('extend'),

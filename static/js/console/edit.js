@@ -31,6 +31,7 @@ export function startEditing(edited) {
   on('waiting-form', () =>
     edit(
       {
+        unpaid_max: whole('edit-unpaid'),
         offer_seconds: whole('edit-offer'),
         extend_seconds: whole('edit-extend'),
         return_seconds: whole('edit-return'),
@@ -62,6 +63,7 @@ export function editSale(chosen) {
   byId('edit-starts').value = fieldTime(item.starts_at);
   byId('edit-ends').value = fieldTime(item.ends_at);
   for (const name of ['offer', 'extend', 'return']) byId(`edit-${name}`).value = String(item[`${name}_seconds`]);
+  byId('edit-unpaid').value = String(item.unpaid_max);
   showGroup(item);
   showProduct(item);
   showDraw(item);

@@ -166,7 +166,7 @@ impl Service {
         let now = process.instance.clock.now();
         let at = |minutes: i64| (now + time::Duration::minutes(minutes)).format(&Rfc3339);
         let body = item_body(json!({
-            "kind": "shop", "stock": sale.stock, "per_buyer_limit": sale.limit,
+            "kind": "shop", "stock": sale.stock, "per_buyer_limit": sale.limit, "unpaid_max": 0,
             "hold_seconds": HOLD_MINUTES * 60, "offer_seconds": OFFER_MINUTES * 60,
             "strategy": "lock-redis", "limit_group_id": group.unwrap_or(0),
             "starts_at": at(sale.starts_at).expect("a time"), "ends_at": at(sale.ends_at).expect("a time"),

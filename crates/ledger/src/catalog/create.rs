@@ -79,6 +79,7 @@ fn new_item_json(new: &NewItem) -> Value {
         "starts_at": rfc3339(Some(new.window.starts_at())),
         "ends_at": rfc3339(Some(new.window.ends_at())),
         "per_buyer_limit": new.per_buyer_limit,
+        "unpaid_max": new.unpaid_max,
         "hold_seconds": new.hold_seconds,
         "strategy": new.strategy,
         "kind": new.kind.as_str(),

@@ -22,7 +22,7 @@ use time::format_description::well_known::Rfc3339;
 use crate::cache::Cache;
 use crate::item_concurrency::ItemPermit;
 use crate::rows::statement::{Binds, Read, Write};
-use crate::rows::{draws, failed_change, items};
+use crate::rows::{draws, erased, failed_change, items};
 use crate::stock_lock;
 use crate::waiting_list::WaitingLine;
 use crate::{Ledger, RetryPolicy};
@@ -73,6 +73,9 @@ impl Draws {
                 if let Err(refusal) = lock_open(transaction, permit).await? {
                     return Ok(Err(refusal));
                 }
+                if erased::contains(&mut **transaction, buyer).await? {
+                    return Ok(Err(Refusal::AccountDeleted));
+                }
                 let found = draws::entry(&mut **transaction, item, buyer).await?;
                 if let Some(entry) = found.as_ref().filter(|entry| has_chosen(entry, choice)) {
                     return Ok(Ok(entry.clone()));
@@ -116,16 +119,7 @@ impl Draws {
     ) -> Result<Result<(), Refusal>, LedgerError> {
         let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
         let withdrawn = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
-            Box::pin(async move {
-                if let Err(refusal) = lock_open(transaction, permit).await? {
-                    return Ok(Err(refusal));
-                }
-                sqlx::query("DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?")
-                    .binds((item.get(), buyer.get()))
-                    .run(&mut **transaction)
-                    .await
-                    .map(Ok)
-            })
+            Box::pin(withdraw_in(transaction, permit, buyer))
         });
         withdrawn.await.map_err(|error| failed_change(&error))
     }
@@ -142,6 +136,23 @@ impl Draws {
         self.counts.insert(item, (at, count));
         Ok(count)
     }
+}
+
+/// Takes the entry of a buyer back, if the draw is open.
+///
+/// # Errors
+/// The database's; the caller rolls back.
+pub(crate) async fn withdraw_in(
+    transaction: &mut MySqlConnection,
+    permit: &ItemPermit,
+    buyer: UserId,
+) -> sqlx::Result<Result<(), Refusal>> {
+    let item = permit.item();
+    if let Err(refusal) = lock_open(transaction, permit).await? {
+        return Ok(Err(refusal));
+    }
+    let delete = "DELETE FROM draw_entries WHERE item_id = ? AND user_id = ?";
+    sqlx::query(delete).binds((item.get(), buyer.get())).run(transaction).await.map(Ok)
 }
 
 /// Returns whether an entry is in the party of choice already.

@@ -9,11 +9,11 @@ use crate::rows::draws::{self, DrawRow, ListedEntry};
 use crate::rows::items::datetime;
 use crate::rows::link::{TRANSACTION_MAX, within};
 use crate::rows::statement::{Binds, Read, Write};
-use crate::rows::transact;
+use crate::rows::{erased, transact};
 use crate::stock_lock;
 use crate::waiting_list::LineChange;
 use draw_proof::{Entry, Hash};
-use shop_domain::{DrawBeacon, ItemId};
+use shop_domain::{DrawBeacon, ItemId, UserId};
 
 /// Entries that get their places in one transaction: the stock row is held for a few hundredths of a second.
 const TOGETHER_MAX: usize = 500;
@@ -213,17 +213,28 @@ async fn write_entries(
     });
     rows.push(" ON DUPLICATE KEY UPDATE place = VALUES(place)");
     rows.build().persistent(false).run(&mut *transaction).await?;
-    // The numbers of places in a line rise in the order of the rows.
+    let buyers: Vec<UserId> = entries.iter().map(|entry| entry.buyer).collect();
+    let erased = erased::among(&mut *transaction, &buyers).await?;
+    let is_here = |entry: &&ListedEntry| !erased.contains(&entry.buyer);
+    // The numbers of places in a line rise in the order of the rows. Who was deleted since the close keeps the place in
+    // the draw, which was published, and has left the line.
     let mut rows = QueryBuilder::new(
-        "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at, party, party_size) ",
+        "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at, closed_at, party, party_size) ",
     );
     let parties = entries.chunk_by(|one, next| one.party == next.party);
-    let sized =
-        parties.flat_map(|party| party.iter().map(move |entry| (entry, party.len() as u64)));
+    let sized = parties.flat_map(|party| {
+        let size = party.iter().filter(is_here).count() as u64;
+        party.iter().map(move |entry| (entry, size))
+    });
     rows.push_values(sized, |mut row, (entry, size)| {
         row.push_bind(item).push_bind(entry.buyer.get());
-        row.push("'waiting'").push("1").push("UTC_TIMESTAMP(6)");
-        row.push_bind((size > 1).then_some(&entry.party)).push_bind(size);
+        if is_here(&entry) {
+            row.push("'waiting'").push("1").push("UTC_TIMESTAMP(6)").push("NULL");
+            row.push_bind((size > 1).then_some(&entry.party)).push_bind(size);
+        } else {
+            row.push("'left'").push("NULL").push("UTC_TIMESTAMP(6)").push("UTC_TIMESTAMP(6)");
+            row.push("NULL").push("1");
+        }
     });
     rows.build().persistent(false).run(transaction).await
 }

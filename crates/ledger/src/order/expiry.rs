@@ -10,7 +10,7 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::step::{
-    ReturnedUnits, count_back, count_back_in_group, insert_movement, lock_stock, permit_of,
+    ReturnedUnits, count_back_expired, count_back_in_group, insert_movement, lock_stock, permit_of,
     return_stock,
 };
 use super::{OrderSteps, StepError};
@@ -198,7 +198,7 @@ async fn expire_batch(
     let mut lines: Vec<&Order> = expired.iter().flat_map(Order::lines).collect();
     lines.sort_by_key(|line| (line.item_id, line.user_id, line.id));
     for line in &lines {
-        count_back(connection, line).await?;
+        count_back_expired(connection, line).await?;
     }
     let mut by_group = lines.clone();
     by_group.sort_by_key(|line| (line.limit_group, line.user_id));

@@ -224,6 +224,24 @@ pub(super) async fn count_back(
     Ok(())
 }
 
+/// Gives the units of a hold that has expired back to the buyer's limit, and counts the hold. The limit of such holds is
+/// compared when the buyer orders again: see `buyer_limits.unpaid_max`.
+pub(super) async fn count_back_expired(
+    connection: &mut MySqlConnection,
+    order: &Order,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE buyer_limits SET bought = bought - ?, expired = expired + 1, unpaid_max = 0 \
+         WHERE item_id = ? AND user_id = ?",
+    )
+    .bind(order.quantity.signed())
+    .bind(order.item_id.get())
+    .bind(order.user_id.get())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
 /// Gives units back to the limit of the group in which the order was counted, if it was.
 pub(super) async fn count_back_in_group(
     connection: &mut MySqlConnection,
@@ -282,8 +300,10 @@ async fn take_again(
         _ => StepError::from(error),
     };
     for one in order.lines() {
+        // The hold was paid after all.
         sqlx::query(
-            "UPDATE buyer_limits SET bought = bought + ? WHERE item_id = ? AND user_id = ?",
+            "UPDATE buyer_limits SET bought = bought + ?, expired = GREATEST(expired, 1) - 1 \
+             WHERE item_id = ? AND user_id = ?",
         )
         .bind(one.quantity.signed())
         .bind(one.item_id.get())

@@ -32,6 +32,7 @@ pub struct ItemUpdate<'a> {
     pub window: SaleWindow,
     pub paused: bool,
     pub waiting_room: bool,
+    pub unpaid_max: u32,
     pub offer_seconds: u32,
     pub extend_seconds: u32,
     pub return_seconds: u32,
@@ -42,7 +43,7 @@ pub struct ItemUpdate<'a> {
 }
 
 const OWN_COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
-     per_buyer_limit, hold_seconds, strategy, kind, arbiter, paused, waiting_room, \
+     per_buyer_limit, unpaid_max, hold_seconds, strategy, kind, arbiter, paused, waiting_room, \
      offer_seconds, extend_seconds, return_seconds, limit_group_id, \
      COALESCE(currency, (SELECT code FROM shop_currency)) AS currency, \
      (SELECT limit_groups.name FROM limit_groups WHERE limit_groups.id = limit_group_id) AS group_name, \
@@ -161,8 +162,8 @@ pub async fn insert(
     sqlx::query(
         "INSERT INTO items (id, name, description, image_url, price_cents, starts_at, ends_at, \
          per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
-         extend_seconds, return_seconds, limit_group_id, currency, product_id, options, created_at) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+         extend_seconds, return_seconds, limit_group_id, currency, product_id, options, created_at, unpaid_max) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     )
     .bind(id.get())
     .bind(&new.name)
@@ -185,6 +186,7 @@ pub async fn insert(
     .bind(new.variant.as_ref().map(|variant| variant.product.get()))
     .bind(new.variant.as_ref().map(|variant| products::stored(&variant.options)))
     .bind(now)
+    .bind(new.unpaid_max)
     .execute(transaction)
     .await?;
     Ok(())
@@ -199,7 +201,7 @@ pub async fn update(
     sqlx::query(
         "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
          offer_seconds = ?, extend_seconds = ?, return_seconds = ?, limit_group_id = ?, \
-         strategy = ?, currency = ?, product_id = ?, options = ?, \
+         strategy = ?, currency = ?, product_id = ?, options = ?, unpaid_max = ?, \
          revision = revision + 1 WHERE id = ?",
     )
     .binds((
@@ -217,6 +219,7 @@ pub async fn update(
         update.currency.as_str(),
         update.variant.map(|variant| variant.product.get()),
         update.variant.map(|variant| products::stored(&variant.options)),
+        update.unpaid_max,
         id.get(),
     ))
     .execute(transaction)
@@ -268,6 +271,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             currency: row.try_get("currency")?,
             window: window.ok_or_else(|| out_of_range("starts_at"))?,
             per_buyer_limit: row.try_get("per_buyer_limit")?,
+            unpaid_max: row.try_get("unpaid_max")?,
             hold_seconds: row.try_get("hold_seconds")?,
             strategy: row.try_get("strategy")?,
             kind: row.try_get("kind")?,

@@ -50,6 +50,8 @@ const FILES: &[(i64, &str, &str)] = &[
     (38, "archive ends", include_str!("../../../../migrations/0038_archive_ends.sql")),
     (39, "only webhooks", include_str!("../../../../migrations/0039_only_webhooks.sql")),
     (40, "shops", include_str!("../../../../migrations/0040_shops.sql")),
+    (41, "erased users", include_str!("../../../../migrations/0041_erased_users.sql")),
+    (42, "unpaid holds", include_str!("../../../../migrations/0042_unpaid_holds.sql")),
     (43, "token keys", include_str!("../../../../migrations/0043_token_keys.sql")),
 ];
 

@@ -16,6 +16,7 @@ pub(crate) mod draw_lock;
 pub mod draws;
 pub mod endpoints;
 pub mod engine;
+pub mod erased;
 pub mod error;
 pub mod event_log;
 pub mod export;

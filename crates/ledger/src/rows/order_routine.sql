@@ -3,6 +3,8 @@ CREATE PROCEDURE ORDER_ROUTINE(
     ORDER_PARAMETERS,
     -- The buyer's limit.
     p_limit INT,
+    -- After how many holds that expired unpaid the buyer may not hold again; 0: no limit.
+    p_unpaid_max INT,
     -- The limit of the item's group; NULL: the item is in no group.
     p_group_limit INT,
     -- What the gate has read; NULL: it does not compare.

@@ -21,7 +21,7 @@ use time::OffsetDateTime;
 
 use crate::item_concurrency::ItemPermit;
 use crate::rows::outbox::{OfferChange, Outbox};
-use crate::rows::{Fault, buyers, waiting_list};
+use crate::rows::{Fault, buyers, erased, waiting_list};
 use crate::stock_lock;
 use shop_domain::{Clock, Item, ItemId, Place, Refusal, UserId, WaitingStatus};
 use shop_metrics::Metrics;
@@ -100,6 +100,9 @@ impl WaitingLine {
     ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
         let available = stock_lock::lock_shared(transaction, permit).await?;
         let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
+        if erased::contains(&mut *transaction, buyer).await? {
+            return Ok(Err(Refusal::AccountDeleted));
+        }
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
             return Ok(Ok((place, None)));
         }

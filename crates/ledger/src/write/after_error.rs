@@ -33,6 +33,10 @@ pub(super) async fn after_error(
             let limit = purchase.counted_group().map_or(0, |group| group.per_buyer_limit);
             Outcome::Refused(Refusal::GroupLimitReached { limit })
         }
+        Fault::CheckViolated if Fault::violates(error, UNPAID_LIMIT) => {
+            let limit = purchase.item.unpaid_max;
+            Outcome::Refused(Refusal::UnpaidLimitReached { limit })
+        }
         Fault::CheckViolated => {
             let limit = purchase.item.per_buyer_limit;
             Outcome::Refused(Refusal::LimitReached { limit })
@@ -81,6 +85,8 @@ pub fn replay_lines(purchases: &[Purchase], found: Vec<Order>) -> Outcome {
 
 /// The constraint that keeps the limits of groups.
 const GROUP_LIMIT: &str = "group_limits_within";
+/// The constraint that refuses a buyer whose holds have expired too often.
+const UNPAID_LIMIT: &str = "buyer_limits_unpaid";
 
 impl Arbiter {
     /// Finds out what became of a COMMIT whose answer was lost: `Some(Some(order))` it happened,

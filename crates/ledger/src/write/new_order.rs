@@ -152,11 +152,23 @@ static ORDERS: LazyLock<Insert> = LazyLock::new(|| {
     Insert::new(format!("INSERT INTO orders ({})", names.join(", ")), format!("({places})"), "")
 });
 
-static BUYERS: LazyLock<Insert> =
-    LazyLock::new(|| Insert::counting("INSERT INTO buyer_limits (item_id"));
+/// Counts units against the limits of items. The table's CHECK also refuses a buyer whose holds have expired too often:
+/// the column `unpaid_max` has the item's value while the buyer holds, and 0 after an expiry, so that only a new order is
+/// compared.
+static BUYERS: LazyLock<Insert> = LazyLock::new(|| {
+    let head = "INSERT INTO buyer_limits (item_id, user_id, bought, allowed, unpaid_max)";
+    let tail = " ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), \
+         allowed = VALUES(allowed), unpaid_max = VALUES(unpaid_max)";
+    Insert::new(head.to_owned(), "(?, ?, ?, ?, ?)".to_owned(), tail)
+});
 
-static GROUPS: LazyLock<Insert> =
-    LazyLock::new(|| Insert::counting("INSERT INTO group_limits (group_id"));
+/// Counts units against the limits of groups; the table's CHECK refuses the unit too many.
+static GROUPS: LazyLock<Insert> = LazyLock::new(|| {
+    let head = "INSERT INTO group_limits (group_id, user_id, bought, allowed)";
+    let tail = " ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), \
+         allowed = VALUES(allowed)";
+    Insert::new(head.to_owned(), "(?, ?, ?, ?)".to_owned(), tail)
+});
 
 static MOVEMENTS: LazyLock<Insert> = LazyLock::new(|| {
     let head = "INSERT INTO stock_movements (item_id, order_id, reason, delta, created_at)";
@@ -167,14 +179,6 @@ static MOVEMENTS: LazyLock<Insert> = LazyLock::new(|| {
 impl Insert {
     fn new(head: String, row: String, tail: &'static str) -> Self {
         Self { head, row, tail, texts: Default::default() }
-    }
-
-    /// Counts units against limits; the table's CHECK refuses the unit too many.
-    fn counting(beginning: &str) -> Self {
-        let head = format!("{beginning}, user_id, bought, allowed)");
-        let tail = " ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), \
-             allowed = VALUES(allowed)";
-        Self::new(head, "(?, ?, ?, ?)".to_owned(), tail)
     }
 
     fn of(&self, rows: &str) -> String {
@@ -197,12 +201,15 @@ pub(super) struct CountedUnits {
     pub(super) buyer: i64,
     pub(super) units: i64,
     pub(super) limit: u32,
+    /// After how many holds that expired unpaid the buyer may not hold again; 0: no limit, as for groups.
+    pub(super) unpaid_max: u32,
 }
 
 impl CountedUnits {
     /// The units of a purchase, counted against the limit of its item.
     pub(super) fn of_buyer(purchase: &Purchase) -> Self {
         Self {
+            unpaid_max: purchase.item.unpaid_max,
             of: purchase.item.id.get(),
             buyer: purchase.buyer.get(),
             units: purchase.quantity.signed(),
@@ -214,7 +221,16 @@ impl CountedUnits {
     pub(super) fn in_group(purchase: &Purchase) -> Option<Self> {
         let group = purchase.counted_group()?;
         let (of, limit) = (group.id.get(), group.per_buyer_limit);
-        Some(Self { of, limit, ..Self::of_buyer(purchase) })
+        Some(Self { of, limit, unpaid_max: 0, ..Self::of_buyer(purchase) })
+    }
+
+    fn bind<'a>(&self, statement: Statement<'a>) -> Statement<'a> {
+        statement.bind(self.of).bind(self.buyer).bind(self.units).bind(self.limit)
+    }
+
+    /// Without a look at holds that expired: whoever accepts an offer has waited behind all others.
+    pub(super) fn of_offer(self) -> Self {
+        Self { unpaid_max: 0, ..self }
     }
 }
 
@@ -236,7 +252,11 @@ pub(super) async fn count_buyers(
     connection: &mut MySqlConnection,
     counted: &[CountedUnits],
 ) -> sqlx::Result<()> {
-    count(connection, &BUYERS, counted).await
+    let mut statement = sqlx::query(BUYERS.text(counted.len()));
+    for one in counted {
+        statement = one.bind(statement).bind(one.unpaid_max);
+    }
+    statement.execute(connection).await.map(drop)
 }
 
 /// Counts units against the limits of groups for each buyer: a power of two of rows, at most 256.
@@ -244,17 +264,9 @@ pub(super) async fn count_in_groups(
     connection: &mut MySqlConnection,
     counted: &[CountedUnits],
 ) -> sqlx::Result<()> {
-    count(connection, &GROUPS, counted).await
-}
-
-async fn count(
-    connection: &mut MySqlConnection,
-    insert: &'static Insert,
-    counted: &[CountedUnits],
-) -> sqlx::Result<()> {
-    let mut statement = sqlx::query(insert.text(counted.len()));
+    let mut statement = sqlx::query(GROUPS.text(counted.len()));
     for one in counted {
-        statement = statement.bind(one.of).bind(one.buyer).bind(one.units).bind(one.limit);
+        statement = one.bind(statement);
     }
     statement.execute(connection).await.map(drop)
 }
@@ -293,7 +305,7 @@ pub(crate) fn fill_in(text: &str) -> String {
     let parameters: Vec<_> = typed.collect();
     text.replace("ORDER_PARAMETERS", &parameters.join(",\n    "))
         .replace("INSERT_ORDER", &ORDERS.of(&format!("({})", values.join(", "))))
-        .replace("COUNT_BUYER", &BUYERS.of("(p_item, p_buyer, p_units, p_limit)"))
+        .replace("COUNT_BUYER", &BUYERS.of("(p_item, p_buyer, p_units, p_limit, p_unpaid_max)"))
         .replace("COUNT_IN_GROUP", &GROUPS.of("(p_group, p_buyer, p_units, p_group_limit)"))
         .replace("INSERT_MOVEMENT", &MOVEMENTS.of(&movement))
         .replace("TAKE_STOCK", &stock_update("stock", "p_units", "= p_item"))

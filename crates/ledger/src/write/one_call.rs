@@ -171,11 +171,12 @@ fn call(write: &OrderWrite<'_>, outbox: Outbox) -> sqlx::Result<String> {
         _ => "last",
     };
     Ok(format!(
-        "CALL {name}({order}, {limit}, {group_limit}, {version}, {changed_at}, '{take}', \
+        "CALL {name}({order}, {limit}, {unpaid_max}, {group_limit}, {version}, {changed_at}, '{take}', \
          {event}, {kind}, {payload})",
         name = *NAME,
         order = NewOrder::sold(purchase, fence, None),
         limit = purchase.item.per_buyer_limit,
+        unpaid_max = purchase.item.unpaid_max,
         group_limit = OrNull(purchase.counted_group().map(|group| group.per_buyer_limit)),
         version = OrNull(version),
         changed_at = OrNull(changed_at),

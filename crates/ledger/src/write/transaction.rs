@@ -8,7 +8,9 @@ use crate::Database;
 use sqlx::MySqlConnection;
 
 use super::fence::{FenceResult, raise_fence};
-use super::{Answer, Attempt, Conflict, OrderWrite, WRITTEN_AS, is_guarded, stock, unit_rows};
+use super::{
+    Answer, Attempt, Conflict, OrderWrite, StockWrite, WRITTEN_AS, is_guarded, stock, unit_rows,
+};
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::outbox::Outbox;
 use crate::rows::{Fault, answered, begin_on, lost_commit, orders, within};
@@ -83,7 +85,10 @@ async fn fill(
     insert_orders(connection, std::iter::once(order)).await?;
     failpoint!("order-inserted");
     if is_guarded {
-        count_buyers(connection, &[CountedUnits::of_buyer(purchase)]).await?;
+        let counted = CountedUnits::of_buyer(purchase);
+        let is_offer = matches!(stock, StockWrite::Offered);
+        let counted = if is_offer { counted.of_offer() } else { counted };
+        count_buyers(connection, &[counted]).await?;
         if let Some(counted) = CountedUnits::in_group(purchase) {
             count_in_groups(connection, &[counted]).await?;
         }

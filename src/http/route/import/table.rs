@@ -23,7 +23,7 @@ const COLUMNS_MAX: usize = 2 * COLUMNS.len();
 const COLUMN_BYTES_MAX: usize = 64;
 /// The columns of a table, which are the fields of a new sale: the name, whether a table must have it, and
 /// the columns that it is checked with.
-const COLUMNS: [(&str, bool, &[&str]); 20] = [
+const COLUMNS: [(&str, bool, &[&str]); 21] = [
     ("name", true, &[]),
     ("description", false, &[]),
     ("image_url", false, &[]),
@@ -33,6 +33,7 @@ const COLUMNS: [(&str, bool, &[&str]); 20] = [
     ("starts_at", true, &["ends_at"]),
     ("ends_at", true, &["starts_at"]),
     ("per_buyer_limit", false, &[]),
+    ("unpaid_max", false, &["kind"]),
     ("hold_seconds", false, &[]),
     ("kind", false, &[]),
     ("strategy", false, &["kind"]),
@@ -259,6 +260,7 @@ fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemB
         starts_at: text("starts_at"),
         ends_at: text("ends_at"),
         per_buyer_limit: number("per_buyer_limit"),
+        unpaid_max: number("unpaid_max"),
         hold_seconds: number("hold_seconds"),
         strategy: optional("strategy"),
         kind: optional("kind"),

@@ -53,7 +53,11 @@ pub(super) async fn choose(
             };
             let (item, units) = (purchase.item.id, purchase.quantity.signed());
             let limit = purchase.item.per_buyer_limit;
-            let written = bought.get(&(item, purchase.buyer)).copied().unwrap_or_default();
+            let counted = bought.get(&(item, purchase.buyer)).copied().unwrap_or_default();
+            let written = counted.bought;
+            let unpaid_max = purchase.item.unpaid_max;
+            let is_unpaid =
+                is_guarded(purchase) && unpaid_max > 0 && counted.expired >= i64::from(unpaid_max);
             let over_limit =
                 |counted: i64| is_guarded(purchase) && counted + units > i64::from(limit);
             let group = purchase.counted_group().map(|group| ((group.id, purchase.buyer), group));
@@ -67,6 +71,8 @@ pub(super) async fn choose(
             let written_in = of(&grouped) + of(&own.in_group);
             let refusal = if over_limit(written) {
                 Some(Refusal::LimitReached { limit })
+            } else if is_unpaid {
+                Some(Refusal::UnpaidLimitReached { limit: unpaid_max })
             } else if over_group(written_in) {
                 let limit = group.map_or(0, |(_, group)| group.per_buyer_limit);
                 Some(Refusal::GroupLimitReached { limit })
@@ -173,23 +179,35 @@ fn request(purchase: &Purchase) -> (UserId, ItemId, &str) {
     (purchase.buyer, purchase.item.id, purchase.key.as_str())
 }
 
-/// Units that the batch's buyers have already, of items that count them.
+/// What the ledger has counted of a buyer and an item.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    bought: i64,
+    /// Holds that expired unpaid.
+    expired: i64,
+}
+
+/// What is counted of the batch's buyers already, of items that count them.
 async fn bought_so_far(
     connection: &mut MySqlConnection,
     purchases: &[Purchase],
-) -> sqlx::Result<HashMap<(ItemId, UserId), i64>> {
+) -> sqlx::Result<HashMap<(ItemId, UserId), Counted>> {
     let mut bought = HashMap::new();
     let guarded: Vec<&Purchase> = purchases.iter().filter(|one| is_guarded(one)).collect();
     for chunk in powers_of_two(&guarded) {
         let mut select = QueryBuilder::new(
-            "SELECT item_id, user_id, bought FROM buyer_limits WHERE (item_id, user_id) IN",
+            "SELECT item_id, user_id, bought, expired FROM buyer_limits WHERE (item_id, user_id) IN",
         );
         select.push_tuples(chunk, |mut row, purchase| {
             row.push_bind(purchase.item.id.get()).push_bind(purchase.buyer.get());
         });
         for row in select.build().fetch_all(&mut *connection).await? {
             let buyer = (row.try_get("item_id")?, row.try_get("user_id")?);
-            bought.insert(buyer, i64::from(row.try_get::<i32, _>("bought")?));
+            let counted = Counted {
+                bought: row.try_get::<i32, _>("bought")?.into(),
+                expired: row.try_get::<i32, _>("expired")?.into(),
+            };
+            bought.insert(buyer, counted);
         }
     }
     Ok(bought)

@@ -1,0 +1,70 @@
+//! Everything that the ledger has of a person: each column, and what the deletion of the person does to it.
+//!
+//! A test compares the list with the columns of the schema: a new column with a person needs a line here.
+
+/// A column that names a person, or says something of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trace {
+    pub table: &'static str,
+    pub column: &'static str,
+    pub fate: Fate,
+}
+
+/// What the deletion of a person does to a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The rows whose column is the number of the person are deleted.
+    RowsDeleted,
+    /// It goes with the row that another column names.
+    GoesWithRow,
+    /// What is open is ended or taken back; what is over stays, by the number alone.
+    Ended,
+    /// It stays, by the number alone, because stock, money or limits would not add up without it.
+    Counts,
+    /// It stays for a limited time.
+    ForATime,
+    /// It stays for good: the log of operators' actions.
+    Logged,
+}
+
+use Fate::{Counts, Ended, ForATime, GoesWithRow, Logged, RowsDeleted};
+
+const fn trace(table: &'static str, column: &'static str, fate: Fate) -> Trace {
+    Trace { table, column, fate }
+}
+
+/// Everything that the ledger has of a person.
+pub static ALL: [Trace; 28] = [
+    trace("users", "id", RowsDeleted),
+    trace("users", "username", GoesWithRow),
+    trace("users", "username_folded", GoesWithRow),
+    trace("users", "username_skeleton", GoesWithRow),
+    trace("users", "password_hash", GoesWithRow),
+    trace("subjects", "user_id", RowsDeleted),
+    trace("subjects", "subject_hash", GoesWithRow),
+    trace("subjects", "issuer", GoesWithRow),
+    trace("subjects", "subject", GoesWithRow),
+    trace("guests", "user_id", RowsDeleted),
+    trace("guests", "reference", GoesWithRow),
+    // By the hash of the name.
+    trace("sign_in_failures", "account", GoesWithRow),
+    trace("sign_in_failures", "address", GoesWithRow),
+    trace("waiting_list", "user_id", Ended),
+    trace("draw_entries", "user_id", Ended),
+    trace("orders", "user_id", Counts),
+    trace("buyer_limits", "user_id", Counts),
+    trace("group_limits", "user_id", Counts),
+    // Until no token of the person can be valid, and no sale runs that counts the person.
+    trace("erased_users", "user_id", ForATime),
+    trace("erased_users", "subject_hash", ForATime),
+    trace("session_generations", "user_id", Counts),
+    // Until the request ends.
+    trace("running_requests", "user_id", ForATime),
+    // `events.keep_hours`.
+    trace("outbox", "payload", ForATime),
+    trace("event_log", "payload", ForATime),
+    trace("restocks", "user_id", Logged),
+    trace("admin_actions", "user_id", Logged),
+    trace("admin_actions", "address", Logged),
+    trace("admin_actions", "detail", Logged),
+];

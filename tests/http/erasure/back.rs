@@ -1,0 +1,94 @@
+//! Deleted people who come back by the identity provider, and operators whom it names.
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::{assert_problem, delete, order_id};
+use crate::support::identity_keys::TestKey;
+use crate::support::identity_provider::TestIdentityProvider;
+use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
+
+/// A token of the provider for a subject with these roles.
+fn token(provider: &TestIdentityProvider, subject: &str, roles: &[&str]) -> String {
+    let mut claims = provider.claims(subject);
+    claims["realm"] = json!({ "roles": roles });
+    provider.key(0).token(&claims)
+}
+
+/// Exchanges a token for a session; returns the user id and the session.
+async fn session(instance: &Instance, token: &str) -> (i64, Client) {
+    let opened = instance.stranger().post("/api/session", &json!({ "token": token })).await;
+    assert_eq!(opened.status, 200, "{}", opened.text);
+    let id = opened.json["user_id"].as_i64().expect("an id");
+    (id, instance.stranger().with_token(opened.json["token"].as_str().expect("a token")))
+}
+
+/// One person of the provider gets one unit, however often the account is deleted while the sale runs. After the sale
+/// nobody can find the person by the number.
+#[tokio::test]
+async fn a_deletion_gives_no_limit_back() {
+    let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
+    let shop = Shop::with(|config| provider.configure(config)).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "kind": "shop", "strategy": "mysql-atomic" })).await;
+    let shown = token(&provider, "one", &[]);
+    let (id, client) = session(&instance, &shown).await;
+    let bought = order_id(&client.buy("mysql-atomic", item).await);
+    assert_eq!(client.step(&bought, "payment").await.status, 200);
+    for _ in 0..3 {
+        let (again, client) = session(&instance, &shown).await;
+        assert_eq!(again, id, "the same number");
+        let more = client.buy("mysql-atomic", item).await;
+        assert_problem(&more, (409, "limit_reached"), "one unit each");
+        assert_eq!(delete(&client, json!({ "token": shown })).await.status, 204);
+        assert_problem(&client.get("/api/session").await, (401, "invalid_token"), "its session");
+    }
+    assert_clean(&instance, item).await;
+    // The hash is not one that everybody can compute.
+    let known = Sha256::new().chain_update(provider.issuer()).chain_update([0]);
+    let known = known.chain_update("one").finalize().to_vec();
+    let count = "SELECT COUNT(*) FROM erased_users WHERE subject_hash = ?";
+    assert_eq!(shop.read::<i64>(sqlx::query_scalar(count).bind(known)).await, 0);
+
+    // While the sale runs, the job keeps the hash; after it, the hash goes.
+    let hashes = "SELECT COUNT(*) FROM erased_users WHERE subject_hash IS NOT NULL";
+    let look = "UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)";
+    let looked = "SELECT COUNT(*) FROM erased_users WHERE due_at > UTC_TIMESTAMP(6)";
+    shop.change(sqlx::query(look)).await;
+    eventually("the job to look", || async {
+        let looked: i64 = shop.read(sqlx::query_scalar(looked)).await;
+        when(looked == 1, looked)
+    })
+    .await;
+    assert_eq!(shop.read::<i64>(sqlx::query_scalar(hashes)).await, 1);
+    shop.change(sqlx::query("UPDATE items SET ends_at = UTC_TIMESTAMP(6)")).await;
+    shop.change(sqlx::query(look)).await;
+    eventually("the hash to go", || async {
+        let left: i64 = shop.read(sqlx::query_scalar(hashes)).await;
+        when(left == 0, left)
+    })
+    .await;
+    let (new, client) = session(&instance, &shown).await;
+    assert_ne!(new, id, "a new person");
+    assert_eq!(client.get("/api/orders").await.json["orders"], json!([]));
+}
+
+#[tokio::test]
+async fn an_operator_of_the_provider_does_not_delete_itself() {
+    let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
+    let shop = Shop::with(|config| provider.configure(config)).await;
+    let instance = shop.start().await;
+    let (_, buyer) = session(&instance, &token(&provider, "one", &[])).await;
+    for role in ["sales", "chiefs"] {
+        let shown = token(&provider, "one", &[role]);
+        let (_, operator) = session(&instance, &shown).await;
+        for proof in [shown.clone(), token(&provider, "one", &[])] {
+            let refused = delete(&operator, json!({ "token": proof })).await;
+            assert_problem(&refused, (409, "operator_account"), "the session of an operator");
+        }
+        let refused = delete(&buyer, json!({ "token": shown })).await;
+        assert_problem(&refused, (409, "operator_account"), "the token of an operator");
+    }
+    let shown = token(&provider, "one", &[]);
+    assert_eq!(delete(&buyer, json!({ "token": shown })).await.status, 204);
+}

@@ -1,0 +1,118 @@
+//! The places of deleted people: in waiting lists, in draws and among friends.
+
+use futures::future::join_all;
+use serde_json::json;
+
+use super::{PASSWORD, delete, delete_by_admin, first_account, order_id, person};
+use super::{rows, waiting};
+use crate::ledger::draw;
+use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
+
+/// People whose accounts are deleted while their tabs go on joining.
+const PEOPLE: usize = 6;
+
+/// An item without units that are left, with a waiting list.
+async fn sold_out(instance: &Instance) -> i64 {
+    let item = json!({ "kind": "shop", "strategy": "mysql-atomic", "stock": 1 });
+    let item = instance.make_item(item).await;
+    order_id(&instance.buyer(9_001).buy("mysql-atomic", item).await);
+    item
+}
+
+/// Joins again and again until it is refused; returns the code.
+async fn go_on_joining(tab: &Client, item: i64) -> String {
+    eventually("the tab to be refused", || async {
+        let joined = tab.post(&waiting(item), &json!({})).await;
+        when(joined.status == 401, joined.code().to_owned())
+    })
+    .await
+}
+
+/// The other instance reads the list of ended tokens once in a long while, so it takes the token until then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tab_that_goes_on_joining_leaves_no_place() {
+    let shop = Shop::with(|config| config.session.revocation_period_ms = 60_000).await;
+    let (one, two) = (shop.start().await, shop.start().await);
+    let item = sold_out(&one).await;
+    first_account(&one).await;
+    let mut people = Vec::new();
+    for number in 0..PEOPLE {
+        people.push(person(&one, &format!("Tab{number}")).await);
+    }
+    let deleted = people.iter().map(|(_, client)| {
+        let tab = two.stranger().with_token(client.token().expect("a token"));
+        async move {
+            let mine = json!({ "password": PASSWORD });
+            let ended = tokio::join!(go_on_joining(&tab, item), delete(client, mine));
+            assert_eq!(ended.1.status, 204, "{}", ended.1.text);
+            assert_eq!(ended.0, "invalid_token", "after the deletion");
+        }
+    });
+    join_all(deleted).await;
+    // A join that was under way may have been written after the places were ended.
+    let under_way = "INSERT IGNORE INTO waiting_list (item_id, user_id, status, live, joined_at) \
+         VALUES (?, ?, 'waiting', 1, UTC_TIMESTAMP(6))";
+    shop.change(sqlx::query(under_way).bind(item).bind(people[0].0)).await;
+    shop.change(sqlx::query("UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)")).await;
+    eventually("no live place", || async {
+        let live = rows(&shop, "SELECT COUNT(*) FROM waiting_list WHERE live = 1").await;
+        when(live == 0, live)
+    })
+    .await;
+    // Somebody else who joins is the first one.
+    assert_eq!(one.buyer(72).post(&waiting(item), &json!({})).await.json["ahead"], 0);
+    assert_clean(&one, item).await;
+}
+
+async fn enter_with(client: &Client, item: i64, party: &str) -> serde_json::Value {
+    let path = format!("/api/items/{item}/entry");
+    let entered = client.post(&path, &json!({ "party": party })).await;
+    assert_eq!(entered.status, 200, "{}", entered.text);
+    entered.json
+}
+
+/// Before the close the entry goes. After it the list of entries is fixed, so the entry stays without a live place, and
+/// the friends are offered units without the person.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_person_gets_no_unit_of_a_draw() {
+    let shop = draw::shop().await;
+    let instance = shop.start().await;
+    first_account(&instance).await;
+    let body = json!({
+        "kind": "shop", "stock": 2, "strategy": "mysql-batch", "offer_seconds": 600,
+        "mode": "draw", "draw_closes_at": draw::from_now(12), "draw_party_max": 3,
+    });
+    let item = instance.make_item(body).await;
+    let (early, client) = person(&instance, "Early").await;
+    enter_with(&client, item, "new").await;
+    let (late, client) = person(&instance, "Late").await;
+    let party = enter_with(&client, item, "new").await["party"].clone();
+    let party = party.as_str().expect("a key").to_owned();
+    for friend in [81, 82] {
+        enter_with(&instance.buyer(friend), item, &party).await;
+    }
+    assert_eq!(delete_by_admin(&instance, early).await.status, 204);
+    let entries = "SELECT COUNT(*) FROM draw_entries";
+    assert_eq!(rows(&shop, entries).await, 3, "the early one is out");
+
+    // Paused: the draw closes, and its places are written later.
+    instance.admin().edit(item, json!({ "paused": true })).await;
+    eventually("the list", || async {
+        let listed = rows(&shop, "SELECT COUNT(*) FROM draws WHERE listed_at IS NOT NULL").await;
+        when(listed == 1, listed)
+    })
+    .await;
+    assert_eq!(delete_by_admin(&instance, late).await.status, 204);
+    instance.admin().edit(item, json!({ "paused": false })).await;
+    draw::until_drawn(&instance.stranger(), item).await;
+    assert_eq!(rows(&shop, entries).await, 3, "the published list");
+    let live = format!("SELECT COUNT(*) FROM waiting_list WHERE live = 1 AND user_id = {late}");
+    assert_eq!(rows(&shop, &live).await, 0);
+    for friend in [81, 82] {
+        let place = instance.buyer(friend).get(&waiting(item)).await;
+        assert_eq!(place.json["status"], "offered", "{}", place.text);
+    }
+    let proof = draw::proof(&instance.stranger(), item).await;
+    assert_eq!(draw::faults(&proof, verify::Known::default()), []);
+    assert_clean(&instance, item).await;
+}
