@@ -7,8 +7,8 @@ use super::Draws;
 use ledger::rows::draws;
 use shop_domain::{ItemId, LedgerError};
 
-/// Entries of one read.
-const PAGE: u32 = 5_000;
+/// Entries of one read: what a request holds in memory.
+const PAGE: u32 = 500;
 
 /// An entry as it is published.
 #[derive(Serialize)]

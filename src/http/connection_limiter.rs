@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::address::{Proxies, rate_limit_key};
+use super::budget::Budget;
 
 /// Counts open connections by address. Clones share the counts.
 #[derive(Clone)]
@@ -12,7 +13,20 @@ pub struct ConnectionLimiter {
     each_max: usize,
     proxies: Proxies,
     loopback_exempt: bool,
-    counts: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    addresses: Arc<Mutex<HashMap<IpAddr, Connections>>>,
+}
+
+/// The open connections of one address.
+struct Connections {
+    count: usize,
+    /// What large answers to all of them may hold.
+    budget: Arc<Budget>,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self { count: 0, budget: Budget::of_address() }
+    }
 }
 
 /// The right to one connection; dropping it gives the right back.
@@ -20,6 +34,8 @@ pub struct ConnectionPermit {
     limiter: ConnectionLimiter,
     /// `None` when the address is not limited.
     counted: Option<IpAddr>,
+    /// What large answers to this address may hold; `None` when it is not limited.
+    pub budget: Option<Arc<Budget>>,
 }
 
 impl ConnectionLimiter {
@@ -27,7 +43,7 @@ impl ConnectionLimiter {
     /// requests of many clients, are not limited; with `loopback_exempt` neither is this machine.
     #[must_use]
     pub fn new(each_max: usize, proxies: Proxies, loopback_exempt: bool) -> Self {
-        Self { each_max, proxies, loopback_exempt, counts: Arc::default() }
+        Self { each_max, proxies, loopback_exempt, addresses: Arc::default() }
     }
 
     /// A permit for a connection from `address`, or `None` when the address has `each_max` already.
@@ -36,30 +52,32 @@ impl ConnectionLimiter {
         let address = address.to_canonical();
         let exempt = self.loopback_exempt && address.is_loopback() || self.proxies.contain(address);
         let counted = (!exempt).then(|| rate_limit_key(address));
+        let mut budget = None;
         if let Some(key) = counted {
-            let mut counts = self.counts();
-            let count = counts.entry(key).or_default();
-            if *count >= self.each_max {
+            let mut addresses = self.addresses();
+            let connections = addresses.entry(key).or_default();
+            if connections.count >= self.each_max {
                 return None;
             }
-            *count += 1;
+            connections.count += 1;
+            budget = Some(Arc::clone(&connections.budget));
         }
-        Some(ConnectionPermit { limiter: self.clone(), counted })
+        Some(ConnectionPermit { limiter: self.clone(), counted, budget })
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn addresses(&self) -> MutexGuard<'_, HashMap<IpAddr, Connections>> {
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let Some(key) = self.counted else { return };
-        let mut counts = self.limiter.counts();
-        if let Some(count) = counts.get_mut(&key) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&key);
+        let mut addresses = self.limiter.addresses();
+        if let Some(connections) = addresses.get_mut(&key) {
+            connections.count -= 1;
+            if connections.count == 0 {
+                addresses.remove(&key);
             }
         }
     }
@@ -74,7 +92,7 @@ mod tests {
         let proxies = Proxies::parse("10.0.0.0/8").expect("a network");
         let limiter = ConnectionLimiter::new(2, proxies, true);
         let acquire = |address: &str| limiter.try_acquire(address.parse().expect("an address"));
-        let _first = acquire("9.9.9.9").expect("a permit");
+        let first = acquire("9.9.9.9").expect("a permit");
         let second = acquire("::ffff:9.9.9.9").expect("a permit");
         assert!(acquire("9.9.9.9").is_none());
         assert!(acquire("8.8.8.8").is_some());
@@ -82,9 +100,12 @@ mod tests {
             .flat_map(|_| [acquire("10.1.1.1"), acquire("127.0.0.1"), acquire("::1")])
             .collect();
         assert!(exempt.iter().all(Option::is_some));
+        let budget = |permit: &ConnectionPermit| permit.budget.clone().expect("a limited address");
+        assert!(Arc::ptr_eq(&budget(&first), &budget(&second)), "one budget for an address");
         drop(second);
         assert!(acquire("9.9.9.9").is_some());
+        assert!(exempt.iter().flatten().all(|permit| permit.budget.is_none()));
         drop(exempt);
-        assert_eq!(limiter.counts().len(), 1, "addresses without a connection are forgotten");
+        assert_eq!(limiter.addresses().len(), 1, "addresses without a connection are forgotten");
     }
 }

@@ -2,15 +2,17 @@
 //!
 //! `server` accepts connections; `layers` has the middleware around every request; `extract`,
 //! `body`, `paging` and `session_cookie` parse requests; `pages` has the shop's files; `address`, `hosts`,
-//! `connection_limiter` and `rates` limit one client; `route` has one file a resource; `problem` has the one
+//! `connection_limiter` and `rates` limit one client, `budget` and `flight` what it does not read; `route` has one file a resource; `problem` has the one
 //! table of failures; `document` describes all of it.
 
 pub mod address;
 pub mod body;
+pub mod budget;
 pub mod connection_limiter;
 pub mod cors;
 mod document;
 pub mod extract;
+pub mod flight;
 pub mod hosts;
 mod layers;
 mod one_file;
@@ -248,8 +250,9 @@ pub fn application(web: &Web) -> impl Application + use<> {
         axum::http::HeaderValue::from_static("no-cache"),
     );
     let docs = Router::new().merge(SwaggerUi::new("/docs").url("/api/openapi.json", document));
-    let pages =
-        docs.layer(CompressionLayer::new()).merge(pages::router(&web.static_dir)).layer(revalidate);
+    // What is compressed is held as it was before.
+    let docs = layers::leased(docs).layer(CompressionLayer::new());
+    let pages = docs.merge(pages::router(&web.static_dir)).layer(revalidate);
     // Otherwise the file server would answer unknown addresses of the API, with a page.
     let unknown = any(async || ProblemType::NotFound.problem());
     let api: Router<Web> = api.route("/api/", unknown.clone()).route("/api/{*unknown}", unknown);

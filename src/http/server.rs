@@ -1,7 +1,8 @@
 //! Accepts and serves connections. The loop is our own, because axum's has no time-outs.
 //!
 //! Each connection has TCP_NODELAY, a time-out for a request's head and between requests, and one
-//! for a client that does not read; bodies have theirs where they are read (`body`). A stop lets
+//! for a client that does not read; bodies have theirs where they are read (`body`), and streams of HTTP/2
+//! theirs where they are written (`flight`). A stop lets
 //! requests in flight finish and closes idle connections.
 
 use std::error::Error;
@@ -15,7 +16,7 @@ use axum::body::Body;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -24,7 +25,9 @@ use tokio_io_timeout::TimeoutWriter;
 
 use super::Application;
 use super::address::Peer;
+use super::budget::{Budget, Budgets};
 use super::connection_limiter::{ConnectionLimiter, ConnectionPermit};
+use super::flight::StreamExecutor;
 use super::runtimes::Runtimes;
 use crate::lifecycle::Lifecycle;
 use shop_metrics::Metrics;
@@ -80,7 +83,7 @@ pub struct ServerOptions {
     pub head_timeout: Duration,
     /// Open connections of each address; further ones are closed at once.
     pub connection_limiter: ConnectionLimiter,
-    /// Time that a write may wait for a client that does not read.
+    /// Time that a write, or a piece of an answer, may wait for a client that does not read.
     pub write_timeout: Duration,
     /// Where connections are served; `None`: on the runtime that accepts them.
     pub runtimes: Option<Runtimes>,
@@ -95,7 +98,9 @@ pub async fn serve(
     metrics: Metrics,
 ) {
     let slots = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let streams = StreamExecutor { limit: options.write_timeout, metrics: metrics.clone() };
+    let process_budget = Budget::of_process();
+    let mut builder = auto::Builder::new(streams);
     builder
         .http1()
         .timer(TokioTimer::new())
@@ -124,6 +129,10 @@ pub async fn serve(
                 let connection = Connection {
                     stream: stream.into_std(),
                     peer,
+                    budgets: Budgets::of_connection(
+                        permit.budget.clone(),
+                        Arc::clone(&process_budget),
+                    ),
                     builder: Arc::clone(&builder),
                     head_timeout: options.head_timeout,
                     write_timeout: options.write_timeout,
@@ -160,7 +169,8 @@ async fn accept(
 struct Connection<A> {
     stream: io::Result<std::net::TcpStream>,
     peer: IpAddr,
-    builder: Arc<auto::Builder<TokioExecutor>>,
+    budgets: Budgets,
+    builder: Arc<auto::Builder<StreamExecutor>>,
     head_timeout: Duration,
     write_timeout: Duration,
     application: TowerToHyperService<A>,
@@ -179,8 +189,10 @@ impl<A: Application> Connection<A> {
         let has_request = AtomicBool::new(false);
         let peer = Peer(self.peer);
         let (application, has_any) = (self.application, &has_request);
+        let budgets = self.budgets;
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(budgets.clone());
             has_any.store(true, Ordering::Relaxed);
             application.call(request.map(Body::new))
         });

@@ -34,6 +34,7 @@ mod room_stays;
 mod sessions;
 mod sign_in;
 mod slow_readers;
+mod slow_streams;
 mod stock_events;
 mod stream_limits;
 mod stream_sessions;

@@ -3,13 +3,13 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 
-use axum::http::request::Builder;
+use axum::http::request;
 use bytes::Bytes;
 use futures::stream;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::body::{Frame, Incoming};
-use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
@@ -34,21 +34,32 @@ pub struct Http2 {
 
 impl Http2 {
     pub async fn connect(addr: SocketAddr) -> Self {
+        Self::connect_with(addr, &Builder::new(TokioExecutor::new())).await
+    }
+
+    /// A connection whose streams take this many bytes that are not read.
+    pub async fn connect_with_window(addr: SocketAddr, bytes: u32) -> Self {
+        let mut builder = Builder::new(TokioExecutor::new());
+        builder.initial_stream_window_size(bytes);
+        Self::connect_with(addr, &builder).await
+    }
+
+    async fn connect_with(addr: SocketAddr, builder: &Builder<TokioExecutor>) -> Self {
         let stream = TcpStream::connect(addr).await.expect("a connection");
         let (sender, connection) =
-            handshake(TokioExecutor::new(), TokioIo::new(stream)).await.expect("HTTP/2 is spoken");
+            builder.handshake(TokioIo::new(stream)).await.expect("HTTP/2 is spoken");
         // It ends with the last sender.
         tokio::spawn(connection);
         Self { sender, addr }
     }
 
     /// A request to be sent; the name of the host is in `:authority` alone.
-    pub fn request(&self, method: Method, path: &str) -> Builder {
+    pub fn request(&self, method: Method, path: &str) -> request::Builder {
         Request::builder().method(method).uri(format!("http://{}{path}", self.addr))
     }
 
     /// Sends a request; answers as soon as the head of the answer is there.
-    pub async fn open(&self, request: Builder, carried: Carried) -> Response<Incoming> {
+    pub async fn open(&self, request: request::Builder, carried: Carried) -> Response<Incoming> {
         let body = match carried {
             Carried::Nothing => Empty::new().boxed(),
             Carried::Bytes(text) => {
@@ -61,7 +72,7 @@ impl Http2 {
     }
 
     /// Sends a request and reads the answer to its end.
-    pub async fn ask(&self, request: Builder, carried: Carried) -> Answer {
+    pub async fn ask(&self, request: request::Builder, carried: Carried) -> Answer {
         let (head, body) = self.open(request, carried).await.into_parts();
         let bytes = body.collect().await.expect("a whole body").to_bytes();
         let text = String::from_utf8_lossy(&bytes).into_owned();

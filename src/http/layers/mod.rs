@@ -2,6 +2,7 @@
 
 mod catch_panic;
 mod count_answers;
+mod hold;
 mod observe;
 mod problem_body;
 mod refuse;
@@ -11,6 +12,7 @@ mod response_headers;
 
 use std::convert::Infallible;
 
+use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use tower::{Service, ServiceBuilder};
@@ -40,9 +42,17 @@ where
         .layer(web.cors.layer())
         // Outside all that may fail.
         .layer(observe(problem_body::write))
+        // Inside the layer that writes the problem of a refusal.
+        .layer(observe(hold::hold))
         .layer(catch_panic::CatchPanic)
         .layer(refuse(move |request: &Request| request_check::check(&checking, request)))
         .service(service)
+}
+
+/// A router whose large answers take their bytes from the budgets, for where a further layer hides how large
+/// they are.
+pub(super) fn leased<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    router.layer(observe(hold::lease))
 }
 
 /// Whether a path is the API's: its failures are problems, even where a page would do.

@@ -1,0 +1,90 @@
+//! Clients of HTTP/2 that do not open the windows of their streams: the connection can be written, and the streams
+//! cannot.
+
+use http_body_util::BodyExt;
+use hyper::{Method, StatusCode};
+use serde_json::Value;
+
+use super::{BOUND, assert_problem, eventually, when};
+use crate::support::crowd::metric;
+use crate::support::h2::{Carried, Http2};
+use crate::support::{Answer, Instance, Shop};
+
+/// More bytes than a connection may hold, in many streams.
+const MANY: usize = 40;
+/// A large file.
+const LARGE: &str = "/docs/swagger-ui-bundle.js";
+
+async fn dropped(instance: &Instance) -> f64 {
+    metric(instance, "seckill_http_slow_readers_dropped_total").await
+}
+
+/// Answers that are large, small, and written bit by bit. All of them end, whatever was taken of them; a stream that is
+/// read, on the same connection, does not.
+#[tokio::test]
+async fn a_stream_that_takes_nothing_is_reset_and_its_connection_goes_on() {
+    let shop = Shop::with(|config| config.http.write_timeout_ms = 2_000).await;
+    let instance = shop.start().await;
+    let client = Http2::connect_with_window(instance.addr, 1_000).await;
+    let mut stalled = Vec::new();
+    for path in [LARGE, "/", "/api/strategies", "/api/openapi.json"] {
+        let answer = client.open(client.request(Method::GET, path), Carried::Nothing).await;
+        assert_eq!(answer.status(), StatusCode::OK, "{path}");
+        stalled.push((path, answer.into_body()));
+    }
+    eventually(BOUND, || async {
+        let dropped = dropped(&instance).await;
+        when(dropped >= stalled.len() as f64, dropped)
+    })
+    .await;
+    for (path, body) in stalled {
+        let read = tokio::time::timeout(BOUND, body.collect()).await.expect("it is reset");
+        assert!(read.is_err(), "{path}: its end was sent");
+    }
+    // By a thousand bytes at a time, a stream that is read gets everything.
+    for path in ["/", "/api/strategies"] {
+        let read = client.ask(client.request(Method::GET, path), Carried::Nothing).await;
+        let whole = instance.stranger().get(path).await;
+        assert_eq!((read.status, read.text), (200, whole.text), "{path}");
+    }
+    assert_eq!(dropped(&instance).await, 4.0, "nobody else");
+}
+
+/// A connection holds so much, whatever it opens; what its streams give back can be had again.
+#[tokio::test]
+async fn a_connection_holds_no_more_of_large_answers_than_it_may() {
+    let (_shop, instance) = Shop::open().await;
+    let client = Http2::connect_with_window(instance.addr, 1_000).await;
+    let large = || client.open(client.request(Method::GET, LARGE), Carried::Nothing);
+    let (mut held, mut refused) = (Vec::new(), Vec::new());
+    for _ in 0..MANY {
+        let answer = large().await;
+        match answer.status() {
+            StatusCode::OK => held.push(answer),
+            _ => refused.push(answer),
+        }
+    }
+    let bytes: u64 = held.iter().map(|answer| length(answer.headers())).sum();
+    assert!((1..=16 << 20).contains(&bytes), "{} streams hold {bytes} bytes", held.len());
+    let (head, body) = refused.pop().expect("a refusal").into_parts();
+    let text = body.collect().await.expect("a whole body").to_bytes();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    let json = serde_json::from_str(&text).unwrap_or(Value::Null);
+    let answer = Answer { status: head.status.as_u16(), headers: head.headers, text, json };
+    assert_problem(&answer, (503, "overloaded"), "too many bytes");
+    // Small answers go on, here, and large ones elsewhere.
+    let small = client.ask(client.request(Method::GET, "/healthz"), Carried::Nothing).await;
+    assert_eq!(small.status, 200);
+    assert_eq!(instance.stranger().get(LARGE).await.status, 200);
+    drop(held);
+    eventually(BOUND, || async {
+        let answer = large().await;
+        when(answer.status() == StatusCode::OK, answer.status())
+    })
+    .await;
+}
+
+fn length(headers: &hyper::HeaderMap) -> u64 {
+    let text = headers["content-length"].to_str().expect("digits");
+    text.parse().expect("a number")
+}
