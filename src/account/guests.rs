@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::Accounts;
-use ledger::{Ledger, guests};
+use ledger::guests;
 use shop_domain::{BuyerReference, LedgerError, ShopId, UserId};
 
 /// The reason why a guest was not found.
@@ -34,8 +34,6 @@ impl Accounts {
         shop: ShopId,
         references: &BTreeSet<BuyerReference>,
     ) -> Result<Guests, LedgerError> {
-        let parts = &self.parts;
-        let ledger = Ledger { pool: parts.pool.clone(), breaker: parts.breaker.clone() };
-        guests::find_or_create(&ledger, shop, references).await.map(Guests)
+        guests::find_or_create(&self.parts.ledger, shop, references).await.map(Guests)
     }
 }

@@ -16,10 +16,9 @@ pub mod token;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use ledger::Database;
+use ledger::Ledger;
 use time::OffsetDateTime;
 
-use ledger::breaker::Breaker;
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::{self, Account, NewAccount};
 use ledger::rows::{self, failed_change, failed_read};
@@ -98,8 +97,7 @@ pub struct Session {
 /// The parts of [`Accounts`].
 #[derive(Clone)]
 pub struct AccountParts {
-    pub pool: Database,
-    pub breaker: Breaker,
+    pub ledger: Ledger,
     pub hashing: HashingPool,
     pub tokens: Tokens,
     /// Hash the subjects of deleted people.
@@ -125,7 +123,7 @@ impl Accounts {
     /// Makes accounts of the parts.
     #[must_use]
     pub fn new(parts: AccountParts) -> Self {
-        let throttle = SignInThrottle::new(parts.pool.clone(), parts.breaker.clone());
+        let throttle = SignInThrottle::new(parts.ledger.pool.clone(), parts.ledger.breaker.clone());
         Self { parts, throttle }
     }
 
@@ -154,7 +152,7 @@ impl Accounts {
             role: Role::Buyer.as_str(),
             demo: false,
         };
-        let create = users::create(&self.parts.pool, &new, self.parts.clock.now());
+        let create = users::create(&self.parts.ledger.pool, &new, self.parts.clock.now());
         self.change(create).await?.ok_or(SignUpError::UsernameTaken)
     }
 
@@ -163,7 +161,7 @@ impl Accounts {
         &self,
         work: impl Future<Output = ledger::Result<T>>,
     ) -> Result<T, LedgerError> {
-        rows::ask(&self.parts.breaker, work).await.map_err(|error| failed_read(&error))
+        rows::ask(&self.parts.ledger.breaker, work).await.map_err(|error| failed_read(&error))
     }
 
     /// Runs a change of the ledger behind its breaker.
@@ -171,7 +169,7 @@ impl Accounts {
         &self,
         work: impl Future<Output = ledger::Result<T>>,
     ) -> Result<T, LedgerError> {
-        rows::change(&self.parts.breaker, work).await.map_err(|error| failed_change(&error))
+        rows::change(&self.parts.ledger.breaker, work).await.map_err(|error| failed_change(&error))
     }
 
     /// Returns whether people can sign up and sign in with a password.
@@ -197,7 +195,7 @@ impl Accounts {
         // The ledger is read only with a hashing permit, so that a flood of guesses does not reach
         // it.
         let permit = self.parts.hashing.acquire(address).await?;
-        let account = self.read(users::find(&self.parts.pool, &folded)).await?;
+        let account = self.read(users::find(&self.parts.ledger.pool, &folded)).await?;
         let attempt = self.throttle.count(&folded, address).await?;
         let hash = account.as_ref().map(|account| account.password_hash.clone());
         let is_right = permit.verify(password, hash).await?;

@@ -66,7 +66,7 @@ impl Accounts {
         role: Role,
         until: Option<OffsetDateTime>,
     ) -> Result<Session, LedgerError> {
-        let generation = self.read(sessions::generation(&self.parts.pool, user)).await?;
+        let generation = self.read(sessions::generation(&self.parts.ledger.pool, user)).await?;
         let generation = self.kept_generation(user, generation).await?;
         let usual = self.parts.clock.now() + self.parts.token_life;
         let until = until.map_or(usual, |until| until.min(usual));
@@ -82,14 +82,14 @@ impl Accounts {
     ) -> Result<u32, LedgerError> {
         if self.parts.revocations.knows_later(user, generation) {
             self.sign_out_everywhere(user).await?;
-            return self.read(sessions::generation(&self.parts.pool, user)).await;
+            return self.read(sessions::generation(&self.parts.ledger.pool, user)).await;
         }
         Ok(generation)
     }
 
     /// The name of a user; `None` if it has no account, such as the buyers of a load test.
     pub async fn name_of(&self, user: UserId) -> Result<Option<String>, LedgerError> {
-        self.read(users::name_of(&self.parts.pool, user)).await
+        self.read(users::name_of(&self.parts.ledger.pool, user)).await
     }
 
     /// Signs a session out: its token is refused here at once, and on other instances after two
@@ -109,7 +109,7 @@ impl Accounts {
     /// When the ledger does not answer; after [`LedgerError::OutcomeUnknown`] the sessions may have
     /// ended.
     pub async fn sign_out_everywhere(&self, user: UserId) -> Result<(), LedgerError> {
-        let generation = self.change(sessions::end_all(&self.parts.pool, user)).await?;
+        let generation = self.change(sessions::end_all(&self.parts.ledger.pool, user)).await?;
         self.parts.revocations.end_earlier_than(user, generation);
         Ok(())
     }
@@ -129,7 +129,7 @@ impl Accounts {
             return Err(SignInError::WrongCredentials);
         }
         let permit = self.parts.hashing.acquire(address).await?;
-        let account = self.read(users::find_by_id(&self.parts.pool, user)).await?;
+        let account = self.read(users::find_by_id(&self.parts.ledger.pool, user)).await?;
         // The password of a demo account is public, so it proves nothing.
         let account = account.filter(|account| !account.demo && !account.password_hash.is_empty());
         let Some(account) = account else { return Ok(None) };
@@ -160,7 +160,7 @@ impl Accounts {
         }
         let old = account.password_hash;
         let hash = self.parts.hashing.acquire(address).await?.hash(new).await?;
-        let change = users::change_password(&self.parts.pool, user, (&old, &hash));
+        let change = users::change_password(&self.parts.ledger.pool, user, (&old, &hash));
         // `None` when another change came first, so that the present password is another one.
         let generation = self.change(change).await?.ok_or(SignInError::WrongCredentials)?;
         self.parts.revocations.end_earlier_than(user, generation);

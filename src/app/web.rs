@@ -84,8 +84,7 @@ pub(super) fn web(
 fn accounts(config: &Config, shared: &Shared, tokens: Tokens) -> Accounts {
     let settings = &config.session;
     Accounts::new(account::AccountParts {
-        pool: shared.pool.clone(),
-        breaker: shared.breakers.mysql.clone(),
+        ledger: shared.ledger.clone(),
         hashing: HashingPool::new(settings.hashing_max),
         tokens,
         subject_keys: account::subject_keys(&config.secret, &config.secret_previous),

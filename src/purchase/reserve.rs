@@ -122,8 +122,7 @@ impl Purchases {
             self.check(request, sale).await.map_err(|no| of_line(no, sale.item.id))
         });
         // The first line that is refused is told, whichever was looked up first.
-        let amounts: Vec<Cents> =
-            futures::future::join_all(checks).await.into_iter().collect::<Result<_, _>>()?;
+        let amounts: Vec<Cents> = join_all(checks).await.into_iter().collect::<Result<_, _>>()?;
         let whole = amounts.iter().map(|amount| amount.cents()).sum();
         Cents::new(whole).ok_or(Outcome::Refused(Refusal::AmountOverflow))?;
         for ((request, sale), gate) in lines.sales.iter().zip(&gates) {

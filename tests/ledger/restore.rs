@@ -5,7 +5,7 @@ use std::cell::Cell;
 
 use ledger::rows::with_new_id;
 use reqwest::Method;
-use seckill::account::{Role, Tokens};
+use seckill::account::{Holder, Role, Tokens};
 use seckill::config::Secret;
 use serde_json::json;
 use shop_domain::UserId;
@@ -108,7 +108,11 @@ async fn a_generation_that_the_ledger_has_not_begun_is_refused() {
     let user = UserId::new(4_711).expect("positive");
     let until = OffsetDateTime::now_utc() + Duration::HOUR;
     let session = async |generation: u32| {
-        let token = tokens.sign_in_generation(user, Role::Buyer, until, generation);
+        let token = tokens.sign_in_generation(
+            Holder::User { id: user, role: Role::Buyer },
+            until,
+            generation,
+        );
         instance.stranger().with_token(&token).get("/api/session").await.status
     };
     assert_eq!((session(0).await, session(1).await), (200, 401));
