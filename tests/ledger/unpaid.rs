@@ -74,7 +74,8 @@ async fn accounts_that_never_pay_keep_the_stock_for_two_holds() {
                 assert_problem(answer, (409, "unpaid_limit_reached"), "a third hold");
             }
         }
-        let others = rush(&instance, item, 100 + paid..100 + STOCK).await;
+        let first = 1_000 * (round + 1);
+        let others = rush(&instance, item, first..first + STOCK).await;
         for (buyer, answer) in others.iter().filter(|(_, answer)| answer.status == 201) {
             pay(&instance, *buyer, answer).await;
             paid += 1;
