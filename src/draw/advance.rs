@@ -118,7 +118,7 @@ impl Draws {
 }
 
 impl HeldDraws {
-    /// Notes that a draw is held and has so many places. Returns for how long it has had no new one.
+    /// Notes that a draw is held, and its number of places. Returns for how long it has had no new one.
     fn note(&self, item: ItemId, placed: u32) -> Duration {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let held = all.entry(item).or_insert_with(|| HeldDraw { placed, since: Instant::now() });

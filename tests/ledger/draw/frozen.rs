@@ -2,15 +2,15 @@
 
 use serde_json::json;
 
-use super::{drawn_item, insert_entries, shop, until_drawn};
+use super::{from_now, insert_entries, shop, until_drawn};
 use crate::process::program::{free_addr, serve, signal};
 use crate::support::crowd::RECOVERY_MAX;
 use crate::support::{Client, assert_clean, eventually, when};
 
-/// So many that the draw takes a moment.
+/// Enough that the draw takes a moment.
 const ENTRIES: i64 = 20_000;
 
-/// It has the lock of the draw, and maybe the row of the stock. The ledger ends its sessions; until then the others say
+/// The instance has the lock of the draw, and maybe the row of the stock. The ledger ends its sessions; until then the others say
 /// that the draw does not go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draw_goes_on_while_the_instance_that_drew_hangs() {
@@ -22,7 +22,11 @@ async fn a_draw_goes_on_while_the_instance_that_drew_hangs() {
         config
     });
     let idle = idle.await;
-    let item = drawn_item(&idle, 700, 6).await;
+    let body = json!({
+        "kind": "shop", "stock": 700, "strategy": "mysql-batch", "offer_seconds": 600,
+        "mode": "draw", "draw_closes_at": from_now(6), "draw_party_max": 4,
+    });
+    let item = idle.make_item(body).await;
     insert_entries(&shop.pool, item, ENTRIES).await;
     let address = free_addr();
     let hung = serve(&shop, &address, &[("SECKILL_DRAW_POLL_MS", "50")]).await;
