@@ -231,7 +231,7 @@ pub(super) async fn count_back_expired(
     order: &Order,
 ) -> sqlx::Result<()> {
     sqlx::query(
-        "UPDATE buyer_limits SET bought = bought - ?, expired = expired + 1, unpaid_max = 0 \
+        "UPDATE buyer_limits SET bought = bought - ?, expired = expired + 1 \
          WHERE item_id = ? AND user_id = ?",
     )
     .bind(order.quantity.signed())

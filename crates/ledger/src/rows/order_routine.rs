@@ -119,6 +119,6 @@ mod tests {
         assert!(body().starts_with("BEGIN\n") && body().ends_with("\nEND"));
         let names = parameters();
         assert!(names.starts_with("p_order,p_item,") && names.ends_with(",p_payload"), "{names}");
-        assert_eq!(names.split(',').count(), 22);
+        assert_eq!(names.split(',').count(), 23);
     }
 }

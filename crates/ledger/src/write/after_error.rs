@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use sqlx::MySqlConnection;
 
 use super::{Answer, Arbiter, Attempt, LOST_COMMIT_READS_MAX, UNANSWERED, pause, transaction};
+use crate::rows::statement::{Binds, Read};
 use crate::rows::{Fault, orders};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Order, Outcome, Purchase, Refusal, Unavailable};
@@ -33,14 +34,17 @@ pub(super) async fn after_error(
             let limit = purchase.counted_group().map_or(0, |group| group.per_buyer_limit);
             Outcome::Refused(Refusal::GroupLimitReached { limit })
         }
-        Fault::CheckViolated if Fault::violates(error, UNPAID_LIMIT) => {
-            let limit = purchase.item.unpaid_max;
-            Outcome::Refused(Refusal::UnpaidLimitReached { limit })
-        }
-        Fault::CheckViolated => {
-            let limit = purchase.item.per_buyer_limit;
-            Outcome::Refused(Refusal::LimitReached { limit })
-        }
+        Fault::CheckViolated => match is_over_unpaid(connection, purchase).await {
+            Ok(true) => {
+                let limit = purchase.item.unpaid_max;
+                Outcome::Refused(Refusal::UnpaidLimitReached { limit })
+            }
+            Ok(false) => {
+                let limit = purchase.item.per_buyer_limit;
+                Outcome::Refused(Refusal::LimitReached { limit })
+            }
+            Err(_) => return Attempt::Again(Fault::Connection),
+        },
         fault @ (Fault::Transient | Fault::Connection) => return Attempt::Again(fault),
         Fault::ReadOnly => Outcome::Unavailable(Unavailable::ReadOnly),
         Fault::AllInUse => Outcome::Unavailable(Unavailable::Overloaded),
@@ -85,8 +89,23 @@ pub fn replay_lines(purchases: &[Purchase], found: Vec<Order>) -> Outcome {
 
 /// The constraint that keeps the limits of groups.
 const GROUP_LIMIT: &str = "group_limits_within";
-/// The constraint that refuses a buyer whose holds have expired too often.
-const UNPAID_LIMIT: &str = "buyer_limits_unpaid";
+
+/// Whether the buyer's holds of the item have expired too often: both limits are refused by one constraint.
+async fn is_over_unpaid(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase,
+) -> sqlx::Result<bool> {
+    if purchase.item.unpaid_max == 0 {
+        return Ok(false);
+    }
+    let expired: Option<i64> = sqlx::query_scalar(
+        "SELECT CAST(expired AS SIGNED) FROM buyer_limits WHERE item_id = ? AND user_id = ?",
+    )
+    .binds((purchase.item.id.get(), purchase.buyer.get()))
+    .first(connection)
+    .await?;
+    Ok(expired.unwrap_or_default() >= i64::from(purchase.item.unpaid_max))
+}
 
 impl Arbiter {
     /// Finds out what became of a COMMIT whose answer was lost: `Some(Some(order))` it happened,

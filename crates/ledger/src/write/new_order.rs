@@ -152,13 +152,13 @@ static ORDERS: LazyLock<Insert> = LazyLock::new(|| {
     Insert::new(format!("INSERT INTO orders ({})", names.join(", ")), format!("({places})"), "")
 });
 
-/// Counts units against the limits of items. The table's CHECK also refuses a buyer whose holds have expired too often:
-/// the column `unpaid_max` has the item's value while the buyer holds, and 0 after an expiry, so that only a new order is
-/// compared.
+/// Counts units against the limits of items. A buyer whose holds have expired too often is allowed less than nothing, so
+/// that the table's CHECK refuses the order.
 static BUYERS: LazyLock<Insert> = LazyLock::new(|| {
     let head = "INSERT INTO buyer_limits (item_id, user_id, bought, allowed, unpaid_max)";
     let tail = " ON DUPLICATE KEY UPDATE bought = bought + VALUES(bought), \
-         allowed = VALUES(allowed), unpaid_max = VALUES(unpaid_max)";
+         unpaid_max = VALUES(unpaid_max), \
+         allowed = IF(VALUES(unpaid_max) > 0 AND expired >= VALUES(unpaid_max), -1, VALUES(allowed))";
     Insert::new(head.to_owned(), "(?, ?, ?, ?, ?)".to_owned(), tail)
 });
 
