@@ -19,7 +19,7 @@ async fn make(instance: &Instance, changes: Value) -> i64 {
     instance.make_item(body).await
 }
 
-/// Waits until so many units are available.
+/// Waits until this number of units is available.
 async fn until_available(instance: &Instance, item: i64, units: i64) {
     eventually("the units to come back", || async {
         let seen = instance.stranger().get(&format!("/api/items/{item}")).await.json;

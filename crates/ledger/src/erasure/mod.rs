@@ -1,6 +1,6 @@
 //! The deletion of a person: the account goes, and what the ledger needs to add up stays, under the number alone.
 //!
-//! Orders, movements, limits, places in waiting lists and payments name a user by a number that nobody else ever gets.
+//! Orders, movements, limits, places in waiting lists and payments name a user by a number, which no other user ever gets.
 //! Without the account's row nothing here says whose number it is. [`traces`] lists all that the ledger has of a person.
 //!
 //! The transaction that deletes the account writes a row of `erased_users`. Joins of waiting lists and entries of draws

@@ -15,15 +15,15 @@ pub struct Trace {
 pub enum Fate {
     /// The rows whose column is the number of the person are deleted.
     RowsDeleted,
-    /// It goes with the row that another column names.
+    /// The column goes with the row that another column names.
     GoesWithRow,
     /// What is open is ended or taken back; what is over stays, by the number alone.
     Ended,
-    /// It stays, by the number alone, because stock, money or limits would not add up without it.
+    /// The column stays, by the number alone, because stock, money or limits would not add up without it.
     Counts,
-    /// It stays for a limited time.
+    /// The column stays for a limited time.
     ForATime,
-    /// It stays for good: the log of operators' actions.
+    /// The column stays for good: the log of operators' actions.
     Logged,
 }
 

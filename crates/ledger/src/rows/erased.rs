@@ -1,4 +1,4 @@
-//! The people whose accounts were deleted: their numbers, and a keyed hash of who they are at the identity provider.
+//! The people whose accounts were deleted: their numbers, and a keyed hash of their subjects at the identity provider.
 
 use std::collections::HashSet;
 
