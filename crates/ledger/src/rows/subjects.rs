@@ -41,7 +41,7 @@ impl Subject<'_> {
 const KEY_PURPOSE: &str = "seckill: subjects of deleted accounts";
 
 /// Keys under which the subjects of deleted people are hashed: that of the present secret, and that of the one before
-/// it. So a copy of the table alone names nobody, also to somebody who knows all subjects.
+/// it. So a copy of the table alone names nobody, also for a reader who knows all subjects.
 #[derive(Clone)]
 pub struct SubjectKeys {
     present: Hmac<Sha256>,
