@@ -35,10 +35,17 @@ const ITEMS_MAX: usize = 100_000;
 #[derive(Debug)]
 pub struct ItemPermit {
     item: ItemId,
-    _permit: OwnedSemaphorePermit,
+    /// `None` for a background job.
+    _permit: Option<OwnedSemaphorePermit>,
 }
 
 impl ItemPermit {
+    /// The right of a background job, which works on a few items at once, with one transaction for each. Behind the
+    /// requests of a busy item it would wait for too long.
+    pub(crate) fn of_job(item: ItemId) -> Self {
+        Self { item, _permit: None }
+    }
+
     /// The item whose rows may be locked.
     #[must_use]
     pub fn item(&self) -> ItemId {
@@ -64,6 +71,19 @@ impl ItemPermits {
     /// The items, sorted.
     pub(crate) fn items(&self) -> impl ExactSizeIterator<Item = ItemId> {
         self.permits.iter().map(ItemPermit::item)
+    }
+
+    /// The right of a background job to change `item`, whose row it has waited for alone if `is_awaited`.
+    pub(crate) fn of_job(item: ItemId, is_awaited: bool) -> Self {
+        Self { permits: vec![ItemPermit::of_job(item)], awaited: is_awaited.then_some(item) }
+    }
+
+    /// Adds the right of a background job to change one more item.
+    pub(crate) fn add_of_job(&mut self, item: ItemId) {
+        if self.of(item).is_none() {
+            self.permits.push(ItemPermit::of_job(item));
+            self.permits.sort_unstable_by_key(ItemPermit::item);
+        }
     }
 
     /// The permit of the item that was waited for alone.
@@ -95,7 +115,7 @@ impl ItemConcurrency {
     pub(crate) async fn acquire(&self, item: ItemId) -> Option<ItemPermit> {
         // It is never closed.
         let permit = self.permits_of(item).acquire_owned().await.ok()?;
-        Some(ItemPermit { item, _permit: permit })
+        Some(ItemPermit { item, _permit: Some(permit) })
     }
 
     /// Waits for a permit like [`ItemConcurrency::acquire`], for a step of an order, of a waiting list or of a draw;
@@ -133,10 +153,10 @@ impl ItemConcurrency {
     }
 
     /// Adds the permit of one more item without waiting for it; the item, when others have all of its permits.
-    pub(crate) fn try_add(&self, permits: &mut ItemPermits, item: ItemId) -> Result<(), ItemId> {
+    fn try_add(&self, permits: &mut ItemPermits, item: ItemId) -> Result<(), ItemId> {
         if permits.of(item).is_none() {
             let permit = self.permits_of(item).try_acquire_owned().map_err(|_| item)?;
-            permits.permits.push(ItemPermit { item, _permit: permit });
+            permits.permits.push(ItemPermit { item, _permit: Some(permit) });
             permits.permits.sort_unstable_by_key(ItemPermit::item);
         }
         Ok(())

@@ -113,7 +113,7 @@ impl Draws {
 
     /// Writes the row of a draw under the lock of its item: `values`, and then the item.
     async fn write(&self, item: ItemId, statement: &str, values: &[&str]) -> sqlx::Result<()> {
-        let permit = &self.ledger.permit(item).await?;
+        let permit = &ItemPermit::of_job(item);
         let write = transact(&self.ledger.pool, |transaction| {
             Box::pin(async move {
                 stock_lock::lock(transaction, permit).await?;
@@ -145,7 +145,7 @@ impl Places<'_> {
     pub async fn write_next(&mut self) -> sqlx::Result<Option<LineChange>> {
         self.lock.keep().await?;
         let places = &*self;
-        let permit = places.draws.ledger.permit(places.item).await?;
+        let permit = ItemPermit::of_job(places.item);
         let write = transact(&places.draws.ledger.pool, |transaction| {
             Box::pin(places.write_in(transaction, &permit))
         });

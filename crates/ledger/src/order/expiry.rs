@@ -15,11 +15,12 @@ use super::step::{
 };
 use super::{OrderSteps, StepError};
 use crate::Database;
-use crate::item_concurrency::{ItemConcurrency, ItemPermits, step_deadline};
+use crate::item_concurrency::{ItemPermit, ItemPermits};
 use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
 use crate::rows::orders::WHOLE;
 use crate::rows::statement::in_list;
 use crate::rows::{Fault, answered, begin_on, lost_commit, orders, transact, within};
+use crate::stock_lock::wait_until_free;
 use crate::waiting_list::WaitingLine;
 use shop_domain::order::MovementReason;
 use shop_domain::{ItemId, Order, OrderId, OrderStatus};
@@ -43,7 +44,7 @@ impl OrderSteps {
     ///
     /// # Errors
     /// No order has expired, unless the COMMIT was not answered. [`StepError::Locked`] when an order has a line of
-    /// another item whose permits or stock row others have: nothing waits for that item.
+    /// another item whose stock row others have: nothing waits for that item.
     pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryBatch, StepError> {
         self.expire_some(item, (None, limit), LONG_READ_MAX).await
     }
@@ -63,18 +64,14 @@ impl OrderSteps {
         which: (Option<OrderId>, u32),
         limit: Duration,
     ) -> Result<ExpiryBatch, StepError> {
-        let items = &self.ledger.items;
-        let deadline = Some(step_deadline());
-        let permits = items.acquire_all(&[item], deadline).await.ok_or(StepError::Contended)?;
+        let permits = ItemPermits::of_job(item, false);
         match within_limit(limit, Box::pin(self.expire_together(item, which, permits))).await {
             // An order with lines of other items found the row locked, and did not wait for it.
             Err(StepError::Locked(locked)) if locked == item => {}
             ended => return ended,
         }
-        let within = (&self.ledger.pool, deadline);
-        let none = ItemPermits::default();
-        let permits = items.acquire_after(none, &[item], item, within).await;
-        let permits = permits.ok_or(StepError::Contended)?;
+        wait_until_free(&self.ledger.pool, &ItemPermit::of_job(item)).await?;
+        let permits = ItemPermits::of_job(item, true);
         within_limit(limit, Box::pin(self.expire_together(item, which, permits))).await
     }
 
@@ -90,8 +87,8 @@ impl OrderSteps {
         let permits = &mut permits;
         let work = transact(&ledger.pool, |transaction| {
             Box::pin(async move {
-                let tools = (&ledger.items, &self.line);
-                *batch = Some(expire_batch(transaction, item, which, permits, tools).await?);
+                let line = &self.line;
+                *batch = Some(expire_batch(transaction, item, which, permits, line).await?);
                 failpoint!("expiry-applied");
                 Ok(())
             })
@@ -181,7 +178,7 @@ async fn expire_batch(
     item: ItemId,
     (only, limit): (Option<OrderId>, u32),
     permits: &mut ItemPermits,
-    (items, line): (&ItemConcurrency, &WaitingLine),
+    line: &WaitingLine,
 ) -> Result<ExpiryBatch, StepError> {
     let mut expired: Vec<Order> = Vec::new();
     for order in lock_overdue(connection, item, only, limit).await? {
@@ -216,7 +213,7 @@ async fn expire_batch(
         *units.entry(line.item_id).or_default() += line.quantity.signed();
     }
     for item in units.keys() {
-        items.try_add(permits, *item).map_err(StepError::Locked)?;
+        permits.add_of_job(*item);
     }
     lock_stock(connection, permits).await?;
     let mut returned = Vec::new();

@@ -3,6 +3,7 @@
 use futures::future::BoxFuture;
 
 use super::{LineChange, WaitingLine};
+use crate::item_concurrency::ItemPermit;
 use crate::rows::link::{TRANSACTION_MAX, within};
 use crate::rows::{LedgerTransaction, failed_change, transact};
 use crate::{Ledger, RetryPolicy};
@@ -60,9 +61,9 @@ impl Waitlist {
     /// that are available. Returns also whether more is to do.
     ///
     /// # Errors
-    /// The database's, and that the item's permits are taken for too long.
+    /// The database's.
     pub async fn tend(&self, item: ItemId) -> sqlx::Result<(LineChange, bool)> {
-        let permit = self.ledger.permit(item).await?;
+        let permit = ItemPermit::of_job(item);
         let tend = transact(&self.ledger.pool, |transaction| {
             Box::pin(self.line.tend(transaction, &permit))
         });
