@@ -30,7 +30,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     audit_items(&config, &pool, arguments.item).await
 }
 
-/// Audits one item, or all of them, and prints what was found, as [`run`] does.
+/// Audits one item, or all of them, and prints the result like [`run`].
 pub(super) async fn audit_items(
     config: &Config,
     pool: &Database,

@@ -8,7 +8,7 @@
 //! **The opening.** Who joins before the sale opens has no number yet: at the opening a shuffle gives
 //! each of them a place by chance (`opening.rs`). Who comes later stands behind.
 //!
-//! **State.** Numbers, and who is inside, are in Redis alone, and its clock judges. A purchase asks
+//! **State.** Redis alone has the numbers and the buyers inside, and its clock judges. A purchase asks
 //! whether its ticket was given back; without Redis, the ticket's signature and this instance's clock
 //! decide, so buyers who are inside go on. After Redis has lost its data, a buyer who shows a queue
 //! token keeps its number.
