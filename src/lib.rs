@@ -31,7 +31,7 @@
 //!    (events for other systems), [`payment`], [`job`]
 //!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
 //! 3. The border: [`http`] (routes).
-//! 4. The process: [`config`], [`app`] (wiring), [`lifecycle`] (start and stop), [`trace`], [`tls`],
+//! 4. The process: [`config`], [`app`] (wiring), [`trace`], [`tls`],
 //!    [`open_files`], and [`failpoint`] for tests.
 
 #[macro_use]
@@ -51,7 +51,6 @@ pub mod http;
 pub mod identity;
 pub mod job;
 pub mod lab;
-pub mod lifecycle;
 pub mod live;
 pub mod open_files;
 pub mod order;

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 
 use super::{Accounts, Actor, SignInError};
-use crate::config::Secret;
 use ledger::erasure::{self, EraseError, Erasure, ErasureRequest};
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::Account;
 use ledger::waiting_list::Waitlist;
+use settings::Secret;
 use shop_domain::UserId;
 
 /// The reason why a person was not deleted.

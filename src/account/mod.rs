@@ -11,7 +11,6 @@ pub mod password;
 pub mod revocation;
 mod sessions;
 mod throttle;
-pub mod token;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use ledger::rows::users::{self, Account, NewAccount};
 use ledger::rows::{self, failed_change, failed_read};
 use shop_domain::{Clock, LedgerError, UserId, Username, username};
 use throttle::SignInThrottle;
+use web::token::{Role, Tokens};
 
 pub use erasure::{DeleteAccountError, subject_keys};
 pub use guests::{GuestError, Guests};
@@ -31,7 +31,6 @@ pub use hashing::HashingPool;
 pub use operator_log::{Action, Actor, OperatorLog};
 pub use revocation::Revocations;
 pub use sessions::ChangePasswordError;
-pub use token::{Claims, Holder, Role, TokenError, Tokens};
 
 /// The reason why an account was not created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

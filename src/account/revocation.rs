@@ -21,10 +21,11 @@ use ledger::cache::Cache;
 use ledger::rows::ask;
 use time::{Duration, OffsetDateTime};
 
-use super::{Claims, token::Holder};
 use ledger::rows::sessions::{self, GENERATION_DAYS, Generation};
 use ledger::rows::shops;
 use shop_domain::{ShopId, UserId};
+use web::session::SessionState;
+use web::token::{Claims, Holder};
 
 /// Rows that one clean-up deletes.
 const FORGET_MAX: u32 = 1_000;
@@ -87,14 +88,31 @@ impl Revocations {
         self.was_read.load(Ordering::Acquire)
     }
 
-    /// Returns whether a token was signed out, as far as this instance knows.
+    /// What this instance knows of the session of a token. A generation that no list has must be looked up: the user
+    /// may have signed out everywhere, and in again, since the last read or long ago.
     #[must_use]
-    pub fn contains(&self, claims: &Claims) -> bool {
-        self.read().contains(claims)
+    pub fn state(&self, claims: &Claims) -> SessionState {
+        let known = self.read();
+        if known.contains(claims) {
+            return SessionState::Ended;
+        }
+        // The list of signed-out tokens is not read yet: this token may be on it.
+        if !self.was_read() {
+            return SessionState::Unread;
+        }
+        let generation = claims.generation;
+        let is_listed = match claims.holder {
+            Holder::User { id, .. } => {
+                generation == 0
+                    || known.generation(id) == Some(generation)
+                    || self.looked_up.get(id) == Some(generation)
+            }
+            Holder::Shop(id) => known.shops.get(&id) == Some(&generation),
+        };
+        if is_listed { SessionState::Live } else { SessionState::Unlisted }
     }
 
-    /// Returns whether the ledger has begun the generation of a token. It is asked when the list has another one: the
-    /// user may have signed out everywhere, and in again, since the last read or long ago.
+    /// Asks the ledger whether it has begun the generation of a token.
     ///
     /// # Errors
     /// The database's.
@@ -103,19 +121,10 @@ impl Revocations {
         let user = match claims.holder {
             Holder::User { id, .. } => id,
             Holder::Shop(id) => {
-                if self.read().shops.get(&id) == Some(&generation) {
-                    return Ok(true);
-                }
                 let present = ask(&self.breaker, shops::generations(&self.pool)).await?;
                 return Ok(present.contains(&(id, generation)));
             }
         };
-        if generation == 0
-            || self.read().generation(user) == Some(generation)
-            || self.looked_up.get(user) == Some(generation)
-        {
-            return Ok(true);
-        }
         let begun = ask(&self.breaker, sessions::generation(&self.pool, user)).await?;
         self.looked_up.insert(user, begun);
         Ok(begun == generation)
@@ -216,7 +225,7 @@ impl RevocationLists {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::account::Role;
+    use web::token::Role;
 
     #[test]
     fn a_token_of_an_earlier_generation_is_signed_out_and_a_later_one_is_not() {

@@ -1,13 +1,17 @@
 //! The sessions of a user: opening one, signing out, and changing the password, which ends all
 //! others.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
+use async_trait::async_trait;
+use ledger::rows::{failed_read, sessions, users};
 use time::OffsetDateTime;
 
-use super::{Accounts, Claims, Holder, Role, Session, SignInError, hashing, password};
-use ledger::rows::{sessions, users};
-use shop_domain::{LedgerError, UserId};
+use super::{Accounts, Session, SignInError, hashing, password};
+use shop_domain::{BuyerReference, LedgerError, ShopId, UserId};
+use web::session::{SessionState, Sessions};
+use web::token::{Claims, Holder, Role};
 
 /// The reason why a password was not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -166,5 +170,26 @@ impl Accounts {
         self.parts.revocations.end_earlier_than(user, generation);
         let role = Role::parse(&account.role).unwrap_or(Role::Buyer);
         Ok(self.session(user, role, generation))
+    }
+}
+
+#[async_trait]
+impl Sessions for Accounts {
+    fn state(&self, claims: &Claims) -> SessionState {
+        self.parts.revocations.state(claims)
+    }
+
+    async fn has_begun(&self, claims: &Claims) -> Result<bool, LedgerError> {
+        let begun = self.parts.revocations.has_begun(claims).await;
+        begun.map_err(|error| failed_read(&error))
+    }
+
+    async fn guest(
+        &self,
+        shop: ShopId,
+        reference: BuyerReference,
+    ) -> Result<Option<UserId>, LedgerError> {
+        let guests = self.guests(shop, &BTreeSet::from([reference.clone()])).await?;
+        Ok(guests.buyer(&reference).ok())
     }
 }

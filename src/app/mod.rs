@@ -6,7 +6,7 @@ mod locks;
 mod payments;
 mod purchases;
 mod shared;
-mod web;
+mod state;
 mod workers;
 
 use std::io;
@@ -19,17 +19,20 @@ use tokio::net::TcpListener;
 
 use crate::config::Config;
 use crate::http;
-use crate::http::address::Proxies;
-use crate::http::connection_limiter::ConnectionLimiter;
-use crate::http::runtimes::Runtimes;
-use crate::http::server::{self, ServerOptions};
-use crate::lifecycle::{Lifecycle, StopResult};
 use crate::order::Orders;
 use crate::readiness::Probe;
+use lifecycle::{Lifecycle, StopResult};
 use locks::LockServers;
 use shared::{Shared, Writers};
 use shop_domain::Clock;
 use shop_domain::outcome::Dependency;
+use web::address::Proxies;
+use web::connection_limiter::ConnectionLimiter;
+use web::cors::CorsOrigins;
+use web::hosts::Hosts;
+use web::layers::LayerParts;
+use web::runtimes::Runtimes;
+use web::server::{self, ServerOptions};
 use workers::Worker;
 
 /// How long a start waits for the list of signed-out tokens. If it is not read by then, the service
@@ -52,7 +55,8 @@ pub struct App {
     config: Config,
     connection_limiter: ConnectionLimiter,
     listener: TcpListener,
-    web: http::Web,
+    state: http::AppState,
+    layers: LayerParts,
     workers: Vec<Worker>,
     shared: Shared,
     batch_pools: Vec<Database>,
@@ -111,18 +115,26 @@ impl App {
             proxies.clone(),
             limits.loopback_exempt,
         );
-        let web = web::web(
+        let state = state::state(
             &config,
             &shared,
             &lock_servers,
             (orders, purchases, payments),
             (waiting_lists, draws),
-            (addr, proxies),
+            proxies,
         )?;
+        let layers = LayerParts {
+            hosts: Hosts::new(&config.http.hosts, addr),
+            cors: CorsOrigins::parse(&config.http.cors_origins)?,
+            metrics: shared.metrics.clone(),
+            is_secure: config.http.cookie_secure,
+            page_policy: http::page_policy,
+        };
         Ok(Self {
             connection_limiter,
             listener,
-            web,
+            state,
+            layers,
             workers,
             shared,
             batch_pools: writers.batch_pools,
@@ -184,8 +196,7 @@ impl App {
         };
         // The server owns every part from here on: they are dropped with it, and give the connections
         // back that the pools wait for.
-        let application = http::application(&self.web);
-        drop(self.web);
+        let application = http::application(self.state, &self.config.http.static_dir, self.layers);
         let server = server::serve(self.listener, application, options, lifecycle.clone(), metrics);
         let acceptor = tokio::spawn(server);
         let bound = Duration::from_millis(self.config.lifecycle.drain_ms);

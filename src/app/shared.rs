@@ -8,13 +8,12 @@ use ledger::{Database, Ledger};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::account::{Revocations, Tokens};
+use crate::account::Revocations;
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::draw::{Beacons, DrawParts, Draws};
 use crate::event::{self, PrivateNetworks, WebhookClient};
 use crate::job::JobStatus;
-use crate::lifecycle::Lifecycle;
 use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
 use crate::trace::{self, Traces};
 use crate::waiting_list::{self, WaitingLists};
@@ -25,8 +24,10 @@ use ledger::rows::outbox::Outbox;
 use ledger::rows::{self, Writer};
 use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::write::{Arbiter, BatchConnections, BatchTasks, GroupCommit, SHARED_CONNECTIONS};
+use lifecycle::Lifecycle;
 use shop_domain::{Clock, ItemId};
 use shop_metrics::Metrics;
+use web::token::Tokens;
 
 /// The shared parts. Clones share them.
 #[derive(Clone)]

@@ -9,13 +9,13 @@ use super::{ExitResult, parse};
 use crate::account::Actor;
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::http::body::CSV_BYTES_MAX;
 use crate::http::route::import::{FaultBody, read_table};
 use gates::redis_store::{Counters, RedisClient};
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
 use shop_domain::{Clock, Currency, UserId};
 use shop_metrics::Metrics;
+use web::body::CSV_BYTES_MAX;
 
 /// The arguments: which table, and whether it is only checked.
 #[derive(clap::Args)]

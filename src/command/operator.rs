@@ -5,13 +5,14 @@ use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::account::{Role, password};
+use crate::account::password;
 use crate::config::Config;
 use ledger::Database;
 use ledger::rows::operators;
 use ledger::rows::users::NewAccount;
 use ledger::rows::{self, Fault};
 use shop_domain::{UserId, Username};
+use web::token::Role;
 
 use super::ExitResult;
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::lifecycle::Lifecycle;
 use gates::redis_store::RedisClient;
 use ledger::Database;
+use lifecycle::Lifecycle;
 
 use super::check::{self, Finding, State, first};
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::account::Tokens;
 use crate::config::Config;
 use gates::redis_store::RedisClient;
 use ledger::Database;
 use ledger::rows::{self, sessions};
+use web::token::Tokens;
 
 use super::{ExitResult, audit};
 

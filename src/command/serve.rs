@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::app::App;
-use crate::lifecycle::StopResult;
+use lifecycle::StopResult;
 
 use super::ExitResult;
 

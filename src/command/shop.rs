@@ -11,8 +11,8 @@ use shop_domain::ShopId;
 use time::{Duration, OffsetDateTime};
 
 use super::ExitResult;
-use crate::account::{Holder, Tokens};
 use crate::config::Config;
+use web::token::{Holder, Tokens};
 
 /// The longest name of a shop, in characters.
 const NAME_LENGTH_MAX: usize = 64;

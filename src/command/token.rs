@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::account::{Role, Tokens};
 use shop_domain::UserId;
 use time::{Duration, OffsetDateTime};
+use web::token::{Role, Tokens};
 
 use super::ExitResult;
 

@@ -8,12 +8,12 @@ mod load;
 mod options;
 mod runtime_count;
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
+use settings::Secret;
 
 pub use check::SECRET_LENGTH_MIN;
 pub use load::{ConfigError, DEFAULTS};
@@ -56,37 +56,6 @@ pub struct Config {
     /// Whether demo accounts may sign in. No file or variable sets it: only `seckill dev` does.
     #[serde(skip)]
     pub demo_accounts: bool,
-}
-
-/// A string that never shows in logs, errors or debug output.
-#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Wraps a string.
-    #[must_use]
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The string itself; each call of this needs a reason.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-
-    /// Returns whether the secret is not set.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(if self.0.is_empty() { "(none)" } else { "(hidden)" })
-    }
 }
 
 /// A risk with which `serve` refuses to start unless the operator accepts it.

@@ -8,11 +8,17 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr};
 use utoipa::{IntoResponses, OpenApi as _};
 
-use super::problem::{ProblemBody, ProblemType};
 use super::route::purchase;
+use crate::http::problems;
+use web::problem::{self, ProblemBody, ProblemType};
 
 /// The media type of every failure.
 const PROBLEM: &str = "application/problem+json";
+/// The tables of the types of problem.
+pub(super) fn tables() -> [&'static [&'static ProblemType]; 2] {
+    [web::problems::ALL, problems::ALL]
+}
+
 /// The tags of operations without a sign-in.
 const TAGS_OF_STRANGERS: [&str; 2] = ["everyone", "payment provider"];
 
@@ -33,7 +39,7 @@ impl IntoResponses for TryAgain {
 /// The document without operations: the title, the description and the way to sign in.
 pub(super) fn begin() -> OpenApi {
     let mut document = Document::openapi();
-    let description = format!("{}\n{}", include_str!("description.md"), ProblemType::table());
+    let description = format!("{}\n{}", include_str!("description.md"), problem::table(&tables()));
     document.info.description = Some(description);
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     document.components.get_or_insert_default().add_security_scheme("bearer", bearer);

@@ -1,39 +1,25 @@
-//! HTTP: the only folder that knows axum, status codes and problem details.
+//! HTTP: the routes of the shop, on the kit of the crate `web`.
 //!
-//! `server` accepts connections; `layers` has the middleware around every request; `extract`,
-//! `body`, `paging` and `session_cookie` parse requests; `pages` has the shop's files; `address`, `hosts`,
-//! `connection_limiter` and `rates` limit one client, `budget` and `flight` what it does not read; `route` has one file a resource; `problem` has the one
-//! table of failures; `document` describes all of it.
+//! `route` has one file a resource; `outcomes` says which error of a use case is which type of problem, and `problems` is
+//! the table of the shop's own; `pages` has the shop's files; `document` describes all of it.
 
-pub mod address;
-pub mod body;
-pub mod budget;
-pub mod connection_limiter;
-pub mod cors;
 mod document;
-pub mod extract;
-pub mod flight;
-pub mod hosts;
-mod layers;
 mod one_file;
+mod outcomes;
 pub mod pages;
-mod paging;
-pub mod problem;
-pub mod rates;
+pub mod problems;
+mod request_trace;
 pub mod route;
-pub mod runtimes;
-pub mod server;
-pub mod session_cookie;
+mod streams;
 
-use std::convert::Infallible;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
+pub use one_file::policy_of as page_policy;
+
 use axum::Router;
-use axum::extract::{FromRef, Request};
-use axum::response::Response;
+use axum::extract::FromRef;
 use axum::routing::any;
-use tower::Service;
 use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa::openapi::OpenApi;
@@ -41,7 +27,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
-use crate::account::{Accounts, Claims, OperatorLog, Revocations, Tokens};
+use crate::account::{Accounts, Actor, OperatorLog};
 use crate::audit::Auditor;
 use crate::catalog::Catalog;
 use crate::draw::Draws;
@@ -50,7 +36,6 @@ use crate::export::Exporter;
 use crate::identity::Identity;
 use crate::job::JobStatus;
 use crate::lab::Lab;
-use crate::lifecycle::Lifecycle;
 use crate::live::{Hub, Watch};
 use crate::order::Orders;
 use crate::payment::Payments;
@@ -58,15 +43,18 @@ use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::trace::Traces;
 use crate::waiting_list::WaitingLists;
-use address::Proxies;
-use body::BodyLimits;
-use cors::CorsOrigins;
-use hosts::Hosts;
-use problem::ProblemType;
-use rates::Rates;
-use session_cookie::SessionCookie;
+use lifecycle::Lifecycle;
 use shop_domain::{Clock, Currency};
 use shop_metrics::Metrics;
+use web::Application;
+use web::address::Proxies;
+use web::body::BodyLimits;
+use web::cors::CorsOrigins;
+use web::extract::Operator;
+use web::layers::{self, LayerParts};
+use web::rates::Rates;
+use web::session::Authenticator;
+use web::session_cookie::SessionCookie;
 
 /// The locks whose metrics are read.
 pub type Locks = Vec<Arc<dyn leaselock::Mutex>>;
@@ -75,13 +63,13 @@ pub type Locks = Vec<Arc<dyn leaselock::Mutex>>;
 macro_rules! app_state {
     ($($(#[$doc:meta])* $field:ident: $part:ty,)*) => {
         /// What the handlers work with.
-        pub struct AppState {
+        pub struct AppParts {
             $($(#[$doc])* pub $field: $part,)*
         }
 
-        $(impl FromRef<Web> for $part {
-            fn from_ref(web: &Web) -> Self {
-                web.$field.clone()
+        $(impl FromRef<AppState> for $part {
+            fn from_ref(state: &AppState) -> Self {
+                state.0.$field.clone()
             }
         })*
     };
@@ -105,11 +93,9 @@ app_state! {
     hub: Hub,
     lab: Lab,
     watch: Watch,
-    tokens: Tokens,
-    revocations: Revocations,
+    authenticator: Authenticator,
     rates: Arc<Rates>,
     proxies: Proxies,
-    hosts: Hosts,
     cors: CorsOrigins,
     job_status: JobStatus,
     locks: Locks,
@@ -121,44 +107,34 @@ app_state! {
     body_limits: BodyLimits,
     session_cookie: SessionCookie,
     traces: Traces,
-    static_dir: PathBuf,
     instance: String,
 }
 
 /// The state of all handlers. Clones share it.
 #[derive(Clone)]
-pub struct Web(Arc<AppState>);
+pub struct AppState(Arc<AppParts>);
 
-impl std::ops::Deref for Web {
-    type Target = AppState;
-
-    fn deref(&self) -> &AppState {
-        &self.0
+impl AppState {
+    /// Shares the parts.
+    #[must_use]
+    pub fn new(parts: AppParts) -> Self {
+        Self(Arc::new(parts))
     }
 }
 
-impl Web {
-    /// Shares the state.
-    #[must_use]
-    pub fn new(state: AppState) -> Self {
-        Self(Arc::new(state))
-    }
-
-    /// Whether a session is live: its token has not expired and was not signed out.
-    #[must_use]
-    pub fn is_live(&self, claims: &Claims) -> bool {
-        claims.expires_at > self.clock.now() && !self.revocations.contains(claims)
-    }
+/// Who does something now, for the log of the operators' actions.
+fn actor_of(operator: &Operator) -> Actor {
+    Actor { user: operator.user, address: Some(operator.address), now: operator.at }
 }
 
 /// The routes of the API with their OpenAPI document.
-fn api() -> OpenApiRouter<Web> {
+fn api() -> OpenApiRouter<AppState> {
     let mut router = routes(document::begin());
     document::complete(router.get_openapi_mut());
     router
 }
 
-fn routes(document: OpenApi) -> OpenApiRouter<Web> {
+fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(document)
         .routes(routes!(route::purchase::purchase))
         .routes(routes!(route::reservations::reserve))
@@ -227,22 +203,12 @@ pub fn openapi() -> OpenApi {
     api().into_openapi()
 }
 
-/// A service that answers every request; clones are cheap and share everything.
-pub trait Application:
-    Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
-{
-}
-
-impl<S> Application for S where
-    S: Service<Request, Response = Response, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static
-{
-}
-
-/// The whole application: the routes with the layers around them.
-pub fn application(web: &Web) -> impl Application + use<> {
+/// The whole application: the routes with the layers around them. Pages of `static_dir`.
+pub fn application(
+    state: AppState,
+    static_dir: &Path,
+    parts: LayerParts,
+) -> impl Application + use<> {
     let (api, document) = api().split_for_parts();
     // Browsers may cache files, but ask each time whether there is a new version.
     let revalidate = SetResponseHeaderLayer::if_not_present(
@@ -252,9 +218,10 @@ pub fn application(web: &Web) -> impl Application + use<> {
     let docs = Router::new().merge(SwaggerUi::new("/docs").url("/api/openapi.json", document));
     // What is compressed is held as it was before.
     let docs = layers::leased(docs).layer(CompressionLayer::new());
-    let pages = docs.merge(pages::router(&web.static_dir)).layer(revalidate);
+    let pages = docs.merge(pages::router(static_dir)).layer(revalidate);
     // Otherwise the file server would answer unknown addresses of the API, with a page.
-    let unknown = any(async || ProblemType::NotFound.problem());
-    let api: Router<Web> = api.route("/api/", unknown.clone()).route("/api/{*unknown}", unknown);
-    layers::wrap(api.merge(pages).with_state(web.clone()), web)
+    let unknown = any(async || problems::NOT_FOUND.problem());
+    let api: Router<AppState> =
+        api.route("/api/", unknown.clone()).route("/api/{*unknown}", unknown);
+    layers::wrap(api.merge(pages).with_state(state), parts)
 }

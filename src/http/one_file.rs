@@ -24,6 +24,12 @@ pub(super) struct OneFile {
 pub(super) static VERIFY_FILE: LazyLock<Option<OneFile>> =
     LazyLock::new(|| OneFile::new(&String::from_utf8(pages::file(VERIFY)?).ok()?, pages::file));
 
+/// The content security policy of the page [`VERIFY`]; `None` for any other path.
+pub fn policy_of(path: &str) -> Option<HeaderValue> {
+    let is_one_file = path.strip_prefix('/') == Some(VERIFY);
+    VERIFY_FILE.as_ref().filter(|_| is_one_file).map(|page| page.policy.clone())
+}
+
 impl OneFile {
     /// Puts what a page names into it. A style sheet and a script have a line of the page each; the scripts go to its end,
     /// because none inside a page is deferred.

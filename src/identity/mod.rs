@@ -17,7 +17,7 @@ use jsonwebtoken::Algorithm;
 use ledger::Database;
 use time::OffsetDateTime;
 
-use crate::account::{Accounts, Role, Session};
+use crate::account::{Accounts, Session};
 use crate::config;
 use crate::event::WebhookClient;
 use keys::{Keys, Source};
@@ -27,6 +27,7 @@ use ledger::rows::{self, failed_change, failed_read};
 use provider::{Provider, Registration};
 use shop_domain::{Clock, LedgerError, UserId};
 use token::{IdentityClaims, Rules, TokenFault};
+use web::token::Role;
 
 pub use sign_in::{ProviderAnswer, Start};
 

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::keys::KEYS_BYTES_MAX;
-use crate::config::Secret;
 use crate::event::{Target, WebhookClient};
+use settings::Secret;
 
 /// The largest answer besides the set of keys, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;

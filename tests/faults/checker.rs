@@ -8,8 +8,8 @@ use ledger_audit::{
     Answer, EXAMPLES_MAX, Evidence, History, InTime, Judgement, Ledger, Outcome, Reader,
     judge as audit_item, purchases,
 };
-use seckill::account::Role;
 use serde_json::Value;
+use web::token::Role;
 
 use crate::Run;
 use crate::item::SaleItem;

@@ -9,12 +9,12 @@ use dev_servers::{
 };
 use ledger::rows;
 use redis::aio::MultiplexedConnection;
-use seckill::account::{Role, Tokens};
 use seckill::config::{Config, Secret};
 use shop_domain::UserId;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};
 use time::OffsetDateTime;
+use web::token::{Role, Tokens};
 
 use crate::Run;
 use crate::options::Options;

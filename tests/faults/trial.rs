@@ -7,11 +7,11 @@ use gates::LIST;
 use hyper::body::Bytes;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use seckill::account::Role;
 use serde_json::{Value, json};
 use shop_domain::outcome::Dependency;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+use web::token::Role;
 
 use crate::Run;
 use crate::checker::{self, Allowed, TrialOutcome};

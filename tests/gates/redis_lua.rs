@@ -3,8 +3,8 @@
 use futures::future::join_all;
 use gates::redis_store::{Counters, RedisClient, Take};
 use ledger::rows::items;
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 use shop_domain::{ItemId, Purchase, SaleWindow};
 use shop_metrics::Metrics;
 use time::{Duration, OffsetDateTime};

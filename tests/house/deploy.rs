@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use seckill::http::address::Proxies;
+use web::address::Proxies;
 
 use crate::house::docs::{read, root};
 

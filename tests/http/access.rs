@@ -1,8 +1,8 @@
 //! Who may do what: every operation of the document by every kind of caller.
 
 use reqwest::{Method, RequestBuilder};
-use seckill::account::Role;
 use serde_json::{Value, json};
+use web::token::Role;
 
 use super::ledger::Ledger;
 use super::{assert_clean, assert_problem, order_id};

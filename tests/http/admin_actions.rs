@@ -1,8 +1,8 @@
 //! The log of what operators did: complete, in order, and only for them.
 
 use reqwest::Method;
-use seckill::account::Role;
 use serde_json::{Value, json};
+use web::token::Role;
 
 use super::{assert_clean, assert_problem};
 use crate::support::{Client, Instance, Shop};

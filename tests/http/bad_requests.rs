@@ -1,11 +1,11 @@
 //! Requests that are refused for their path, their query, their headers, or who sends them.
 
 use reqwest::{Method, RequestBuilder};
-use seckill::account::{Role, Tokens};
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 use shop_domain::UserId;
 use time::{Duration, OffsetDateTime};
+use web::token::{Role, Tokens};
 
 use super::ledger::{Refused, assert_refused};
 use super::{apart_from_the_request_id, assert_clean, assert_problem, order_id};

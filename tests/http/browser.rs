@@ -40,7 +40,7 @@ async fn make_sale(instance: &Instance, changes: Value) -> i64 {
 
 /// The instant `seconds` from now, as requests write it.
 fn in_seconds(seconds: i64) -> String {
-    seckill::http::problem::rfc3339(OffsetDateTime::now_utc() + Duration::seconds(seconds))
+    web::problem::rfc3339(OffsetDateTime::now_utc() + Duration::seconds(seconds))
 }
 
 /// The orders of a buyer in the ledger.

@@ -5,8 +5,8 @@ mod places;
 mod traces;
 
 use reqwest::Method;
-use seckill::account::Role;
 use serde_json::{Value, json};
+use web::token::Role;
 
 use super::{PASSWORD, assert_problem, order_id, sign_in, sign_up};
 use crate::process::program::run;

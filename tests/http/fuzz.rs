@@ -13,13 +13,7 @@ use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use axum::response::IntoResponse;
 use gates::Options;
-use seckill::account::{Role, Tokens};
 use seckill::config::{Config, DEFAULTS, Secret};
-use seckill::http::address::Proxies;
-use seckill::http::body::{BodyLimits, JsonBody, OptionalJsonBody};
-use seckill::http::extract::{IdempotencyKey, QueryPairs, cookie, refuse_cross_site};
-use seckill::http::hosts::Hosts;
-use seckill::http::problem::Problem;
 use seckill::http::route::admin::{CreateItemBody, EditItemBody};
 use seckill::http::route::purchase::PurchaseBody;
 use seckill::http::route::users::CredentialsBody;
@@ -27,6 +21,12 @@ use seckill::purchase::waiting_room::{QueueStatus, Tickets};
 use serde_json::json;
 use shop_domain::{ItemId, UserId, username};
 use time::{Duration, OffsetDateTime};
+use web::address::Proxies;
+use web::body::{BodyLimits, JsonBody, OptionalJsonBody};
+use web::extract::{IdempotencyKey, QueryPairs, cookie, refuse_cross_site};
+use web::hosts::Hosts;
+use web::problem::Problem;
+use web::token::{Role, Tokens};
 
 use crate::support::item_body;
 

@@ -131,7 +131,7 @@ async fn the_list_shows_the_shop_and_not_the_lab() {
 async fn the_state_follows_the_clock_and_the_stock() {
     let (_shop, instance) = Shop::open().await;
     let now = OffsetDateTime::now_utc().replace_nanosecond(0).expect("a whole second");
-    let at = |hours: i64| seckill::http::problem::rfc3339(now + Duration::hours(hours));
+    let at = |hours: i64| web::problem::rfc3339(now + Duration::hours(hours));
     let window = json!({ "starts_at": at(1), "ends_at": at(3), "stock": 1 });
     let item = instance.make_item(window).await;
     assert_eq!(find(&instance, item).await["state"], "upcoming");
@@ -182,11 +182,11 @@ async fn a_pause_and_a_new_schedule_reach_every_instance() {
     edit(&here, item, json!({ "paused": false })).await;
     buy_until(&there, item, (201, "")).await;
     let now = OffsetDateTime::now_utc();
-    let later = seckill::http::problem::rfc3339(now + Duration::HOUR);
+    let later = web::problem::rfc3339(now + Duration::HOUR);
     edit(&here, item, json!({ "starts_at": later })).await;
     buy_until(&there, item, (409, "sale_not_started")).await;
-    let earlier = seckill::http::problem::rfc3339(now - Duration::HOUR);
-    let just_now = seckill::http::problem::rfc3339(now - Duration::MINUTE);
+    let earlier = web::problem::rfc3339(now - Duration::HOUR);
+    let just_now = web::problem::rfc3339(now - Duration::MINUTE);
     edit(&here, item, json!({ "starts_at": earlier, "ends_at": just_now })).await;
     buy_until(&there, item, (409, "sale_ended")).await;
     assert_clean(&here, item).await;

@@ -77,7 +77,7 @@ async fn many_pages_watch_one_item() {
     let addr = free_addr();
     let service = serve(&shop, &addr, &[]).await;
     let pid = service.id().expect("it runs");
-    let token = instance.token(1, seckill::account::Role::Buyer);
+    let token = instance.token(1, web::token::Role::Buyer);
     let buyer = Client::new(addr.parse().expect("an address"), Some(token));
     buyer.get(&format!("/api/items/{item}")).await;
 

@@ -1,7 +1,7 @@
 //! What the operator's tools see: alive, ready, metrics; and no secret in any of them.
 
-use seckill::account::Role;
 use serde_json::{Value, json};
+use web::token::Role;
 
 use super::{BOUND, assert_problem, eventually, when};
 use crate::support::Shop;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
 use crate::support::{Instance, Shop};

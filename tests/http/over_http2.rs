@@ -3,8 +3,8 @@
 use axum::http::request::Builder;
 use hyper::Method;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, ORIGIN};
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use super::assert_problem;
 use crate::support::h2::{Carried, Http2};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use super::assert_clean;
 use super::ledger::Ledger;

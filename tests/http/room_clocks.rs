@@ -1,8 +1,8 @@
 //! Wrong clocks: the server's of Redis, which is set right again, and one instance's.
 
-use seckill::account::Role;
 use serde_json::{Value, json};
 use time::Duration;
+use web::token::Role;
 
 use super::waiting_room::{buy, item, place, shop_with, stand, text, ticket, until_admitted};
 use super::{BOUND, assert_problem, eventually, when};
@@ -89,7 +89,7 @@ async fn a_ticket_ends_without_redis_too() {
     let shop = shop_with(|_| ()).await;
     let link = crate::support::link_to(&crate::support::redis_url().await).await;
     let mut config = shop.config.clone();
-    config.redis_url = seckill::config::Secret::new(link.url());
+    config.redis_url = settings::Secret::new(link.url());
     config.redis.command_timeout_ms = 400;
     let instance = shop.start_with(config).await;
     let sold = item(&instance, json!({ "per_buyer_limit": 2 })).await;

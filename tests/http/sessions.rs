@@ -1,10 +1,10 @@
 //! Sessions: the cookie, other sites' pages, signing out, and the change of secrets.
 
+use lifecycle::StopResult;
 use reqwest::{Method, RequestBuilder};
-use seckill::account::Role;
-use seckill::config::Secret;
-use seckill::lifecycle::StopResult;
 use serde_json::json;
+use settings::Secret;
+use web::token::Role;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, when};
 use crate::support::{Answer, Client, Instance, Shop, link_to_ledger};

@@ -1,9 +1,10 @@
 //! Accounts: signing up, signing in, and the limits on attempts.
 
 use ledger::rows::users::{self, NewAccount};
-use seckill::account::{Role, password};
+use seckill::account::password;
 use shop_domain::Username;
 use time::OffsetDateTime;
+use web::token::Role;
 
 use super::{PASSWORD, apart_from_the_request_id, assert_problem, sign_in, sign_up};
 use crate::support::Shop;

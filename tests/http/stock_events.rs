@@ -57,7 +57,7 @@ async fn the_stock_falls_on_every_instance_and_comes_back() {
 async fn the_start_and_the_end_are_told_to_who_waits() {
     let (_shop, instance) = Shop::open().await;
     let now = OffsetDateTime::now_utc();
-    let at = |ms: i64| seckill::http::problem::rfc3339(now + Duration::milliseconds(ms));
+    let at = |ms: i64| web::problem::rfc3339(now + Duration::milliseconds(ms));
     let item = instance.make_item(json!({ "starts_at": at(1_500), "ends_at": at(3_000) })).await;
     let mut events = watch(&instance, item).await;
     events.seek(SOON, state("upcoming")).await.expect("the state at first");

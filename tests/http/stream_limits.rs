@@ -2,8 +2,8 @@
 
 use hyper::Method;
 use hyper::header::AUTHORIZATION;
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use super::{BOUND, assert_problem, eventually, when};
 use crate::support::h2::{Carried, Http2};

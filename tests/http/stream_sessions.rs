@@ -1,8 +1,8 @@
 //! An event stream lives no longer than the session that opened it.
 
 use reqwest::Method;
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use super::BOUND;
 use crate::support::event_stream::Events;

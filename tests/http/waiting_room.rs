@@ -93,7 +93,7 @@ async fn only_ones_own_ticket_gets_past_the_line() {
         ("cut", good[..good.len() - 4].to_owned()),
         ("empty", String::new()),
         ("long", "wr1.".repeat(500)),
-        ("a session", instance.token(1, seckill::account::Role::Buyer)),
+        ("a session", instance.token(1, web::token::Role::Buyer)),
         ("another item's", ticket(&elsewhere).to_owned()),
     ] {
         assert_problem(&buy(&first, sold, &ticket).await, (403, "ticket_invalid"), what);

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use dev_servers::{MysqlOptions, MysqlServer};
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 use tokio::process::Command;
 use tokio::task::JoinSet;
 use tokio::time::Instant;

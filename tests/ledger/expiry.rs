@@ -12,12 +12,12 @@ use ledger::rows;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
 use ledger::{Database, Ledger};
-use seckill::account::Role;
-use seckill::config::Secret;
 use serde_json::{Value, json};
+use settings::Secret;
 use shop_domain::Clock;
 use shop_metrics::Metrics;
 use sqlx::Executor;
+use web::token::Role;
 
 use crate::http::BOUND;
 use crate::process::program::{faketime, free_addr, serve};

@@ -4,8 +4,8 @@
 use dev_servers::{MysqlSet, Replicated};
 use ledger::rows::{self, Writer, is_unconfirmed};
 use ledger::write::Arbiter;
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 use shop_domain::OrderStatus;
 use shop_metrics::Metrics;
 use sqlx::mysql::MySqlConnection;

@@ -5,12 +5,12 @@ use std::cell::Cell;
 
 use ledger::rows::with_new_id;
 use reqwest::Method;
-use seckill::account::{Holder, Role, Tokens};
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 use shop_domain::UserId;
 use sqlx::Executor;
 use time::{Duration, OffsetDateTime};
+use web::token::{Holder, Role, Tokens};
 
 use crate::http::{PASSWORD, sign_in, sign_up};
 use crate::process::program::{program, run, told};

@@ -363,7 +363,7 @@ async fn two_instances_share_a_hundred_items_without_a_deadlock() {
     let clients = instances.each_ref().map(Instance::stranger);
     for wave in 1..=4 {
         let press = |instance: usize, item: i64| {
-            let token = instances[instance].token(wave, seckill::account::Role::Buyer);
+            let token = instances[instance].token(wave, web::token::Role::Buyer);
             let client = clients[instance].with_token(&token);
             async move { buy_with_key(&client, item, &format!("key-{wave}")).await }
         };

@@ -5,8 +5,8 @@
 
 use dev_servers::{MysqlOptions, MysqlServer};
 use ledger::rows::engine::Engine;
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 
 use crate::support::{Shop, own_mysql, unique};
 

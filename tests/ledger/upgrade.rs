@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ledger::rows;
-use seckill::account::Role;
 use serde_json::json;
 use sqlx::Executor;
+use web::token::Role;
 
 use crate::process::program::{free_addr, press, program, run, serve, signal, told};
 use crate::support::{Client, Instance, Shop, assert_clean, eventually, purchase_path};

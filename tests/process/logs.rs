@@ -3,8 +3,8 @@
 use std::process::Stdio;
 
 use reqwest::Method;
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use crate::process::program::{free_addr, program, signal};
 use crate::support::identity_keys::{TestKey, unsigned};

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use seckill::account::Role;
 use serde_json::json;
 use tokio::process::{Child, Command};
+use web::token::Role;
 
 use crate::support::{Client, Shop, assert_clean, eventually};
 

@@ -6,8 +6,8 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer, SmallDisk};
-use seckill::config::Secret;
 use serde_json::{Value, json};
+use settings::Secret;
 
 use crate::process::program::{free_addr, program, signal, told};
 use crate::support::{

@@ -7,8 +7,8 @@ use std::time::Duration;
 use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
 use ledger::rows;
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 
 use crate::process::program::{program, signal};
 use crate::support::{

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use reqwest::Method;
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use crate::process::program::{free_addr, program, serve, signal};
 use crate::support::{

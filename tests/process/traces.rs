@@ -6,11 +6,11 @@ mod tree;
 use std::process::Stdio;
 
 use futures::future::join_all;
+use lifecycle::StopResult;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use reqwest::Method;
-use seckill::account::Role;
-use seckill::lifecycle::StopResult;
 use serde_json::json;
+use web::token::Role;
 
 use crate::process::program::{free_addr, program, signal};
 use crate::support::trace_collector::{Collector, hex};
@@ -231,7 +231,7 @@ async fn a_stop_sends_the_last_spans() {
     let collector = Collector::start().await;
     let mut shop = shop_with_traces(collector.url(), 1.0).await;
     shop.config.traces.period_ms = 60_000;
-    shop.config.traces.headers = seckill::config::Secret::new("x-token=secret-of-the-collector");
+    shop.config.traces.headers = settings::Secret::new("x-token=secret-of-the-collector");
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     let answer = instance.buyer(1).buy("mysql-atomic", item).await;

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use seckill::account::{Role, Tokens};
 use serde_json::json;
 use shop_domain::UserId;
 use time::OffsetDateTime;
@@ -16,6 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, timeout};
+use web::token::{Role, Tokens};
 
 use crate::http::many_pages::memory_kb;
 use crate::process::program::{free_addr, serve};

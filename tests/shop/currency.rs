@@ -1,8 +1,8 @@
 //! Currencies: each item has one, an order has one, and money of another pays nothing.
 
 use ledger::rows;
-use seckill::config::Secret;
 use serde_json::{Value, json};
+use settings::Secret;
 use shop_domain::Currency;
 
 use crate::http::{assert_problem, order_id};

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 use futures::future::join_all;
 use opentelemetry_proto::tonic::trace::v1::Span;
-use seckill::account::Role;
 use serde_json::{Value, json};
+use web::token::Role;
 
 use crate::process::program::{free_addr, press, serve};
 use crate::support::trace_collector::{Collector, hex};
@@ -332,7 +332,7 @@ async fn kills_of_the_service_and_the_receiver_lose_no_event_and_invent_none() {
 }
 
 fn token_of(shop: &Shop, user: i64) -> String {
-    let tokens = seckill::account::Tokens::new(&shop.config.secret, &shop.config.secret_previous);
+    let tokens = web::token::Tokens::new(&shop.config.secret, &shop.config.secret_previous);
     let user = shop_domain::UserId::new(user).expect("positive");
     tokens.sign(user, Role::Buyer, time::OffsetDateTime::now_utc() + time::Duration::HOUR)
 }

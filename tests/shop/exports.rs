@@ -149,7 +149,7 @@ async fn an_export_can_be_of_some_time() {
     let moved = "UPDATE orders SET created_at = created_at - INTERVAL 2 HOUR ORDER BY id LIMIT 1";
     sqlx::query(moved).execute(&shop.pool).await.expect("moved");
     let now = time::OffsetDateTime::now_utc();
-    let hour_ago = seckill::http::problem::rfc3339(now - time::Duration::HOUR);
+    let hour_ago = web::problem::rfc3339(now - time::Duration::HOUR);
     let count = async |query: String| {
         let records = records(&instance, &query).await;
         records.last().expect("a total")["count"].as_i64().expect("a number")

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use lifecycle::StopResult;
 use reqwest::Method;
-use seckill::lifecycle::StopResult;
 use serde_json::{Value, json};
 
 use crate::http::{BOUND, assert_problem, eventually, when};

@@ -3,9 +3,9 @@
 use std::process::Stdio;
 
 use reqwest::Method;
-use seckill::account::Role;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
+use web::token::Role;
 
 use crate::process::program::{program, run, told};
 use crate::support::{Answer, BOUND, Client, Instance, Shop, eventually, item_body, when};

@@ -3,8 +3,8 @@
 mod amounts;
 mod returns;
 
-use seckill::config::Secret;
 use serde_json::{Value, json};
+use settings::Secret;
 
 use crate::http::order_id;
 use crate::support::payment_provider::TestProvider;

@@ -4,8 +4,8 @@ use std::collections::HashSet;
 
 use futures::future::join_all;
 use reqwest::Method;
-use seckill::account::Role;
 use serde_json::{Value, json};
+use web::token::Role;
 
 use crate::http::{assert_problem, order_id};
 use crate::process::program::{program, run};

@@ -8,15 +8,15 @@ use gates::redis_store::{RedisClient, SharedConnection};
 use ledger::Database;
 use ledger::rows;
 use ledger::rows::shops::{self, Creation};
-use seckill::account::{Holder, Role, Tokens};
+use lifecycle::{Lifecycle, StopResult};
 use seckill::app::App;
 use seckill::config::{Config, Secret};
-use seckill::lifecycle::{Lifecycle, StopResult};
 use serde_json::{Value, json};
 use shop_domain::{Clock, UserId};
 use sqlx::{MySql, Transaction};
 use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
+use web::token::{Holder, Role, Tokens};
 
 use super::{Client, etcd_url, independent_redis, servers, unique, zookeeper_hosts};
 

@@ -11,23 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use shop_domain::{ItemId, LedgerError};
+use shop_domain::{ItemId, Unreachable};
 
 /// Items that one statement reads.
 const TOGETHER_MAX: usize = 128;
 /// Items that wait to be read; one more is answered as if the ledger did not answer.
 const WAITING_MAX: usize = 16_384;
-
-/// Error: the ledger does not answer, and nothing is remembered.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("the ledger does not answer")]
-pub struct Unreachable;
-
-impl From<Unreachable> for LedgerError {
-    fn from(_: Unreachable) -> Self {
-        Self::Unavailable
-    }
-}
 
 /// The ledger's answer about one item; `None` when there is no row.
 type Answer<T> = Result<Option<T>, Unreachable>;

@@ -37,10 +37,10 @@ mod stock_lock;
 pub mod waiting_list;
 pub mod write;
 
-pub use gathered::Unreachable;
 pub use item_concurrency::{ItemConcurrency, ItemPermit};
 pub use ledger::{Ledger, RetryPolicy};
 pub use options::LedgerOptions;
 pub use rows::database::Database;
+pub use shop_domain::Unreachable;
 /// An error of the database, and a result with it.
 pub use sqlx::{Error, Result};

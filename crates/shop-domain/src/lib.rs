@@ -34,7 +34,7 @@ pub use id::{
 };
 pub use item::{ArbiterMode, Item, ItemEdit, ItemKind, ItemState, LimitGroup, NewItem};
 pub use order::{Order, OrderStatus};
-pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable};
+pub use outcome::{Doubt, LedgerError, Outcome, Refusal, Unavailable, Unreachable};
 pub use product::{Product, Variant};
 pub use purchase::Purchase;
 pub use trace::{Span, Trace};

@@ -305,7 +305,7 @@ mod tests {
             ("mysql://db.example/seckill", "db.example"),
             ("mysql://root:x@localhost/seckill?socket=/run/mysqld.sock", "/run/mysqld.sock"),
         ] {
-            let database_url = crate::config::Secret::new(url);
+            let database_url = settings::Secret::new(url);
             let config = Config { database_url, ..Config::defaults() };
             assert_eq!(address(&config), expected);
         }

@@ -175,7 +175,7 @@ mod tests {
     fn a_sample_secret_is_refused() {
         let mut config = Config::defaults();
         let checked_secret = |config: &Config, secret: &str| {
-            let secret = crate::config::Secret::new(secret);
+            let secret = settings::Secret::new(secret);
             let finding = check_secret(&Config { secret, ..config.clone() });
             first(&[finding], State::Failed)
         };

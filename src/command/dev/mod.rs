@@ -10,15 +10,16 @@ use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
-use crate::account::{Role, password};
+use crate::account::password;
 use crate::app::App;
 use crate::config::{Config, SECRET_LENGTH_MIN, Secret};
-use crate::http::server;
 use gates::redis_store::RedisClient;
 use ledger::rows::engine::Engine;
 use ledger::rows::{self, hosts, users};
 use shop_domain::{UserId, Username};
 use time::OffsetDateTime;
+use web::server;
+use web::token::Role;
 
 use super::check::State;
 use super::{ExitResult, seed, serve};

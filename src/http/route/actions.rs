@@ -7,11 +7,12 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::account::{Action, OperatorLog, Role};
+use crate::account::{Action, OperatorLog};
 use crate::http::document::TryAgain;
-use crate::http::extract::{Operator, QueryPairs};
-use crate::http::paging::Page;
-use crate::http::problem::Problem;
+use web::extract::{Operator, QueryPairs};
+use web::paging::Page;
+use web::problem::Problem;
+use web::token::Role;
 
 /// An action of an operator.
 #[derive(Serialize, ToSchema)]

@@ -17,13 +17,16 @@ use super::products::{VariantOptionBody, new_variant};
 use super::texts;
 use crate::catalog::Catalog;
 use crate::draw::Draws;
-use crate::http::body::{Integer, JsonBody};
+use crate::http::actor_of;
 use crate::http::document::TryAgain;
-use crate::http::extract::{ItemPath, Operator};
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::outcomes::of_edit;
+use crate::http::problems;
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
 use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
+use web::body::{Integer, JsonBody};
+use web::extract::{ItemPath, Operator};
+use web::problem::Problem;
 
 /// The default of `per_buyer_limit`.
 const PER_BUYER_LIMIT_DEFAULT: u32 = 1;
@@ -190,7 +193,7 @@ pub async fn create(
     operator: Operator,
     JsonBody(body): JsonBody<CreateItemBody>,
 ) -> Result<Response, Problem> {
-    let actor = operator.actor();
+    let actor = actor_of(&operator);
     let created = catalog.create(&new_item(body, shop_currency, Some(&draws))?, &actor).await?;
     tracing::info!(item = %created.item.id, operator = %actor.user, "item created");
     Ok((StatusCode::CREATED, answer(&created, actor.now)).into_response())
@@ -240,8 +243,8 @@ pub async fn edit(
         stock_delta: Some(stock_delta),
         revision_seen: revision_seen(&headers)?,
     };
-    let actor = operator.actor();
-    let (edited, change) = catalog.edit(id, &edit, &actor).await?;
+    let actor = actor_of(&operator);
+    let (edited, change) = catalog.edit(id, &edit, &actor).await.map_err(of_edit)?;
     lists.publish(id, &change).await;
     purchases.item_changed(id);
     tracing::info!(item = %id, operator = %actor.user, "item edited");
@@ -259,23 +262,23 @@ pub(super) fn new_item(
     let name = texts::name(&body.name)?;
     let description = texts::description(&body.description)?;
     let price_out_of_range =
-        || ProblemType::PriceOutOfRange.detail(format!("Send a price of 0 to {}.", Cents::MAX));
+        || problems::PRICE_OUT_OF_RANGE.detail(format!("Send a price of 0 to {}.", Cents::MAX));
     let hold_out_of_range = || {
         let detail = format!("Send a hold of 1 to {} seconds.", Item::HOLD_SECONDS_MAX);
-        ProblemType::HoldOutOfRange.detail(detail)
+        problems::HOLD_OUT_OF_RANGE.detail(detail)
     };
     let price = |cents| i64::try_from(cents).ok().and_then(Cents::new);
     let window = SaleWindow::new(instant(&body.starts_at)?, instant(&body.ends_at)?)
-        .ok_or(ProblemType::InvalidSchedule)?;
+        .ok_or(&problems::INVALID_SCHEDULE)?;
     let party_max = body.draw_party_max.or(
         Some(None),
         |friends| u8::try_from(friends).ok().map(Some),
-        || ProblemType::InvalidDraw.into(),
+        || problems::INVALID_DRAW.problem(),
     )?;
     let promise = match (body.mode.as_deref(), &body.draw_closes_at) {
         (None | Some("race"), None) if party_max.is_none() => None,
         (Some("draw"), Some(closes_at)) => Some((instant(closes_at)?, party_max.unwrap_or(1))),
-        _ => return Err(ProblemType::InvalidDraw.into()),
+        _ => return Err(problems::INVALID_DRAW.problem()),
     };
     let item = NewItem {
         name,
@@ -315,7 +318,7 @@ pub(super) fn new_item(
     };
     let Some(promise) = promise else { return Ok(item) };
     let draw = draws.and_then(|draws| draws.announce(&item, promise));
-    let draw = draw.ok_or(ProblemType::InvalidDraw)?;
+    let draw = draw.ok_or(&problems::INVALID_DRAW)?;
     Ok(NewItem { draw: Some(draw), ..item })
 }
 
@@ -327,5 +330,5 @@ fn revision_seen(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         return Ok(None);
     }
     let revision = tag.trim_matches('"').parse().ok();
-    revision.map(Some).ok_or_else(|| ProblemType::PreconditionFailed.into())
+    revision.map(Some).ok_or_else(|| problems::PRECONDITION_FAILED.problem())
 }

@@ -6,10 +6,10 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::audit::Auditor;
-use crate::http::extract::{ItemPath, Operator};
-use crate::http::problem::Problem;
 use shop_domain::Refusal;
 use shop_domain::audit::Report;
+use web::extract::{ItemPath, Operator};
+use web::problem::Problem;
 
 /// The audit of one item.
 #[derive(Serialize, ToSchema)]

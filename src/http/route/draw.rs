@@ -13,12 +13,13 @@ use utoipa::ToSchema;
 
 use super::orders::detached;
 use crate::draw::{DrawRow, Draws};
-use crate::http::body::OptionalJsonBody;
 use crate::http::document::TryAgain;
-use crate::http::extract::{Buyer, ItemPath, Operator};
-use crate::http::problem::{Problem, ProblemType};
-use crate::lifecycle::Lifecycle;
+use crate::http::problems;
+use lifecycle::Lifecycle;
 use shop_domain::{Clock, DrawEntry, DrawState, ItemId, PartyChoice};
+use web::body::OptionalJsonBody;
+use web::extract::{Buyer, ItemPath, Operator};
+use web::problem::Problem;
 
 /// A buyer's entry in the draw of an item.
 #[derive(Serialize, ToSchema)]
@@ -241,7 +242,7 @@ pub async fn proof(
 ) -> Result<Response, Problem> {
     let found = draws.find(id).await?;
     if found.0.listed_at.is_none() {
-        return Err(ProblemType::EntriesOpen.into());
+        return Err(problems::ENTRIES_OPEN.problem());
     }
     let first = serde_json::to_string(&DrawBody::new(id, found, clock.now())).unwrap_or_default();
     let lines = stream::iter([Ok(first + "\n")]).chain(draws.lines(id));

@@ -9,11 +9,13 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::event::{Endpoints, Filter, NewEndpoint};
-use crate::http::body::{Integer, JsonBody};
+use crate::http::actor_of;
 use crate::http::document::TryAgain;
-use crate::http::extract::{EndpointPath, Operator, QueryPairs};
-use crate::http::paging::Page;
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::problems;
+use web::body::{Integer, JsonBody};
+use web::extract::{EndpointPath, Operator, QueryPairs};
+use web::paging::Page;
+use web::problem::Problem;
 
 /// An endpoint.
 #[derive(Serialize, ToSchema)]
@@ -187,7 +189,7 @@ pub async fn create(
 ) -> Result<(StatusCode, Json<CreatedEndpointBody>), Problem> {
     let from_start = body.from_start.unwrap_or(false);
     let new = NewEndpoint { target: body.target, from_start, filter: body.filter };
-    let created = endpoints.create(&new, &operator.actor()).await?;
+    let created = endpoints.create(&new, &actor_of(&operator)).await?;
     tracing::info!(endpoint = %created.id, operator = %operator.user, "event endpoint created");
     let body = CreatedEndpointBody { id: created.id.get(), secret: created.secret };
     Ok((StatusCode::CREATED, Json(body)))
@@ -206,9 +208,9 @@ pub async fn switch(
     JsonBody(body): JsonBody<SwitchEndpointBody>,
 ) -> Result<StatusCode, Problem> {
     if body.enabled.is_none() && body.filter.is_none() {
-        return Err(ProblemType::MissingField.into());
+        return Err(problems::MISSING_FIELD.problem());
     }
-    let actor = operator.actor();
+    let actor = actor_of(&operator);
     // The filter first, so that an endpoint that is switched on gets nothing by the old one.
     if let Some(filter) = &body.filter {
         endpoints.set_filter(id, filter, &actor).await?;
@@ -229,7 +231,7 @@ pub async fn delete(
     operator: Operator,
     EndpointPath(id): EndpointPath,
 ) -> Result<StatusCode, Problem> {
-    endpoints.delete(id, &operator.actor()).await?;
+    endpoints.delete(id, &actor_of(&operator)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -246,10 +248,10 @@ pub async fn replay(
     JsonBody(body): JsonBody<ReplayBody>,
 ) -> Result<StatusCode, Problem> {
     let position = |number: i128| i64::try_from(number).ok().filter(|position| *position >= 1);
-    let out_of_range = || ProblemType::OutOfRange.detail("Send a position from 1.");
+    let out_of_range = || problems::OUT_OF_RANGE.detail("Send a position from 1.");
     let first = body.first.or(None, position, out_of_range)?;
     let last = body.last.or(Some(i64::MAX), position, out_of_range)?;
-    endpoints.replay(id, (first, last), &operator.actor()).await?;
+    endpoints.replay(id, (first, last), &actor_of(&operator)).await?;
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -1,41 +1,27 @@
 //! Server-sent events: the stock of an item, and the changes of a buyer's own orders.
-//!
-//! Every stream ends when the service stops, and a stream of orders when the session ends. A slow
-//! reader misses figures, which are not buffered for it.
 
-use std::convert::Infallible;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::response::sse::{Event, KeepAlive, Sse};
-use futures::Stream;
+use axum::response::sse::Event;
 use serde_json::json;
-use tokio::sync::{broadcast, mpsc};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::broadcast;
 
 use super::orders::OrderBody;
 use super::waiting_list::PlaceBody;
-use crate::account::Claims;
-use crate::catalog::StockedItem;
-use crate::http::Web;
-use crate::http::address::ClientAddress;
-use crate::http::extract::{Buyer, ItemPath};
-use crate::http::problem::{Problem, ProblemType, rfc3339};
-use crate::live::{self, TooManyStreams, Watcher, What};
+use crate::catalog::{Catalog, StockedItem};
+use crate::http::streams::{Events, Streams};
+use crate::live::{Hub, Watch, What};
+use crate::order::Orders;
+use crate::waiting_list::WaitingLists;
 use shop_domain::window::Phase;
-use shop_domain::{Item, ItemState, Refusal, SaleWindow};
+use shop_domain::{Clock, Item, ItemState, Refusal, SaleWindow};
+use web::address::ClientAddress;
+use web::extract::{Buyer, ItemPath};
+use web::problem::{Problem, rfc3339};
 
-/// The longest pause in a stream; then a comment is sent, which finds dead connections.
-const KEEP_ALIVE: Duration = Duration::from_secs(15);
-/// The time between two checks of the session that opened a stream.
-const SESSION_CHECK_PERIOD: Duration = Duration::from_secs(1);
-/// Events that one stream buffers; the next event waits for the reader.
-const BUFFERED_MAX: usize = 8;
 /// The longest sleep until the start or the end of a sale; then the sale is checked again.
 const BOUNDARY_MAX: Duration = Duration::from_secs(3_600);
-
-pub(super) type Events = Sse<axum::response::sse::KeepAliveStream<EventStream>>;
-type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
 
 /// Watch the stock and the state of an item: an event now, and one at each change.
 #[utoipa::path(get, path = "/api/items/{id}/events", tag = "everyone", params(ItemPath), responses(
@@ -44,24 +30,23 @@ type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>
     (status = "5XX", description = "Too many streams"),
 ))]
 pub async fn stock(
-    State(web): State<Web>,
+    State(streams): State<Streams>,
+    State(catalog): State<Catalog>,
+    State(watch): State<Watch>,
+    State(clock): State<Clock>,
     buyer: Option<Buyer>,
     ClientAddress(address): ClientAddress,
     ItemPath(id): ItemPath,
 ) -> Result<Events, Problem> {
-    let first = web.catalog.find(id).await?.value.ok_or(Refusal::ItemNotFound)?;
-    let watcher = match buyer {
-        Some(buyer) => Watcher::User(buyer.user, web.rates.key(address)),
-        None => Watcher::Stranger(web.rates.key(address)),
-    };
-    let stream = open(&web, watcher)?;
-    let mut watched = web.watch.item(id);
+    let first = catalog.find(id).await?.value.ok_or(Refusal::ItemNotFound)?;
+    let stream = streams.open(buyer.map(|buyer| buyer.user), address)?;
+    let mut watched = watch.item(id);
     // The stock is public, so the stream does not end with the session.
-    Ok(events(web, stream, None, move |web, out| async move {
+    Ok(streams.send(stream, None, move |out| async move {
         let mut seen = first;
         let mut sent: Option<Figures> = None;
         loop {
-            let now = web.clock.now();
+            let now = clock.now();
             let figures = Figures::of(&seen, now);
             let stock_changed = sent.as_ref().is_none_or(|sent| sent.stock != figures.stock);
             let state_changed = sent.as_ref().is_none_or(|sent| sent.sale != figures.sale);
@@ -91,14 +76,18 @@ pub async fn stock(
     (status = "5XX", description = "Too many streams"),
 ))]
 pub async fn orders(
-    State(web): State<Web>,
+    State(streams): State<Streams>,
+    State(hub): State<Hub>,
+    State(orders): State<Orders>,
+    State(waiting_lists): State<WaitingLists>,
+    State(clock): State<Clock>,
     buyer: Buyer,
     ClientAddress(address): ClientAddress,
 ) -> Result<Events, Problem> {
-    let stream = open(&web, Watcher::User(buyer.user, web.rates.key(address)))?;
-    let mut changes = web.hub.watch_orders(buyer.user);
+    let stream = streams.open(Some(buyer.user), address)?;
+    let mut changes = hub.watch_orders(buyer.user);
     let owner = buyer.user;
-    Ok(events(web, stream, Some(buyer.claims), move |web, out| async move {
+    Ok(streams.send(stream, Some(buyer.claims), move |out| async move {
         loop {
             let changed = tokio::select! {
                 changed = changes.recv() => changed,
@@ -111,13 +100,13 @@ pub async fn orders(
                 Err(broadcast::error::RecvError::Closed) => return,
             };
             let (name, body) = match changed.what {
-                What::Order(order) => match web.orders.find(order, owner).await {
+                What::Order(order) => match orders.find(order, owner).await {
                     Ok(Some(order)) => ("order", serde_json::to_string(&OrderBody::from(order))),
                     _ => continue,
                 },
-                What::Place(item) => match web.waiting_lists.find(item, owner).await {
+                What::Place(item) => match waiting_lists.find(item, owner).await {
                     Ok(found) => {
-                        let place = PlaceBody::new(item, found, web.clock.now());
+                        let place = PlaceBody::new(item, found, clock.now());
                         ("waiting", serde_json::to_string(&place))
                     }
                     Err(_) => continue,
@@ -129,59 +118,6 @@ pub async fn orders(
             }
         }
     }))
-}
-
-pub(super) fn open(web: &Web, watcher: Watcher) -> Result<live::Stream, Problem> {
-    web.hub.open_stream(watcher).map_err(|why| match why {
-        TooManyStreams::InTotal => {
-            let detail = "Too many event streams are open; poll the item or the order instead.";
-            ProblemType::Overloaded.detail(detail).retry_after(5)
-        }
-        TooManyStreams::PerClient => {
-            let by = if matches!(watcher, Watcher::User(..)) { "user" } else { "address" };
-            web.metrics.rate_limited(by);
-            let detail = format!("Close an event stream first: this {by} has too many open.");
-            ProblemType::RateLimited.detail(detail)
-        }
-    })
-}
-
-/// Starts a stream of the events that `work` sends. It ends with `work`, with the connection, when
-/// the service stops, and when the session of `claims` is over.
-pub(super) fn events<F, W>(
-    web: Web,
-    stream: live::Stream,
-    claims: Option<Claims>,
-    work: W,
-) -> Events
-where
-    F: Future<Output = ()> + Send + 'static,
-    W: FnOnce(Web, mpsc::Sender<Event>) -> F,
-{
-    let (out, receiver) = mpsc::channel(BUFFERED_MAX);
-    let stop = web.lifecycle.stopping();
-    let tracker = web.lifecycle.connections().clone();
-    let over = session_over(web.clone(), claims);
-    let work = work(web, out);
-    tracker.spawn(async move {
-        tokio::select! {
-            () = work => {}
-            () = over => {}
-            () = stop.cancelled() => {}
-        }
-        drop(stream);
-    });
-    let events = futures::StreamExt::map(ReceiverStream::new(receiver), Ok);
-    let events: EventStream = Box::pin(events);
-    Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-}
-
-/// Waits until a session has expired or was signed out on any instance; forever without claims.
-async fn session_over(web: Web, claims: Option<Claims>) {
-    let Some(claims) = claims else { return std::future::pending().await };
-    while web.is_live(&claims) {
-        tokio::time::sleep(SESSION_CHECK_PERIOD).await;
-    }
 }
 
 /// The figures of the last events of a stream: a new event is sent when they change.

@@ -10,10 +10,12 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::account::OperatorLog;
 use crate::export::{Exporter, Format, Selection, Table};
+use crate::http::actor_of;
 use crate::http::document::TryAgain;
-use crate::http::extract::{Operator, QueryPairs};
-use crate::http::problem::{Problem, ProblemType, rfc3339};
+use crate::http::problems;
 use shop_domain::ItemId;
+use web::extract::{Operator, QueryPairs};
+use web::problem::{Problem, rfc3339};
 
 /// The parameters of an export.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +50,8 @@ pub async fn export(
         "from": selection.from.map(rfc3339),
         "until": selection.until.map(rfc3339),
     });
-    if let Err(error) = log.record(&operator.actor(), "exported", selection.item, &detail).await {
+    if let Err(error) = log.record(&actor_of(&operator), "exported", selection.item, &detail).await
+    {
         tracing::error!(%error, operator = %operator.user, "export not recorded, so it is not sent");
         return Err(Problem::dependency("mysql"));
     }
@@ -64,11 +67,11 @@ pub async fn export(
 fn query(pairs: &[(String, String)]) -> Result<ExportQuery, Problem> {
     let mut query =
         ExportQuery { table: Table::Orders, format: Format::Csv, selection: Selection::default() };
-    let wrong = |detail: &'static str| ProblemType::InvalidQueryParameter.detail(detail);
+    let wrong = |detail: &'static str| problems::INVALID_QUERY_PARAMETER.detail(detail);
     let mut seen = Vec::new();
     for (name, value) in pairs {
         if seen.contains(&name) {
-            return Err(ProblemType::InvalidQueryParameter.into());
+            return Err(problems::INVALID_QUERY_PARAMETER.problem());
         }
         seen.push(name);
         match name.as_str() {
@@ -88,7 +91,7 @@ fn query(pairs: &[(String, String)]) -> Result<ExportQuery, Problem> {
             }
             "from" => query.selection.from = Some(instant(value)?),
             "until" => query.selection.until = Some(instant(value)?),
-            _ => return Err(ProblemType::InvalidQueryParameter.into()),
+            _ => return Err(problems::INVALID_QUERY_PARAMETER.problem()),
         }
     }
     Ok(query)
@@ -96,6 +99,6 @@ fn query(pairs: &[(String, String)]) -> Result<ExportQuery, Problem> {
 
 fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
     super::fields::instant(text).map_err(|_| {
-        ProblemType::InvalidQueryParameter.detail("Send times as RFC 3339 times with a zone.")
+        problems::INVALID_QUERY_PARAMETER.detail("Send times as RFC 3339 times with a zone.")
     })
 }

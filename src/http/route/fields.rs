@@ -5,9 +5,10 @@ use std::ops::RangeInclusive;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::http::body::Integer;
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::problems;
 use shop_domain::{Currency, Item, LimitGroupId, ProductId};
+use web::body::Integer;
+use web::problem::Problem;
 
 /// Parses a limit per buyer.
 ///
@@ -16,12 +17,12 @@ use shop_domain::{Currency, Item, LimitGroupId, ProductId};
 pub(super) fn limit(sent: Integer, default: Option<u32>) -> Result<u32, Problem> {
     sent.or(default, in_range(1, Item::PER_BUYER_LIMIT_MAX), || {
         let detail = format!("Send a limit of 1 to {} units.", Item::PER_BUYER_LIMIT_MAX);
-        ProblemType::LimitOutOfRange.detail(detail)
+        problems::LIMIT_OUT_OF_RANGE.detail(detail)
     })
 }
 
 pub(super) fn currency(code: &str) -> Result<Currency, Problem> {
-    Currency::parse(code).ok_or_else(|| ProblemType::InvalidCurrency.into())
+    Currency::parse(code).ok_or_else(|| problems::INVALID_CURRENCY.problem())
 }
 
 pub(super) fn offer_seconds(number: i128) -> Option<Option<u32>> {
@@ -30,7 +31,7 @@ pub(super) fn offer_seconds(number: i128) -> Option<Option<u32>> {
 
 pub(super) fn offer_out_of_range() -> Problem {
     let detail = format!("Send an offer time of 0 to {} seconds.", Item::OFFER_SECONDS_MAX);
-    ProblemType::OfferOutOfRange.detail(detail)
+    problems::OFFER_OUT_OF_RANGE.detail(detail)
 }
 
 pub(super) fn extend_seconds(sent: Integer) -> Result<Option<u32>, Problem> {
@@ -56,7 +57,7 @@ fn within(sent: Integer, field: &str, range: RangeInclusive<u32>) -> Result<Opti
     sent.or(
         Some(None),
         |number| in_range(least, most)(number).map(Some),
-        || ProblemType::OutOfRange.detail(format!("Send {field} from {least} to {most}.")),
+        || problems::OUT_OF_RANGE.detail(format!("Send {field} from {least} to {most}.")),
     )
 }
 
@@ -75,11 +76,11 @@ pub(super) fn product(number: i128) -> Option<Option<Option<ProductId>>> {
 }
 
 pub(super) fn no_such_product() -> Problem {
-    ProblemType::ProductNotFound.into()
+    problems::PRODUCT_NOT_FOUND.problem()
 }
 
 pub(super) fn no_such_group() -> Problem {
-    ProblemType::LimitGroupNotFound.into()
+    problems::LIMIT_GROUP_NOT_FOUND.problem()
 }
 
 /// Accepts a number from `least` to `most`.
@@ -93,7 +94,7 @@ pub(super) fn in_range<T: TryFrom<i128> + Into<i128> + Copy>(
 }
 
 pub(super) fn stock_out_of_range() -> Problem {
-    ProblemType::StockOutOfRange.detail(format!("Send a stock of 0 to {} units.", Item::STOCK_MAX))
+    problems::STOCK_OUT_OF_RANGE.detail(format!("Send a stock of 0 to {} units.", Item::STOCK_MAX))
 }
 
 /// Parses one of two names; `default` if the field is left out.
@@ -104,12 +105,12 @@ pub(super) fn choice<T>(
 ) -> Result<T, Problem> {
     let Some(text) = text else { return Ok(default) };
     let detail = "Send kind as shop or lab, and arbiter as on or off.";
-    parse(text).ok_or_else(|| ProblemType::InvalidType.detail(detail))
+    parse(text).ok_or_else(|| problems::INVALID_TYPE.detail(detail))
 }
 
 pub(super) fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
-    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| ProblemType::InvalidSchedule)?;
+    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| &problems::INVALID_SCHEDULE)?;
     // At the end of the year 9999 a time may have a year in its own zone and none in UTC.
     let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC);
-    in_utc.ok_or_else(|| ProblemType::InvalidSchedule.into())
+    in_utc.ok_or_else(|| problems::INVALID_SCHEDULE.problem())
 }

@@ -13,13 +13,14 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::account::Accounts;
-use crate::http::extract::{QueryPairs, SameSite, cookie};
-use crate::http::problem::{Problem, ProblemType};
-use crate::http::rates::AddressRateLimit;
-use crate::http::session_cookie::SessionCookie;
+use crate::http::problems;
 use crate::identity::sign_in::SIGN_IN_SECONDS_MAX;
 use crate::identity::{Identity, IdentityError, ProviderAnswer};
 use shop_domain::Clock;
+use web::extract::{QueryPairs, SameSite, cookie};
+use web::problem::Problem;
+use web::rates::AddressRateLimit;
+use web::session_cookie::SessionCookie;
 
 /// The ways to sign in.
 #[derive(Serialize, ToSchema)]
@@ -71,7 +72,7 @@ pub async fn start(
     let path = match pairs.as_slice() {
         [] => "/",
         [(name, path)] if name == "return" => path,
-        _ => return Err(ProblemType::InvalidQueryParameter.into()),
+        _ => return Err(problems::INVALID_QUERY_PARAMETER.problem()),
     };
     let identity = identity.ok_or(IdentityError::Off)?;
     let started = match identity.start(path).await {
@@ -120,7 +121,7 @@ pub async fn finish(
     let forget = session_cookie.set_sign_in("", Duration::ZERO);
     match finished {
         Ok((session, path)) => {
-            let set = session_cookie.of_session(&session, &clock);
+            let set = session_cookie.set_until(&session.token, session.expires_at, clock.now());
             let cookies = AppendHeaders([(SET_COOKIE, forget), (SET_COOKIE, set)]);
             (cookies, Redirect::to(&address(&[("done", "1"), ("return", &path)]))).into_response()
         }

@@ -10,11 +10,13 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::catalog::Catalog;
-use crate::http::body::CsvBody;
-use crate::http::extract::{Operator, QueryPairs};
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::actor_of;
+use crate::http::problems;
 use shop_domain::Currency;
 pub use table::{FaultBody, Table, read_table};
+use web::body::CsvBody;
+use web::extract::{Operator, QueryPairs};
+use web::problem::Problem;
 
 /// What an import did, or would do.
 #[derive(Serialize, ToSchema)]
@@ -50,7 +52,7 @@ pub async fn import(
         [] => false,
         [(name, value)] if name == "dry_run" && value == "true" => true,
         [(name, value)] if name == "dry_run" && value == "false" => false,
-        _ => return Err(ProblemType::InvalidQueryParameter.into()),
+        _ => return Err(problems::INVALID_QUERY_PARAMETER.problem()),
     };
     let mut table = read_table(&table, shop_currency);
     table.check_names(&catalog).await?;
@@ -62,9 +64,9 @@ pub async fn import(
     if !faults.is_empty() {
         let detail = format!("{} faults; nothing was created.", faults.len());
         let faults = serde_json::to_value(faults).unwrap_or_default();
-        return Err(ProblemType::InvalidTable.detail(detail).member("faults", faults));
+        return Err(problems::INVALID_TABLE.detail(detail).member("faults", faults));
     }
-    let created = catalog.create_all(&new, &operator.actor()).await?;
+    let created = catalog.create_all(&new, &actor_of(&operator)).await?;
     tracing::info!(items = created.len(), operator = %operator.user, "items imported");
     let items = created.iter().map(|stocked| stocked.item.id.get()).collect();
     let body = ImportBody { dry_run, sales: new.len(), items, faults };

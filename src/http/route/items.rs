@@ -15,9 +15,9 @@ use super::limit_groups::LimitGroupBody;
 use super::products::VariantBody;
 use crate::catalog::{Catalog, CatalogRead, StockedItem};
 use crate::http::document::TryAgain;
-use crate::http::extract::ItemPath;
-use crate::http::problem::Problem;
 use shop_domain::{ArbiterMode, Clock, Currency, Item, Refusal};
+use web::extract::ItemPath;
+use web::problem::Problem;
 
 /// An item with its stock.
 #[derive(Serialize, ToSchema)]

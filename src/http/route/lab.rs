@@ -10,16 +10,16 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use utoipa::ToSchema;
 
-use super::events::{self, Events};
 use crate::account::{Actor, OperatorLog};
-use crate::http::Web;
-use crate::http::body::{Integer, JsonBody};
-use crate::http::extract::Operator;
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::actor_of;
+use crate::http::problems;
+use crate::http::streams::{Events, Streams};
 use crate::lab::{
     self, Arbiters, Busy, ChoiceError, Event, Lab, Plan, Run, RunRequest, RunState, StrategyChoice,
 };
-use crate::live::Watcher;
+use web::body::{Integer, JsonBody};
+use web::extract::Operator;
+use web::problem::Problem;
 
 /// A comparison to run.
 #[derive(Deserialize, ToSchema)]
@@ -80,9 +80,9 @@ pub async fn create(
     JsonBody(body): JsonBody<CreateRunBody>,
 ) -> Result<Response, Problem> {
     let plan = plan(body)?;
-    let run = lab.start(&plan, operator.user).map_err(|Busy| ProblemType::LabBusy)?;
+    let run = lab.start(&plan, operator.user).map_err(|Busy| &problems::LAB_BUSY)?;
     tracing::info!(run = run.id, operator = %operator.user, "lab run started");
-    record(&log, &operator.actor(), "lab_run_started", &run.id).await;
+    record(&log, &actor_of(&operator), "lab_run_started", &run.id).await;
     let location = [("location", format!("/api/lab/runs/{}", run.id))];
     Ok((StatusCode::ACCEPTED, location, Json(run)).into_response())
 }
@@ -106,7 +106,7 @@ pub async fn find(
     _: Operator,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
-    Ok(Json(lab.find(&id).ok_or(ProblemType::RunNotFound)?))
+    Ok(Json(lab.find(&id).ok_or(&problems::RUN_NOT_FOUND)?))
 }
 
 /// End a run. One that has ended stays as it is.
@@ -120,9 +120,9 @@ pub async fn cancel(
     operator: Operator,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
-    let run = lab.cancel(&id).ok_or(ProblemType::RunNotFound)?;
+    let run = lab.cancel(&id).ok_or(&problems::RUN_NOT_FOUND)?;
     tracing::info!(run = run.id, operator = %operator.user, "lab run cancelled");
-    record(&log, &operator.actor(), "lab_run_ended", &run.id).await;
+    record(&log, &actor_of(&operator), "lab_run_ended", &run.id).await;
     Ok(Json(run))
 }
 
@@ -141,13 +141,14 @@ async fn record(log: &OperatorLog, actor: &Actor, action: &'static str, run: &st
     (status = "5XX", description = "Too many streams"),
 ))]
 pub async fn events(
-    State(web): State<Web>,
+    State(streams): State<Streams>,
+    State(lab): State<Lab>,
     Operator { user, claims, address, .. }: Operator,
     Path(id): Path<String>,
 ) -> Result<Events, Problem> {
-    let (first, mut changes) = web.lab.watch(&id).ok_or(ProblemType::RunNotFound)?;
-    let stream = events::open(&web, Watcher::User(user, web.rates.key(address)))?;
-    Ok(events::events(web, stream, Some(claims), move |web, out| async move {
+    let (first, mut changes) = lab.watch(&id).ok_or(&problems::RUN_NOT_FOUND)?;
+    let stream = streams.open(Some(user), address)?;
+    Ok(streams.send(stream, Some(claims), move |out| async move {
         let mut ended = first.state != RunState::Running;
         if out.send(event("run", &first)).await.is_err() {
             return;
@@ -166,7 +167,7 @@ pub async fn events(
                 }
                 // This stream missed events: send the whole run instead.
                 Err(RecvError::Lagged(_)) => {
-                    let Some(now) = web.lab.find(&id) else { return };
+                    let Some(now) = lab.find(&id) else { return };
                     event("run", &now)
                 }
             };
@@ -174,7 +175,7 @@ pub async fn events(
                 return;
             }
         }
-        let last = web.lab.find(&id).unwrap_or(first);
+        let last = lab.find(&id).unwrap_or(first);
         let _ = out.send(event("done", &last)).await;
     }))
 }
@@ -189,8 +190,8 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
         body.strategies.iter().map(|text| StrategyChoice::parse(text)).collect();
     let chosen = chosen.map_err(|error| {
         let kind = match error {
-            ChoiceError::Unknown(_) => ProblemType::UnknownStrategy,
-            ChoiceError::Options(_) => ProblemType::InvalidOptions,
+            ChoiceError::Unknown(_) => &problems::UNKNOWN_STRATEGY,
+            ChoiceError::Options(_) => &problems::INVALID_OPTIONS,
         };
         kind.detail(error.to_string())
     })?;
@@ -199,7 +200,7 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
         Some("on") => Arbiters::On,
         Some("both") => Arbiters::Both,
         Some(_) => {
-            return Err(ProblemType::InvalidType.detail("Send arbiter as off, on or both."));
+            return Err(problems::INVALID_TYPE.detail("Send arbiter as off, on or both."));
         }
     };
     let buyers = number(body.buyers, None, lab::BUYERS_MAX, "buyers")?;
@@ -223,7 +224,7 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
     if !(1..=lab::CELLS_MAX).contains(&plan.cells().len()) {
         let detail =
             format!("Choose strategies, rounds and arbiters for 1 to {} lanes.", lab::CELLS_MAX);
-        return Err(ProblemType::LanesOutOfRange.detail(detail));
+        return Err(problems::LANES_OUT_OF_RANGE.detail(detail));
     }
     Ok(plan)
 }
@@ -236,9 +237,9 @@ fn number<T: TryFrom<i128> + Into<i128> + Copy>(
     field: &str,
 ) -> Result<T, Problem> {
     let kind = match field {
-        "stock" => ProblemType::StockOutOfRange,
-        "quantity" => ProblemType::QuantityOutOfRange,
-        _ => ProblemType::OutOfRange,
+        "stock" => &problems::STOCK_OUT_OF_RANGE,
+        "quantity" => &problems::QUANTITY_OUT_OF_RANGE,
+        _ => &problems::OUT_OF_RANGE,
     };
     let valid = |number| (1..=most.into()).contains(&number).then(|| T::try_from(number).ok())?;
     given.or(default, valid, || kind.detail(format!("Send {field} from 1 to {}.", most.into())))

@@ -9,11 +9,12 @@ use utoipa::ToSchema;
 use super::fields::limit;
 use super::texts;
 use crate::catalog::Catalog;
-use crate::http::body::{Integer, JsonBody};
+use crate::http::actor_of;
 use crate::http::document::TryAgain;
-use crate::http::extract::Operator;
-use crate::http::problem::Problem;
 use shop_domain::LimitGroup;
+use web::body::{Integer, JsonBody};
+use web::extract::Operator;
+use web::problem::Problem;
 
 /// A group of items of which one buyer may have a number of units together.
 #[derive(Serialize, ToSchema)]
@@ -74,6 +75,6 @@ pub async fn create(
 ) -> Result<(StatusCode, Json<LimitGroupBody>), Problem> {
     let name = texts::name(&body.name)?;
     let per_buyer_limit = limit(body.per_buyer_limit, None)?;
-    let created = catalog.create_limit_group(&name, per_buyer_limit, &operator.actor()).await?;
+    let created = catalog.create_limit_group(&name, per_buyer_limit, &actor_of(&operator)).await?;
     Ok((StatusCode::CREATED, Json((&created).into())))
 }

@@ -9,12 +9,13 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::catalog::{SaleFigures, StockedItem};
-use crate::http::Web;
+use crate::catalog::{Catalog, SaleFigures, StockedItem};
 use crate::http::document::TryAgain;
-use crate::http::extract::{ItemPath, Operator};
-use crate::http::problem::Problem;
-use shop_domain::Refusal;
+use crate::purchase::Purchases;
+use shop_domain::{Clock, Refusal};
+use shop_metrics::Metrics;
+use web::extract::{ItemPath, Operator};
+use web::problem::Problem;
 
 /// A sale at this moment.
 #[derive(Serialize, ToSchema)]
@@ -59,22 +60,26 @@ pub struct OrderCountBody {
     (status = "4XX", description = "Not an operator, or no such item"), TryAgain,
 ))]
 pub async fn find(
-    State(web): State<Web>,
+    State(catalog): State<Catalog>,
+    State(purchases): State<Purchases>,
+    State(metrics): State<Metrics>,
+    State(clock): State<Clock>,
+    State(instance): State<String>,
     _: Operator,
     ItemPath(id): ItemPath,
 ) -> Result<Json<LiveBody>, Problem> {
-    let figures = web.catalog.figures(id).await?.ok_or(Refusal::ItemNotFound)?;
+    let figures = catalog.figures(id).await?.ok_or(Refusal::ItemNotFound)?;
     let SaleFigures { stocked, orders, counter_available, waiting, offered } = figures;
     let StockedItem { item, total, available } = stocked;
     let orders = orders.into_iter().map(|(status, count)| {
         (status.as_str(), OrderCountBody { orders: count.orders, units: count.units })
     });
     let refused =
-        gates::card(&item.strategy).map_or(0, |card| web.metrics.arbiter_refusals_of(card.name));
+        gates::card(&item.strategy).map_or(0, |card| metrics.arbiter_refusals_of(card.name));
     Ok(Json(LiveBody {
         item_id: id.get(),
-        instance: web.instance.clone(),
-        server_time: web.clock.now(),
+        instance,
+        server_time: clock.now(),
         total,
         available,
         offered,
@@ -82,7 +87,7 @@ pub async fn find(
         counter_available,
         drift: counter_available.map(|counter| counter - available),
         orders: orders.collect(),
-        purchases: web.purchases.outcome_counts().read(id),
+        purchases: purchases.outcome_counts().read(id),
         arbiter_refusals: refused,
         strategy: item.strategy.clone(),
     }))

@@ -12,11 +12,11 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Locks;
-use crate::http::problem::rfc3339;
 use crate::job::JobStatus;
-use crate::lifecycle::Lifecycle;
 use crate::readiness::Readiness;
+use lifecycle::Lifecycle;
 use shop_metrics::{LockTime, Metrics};
+use web::problem::rfc3339;
 
 /// The answer of a process that runs.
 #[derive(Serialize, ToSchema)]

@@ -7,17 +7,19 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::fields::wanted_hold;
-use crate::http::body::{Integer, OptionalJsonBody};
 use crate::http::document::TryAgain;
-use crate::http::extract::{Buyer, OrderPath, QueryPairs};
-use crate::http::paging::Page;
-use crate::http::problem::{Problem, ProblemType};
-use crate::lifecycle::Lifecycle;
-use crate::order::{OrderPage, Orders, StepError};
+use crate::http::outcomes::of_step;
+use crate::http::problems;
+use crate::order::{OrderPage, Orders};
 use crate::payment::{Payable, Payments};
 use crate::purchase::Purchases;
+use lifecycle::Lifecycle;
 use shop_domain::Order;
 use shop_domain::order::Step;
+use web::body::{Integer, OptionalJsonBody};
+use web::extract::{Buyer, OrderPath, QueryPairs};
+use web::paging::Page;
+use web::problem::Problem;
 
 /// An order as its owner sees it.
 #[derive(Serialize, ToSchema)]
@@ -162,7 +164,7 @@ pub async fn find(
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
     let found = orders.find(id, buyer.user).await?;
-    let order = found.ok_or(ProblemType::OrderNotFound)?.into();
+    let order = found.ok_or(&problems::ORDER_NOT_FOUND)?.into();
     Ok(Json(OrderBody { paid_elsewhere: (!payments.are_made_here()).then_some(true), ..order }))
 }
 
@@ -224,7 +226,11 @@ pub async fn extend(
 ) -> Result<Json<OrderBody>, Problem> {
     let seconds = wanted_hold(body.seconds, "seconds")?;
     let step = Step::Extend(seconds);
-    let extended = detached(&lifecycle, async move { orders.step(id, buyer.user, step).await });
+    let extended =
+        detached(
+            &lifecycle,
+            async move { orders.step(id, buyer.user, step).await.map_err(of_step) },
+        );
     Ok(Json(extended.await?.into()))
 }
 
@@ -243,9 +249,9 @@ async fn return_units(
     step: Step,
 ) -> Result<Json<OrderBody>, Problem> {
     let made = detached(&lifecycle, async move {
-        let order = orders.step(id, buyer.user, step).await?;
+        let order = orders.step(id, buyer.user, step).await.map_err(of_step)?;
         order.lines().for_each(|line| purchases.item_changed(line.item_id));
-        Ok::<_, StepError>(order)
+        Ok::<_, Problem>(order)
     });
     Ok(Json(made.await?.into()))
 }
@@ -260,7 +266,7 @@ pub(super) fn detached<T: Send + 'static, E: Into<Problem> + Send + 'static>(
     async move {
         match task.await {
             Ok(stepped) => stepped.map_err(Into::into),
-            Err(_) => Err(ProblemType::Internal.problem().outcome_unknown()),
+            Err(_) => Err(problems::INTERNAL.problem().outcome_unknown()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Payments: the provider's messages, and what operators see.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -8,17 +10,18 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::orders::{StepBody, detached};
-use crate::http::Web;
-use crate::http::address::ClientAddress;
-use crate::http::body::{OptionalJsonBody, RawJson};
+use crate::http::actor_of;
 use crate::http::document::TryAgain;
-use crate::http::extract::{Operator, QueryPairs};
-use crate::http::paging::Page;
-use crate::http::problem::{Problem, ProblemType};
-use crate::http::rates::AddressRateLimit;
-use crate::lifecycle::Lifecycle;
+use crate::http::problems;
 use crate::payment::{ByHand, Headers, MessageResult, Payment, Payments};
+use lifecycle::Lifecycle;
 use shop_domain::payment::{PaymentId, PaymentStatus, RefundReason};
+use web::address::ClientAddress;
+use web::body::{OptionalJsonBody, RawJson};
+use web::extract::{Operator, QueryPairs};
+use web::paging::Page;
+use web::problem::Problem;
+use web::rates::{AddressRateLimit, Rates};
 
 /// A message of the payment provider; further fields are left alone.
 #[derive(Serialize, ToSchema)]
@@ -111,7 +114,7 @@ impl From<Payment> for PaymentBody {
 pub async fn take(
     State(payments): State<Payments>,
     State(lifecycle): State<Lifecycle>,
-    State(web): State<Web>,
+    State(rates): State<Arc<Rates>>,
     ClientAddress(address): ClientAddress,
     _: AddressRateLimit,
     headers: HeaderMap,
@@ -131,7 +134,7 @@ pub async fn take(
         let taken = payments.take(headers, body).await;
         // The provider may send as many messages as it likes: those that were forged are limited.
         if !taken.as_ref().is_err_and(|error| error.counts()) {
-            web.rates.give_back(address);
+            rates.give_back(address);
         }
         taken
     });
@@ -161,7 +164,7 @@ pub async fn list(
 ) -> Result<Json<PaymentsBody>, Problem> {
     let (statuses, pairs): (Vec<_>, Vec<_>) =
         pairs.into_iter().partition(|(name, _)| name == "status");
-    let wrong = || ProblemType::InvalidQueryParameter.detail("Send one status that /docs names.");
+    let wrong = || problems::INVALID_QUERY_PARAMETER.detail("Send one status that /docs names.");
     let status = match statuses.as_slice() {
         [] => None,
         [(_, status)] => Some(PaymentStatus::parse(status).ok_or_else(wrong)?),
@@ -187,10 +190,10 @@ pub async fn refund(
     Path(id): Path<String>,
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<StatusCode, Problem> {
-    let id = PaymentId::parse(&id).ok_or(ProblemType::PaymentNotFound)?;
-    match payments.refunded_by_hand(&id, &operator.actor()).await? {
+    let id = PaymentId::parse(&id).ok_or(&problems::PAYMENT_NOT_FOUND)?;
+    match payments.refunded_by_hand(&id, &actor_of(&operator)).await? {
         ByHand::Noted => Ok(StatusCode::NO_CONTENT),
-        ByHand::HasPaid => Err(ProblemType::PaymentAccepted.into()),
-        ByHand::NotFound => Err(ProblemType::PaymentNotFound.into()),
+        ByHand::HasPaid => Err(problems::PAYMENT_ACCEPTED.problem()),
+        ByHand::NotFound => Err(problems::PAYMENT_NOT_FOUND.problem()),
     }
 }

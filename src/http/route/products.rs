@@ -10,12 +10,14 @@ use utoipa::ToSchema;
 use super::items::ItemBody;
 use super::texts;
 use crate::catalog::Catalog;
-use crate::http::body::JsonBody;
+use crate::http::actor_of;
 use crate::http::document::TryAgain;
-use crate::http::extract::{Operator, ProductPath};
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::problems;
 use shop_domain::product::{NewProduct, NewVariant, VariantOption};
 use shop_domain::{Clock, Product, ProductId, Variant};
+use web::body::JsonBody;
+use web::extract::{Operator, ProductPath};
+use web::problem::Problem;
 
 /// A product.
 #[derive(Serialize, ToSchema)]
@@ -116,7 +118,7 @@ pub(super) fn new_variant(
     product: Option<ProductId>,
     options: &[VariantOptionBody],
 ) -> Result<Option<NewVariant>, Problem> {
-    let wrong = || ProblemType::InvalidVariant.problem();
+    let wrong = || problems::INVALID_VARIANT.problem();
     let Some(product) = product else {
         return if options.is_empty() { Ok(None) } else { Err(wrong()) };
     };
@@ -146,7 +148,7 @@ pub(super) fn options_of_table(text: &str) -> Result<Vec<VariantOptionBody>, Pro
         Some((name, value)) => {
             Ok(VariantOptionBody { name: name.to_owned(), value: value.to_owned() })
         }
-        None => Err(ProblemType::InvalidVariant.detail("Send options as Size=M; Colour=red.")),
+        None => Err(problems::INVALID_VARIANT.detail("Send options as Size=M; Colour=red.")),
     };
     text.split(';').filter(|part| !part.trim().is_empty()).map(option).collect()
 }
@@ -161,7 +163,7 @@ pub async fn find(
     State(clock): State<Clock>,
     ProductPath(id): ProductPath,
 ) -> Result<Json<ProductWithItemsBody>, Problem> {
-    let product = catalog.product(id).await?.ok_or(ProblemType::ProductNotFound)?;
+    let product = catalog.product(id).await?.ok_or(&problems::PRODUCT_NOT_FOUND)?;
     let read = catalog.variants(id).await?;
     let (now, stale) = (clock.now(), read.age.is_some());
     let items = read.value.iter().map(|stocked| ItemBody::new(stocked, now)).collect();
@@ -199,6 +201,6 @@ pub async fn create(
         description: texts::description(&body.description)?,
         image_url: body.image_url.map(texts::image_url).transpose()?,
     };
-    let created = catalog.create_product(&new, &operator.actor()).await?;
+    let created = catalog.create_product(&new, &actor_of(&operator)).await?;
     Ok((StatusCode::CREATED, Json((&created).into())))
 }

@@ -12,12 +12,14 @@ use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{OpenApi, RefOr};
 
 use super::orders::OrderBody;
-use crate::http::body::{Integer, OptionalJsonBody};
-use crate::http::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs, RequestTrace};
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::problems;
+use crate::http::request_trace::RequestTrace;
 use crate::purchase::{PurchaseRequest, Purchases};
 use gates::{Options, Scope, Store, WaitFor};
 use shop_domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity, Span};
+use web::body::{Integer, OptionalJsonBody};
+use web::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs};
+use web::problem::Problem;
 
 const PATH: &str = "/api/seckill/{strategy}/{item_id}";
 
@@ -64,11 +66,11 @@ pub async fn purchase(
     PurchaseTicket(ticket): PurchaseTicket,
     OptionalJsonBody(body): OptionalJsonBody<PurchaseBody>,
 ) -> Result<Response, Problem> {
-    let Path((strategy, item)) = path.map_err(|_| ProblemType::InvalidPathParameter)?;
-    let item = ItemId::parse(&item).ok_or(ProblemType::InvalidPathParameter)?;
+    let Path((strategy, item)) = path.map_err(|_| &problems::INVALID_PATH_PARAMETER)?;
+    let item = ItemId::parse(&item).ok_or(&problems::INVALID_PATH_PARAMETER)?;
     let pairs = pairs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     let options =
-        Options::read(pairs).map_err(|error| ProblemType::InvalidQueryParameter.detail(error.0))?;
+        Options::read(pairs).map_err(|error| problems::INVALID_QUERY_PARAMETER.detail(error.0))?;
     let quantity = quantity(body.quantity)?;
     let buyer = buyer.user;
     let span = request_trace.begin("POST /api/seckill/{strategy}/{item_id}");
@@ -82,7 +84,7 @@ pub async fn purchase(
 /// The units of a line; 1 if they are left out.
 pub(super) fn quantity(units: Integer) -> Result<Quantity, Problem> {
     units.or(Some(Quantity::ONE), Quantity::new, || {
-        ProblemType::QuantityOutOfRange
+        problems::QUANTITY_OUT_OF_RANGE
             .detail(format!("Send a quantity of 1 to {}.", Quantity::MAX))
     })
 }
@@ -155,8 +157,8 @@ pub(super) fn placed(outcome: Outcome) -> Result<Placed, Problem> {
         Outcome::Refused(refusal) => Err(refusal.into()),
         Outcome::Unavailable(why) => Err(why.into()),
         Outcome::Unknown(Doubt::InProgress) => {
-            Err(ProblemType::RequestInProgress.problem().outcome_unknown())
+            Err(problems::REQUEST_IN_PROGRESS.problem().outcome_unknown())
         }
-        Outcome::Unknown(_) => Err(ProblemType::OutcomeUnknown.problem().outcome_unknown()),
+        Outcome::Unknown(_) => Err(problems::OUTCOME_UNKNOWN.problem().outcome_unknown()),
     }
 }

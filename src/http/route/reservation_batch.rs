@@ -19,13 +19,14 @@ use super::orders::OrderBody;
 use super::purchase::{Placed, placed};
 use super::reservations::{ReservationBody, ReservationLineBody};
 use crate::account::{Accounts, Guests};
-use crate::http::body::{Integer, JsonLines, parse};
-use crate::http::extract::{Shop, reference_of};
-use crate::http::layers::RequestId;
-use crate::http::problem::{Problem, ProblemBody, ProblemType};
-use crate::lifecycle::Lifecycle;
+use crate::http::problems;
 use crate::purchase::{Purchases, ReservationRequest};
+use lifecycle::Lifecycle;
 use shop_domain::{BuyerReference, RequestKey, Trace};
+use web::body::{Integer, JsonLines, parse};
+use web::extract::{Shop, reference_of};
+use web::layers::RequestId;
+use web::problem::{Problem, ProblemBody};
 
 /// The most reservations of one request.
 const RESERVATIONS_MAX: usize = 256;
@@ -86,7 +87,7 @@ pub async fn reserve_each(
         bytes.split(|byte| *byte == b'\n').filter(|line| !is_blank(line)).collect();
     if !(1..=RESERVATIONS_MAX).contains(&lines.len()) {
         let detail = format!("Send 1 to {RESERVATIONS_MAX} lines.");
-        return Err(ProblemType::LinesOutOfRange.detail(detail));
+        return Err(problems::LINES_OUT_OF_RANGE.detail(detail));
     }
     let lines: Vec<Result<Line, Problem>> = lines.into_iter().map(read_line).collect();
     let references = lines.iter().flatten().map(|line| line.buyer.clone()).collect();
@@ -105,7 +106,7 @@ pub async fn reserve_each(
             };
             async move {
                 // After a panic the ledger knows what became of the line.
-                let unknown = |_| Err(ProblemType::OutcomeUnknown.problem().outcome_unknown());
+                let unknown = |_| Err(problems::OUTCOME_UNKNOWN.problem().outcome_unknown());
                 let ended = AssertUnwindSafe(answered).catch_unwind().await;
                 ended.unwrap_or_else(|panic| answer(number, unknown(panic)))
             }
@@ -143,7 +144,7 @@ impl Line {
 fn read_line(line: &[u8]) -> Result<Line, Problem> {
     let BatchLineBody { buyer, key, lines, hold_seconds } = parse(line)?;
     let buyer = reference_of(&buyer)?;
-    let key = RequestKey::parse(&key).ok_or(ProblemType::InvalidIdempotencyKey)?;
+    let key = RequestKey::parse(&key).ok_or(&problems::INVALID_IDEMPOTENCY_KEY)?;
     Ok(Line { buyer, key, reservation: ReservationBody { lines, hold_seconds } })
 }
 

@@ -11,12 +11,14 @@ use utoipa::ToSchema;
 use super::fields::wanted_hold;
 use super::orders::OrderBody;
 use super::purchase::{answer_traced, quantity};
-use crate::http::body::{Integer, JsonBody};
-use crate::http::extract::{Buyer, IdempotencyKey, RequestTrace};
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::problems;
+use crate::http::request_trace::RequestTrace;
 use crate::purchase::{LineRequest, Purchases, ReservationRequest};
 use shop_domain::order::LINES_MAX;
 use shop_domain::{ItemId, RequestKey, Trace, UserId};
+use web::body::{Integer, JsonBody};
+use web::extract::{Buyer, IdempotencyKey};
+use web::problem::Problem;
 
 /// The body of a reservation.
 #[derive(Deserialize, ToSchema)]
@@ -81,16 +83,14 @@ impl ReservationBody {
     ) -> Result<ReservationRequest, Problem> {
         if !(1..=usize::from(LINES_MAX)).contains(&self.lines.len()) {
             let detail = format!("Send 1 to {LINES_MAX} lines.");
-            return Err(ProblemType::LinesOutOfRange.detail(detail));
+            return Err(problems::LINES_OUT_OF_RANGE.detail(detail));
         }
         let mut items = HashSet::new();
         let mut lines = Vec::with_capacity(self.lines.len());
         for line in self.lines {
             let line = line.into_request()?;
             if !items.insert(line.item) {
-                return Err(ProblemType::DuplicateItem
-                    .problem()
-                    .member("item_id", line.item.get()));
+                return Err(problems::DUPLICATE_ITEM.problem().member("item_id", line.item.get()));
             }
             lines.push(line);
         }
@@ -103,7 +103,7 @@ impl ReservationLineBody {
     fn into_request(self) -> Result<LineRequest, Problem> {
         let id = |number| i64::try_from(number).ok().and_then(ItemId::new);
         let item = self.item_id.or(None, id, || {
-            ProblemType::OutOfRange.detail("Send item_id as a whole number from 1.")
+            problems::OUT_OF_RANGE.detail("Send item_id as a whole number from 1.")
         })?;
         let quantity =
             quantity(self.quantity).map_err(|problem| problem.member("item_id", item.get()))?;

@@ -14,15 +14,16 @@ use utoipa::ToSchema;
 
 use super::users::CredentialsBody;
 use crate::account::{Accounts, Session};
-use crate::http::address::{ClientAddress, rate_limit_key};
-use crate::http::body::JsonBody;
 use crate::http::document::TryAgain;
-use crate::http::extract::{AccountHolder, SameSite, TokenHolder};
-use crate::http::problem::{Problem, ProblemType};
-use crate::http::rates::AddressRateLimit;
-use crate::http::session_cookie::SessionCookie;
+use crate::http::problems;
 use crate::identity::{Identity, IdentityError};
 use shop_domain::Clock;
+use web::address::{ClientAddress, rate_limit_key};
+use web::body::JsonBody;
+use web::extract::{AccountHolder, SameSite, TokenHolder};
+use web::problem::Problem;
+use web::rates::AddressRateLimit;
+use web::session_cookie::SessionCookie;
 
 /// A session.
 #[derive(Serialize, ToSchema)]
@@ -99,13 +100,13 @@ pub async fn create(
             accounts.sign_in(&username, password, rate_limit_key(address)).await?
         }
         (Some(_), None, None) => {
-            return Err(ProblemType::MissingField.detail("missing field `password`"));
+            return Err(problems::MISSING_FIELD.detail("missing field `password`"));
         }
         (None, _, None) => {
-            return Err(ProblemType::MissingField.detail("missing field `username`"));
+            return Err(problems::MISSING_FIELD.detail("missing field `username`"));
         }
         (_, _, Some(_)) => {
-            return Err(ProblemType::UnknownField.detail("Send a token, or a name and a password."));
+            return Err(problems::UNKNOWN_FIELD.detail("Send a token, or a name and a password."));
         }
     };
     Ok(answer(session, &clock, cookie))
@@ -140,7 +141,7 @@ pub async fn find(
 
 /// The answer with a new session, and its cookie.
 fn answer(session: Session, clock: &Clock, cookie: SessionCookie) -> Response {
-    let cookie = cookie.of_session(&session, clock);
+    let cookie = cookie.set_until(&session.token, session.expires_at, clock.now());
     let Session { token, user, role, expires_at } = session;
     let body = SessionBody { token, user_id: user.get(), role: role.as_str(), expires_at };
     ([(SET_COOKIE, cookie)], Json(body)).into_response()

@@ -2,8 +2,9 @@
 
 use axum::http::uri::Authority;
 
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::problems;
 use shop_domain::{Item, username};
+use web::problem::Problem;
 
 /// The longest address of a picture, in bytes.
 const IMAGE_URL_LENGTH_MAX: usize = 500;
@@ -28,7 +29,7 @@ pub(super) fn name(typed: &str) -> Result<String, Problem> {
         "Send a name of one line with 1 to {} printable characters, at least one of them visible.",
         Item::NAME_LENGTH_MAX
     );
-    Err(ProblemType::InvalidText.detail(detail))
+    Err(problems::INVALID_TEXT.detail(detail))
 }
 
 /// Checks a description and trims it: lines of printable characters; it may be empty.
@@ -46,7 +47,7 @@ pub(super) fn description(typed: &str) -> Result<String, Problem> {
         "Send a description of at most {} printable characters.",
         Item::DESCRIPTION_LENGTH_MAX
     );
-    Err(ProblemType::InvalidText.detail(detail))
+    Err(problems::INVALID_TEXT.detail(detail))
 }
 
 /// Checks the address of a picture: a path of this site, or an https address without a user.
@@ -62,7 +63,7 @@ pub(super) fn image_url(url: String) -> Result<String, Problem> {
         return Ok(url);
     }
     let detail = "Send image_url as a path of this site or an https address without a user.";
-    Err(ProblemType::InvalidText.detail(detail))
+    Err(problems::INVALID_TEXT.detail(detail))
 }
 
 /// Whether an address after `https://` starts with a host name and perhaps a port, without a user.

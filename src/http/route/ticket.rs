@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::http::body::OptionalJsonBody;
 use crate::http::document::TryAgain;
-use crate::http::extract::{Buyer, ItemPath};
-use crate::http::problem::Problem;
 use crate::purchase::Purchases;
 use crate::purchase::waiting_room::{Basis, Challenge, QueueStatus, Shown, Wait};
 use shop_domain::Clock;
+use web::body::OptionalJsonBody;
+use web::extract::{Buyer, ItemPath};
+use web::problem::Problem;
 
 /// The queue token of a buyer, and the proof of work.
 #[derive(Deserialize, ToSchema)]

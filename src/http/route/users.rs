@@ -10,16 +10,19 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::session::{forget, text};
-use crate::account::{Accounts, DeleteAccountError, Role};
-use crate::http::address::{ClientAddress, rate_limit_key};
-use crate::http::body::JsonBody;
+use crate::account::{Accounts, DeleteAccountError};
+use crate::http::actor_of;
 use crate::http::document::TryAgain;
-use crate::http::extract::{AccountHolder, Operator, SameSite, UserPath};
-use crate::http::problem::{Problem, ProblemType};
-use crate::http::rates::AddressRateLimit;
-use crate::http::session_cookie::SessionCookie;
+use crate::http::problems;
 use crate::identity::{Identity, IdentityError};
 use crate::waiting_list::WaitingLists;
+use web::address::{ClientAddress, rate_limit_key};
+use web::body::JsonBody;
+use web::extract::{AccountHolder, Operator, SameSite, UserPath};
+use web::problem::Problem;
+use web::rates::AddressRateLimit;
+use web::session_cookie::SessionCookie;
+use web::token::Role;
 
 /// A user name and a password.
 #[derive(Deserialize, ToSchema)]
@@ -89,7 +92,7 @@ pub async fn delete(
 ) -> Result<Response, Problem> {
     // The provider may give a role that the account does not have.
     if holder.role.may_operate() {
-        return Err(ProblemType::OperatorAccount.into());
+        return Err(problems::OPERATOR_ACCOUNT.problem());
     }
     let waitlist = lists.waitlist();
     let erased = match (body.password, body.token) {
@@ -101,19 +104,19 @@ pub async fn delete(
             let identity = identity.ok_or(IdentityError::Off)?;
             let found = identity.user_by_token(&token).await?;
             let Some((_, role)) = found.filter(|(user, _)| *user == holder.user) else {
-                return Err(ProblemType::IdentityRefused.into());
+                return Err(problems::IDENTITY_REFUSED.problem());
             };
             if role.may_operate() {
-                return Err(ProblemType::OperatorAccount.into());
+                return Err(problems::OPERATOR_ACCOUNT.problem());
             }
             let erased = accounts.erase(waitlist, holder.user, None, None).await;
             erased.map_err(DeleteAccountError::from)?
         }
         (None, None) => {
-            return Err(ProblemType::MissingField.detail("missing field `password` or `token`"));
+            return Err(problems::MISSING_FIELD.detail("missing field `password` or `token`"));
         }
         (Some(_), Some(_)) => {
-            return Err(ProblemType::UnknownField.detail("Send a password or a token."));
+            return Err(problems::UNKNOWN_FIELD.detail("Send a password or a token."));
         }
     };
     lists.publish_all(&erased.lines).await;
@@ -132,9 +135,9 @@ pub async fn erase(
     UserPath(user): UserPath,
 ) -> Result<StatusCode, Problem> {
     if operator.role != Role::Admin {
-        return Err(ProblemType::Forbidden.detail("Sign in as an admin."));
+        return Err(problems::FORBIDDEN.detail("Sign in as an admin."));
     }
-    let actor = operator.actor();
+    let actor = actor_of(&operator);
     let erased = accounts.erase(lists.waitlist(), user, None, Some(&actor)).await;
     let erased = erased.map_err(DeleteAccountError::from)?;
     lists.publish_all(&erased.lines).await;

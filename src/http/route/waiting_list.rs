@@ -10,14 +10,15 @@ use utoipa::ToSchema;
 
 use super::orders::{OrderBody, StepBody, detached};
 use super::purchase::answer_traced;
-use crate::http::body::OptionalJsonBody;
 use crate::http::document::TryAgain;
-use crate::http::extract::{Buyer, IdempotencyKey, ItemPath, RequestTrace};
-use crate::http::problem::Problem;
-use crate::lifecycle::Lifecycle;
+use crate::http::request_trace::RequestTrace;
 use crate::purchase::Purchases;
 use crate::waiting_list::{LinePosition, WaitingLists};
+use lifecycle::Lifecycle;
 use shop_domain::{Clock, ItemId};
+use web::body::OptionalJsonBody;
+use web::extract::{Buyer, IdempotencyKey, ItemPath};
+use web::problem::Problem;
 
 /// A buyer's place in the waiting list of an item.
 #[derive(Serialize, ToSchema)]

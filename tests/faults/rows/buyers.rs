@@ -7,11 +7,11 @@ use futures::future::join_all;
 use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Bytes;
-use seckill::account::Role;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
+use web::token::Role;
 
 use super::proven;
 use crate::TrialResult;

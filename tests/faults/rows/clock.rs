@@ -1,10 +1,10 @@
 //! The service's injected clock jumps; the machine's clock is never touched.
 
-use seckill::account::Role;
 use seckill::app::App;
 use seckill::config::{Config, Secret};
 use serde_json::{Value, json};
 use time::Duration;
+use web::token::Role;
 
 use hyper::body::Bytes;
 

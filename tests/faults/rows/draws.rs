@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use ledger_audit::{Answer, Evidence, Ledger, Outcome, Reader, judge};
 use rand::RngExt;
-use seckill::account::Role;
 use seckill::failpoint::DRAW_POINTS;
 use serde_json::{Value, json};
 use sqlx::QueryBuilder;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::time::timeout;
+use web::token::Role;
 
 use super::proven;
 use crate::service::Setup;

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use dev_servers::Replicated;
 use hyper::body::Bytes;
-use seckill::account::Role;
 use seckill::event::webhook;
 use serde_json::{Value, json};
 use sqlx::Connection;
@@ -15,6 +14,7 @@ use sqlx::mysql::MySqlConnection;
 use time::OffsetDateTime;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
+use web::token::Role;
 
 use super::mysql_engines::{followed, look_at_writer, on, said, take_over};
 use super::{FAULT, proven};

@@ -4,10 +4,10 @@ use std::cell::Cell;
 use std::time::Duration;
 
 use futures::future::join_all;
-use seckill::account::Role;
 use serde_json::json;
 use sqlx::Connection;
 use tokio::time::sleep;
+use web::token::Role;
 
 use super::proven;
 use super::waiting::{OTHER_STOCK, STRANGERS, ask, sell_meanwhile};

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use hyper::body::Bytes;
-use seckill::account::Role;
 use serde_json::json;
 use sqlx::Executor;
 use tokio::time::sleep;
+use web::token::Role;
 
 use super::proven;
 use crate::testbed::Testbed;

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use dev_servers::{EtcdServer, StartError, ZookeeperEnsemble, ZookeeperServer};
 use futures::future::join_all;
 use hyper::body::Bytes;
-use seckill::account::Role;
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use web::token::Role;
 
 use super::{FAULT, proven};
 use crate::service::{Service, Setup};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 use hyper::body::Bytes;
 use rand::RngExt;
-use seckill::account::Role;
 use serde_json::{Value, json};
+use web::token::Role;
 
 use super::{FAULT, proven};
 use crate::service::Service;

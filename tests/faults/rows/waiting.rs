@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use hyper::body::Bytes;
-use seckill::account::Role;
 use serde_json::{Value, json};
 use sqlx::mysql::MySqlConnection;
 use tokio::time::sleep;
+use web::token::Role;
 
 use super::proven;
 use crate::service::Service;

@@ -6,9 +6,9 @@ use dev_servers::{AppendFsync, RedisOptions, RedisServer};
 use futures::future::join_all;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use seckill::account::Role;
-use seckill::config::Secret;
 use serde_json::{Value, json};
+use settings::Secret;
+use web::token::Role;
 
 use super::{STREAM, hold_up, in_ledger, order, queue, redis_of, shop};
 use crate::http::{assert_clean, order_id};

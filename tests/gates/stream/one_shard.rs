@@ -3,8 +3,8 @@
 use dev_servers::{RedisCluster, RedisClusterOptions};
 use gates::redis_store::queue::{Push, Reader};
 use redis_connection::Slot;
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 use shop_domain::ItemId;
 
 use super::{STREAM, hold_up, in_ledger, purchase, queue, queue_of, shop};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use dev_servers::faulty_link::Server;
 use dev_servers::{RedisCluster, RedisClusterOptions, RedisSentinels, RedisServer};
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 use shop_domain::OrderId;
 
 use super::{STREAM, ends_as, hold_up, in_ledger, key, purchase, queue_of, shop};

@@ -4,8 +4,8 @@ use dev_servers::faulty_link::Fault;
 use futures::StreamExt;
 use gates::redis_store::queue::{Push, Reader};
 use reqwest::Method;
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 
 use super::{STREAM, counted, ends_as, in_ledger, key, purchase, queue_of, redis_of, shop};
 use crate::http::{assert_clean, order_id};

@@ -1,9 +1,9 @@
 //! Everyone can use it: by keyboard, on a phone, in the dark, in Chinese, with a screen reader, on
 //! a slow line.
 
-use seckill::account::Role;
 use serde_json::json;
 use thirtyfour::Key;
+use web::token::Role;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::{make_sale, orders_of};

@@ -1,9 +1,9 @@
 //! The page of one's own account: a new password, and the end of all sessions.
 
 use reqwest::Method;
-use seckill::account::Role;
 use serde_json::json;
 use thirtyfour::Key;
+use web::token::Role;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use crate::support::{Client, Instance, Shop, eventually};

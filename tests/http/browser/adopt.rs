@@ -1,9 +1,9 @@
 //! The shop as a part of another one: accounts of a provider, payments elsewhere, files.
 
-use seckill::account::Role;
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 use thirtyfour::Key;
+use web::token::Role;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::make_sale;

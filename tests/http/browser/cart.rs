@@ -1,8 +1,8 @@
 //! A cart: items are put aside in the browser, reserved all or none, held, extended, paid and given back.
 
-use seckill::account::Role;
 use serde_json::json;
 use thirtyfour::Key;
+use web::token::Role;
 
 use super::access::walk_to;
 use super::driver::{DESKTOP, Look, PHONE, Page};

@@ -1,7 +1,7 @@
 //! An operator makes a sale, watches it, changes it, audits it.
 
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use super::driver::{DESKTOP, Page};
 use super::make_sale;

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use seckill::account::Role;
 use serde_json::{Value, json};
 use thirtyfour::prelude::*;
 use thirtyfour::{ChromiumLikeCapabilities, LoggingPrefsLogLevel};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
+use web::token::Role;
 
 use crate::support::Instance;
 

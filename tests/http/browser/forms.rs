@@ -1,8 +1,8 @@
 //! Text that a person types into a form stays, whatever answer comes from the service meanwhile.
 
-use seckill::account::Role;
 use serde_json::{Value, json};
 use thirtyfour::Key;
+use web::token::Role;
 
 use super::driver::{DESKTOP, Page};
 use super::make_sale;

@@ -1,7 +1,7 @@
 //! The lab: a run is set up, watched, read and taken along.
 
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use super::driver::{DESKTOP, Page};
 use crate::support::Shop;

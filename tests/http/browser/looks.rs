@@ -1,10 +1,10 @@
 //! The states of a line, a draw and an order, on a narrow phone in the dark without motion and on a desk, in both
 //! languages: nothing is wider than its window, nothing moves, and axe-core finds nothing. The pictures are for the eye.
 
-use seckill::account::Role;
 use seckill::config::Config;
 use serde_json::{Value, json};
 use time::Duration;
+use web::token::Role;
 
 use super::driver::{DESKTOP, Page};
 use super::{in_seconds, make_sale, orders_of};

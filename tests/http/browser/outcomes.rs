@@ -1,7 +1,7 @@
 //! What a buyer is told when it does not go smoothly.
 
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use super::driver::{DESKTOP, Page};
 use super::{make_sale, orders_of};

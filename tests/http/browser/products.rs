@@ -1,8 +1,8 @@
 //! A product is one entry of the list, and one page with its variants.
 
-use seckill::account::Role;
 use serde_json::json;
 use thirtyfour::Key;
+use web::token::Role;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::make_sale;

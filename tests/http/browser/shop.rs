@@ -1,7 +1,7 @@
 //! A buyer's way through the shop.
 
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use super::driver::{DESKTOP, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};

@@ -1,8 +1,8 @@
 //! Buyers wait for a unit that comes back, and operators see it; with the keyboard, on a phone, and in
 //! Chinese.
 
-use seckill::account::Role;
 use serde_json::json;
+use web::token::Role;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};

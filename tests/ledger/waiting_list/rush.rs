@@ -14,11 +14,11 @@ use futures::StreamExt;
 use ledger::Database;
 use rand::RngExt;
 use reqwest::Method;
-use seckill::account::Role;
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep};
+use web::token::Role;
 
 use super::timeline::{self, Outage, Timeline};
 use crate::process::program::{free_addr, serve};

@@ -1,8 +1,8 @@
 //! The connection breaks between the statements of a cart, or at COMMIT: it is whole or absent.
 
 use dev_servers::faulty_link::{Fault, Trap};
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 
 use super::{assert_all_clean, count, left, reserve_with_key};
 use crate::http::order_id;

@@ -12,8 +12,8 @@ use loadtest::drive::connection::Connection;
 use loadtest::drive::observer::Observer;
 use loadtest::drive::{self, Drive, Policy, answer, micros_since};
 use loadtest::plan::{Pace, Plan};
-use seckill::account::Role;
 use serde_json::Value;
+use web::token::Role;
 
 use crate::support::{Instance, Shop, purchase_path};
 

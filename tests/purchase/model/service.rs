@@ -10,11 +10,11 @@ use std::time::Duration;
 use futures::future::join_all;
 use proptest::test_runner::TestCaseError;
 use reqwest::Method;
-use seckill::account::Role;
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep};
+use web::token::Role;
 
 use super::books::{Answer as Expected, Books, ExpectedPurchase, HOLD_MINUTES, OFFER_MINUTES};
 use super::plan::{Buy, Plan, Sale, Step};

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use dev_servers::MysqlOptions;
 use reqwest::Method;
-use seckill::account::Role;
-use seckill::config::Secret;
 use serde_json::json;
+use settings::Secret;
 use tokio::task::JoinSet;
+use web::token::Role;
 
 use crate::process::program::{free_addr, serve};
 use crate::support::{Client, Shop, eventually, own_mysql, purchase_path, rounds, unique, when};

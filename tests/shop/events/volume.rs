@@ -18,14 +18,14 @@ use dev_servers::MysqlOptions;
 use futures::TryStreamExt;
 use rand::RngExt;
 use reqwest::Method;
-use seckill::account::Role;
-use seckill::config::Secret;
 use serde::Deserialize;
 use serde_json::json;
+use settings::Secret;
 use sqlx::Row;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 use uuid::Uuid;
+use web::token::Role;
 
 use crate::process::program::{free_addr, serve};
 use crate::support::{Client, Shop, eventually, own_mysql, purchase_path, unique, when};

@@ -7,11 +7,12 @@ use utoipa::ToSchema;
 
 use crate::catalog::{Catalog, CreateError, check};
 use crate::export::formula;
-use crate::http::body::Integer;
-use crate::http::problem::{Problem, ProblemType};
+use crate::http::problems;
 use crate::http::route::admin::{CreateItemBody, new_item};
 use crate::http::route::products::options_of_table;
 use shop_domain::{Currency, LedgerError, NewItem};
+use web::body::Integer;
+use web::problem::Problem;
 
 /// The most sales of one table.
 const ITEMS_MAX: usize = 500;
@@ -101,7 +102,7 @@ pub fn read_table(table: &[u8], shop_currency: Currency) -> Table {
     let (lines, sales): (Vec<_>, Vec<_>) =
         read_lines(table, shop_currency, &mut faults).into_iter().unzip();
     if sales.is_empty() && faults.is_empty() {
-        faults.push(fault(1, None, &ProblemType::InvalidTable.detail("The table has no sale.")));
+        faults.push(fault(1, None, &problems::INVALID_TABLE.detail("The table has no sale.")));
     }
     let mut table = Table { sales, lines, faults };
     table.keep_first_faults();
@@ -120,7 +121,7 @@ fn read_lines(
     shop_currency: Currency,
     faults: &mut Vec<FaultBody>,
 ) -> Vec<(u64, NewItem)> {
-    let wrong = |detail: String| ProblemType::InvalidTable.detail(detail);
+    let wrong = |detail: String| problems::INVALID_TABLE.detail(detail);
     // Spreadsheets put a mark in front of UTF-8.
     let table = table.strip_prefix(b"\xef\xbb\xbf").unwrap_or(table);
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(table);
@@ -247,7 +248,7 @@ fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemB
         Some("true") => Some(true),
         Some("false") => Some(false),
         Some(_) => {
-            return Err(ProblemType::InvalidType.detail("Send waiting_room as true or false."));
+            return Err(problems::INVALID_TYPE.detail("Send waiting_room as true or false."));
         }
     };
     Ok(CreateItemBody {

@@ -1,0 +1,198 @@
+//! Sends answers piece by piece: the next piece goes out when the client has taken the one before.
+//!
+//! HTTP/2 has windows of its own on each stream, so a client that does not open them leaves the connection
+//! writable, and the time limit of writes does not see it. Here the bytes themselves tell when they are
+//! written, and a stream whose piece is not taken in time is reset. The others of its connection go on.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use futures::task::AtomicWaker;
+use hyper::body::{Frame, SizeHint};
+use hyper::rt::Executor;
+use tokio::time::Instant;
+
+use crate::budget::{Budgets, Lease, PIECE_BYTES};
+use shop_metrics::Metrics;
+
+tokio::task_local! {
+    /// The flight of the HTTP/2 stream that this task serves.
+    static FLIGHT: Arc<Flight>;
+}
+
+/// The piece of an answer that is under way.
+#[derive(Debug, Default)]
+pub struct Flight {
+    since: Mutex<Option<Instant>>,
+    landed: AtomicWaker,
+}
+
+impl Flight {
+    /// The flight of the HTTP/2 stream that this task serves; `None` in HTTP/1.1.
+    #[must_use]
+    pub fn of_task() -> Option<Arc<Self>> {
+        FLIGHT.try_with(Arc::clone).ok()
+    }
+
+    fn since(&self) -> Option<Instant> {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, since: Option<Instant>) {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = since;
+    }
+
+    /// Ready while no piece is under way.
+    fn poll_free(&self, context: &Context<'_>) -> Poll<()> {
+        self.landed.register(context.waker());
+        if self.since().is_none() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Ends when a piece has been under way for `limit`, at the latest after twice that time.
+    async fn stalled(&self, limit: Duration) {
+        loop {
+            tokio::time::sleep_until(self.since().unwrap_or_else(Instant::now) + limit).await;
+            if self.since().is_some_and(|since| since.elapsed() >= limit) {
+                return;
+            }
+        }
+    }
+}
+
+/// The bytes of a piece. They are dropped when they are written, or when nobody will write them.
+struct Piece {
+    bytes: Bytes,
+    flight: Arc<Flight>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.flight.set(None);
+        self.flight.landed.wake();
+    }
+}
+
+/// Runs the streams of HTTP/2, and ends those whose client takes nothing for too long. The end of its task
+/// resets a stream.
+#[derive(Clone)]
+pub struct StreamExecutor {
+    pub limit: Duration,
+    pub metrics: Metrics,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for StreamExecutor {
+    fn execute(&self, stream: F) {
+        let Self { limit, metrics } = self.clone();
+        let flight = Arc::new(Flight::default());
+        let watched = Arc::clone(&flight);
+        tokio::spawn(FLIGHT.scope(flight, async move {
+            tokio::select! {
+                () = stream => {}
+                () = watched.stalled(limit) => {
+                    metrics.slow_readers_dropped.inc();
+                }
+            }
+        }));
+    }
+}
+
+/// An answer that goes out piece by piece.
+pub struct PieceBody {
+    inner: Body,
+    flight: Arc<Flight>,
+    budgets: Option<Budgets>,
+    /// What is left of the chunk that `inner` gave last, and the right to hold it.
+    chunk: Bytes,
+    lease: Option<Lease>,
+}
+
+impl PieceBody {
+    /// `lease` is the right to hold what `inner` has in memory already. Further large chunks take theirs from
+    /// `budgets`.
+    #[must_use]
+    pub fn new(
+        inner: Body,
+        flight: Arc<Flight>,
+        budgets: Option<Budgets>,
+        lease: Option<Lease>,
+    ) -> Self {
+        Self { inner, flight, budgets, chunk: Bytes::new(), lease }
+    }
+
+    fn piece(&mut self) -> Bytes {
+        let is_part = self.chunk.len() > PIECE_BYTES || self.lease.is_some();
+        let mut bytes = self.chunk.split_to(self.chunk.len().min(PIECE_BYTES));
+        if self.chunk.is_empty() {
+            self.chunk = Bytes::new();
+            self.lease = None;
+            if is_part {
+                // Otherwise the last piece would keep the whole chunk in memory.
+                bytes = Bytes::copy_from_slice(&bytes);
+            }
+        }
+        self.flight.set(Some(Instant::now()));
+        Bytes::from_owner(Piece { bytes, flight: Arc::clone(&self.flight) })
+    }
+}
+
+impl HttpBody for PieceBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = self.get_mut();
+        std::task::ready!(this.flight.poll_free(context));
+        while this.chunk.is_empty() {
+            match std::task::ready!(Pin::new(&mut this.inner).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => this.chunk = data,
+                    Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+                },
+                end => return Poll::Ready(end),
+            }
+            if this.chunk.len() > PIECE_BYTES
+                && this.lease.is_none()
+                && let Some(budgets) = &this.budgets
+            {
+                let Some(lease) = budgets.take(this.chunk.len()) else {
+                    return Poll::Ready(Some(Err(axum::Error::new(TooMuch))));
+                };
+                this.lease = Some(lease);
+            }
+        }
+        Poll::Ready(Some(Ok(Frame::data(this.piece()))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // The end follows the last piece when that has been taken, so that the time limit counts until then.
+        self.chunk.is_empty() && self.flight.since().is_none() && self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let inner = self.inner.size_hint();
+        let held = self.chunk.len() as u64;
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + held);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + held);
+        }
+        hint
+    }
+}
+
+/// Too many bytes wait for clients that do not read.
+#[derive(Debug, thiserror::Error)]
+#[error("too many bytes of answers wait for clients that do not read")]
+struct TooMuch;

@@ -1,0 +1,60 @@
+//! Answers 500 when a handler panics. The panic hook has written its message to the log, and
+//! `problem_body` adds the request's id.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::task::{Context, Poll};
+
+use axum::extract::Request;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use futures::future::{CatchUnwind, Map};
+use tower::{Layer, Service};
+
+use crate::problems;
+
+/// The layer. Unlike that of tower-http it leaves the body of a response as it is, which spares an
+/// allocation for each response.
+#[derive(Clone, Copy)]
+pub(super) struct CatchPanic;
+
+/// A service behind [`CatchPanic`].
+#[derive(Clone)]
+pub(super) struct PanicGuard<S> {
+    inner: S,
+}
+
+impl<S> Layer<S> for CatchPanic {
+    type Service = PanicGuard<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        PanicGuard { inner }
+    }
+}
+
+type Answer = Result<Response, Infallible>;
+
+impl<S> Service<Request> for PanicGuard<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future =
+        Map<CatchUnwind<AssertUnwindSafe<S::Future>>, fn(Result<Answer, Panic>) -> Answer>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request) -> Self::Future {
+        AssertUnwindSafe(self.inner.call(request)).catch_unwind().map(answer)
+    }
+}
+
+type Panic = Box<dyn Any + Send>;
+
+fn answer(ended: Result<Answer, Panic>) -> Answer {
+    ended.unwrap_or_else(|_| Ok(problems::INTERNAL.problem().into_response()))
+}

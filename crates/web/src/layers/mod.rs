@@ -1,0 +1,79 @@
+//! The middleware around every request, one layer a file.
+
+mod catch_panic;
+mod count_answers;
+mod hold;
+mod observe;
+mod problem_body;
+mod refuse;
+mod request_check;
+mod request_id;
+mod response_headers;
+
+use std::convert::Infallible;
+
+use axum::Router;
+use axum::extract::Request;
+use axum::response::Response;
+use tower::{Service, ServiceBuilder};
+
+use axum::http::HeaderValue;
+
+use crate::Application;
+use crate::cors::CorsOrigins;
+use crate::hosts::Hosts;
+use observe::observe;
+use refuse::refuse;
+pub use request_id::RequestId;
+use shop_metrics::Metrics;
+
+/// What the layers work with.
+#[derive(Clone)]
+pub struct LayerParts {
+    pub hosts: Hosts,
+    pub cors: CorsOrigins,
+    pub metrics: Metrics,
+    /// Whether the service is reached by TLS alone.
+    pub is_secure: bool,
+    /// The content security policy of a page that needs another one than the usual, by its path.
+    pub page_policy: fn(&str) -> Option<HeaderValue>,
+}
+
+/// Puts the layers around `service`. They are listed outermost first: a request passes them from
+/// top to bottom, its response from bottom to top.
+///
+/// They stand around the router as a whole. `Router::layer` would put them around each route, and
+/// box and clone all of them for each request.
+pub fn wrap<S>(service: S, parts: LayerParts) -> impl Application + use<S>
+where
+    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    let LayerParts { hosts, cors, metrics, is_secure, page_policy } = parts;
+    ServiceBuilder::new()
+        // Outermost, to count the status that the client gets.
+        .layer(observe(move |request: &Request| count_answers::count(metrics.clone(), request)))
+        .layer(observe(move |request: &Request| {
+            response_headers::set(request, is_secure, page_policy)
+        }))
+        // Outside the layers that refuse: pages of other sites read refusals, too.
+        .layer(cors.layer())
+        // Outside all that may fail.
+        .layer(observe(problem_body::write))
+        // Inside the layer that writes the problem of a refusal.
+        .layer(observe(hold::hold))
+        .layer(catch_panic::CatchPanic)
+        .layer(refuse(move |request: &Request| request_check::check(&hosts, request)))
+        .service(service)
+}
+
+/// A router whose large answers take their bytes from the budgets, for where a further layer hides how large
+/// they are.
+pub fn leased<S: Clone + Send + Sync + 'static>(router: Router<S>) -> Router<S> {
+    router.layer(observe(hold::lease))
+}
+
+/// Whether a path is the API's: its failures are problems, even where a page would do.
+fn is_api(path: &str) -> bool {
+    path.starts_with("/api/") && path != "/api/openapi.json"
+}

@@ -1,0 +1,47 @@
+//! The HTTP kit below all routes: the only crate that knows status codes and problem details.
+//!
+//! [`server`] accepts connections; [`layers`] has the middleware around every request; [`extract`],
+//! [`body`], [`paging`] and [`session_cookie`] parse requests, [`token`] the sessions; [`address`], [`hosts`],
+//! [`connection_limiter`] and [`rates`] limit one client, [`budget`] and [`flight`] what it does not read; [`problem`] is
+//! how a failure is answered, [`problems`] the table of the failures that all routes share. An extractor takes its part
+//! of the routes' state by `FromRef`.
+
+pub mod address;
+pub mod body;
+pub mod budget;
+pub mod connection_limiter;
+pub mod cors;
+pub mod extract;
+pub mod flight;
+pub mod hosts;
+pub mod layers;
+pub mod outcome;
+pub mod paging;
+pub mod problem;
+pub mod problems;
+pub mod rates;
+pub mod runtimes;
+pub mod server;
+pub mod session;
+pub mod session_cookie;
+pub mod token;
+
+use std::convert::Infallible;
+
+use axum::extract::Request;
+use axum::response::Response;
+use tower::Service;
+
+/// A service that answers every request; clones are cheap and share everything.
+pub trait Application:
+    Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> Application for S where
+    S: Service<Request, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}

@@ -1,0 +1,91 @@
+//! Pages of lists: `limit` and a cursor in the query, and the cursor of the next page in the answer.
+
+use crate::problem::Problem;
+use crate::problems;
+use shop_domain::OrderId;
+use shop_domain::payment::PaymentId;
+
+/// Rows of one page, unless asked otherwise.
+const ROWS_DEFAULT: u32 = 50;
+/// The most rows of one page.
+const ROWS_MAX: u32 = 200;
+
+/// Where a page begins.
+pub trait Cursor: Sized {
+    /// The parameter of the query.
+    const NAME: &str;
+
+    /// Reads the `next` of the page before.
+    fn parse(text: &str) -> Option<Self>;
+}
+
+/// An order, or another row with such an id; newest first.
+impl Cursor for OrderId {
+    const NAME: &str = "before";
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
+impl Cursor for PaymentId {
+    const NAME: &str = "after";
+
+    fn parse(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
+/// A position of the log of events.
+impl Cursor for i64 {
+    const NAME: &str = "after";
+
+    fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().filter(|position| *position >= 0)
+    }
+}
+
+/// The page that a request asks for.
+pub struct Page<C> {
+    limit: u32,
+    /// `None` for the first page.
+    pub cursor: Option<C>,
+}
+
+impl<C: Cursor> Page<C> {
+    /// Reads the query.
+    ///
+    /// # Errors
+    /// 400 for any other parameter.
+    pub fn read(pairs: &[(String, String)]) -> Result<Self, Problem> {
+        let invalid = |detail: String| problems::INVALID_QUERY_PARAMETER.detail(detail);
+        let (mut limit, mut cursor) = (None, None);
+        for (name, value) in pairs {
+            if name == "limit" && limit.is_none() {
+                let number = value.parse().ok().filter(|limit| (1..=ROWS_MAX).contains(limit));
+                let detail = || invalid(format!("Send a limit of 1 to {ROWS_MAX}."));
+                limit = Some(number.ok_or_else(detail)?);
+            } else if name == C::NAME && cursor.is_none() {
+                let detail = || invalid(format!("Send as {name} the next of the last page."));
+                cursor = Some(C::parse(value).ok_or_else(detail)?);
+            } else {
+                return Err(problems::INVALID_QUERY_PARAMETER.problem());
+            }
+        }
+        Ok(Self { limit: limit.unwrap_or(ROWS_DEFAULT), cursor })
+    }
+
+    /// The rows to read: one more than the page has shows whether there is a next page.
+    #[must_use]
+    pub fn rows(&self) -> u32 {
+        self.limit + 1
+    }
+
+    /// Cuts the rows that were read to the page, and names the next one by the last row's cursor.
+    pub fn cut<T, N>(&self, mut rows: Vec<T>, cursor: impl FnOnce(&T) -> N) -> (Vec<T>, Option<N>) {
+        let more = rows.len() > self.limit as usize;
+        rows.truncate(self.limit as usize);
+        let next = rows.last().filter(|_| more).map(cursor);
+        (rows, next)
+    }
+}

@@ -1,0 +1,248 @@
+//! Errors as RFC 9457 problem details.
+//!
+//! A [`ProblemType`] is a row of a table of failures: status, code, title, detail. A [`Problem`] travels in the
+//! response's extensions, and a layer writes its body, since only there the request's id is known; a failure that axum
+//! answers by itself gets the same shape there.
+
+mod problem_type;
+
+use std::borrow::Cow;
+
+use axum::http::header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use serde_json::{Map, Value};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use utoipa::ToSchema;
+
+use crate::problems;
+pub use problem_type::{ProblemType, fault_of, table};
+
+/// A failure on its way to the client. It is made from a [`ProblemType`].
+#[derive(Clone, Debug)]
+pub struct Problem {
+    /// Its type, as long as the body says no more than the row of the type.
+    row: Option<&'static ProblemType>,
+    status: StatusCode,
+    code: &'static str,
+    title: &'static str,
+    detail: Cow<'static, str>,
+    outcome_unknown: bool,
+    retry_after_seconds: Option<u32>,
+    members: Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    close: bool,
+}
+
+/// The body of an error.
+#[derive(Serialize, ToSchema)]
+pub struct ProblemBody<'a> {
+    /// The type of problem; `/docs` lists all types.
+    #[schema(example = "/problems/sold_out")]
+    #[schema(value_type = String)]
+    r#type: ProblemUri,
+    /// The type of problem in words.
+    title: &'static str,
+    /// The status code of the answer.
+    status: u16,
+    /// What to do, or what went wrong this time.
+    detail: &'a str,
+    /// The type of problem for programs to compare.
+    #[schema(example = "sold_out")]
+    code: &'static str,
+    /// Whether anything may have changed: `none`, or `unknown` (send the request again with the
+    /// same key).
+    outcome: &'static str,
+    /// Whether the same request may succeed later.
+    retryable: bool,
+    /// The id of the request in the log.
+    request_id: &'a str,
+    /// Members that this type of problem adds.
+    #[serde(flatten)]
+    #[schema(ignore)]
+    members: &'a Map<String, Value>,
+}
+
+/// A code as a relative URI.
+struct ProblemUri(&'static str);
+
+impl Serialize for ProblemUri {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("/problems/{}", self.0))
+    }
+}
+
+impl Problem {
+    fn of_row(row: &'static ProblemType) -> Self {
+        Self {
+            row: Some(row),
+            status: StatusCode::from_u16(row.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            code: row.code,
+            title: row.title,
+            detail: row.detail.into(),
+            outcome_unknown: false,
+            retry_after_seconds: Some(row.retry_after_seconds).filter(|seconds| *seconds > 0),
+            members: Map::new(),
+            headers: Vec::new(),
+            close: false,
+        }
+    }
+
+    /// Replaces the detail.
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = detail.into();
+        self.row = None;
+        self
+    }
+
+    /// Says after how many seconds the same request may succeed.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after_seconds = Some(seconds);
+        self.row = None;
+        self
+    }
+
+    /// Says that something may have changed.
+    #[must_use]
+    pub fn outcome_unknown(mut self) -> Self {
+        self.outcome_unknown = true;
+        self.row = None;
+        self
+    }
+
+    /// Adds a member to the body.
+    #[must_use]
+    pub fn member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.insert(name.to_owned(), value.into());
+        self.row = None;
+        self
+    }
+
+    /// Adds a header.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Closes the connection after the answer, for requests whose body was not read to the end.
+    #[must_use]
+    pub fn close(mut self) -> Self {
+        self.close = true;
+        self
+    }
+
+    /// The status of the answer.
+    #[must_use]
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The code that clients compare.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        self.code
+    }
+
+    /// What to do, or what went wrong this time.
+    #[must_use]
+    pub fn detail_text(&self) -> &str {
+        &self.detail
+    }
+
+    /// The body for the request `request_id`.
+    #[must_use]
+    pub fn body(&self, request_id: &str) -> Vec<u8> {
+        match self.row {
+            Some(row) => row.body(request_id),
+            None => self.written(request_id),
+        }
+    }
+
+    fn written(&self, request_id: &str) -> Vec<u8> {
+        let body = ProblemBody {
+            r#type: ProblemUri(self.code),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            code: self.code,
+            outcome: if self.outcome_unknown { "unknown" } else { "none" },
+            retryable: self.is_retryable(),
+            request_id,
+            members: &self.members,
+        };
+        // Strings and numbers: nothing that could not be written.
+        serde_json::to_vec(&body).unwrap_or_default()
+    }
+
+    fn is_retryable(&self) -> bool {
+        self.outcome_unknown || self.retry_after_seconds.is_some()
+    }
+
+    /// A server that is needed does not answer; nothing changed. `name` is the server's.
+    #[must_use]
+    pub fn dependency(name: &str) -> Self {
+        problems::DEPENDENCY_UNAVAILABLE
+            .detail(format!("{name} does not answer and nothing changed; try again."))
+    }
+
+    /// A server that was asked for a change did not answer: the change may have been made.
+    #[must_use]
+    pub fn dependency_lost(name: &str) -> Self {
+        let detail = format!(
+            "{name} did not answer, and the change may or may not have been made; look before you try again."
+        );
+        problems::DEPENDENCY_UNAVAILABLE.detail(detail).outcome_unknown()
+    }
+
+    /// The database answers, but takes no writes.
+    #[must_use]
+    pub fn read_only() -> Self {
+        problems::DEPENDENCY_UNAVAILABLE
+            .detail("mysql is read-only at the moment and nothing changed; try again.")
+    }
+
+    /// The problem of a failure that axum or a layer answered by its status alone.
+    #[must_use]
+    pub fn of_status(status: StatusCode) -> Self {
+        match status.as_u16() {
+            404 => problems::NOT_FOUND.problem(),
+            405 => problems::METHOD_NOT_ALLOWED.problem(),
+            408 => problems::REQUEST_TIMEOUT.problem(),
+            413 => problems::PAYLOAD_TOO_LARGE.problem().close(),
+            415 => problems::UNSUPPORTED_MEDIA_TYPE.problem(),
+            400..=499 => Self { status, row: None, ..problems::BAD_REQUEST.problem() },
+            503 => problems::OVERLOADED.problem(),
+            _ => problems::INTERNAL.problem(),
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = self.status.into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.retry_after_seconds {
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        headers.extend(self.headers.iter().cloned());
+        if self.close {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+/// A time as it stands in answers.
+#[must_use]
+pub fn rfc3339(instant: OffsetDateTime) -> String {
+    instant.format(&Rfc3339).unwrap_or_default()
+}

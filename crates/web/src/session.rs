@@ -1,0 +1,123 @@
+//! Who sends a request: reads the token, asks whether its session goes on, and counts the request.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use time::OffsetDateTime;
+
+use crate::problem::Problem;
+use crate::problems;
+use crate::rates::Rates;
+use crate::session_cookie::SessionCookie;
+use crate::token::{Claims, Holder, Role, TokenError, Tokens};
+use shop_domain::{BuyerReference, Clock, LedgerError, ShopId, UserId};
+use shop_metrics::Metrics;
+
+/// What this instance knows of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionState {
+    /// It goes on.
+    Live,
+    /// It was signed out.
+    Ended,
+    /// Only the ledger knows: ask [`Sessions::has_begun`].
+    Unlisted,
+    /// Nothing is known yet, so no token may be accepted.
+    Unread,
+}
+
+/// The port to the accounts: which sessions go on, and who the guests of a shop are.
+#[async_trait]
+pub trait Sessions: Send + Sync {
+    /// What this instance knows of the session of a token.
+    fn state(&self, claims: &Claims) -> SessionState;
+
+    /// Whether the ledger has begun the generation of a token.
+    ///
+    /// # Errors
+    /// The ledger's.
+    async fn has_begun(&self, claims: &Claims) -> Result<bool, LedgerError>;
+
+    /// The buyer whom a shop names by `reference`; the first request with it makes the guest. `None`: the ledger does
+    /// not know the shop, because it is an older copy of the one that has made the token.
+    ///
+    /// # Errors
+    /// The ledger's.
+    async fn guest(
+        &self,
+        shop: ShopId,
+        reference: BuyerReference,
+    ) -> Result<Option<UserId>, LedgerError>;
+}
+
+/// Authenticates requests. Clones share everything.
+#[derive(Clone)]
+pub struct Authenticator(Arc<AuthenticatorParts>);
+
+/// What an [`Authenticator`] works with.
+pub struct AuthenticatorParts {
+    pub tokens: Tokens,
+    pub sessions: Arc<dyn Sessions>,
+    pub rates: Arc<Rates>,
+    pub cookie: SessionCookie,
+    pub clock: Clock,
+    pub metrics: Metrics,
+}
+
+impl Authenticator {
+    /// Shares the parts.
+    #[must_use]
+    pub fn new(parts: AuthenticatorParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// The claims of a token whose session goes on. A request of a buyer counts for the buyer's rate.
+    ///
+    /// # Errors
+    /// 401 for a token that is not valid, 429 above the rate, 503 while nothing is known.
+    pub async fn claims(&self, token: &str) -> Result<Claims, Problem> {
+        let parts = &self.0;
+        let claims = parts.tokens.read(token, self.now()).map_err(|error| match error {
+            TokenError::Invalid => &problems::INVALID_TOKEN,
+            TokenError::Expired => &problems::TOKEN_EXPIRED,
+        })?;
+        match parts.sessions.state(&claims) {
+            SessionState::Live => {}
+            SessionState::Ended => return Err(problems::INVALID_TOKEN.problem()),
+            SessionState::Unread => return Err(Problem::dependency("mysql")),
+            SessionState::Unlisted if parts.sessions.has_begun(&claims).await? => {}
+            SessionState::Unlisted => return Err(problems::INVALID_TOKEN.problem()),
+        }
+        if let Holder::User { id, role: Role::Buyer } = claims.holder {
+            parts.rates.user(id).inspect_err(|_| parts.metrics.rate_limited("user"))?;
+        }
+        Ok(claims)
+    }
+
+    /// The buyer whom a shop names by `reference`.
+    ///
+    /// # Errors
+    /// Those of the ledger; 401, if it does not know the shop.
+    pub async fn guest(&self, shop: ShopId, reference: BuyerReference) -> Result<UserId, Problem> {
+        let guest = self.0.sessions.guest(shop, reference).await?;
+        guest.ok_or_else(|| problems::INVALID_TOKEN.problem())
+    }
+
+    /// Whether a session is live, for a stream that goes on for long: its token has not expired and was not signed out.
+    #[must_use]
+    pub fn is_live(&self, claims: &Claims) -> bool {
+        claims.expires_at > self.now() && self.0.sessions.state(claims) != SessionState::Ended
+    }
+
+    /// The name of the session cookie.
+    #[must_use]
+    pub fn cookie_name(&self) -> &'static str {
+        self.0.cookie.name()
+    }
+
+    /// The time by the clock of this instance.
+    #[must_use]
+    pub fn now(&self) -> OffsetDateTime {
+        self.0.clock.now()
+    }
+}

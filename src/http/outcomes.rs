@@ -1,0 +1,181 @@
+//! Which outcome of the use cases is which type of problem.
+
+use crate::account::hashing::HashingError;
+use crate::account::{
+    ChangePasswordError, DeleteAccountError, GuestError, SignInError, SignUpError,
+};
+use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
+use crate::draw::EntryError;
+use crate::event::EndpointError;
+use crate::export::ExportError;
+use crate::http::problems;
+use crate::identity::IdentityError;
+use crate::order::{FindError, StepError};
+use crate::payment::{MessageError, PayError, TakeError};
+use crate::purchase::waiting_room::Denied;
+use crate::waiting_list::JoinError;
+use ledger::erasure::EraseError;
+use web::problem::Problem;
+
+/// Makes problems of the errors of use cases. Of each error it lists the cases that are a type of
+/// problem and say no more, then those that wrap another error, then all others.
+macro_rules! problems {
+    ($($error:ident {
+        $($case:ident => $kind:ident),*; from $($wrapped:ident),*; $($other:pat => $problem:expr,)*
+    })*) => {
+        $(impl From<$error> for Problem {
+            fn from(error: $error) -> Self {
+                match error {
+                    $($error::$case => problems::$kind.problem(),)*
+                    $($error::$wrapped(wrapped) => wrapped.into(),)*
+                    $($other => $problem,)*
+                }
+            }
+        })*
+    };
+}
+
+problems! {
+    Denied {
+        ; from Refused, Unavailable;
+        Denied::NoProof(challenge) => problems::CHALLENGE_FAILED
+            .detail("Send the answer to the challenge as `altcha`. Each can be used once.")
+            .member("challenge", serde_json::to_value(challenge).unwrap_or_default()),
+    }
+    JoinError {
+        ; from Refused, Ledger;
+    }
+    EntryError {
+        ; from Refused, Ledger;
+    }
+    FindError {
+        ; from Ledger;
+        FindError::Queue(error) => {
+            tracing::warn!(%error, "read of the Redis order queues failed");
+            Self::dependency("redis")
+        },
+    }
+    PayError {
+        ; from Find;
+        PayError::Step(error) => of_step(error),
+    }
+    TakeError {
+        Off => PAYMENTS_OFF; from Ledger;
+        TakeError::Message(MessageError::Forged) => problems::INVALID_SIGNATURE.problem(),
+        TakeError::Message(MessageError::Unreadable) => problems::INVALID_MESSAGE.problem(),
+        TakeError::Busy => problems::OVERLOADED
+            .detail("Too many long messages are verified; send it again in a moment."),
+    }
+    CreateError {
+        ArbiterRequired => ARBITER_REQUIRED, NoSuchGroup => LIMIT_GROUP_NOT_FOUND,
+        NoSuchProduct => PRODUCT_NOT_FOUND; from Ledger;
+        CreateError::Strategy(error) => of_strategy(error),
+    }
+    GroupError {
+        TooMany => TOO_MANY_LIMIT_GROUPS; from Ledger;
+    }
+    ProductError {
+        TooMany => TOO_MANY_PRODUCTS; from Ledger;
+    }
+    EndpointError {
+        Off => EVENTS_OFF, NotFound => ENDPOINT_NOT_FOUND, TooMany => TOO_MANY_ENDPOINTS,
+        RangeOutOfLog => RANGE_OUT_OF_LOG; from Ledger;
+        EndpointError::InvalidTarget(why) => problems::INVALID_TARGET.detail(why),
+        EndpointError::InvalidFilter(why) => problems::INVALID_FILTER.detail(why),
+    }
+    ExportError {
+        ; from Ledger;
+        ExportError::Busy => problems::OVERLOADED
+            .detail("Too many exports are running; try again when one has ended."),
+        ExportError::Unequal(_) | ExportError::TooLong | ExportError::NoReader =>
+            problems::INTERNAL.problem(),
+    }
+    GuestError {
+        NoShop => INVALID_TOKEN; from Ledger;
+    }
+    HashingError {
+        Failed => INTERNAL; from;
+        HashingError::Busy => problems::OVERLOADED
+            .detail("Too many sign-ins wait; try again in a moment."),
+    }
+    SignUpError {
+        PasswordsOff => PASSWORDS_OFF, InvalidUsername => INVALID_USERNAME,
+        InvalidPassword => INVALID_PASSWORD, CommonPassword => COMMON_PASSWORD,
+        UsernameTaken => USERNAME_TAKEN; from Hashing, Ledger;
+    }
+    SignInError {
+        PasswordsOff => PASSWORDS_OFF, WrongCredentials => INVALID_CREDENTIALS; from Hashing, Ledger;
+        SignInError::TooManyAttempts { retry_after_seconds } =>
+            problems::TOO_MANY_ATTEMPTS.problem().retry_after(retry_after_seconds),
+    }
+    ChangePasswordError {
+        NoAccount => ACCOUNT_NOT_FOUND, InvalidPassword => INVALID_PASSWORD,
+        CommonPassword => COMMON_PASSWORD; from SignIn;
+    }
+    DeleteAccountError {
+        NoAccount => ACCOUNT_NOT_FOUND; from SignIn;
+        DeleteAccountError::Erase(error) => of_erasure(error),
+    }
+    IdentityError {
+        Off => IDENTITY_OFF, NotStarted => SIGN_IN_NOT_STARTED, Refused => IDENTITY_REFUSED,
+        Expired => TOKEN_EXPIRED; from Ledger;
+        IdentityError::Unavailable => Self::dependency("the identity provider"),
+    }
+}
+
+/// The problem of a step of an order that was refused or failed. Another buyer's order is answered like none. A repeated
+/// step answers as the first one did, so a retry of one with an unknown outcome is safe.
+pub fn of_step(error: StepError) -> Problem {
+    match error {
+        StepError::NotFound => problems::ORDER_NOT_FOUND.problem(),
+        StepError::Contended | StepError::Locked(_) => problems::CONTENDED.problem(),
+        StepError::HoldOver => problems::HOLD_OVER.problem(),
+        StepError::NotExtendable => problems::HOLD_NOT_EXTENDABLE.problem(),
+        StepError::NotReturnable => problems::ORDER_NOT_RETURNABLE.problem(),
+        StepError::Conflict(order) => problems::ORDER_STATE_CONFLICT
+            .detail(format!("The order is {}, which rules this step out.", order.status.as_str()))
+            .member("order_status", order.status.as_str()),
+        StepError::SoldOut => problems::SOLD_OUT
+            .detail("The hold of this order expired and its units are sold; place a new order."),
+        StepError::LimitReached => problems::LIMIT_REACHED.detail(
+            "The hold of this order expired, and you have bought the limit with other orders.",
+        ),
+        StepError::Overloaded => Problem::no_connection(),
+        StepError::Away => Problem::dependency("mysql"),
+        StepError::Unavailable(_) => Problem::dependency_lost("mysql"),
+        StepError::ReadOnly => Problem::read_only(),
+    }
+}
+
+/// The problem of a change of an item that was refused or failed.
+pub fn of_edit(error: EditError) -> Problem {
+    match error {
+        EditError::NotFound => problems::ITEM_NOT_FOUND.problem(),
+        EditError::RevisionChanged => problems::PRECONDITION_FAILED.problem(),
+        EditError::InvalidSchedule => problems::INVALID_SCHEDULE.problem(),
+        EditError::CurrencyFixed => problems::CURRENCY_FIXED.problem(),
+        EditError::NoSuchGroup => problems::LIMIT_GROUP_NOT_FOUND.problem(),
+        EditError::NoSuchProduct => problems::PRODUCT_NOT_FOUND.problem(),
+        EditError::StockOutOfRange => problems::STOCK_BELOW_SOLD.problem(),
+        EditError::Strategy(error) => of_strategy(error),
+        EditError::Ledger(error) => error.into(),
+    }
+}
+
+/// The problem of a strategy that an item cannot have.
+pub fn of_strategy(error: StrategyError) -> Problem {
+    match error {
+        StrategyError::Unknown => problems::UNKNOWN_STRATEGY.problem(),
+        StrategyError::Unsafe => problems::UNSAFE_STRATEGY.problem(),
+    }
+}
+
+/// The problem of an account that was not deleted.
+pub fn of_erasure(error: EraseError) -> Problem {
+    match error {
+        EraseError::OrdersOpen => problems::ORDERS_OPEN.problem(),
+        EraseError::Operator => problems::OPERATOR_ACCOUNT.problem(),
+        EraseError::PasswordChanged => problems::INVALID_CREDENTIALS.problem(),
+        EraseError::Ledger(error) => error.into(),
+    }
+}

@@ -1,0 +1,118 @@
+//! The table of the failures of the shop's own routes, beside those that all routes share.
+
+pub use web::problems::*;
+
+web::problem_types! {
+    INVALID_CREDENTIALS: 401 "invalid_credentials", "Wrong user name or password",
+        "Check the user name and the password.";
+    IDENTITY_REFUSED: 401 "identity_refused", "Sign-in not confirmed by the identity provider",
+        "Get a new token of the identity provider for this service, or sign in again.";
+    INVALID_SIGNATURE: 403 "invalid_signature", "Invalid signature",
+        "Sign id, time stamp and body with the secret, and send the message within five minutes.";
+    PASSWORDS_OFF: 403 "passwords_off", "Passwords switched off",
+        "Sign in by the identity provider.";
+    SIGN_IN_NOT_STARTED: 403 "sign_in_not_started", "Sign-in not started in this browser",
+        "Start again on the page of sign-in, and finish within ten minutes.";
+    CHALLENGE_FAILED: 403 "challenge_failed", "Proof of work required",
+        "Solve the challenge, and send the answer as altcha.";
+    ACCOUNT_NOT_FOUND: 404 "account_not_found", "Account not found",
+        "Sign in with an account that has a password of its own.";
+    LIMIT_GROUP_NOT_FOUND: 404 "limit_group_not_found", "Limit group not found",
+        "Check the group's id; GET /api/admin/limit-groups lists the groups.";
+    PRODUCT_NOT_FOUND: 404 "product_not_found", "Product not found",
+        "Check the product's id; GET /api/admin/products lists the products.";
+    RUN_NOT_FOUND: 404 "run_not_found", "Lab run not found",
+        "Check the run id; GET /api/lab/runs lists the last runs.";
+    PAYMENT_NOT_FOUND: 404 "payment_not_found", "Payment not found",
+        "Check the payment id; GET /api/admin/payments lists the payments.";
+    ENDPOINT_NOT_FOUND: 404 "endpoint_not_found", "Endpoint not found",
+        "Check the endpoint id; GET /api/admin/endpoints lists the endpoints.";
+    ENTRIES_OPEN: 409 "entries_open", "List of entries not published yet",
+        "Read the list after the close of the draw.", retry 5;
+    TOO_MANY_LIMIT_GROUPS: 409 "too_many_limit_groups", "Too many limit groups",
+        "Use a group that exists.";
+    TOO_MANY_PRODUCTS: 409 "too_many_products", "Too many products",
+        "Use a product that exists.";
+    CURRENCY_FIXED: 409 "currency_fixed", "Currency cannot be changed",
+        "Create another item: the currency stays once the sale has begun or the item has orders.";
+    PAYMENT_ACCEPTED: 409 "payment_accepted", "Payment has paid its order",
+        "Only money that has to go back can be noted as refunded; this money has paid an order.";
+    ORDER_STATE_CONFLICT: 409 "order_state_conflict", "Order state conflict",
+        "Read the order: its status does not allow this step.";
+    HOLD_OVER: 409 "hold_over", "Hold over",
+        "The hold of this order is over: pay while units are left, or place a new order.";
+    HOLD_NOT_EXTENDABLE: 409 "hold_not_extendable", "Hold not extendable",
+        "Pay before the hold is over: an item of this order allows no longer hold.";
+    ORDER_NOT_RETURNABLE: 409 "order_not_returnable", "Order not returnable",
+        "Keep this order: an item of it is not taken back, or not any more.";
+    ORDERS_OPEN: 409 "orders_open", "Orders open",
+        "Pay or cancel your open orders, or wait until they expire; then delete the account.";
+    OPERATOR_ACCOUNT: 409 "operator_account", "Account of an operator",
+        "Take the role from the account with `seckill operator revoke`; then delete the account.";
+    USERNAME_TAKEN: 409 "username_taken", "User name taken",
+        "Choose another user name.";
+    LAB_BUSY: 409 "lab_busy", "Lab run in progress",
+        "Wait for the end of the other run, or end it with DELETE /api/lab/runs/{id}.", retry 5;
+    PAYMENTS_OFF: 409 "payments_off", "No payment provider",
+        "Set payment.provider to webhook, and start the service again.";
+    IDENTITY_OFF: 409 "identity_off", "No identity provider",
+        "Set identity.issuer and identity.client_id, and start the service again.";
+    EVENTS_OFF: 409 "events_off", "Events switched off",
+        "Set events.enabled in the settings, and start the service again.";
+    TOO_MANY_ENDPOINTS: 409 "too_many_endpoints", "Too many endpoints",
+        "Delete an endpoint that is not needed any more.";
+    PRECONDITION_FAILED: 412 "precondition_failed", "Item edited since it was read",
+        "Read the item again, and send its ETag as If-Match.";
+    QUANTITY_OUT_OF_RANGE: 422 "quantity_out_of_range", "Quantity out of range",
+        "Send a quantity in the range that /docs names.";
+    LINES_OUT_OF_RANGE: 422 "lines_out_of_range", "Number of lines out of range",
+        "Send as many lines as /docs allows, and at least one.";
+    DUPLICATE_ITEM: 422 "duplicate_item", "Item in several lines",
+        "Send one line for each item, with all units of it.";
+    INVALID_USERNAME: 422 "invalid_username", "Invalid user name",
+        "Send 1 to 32 letters, digits, '.', '_' and '-' of one script.";
+    INVALID_PASSWORD: 422 "invalid_password", "Invalid password",
+        "Send at least 8 characters and at most 256 bytes.";
+    COMMON_PASSWORD: 422 "common_password", "Common password",
+        "Choose another password: this one is among those that attackers try first, or is the user name.";
+    INVALID_TEXT: 422 "invalid_text", "Invalid text",
+        "Send printable text within the limits that /docs names.";
+    INVALID_TABLE: 422 "invalid_table", "Invalid table of items",
+        "Send CSV in UTF-8 with a line of column names; faults lists each error with its line.";
+    INVALID_MESSAGE: 422 "invalid_message", "Invalid message of the payment provider",
+        "Send type, payment, order and amount_cents as /docs says.";
+    INVALID_TARGET: 422 "invalid_target", "Invalid target of an endpoint",
+        "Send an https address for a webhook, or a plain name for a stream.";
+    INVALID_FILTER: 422 "invalid_filter", "Invalid filter of an endpoint",
+        "Send types of events, ids of items and currencies that there are.";
+    RANGE_OUT_OF_LOG: 422 "range_out_of_log", "Range out of the event log",
+        "Send positions that the log has; GET /api/admin/events reads it.";
+    INVALID_SCHEDULE: 422 "invalid_schedule", "Invalid sale schedule",
+        "Send starts_at and ends_at as RFC 3339 times with a zone, the start before the end, up to the year 9999.";
+    ARBITER_REQUIRED: 422 "arbiter_required", "Arbiter required",
+        "Leave the arbiter on; only lab items may turn it off.";
+    UNKNOWN_STRATEGY: 422 "unknown_strategy", "Unknown strategy",
+        "Choose a strategy that GET /api/strategies lists.";
+    INVALID_VARIANT: 422 "invalid_variant", "Invalid variant of a product",
+        "Send product_id with at most 4 options, each with another name; names and values have 1 to 50 characters.";
+    INVALID_CURRENCY: 422 "invalid_currency", "Invalid currency",
+        "Send a currency of ISO 4217 by its three capital letters, such as EUR.";
+    PRICE_OUT_OF_RANGE: 422 "price_out_of_range", "Price out of range",
+        "Send a price in the range that /docs names.";
+    LIMIT_OUT_OF_RANGE: 422 "limit_out_of_range", "Purchase limit out of range",
+        "Send a limit in the range that /docs names.";
+    HOLD_OUT_OF_RANGE: 422 "hold_out_of_range", "Hold time out of range",
+        "Send a hold time in the range that /docs names.";
+    OFFER_OUT_OF_RANGE: 422 "offer_out_of_range", "Offer time out of range",
+        "Send an offer time in the range that /docs names.";
+    INVALID_DRAW: 422 "invalid_draw", "Invalid draw",
+        "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, offer_seconds of at least 1, and draw_party_max of 1 to 4.";
+    STOCK_OUT_OF_RANGE: 422 "stock_out_of_range", "Stock out of range",
+        "Send a stock in the range that /docs names.";
+    STOCK_BELOW_SOLD: 422 "stock_below_sold", "Stock change out of range",
+        "Take out no more units than are left, and do not raise the stock above its limit.";
+    LANES_OUT_OF_RANGE: 422 "lanes_out_of_range", "Number of lab lanes out of range",
+        "Choose other strategies, rounds or arbiters.";
+    TOO_MANY_ATTEMPTS: 429 "too_many_attempts", "Too many failed sign-ins",
+        "Wait a minute before you sign in with this name again.";
+}

@@ -1,0 +1,115 @@
+//! Streams of server-sent events: how many a client may have open, and when one ends.
+//!
+//! Every stream ends when the service stops, and one that was opened with a session ends with it. A slow
+//! reader misses figures, which are not buffered for it.
+
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::FromRef;
+use axum::response::sse::{Event, KeepAlive, KeepAliveStream, Sse};
+use futures::Stream;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::{AppState, problems};
+use crate::live::{self, Hub, TooManyStreams, Watcher};
+use lifecycle::Lifecycle;
+use shop_domain::UserId;
+use shop_metrics::Metrics;
+use web::problem::Problem;
+use web::rates::Rates;
+use web::session::Authenticator;
+use web::token::Claims;
+
+/// The longest pause in a stream; then a comment is sent, which finds dead connections.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// The time between two checks of the session that opened a stream.
+const SESSION_CHECK_PERIOD: Duration = Duration::from_secs(1);
+/// Events that one stream buffers; the next event waits for the reader.
+const BUFFERED_MAX: usize = 8;
+
+/// An answer that is a stream of events.
+pub(super) type Events = Sse<KeepAliveStream<EventStream>>;
+type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
+
+/// Opens streams of events.
+pub struct Streams {
+    hub: Hub,
+    rates: Arc<Rates>,
+    authenticator: Authenticator,
+    lifecycle: Lifecycle,
+    metrics: Metrics,
+}
+
+impl FromRef<AppState> for Streams {
+    fn from_ref(state: &AppState) -> Self {
+        Self {
+            hub: Hub::from_ref(state),
+            rates: Arc::from_ref(state),
+            authenticator: Authenticator::from_ref(state),
+            lifecycle: Lifecycle::from_ref(state),
+            metrics: Metrics::from_ref(state),
+        }
+    }
+}
+
+impl Streams {
+    /// Opens a stream for a client at `address`, who is `user` if signed in.
+    ///
+    /// # Errors
+    /// 429 when the client has too many open, 503 when all clients together have.
+    pub fn open(&self, user: Option<UserId>, address: IpAddr) -> Result<live::Stream, Problem> {
+        let address = self.rates.key(address);
+        let watcher = match user {
+            Some(user) => Watcher::User(user, address),
+            None => Watcher::Stranger(address),
+        };
+        self.hub.open_stream(watcher).map_err(|why| match why {
+            TooManyStreams::InTotal => {
+                let detail = "Too many event streams are open; poll the item or the order instead.";
+                problems::OVERLOADED.detail(detail).retry_after(5)
+            }
+            TooManyStreams::PerClient => {
+                let by = if user.is_some() { "user" } else { "address" };
+                self.metrics.rate_limited(by);
+                let detail = format!("Close an event stream first: this {by} has too many open.");
+                problems::RATE_LIMITED.detail(detail)
+            }
+        })
+    }
+
+    /// Sends the events of `work` on a stream. It ends with `work`, with the connection, when
+    /// the service stops, and when the session of `claims` is over.
+    pub fn send<F, W>(self, stream: live::Stream, claims: Option<Claims>, work: W) -> Events
+    where
+        F: Future<Output = ()> + Send + 'static,
+        W: FnOnce(mpsc::Sender<Event>) -> F,
+    {
+        let (out, receiver) = mpsc::channel(BUFFERED_MAX);
+        let stop = self.lifecycle.stopping();
+        let over = session_over(self.authenticator, claims);
+        let work = work(out);
+        self.lifecycle.connections().spawn(async move {
+            tokio::select! {
+                () = work => {}
+                () = over => {}
+                () = stop.cancelled() => {}
+            }
+            drop(stream);
+        });
+        let events = futures::StreamExt::map(ReceiverStream::new(receiver), Ok);
+        let events: EventStream = Box::pin(events);
+        Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+    }
+}
+
+/// Waits until a session has expired or was signed out on any instance; forever without claims.
+async fn session_over(authenticator: Authenticator, claims: Option<Claims>) {
+    let Some(claims) = claims else { return std::future::pending().await };
+    while authenticator.is_live(&claims) {
+        tokio::time::sleep(SESSION_CHECK_PERIOD).await;
+    }
+}
