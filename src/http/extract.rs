@@ -20,11 +20,11 @@ use super::Web;
 use super::address::ClientAddress;
 use super::problem::{Problem, ProblemType};
 use crate::account::{Actor, Claims, GuestError, Holder, Role, TokenError};
-use crate::trace::Traces;
 use shop_domain::trace::{Span, SpanKind, TraceContext};
 use shop_domain::{
     BuyerReference, Clock, EndpointId, ItemId, OrderId, ProductId, RequestKey, ShopId, UserId,
 };
+use shop_traces::Traces;
 
 /// The header that names the guest for whom a shop's program acts.
 const BUYER_REFERENCE: &str = "buyer-reference";

@@ -56,7 +56,6 @@ use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
-use crate::trace::Traces;
 use crate::waiting_list::WaitingLists;
 use address::Proxies;
 use body::BodyLimits;
@@ -67,6 +66,7 @@ use rates::Rates;
 use session_cookie::SessionCookie;
 use shop_domain::{Clock, Currency};
 use shop_metrics::Metrics;
+use shop_traces::Traces;
 
 /// The locks whose metrics are read.
 pub type Locks = Vec<Arc<dyn leaselock::Mutex>>;
