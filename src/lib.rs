@@ -31,8 +31,7 @@
 //!    (events for other systems), [`payment`], [`job`]
 //!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
 //! 3. The border: [`http`] (routes).
-//! 4. The process: [`config`], [`app`] (wiring), [`trace`], [`tls`],
-//!    [`open_files`], and [`failpoint`] for tests.
+//! 4. The process: [`config`], [`app`] (wiring), [`open_files`], and [`failpoint`] for tests.
 
 #[macro_use]
 pub extern crate failpoint;
@@ -57,6 +56,4 @@ pub mod order;
 pub mod payment;
 pub mod purchase;
 pub mod readiness;
-pub mod tls;
-pub mod trace;
 pub mod waiting_list;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use outgoing_https::PrivateNetworks;
+
 use super::shared::Shared;
 use super::workers::Worker;
 use crate::config::Config;
-use crate::event::deliver::{self, Deliverer};
-use crate::event::{self, PrivateNetworks};
+use crate::event::{Deliverer, DelivererParts, run_relay};
 
 /// Builds the workers; none if events are switched off.
 pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, String> {
@@ -18,7 +19,7 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
     }
     let poll = Duration::from_millis(settings.poll_ms);
     let webhooks = shared.webhook_client(networks, &settings.ca_file, settings.timeout_ms);
-    let deliverer = Deliverer::new(deliver::DelivererParts {
+    let deliverer = Deliverer::new(DelivererParts {
         pool: shared.pool.clone(),
         webhooks: webhooks.map_err(|why| format!("events.{why}"))?,
         metrics: shared.metrics.clone(),
@@ -31,6 +32,6 @@ pub(super) fn workers(config: &Config, shared: &Shared) -> Result<Vec<Worker>, S
         pause_max: Duration::from_secs(settings.pause_seconds_max),
     });
     let drained = shared.lifecycle.drained();
-    let relay = event::run_relay(shared.pool.clone(), poll, drained.clone());
+    let relay = run_relay(shared.pool.clone(), poll, drained.clone());
     Ok(vec![("event log", Box::pin(relay)), ("event deliveries", Box::pin(deliverer.run(drained)))])
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use super::shared::Shared;
+use outgoing_https::PrivateNetworks;
+
+use super::shared::{Shared, https_client};
 use crate::account::Accounts;
 use crate::config::Config;
-use crate::event::PrivateNetworks;
 use crate::identity::{Identity, IdentityParts};
 
 pub(super) fn identity(
@@ -19,7 +20,7 @@ pub(super) fn identity(
     }
     let ours = |why: String| format!("identity.{why}");
     let networks = PrivateNetworks::parse(&settings.private_networks).map_err(ours)?;
-    let client = shared.webhook_client(networks, &settings.ca_file, settings.timeout_ms);
+    let client = https_client(networks, &settings.ca_file, settings.timeout_ms);
     let parts = IdentityParts {
         pool: shared.pool.clone(),
         breaker: shared.breakers.mysql.clone(),

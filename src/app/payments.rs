@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use outgoing_https::{PrivateNetworks, Target};
+
 use super::shared::Shared;
 use crate::config::Config;
-use crate::event::{PrivateNetworks, Target, webhook};
 use crate::order::Orders;
 use crate::payment::{Demo, PaymentParts, Payments, Provider, Webhook};
 
@@ -31,7 +32,7 @@ fn provider(config: &Config, shared: &Shared) -> Result<Arc<dyn Provider>, Strin
         return Ok(Arc::new(Demo));
     }
     let secret = settings.secret.reveal();
-    if webhook::secret_bytes(secret).is_none_or(|bytes| bytes.len() < SECRET_BYTES_MIN) {
+    if webhooks::secret_bytes(secret).is_none_or(|bytes| bytes.len() < SECRET_BYTES_MIN) {
         return Err(format!(
             "payment.secret must be whsec_ and at least {SECRET_BYTES_MIN} bytes in base64"
         ));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::{Database, Ledger};
+use outgoing_https::{HttpsClient, PrivateNetworks, tls};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -12,10 +13,8 @@ use crate::account::Revocations;
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::draw::{Beacons, DrawParts, Draws};
-use crate::event::{self, PrivateNetworks, WebhookClient};
 use crate::job::JobStatus;
 use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
-use crate::trace::{self, Traces};
 use crate::waiting_list::{self, WaitingLists};
 use gates::redis_store::{Counters, Queue, RedisClient};
 use gates::redis_stream;
@@ -27,7 +26,9 @@ use ledger::write::{Arbiter, BatchConnections, BatchTasks, GroupCommit, SHARED_C
 use lifecycle::Lifecycle;
 use shop_domain::{Clock, ItemId};
 use shop_metrics::Metrics;
+use shop_traces::{TraceOptions, Traces};
 use web::token::Tokens;
+use webhooks::WebhookClient;
 
 /// The shared parts. Clones share them.
 #[derive(Clone)]
@@ -71,7 +72,8 @@ impl Shared {
         let (metrics, clock) = (Metrics::new(), Clock::default());
         let lifecycle = Lifecycle::new();
         let instance = format!("{:016x}", rand::random::<u64>());
-        let (traces, span_worker) = trace::build(config, &instance, &metrics)?;
+        let (traces, span_worker) =
+            shop_traces::build(&TraceOptions::from(config), &instance, &metrics)?;
         if let Some(worker) = span_worker {
             lifecycle.worker("traces", worker(lifecycle.drained()));
         }
@@ -129,7 +131,7 @@ impl Shared {
 }
 
 impl Shared {
-    /// Makes a client that calls other systems.
+    /// Makes a client that sends webhooks.
     ///
     /// # Errors
     /// A sentence when the certificates cannot be read.
@@ -139,8 +141,8 @@ impl Shared {
         ca_file: &Path,
         timeout_ms: u64,
     ) -> Result<WebhookClient, String> {
-        let (tls, traces) = (Arc::new(event::tls(ca_file)?), self.traces.clone());
-        Ok(WebhookClient { networks, tls, timeout: Duration::from_millis(timeout_ms), traces })
+        let https = https_client(networks, ca_file, timeout_ms)?;
+        Ok(WebhookClient { https, traces: self.traces.clone() })
     }
 
     /// The waiting lists over these parts.
@@ -166,7 +168,7 @@ impl Shared {
         let settings = &config.draw;
         let networks = PrivateNetworks::parse(&settings.private_networks)
             .map_err(|why| format!("draw.{why}"))?;
-        let client = self.webhook_client(networks, Path::new(""), settings.timeout_ms)?;
+        let client = https_client(networks, Path::new(""), settings.timeout_ms)?;
         Ok(Draws::new(DrawParts {
             transactions: Arc::new(ledger::draw::Draws::new(
                 self.ledger.clone(),
@@ -180,6 +182,19 @@ impl Shared {
             round_after: Duration::from_secs(settings.round_after_seconds.into()),
         }))
     }
+}
+
+/// Makes a client that calls other systems; it trusts the authorities in `ca_file`, too, if there is one.
+///
+/// # Errors
+/// A sentence when the certificates cannot be read.
+pub(super) fn https_client(
+    networks: PrivateNetworks,
+    ca_file: &Path,
+    timeout_ms: u64,
+) -> Result<HttpsClient, String> {
+    let tls = tls::client(ca_file).map_err(|error| format!("ca_file cannot be used: {error}"))?;
+    Ok(HttpsClient { networks, tls: Arc::new(tls), timeout: Duration::from_millis(timeout_ms) })
 }
 
 /// The arbiter for single orders, and the group commit in front of it.

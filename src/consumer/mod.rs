@@ -33,11 +33,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::live::Hub;
-use crate::trace::Traces;
 use gates::redis_store::queue::Reader;
 use ledger::write::{Arbiter, BATCH_MAX, GroupCommit};
 use shop_domain::ItemId;
 use shop_metrics::Metrics;
+use shop_traces::Traces;
 
 /// How long an item's task waits for more entries before it ends.
 const IDLE_MAX: Duration = Duration::from_millis(250);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::{Request, StatusCode};
+use outgoing_https::{HttpsClient, Target};
 use serde::Deserialize;
 use time::OffsetDateTime;
 
-use crate::event::{Target, WebhookClient};
 use draw_proof::{Beacon, Hash};
 use shop_domain::DrawBeacon;
 
@@ -20,7 +20,7 @@ const ANSWER_BYTES_MAX: usize = 4 << 10;
 /// The beacons. Clones share the client.
 #[derive(Clone)]
 pub struct Beacons {
-    client: Arc<WebhookClient>,
+    client: Arc<HttpsClient>,
     url: Arc<str>,
     of_new_draws: DrawBeacon,
 }
@@ -36,7 +36,7 @@ impl Beacons {
     ///
     /// # Errors
     /// A sentence when the address cannot be used.
-    pub fn new(client: WebhookClient, beacon: &str, url: &str) -> Result<Self, String> {
+    pub fn new(client: HttpsClient, beacon: &str, url: &str) -> Result<Self, String> {
         Target::parse(url).map_err(|why| format!("draw.drand_url cannot be used: {why}"))?;
         let of_new_draws = if beacon == "drand" { DrawBeacon::Drand } else { DrawBeacon::Local };
         let url = url.trim_end_matches('/').into();
@@ -87,12 +87,11 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
+    use outgoing_https::{PrivateNetworks, tls};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::event::{PrivateNetworks, tls};
-    use crate::trace::Traces;
 
     const SIGNATURE: &str = "b713718a38ae728dfd477991af2822e08d2f305e47718cef9f7848ce4050e7be41076862b98fad56e91a6b85b89cd97b";
 
@@ -109,11 +108,10 @@ mod tests {
                 let _ = stream.write_all(answer.as_bytes()).await;
             }
         });
-        let client = WebhookClient {
+        let client = HttpsClient {
             networks: PrivateNetworks::parse("127.0.0.1").expect("an address"),
-            tls: tls(Path::new("")).expect("roots").into(),
+            tls: tls::client(Path::new("")).expect("roots").into(),
             timeout: Duration::from_secs(20),
-            traces: Traces::default(),
         };
         Beacons::new(client, "drand", &url).expect("an address")
     }

@@ -13,10 +13,10 @@ use std::time::Duration;
 use ledger::Database;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use webhooks::{Failure, WebhookClient};
 
 use super::filter::{Filter, FilteredEvent};
 use super::receiver::Receiver;
-use super::webhook::{Failure, WebhookClient};
 use ledger::rows::deliveries::{Claim, Replay, due};
 use ledger::rows::endpoints::Endpoint;
 use ledger::rows::event_log::{self, LoggedEvent};
@@ -144,7 +144,7 @@ impl Deliverer {
 
     /// Delivers to one endpoint until it has everything, fails, or the service stops.
     async fn serve(&self, id: EndpointId, stop: &CancellationToken) {
-        let lease = self.parts.webhooks.timeout + LEASE_MARGIN;
+        let lease = self.parts.webhooks.https.timeout + LEASE_MARGIN;
         let claim = Claim { endpoint: id, instance: &self.parts.instance, lease };
         let work = async {
             let Some(endpoint) = claim.take(&self.parts.pool).await? else { return Ok(()) };

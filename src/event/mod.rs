@@ -4,30 +4,23 @@
 //! the rows into the *log*, which numbers them. [`Deliverer`] sends them on to the *endpoints*:
 //! signed webhooks. [`Endpoints`] is what operators do with them.
 
-pub mod deliver;
-mod fetch;
+mod deliver;
 mod filter;
 mod receiver;
-pub mod target;
-pub mod webhook;
 
-use std::path::Path;
 use std::time::Duration;
 
 use ledger::{Database, Ledger};
-use tokio_rustls::rustls::ClientConfig;
+use outgoing_https::Target;
 use tokio_util::sync::CancellationToken;
 
-use crate::tls;
 use ledger::endpoints::{self as changes, EndpointChange};
 use ledger::rows::actions::Actor;
 use ledger::rows::{endpoints, event_log};
 use shop_domain::{EndpointId, LedgerError};
 
-pub use deliver::Deliverer;
+pub use deliver::{Deliverer, DelivererParts};
 pub use filter::Filter;
-pub use target::{PrivateNetworks, Target};
-pub use webhook::WebhookClient;
 
 pub use ledger::rows::endpoints::{DeadLetter, Endpoint};
 pub use ledger::rows::event_log::LoggedEvent;
@@ -103,7 +96,7 @@ impl Endpoints {
         }
         let last = self.ledger.read(event_log::last_position(&self.ledger.pool)).await?;
         let delivered = if new.from_start { 0 } else { last };
-        let secret = webhook::new_secret();
+        let secret = webhooks::new_secret();
         let what = (new.target.as_str(), secret.as_str());
         let filter = new.filter.stored();
         Ok(changes::create(&self.ledger, what, (delivered, filter.as_deref()), actor).await?)
@@ -217,13 +210,4 @@ pub async fn run_relay(pool: Database, poll: Duration, stop: CancellationToken) 
             }
         }
     }
-}
-
-/// The encryption of webhooks: trusts the certificates of the system, and those in the file `own`
-/// if it is not empty.
-///
-/// # Errors
-/// A sentence when the file cannot be read.
-pub fn tls(own: &Path) -> Result<ClientConfig, String> {
-    tls::client(own).map_err(|error| format!("ca_file cannot be used: {error}"))
 }

@@ -1,11 +1,11 @@
 //! The receiving end of an endpoint.
 
+use outgoing_https::{Connection, Target};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
+use webhooks::{Failure, Message, WebhookClient};
 
-use super::target::Target;
-use super::webhook::{Failure, Kept, Message, WebhookClient};
 use ledger::rows::endpoints::Endpoint;
 use ledger::rows::event_log::LoggedEvent;
 
@@ -13,7 +13,7 @@ use ledger::rows::event_log::LoggedEvent;
 pub(super) struct Receiver {
     target: Target,
     secret: String,
-    kept: Option<Kept>,
+    kept: Option<Connection>,
 }
 
 /// The body of a webhook.

@@ -5,8 +5,8 @@ use std::convert::Infallible;
 use axum::extract::{FromRef, FromRequestParts};
 use axum::http::request::Parts;
 
-use crate::trace::Traces;
 use shop_domain::trace::{Span, SpanKind, TraceContext};
+use shop_traces::Traces;
 
 /// The trace that a request belongs to: its `traceparent` says which. One that cannot be read is left
 /// out, as the standard says.

@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use jsonwebtoken::Algorithm;
 use ledger::Database;
+use outgoing_https::HttpsClient;
 use time::OffsetDateTime;
 
 use crate::account::{Accounts, Session};
 use crate::config;
-use crate::event::WebhookClient;
 use keys::{Keys, Source};
 use ledger::breaker::Breaker;
 use ledger::rows::subjects::{self, Subject};
@@ -66,7 +66,7 @@ pub struct IdentityParts {
     pub breaker: Breaker,
     pub accounts: Accounts,
     pub clock: Clock,
-    pub client: WebhookClient,
+    pub client: HttpsClient,
 }
 
 /// Which values of which claim make operators and admins.

@@ -9,11 +9,11 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE};
 use hyper::{Method, Request, StatusCode};
+use outgoing_https::{HttpsClient, Target};
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::keys::KEYS_BYTES_MAX;
-use crate::event::{Target, WebhookClient};
 use settings::Secret;
 
 /// The largest answer besides the set of keys, in bytes.
@@ -31,7 +31,7 @@ pub(super) struct Endpoints {
 
 /// The provider.
 pub(super) struct Provider {
-    client: WebhookClient,
+    client: HttpsClient,
     issuer: String,
     jwks_url: Option<Target>,
     discovered: RwLock<Option<(Arc<Endpoints>, Instant)>>,
@@ -67,7 +67,7 @@ struct TokenAnswer {
 
 impl Provider {
     /// Makes a client of the provider; `jwks_url` is empty if its discovery document names it.
-    pub(super) fn new(client: WebhookClient, issuer: &str, jwks_url: &str) -> Result<Self, String> {
+    pub(super) fn new(client: HttpsClient, issuer: &str, jwks_url: &str) -> Result<Self, String> {
         let unusable = |name: &str, why: &str| format!("identity.{name} cannot be used: {why}");
         Target::parse(issuer).map_err(|why| unusable("issuer", why))?;
         let jwks_url = match jwks_url {

@@ -3,7 +3,6 @@
 use serde::Deserialize;
 use time::OffsetDateTime;
 
-use crate::event::webhook;
 use shop_domain::payment::{CurrencyCode, PaymentId, ReceivedPayment};
 use shop_domain::{Cents, OrderId};
 
@@ -72,7 +71,7 @@ impl Message {
         if now.unix_timestamp().abs_diff(sent_at) > TOLERANCE_SECONDS.unsigned_abs() {
             return Err(MessageError::Forged);
         }
-        if !webhook::is_genuine(secret, &headers.id, sent_at, body, &headers.signatures) {
+        if !webhooks::is_genuine(secret, &headers.id, sent_at, body, &headers.signatures) {
             return Err(MessageError::Forged);
         }
         let body: Body = serde_json::from_slice(body).map_err(|_| MessageError::Unreadable)?;
@@ -132,14 +131,14 @@ mod tests {
     #[test]
     fn a_genuine_fresh_message_is_read_and_nothing_else() {
         let now = 1_700_000_000;
-        let good = webhook::sign(SECRET, "m1", now, BODY.as_bytes());
+        let good = webhooks::sign(SECRET, "m1", now, BODY.as_bytes());
         let read_good = read(&good, ("m1", now), BODY, now);
         assert!(
             matches!(read_good, Ok(Message::Succeeded(received)) if received.amount.cents() == 250)
         );
         let two = format!("v1,AAAA {good}");
         assert!(read(&two, ("m1", now), BODY, now + 299).is_ok(), "one of several signatures");
-        let other_key = webhook::sign("whsec_AAAA", "m1", now, BODY.as_bytes());
+        let other_key = webhooks::sign("whsec_AAAA", "m1", now, BODY.as_bytes());
         let cheaper = BODY.replace("250", "1");
         for (what, result) in [
             ("another key", read(&other_key, ("m1", now), BODY, now)),
@@ -167,7 +166,7 @@ mod tests {
             BODY.replace('}', r#","currency":"U$D"}"#),
             BODY.replace('}', r#","currency":978}"#),
         ] {
-            let signed = webhook::sign(SECRET, "m1", now, bad.as_bytes());
+            let signed = webhooks::sign(SECRET, "m1", now, bad.as_bytes());
             assert_eq!(
                 read(&signed, ("m1", now), &bad, now).err(),
                 Some(MessageError::Unreadable),
@@ -175,7 +174,7 @@ mod tests {
             );
         }
         let other = BODY.replace("succeeded", "created");
-        let signed = webhook::sign(SECRET, "m1", now, other.as_bytes());
+        let signed = webhooks::sign(SECRET, "m1", now, other.as_bytes());
         assert!(matches!(read(&signed, ("m1", now), &other, now), Ok(Message::Other)));
     }
 
@@ -184,7 +183,7 @@ mod tests {
         let now = 1_700_000_000;
         let currency = |field: &str| {
             let body = BODY.replace('}', &format!("{field}}}"));
-            let signed = webhook::sign(SECRET, "m1", now, body.as_bytes());
+            let signed = webhooks::sign(SECRET, "m1", now, body.as_bytes());
             match read(&signed, ("m1", now), &body, now) {
                 Ok(Message::Succeeded(received)) => received.currency.as_str().to_owned(),
                 other => panic!("{other:?}"),

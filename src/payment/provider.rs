@@ -1,12 +1,12 @@
 //! The two providers.
 
 use async_trait::async_trait;
+use outgoing_https::Target;
 use serde_json::json;
 use time::OffsetDateTime;
+use webhooks::{Failure, Message, WebhookClient};
 
 use super::Payment;
-use crate::event::Target;
-use crate::event::webhook::{Failure, Message, WebhookClient};
 use shop_domain::Order;
 use shop_domain::payment::RefundReason;
 

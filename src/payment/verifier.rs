@@ -60,7 +60,6 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
-    use crate::event::webhook;
     use crate::payment::MessageError;
 
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -68,7 +67,7 @@ mod tests {
     fn message(length: usize) -> (Headers, Bytes, OffsetDateTime) {
         let body = format!(r#"{{"type":"other","more":"{}"}}"#, "x".repeat(length));
         let now = OffsetDateTime::from_unix_timestamp(1_700_000_000).expect("a time");
-        let signatures = webhook::sign(SECRET, "m1", 1_700_000_000, body.as_bytes());
+        let signatures = webhooks::sign(SECRET, "m1", 1_700_000_000, body.as_bytes());
         let headers = Headers { id: "m1".into(), timestamp: "1700000000".into(), signatures };
         (headers, body.into(), now)
     }

@@ -19,7 +19,7 @@ const SCHEMES: [&str; 2] = ["mysql", "mariadb"];
 pub fn check(config: &Config) -> Vec<Finding> {
     let mut findings = vec![check_secret(config), check_static_dir(config)];
     findings.extend(check_scheme(config));
-    findings.extend(check_traces(config, crate::trace::ARE_BUILT_IN));
+    findings.extend(check_traces(config, shop_traces::ARE_BUILT_IN));
     for (check, name, open) in [
         (
             "settings.database_password",

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use dev_servers::Replicated;
 use hyper::body::Bytes;
-use seckill::event::webhook;
 use serde_json::{Value, json};
 use sqlx::Connection;
 use sqlx::mysql::MySqlConnection;
@@ -40,7 +39,7 @@ type Paid = Arc<Mutex<Vec<(String, String)>>>;
 /// The writer is frozen, replaced and wakes up while a provider says that orders are paid.
 pub async fn payments(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let (mut set, setup) = on(testbed, Replicated::SemiSync).await?;
-    let secret = webhook::new_secret();
+    let secret = webhooks::new_secret();
     let with_provider = setup
         .clone()
         .with("SECKILL_PAYMENT_PROVIDER", "webhook")
@@ -201,7 +200,7 @@ async fn pay_for_sure(service: &Service, secret: &str, order: &str) -> Run<Strin
     });
     let body = body.to_string();
     let sent_at = OffsetDateTime::now_utc().unix_timestamp();
-    let signature = webhook::sign(secret, &id, sent_at, body.as_bytes());
+    let signature = webhooks::sign(secret, &id, sent_at, body.as_bytes());
     let sent_at = sent_at.to_string();
     let headers = [
         ("webhook-id", id.as_str()),

@@ -1,31 +1,19 @@
 //! Webhooks, signed as [Standard Webhooks](https://www.standardwebhooks.com) says: HMAC-SHA256 over
 //! id, time stamp and body.
 
-use std::net::SocketAddr;
-use std::sync::Arc;
-use std::time::Duration;
-
-use axum::body::Bytes;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use hmac::digest::CtOutput;
 use hmac::{Hmac, KeyInit, Mac};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{CONTENT_TYPE, HOST, HeaderName, HeaderValue, USER_AGENT};
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use hyper::{Request, StatusCode};
-use hyper_util::rt::TokioIo;
+use outgoing_https::{Connection, HttpsClient, Target};
 use sha2::Sha256;
-use time::OffsetDateTime;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_util::task::AbortOnDropHandle;
-
-use super::target::{PrivateNetworks, Target};
-use crate::trace::Traces;
 use shop_domain::trace::{SpanKind, TraceContext};
+use shop_traces::Traces;
+use time::OffsetDateTime;
 
 /// The span that sends a message, for the traces of its receiver.
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
@@ -62,28 +50,14 @@ pub struct Message {
     pub sent_at: OffsetDateTime,
 }
 
-/// Sends webhooks. Clones share the trusted certificates.
+/// Sends webhooks. Clones share everything.
 #[derive(Clone)]
 pub struct WebhookClient {
-    /// Private networks that may be reached.
-    pub networks: PrivateNetworks,
-    /// Encryption.
-    pub tls: Arc<tokio_rustls::rustls::ClientConfig>,
-    /// How long one delivery may take, from the look-up of the name to the end of the answer.
-    pub timeout: Duration,
+    /// Sends the requests.
+    pub https: HttpsClient,
     /// Traces of the deliveries.
     pub traces: Traces,
 }
-
-/// A connection that is kept for the next message.
-pub struct Kept {
-    pub(super) sender: SendRequest<Full<Bytes>>,
-    _driver: AbortOnDropHandle<()>,
-}
-
-/// A stream of bytes, encrypted or not.
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 impl WebhookClient {
     /// Sends a message and waits for the answer, over `kept` if it is usable.
@@ -95,85 +69,33 @@ impl WebhookClient {
         target: &Target,
         secret: &str,
         message: &Message,
-        kept: &mut Option<Kept>,
+        kept: &mut Option<Connection>,
     ) -> Result<(), Failure> {
         let mut span = self.traces.begin("POST webhook", SpanKind::Client, None);
         span.set("server.address", target.host.as_str());
-        let parent = span.context();
-        let usable = kept.take().filter(|kept| !kept.sender.is_closed());
+        let request = request(secret, message, span.context());
         let exchange = async {
-            let mut connection = match usable {
-                Some(kept) => kept,
-                None => self.connect(target).await.map_err(Failure::Away)?,
-            };
-            let answered =
-                exchange(&mut connection.sender, target, secret, (message, parent)).await;
-            let (status, is_reusable) = answered.map_err(Failure::Away)?;
-            if is_reusable {
-                *kept = Some(connection);
-            }
-            check_status(status)
+            let request = request.map_err(Failure::Away)?;
+            let answered = self.https.send(target, request, kept, ANSWER_BYTES_MAX).await;
+            check_status(answered.map_err(Failure::Away)?)
         };
-        let sent = match tokio::time::timeout(self.timeout, exchange).await {
-            Ok(result) => result,
-            Err(_) => {
-                Err(Failure::Away(format!("no answer within {} ms", self.timeout.as_millis())))
-            }
-        };
+        let sent = exchange.await;
         if sent.is_err() {
             span.fail();
         }
         sent
     }
-
-    pub(super) async fn connect(&self, target: &Target) -> Result<Kept, String> {
-        let found = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
-        let found = found.map_err(|error| format!("host name not resolved: {error}"))?;
-        let found: Vec<SocketAddr> = found.collect();
-        let permitted: Vec<SocketAddr> = found
-            .iter()
-            .copied()
-            .filter(|address| self.networks.permit(address.ip(), target.tls))
-            .collect();
-        if permitted.is_empty() {
-            let first = found.first().map_or_else(|| "none".to_owned(), |one| one.ip().to_string());
-            return Err(format!(
-                "address {first} not permitted: use https and a public address, or name its network in the setting private_networks"
-            ));
-        }
-        let stream = TcpStream::connect(&*permitted).await;
-        let stream = stream.map_err(|error| format!("not connected: {error}"))?;
-        let _ = stream.set_nodelay(true);
-        let stream: Box<dyn Stream> = if target.tls {
-            let name = ServerName::try_from(target.host.clone());
-            let name = name.map_err(|_| "host name not fit for a certificate".to_owned())?;
-            let connected = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream).await;
-            Box::new(connected.map_err(|error| format!("no encrypted connection: {error}"))?)
-        } else {
-            Box::new(stream)
-        };
-        let (sender, driver) =
-            handshake(TokioIo::new(stream)).await.map_err(|error| format!("no HTTP: {error}"))?;
-        let driver = tokio::spawn(async move {
-            // An error shows in the request that it breaks.
-            let _ = driver.await;
-        });
-        Ok(Kept { sender, _driver: AbortOnDropHandle::new(driver) })
-    }
 }
 
-/// Sends a message; answers the status, and whether the connection can be used again.
-async fn exchange(
-    sender: &mut SendRequest<Full<Bytes>>,
-    target: &Target,
+/// The request with a message, signed with `secret`.
+fn request(
     secret: &str,
-    (message, parent): (&Message, Option<TraceContext>),
-) -> Result<(StatusCode, bool), String> {
+    message: &Message,
+    parent: Option<TraceContext>,
+) -> Result<Request<Full<Bytes>>, String> {
     let timestamp = message.sent_at.unix_timestamp();
-    let mut request = Request::post(&target.path)
-        .header(HOST, &target.authority)
+    let mut request = Request::post("/")
         .header(CONTENT_TYPE, "application/json")
-        .header(USER_AGENT, concat!("seckill/", env!("CARGO_PKG_VERSION")))
         .header("webhook-id", &message.id)
         .header("webhook-timestamp", timestamp)
         .header("webhook-signature", sign(secret, &message.id, timestamp, &message.body))
@@ -181,11 +103,7 @@ async fn exchange(
         .map_err(|error| format!("no request: {error}"))?;
     let parent = parent.and_then(|parent| HeaderValue::try_from(parent.to_string()).ok());
     request.headers_mut().extend(parent.map(|value| (TRACEPARENT, value)));
-    let answer = sender.send_request(request).await;
-    let answer = answer.map_err(|error| format!("connection broken off: {error}"))?;
-    let status = answer.status();
-    let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
-    Ok((status, body.is_ok()))
+    Ok(request)
 }
 
 /// Whether an answer accepts the message. A proxy whose receiver is away, and a receiver that is

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use axum::body::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
 use hyper::header::{HOST, HeaderValue};
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
@@ -31,7 +31,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use crate::config::Config;
+use super::TraceOptions;
 use shop_domain::trace::{self, Attribute, EndedSpan, TraceContext};
 use shop_metrics::Metrics;
 
@@ -53,22 +53,25 @@ pub(super) struct Exporter {
 }
 
 impl Exporter {
-    /// An exporter to the collector of the settings, for the instance `name`.
+    /// An exporter to the collector of the options, for the instance `name`.
     ///
     /// # Errors
     /// A sentence for the operator.
-    pub(super) fn new(config: &Config, name: &str, metrics: Metrics) -> Result<Self, String> {
-        let settings = &config.traces;
-        let headers = headers(settings.headers.reveal())?;
-        let timeout = Duration::from_millis(settings.timeout_ms);
+    pub(super) fn new(
+        options: &TraceOptions,
+        name: &str,
+        metrics: Metrics,
+    ) -> Result<Self, String> {
+        let headers = headers(&options.headers)?;
+        let timeout = options.timeout;
         let unusable =
             |error: &dyn fmt::Display| format!("traces.endpoint cannot be used: {error}");
-        let tls = crate::tls::client(&settings.ca_file)
+        let tls = outgoing_https::tls::client(&options.ca_file)
             .map_err(|error| format!("traces.ca_file cannot be used: {error}"))?;
         let mut otlp = opentelemetry_otlp::SpanExporter::builder()
             .with_http()
             .with_http_client(CollectorClient { tls: Arc::new(tls), timeout })
-            .with_endpoint(&settings.endpoint)
+            .with_endpoint(&options.endpoint)
             .with_timeout(timeout)
             .with_headers(headers)
             .with_retry_policy(RetryPolicy::disabled())
@@ -85,8 +88,8 @@ impl Exporter {
         Ok(Self {
             otlp,
             scope: InstrumentationScope::builder("seckill").build(),
-            period: Duration::from_millis(settings.period_ms),
-            batch_max: settings.batch_max,
+            period: options.period,
+            batch_max: options.batch_max,
             metrics,
             complained: None,
         })

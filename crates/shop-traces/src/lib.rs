@@ -7,24 +7,45 @@
 //! A span that has ended goes into a queue of limited length, and a worker sends what is there
 //! (`export.rs`). A purchase never waits for it: when the queue is full, the span is dropped.
 
-#[cfg(feature = "traces")]
+#[cfg(feature = "collector")]
 mod export;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Config;
 use shop_domain::trace::{EndedSpan, Span, SpanKind, SpanSink, TraceContext};
 use shop_metrics::Metrics;
 
 /// Whether this program was built with the client for a collector.
-pub const ARE_BUILT_IN: bool = cfg!(feature = "traces");
+pub const ARE_BUILT_IN: bool = cfg!(feature = "collector");
+
+/// How requests are traced, and where their spans go.
+pub struct TraceOptions {
+    /// The address of the collector; empty if there is none.
+    pub endpoint: String,
+    /// Headers of the requests to the collector, as `name=value,name=value`.
+    pub headers: String,
+    /// A PEM file with authorities that are trusted, besides those of the system; may be empty.
+    pub ca_file: PathBuf,
+    /// The share of requests without a decision of their own that is sampled.
+    pub sample_ratio: f64,
+    /// Whether the decision of a request's `traceparent` counts.
+    pub accept_parents: bool,
+    pub per_second_max: u32,
+    pub queue_max: usize,
+    pub batch_max: usize,
+    /// How long a batch is filled.
+    pub period: Duration,
+    /// How long sending a batch may take.
+    pub timeout: Duration,
+}
 
 /// Begins traces. Clones share everything.
 #[derive(Clone, Default)]
@@ -41,45 +62,44 @@ struct Shared {
 /// Sends the spans until the token fires, then the spans that still wait.
 pub type Worker = Box<dyn FnOnce(CancellationToken) -> BoxFuture<'static, ()> + Send>;
 
-/// Traces as the settings want them, and the worker that sends their spans; none if they are off.
+/// Traces as the options want them, and the worker that sends their spans for the instance `name`; none if they are off.
 ///
 /// # Errors
 /// A sentence for the operator.
 pub fn build(
-    config: &Config,
+    options: &TraceOptions,
     name: &str,
     metrics: &Metrics,
 ) -> Result<(Traces, Option<Worker>), String> {
-    let settings = &config.traces;
-    if settings.endpoint.is_empty() {
+    if options.endpoint.is_empty() {
         return Ok((Traces::default(), None));
     }
-    let (sender, spans) = mpsc::channel(settings.queue_max);
-    let worker = sender_of(config, name, spans, metrics)?;
+    let (sender, spans) = mpsc::channel(options.queue_max);
+    let worker = sender_of(options, name, spans, metrics)?;
     let sink = Arc::new(Queue { sender, metrics: metrics.clone() });
     let shared = Shared {
         sink,
-        sampled_below: share_of_ids(settings.sample_ratio),
-        accepts_parents: settings.accept_parents,
-        limit: PerSecond::new(settings.per_second_max),
+        sampled_below: share_of_ids(options.sample_ratio),
+        accepts_parents: options.accept_parents,
+        limit: PerSecond::new(options.per_second_max),
     };
     Ok((Traces(Some(Arc::new(shared))), Some(worker)))
 }
 
-#[cfg(feature = "traces")]
+#[cfg(feature = "collector")]
 fn sender_of(
-    config: &Config,
+    options: &TraceOptions,
     name: &str,
     spans: mpsc::Receiver<EndedSpan>,
     metrics: &Metrics,
 ) -> Result<Worker, String> {
-    let exporter = export::Exporter::new(config, name, metrics.clone())?;
+    let exporter = export::Exporter::new(options, name, metrics.clone())?;
     Ok(Box::new(|stop| Box::pin(exporter.run(spans, stop))))
 }
 
-#[cfg(not(feature = "traces"))]
+#[cfg(not(feature = "collector"))]
 fn sender_of(
-    _: &Config,
+    _: &TraceOptions,
     _: &str,
     _: mpsc::Receiver<EndedSpan>,
     _: &Metrics,

@@ -1,0 +1,157 @@
+//! The client: the address is checked after its name was resolved, redirects are not followed, and answers have a
+//! limit.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{ACCEPT, HOST, HeaderValue, USER_AGENT};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::target::{PrivateNetworks, Target};
+
+/// Sends requests to other systems. Clones share the trusted certificates.
+#[derive(Clone)]
+pub struct HttpsClient {
+    /// Private networks that may be reached.
+    pub networks: PrivateNetworks,
+    /// Encryption.
+    pub tls: Arc<ClientConfig>,
+    /// How long one request may take, from the look-up of the name to the end of the answer.
+    pub timeout: Duration,
+}
+
+/// A connection, which may serve one request after another.
+pub struct Connection {
+    sender: SendRequest<Full<Bytes>>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+/// A stream of bytes, encrypted or not.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+
+impl HttpsClient {
+    /// Sends a request without an address of its own to `target`, and reads the answer up to
+    /// `bytes_max`.
+    ///
+    /// # Errors
+    /// A sentence for the log.
+    pub async fn fetch(
+        &self,
+        target: &Target,
+        mut request: Request<Full<Bytes>>,
+        bytes_max: usize,
+    ) -> Result<(StatusCode, Bytes), String> {
+        let exchange = async {
+            request.headers_mut().insert(ACCEPT, HeaderValue::from_static("application/json"));
+            let answer = self.connect(target).await?.send(target, request).await?;
+            let status = answer.status();
+            let body = Limited::new(answer.into_body(), bytes_max).collect().await;
+            let body = body.map_err(|error| format!("answer not read: {error}"))?;
+            Ok((status, body.to_bytes()))
+        };
+        self.in_time(exchange).await
+    }
+
+    /// Sends a request without an address of its own to `target`, over `kept` if it is usable, and returns the status.
+    /// The connection is kept if the rest of the answer has at most `bytes_max`.
+    ///
+    /// # Errors
+    /// A sentence for the log. The receiver may have got the request all the same.
+    pub async fn send(
+        &self,
+        target: &Target,
+        request: Request<Full<Bytes>>,
+        kept: &mut Option<Connection>,
+        bytes_max: usize,
+    ) -> Result<StatusCode, String> {
+        let usable = kept.take().filter(|kept| !kept.sender.is_closed());
+        let exchange = async {
+            let mut connection = match usable {
+                Some(kept) => kept,
+                None => self.connect(target).await?,
+            };
+            let answer = connection.send(target, request).await?;
+            let status = answer.status();
+            let body = Limited::new(answer.into_body(), bytes_max).collect().await;
+            if body.is_ok() {
+                *kept = Some(connection);
+            }
+            Ok(status)
+        };
+        self.in_time(exchange).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        exchange: impl Future<Output = Result<T, String>>,
+    ) -> Result<T, String> {
+        match tokio::time::timeout(self.timeout, exchange).await {
+            Ok(answer) => answer,
+            Err(_) => Err(format!("no answer within {} ms", self.timeout.as_millis())),
+        }
+    }
+
+    async fn connect(&self, target: &Target) -> Result<Connection, String> {
+        let found = tokio::net::lookup_host((target.host.as_str(), target.port)).await;
+        let found = found.map_err(|error| format!("host name not resolved: {error}"))?;
+        let found: Vec<SocketAddr> = found.collect();
+        let permitted: Vec<SocketAddr> = found
+            .iter()
+            .copied()
+            .filter(|address| self.networks.permit(address.ip(), target.tls))
+            .collect();
+        if permitted.is_empty() {
+            let first = found.first().map_or_else(|| "none".to_owned(), |one| one.ip().to_string());
+            return Err(format!(
+                "address {first} not permitted: use https and a public address, or name its network in the setting private_networks"
+            ));
+        }
+        let stream = TcpStream::connect(&*permitted).await;
+        let stream = stream.map_err(|error| format!("not connected: {error}"))?;
+        let _ = stream.set_nodelay(true);
+        let stream: Box<dyn Stream> = if target.tls {
+            let name = ServerName::try_from(target.host.clone());
+            let name = name.map_err(|_| "host name not fit for a certificate".to_owned())?;
+            let connected = TlsConnector::from(Arc::clone(&self.tls)).connect(name, stream).await;
+            Box::new(connected.map_err(|error| format!("no encrypted connection: {error}"))?)
+        } else {
+            Box::new(stream)
+        };
+        let (sender, driver) =
+            handshake(TokioIo::new(stream)).await.map_err(|error| format!("no HTTP: {error}"))?;
+        let driver = tokio::spawn(async move {
+            // An error shows in the request that it breaks.
+            let _ = driver.await;
+        });
+        Ok(Connection { sender, _driver: AbortOnDropHandle::new(driver) })
+    }
+}
+
+impl Connection {
+    /// Sends a request to the path of `target`.
+    async fn send(
+        &mut self,
+        target: &Target,
+        mut request: Request<Full<Bytes>>,
+    ) -> Result<Response<Incoming>, String> {
+        *request.uri_mut() = target.path.parse().map_err(|_| "path not usable".to_owned())?;
+        let host = target.authority.parse().map_err(|_| "host not usable".to_owned())?;
+        let agent = HeaderValue::from_static(concat!("seckill/", env!("CARGO_PKG_VERSION")));
+        request.headers_mut().insert(HOST, host);
+        request.headers_mut().insert(USER_AGENT, agent);
+        let answer = self.sender.send_request(request).await;
+        answer.map_err(|error| format!("connection broken off: {error}"))
+    }
+}
