@@ -27,10 +27,9 @@
 //!    [`order`] (payment, cancellation, expiry), [`waiting_list`] (buyers who wait for units that come back),
 //!    [`draw`] (sales that are drawn).
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
-//!    (accounts from elsewhere), [`live`] (events), [`export`], [`event`]
-//!    (events for other systems), [`payment`], [`job`]
+//!    (accounts from elsewhere), [`live`] (events), [`export`], [`payment`], [`job`]
 //!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
-//! 3. The border: [`http`] (routes).
+//! 3. The border: [`http`] (routes), [`extensions`] (the list of optional features).
 //! 4. The process: [`config`], [`app`] (wiring), [`open_files`], and [`failpoint`] for tests.
 
 #[macro_use]
@@ -44,8 +43,8 @@ pub mod command;
 pub mod config;
 pub mod consumer;
 pub mod draw;
-pub mod event;
 pub mod export;
+pub mod extensions;
 pub mod http;
 pub mod identity;
 pub mod job;

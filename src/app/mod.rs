@@ -1,6 +1,5 @@
 //! [`App::build`]: the one module that knows every part. The binary and the tests use it alike.
 
-mod events;
 mod identity;
 mod locks;
 mod payments;
@@ -18,14 +17,19 @@ use ledger::Database;
 use tokio::net::TcpListener;
 
 use crate::config::Config;
+use crate::extensions;
 use crate::http;
 use crate::order::Orders;
 use crate::readiness::Probe;
+use extension::Extension;
+use extension::Worker;
 use lifecycle::{Lifecycle, StopResult};
 use locks::LockServers;
 use shared::{Shared, Writers};
 use shop_domain::Clock;
 use shop_domain::outcome::Dependency;
+use state::UseCases;
+use utoipa_axum::router::OpenApiRouter;
 use web::address::Proxies;
 use web::connection_limiter::ConnectionLimiter;
 use web::cors::CorsOrigins;
@@ -33,7 +37,6 @@ use web::hosts::Hosts;
 use web::layers::LayerParts;
 use web::runtimes::Runtimes;
 use web::server::{self, ServerOptions};
-use workers::Worker;
 
 /// How long a start waits for the list of signed-out tokens. If it is not read by then, the service
 /// starts nevertheless, and refuses every token until the list is read.
@@ -56,6 +59,7 @@ pub struct App {
     connection_limiter: ConnectionLimiter,
     listener: TcpListener,
     state: http::AppState,
+    extended_routes: Vec<OpenApiRouter>,
     layers: LayerParts,
     workers: Vec<Worker>,
     shared: Shared,
@@ -70,10 +74,21 @@ impl App {
     /// # Errors
     /// A sentence for the operator: a URL that cannot be read, a port in use.
     pub fn build(config: Config) -> BoxFuture<'static, Result<Self, String>> {
-        Box::pin(Self::build_parts(config))
+        Self::build_with(config, extensions::ALL)
     }
 
-    async fn build_parts(config: Config) -> Result<Self, String> {
+    /// As [`Self::build`], with these extensions.
+    ///
+    /// # Errors
+    /// As [`Self::build`].
+    pub fn build_with(
+        config: Config,
+        extensions: &'static [&'static dyn Extension],
+    ) -> BoxFuture<'static, Result<Self, String>> {
+        Box::pin(Self::build_parts(config, extensions))
+    }
+
+    async fn build_parts(config: Config, extensions: &[&dyn Extension]) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
         let no_thread = |error: io::Error| format!("no thread for a runtime: {error}");
         let (runtimes, drained) = (config.http.runtimes.get(), shared.lifecycle.drained());
@@ -103,7 +118,6 @@ impl App {
             (&waiting_lists, &draws),
         );
         workers.extend(purchase_workers);
-        workers.extend(events::workers(&config, &shared)?);
 
         let listener = server::listen(config.http.addr)?;
         let addr = listener.local_addr().map_err(|error| error.to_string())?;
@@ -115,14 +129,18 @@ impl App {
             proxies.clone(),
             limits.loopback_exempt,
         );
-        let state = state::state(
-            &config,
-            &shared,
-            &lock_servers,
-            (orders, purchases, payments),
-            (waiting_lists, draws),
-            proxies,
-        )?;
+        let accounts = state::accounts(&config, &shared);
+        let kit = state::kit(&config, &shared, &accounts, proxies)?;
+        let core = state::core(&config, &shared, &kit)?;
+        let mut routes = Vec::new();
+        for extension in extensions {
+            let parts = extension.build(&core, &config.sections)?;
+            routes.push(parts.routes);
+            workers.extend(parts.workers);
+            workers.extend(parts.jobs.into_iter().map(|job| workers::job(job, &shared)));
+        }
+        let cases = UseCases { accounts, orders, purchases, payments, waiting_lists, draws };
+        let state = state::state(&config, &shared, kit, &lock_servers, cases)?;
         let layers = LayerParts {
             hosts: Hosts::new(&config.http.hosts, addr),
             cors: CorsOrigins::parse(&config.http.cors_origins)?,
@@ -134,6 +152,7 @@ impl App {
             connection_limiter,
             listener,
             state,
+            extended_routes: routes,
             layers,
             workers,
             shared,
@@ -196,7 +215,12 @@ impl App {
         };
         // The server owns every part from here on: they are dropped with it, and give the connections
         // back that the pools wait for.
-        let application = http::application(self.state, &self.config.http.static_dir, self.layers);
+        let application = http::application(
+            self.state,
+            self.extended_routes,
+            &self.config.http.static_dir,
+            self.layers,
+        );
         let server = server::serve(self.listener, application, options, lifecycle.clone(), metrics);
         let acceptor = tokio::spawn(server);
         let bound = Duration::from_millis(self.config.lifecycle.drain_ms);

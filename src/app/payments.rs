@@ -1,6 +1,9 @@
 //! Builds the payments with their provider.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+
+use serde::Deserialize;
 
 use outgoing_https::{PrivateNetworks, Target};
 
@@ -8,6 +11,19 @@ use super::shared::Shared;
 use crate::config::Config;
 use crate::order::Orders;
 use crate::payment::{Demo, PaymentParts, Payments, Provider, Webhook};
+
+/// What is read of the section of the extension `events`.
+#[derive(Deserialize)]
+struct Outgoing {
+    #[serde(default)]
+    ca_file: PathBuf,
+    #[serde(default = "timeout_ms")]
+    timeout_ms: u64,
+}
+
+fn timeout_ms() -> u64 {
+    10_000
+}
 
 /// The shortest secret, in bytes.
 const SECRET_BYTES_MIN: usize = 24;
@@ -44,7 +60,7 @@ fn provider(config: &Config, shared: &Shared) -> Result<Arc<dyn Provider>, Strin
                 .map_err(|why| format!("payment.refund_url cannot be used: {why}"))?,
         ),
     };
-    let events = &config.events;
+    let events: Outgoing = config.sections.read("events")?;
     // The operator who writes the settings may name any address.
     let client = shared.webhook_client(PrivateNetworks::all(), &events.ca_file, events.timeout_ms);
     let client = client.map_err(|why| format!("events.{why}"))?;

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::{Shared, Writers};
-use super::workers::Worker;
 use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::WaitingRoomParts;
@@ -12,6 +11,7 @@ use crate::purchase::{
     AcceptOffer, Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests, SoldOut,
     WaitingRoom,
 };
+use extension::Worker;
 use gates::memory_store::MemoryCounters;
 use gates::redis_store::room::RoomLimits;
 use gates::redis_store::{Buckets, Room};

@@ -9,7 +9,6 @@ use crate::account::{self, Accounts, HashingPool, OperatorLog};
 use crate::audit::Auditor;
 use crate::config::Config;
 use crate::draw::Draws;
-use crate::event::Endpoints;
 use crate::export::Exporter;
 use crate::http::{AppParts, AppState};
 use crate::lab::{self, Lab};
@@ -18,39 +17,81 @@ use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::waiting_list::WaitingLists;
+use extension::Core;
 use web::address::Proxies;
 use web::body::BodyLimits;
 use web::cors::CorsOrigins;
+use web::kit::Kit;
 use web::rates::{Rate, Rates};
 use web::session::{Authenticator, AuthenticatorParts};
 use web::session_cookie::SessionCookie;
 use web::token::Tokens;
 
+/// What the extractors of all routes need.
+///
+/// # Errors
+/// A sentence when a setting cannot be used.
+pub(super) fn kit(
+    config: &Config,
+    shared: &Shared,
+    accounts: &Accounts,
+    proxies: Proxies,
+) -> Result<Arc<Kit>, String> {
+    let rates = Arc::new(rates(config));
+    let session_cookie = SessionCookie { secure: config.http.cookie_secure };
+    let authenticator = Authenticator::new(AuthenticatorParts {
+        tokens: Tokens::new(&config.secret, &config.secret_previous),
+        sessions: Arc::new(accounts.clone()),
+        rates: Arc::clone(&rates),
+        cookie: session_cookie,
+        clock: shared.clock.clone(),
+        metrics: shared.metrics.clone(),
+    });
+    Ok(Arc::new(Kit {
+        authenticator,
+        rates,
+        proxies,
+        cors: CorsOrigins::parse(&config.http.cors_origins)?,
+        body_limits: BodyLimits {
+            bytes_max: config.http.body_bytes_max,
+            timeout: Duration::from_millis(config.http.body_timeout_ms),
+        },
+        session_cookie,
+        lifecycle: shared.lifecycle.clone(),
+        clock: shared.clock.clone(),
+        metrics: shared.metrics.clone(),
+    }))
+}
+
+/// What the core gives to the extensions.
+///
+/// # Errors
+/// A sentence when a setting cannot be used.
+pub(super) fn core(config: &Config, shared: &Shared, kit: &Arc<Kit>) -> Result<Core, String> {
+    Ok(Core {
+        kit: Arc::clone(kit),
+        ledger: shared.ledger.clone(),
+        traces: shared.traces.clone(),
+        instance: shared.instance.clone(),
+        currency: config.currency()?,
+    })
+}
+
+/// The state of the handlers of the core.
+///
+/// # Errors
+/// A sentence when a setting cannot be used.
 pub(super) fn state(
     config: &Config,
     shared: &Shared,
+    kit: Arc<Kit>,
     lock_servers: &LockServers,
-    (orders, purchases, payments): (Orders, Purchases, Payments),
-    (waiting_lists, draws): (WaitingLists, Draws),
-    proxies: Proxies,
+    cases: UseCases,
 ) -> Result<AppState, String> {
-    let tokens = Tokens::new(&config.secret, &config.secret_previous);
-    let accounts = accounts(config, shared, tokens.clone());
-    let clock = shared.clock.clone();
-    let rates = Arc::new(rates(config));
-    let cookie = SessionCookie { secure: config.http.cookie_secure };
-    Ok(AppState::new(AppParts {
-        authenticator: Authenticator::new(AuthenticatorParts {
-            tokens,
-            sessions: Arc::new(accounts.clone()),
-            rates: Arc::clone(&rates),
-            cookie,
-            clock: clock.clone(),
-            metrics: shared.metrics.clone(),
-        }),
+    let UseCases { accounts, orders, purchases, payments, waiting_lists, draws } = cases;
+    let parts = AppParts {
         identity: super::identity::identity(config, shared, &accounts)?,
         exporter: Exporter::new(shared.ledger.clone()),
-        cors: CorsOrigins::parse(&config.http.cors_origins)?,
         locks: purchases.locks(),
         lab: lab(config, shared, purchases.clone()),
         purchases,
@@ -61,7 +102,6 @@ pub(super) fn state(
         catalog: shared.catalog.clone(),
         accounts,
         operator_log: OperatorLog::new(shared.ledger.clone()),
-        endpoints: Endpoints::new(shared.ledger.clone(), shared.events.is_enabled()),
         auditor: Auditor::new(shared.ledger.clone(), shared.counters.clone()),
         readiness: Arc::new(Readiness::new(
             shared.pool.clone(),
@@ -71,29 +111,30 @@ pub(super) fn state(
         )),
         hub: shared.hub.clone(),
         watch: shared.watch.clone(),
-        rates,
-        proxies,
         job_status: shared.job_status.clone(),
-        metrics: shared.metrics.clone(),
-        clock,
         currency: config.currency()?,
-        lifecycle: shared.lifecycle.clone(),
-        body_limits: BodyLimits {
-            bytes_max: config.http.body_bytes_max,
-            timeout: Duration::from_millis(config.http.body_timeout_ms),
-        },
         traces: shared.traces.clone(),
-        session_cookie: cookie,
         instance: shared.instance.clone(),
-    }))
+    };
+    Ok(AppState::new(kit, parts))
 }
 
-fn accounts(config: &Config, shared: &Shared, tokens: Tokens) -> Accounts {
+/// The use cases of the core.
+pub(super) struct UseCases {
+    pub accounts: Accounts,
+    pub orders: Orders,
+    pub purchases: Purchases,
+    pub payments: Payments,
+    pub waiting_lists: WaitingLists,
+    pub draws: Draws,
+}
+
+pub(super) fn accounts(config: &Config, shared: &Shared) -> Accounts {
     let settings = &config.session;
     Accounts::new(account::AccountParts {
         ledger: shared.ledger.clone(),
         hashing: HashingPool::new(settings.hashing_max),
-        tokens,
+        tokens: Tokens::new(&config.secret, &config.secret_previous),
         subject_keys: account::subject_keys(&config.secret, &config.secret_previous),
         revocations: shared.revocations.clone(),
         clock: shared.clock.clone(),

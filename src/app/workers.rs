@@ -2,27 +2,24 @@
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
-
 use super::shared::{Inboxes, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
 use crate::draw::Draws;
 use crate::job::{
-    self, AdvanceDraws, Audit, Expire, FinishErasures, Progress, Reconcile, RefreshRevocations,
-    RequestRefunds, ScheduledJob, TendEvents, TendWaitingLists,
+    AdvanceDraws, Audit, Expire, FinishErasures, Progress, Reconcile, RefreshRevocations,
+    RequestRefunds, TendWaitingLists,
 };
 use crate::live;
 use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
+use extension::Worker;
+use extension::job::{self, ScheduledJob};
 use gates::redis_store::queue::Reader;
 use gates::redis_stream;
 use ledger::rows::monitor;
-
-/// A worker: its name for the log, and its work, which ends when the service stops.
-pub(super) type Worker = (&'static str, BoxFuture<'static, ()>);
 
 /// Builds every worker except those of the purchase path.
 pub(super) fn workers(
@@ -37,9 +34,7 @@ pub(super) fn workers(
     let Inboxes { outbox, wake_ups } = inboxes;
     let mut workers: Vec<Worker> = Vec::new();
     for job in jobs(config, shared, (orders, purchases, payments), sales) {
-        let name = job.name;
-        let run = job::run(job, shared.job_status.clone(), shared.metrics.clone(), drained.clone());
-        workers.push((name, Box::pin(run)));
+        workers.push(self::job(job, shared));
     }
     let poll = Duration::from_millis(config.live.poll_ms);
     let watch = shared.watch.clone().run(poll, drained.clone());
@@ -53,6 +48,14 @@ pub(super) fn workers(
     workers.push(("events out", Box::pin(send)));
     workers.push(("events in", Box::pin(receive)));
     workers
+}
+
+/// The worker that runs a job.
+pub(super) fn job(job: ScheduledJob, shared: &Shared) -> Worker {
+    let name = job.name;
+    let drained = shared.lifecycle.drained();
+    let run = job::run(job, shared.job_status.clone(), shared.metrics.clone(), drained);
+    (name, Box::pin(run))
 }
 
 fn jobs(
@@ -98,10 +101,6 @@ fn jobs(
     }
     let period = ms(config.session.revocation_period_ms);
     jobs.push(ScheduledJob::new("revocations", period, revocations));
-    if shared.events.is_enabled() {
-        let events = TendEvents::new(pool.clone(), metrics.clone(), config.events.keep_hours);
-        jobs.push(ScheduledJob::new("events", Duration::from_secs(1), events));
-    }
     jobs
 }
 

@@ -1,5 +1,6 @@
 //! Relations between settings that must hold before anything starts.
 
+use settings::{check, rules};
 use shop_domain::Currency;
 
 use super::{Config, ConfigError, Risk};
@@ -8,11 +9,6 @@ use super::{Config, ConfigError, Risk};
 pub const SECRET_LENGTH_MIN: usize = 32;
 /// The longest life of a token, in hours.
 const TOKEN_HOURS_MAX: u32 = 720;
-
-/// Makes a list of conditions, each with the sentence that is said when it does not hold.
-macro_rules! rules {
-    ($($holds:expr => $sentence:literal;)+) => { [$(($holds, $sentence)),+] };
-}
 
 impl Config {
     /// The currency of items that name none.
@@ -88,13 +84,6 @@ impl Config {
                 "draw.poll_ms must be 10 to 60000, timeout_ms 100 to 60000, round_after_seconds 1 to 86400, and entries_max 1 to 2000000";
             self.waiting_room.proof_bits_max <= 24 =>
                 "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes";
-            self.events.poll_ms >= 1
-                && self.events.refusals_max >= 1
-                && self.events.pause_seconds_max >= 1
-                && (1..=1_000).contains(&self.events.batch_max)
-                && (100..=60_000).contains(&self.events.timeout_ms)
-                && (1..=87_600).contains(&self.events.keep_hours) =>
-                "events.batch_max must be 1 to 1000, timeout_ms 100 to 60000, keep_hours 1 to 87600, and poll_ms, refusals_max and pause_seconds_max at least 1";
             matches!(self.payment.provider.as_str(), "demo" | "webhook") =>
                 "payment.provider must be demo or webhook";
             self.payment.provider == "demo" || self.payment.checkout_url.contains("{order}") =>
@@ -142,9 +131,6 @@ impl Config {
             !self.redis.prefix.contains(['{', '}']) =>
                 "redis.prefix must not contain braces: they choose the cluster's slot";
         };
-        match rules.iter().find(|(holds, _)| !holds) {
-            Some((_, sentence)) => Err(ConfigError::Contradiction((*sentence).to_owned())),
-            None => Ok(()),
-        }
+        check(rules).map_err(ConfigError::Contradiction)
     }
 }

@@ -2,13 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
 use super::Config;
+use crate::extensions;
+use settings::Sections;
 
-/// The commented defaults.
-pub const DEFAULTS: &str = include_str!("defaults.toml");
+/// The commented defaults of the core and of all extensions.
+pub static DEFAULTS: LazyLock<String> = LazyLock::new(|| {
+    let parts = extensions::ALL.iter().map(|extension| extension.defaults());
+    std::iter::once(include_str!("defaults.toml")).chain(parts).collect::<Vec<_>>().join("\n")
+});
+
+/// Sections of extensions of which the core reads a key, too.
+const READ_BY_BOTH: [&str; 2] = ["events", "payment"];
 
 /// The reason why the settings are refused, in a sentence for the operator.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +39,7 @@ impl Config {
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let mut table: Table = toml::from_str(DEFAULTS).expect("defaults.toml is TOML");
+        let mut table: Table = toml::from_str(&DEFAULTS).expect("the defaults are TOML");
         let variables = variables_of(&table);
         if let Some(path) = file {
             overlay_file(&mut table, path)?;
@@ -38,11 +47,26 @@ impl Config {
         for (name, text) in environment {
             overlay_variable(&mut table, &variables, &name, &text)?;
         }
-        let config: Self = Value::Table(table).try_into().map_err(|error| {
+        let config = Self::of_table(table)?;
+        config.check()?;
+        for extension in extensions::ALL {
+            extension.check(&config.sections).map_err(ConfigError::Contradiction)?;
+        }
+        Ok(config)
+    }
+
+    /// Reads the sections of the core, and keeps all for the extensions.
+    pub(super) fn of_table(table: Table) -> Result<Self, ConfigError> {
+        let mut own = table.clone();
+        for extension in
+            extensions::ALL.iter().filter(|extension| !READ_BY_BOTH.contains(&extension.name()))
+        {
+            own.remove(extension.name());
+        }
+        let config: Self = Value::Table(own).try_into().map_err(|error| {
             ConfigError::Unreadable(format!("the settings do not fit: {error}"))
         })?;
-        config.check()?;
-        Ok(config)
+        Ok(Self { sections: Sections::new(table), ..config })
     }
 }
 

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use settings::Secret;
+use settings::{Secret, Sections, sections};
 
 pub use check::SECRET_LENGTH_MIN;
 pub use load::{ConfigError, DEFAULTS};
@@ -47,15 +47,26 @@ pub struct Config {
     pub queue: Queue,
     pub job: Job,
     pub live: Live,
-    pub events: Events,
+    #[serde(default)]
+    pub events: OutboxSwitch,
     pub payment: Payment,
     pub lifecycle: Lifecycle,
     pub data: Data,
     pub log: Log,
     pub traces: Traces,
+    /// All sections, of which each extension reads its own.
+    #[serde(skip)]
+    pub sections: Sections,
     /// Whether demo accounts may sign in. No file or variable sets it: only `seckill dev` does.
     #[serde(skip)]
     pub demo_accounts: bool,
+}
+
+/// What the core reads of the section of the extension `events`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub struct OutboxSwitch {
+    /// Whether each change of an order is written as an event.
+    pub enabled: bool,
 }
 
 /// A risk with which `serve` refuses to start unless the operator accepts it.
@@ -94,16 +105,6 @@ impl Risk {
             Self::EvictingRedis => "evicting-redis",
         }
     }
-}
-
-/// Declares the structs of the sections; `defaults.toml` documents each key.
-macro_rules! sections {
-    ($($name:ident { $($field:ident: $type:ty),+ $(,)? })+) => {$(
-        #[doc = concat!("Section of `defaults.toml`: ", stringify!($name), ".")]
-        #[derive(Clone, Debug, Deserialize)]
-        #[serde(deny_unknown_fields)]
-        pub struct $name { $(pub $field: $type),+ }
-    )+};
 }
 
 sections! {
@@ -227,17 +228,6 @@ sections! {
         streams_max: usize,
         streams_kept_percent: usize,
     }
-    Events {
-        enabled: bool,
-        poll_ms: u64,
-        batch_max: u32,
-        timeout_ms: u64,
-        refusals_max: u32,
-        pause_seconds_max: u64,
-        keep_hours: u32,
-        private_networks: String,
-        ca_file: PathBuf,
-    }
     Payment {
         provider: String,
         checkout_url: String,
@@ -277,7 +267,8 @@ impl Config {
     /// Never: a unit test reads the same text.
     #[must_use]
     pub fn defaults() -> Self {
-        toml::from_str(DEFAULTS).expect("defaults.toml fits Config")
+        let table = toml::from_str(&DEFAULTS).expect("the defaults are TOML");
+        Self::of_table(table).expect("the defaults fit")
     }
 
     /// Returns whether the operator accepts a risk.

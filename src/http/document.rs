@@ -1,40 +1,28 @@
 //! The description of the API: what the attributes of the routes say, and what holds for all of them.
 
-use std::collections::BTreeMap;
-
+use utoipa::OpenApi as _;
 use utoipa::openapi::path::Operation;
-use utoipa::openapi::response::{Response, ResponseBuilder};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{Content, OpenApi, Ref, RefOr};
-use utoipa::{IntoResponses, OpenApi as _};
 
 use super::route::purchase;
+use crate::extensions;
 use crate::http::problems;
 use web::problem::{self, ProblemBody, ProblemType};
 
 /// The media type of every failure.
 const PROBLEM: &str = "application/problem+json";
-/// The tables of the types of problem.
-pub(super) fn tables() -> [&'static [&'static ProblemType]; 2] {
-    [web::problems::ALL, problems::ALL]
+/// The tables of the types of problem: of all routes, of the core, and of the extensions.
+pub(super) fn tables() -> Vec<&'static [&'static ProblemType]> {
+    let of_extensions = extensions::ALL.iter().map(|extension| extension.problems());
+    [web::problems::ALL, problems::ALL].into_iter().chain(of_extensions).collect()
 }
-
 /// The tags of operations without a sign-in.
 const TAGS_OF_STRANGERS: [&str; 2] = ["everyone", "payment provider"];
 
 #[derive(utoipa::OpenApi)]
 #[openapi(info(title = "Seckill"), components(schemas(ProblemBody)))]
 struct Document;
-
-/// A failure of the service that the next try may not meet.
-pub struct TryAgain;
-
-impl IntoResponses for TryAgain {
-    fn responses() -> BTreeMap<String, RefOr<Response>> {
-        let response = ResponseBuilder::new().description("Try again").build();
-        BTreeMap::from([("5XX".to_owned(), response.into())])
-    }
-}
 
 /// The document without operations: the title, the description and the way to sign in.
 pub(super) fn begin() -> OpenApi {

@@ -18,7 +18,6 @@ use std::sync::Arc;
 pub use one_file::policy_of as page_policy;
 
 use axum::Router;
-use axum::extract::FromRef;
 use axum::routing::any;
 use tower_http::compression::CompressionLayer;
 use tower_http::set_header::SetResponseHeaderLayer;
@@ -27,14 +26,13 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 use utoipa_swagger_ui::SwaggerUi;
 
-use crate::account::{Accounts, Actor, OperatorLog};
+use crate::account::{Accounts, OperatorLog};
 use crate::audit::Auditor;
 use crate::catalog::Catalog;
 use crate::draw::Draws;
-use crate::event::Endpoints;
 use crate::export::Exporter;
+use crate::extensions;
 use crate::identity::Identity;
-use crate::job::JobStatus;
 use crate::lab::Lab;
 use crate::live::{Hub, Watch};
 use crate::order::Orders;
@@ -42,40 +40,17 @@ use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::waiting_list::WaitingLists;
-use lifecycle::Lifecycle;
-use shop_domain::{Clock, Currency};
-use shop_metrics::Metrics;
+use extension::job::JobStatus;
+use shop_domain::Currency;
 use shop_traces::Traces;
 use web::Application;
-use web::address::Proxies;
-use web::body::BodyLimits;
-use web::cors::CorsOrigins;
-use web::extract::Operator;
 use web::layers::{self, LayerParts};
-use web::rates::Rates;
-use web::session::Authenticator;
-use web::session_cookie::SessionCookie;
+use web::routes_state;
 
 /// The locks whose metrics are read.
 pub type Locks = Vec<Arc<dyn leaselock::Mutex>>;
 
-/// Declares the state of all handlers. A handler takes the parts that it needs, as `State<Part>`.
-macro_rules! app_state {
-    ($($(#[$doc:meta])* $field:ident: $part:ty,)*) => {
-        /// What the handlers work with.
-        pub struct AppParts {
-            $($(#[$doc])* pub $field: $part,)*
-        }
-
-        $(impl FromRef<AppState> for $part {
-            fn from_ref(state: &AppState) -> Self {
-                state.0.$field.clone()
-            }
-        })*
-    };
-}
-
-app_state! {
+routes_state!(AppState, AppParts {
     purchases: Purchases,
     orders: Orders,
     payments: Payments,
@@ -87,52 +62,18 @@ app_state! {
     identity: Option<Arc<Identity>>,
     exporter: Exporter,
     operator_log: OperatorLog,
-    endpoints: Endpoints,
     auditor: Auditor,
     readiness: Arc<Readiness>,
     hub: Hub,
     lab: Lab,
     watch: Watch,
-    authenticator: Authenticator,
-    rates: Arc<Rates>,
-    proxies: Proxies,
-    cors: CorsOrigins,
     job_status: JobStatus,
     locks: Locks,
-    metrics: Metrics,
-    clock: Clock,
     /// The shop's currency.
     currency: Currency,
-    lifecycle: Lifecycle,
-    body_limits: BodyLimits,
-    session_cookie: SessionCookie,
     traces: Traces,
     instance: String,
-}
-
-/// The state of all handlers. Clones share it.
-#[derive(Clone)]
-pub struct AppState(Arc<AppParts>);
-
-impl AppState {
-    /// Shares the parts.
-    #[must_use]
-    pub fn new(parts: AppParts) -> Self {
-        Self(Arc::new(parts))
-    }
-}
-
-/// Who does something now, for the log of the operators' actions.
-fn actor_of(operator: &Operator) -> Actor {
-    Actor { user: operator.user, address: Some(operator.address), now: operator.at }
-}
-
-/// The routes of the API with their OpenAPI document.
-fn api() -> OpenApiRouter<AppState> {
-    let mut router = routes(document::begin());
-    document::complete(router.get_openapi_mut());
-    router
-}
+});
 
 fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
     OpenApiRouter::with_openapi(document)
@@ -186,11 +127,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
         .routes(routes!(route::payments::take))
         .routes(routes!(route::payments::list))
         .routes(routes!(route::payments::refund))
-        .routes(routes!(route::endpoints::list, route::endpoints::create))
-        .routes(routes!(route::endpoints::switch, route::endpoints::delete))
-        .routes(routes!(route::endpoints::replay))
-        .routes(routes!(route::endpoints::dead_letters))
-        .routes(routes!(route::endpoints::log))
         .routes(routes!(route::live::find))
         .routes(routes!(route::operator::alive))
         .routes(routes!(route::operator::ready))
@@ -200,28 +136,35 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
 /// The document that `GET /api/openapi.json` answers.
 #[must_use]
 pub fn openapi() -> OpenApi {
-    api().into_openapi()
+    let mut document = routes(document::begin()).into_openapi();
+    for extension in extensions::ALL {
+        document.merge(extension.document());
+    }
+    document::complete(&mut document);
+    document
 }
 
-/// The whole application: the routes with the layers around them. Pages of `static_dir`.
+/// The whole application: the routes of the core and of the extensions, with the layers around them. Pages of `static_dir`.
 pub fn application(
     state: AppState,
+    extensions: Vec<OpenApiRouter>,
     static_dir: &Path,
     parts: LayerParts,
 ) -> impl Application + use<> {
-    let (api, document) = api().split_for_parts();
+    let api: Router<AppState> = routes(document::begin()).into();
+    let extended = extensions.into_iter().map(Router::from);
     // Browsers may cache files, but ask each time whether there is a new version.
     let revalidate = SetResponseHeaderLayer::if_not_present(
         axum::http::header::CACHE_CONTROL,
         axum::http::HeaderValue::from_static("no-cache"),
     );
-    let docs = Router::new().merge(SwaggerUi::new("/docs").url("/api/openapi.json", document));
+    let docs = Router::new().merge(SwaggerUi::new("/docs").url("/api/openapi.json", openapi()));
     // What is compressed is held as it was before.
     let docs = layers::leased(docs).layer(CompressionLayer::new());
     let pages = docs.merge(pages::router(static_dir)).layer(revalidate);
     // Otherwise the file server would answer unknown addresses of the API, with a page.
     let unknown = any(async || problems::NOT_FOUND.problem());
-    let api: Router<AppState> =
-        api.route("/api/", unknown.clone()).route("/api/{*unknown}", unknown);
-    layers::wrap(api.merge(pages).with_state(state), parts)
+    let api = api.route("/api/", unknown.clone()).route("/api/{*unknown}", unknown);
+    let all = extended.fold(api.merge(pages).with_state(state), Router::merge);
+    layers::wrap(all, parts)
 }

@@ -6,7 +6,6 @@ use crate::account::{
 };
 use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
 use crate::draw::EntryError;
-use crate::event::EndpointError;
 use crate::export::ExportError;
 use crate::http::problems;
 use crate::identity::IdentityError;
@@ -76,12 +75,6 @@ problems! {
     }
     ProductError {
         TooMany => TOO_MANY_PRODUCTS; from Ledger;
-    }
-    EndpointError {
-        Off => EVENTS_OFF, NotFound => ENDPOINT_NOT_FOUND, TooMany => TOO_MANY_ENDPOINTS,
-        RangeOutOfLog => RANGE_OUT_OF_LOG; from Ledger;
-        EndpointError::InvalidTarget(why) => problems::INVALID_TARGET.detail(why),
-        EndpointError::InvalidFilter(why) => problems::INVALID_FILTER.detail(why),
     }
     ExportError {
         ; from Ledger;

@@ -25,8 +25,6 @@ web::problem_types! {
         "Check the run id; GET /api/lab/runs lists the last runs.";
     PAYMENT_NOT_FOUND: 404 "payment_not_found", "Payment not found",
         "Check the payment id; GET /api/admin/payments lists the payments.";
-    ENDPOINT_NOT_FOUND: 404 "endpoint_not_found", "Endpoint not found",
-        "Check the endpoint id; GET /api/admin/endpoints lists the endpoints.";
     ENTRIES_OPEN: 409 "entries_open", "List of entries not published yet",
         "Read the list after the close of the draw.", retry 5;
     TOO_MANY_LIMIT_GROUPS: 409 "too_many_limit_groups", "Too many limit groups",
@@ -57,10 +55,6 @@ web::problem_types! {
         "Set payment.provider to webhook, and start the service again.";
     IDENTITY_OFF: 409 "identity_off", "No identity provider",
         "Set identity.issuer and identity.client_id, and start the service again.";
-    EVENTS_OFF: 409 "events_off", "Events switched off",
-        "Set events.enabled in the settings, and start the service again.";
-    TOO_MANY_ENDPOINTS: 409 "too_many_endpoints", "Too many endpoints",
-        "Delete an endpoint that is not needed any more.";
     PRECONDITION_FAILED: 412 "precondition_failed", "Item edited since it was read",
         "Read the item again, and send its ETag as If-Match.";
     QUANTITY_OUT_OF_RANGE: 422 "quantity_out_of_range", "Quantity out of range",
@@ -81,12 +75,6 @@ web::problem_types! {
         "Send CSV in UTF-8 with a line of column names; faults lists each error with its line.";
     INVALID_MESSAGE: 422 "invalid_message", "Invalid message of the payment provider",
         "Send type, payment, order and amount_cents as /docs says.";
-    INVALID_TARGET: 422 "invalid_target", "Invalid target of an endpoint",
-        "Send an https address for a webhook, or a plain name for a stream.";
-    INVALID_FILTER: 422 "invalid_filter", "Invalid filter of an endpoint",
-        "Send types of events, ids of items and currencies that there are.";
-    RANGE_OUT_OF_LOG: 422 "range_out_of_log", "Range out of the event log",
-        "Send positions that the log has; GET /api/admin/events reads it.";
     INVALID_SCHEDULE: 422 "invalid_schedule", "Invalid sale schedule",
         "Send starts_at and ends_at as RFC 3339 times with a zone, the start before the end, up to the year 9999.";
     ARBITER_REQUIRED: 422 "arbiter_required", "Arbiter required",

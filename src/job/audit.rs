@@ -13,8 +13,8 @@ use async_trait::async_trait;
 use ledger::Database;
 use time::OffsetDateTime;
 
-use super::Job;
 use crate::audit::audit;
+use extension::job::Job;
 use ledger::breaker::Breaker;
 use ledger::rows::audit::recent_sales;
 use ledger::rows::{ask, within};

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::Job;
 use crate::draw::{Advanced, Draws};
+use extension::job::Job;
 
 /// The job that advances the draws.
 pub struct AdvanceDraws {

@@ -3,8 +3,8 @@
 
 use async_trait::async_trait;
 
-use super::Job;
 use crate::waiting_list::WaitingLists;
+use extension::job::Job;
 use ledger::erasure;
 
 /// The job that finishes the deletions of people.

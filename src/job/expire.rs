@@ -5,9 +5,9 @@
 use async_trait::async_trait;
 use futures::{StreamExt, stream};
 
-use super::Job;
 use crate::order::{ExpiryRun, Orders, StepError};
 use crate::purchase::Purchases;
+use extension::job::Job;
 use ledger::rows::nothing_was_sent;
 use shop_domain::ItemId;
 

@@ -2,8 +2,8 @@
 
 use async_trait::async_trait;
 
-use super::Job;
 use crate::payment::{Payments, RefundRun};
+use extension::job::Job;
 use shop_metrics::Metrics;
 
 /// The job that asks for refunds.

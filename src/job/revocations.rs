@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::Job;
 use crate::account::Revocations;
+use extension::job::Job;
 use ledger::breaker::Breaker;
 use ledger::rows::ask;
 

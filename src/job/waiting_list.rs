@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 
-use super::Job;
 use crate::waiting_list::{TendRun, WaitingLists};
+use extension::job::Job;
 
 /// The pause between two measurements.
 const MEASURED_EVERY: Duration = Duration::from_secs(2);

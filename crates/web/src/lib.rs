@@ -11,9 +11,12 @@ pub mod body;
 pub mod budget;
 pub mod connection_limiter;
 pub mod cors;
+mod detached;
+pub mod document;
 pub mod extract;
 pub mod flight;
 pub mod hosts;
+pub mod kit;
 pub mod layers;
 pub mod outcome;
 pub mod paging;
@@ -25,6 +28,8 @@ pub mod server;
 pub mod session;
 pub mod session_cookie;
 pub mod token;
+
+pub use detached::detached;
 
 use std::convert::Infallible;
 

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::account::{Action, OperatorLog};
-use crate::http::document::TryAgain;
+use web::document::TryAgain;
 use web::extract::{Operator, QueryPairs};
 use web::paging::Page;
 use web::problem::Problem;

@@ -17,14 +17,14 @@ use super::products::{VariantOptionBody, new_variant};
 use super::texts;
 use crate::catalog::Catalog;
 use crate::draw::Draws;
-use crate::http::actor_of;
-use crate::http::document::TryAgain;
 use crate::http::outcomes::of_edit;
 use crate::http::problems;
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
+use extension::actor_of;
 use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
 use web::body::{Integer, JsonBody};
+use web::document::TryAgain;
 use web::extract::{ItemPath, Operator};
 use web::problem::Problem;
 

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::orders::detached;
 use crate::draw::{DrawRow, Draws};
-use crate::http::document::TryAgain;
 use crate::http::problems;
 use lifecycle::Lifecycle;
 use shop_domain::{Clock, DrawEntry, DrawState, ItemId, PartyChoice};
 use web::body::OptionalJsonBody;
+use web::detached;
+use web::document::TryAgain;
 use web::extract::{Buyer, ItemPath, Operator};
 use web::problem::Problem;
 

@@ -10,10 +10,10 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::account::OperatorLog;
 use crate::export::{Exporter, Format, Selection, Table};
-use crate::http::actor_of;
-use crate::http::document::TryAgain;
 use crate::http::problems;
+use extension::actor_of;
 use shop_domain::ItemId;
+use web::document::TryAgain;
 use web::extract::{Operator, QueryPairs};
 use web::problem::{Problem, rfc3339};
 

@@ -10,8 +10,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::catalog::Catalog;
-use crate::http::actor_of;
 use crate::http::problems;
+use extension::actor_of;
 use shop_domain::Currency;
 pub use table::{FaultBody, Table, read_table};
 use web::body::CsvBody;

@@ -14,8 +14,8 @@ use utoipa::ToSchema;
 use super::limit_groups::LimitGroupBody;
 use super::products::VariantBody;
 use crate::catalog::{Catalog, CatalogRead, StockedItem};
-use crate::http::document::TryAgain;
 use shop_domain::{ArbiterMode, Clock, Currency, Item, Refusal};
+use web::document::TryAgain;
 use web::extract::ItemPath;
 use web::problem::Problem;
 

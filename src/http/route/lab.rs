@@ -11,12 +11,12 @@ use tokio::sync::broadcast::error::RecvError;
 use utoipa::ToSchema;
 
 use crate::account::{Actor, OperatorLog};
-use crate::http::actor_of;
 use crate::http::problems;
 use crate::http::streams::{Events, Streams};
 use crate::lab::{
     self, Arbiters, Busy, ChoiceError, Event, Lab, Plan, Run, RunRequest, RunState, StrategyChoice,
 };
+use extension::actor_of;
 use web::body::{Integer, JsonBody};
 use web::extract::Operator;
 use web::problem::Problem;

@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 use super::fields::limit;
 use super::texts;
 use crate::catalog::Catalog;
-use crate::http::actor_of;
-use crate::http::document::TryAgain;
+use extension::actor_of;
 use shop_domain::LimitGroup;
 use web::body::{Integer, JsonBody};
+use web::document::TryAgain;
 use web::extract::Operator;
 use web::problem::Problem;
 

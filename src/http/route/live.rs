@@ -10,10 +10,10 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use crate::catalog::{Catalog, SaleFigures, StockedItem};
-use crate::http::document::TryAgain;
 use crate::purchase::Purchases;
 use shop_domain::{Clock, Refusal};
 use shop_metrics::Metrics;
+use web::document::TryAgain;
 use web::extract::{ItemPath, Operator};
 use web::problem::Problem;
 

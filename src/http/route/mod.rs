@@ -4,7 +4,6 @@ pub mod actions;
 pub mod admin;
 pub mod audit;
 pub mod draw;
-pub mod endpoints;
 pub mod events;
 pub mod export;
 mod fields;

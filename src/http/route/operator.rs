@@ -12,8 +12,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::http::Locks;
-use crate::job::JobStatus;
 use crate::readiness::Readiness;
+use extension::job::JobStatus;
 use lifecycle::Lifecycle;
 use shop_metrics::{LockTime, Metrics};
 use web::problem::rfc3339;

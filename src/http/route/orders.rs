@@ -7,7 +7,6 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::fields::wanted_hold;
-use crate::http::document::TryAgain;
 use crate::http::outcomes::of_step;
 use crate::http::problems;
 use crate::order::{OrderPage, Orders};
@@ -17,6 +16,8 @@ use lifecycle::Lifecycle;
 use shop_domain::Order;
 use shop_domain::order::Step;
 use web::body::{Integer, OptionalJsonBody};
+use web::detached;
+use web::document::TryAgain;
 use web::extract::{Buyer, OrderPath, QueryPairs};
 use web::paging::Page;
 use web::problem::Problem;
@@ -254,19 +255,4 @@ async fn return_units(
         Ok::<_, Problem>(order)
     });
     Ok(Json(made.await?.into()))
-}
-
-/// Runs a step on a task of its own, so that it finishes even when its client has gone: a step that
-/// stops half-way would keep a row locked until MySQL notices.
-pub(super) fn detached<T: Send + 'static, E: Into<Problem> + Send + 'static>(
-    lifecycle: &Lifecycle,
-    step: impl Future<Output = Result<T, E>> + Send + 'static,
-) -> impl Future<Output = Result<T, Problem>> {
-    let task = lifecycle.purchases().spawn(step);
-    async move {
-        match task.await {
-            Ok(stepped) => stepped.map_err(Into::into),
-            Err(_) => Err(problems::INTERNAL.problem().outcome_unknown()),
-        }
-    }
 }

@@ -10,12 +10,12 @@ use utoipa::ToSchema;
 use super::items::ItemBody;
 use super::texts;
 use crate::catalog::Catalog;
-use crate::http::actor_of;
-use crate::http::document::TryAgain;
 use crate::http::problems;
+use extension::actor_of;
 use shop_domain::product::{NewProduct, NewVariant, VariantOption};
 use shop_domain::{Clock, Product, ProductId, Variant};
 use web::body::JsonBody;
+use web::document::TryAgain;
 use web::extract::{Operator, ProductPath};
 use web::problem::Problem;
 

@@ -14,12 +14,12 @@ use utoipa::ToSchema;
 
 use super::users::CredentialsBody;
 use crate::account::{Accounts, Session};
-use crate::http::document::TryAgain;
 use crate::http::problems;
 use crate::identity::{Identity, IdentityError};
 use shop_domain::Clock;
 use web::address::{ClientAddress, rate_limit_key};
 use web::body::JsonBody;
+use web::document::TryAgain;
 use web::extract::{AccountHolder, SameSite, TokenHolder};
 use web::problem::Problem;
 use web::rates::AddressRateLimit;

@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::http::document::TryAgain;
 use crate::purchase::Purchases;
 use crate::purchase::waiting_room::{Basis, Challenge, QueueStatus, Shown, Wait};
 use shop_domain::Clock;
 use web::body::OptionalJsonBody;
+use web::document::TryAgain;
 use web::extract::{Buyer, ItemPath};
 use web::problem::Problem;
 

@@ -11,13 +11,13 @@ use utoipa::ToSchema;
 
 use super::session::{forget, text};
 use crate::account::{Accounts, DeleteAccountError};
-use crate::http::actor_of;
-use crate::http::document::TryAgain;
 use crate::http::problems;
 use crate::identity::{Identity, IdentityError};
 use crate::waiting_list::WaitingLists;
+use extension::actor_of;
 use web::address::{ClientAddress, rate_limit_key};
 use web::body::JsonBody;
+use web::document::TryAgain;
 use web::extract::{AccountHolder, Operator, SameSite, UserPath};
 use web::problem::Problem;
 use web::rates::AddressRateLimit;

@@ -8,15 +8,16 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::orders::{OrderBody, StepBody, detached};
+use super::orders::{OrderBody, StepBody};
 use super::purchase::answer_traced;
-use crate::http::document::TryAgain;
 use crate::http::request_trace::RequestTrace;
 use crate::purchase::Purchases;
 use crate::waiting_list::{LinePosition, WaitingLists};
 use lifecycle::Lifecycle;
 use shop_domain::{Clock, ItemId};
 use web::body::OptionalJsonBody;
+use web::detached;
+use web::document::TryAgain;
 use web::extract::{Buyer, IdempotencyKey, ItemPath};
 use web::problem::Problem;
 

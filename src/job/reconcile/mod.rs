@@ -22,7 +22,7 @@ use ledger::Database;
 use redis::ErrorKind;
 use tokio::sync::Mutex;
 
-use super::Job;
+use extension::job::Job;
 use gates::redis_store::{Buckets, Counter, CounterError, Counters};
 use ledger::rows::redis_lists::{CountedItem, CounterLayout, Sales};
 use ledger::write::unit_rows;

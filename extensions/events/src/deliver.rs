@@ -15,8 +15,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use webhooks::{Failure, WebhookClient};
 
-use super::filter::{Filter, FilteredEvent};
-use super::receiver::Receiver;
+use crate::filter::{Filter, FilteredEvent};
+use crate::receiver::Receiver;
 use ledger::rows::deliveries::{Claim, Replay, due};
 use ledger::rows::endpoints::Endpoint;
 use ledger::rows::event_log::{self, LoggedEvent};

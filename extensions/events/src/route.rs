@@ -8,11 +8,12 @@ use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::event::{Endpoints, Filter, NewEndpoint};
-use crate::http::actor_of;
-use crate::http::document::TryAgain;
-use crate::http::problems;
+use crate::endpoints::{Endpoints, NewEndpoint};
+use crate::filter::Filter;
+use crate::problems;
+use extension::actor_of;
 use web::body::{Integer, JsonBody};
+use web::document::TryAgain;
 use web::extract::{EndpointPath, Operator, QueryPairs};
 use web::paging::Page;
 use web::problem::Problem;

@@ -1,26 +1,16 @@
-//! Events for other systems: every change of an order that is durable, at least once.
-//!
-//! The transaction of a change writes the *outbox* (`ledger::rows::outbox`). [`run_relay`] moves
-//! the rows into the *log*, which numbers them. [`Deliverer`] sends them on to the *endpoints*:
-//! signed webhooks. [`Endpoints`] is what operators do with them.
+//! What operators do with the endpoints of events.
 
-mod deliver;
-mod filter;
-mod receiver;
-
-use std::time::Duration;
-
-use ledger::{Database, Ledger};
+use ledger::Ledger;
 use outgoing_https::Target;
-use tokio_util::sync::CancellationToken;
 
 use ledger::endpoints::{self as changes, EndpointChange};
 use ledger::rows::actions::Actor;
 use ledger::rows::{endpoints, event_log};
 use shop_domain::{EndpointId, LedgerError};
+use web::problem::Problem;
 
-pub use deliver::{Deliverer, DelivererParts};
-pub use filter::Filter;
+use crate::filter::Filter;
+use crate::problems;
 
 pub use ledger::rows::endpoints::{DeadLetter, Endpoint};
 pub use ledger::rows::event_log::LoggedEvent;
@@ -52,6 +42,20 @@ pub enum EndpointError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+}
+
+impl From<EndpointError> for Problem {
+    fn from(error: EndpointError) -> Self {
+        match error {
+            EndpointError::Off => problems::EVENTS_OFF.problem(),
+            EndpointError::NotFound => problems::ENDPOINT_NOT_FOUND.problem(),
+            EndpointError::TooMany => problems::TOO_MANY_ENDPOINTS.problem(),
+            EndpointError::RangeOutOfLog => problems::RANGE_OUT_OF_LOG.problem(),
+            EndpointError::InvalidTarget(why) => problems::INVALID_TARGET.detail(why),
+            EndpointError::InvalidFilter(why) => problems::INVALID_FILTER.detail(why),
+            EndpointError::Ledger(error) => error.into(),
+        }
+    }
 }
 
 /// A new endpoint, as an operator wants it.
@@ -193,21 +197,5 @@ impl Endpoints {
     ) -> Result<(), EndpointError> {
         let is_there = changes::change(&self.ledger, id, change, actor).await?;
         is_there.then_some(()).ok_or(EndpointError::NotFound)
-    }
-}
-
-/// Moves rows from the outbox into the log until `stop` fires.
-pub async fn run_relay(pool: Database, poll: Duration, stop: CancellationToken) {
-    while stop.run_until_cancelled(tokio::time::sleep(poll)).await.is_some() {
-        loop {
-            match event_log::move_from_outbox(&pool).await {
-                Ok(true) if !stop.is_cancelled() => {}
-                Ok(_) => break,
-                Err(error) => {
-                    tracing::warn!(%error, "events not moved into the log; the next run tries again");
-                    break;
-                }
-            }
-        }
     }
 }

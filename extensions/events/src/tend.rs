@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use ledger::Database;
 
-use super::Job;
+use extension::job::Job;
 use ledger::rows::{deliveries, event_log};
 use shop_metrics::Metrics;
 

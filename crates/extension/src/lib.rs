@@ -1,0 +1,81 @@
+//! What an optional feature gives to the program, and what it gets from the core.
+//!
+//! An [`Extension`] is one crate under `extensions`: its settings, use cases, routes, jobs and types of problem. It knows
+//! the core by [`Core`] alone, and the core knows none of them: the program lists them in one place, builds each from the
+//! settings, and serves without any.
+
+pub mod job;
+pub mod ports;
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use ledger::Ledger;
+use ledger::rows::actions::Actor;
+use settings::Sections;
+use shop_domain::Currency;
+use shop_traces::Traces;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use web::extract::Operator;
+use web::kit::Kit;
+use web::problem::ProblemType;
+
+use job::ScheduledJob;
+
+/// An optional feature.
+pub trait Extension: Send + Sync {
+    /// Its name, which is that of its section of the settings.
+    fn name(&self) -> &'static str;
+
+    /// Its sections of `defaults.toml`, with a comment for each key.
+    fn defaults(&self) -> &'static str;
+
+    /// Refuses settings that are out of range or contradict each other.
+    ///
+    /// # Errors
+    /// A sentence for the operator.
+    fn check(&self, sections: &Sections) -> Result<(), String>;
+
+    /// Its table of types of problem.
+    fn problems(&self) -> &'static [&'static ProblemType];
+
+    /// The description of its routes.
+    fn document(&self) -> OpenApi;
+
+    /// Builds its parts.
+    ///
+    /// # Errors
+    /// A sentence for the operator: a setting that cannot be used, a file that cannot be read.
+    fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String>;
+}
+
+/// What the core gives to extensions. Clones share everything.
+#[derive(Clone)]
+pub struct Core {
+    /// What the extractors of routes need, with clock, metrics and lifecycle.
+    pub kit: Arc<Kit>,
+    pub ledger: Ledger,
+    pub traces: Traces,
+    /// The name of this instance for the others.
+    pub instance: String,
+    /// The currency of items that name none.
+    pub currency: Currency,
+}
+
+/// What an extension gives to the program.
+#[derive(Default)]
+pub struct Parts {
+    pub routes: OpenApiRouter,
+    pub jobs: Vec<ScheduledJob>,
+    pub workers: Vec<Worker>,
+}
+
+/// A worker: its name for the log, and its work, which ends when the service stops.
+pub type Worker = (&'static str, BoxFuture<'static, ()>);
+
+/// Who does something now, for the log of the operators' actions.
+#[must_use]
+pub fn actor_of(operator: &Operator) -> Actor {
+    Actor { user: operator.user, address: Some(operator.address), now: operator.at }
+}

@@ -1,0 +1,1 @@
+//! What extensions ask of the core.

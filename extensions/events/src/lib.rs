@@ -1,0 +1,119 @@
+//! Events for other systems: every change of an order that is durable, at least once.
+//!
+//! The transaction of a change writes the *outbox* (`ledger::rows::outbox`). [`relay`] moves the rows into the *log*, which
+//! numbers them. [`deliver`] sends them on to the [`endpoints`]: signed webhooks. [`tend`] measures, and deletes old
+//! events.
+
+pub mod deliver;
+pub mod endpoints;
+pub mod filter;
+pub mod problems;
+mod receiver;
+mod relay;
+mod route;
+mod settings;
+mod tend;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::settings::Sections;
+use extension::job::ScheduledJob;
+use extension::{Core, Extension, Parts};
+use outgoing_https::{HttpsClient, PrivateNetworks, tls};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use web::problem::ProblemType;
+use web::routes_state;
+use webhooks::WebhookClient;
+
+use crate::deliver::{Deliverer, DelivererParts};
+use crate::endpoints::Endpoints;
+use crate::settings::Events as Settings;
+use crate::tend::TendEvents;
+
+/// The pause between two runs of the job.
+const TEND_PERIOD: Duration = Duration::from_secs(1);
+
+/// The extension.
+pub struct Events;
+
+routes_state!(EventsState, EventsParts { endpoints: Endpoints });
+
+impl Extension for Events {
+    fn name(&self) -> &'static str {
+        "events"
+    }
+
+    fn defaults(&self) -> &'static str {
+        settings::DEFAULTS
+    }
+
+    fn check(&self, sections: &Sections) -> Result<(), String> {
+        Settings::read(sections).map(drop)
+    }
+
+    fn problems(&self) -> &'static [&'static ProblemType] {
+        problems::ALL
+    }
+
+    fn document(&self) -> OpenApi {
+        routes().into_openapi()
+    }
+
+    fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String> {
+        let settings = Settings::read(sections)?;
+        let endpoints = Endpoints::new(core.ledger.clone(), settings.enabled);
+        let state = EventsState::new(Arc::clone(&core.kit), EventsParts { endpoints });
+        let mut parts = Parts { routes: routes().with_state(state), ..Parts::default() };
+        let networks = PrivateNetworks::parse(&settings.private_networks)
+            .map_err(|why| format!("events.{why}"))?;
+        if settings.enabled {
+            run(core, &settings, networks, &mut parts)?;
+        }
+        Ok(parts)
+    }
+}
+
+/// Adds what runs beside the requests.
+fn run(
+    core: &Core,
+    settings: &Settings,
+    networks: PrivateNetworks,
+    parts: &mut Parts,
+) -> Result<(), String> {
+    let tls = tls::client(&settings.ca_file).map_err(|why| format!("events.{why}"))?;
+    let timeout = Duration::from_millis(settings.timeout_ms);
+    let https = HttpsClient { networks, tls: Arc::new(tls), timeout };
+    let poll = Duration::from_millis(settings.poll_ms);
+    let pool = &core.ledger.pool;
+    let deliverer = Deliverer::new(DelivererParts {
+        pool: pool.clone(),
+        webhooks: WebhookClient { https, traces: core.traces.clone() },
+        metrics: core.kit.metrics.clone(),
+        clock: core.kit.clock.clone(),
+        shop_currency: core.currency,
+        instance: core.instance.clone(),
+        poll,
+        batch_max: settings.batch_max,
+        refusals_max: settings.refusals_max,
+        pause_max: Duration::from_secs(settings.pause_seconds_max),
+    });
+    let drained = core.kit.lifecycle.drained();
+    let relay = relay::run_relay(pool.clone(), poll, drained.clone());
+    parts.workers.push(("event log", Box::pin(relay)));
+    parts.workers.push(("event deliveries", Box::pin(deliverer.run(drained))));
+    let tend = TendEvents::new(pool.clone(), core.kit.metrics.clone(), settings.keep_hours);
+    parts.jobs.push(ScheduledJob::new("events", TEND_PERIOD, tend));
+    Ok(())
+}
+
+fn routes() -> OpenApiRouter<EventsState> {
+    OpenApiRouter::new()
+        .routes(routes!(route::list, route::create))
+        .routes(routes!(route::switch, route::delete))
+        .routes(routes!(route::replay))
+        .routes(routes!(route::dead_letters))
+        .routes(routes!(route::log))
+}

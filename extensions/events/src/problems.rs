@@ -1,0 +1,18 @@
+//! The types of problem of endpoints.
+
+pub use web::problems::*;
+
+web::problem_types! {
+    ENDPOINT_NOT_FOUND: 404 "endpoint_not_found", "Endpoint not found",
+        "Check the endpoint id; GET /api/admin/endpoints lists the endpoints.";
+    EVENTS_OFF: 409 "events_off", "Events switched off",
+        "Set events.enabled in the settings, and start the service again.";
+    TOO_MANY_ENDPOINTS: 409 "too_many_endpoints", "Too many endpoints",
+        "Delete an endpoint that is not needed any more.";
+    INVALID_TARGET: 422 "invalid_target", "Invalid target of an endpoint",
+        "Send an https address for a webhook, or a plain name for a stream.";
+    INVALID_FILTER: 422 "invalid_filter", "Invalid filter of an endpoint",
+        "Send types of events, ids of items and currencies that there are.";
+    RANGE_OUT_OF_LOG: 422 "range_out_of_log", "Range out of the event log",
+        "Send positions that the log has; GET /api/admin/events reads it.";
+}
