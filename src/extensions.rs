@@ -7,4 +7,6 @@ use extension::Extension;
 pub const ALL: &[&dyn Extension] = &[
     #[cfg(feature = "events")]
     &events::Events,
+    #[cfg(feature = "lab")]
+    &lab::Lab,
 ];

@@ -28,7 +28,7 @@
 //!    [`draw`] (sales that are drawn).
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
 //!    (accounts from elsewhere), [`live`] (events), [`export`], [`payment`], [`job`]
-//!    (background jobs), [`audit`] and [`lab`] (proofs that nothing was oversold), [`readiness`].
+//!    (background jobs), [`audit`] (the proof that nothing was oversold), [`trial`] (sales that are tried out), [`readiness`].
 //! 3. The border: [`http`] (routes), [`extensions`] (the list of optional features).
 //! 4. The process: [`config`], [`app`] (wiring), [`open_files`], and [`failpoint`] for tests.
 
@@ -48,11 +48,11 @@ pub mod extensions;
 pub mod http;
 pub mod identity;
 pub mod job;
-pub mod lab;
 pub mod live;
 pub mod open_files;
 pub mod order;
 pub mod payment;
 pub mod purchase;
 pub mod readiness;
+pub mod trial;
 pub mod waiting_list;

@@ -131,7 +131,7 @@ impl App {
         );
         let accounts = state::accounts(&config, &shared);
         let kit = state::kit(&config, &shared, &accounts, proxies)?;
-        let core = state::core(&config, &shared, &kit)?;
+        let core = state::core(&config, &shared, &kit, &purchases)?;
         let mut routes = Vec::new();
         for extension in extensions {
             let parts = extension.build(&core, &config.sections)?;

@@ -11,11 +11,11 @@ use crate::config::Config;
 use crate::draw::Draws;
 use crate::export::Exporter;
 use crate::http::{AppParts, AppState};
-use crate::lab::{self, Lab};
 use crate::order::Orders;
 use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
+use crate::trial::TrialSales;
 use crate::waiting_list::WaitingLists;
 use extension::Core;
 use web::address::Proxies;
@@ -25,6 +25,7 @@ use web::kit::Kit;
 use web::rates::{Rate, Rates};
 use web::session::{Authenticator, AuthenticatorParts};
 use web::session_cookie::SessionCookie;
+use web::streams::Streams;
 use web::token::Tokens;
 
 /// What the extractors of all routes need.
@@ -47,8 +48,16 @@ pub(super) fn kit(
         clock: shared.clock.clone(),
         metrics: shared.metrics.clone(),
     });
+    let streams = Streams {
+        limit: Arc::new(shared.hub.clone()),
+        rates: Arc::clone(&rates),
+        authenticator: authenticator.clone(),
+        lifecycle: shared.lifecycle.clone(),
+        metrics: shared.metrics.clone(),
+    };
     Ok(Arc::new(Kit {
         authenticator,
+        streams,
         rates,
         proxies,
         cors: CorsOrigins::parse(&config.http.cors_origins)?,
@@ -67,13 +76,23 @@ pub(super) fn kit(
 ///
 /// # Errors
 /// A sentence when a setting cannot be used.
-pub(super) fn core(config: &Config, shared: &Shared, kit: &Arc<Kit>) -> Result<Core, String> {
+pub(super) fn core(
+    config: &Config,
+    shared: &Shared,
+    kit: &Arc<Kit>,
+    purchases: &Purchases,
+) -> Result<Core, String> {
     Ok(Core {
         kit: Arc::clone(kit),
         ledger: shared.ledger.clone(),
         traces: shared.traces.clone(),
         instance: shared.instance.clone(),
         currency: config.currency()?,
+        trial_sales: Arc::new(TrialSales::new(
+            shared.catalog.clone(),
+            purchases.clone(),
+            Duration::from_millis(2 * config.purchase.sold_out_ms),
+        )),
     })
 }
 
@@ -93,7 +112,6 @@ pub(super) fn state(
         identity: super::identity::identity(config, shared, &accounts)?,
         exporter: Exporter::new(shared.ledger.clone()),
         locks: purchases.locks(),
-        lab: lab(config, shared, purchases.clone()),
         purchases,
         orders,
         payments,
@@ -141,19 +159,6 @@ pub(super) fn accounts(config: &Config, shared: &Shared) -> Accounts {
         token_life: Duration::from_secs(u64::from(settings.token_hours) * 3_600),
         demo_accounts: config.demo_accounts,
         own_accounts: config.session.own_accounts,
-    })
-}
-
-fn lab(config: &Config, shared: &Shared, purchases: Purchases) -> Lab {
-    Lab::new(lab::LabParts {
-        catalog: shared.catalog.clone(),
-        purchases,
-        metrics: shared.metrics.clone(),
-        // An answer may be remembered when it is as old as it may be (`purchase/sold_out.rs`).
-        sold_out_age: Duration::from_millis(2 * config.purchase.sold_out_ms),
-        clock: shared.clock.clone(),
-        tasks: shared.lifecycle.purchases().clone(),
-        stopping: shared.lifecycle.stopping(),
     })
 }
 

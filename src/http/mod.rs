@@ -10,7 +10,6 @@ pub mod pages;
 pub mod problems;
 mod request_trace;
 pub mod route;
-mod streams;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -33,7 +32,6 @@ use crate::draw::Draws;
 use crate::export::Exporter;
 use crate::extensions;
 use crate::identity::Identity;
-use crate::lab::Lab;
 use crate::live::{Hub, Watch};
 use crate::order::Orders;
 use crate::payment::Payments;
@@ -65,7 +63,6 @@ routes_state!(AppState, AppParts {
     auditor: Auditor,
     readiness: Arc<Readiness>,
     hub: Hub,
-    lab: Lab,
     watch: Watch,
     job_status: JobStatus,
     locks: Locks,
@@ -120,9 +117,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
         .routes(routes!(route::audit::find))
         .routes(routes!(route::export::export))
         .routes(routes!(route::import::import))
-        .routes(routes!(route::lab::create, route::lab::list))
-        .routes(routes!(route::lab::find, route::lab::cancel))
-        .routes(routes!(route::lab::events))
         .routes(routes!(route::actions::list))
         .routes(routes!(route::payments::take))
         .routes(routes!(route::payments::list))

@@ -21,8 +21,6 @@ web::problem_types! {
         "Check the group's id; GET /api/admin/limit-groups lists the groups.";
     PRODUCT_NOT_FOUND: 404 "product_not_found", "Product not found",
         "Check the product's id; GET /api/admin/products lists the products.";
-    RUN_NOT_FOUND: 404 "run_not_found", "Lab run not found",
-        "Check the run id; GET /api/lab/runs lists the last runs.";
     PAYMENT_NOT_FOUND: 404 "payment_not_found", "Payment not found",
         "Check the payment id; GET /api/admin/payments lists the payments.";
     ENTRIES_OPEN: 409 "entries_open", "List of entries not published yet",
@@ -49,16 +47,12 @@ web::problem_types! {
         "Take the role from the account with `seckill operator revoke`; then delete the account.";
     USERNAME_TAKEN: 409 "username_taken", "User name taken",
         "Choose another user name.";
-    LAB_BUSY: 409 "lab_busy", "Lab run in progress",
-        "Wait for the end of the other run, or end it with DELETE /api/lab/runs/{id}.", retry 5;
     PAYMENTS_OFF: 409 "payments_off", "No payment provider",
         "Set payment.provider to webhook, and start the service again.";
     IDENTITY_OFF: 409 "identity_off", "No identity provider",
         "Set identity.issuer and identity.client_id, and start the service again.";
     PRECONDITION_FAILED: 412 "precondition_failed", "Item edited since it was read",
         "Read the item again, and send its ETag as If-Match.";
-    QUANTITY_OUT_OF_RANGE: 422 "quantity_out_of_range", "Quantity out of range",
-        "Send a quantity in the range that /docs names.";
     LINES_OUT_OF_RANGE: 422 "lines_out_of_range", "Number of lines out of range",
         "Send as many lines as /docs allows, and at least one.";
     DUPLICATE_ITEM: 422 "duplicate_item", "Item in several lines",
@@ -79,8 +73,6 @@ web::problem_types! {
         "Send starts_at and ends_at as RFC 3339 times with a zone, the start before the end, up to the year 9999.";
     ARBITER_REQUIRED: 422 "arbiter_required", "Arbiter required",
         "Leave the arbiter on; only lab items may turn it off.";
-    UNKNOWN_STRATEGY: 422 "unknown_strategy", "Unknown strategy",
-        "Choose a strategy that GET /api/strategies lists.";
     INVALID_VARIANT: 422 "invalid_variant", "Invalid variant of a product",
         "Send product_id with at most 4 options, each with another name; names and values have 1 to 50 characters.";
     INVALID_CURRENCY: 422 "invalid_currency", "Invalid currency",
@@ -95,12 +87,8 @@ web::problem_types! {
         "Send an offer time in the range that /docs names.";
     INVALID_DRAW: 422 "invalid_draw", "Invalid draw",
         "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, offer_seconds of at least 1, and draw_party_max of 1 to 4.";
-    STOCK_OUT_OF_RANGE: 422 "stock_out_of_range", "Stock out of range",
-        "Send a stock in the range that /docs names.";
     STOCK_BELOW_SOLD: 422 "stock_below_sold", "Stock change out of range",
         "Take out no more units than are left, and do not raise the stock above its limit.";
-    LANES_OUT_OF_RANGE: 422 "lanes_out_of_range", "Number of lab lanes out of range",
-        "Choose other strategies, rounds or arbiters.";
     TOO_MANY_ATTEMPTS: 429 "too_many_attempts", "Too many failed sign-ins",
         "Wait a minute before you sign in with this name again.";
 }

@@ -13,17 +13,19 @@ mod stream_limiter;
 mod watch;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{broadcast, mpsc};
 
 use shop_domain::{ItemId, Order, OrderId, UserId};
 use shop_metrics::Metrics;
+use web::streams::{StreamLimit, StreamPermit, TooManyStreams};
 
 pub use channel::{receive, send};
 pub use outcome_counts::OutcomeCounts;
-use stream_limiter::{StreamLimiter, StreamPermit};
-pub use stream_limiter::{StreamLimits, TooManyStreams, Watcher};
+use stream_limiter::StreamLimiter;
+pub use stream_limiter::{StreamLimits, Watcher};
 pub use watch::Watch;
 
 /// Order events that wait for one slow stream; older ones are dropped then.
@@ -62,7 +64,7 @@ pub struct Hub {
 /// One open stream; dropping it closes it in the limits and the metrics.
 pub struct Stream {
     metrics: Metrics,
-    _permit: StreamPermit,
+    _permit: stream_limiter::StreamPermit,
 }
 
 impl Hub {
@@ -127,5 +129,20 @@ impl Hub {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.metrics.streams.dec();
+    }
+}
+
+impl StreamLimit for Hub {
+    fn open(
+        &self,
+        user: Option<UserId>,
+        address: Option<IpAddr>,
+    ) -> Result<StreamPermit, TooManyStreams> {
+        let watcher = match user {
+            Some(user) => Watcher::User(user, address),
+            None => Watcher::Stranger(address),
+        };
+        let stream = self.open_stream(watcher)?;
+        Ok(Box::new(stream))
     }
 }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use shop_domain::UserId;
+use web::streams::TooManyStreams;
 
 /// Factor on `each_address` for streams with a session: an office or a phone network is one
 /// address, and accounts cost next to nothing.
@@ -33,15 +34,6 @@ pub enum Watcher {
     User(UserId, Option<IpAddr>),
     /// A client without a token, and its address; `None` is an address that is not counted.
     Stranger(Option<IpAddr>),
-}
-
-/// The reason why no stream is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TooManyStreams {
-    /// Too many streams are open in all, for this kind of watcher.
-    InTotal,
-    /// This user, or this address, has too many streams.
-    PerClient,
 }
 
 /// The open streams. Clones share them.

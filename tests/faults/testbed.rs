@@ -9,7 +9,8 @@ use dev_servers::{
 };
 use ledger::rows;
 use redis::aio::MultiplexedConnection;
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
+use settings::Secret;
 use shop_domain::UserId;
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
 use sqlx::{ConnectOptions, Connection};

@@ -8,8 +8,9 @@ use futures::future::join_all;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
 use ledger::rows::stock;
 use ledger::write::{Arbiter, Conflict, OrderWrite, StockWrite};
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
 use serde_json::json;
+use settings::Secret;
 use shop_domain::{ItemId, Outcome, Purchase};
 use shop_metrics::Metrics;
 

@@ -6,8 +6,9 @@ use dev_servers::faulty_link::Fault;
 use gates::redis_store::{Buckets, Counters, Gathered, RedisClient, Take};
 use ledger::rows::stock;
 use redis::AsyncCommands;
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
 use serde_json::json;
+use settings::Secret;
 use shop_domain::{ItemId, Purchase, UserId};
 use shop_metrics::Metrics;
 

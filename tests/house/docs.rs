@@ -198,7 +198,7 @@ fn every_variable_that_is_named_exists() {
 
 /// Variables that set a key of `defaults.toml`.
 fn settings() -> BTreeSet<String> {
-    let defaults: toml::Table = toml::from_str(DEFAULTS).expect("defaults.toml is TOML");
+    let defaults: toml::Table = toml::from_str(&DEFAULTS).expect("defaults.toml is TOML");
     let mut names = BTreeSet::new();
     for (key, value) in &defaults {
         match value.as_table() {

@@ -4,8 +4,9 @@ use dev_servers::RedisServer;
 use dev_servers::faulty_link::Fault;
 use futures::future::join_all;
 use reqwest::Method;
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
 use serde_json::json;
+use settings::Secret;
 
 use super::{BOUND, assert_clean, assert_problem, eventually, order_id, when};
 use crate::support::{

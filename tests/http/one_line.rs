@@ -5,9 +5,10 @@ use std::collections::HashSet;
 use futures::future::join_all;
 use gates::redis_store::SharedConnection;
 use reqwest::Method;
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
 use seckill::failpoint::ROOM_POINT;
 use serde_json::{Value, json};
+use settings::Secret;
 use time::{Duration, OffsetDateTime};
 
 use super::waiting_room::{buy, item, place, shop_with, stand, text, ticket, until_admitted};

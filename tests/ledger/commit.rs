@@ -7,8 +7,9 @@ mod same_key;
 mod unknown;
 
 use dev_servers::faulty_link::Trap;
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
 use serde_json::json;
+use settings::Secret;
 
 use crate::support::strategies::test_each_strategy;
 use crate::support::{FaultyLink, Instance, Shop, eventually, link_to_ledger};

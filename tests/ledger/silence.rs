@@ -6,8 +6,9 @@ use std::time::Duration;
 use dev_servers::faulty_link::Trap;
 use gates::redis_store::RedisClient;
 use ledger::rows;
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
 use serde_json::json;
+use settings::Secret;
 use sqlx::Executor;
 use tokio::time::{Instant, sleep};
 

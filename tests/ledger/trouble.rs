@@ -7,8 +7,9 @@ use futures::future::join_all;
 use gates::redis_store::RedisClient;
 use leaselock::redis::subscriber::Subscriber;
 use leaselock::{AcquireOptions, Guard, LockName, Mutex, Wait, redis as redis_locks};
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
 use serde_json::json;
+use settings::Secret;
 use tokio_util::task::TaskTracker;
 
 use super::draw::{drawn_item, enter};

@@ -165,7 +165,7 @@ fn each_alert_fires_and_clears() {
 /// The lines that a compose file or a manifest has for each setting.
 #[test]
 fn compose_forwards_every_setting() {
-    let defaults: toml::Table = toml::from_str(DEFAULTS).expect("defaults.toml is TOML");
+    let defaults: toml::Table = toml::from_str(&DEFAULTS).expect("defaults.toml is TOML");
     let compose = read("docker-compose.yml");
     let mut missing = Vec::new();
     for (key, value) in &defaults {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use dev_servers::{MysqlSet, Replicated};
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
 use serde_json::json;
+use settings::Secret;
 use tokio::task::JoinSet;
 
 use super::{Client, Instance, Shop, assert_clean, eventually, unique, when};

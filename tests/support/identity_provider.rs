@@ -14,8 +14,9 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD as BASE64};
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
 use serde_json::{Value, json};
+use settings::Secret;
 use sha2::{Digest, Sha256};
 
 use crate::support::identity_keys::TestKey;

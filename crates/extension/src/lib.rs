@@ -22,23 +22,30 @@ use web::kit::Kit;
 use web::problem::ProblemType;
 
 use job::ScheduledJob;
+use ports::TrialSales;
 
 /// An optional feature.
 pub trait Extension: Send + Sync {
     /// Its name, which is that of its section of the settings.
     fn name(&self) -> &'static str;
 
-    /// Its sections of `defaults.toml`, with a comment for each key.
-    fn defaults(&self) -> &'static str;
+    /// Its sections of `defaults.toml`, with a comment for each key; none by default.
+    fn defaults(&self) -> &'static str {
+        ""
+    }
 
     /// Refuses settings that are out of range or contradict each other.
     ///
     /// # Errors
     /// A sentence for the operator.
-    fn check(&self, sections: &Sections) -> Result<(), String>;
+    fn check(&self, _sections: &Sections) -> Result<(), String> {
+        Ok(())
+    }
 
     /// Its table of types of problem.
-    fn problems(&self) -> &'static [&'static ProblemType];
+    fn problems(&self) -> &'static [&'static ProblemType] {
+        &[]
+    }
 
     /// The description of its routes.
     fn document(&self) -> OpenApi;
@@ -61,6 +68,8 @@ pub struct Core {
     pub instance: String,
     /// The currency of items that name none.
     pub currency: Currency,
+    /// Sales that are tried out.
+    pub trial_sales: Arc<dyn TrialSales>,
 }
 
 /// What an extension gives to the program.

@@ -12,6 +12,7 @@ use crate::cors::CorsOrigins;
 use crate::rates::Rates;
 use crate::session::Authenticator;
 use crate::session_cookie::SessionCookie;
+use crate::streams::Streams;
 
 /// The parts that the extractors take, and that most handlers share.
 pub struct Kit {
@@ -21,6 +22,7 @@ pub struct Kit {
     pub cors: CorsOrigins,
     pub body_limits: BodyLimits,
     pub session_cookie: SessionCookie,
+    pub streams: Streams,
     pub lifecycle: Lifecycle,
     pub clock: Clock,
     pub metrics: Metrics,
@@ -61,6 +63,7 @@ macro_rules! routes_state {
             cors: $crate::cors::CorsOrigins,
             body_limits: $crate::body::BodyLimits,
             session_cookie: $crate::session_cookie::SessionCookie,
+            streams: $crate::streams::Streams,
             lifecycle: $crate::kit::Lifecycle,
             clock: $crate::kit::Clock,
             metrics: $crate::kit::Metrics,

@@ -27,6 +27,7 @@ pub mod runtimes;
 pub mod server;
 pub mod session;
 pub mod session_cookie;
+pub mod streams;
 pub mod token;
 
 pub use detached::detached;

@@ -129,4 +129,10 @@ crate::problem_types! {
         "A server that this service needs does not answer; try again.", retry 1;
     OUTCOME_UNKNOWN: 504 "outcome_unknown", "Unknown outcome",
         "It may or may not have happened; send the request again with the same Idempotency-Key.", retry 1;
+    STOCK_OUT_OF_RANGE: 422 "stock_out_of_range", "Stock out of range",
+        "Send a stock in the range that /docs names.";
+    QUANTITY_OUT_OF_RANGE: 422 "quantity_out_of_range", "Quantity out of range",
+        "Send a quantity in the range that /docs names.";
+    UNKNOWN_STRATEGY: 422 "unknown_strategy", "Unknown strategy",
+        "Choose a strategy that GET /api/strategies lists.";
 }

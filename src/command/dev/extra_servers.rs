@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use crate::config::{Config, Secret};
+use crate::config::Config;
 use dev_servers::{
     AppendFsync, EtcdOptions, EtcdServer, RedisOptions, RedisServer, StartError, ZookeeperOptions,
     ZookeeperServer,
 };
 use futures::future;
+use settings::Secret;
 
 use super::redis::RedisShape;
 use super::say;

@@ -12,10 +12,11 @@ use std::path::Path;
 
 use crate::account::password;
 use crate::app::App;
-use crate::config::{Config, SECRET_LENGTH_MIN, Secret};
+use crate::config::{Config, SECRET_LENGTH_MIN};
 use gates::redis_store::RedisClient;
 use ledger::rows::engine::Engine;
 use ledger::rows::{self, hosts, users};
+use settings::Secret;
 use shop_domain::{UserId, Username};
 use time::OffsetDateTime;
 use web::server;

@@ -5,7 +5,8 @@ use std::path::Path;
 use dev_servers::{MysqlOptions, MysqlServer, MysqlSet, StartError};
 
 use super::redis::{PrivateRedis, RedisShape};
-use crate::config::{Config, Secret};
+use crate::config::Config;
+use settings::Secret;
 
 /// A way to replicate the ledger, for `--mysql`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-use crate::config::{Config, Secret};
+use crate::config::Config;
 use clap::ValueEnum;
 use dev_servers::{
     Certificates, RedisCluster, RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer,
     StartError,
 };
+use settings::Secret;
 
 /// What stands behind REDIS_URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]

@@ -10,7 +10,6 @@ use tokio::sync::broadcast;
 use super::orders::OrderBody;
 use super::waiting_list::PlaceBody;
 use crate::catalog::{Catalog, StockedItem};
-use crate::http::streams::{Events, Streams};
 use crate::live::{Hub, Watch, What};
 use crate::order::Orders;
 use crate::waiting_list::WaitingLists;
@@ -19,6 +18,7 @@ use shop_domain::{Clock, Item, ItemState, Refusal, SaleWindow};
 use web::address::ClientAddress;
 use web::extract::{Buyer, ItemPath};
 use web::problem::{Problem, rfc3339};
+use web::streams::{Events, Streams};
 
 /// The longest sleep until the start or the end of a sale; then the sale is checked again.
 const BOUNDARY_MAX: Duration = Duration::from_secs(3_600);

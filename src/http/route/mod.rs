@@ -10,7 +10,6 @@ mod fields;
 pub mod identity;
 pub mod import;
 pub mod items;
-pub mod lab;
 pub mod limit_groups;
 pub mod lists;
 pub mod live;

@@ -1,8 +1,9 @@
 //! The service's injected clock jumps; the machine's clock is never touched.
 
 use seckill::app::App;
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
 use serde_json::{Value, json};
+use settings::Secret;
 use time::Duration;
 use web::token::Role;
 

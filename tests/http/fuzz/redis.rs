@@ -4,7 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use gates::redis_store::{Counter, CounterAndQueue, Counters, RedisClient};
 use ledger::rows;
-use seckill::config::{Config, Secret};
+use seckill::config::Config;
+use settings::Secret;
 use shop_domain::ItemId;
 use shop_metrics::Metrics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -232,7 +232,7 @@ pub enum Event {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::*;
 
     #[test]
     fn percentiles_are_values_that_were_measured() {

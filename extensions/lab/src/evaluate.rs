@@ -9,7 +9,7 @@ use ledger_audit::{
     State, judge_in_time, judge_record,
 };
 
-use super::report::{Cell, Verdict};
+use crate::report::{Cell, Verdict};
 use gates::Breaks;
 use ledger::rows::orders::OrderRecord;
 use shop_domain::ArbiterMode;

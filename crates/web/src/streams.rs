@@ -8,21 +8,19 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::FromRef;
 use axum::response::sse::{Event, KeepAlive, KeepAliveStream, Sse};
 use futures::Stream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::{AppState, problems};
-use crate::live::{self, Hub, TooManyStreams, Watcher};
+use crate::problem::Problem;
+use crate::problems;
+use crate::rates::Rates;
+use crate::session::Authenticator;
+use crate::token::Claims;
 use lifecycle::Lifecycle;
 use shop_domain::UserId;
 use shop_metrics::Metrics;
-use web::problem::Problem;
-use web::rates::Rates;
-use web::session::Authenticator;
-use web::token::Claims;
 
 /// The longest pause in a stream; then a comment is sent, which finds dead connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -32,28 +30,43 @@ const SESSION_CHECK_PERIOD: Duration = Duration::from_secs(1);
 const BUFFERED_MAX: usize = 8;
 
 /// An answer that is a stream of events.
-pub(super) type Events = Sse<KeepAliveStream<EventStream>>;
+pub type Events = Sse<KeepAliveStream<EventStream>>;
 type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
 
-/// Opens streams of events.
+/// Opens streams of events. Clones share everything.
+#[derive(Clone)]
 pub struct Streams {
-    hub: Hub,
-    rates: Arc<Rates>,
-    authenticator: Authenticator,
-    lifecycle: Lifecycle,
-    metrics: Metrics,
+    pub limit: Arc<dyn StreamLimit>,
+    pub rates: Arc<Rates>,
+    pub authenticator: Authenticator,
+    pub lifecycle: Lifecycle,
+    pub metrics: Metrics,
 }
 
-impl FromRef<AppState> for Streams {
-    fn from_ref(state: &AppState) -> Self {
-        Self {
-            hub: Hub::from_ref(state),
-            rates: Arc::from_ref(state),
-            authenticator: Authenticator::from_ref(state),
-            lifecycle: Lifecycle::from_ref(state),
-            metrics: Metrics::from_ref(state),
-        }
-    }
+/// The limit of open streams.
+pub trait StreamLimit: Send + Sync {
+    /// Counts a stream of a client at `address`, who is `user` if signed in; without an address the client is not limited
+    /// by it. Dropping the permit gives it back.
+    ///
+    /// # Errors
+    /// When too many are open.
+    fn open(
+        &self,
+        user: Option<UserId>,
+        address: Option<IpAddr>,
+    ) -> Result<StreamPermit, TooManyStreams>;
+}
+
+/// The permit of an open stream; dropping it gives the permit back.
+pub type StreamPermit = Box<dyn Send>;
+
+/// The reason why no stream is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TooManyStreams {
+    /// Too many streams are open in all, for this kind of client.
+    InTotal,
+    /// This user, or this address, has too many streams.
+    PerClient,
 }
 
 impl Streams {
@@ -61,13 +74,8 @@ impl Streams {
     ///
     /// # Errors
     /// 429 when the client has too many open, 503 when all clients together have.
-    pub fn open(&self, user: Option<UserId>, address: IpAddr) -> Result<live::Stream, Problem> {
-        let address = self.rates.key(address);
-        let watcher = match user {
-            Some(user) => Watcher::User(user, address),
-            None => Watcher::Stranger(address),
-        };
-        self.hub.open_stream(watcher).map_err(|why| match why {
+    pub fn open(&self, user: Option<UserId>, address: IpAddr) -> Result<StreamPermit, Problem> {
+        self.limit.open(user, self.rates.key(address)).map_err(|why| match why {
             TooManyStreams::InTotal => {
                 let detail = "Too many event streams are open; poll the item or the order instead.";
                 problems::OVERLOADED.detail(detail).retry_after(5)
@@ -83,7 +91,7 @@ impl Streams {
 
     /// Sends the events of `work` on a stream. It ends with `work`, with the connection, when
     /// the service stops, and when the session of `claims` is over.
-    pub fn send<F, W>(self, stream: live::Stream, claims: Option<Claims>, work: W) -> Events
+    pub fn send<F, W>(self, permit: StreamPermit, claims: Option<Claims>, work: W) -> Events
     where
         F: Future<Output = ()> + Send + 'static,
         W: FnOnce(mpsc::Sender<Event>) -> F,
@@ -98,7 +106,7 @@ impl Streams {
                 () = over => {}
                 () = stop.cancelled() => {}
             }
-            drop(stream);
+            drop(permit);
         });
         let events = futures::StreamExt::map(ReceiverStream::new(receiver), Ok);
         let events: EventStream = Box::pin(events);

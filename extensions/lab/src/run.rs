@@ -9,11 +9,11 @@ use ledger::Database;
 use ledger_audit::{Answer, Outcome};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::evaluate::{self, Evidence, note};
-use super::load_generator::{AnswerCounts, LoadGenerator};
-use super::plan::StrategyChoice;
-use super::report::{Cell, CellState, Event, Latency, Progress, RunState};
-use super::{LabParts, Running};
+use crate::evaluate::{self, Evidence, note};
+use crate::load_generator::{AnswerCounts, LoadGenerator};
+use crate::plan::StrategyChoice;
+use crate::report::{Cell, CellState, Event, Latency, Progress, RunState};
+use crate::runs::{LabParts, Running};
 use ledger::rows::actions::Actor;
 use ledger::rows::orders::OrderRecord;
 use ledger::rows::{self, orders, stock};
@@ -38,13 +38,7 @@ pub async fn run(parts: &LabParts, running: &Running, cells: Vec<StrategyChoice>
             break;
         }
         let mut cell = running.cell(index);
-        let (_, available) = parts
-            .purchases
-            .strategies()
-            .cards()
-            .find(|(card, _)| card.name == chosen.card.name)
-            .unwrap_or((chosen.card, false));
-        if !available {
+        if !parts.sales.is_available(chosen.card.name) {
             cell.state = CellState::Skipped;
             note(&mut cell, "Its servers are not configured here.");
             running.update(cell);
@@ -94,7 +88,7 @@ struct Work<'a> {
 impl Work<'_> {
     async fn cell(&self, cell: &mut Cell) -> Result<(), String> {
         let made = self.make_item(cell).await?;
-        let (item, pool) = (made.id, self.parts.catalog.pool());
+        let (item, pool) = (made.id, &self.parts.pool);
         cell.item_id = Some(item.get());
         cell.state = CellState::Running;
         self.running.update(cell.clone());
@@ -129,7 +123,7 @@ impl Work<'_> {
             report: &audit::verify(facts),
             stock: self.running.request.stock,
             quantity: self.running.request.quantity.into(),
-            sold_out_age: self.parts.sold_out_age,
+            sold_out_age: self.parts.sales.sold_out_age(),
             breaks_with: self.chosen.breaks_with(),
         };
         evaluate::evaluate(cell, &evidence);
@@ -168,8 +162,7 @@ impl Work<'_> {
             draw: None,
             limit_group: None,
         };
-        let created = self.parts.catalog.create_for_lab(&new, now).await;
-        Ok(created.map_err(|error| error.to_string())?.item)
+        self.parts.sales.create(&new, now).await
     }
 
     /// Runs the load generator and sends progress events.
@@ -181,7 +174,7 @@ impl Work<'_> {
     ) -> Vec<Answer> {
         let wanted = &self.running.request;
         let load = LoadGenerator {
-            purchases: self.parts.purchases.clone(),
+            sales: Arc::clone(&self.parts.sales),
             item,
             choice: self.chosen.clone(),
             request: wanted.clone(),
@@ -269,8 +262,7 @@ async fn end(parts: &LabParts, operator: UserId, item: ItemId) {
     let now = parts.clock.now();
     let edit = ItemEdit { ends_at: Some(now), ..ItemEdit::default() };
     let actor = Actor { user: operator, address: None, now };
-    match parts.catalog.edit(item, &edit, &actor).await {
-        Ok(_) => parts.purchases.item_changed(item),
-        Err(error) => tracing::warn!(%error, %item, "sale of a lab item not ended"),
+    if let Err(error) = parts.sales.edit(item, &edit, &actor).await {
+        tracing::warn!(error, %item, "sale of a lab item not ended");
     }
 }

@@ -12,16 +12,16 @@ use ledger_audit::{Answer, Outcome};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::plan::StrategyChoice;
-use super::report::RunRequest;
-use crate::purchase::{PurchaseRequest, Purchases};
-use shop_domain::{ItemId, OrderId, Quantity, RequestKey, Trace, UserId};
+use crate::plan::StrategyChoice;
+use crate::report::RunRequest;
+use extension::ports::{TrialPurchase, TrialSales};
+use shop_domain::{ItemId, OrderId, Quantity, RequestKey, UserId};
 
 /// One load: what is bought, by how many buyers, at which concurrency.
 #[derive(Clone)]
 pub struct LoadGenerator {
     /// The purchases of the service.
-    pub purchases: Purchases,
+    pub sales: Arc<dyn TrialSales>,
     /// The item that is bought.
     pub item: ItemId,
     /// The strategy with its options.
@@ -81,7 +81,7 @@ impl LoadGenerator {
                 break;
             }
             let started = Instant::now();
-            let outcome = self.purchases.buy(self.purchase(request)).await;
+            let outcome = self.sales.buy(self.purchase(request)).await;
             let ended = Instant::now();
             let times = (between(started, ended), between(began, ended));
             let answer = answer((request, self.request.buyers), reply(&outcome), times);
@@ -91,16 +91,14 @@ impl LoadGenerator {
         answers
     }
 
-    fn purchase(&self, request: u32) -> PurchaseRequest {
-        PurchaseRequest {
+    fn purchase(&self, request: u32) -> TrialPurchase {
+        TrialPurchase {
             buyer: UserId::new(buyer(request, self.request.buyers)).expect("counted from one"),
             item: self.item,
             quantity: Quantity::new(self.request.quantity.into()).unwrap_or(Quantity::ONE),
-            strategy: self.choice.card.name.to_owned(),
+            strategy: self.choice.card.name,
             options: self.choice.options,
-            key: Some(key(request)),
-            ticket: None,
-            trace: Trace::default(),
+            key: key(request),
         }
     }
 }

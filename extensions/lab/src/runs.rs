@@ -1,38 +1,21 @@
-//! The lab: compares strategies inside the service, one run at a time, for the lab's page.
-//!
-//! A run has a cell (`lane` in JSON) for each strategy, arbiter and round: a fresh lab item, a load
-//! generator that buys it through `purchase` without HTTP, and an audit of the ledger against the
-//! record of every answer. A run goes on when its creator disconnects, ends when the service stops,
-//! and ends the sales of its items. It shares the service with real sales: its purchases pass the
-//! same admission and the same pool. It runs in one process, so a gate that breaks with two
-//! instances is clean here; `loadtest` can load several.
-
-mod evaluate;
-mod load_generator;
-mod plan;
-mod report;
-mod run;
+//! The runs of the lab: one at a time, and the last ones.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use futures::FutureExt;
 use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::catalog::Catalog;
-use crate::purchase::Purchases;
+use crate::plan::Plan;
+use crate::report::{Cell, Event, Run, RunRequest, RunState};
+use crate::run;
+use extension::ports::TrialSales;
+use ledger::Database;
 use shop_domain::{Clock, OrderId, UserId};
 use shop_metrics::Metrics;
-
-pub use plan::{
-    BUYERS_MAX, CELLS_MAX, CONCURRENCY_MAX, ChoiceError, Plan, QUANTITY_MAX, REQUESTS_MAX,
-    ROUNDS_MAX, SECONDS_DEFAULT, SECONDS_MAX, STOCK_MAX, StrategyChoice,
-};
-pub use report::{Arbiters, Cell, CellState, Event, Progress, Run, RunRequest, RunState, Verdict};
 
 /// Runs that are kept.
 const RUNS_MAX: usize = 20;
@@ -41,14 +24,12 @@ const EVENTS_MAX: usize = 256;
 
 /// The parts of the service that the lab uses.
 pub struct LabParts {
-    /// Creates its items and ends their sales.
-    pub catalog: Catalog,
-    /// The purchases of the service.
-    pub purchases: Purchases,
+    /// Creates its items, buys them and ends their sales.
+    pub sales: Arc<dyn TrialSales>,
+    /// Where the orders are read.
+    pub pool: Database,
     /// Counts the arbiter's refusals.
     pub metrics: Metrics,
-    /// How old the word "sold out" may be.
-    pub sold_out_age: Duration,
     /// The wall clock.
     pub clock: Clock,
     /// The tasks of the runs; a stop waits for them.
@@ -71,11 +52,11 @@ pub struct Busy;
 
 /// A run, while it runs and afterwards.
 pub(crate) struct Running {
-    request: RunRequest,
-    operator: UserId,
+    pub(crate) request: RunRequest,
+    pub(crate) operator: UserId,
     run: Mutex<Run>,
     events: broadcast::Sender<Event>,
-    cancelled: CancellationToken,
+    pub(crate) cancelled: CancellationToken,
     clock: Clock,
 }
 
@@ -172,16 +153,16 @@ impl Running {
         self.run().state == RunState::Running
     }
 
-    fn cell(&self, index: usize) -> Cell {
+    pub(crate) fn cell(&self, index: usize) -> Cell {
         self.run().cells[index].clone()
     }
 
-    fn cells(&self) -> Vec<Cell> {
+    pub(crate) fn cells(&self) -> Vec<Cell> {
         self.run().cells.clone()
     }
 
     /// Stores a cell and sends it to the watchers.
-    fn update(&self, cell: Cell) {
+    pub(crate) fn update(&self, cell: Cell) {
         let mut run = self.run();
         let index = cell.index;
         run.cells[index] = cell.clone();
@@ -189,11 +170,11 @@ impl Running {
     }
 
     /// Sends an event to the watchers, if there are any.
-    fn publish(&self, event: Event) {
+    pub(crate) fn publish(&self, event: Event) {
         let _ = self.events.send(event);
     }
 
-    fn finish(&self, state: RunState) {
+    pub(crate) fn finish(&self, state: RunState) {
         let mut run = self.run();
         run.state = state;
         run.finished_at = Some(self.clock.now());

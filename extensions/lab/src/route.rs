@@ -10,16 +10,17 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use utoipa::ToSchema;
 
-use crate::account::{Actor, OperatorLog};
-use crate::http::problems;
-use crate::http::streams::{Events, Streams};
-use crate::lab::{
-    self, Arbiters, Busy, ChoiceError, Event, Lab, Plan, Run, RunRequest, RunState, StrategyChoice,
-};
+use crate::plan::{self, ChoiceError, Plan, StrategyChoice};
+use crate::problems;
+use crate::report::{Arbiters, Event, Run, RunRequest, RunState};
+use crate::runs::{Busy, Lab};
 use extension::actor_of;
+use ledger::Ledger;
+use ledger::rows::actions::{self, Actor};
 use web::body::{Integer, JsonBody};
 use web::extract::Operator;
 use web::problem::Problem;
+use web::streams::{Events, Streams};
 
 /// A comparison to run.
 #[derive(Deserialize, ToSchema)]
@@ -75,14 +76,14 @@ pub struct RunsBody {
 ))]
 pub async fn create(
     State(lab): State<Lab>,
-    State(log): State<OperatorLog>,
+    State(ledger): State<Ledger>,
     operator: Operator,
     JsonBody(body): JsonBody<CreateRunBody>,
 ) -> Result<Response, Problem> {
     let plan = plan(body)?;
     let run = lab.start(&plan, operator.user).map_err(|Busy| &problems::LAB_BUSY)?;
     tracing::info!(run = run.id, operator = %operator.user, "lab run started");
-    record(&log, &actor_of(&operator), "lab_run_started", &run.id).await;
+    record(&ledger, &actor_of(&operator), "lab_run_started", &run.id).await;
     let location = [("location", format!("/api/lab/runs/{}", run.id))];
     Ok((StatusCode::ACCEPTED, location, Json(run)).into_response())
 }
@@ -116,20 +117,22 @@ pub async fn find(
 ))]
 pub async fn cancel(
     State(lab): State<Lab>,
-    State(log): State<OperatorLog>,
+    State(ledger): State<Ledger>,
     operator: Operator,
     Path(id): Path<String>,
 ) -> Result<Json<Run>, Problem> {
     let run = lab.cancel(&id).ok_or(&problems::RUN_NOT_FOUND)?;
     tracing::info!(run = run.id, operator = %operator.user, "lab run cancelled");
-    record(&log, &actor_of(&operator), "lab_run_ended", &run.id).await;
+    record(&ledger, &actor_of(&operator), "lab_run_ended", &run.id).await;
     Ok(Json(run))
 }
 
 /// Records the operator's action. A failure does not stop the run: the run writes to the same
 /// ledger, and ends by itself if the ledger does not answer.
-async fn record(log: &OperatorLog, actor: &Actor, action: &'static str, run: &str) {
-    if let Err(error) = log.record(actor, action, None, &json!({ "run": run })).await {
+async fn record(ledger: &Ledger, actor: &Actor, action: &'static str, run: &str) {
+    let detail = json!({ "run": run });
+    let recorded = actions::record_alone(&ledger.pool, actor, action, None, &detail).await;
+    if let Err(error) = recorded {
         tracing::error!(%error, action, run, operator = %actor.user, "operator action not recorded");
     }
 }
@@ -203,27 +206,27 @@ fn plan(body: CreateRunBody) -> Result<Plan, Problem> {
             return Err(problems::INVALID_TYPE.detail("Send arbiter as off, on or both."));
         }
     };
-    let buyers = number(body.buyers, None, lab::BUYERS_MAX, "buyers")?;
+    let buyers = number(body.buyers, None, plan::BUYERS_MAX, "buyers")?;
     let request = RunRequest {
         strategies: body.strategies,
-        stock: number(body.stock, None, lab::STOCK_MAX, "stock")?,
+        stock: number(body.stock, None, plan::STOCK_MAX, "stock")?,
         buyers,
-        requests: number(body.requests, Some(buyers), lab::REQUESTS_MAX, "requests")?,
-        concurrency: number(body.concurrency, None, lab::CONCURRENCY_MAX, "concurrency")?,
+        requests: number(body.requests, Some(buyers), plan::REQUESTS_MAX, "requests")?,
+        concurrency: number(body.concurrency, None, plan::CONCURRENCY_MAX, "concurrency")?,
         arbiter,
-        rounds: number(body.rounds, Some(1), lab::ROUNDS_MAX, "rounds")?,
-        quantity: number(body.quantity, Some(1), lab::QUANTITY_MAX, "quantity")?,
+        rounds: number(body.rounds, Some(1), plan::ROUNDS_MAX, "rounds")?,
+        quantity: number(body.quantity, Some(1), plan::QUANTITY_MAX, "quantity")?,
         seconds_max: number(
             body.seconds_max,
-            Some(lab::SECONDS_DEFAULT),
-            lab::SECONDS_MAX,
+            Some(plan::SECONDS_DEFAULT),
+            plan::SECONDS_MAX,
             "seconds_max",
         )?,
     };
     let plan = Plan { request, chosen };
-    if !(1..=lab::CELLS_MAX).contains(&plan.cells().len()) {
+    if !(1..=plan::CELLS_MAX).contains(&plan.cells().len()) {
         let detail =
-            format!("Choose strategies, rounds and arbiters for 1 to {} lanes.", lab::CELLS_MAX);
+            format!("Choose strategies, rounds and arbiters for 1 to {} lanes.", plan::CELLS_MAX);
         return Err(problems::LANES_OUT_OF_RANGE.detail(detail));
     }
     Ok(plan)

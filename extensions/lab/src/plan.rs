@@ -1,7 +1,7 @@
 //! The plan of a run: its parsed strategies, its limits, and the cells in the order in which they
 //! run.
 
-use super::report::{Arbiters, Cell, RunRequest};
+use crate::report::{Arbiters, Cell, RunRequest};
 use gates::{Breaks, Card, Options};
 use shop_domain::ArbiterMode;
 
@@ -128,7 +128,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::*;
 
     #[test]
     fn a_name_may_carry_options() {

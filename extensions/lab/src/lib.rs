@@ -1,0 +1,77 @@
+//! The lab: compares strategies inside the service, one run at a time, for the lab's page.
+//!
+//! A run has a cell (`lane` in JSON) for each strategy, arbiter and round: a fresh lab item, a load
+//! generator that buys it through `purchase` without HTTP, and an audit of the ledger against the
+//! record of every answer. A run goes on when its creator disconnects, ends when the service stops,
+//! and ends the sales of its items. It shares the service with real sales: its purchases pass the
+//! same admission and the same pool. It runs in one process, so a gate that breaks with two
+//! instances is clean here; `loadtest` can load several.
+
+mod evaluate;
+mod load_generator;
+mod plan;
+pub mod problems;
+mod report;
+mod route;
+mod run;
+mod runs;
+
+use std::sync::Arc;
+
+use extension::{Core, Extension, Parts};
+use ledger::Ledger;
+use settings::Sections;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use web::problem::ProblemType;
+use web::routes_state;
+
+use crate::runs::{Lab as Runs, LabParts};
+
+/// The extension.
+pub struct Lab;
+
+routes_state!(
+    LabState,
+    LabRoutes {
+        runs: Runs,
+        /// Where the actions of operators are noted.
+        ledger: Ledger,
+    }
+);
+
+impl Extension for Lab {
+    fn name(&self) -> &'static str {
+        "lab"
+    }
+
+    fn problems(&self) -> &'static [&'static ProblemType] {
+        problems::ALL
+    }
+
+    fn document(&self) -> OpenApi {
+        routes().into_openapi()
+    }
+
+    fn build(&self, core: &Core, _: &Sections) -> Result<Parts, String> {
+        let runs = Runs::new(LabParts {
+            sales: Arc::clone(&core.trial_sales),
+            pool: core.ledger.pool.clone(),
+            metrics: core.kit.metrics.clone(),
+            clock: core.kit.clock.clone(),
+            tasks: core.kit.lifecycle.purchases().clone(),
+            stopping: core.kit.lifecycle.stopping(),
+        });
+        let parts = LabRoutes { runs, ledger: core.ledger.clone() };
+        let state = LabState::new(Arc::clone(&core.kit), parts);
+        Ok(Parts { routes: routes().with_state(state), ..Parts::default() })
+    }
+}
+
+fn routes() -> OpenApiRouter<LabState> {
+    OpenApiRouter::new()
+        .routes(routes!(route::create, route::list))
+        .routes(routes!(route::find, route::cancel))
+        .routes(routes!(route::events))
+}

@@ -1,0 +1,66 @@
+//! Sales that are tried out: the port of the extension `lab` to the catalog and the purchases.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use extension::ports::{self, TrialPurchase};
+use ledger::rows::actions::Actor;
+use shop_domain::{Item, ItemEdit, ItemId, NewItem, Outcome, Trace};
+use time::OffsetDateTime;
+
+use crate::catalog::Catalog;
+use crate::purchase::{PurchaseRequest, Purchases};
+
+/// Trial sales, in the catalog and on the purchase path of the shop.
+pub struct TrialSales {
+    catalog: Catalog,
+    purchases: Purchases,
+    sold_out_age: Duration,
+}
+
+impl TrialSales {
+    /// Makes the port; a "sold out" may be as old as `sold_out_age` (`purchase/sold_out.rs`).
+    #[must_use]
+    pub fn new(catalog: Catalog, purchases: Purchases, sold_out_age: Duration) -> Self {
+        Self { catalog, purchases, sold_out_age }
+    }
+}
+
+#[async_trait]
+impl ports::TrialSales for TrialSales {
+    async fn create(&self, new: &NewItem, now: OffsetDateTime) -> Result<Arc<Item>, String> {
+        let made = self.catalog.create_for_lab(new, now).await;
+        made.map(|made| made.item).map_err(|error| error.to_string())
+    }
+
+    async fn edit(&self, item: ItemId, edit: &ItemEdit, actor: &Actor) -> Result<(), String> {
+        let edited = self.catalog.edit(item, edit, actor).await;
+        edited.map_err(|error| error.to_string())?;
+        self.purchases.item_changed(item);
+        Ok(())
+    }
+
+    async fn buy(&self, purchase: TrialPurchase) -> Outcome {
+        let request = PurchaseRequest {
+            buyer: purchase.buyer,
+            item: purchase.item,
+            quantity: purchase.quantity,
+            strategy: purchase.strategy.to_owned(),
+            options: purchase.options,
+            key: Some(purchase.key),
+            ticket: None,
+            trace: Trace::default(),
+        };
+        self.purchases.buy(request).await
+    }
+
+    fn is_available(&self, strategy: &str) -> bool {
+        let mut cards = self.purchases.strategies().cards();
+        cards.any(|(card, is_available)| card.name == strategy && is_available)
+    }
+
+    fn sold_out_age(&self) -> Duration {
+        self.sold_out_age
+    }
+}
