@@ -71,7 +71,8 @@ impl Counters {
 /// Batches that group commit wrote, and the orders in them, over all instances; `None` when one of
 /// them does not answer.
 pub async fn batches(instances: &[Instance]) -> Option<(f64, f64)> {
-    let (mut batches, mut orders) = (0.0, 0.0);
+    let mut batches = 0.0;
+    let mut orders = 0.0;
     for instance in instances {
         let text = page(instance).await?;
         let series = series(&text);

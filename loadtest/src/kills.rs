@@ -23,6 +23,8 @@ pub struct Victim {
     launcher: Launcher,
     service: Service,
     kills: u32,
+    /// Draws the places of the load at which it is killed.
+    seed: u64,
 }
 
 impl Victim {
@@ -30,6 +32,7 @@ impl Victim {
     pub async fn start(
         options: &RunOptions,
         environment: &Environment,
+        seed: u64,
     ) -> Result<Option<Self>, CannotJudge> {
         if options.kills == 0 {
             return Ok(None);
@@ -38,7 +41,7 @@ impl Victim {
         let logs = std::env::temp_dir().join(format!("seckill-loadtest-{}", std::process::id()));
         let launcher = Launcher::new(program, environment, &logs)?;
         let service = launcher.start("killed", &Overrides::default()).await?;
-        Ok(Some(Self { launcher, service, kills: options.kills }))
+        Ok(Some(Self { launcher, service, kills: options.kills, seed }))
     }
 
     /// Where it answers, also after a kill.
@@ -51,8 +54,8 @@ impl Victim {
     ///
     /// # Errors
     /// When it does not start again, which stops the load, or when the load is over before the last kill.
-    pub async fn suffer(mut self, drive: Arc<Drive>, seed: u64) -> Result<Self, CannotJudge> {
-        let mut random = StdRng::seed_from_u64(seed);
+    pub async fn suffer(mut self, drive: Arc<Drive>) -> Result<Self, CannotJudge> {
+        let mut random = StdRng::seed_from_u64(self.seed);
         let part = drive.plan.requests.len() as f64 / f64::from(self.kills + 1);
         for kill in 0..self.kills {
             let place = (part * (f64::from(kill) + random.random_range(0.0..1.0))) as u64;

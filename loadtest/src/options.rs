@@ -176,10 +176,7 @@ impl Default for RunOptions {
 impl RunOptions {
     /// The strategies of the purchases.
     pub fn strategies(&self) -> Vec<String> {
-        match self.are_reservations() {
-            false => self.strategy.clone(),
-            true => vec!["mysql-batch".to_owned()],
-        }
+        if self.are_reservations() { vec!["mysql-batch".to_owned()] } else { self.strategy.clone() }
     }
 
     /// Whether the purchases are reservations, which have lines.

@@ -80,7 +80,8 @@ pub struct Run {
 
 /// Runs one load and judges it.
 pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<Run, CannotJudge> {
-    let victim = Victim::start(options, environment).await?;
+    let seed = options.seed.unwrap_or_else(rand::random);
+    let victim = Victim::start(options, environment, seed).await?;
     let instances = match &victim {
         Some(victim) => vec![victim.instance()],
         None => service::instances(&options.url, environment).await?,
@@ -89,7 +90,6 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
     let database = reader.database().await?;
     let mint = Mint::new(options.seckill.clone(), environment);
     let admin = Admin::new(instances.clone(), mint.admin().await?);
-    let seed = options.seed.unwrap_or_else(rand::random);
     let sale = prepare_sale(options, &admin, &mut reader, seed).await?;
     let plan = draw_plan(options, &sale, seed)?;
     let requests = plan.requests.len();
@@ -101,8 +101,7 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
     let drive = prepare_drive(options, plan, &instances, tokens, shop.as_ref(), &sale)?;
 
     let started_at = OffsetDateTime::now_utc();
-    let judges = (&admin, &mut reader);
-    let aftermath = fire_and_judge(options, drive, &sale, judges, (victim, seed)).await;
+    let aftermath = fire_and_judge(options, drive, &sale, &admin, &mut reader, victim).await;
     if let Some(shop) = shop {
         mint.end(&shop).await?;
     }
@@ -138,7 +137,8 @@ pub async fn execute(options: &RunOptions, environment: &Environment) -> Result<
         verdict: Verdict::of(
             &aftermath.audit,
             &aftermath.service_says,
-            (sale.stock, &aftermath.items),
+            sale.stock,
+            &aftermath.items,
             options.expect_oversell,
         ),
         circumstances,
@@ -279,11 +279,12 @@ async fn fire_and_judge(
     options: &RunOptions,
     drive: Arc<Drive>,
     sale: &Sale,
-    (admin, reader): (&Admin, &mut Reader),
-    (victim, seed): (Option<Victim>, u64),
+    admin: &Admin,
+    reader: &mut Reader,
+    victim: Option<Victim>,
 ) -> Result<Aftermath, CannotJudge> {
     let meter = ProcessorMeter::start();
-    let killed = victim.map(|victim| tokio::spawn(victim.suffer(Arc::clone(&drive), seed)));
+    let killed = victim.map(|victim| tokio::spawn(victim.suffer(Arc::clone(&drive))));
     let mut traffic = drive::fire(drive).await;
     let processor = meter.stop();
     // It goes on to answer for the audit.
@@ -300,9 +301,10 @@ async fn fire_and_judge(
     let mut items = JudgedItems::default();
     // All items have the same units.
     for (item, before) in sale.items() {
-        let after = match judged.is_empty() {
-            true => reader.settled_ledger(item, &traffic.answers, SETTLE_MAX).await?,
-            false => reader.ledger(item).await?,
+        let after = if judged.is_empty() {
+            reader.settled_ledger(item, &traffic.answers, SETTLE_MAX).await?
+        } else {
+            reader.ledger(item).await?
         };
         if options.batch > 1 {
             name_guests(&mut traffic.answers, &after);

@@ -23,7 +23,8 @@ impl Spread {
         let (Some(min), Some(max)) = (values.first(), values.last()) else {
             return Self::default();
         };
-        let (lower, upper) = ((values.len() - 1) / 2, values.len() / 2);
+        let lower = (values.len() - 1) / 2;
+        let upper = values.len() / 2;
         Self { median: f64::midpoint(values[lower], values[upper]), min: *min, max: *max }
     }
 

@@ -151,7 +151,8 @@ impl Accounts {
     pub async fn change_password(
         &self,
         user: UserId,
-        (current, new): (String, String),
+        current: String,
+        new: String,
         address: IpAddr,
     ) -> Result<Session, ChangePasswordError> {
         if !password::is_acceptable(&new) {

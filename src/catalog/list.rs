@@ -18,7 +18,7 @@ type DatedList = (Vec<StockedItem>, Instant);
 
 /// What a list has.
 #[derive(Clone, Copy)]
-pub(super) enum Listed {
+pub(super) enum ListScope {
     /// The shop's sales that ended after this time.
     Shop(OffsetDateTime),
     /// The items of a product.
@@ -39,22 +39,22 @@ impl Catalog {
         &self,
         now: OffsetDateTime,
     ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
-        self.list(Listed::Shop(now - LISTED_AFTER_END)).await
+        self.list(ListScope::Shop(now - LISTED_AFTER_END)).await
     }
 
     /// Reads a list.
     pub(super) async fn list(
         &self,
-        listed: Listed,
+        scope: ListScope,
     ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
         let Ledger { pool, breaker, .. } = &self.ledger;
-        let read = match listed {
-            Listed::Shop(since) => rows::ask(breaker, items::list_shop(pool, since)).await,
-            Listed::Product(id) => rows::ask(breaker, items::list_product(pool, id)).await,
+        let read = match scope {
+            ListScope::Shop(since) => rows::ask(breaker, items::list_shop(pool, since)).await,
+            ListScope::Product(id) => rows::ask(breaker, items::list_product(pool, id)).await,
         };
         match read {
             Ok(value) => {
-                if matches!(listed, Listed::Shop(_)) {
+                if matches!(scope, ListScope::Shop(_)) {
                     self.shop.learn(&value);
                 }
                 Ok(CatalogRead { value, age: None })
@@ -63,16 +63,16 @@ impl Catalog {
                 if !breaker.is_open() {
                     tracing::warn!(%error, "catalog not read");
                 }
-                self.last(listed)
+                self.last(scope)
             }
         }
     }
 
     /// The last list, as long as the ledger does not answer; that of a product is not kept.
-    fn last(&self, listed: Listed) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
-        match listed {
-            Listed::Shop(_) => self.shop.last(),
-            Listed::Product(_) => Err(Unreachable),
+    fn last(&self, scope: ListScope) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
+        match scope {
+            ListScope::Shop(_) => self.shop.last(),
+            ListScope::Product(_) => Err(Unreachable),
         }
     }
 }

@@ -68,7 +68,7 @@ pub struct SaleFigures {
 
 /// The cache entry of one item.
 #[derive(Clone)]
-struct Cached {
+struct CacheEntry {
     /// The last answer of the ledger and its time; `None` before the first answer.
     answer: Option<(Option<StockedItem>, Instant)>,
     /// The time of the last read, answered or not; `None` once the item was forgotten.
@@ -86,8 +86,8 @@ pub struct Catalog {
     shop: Arc<ShopList>,
     /// Who gets restocked units.
     line: WaitingLine,
-    items: Cache<ItemId, Cached>,
-    flights: SingleFlight<ItemId, Cached>,
+    items: Cache<ItemId, CacheEntry>,
+    flights: SingleFlight<ItemId, CacheEntry>,
 }
 
 impl Catalog {
@@ -143,7 +143,7 @@ impl Catalog {
     /// Forgets an item's last read, so that the next [`Self::find_recent`] reads the ledger.
     pub fn forget(&self, id: ItemId) {
         if let Some(cached) = self.items.get(id) {
-            self.items.insert(id, Cached { asked_at: None, ..cached });
+            self.items.insert(id, CacheEntry { asked_at: None, ..cached });
         }
     }
 
@@ -172,18 +172,18 @@ impl Catalog {
     }
 
     /// Reads an item from the ledger; keeps the last answer when the ledger does not answer.
-    async fn read(&self, id: ItemId) -> Cached {
+    async fn read(&self, id: ItemId) -> CacheEntry {
         let started = Instant::now();
         let answer = self.reads.read(id).await.ok().map(|found| (found, Instant::now()));
         let asked_at = Some(Instant::now());
         if answer.is_some() {
-            return Cached { answer, asked_at, is_current: true };
+            return CacheEntry { answer, asked_at, is_current: true };
         }
         match self.items.get(id) {
             // Another caller got an answer meanwhile.
             Some(cached) if cached.is_current && cached.asked_at > Some(started) => cached,
-            Some(Cached { answer, .. }) => Cached { answer, asked_at, is_current: false },
-            None => Cached { answer: None, asked_at, is_current: false },
+            Some(CacheEntry { answer, .. }) => CacheEntry { answer, asked_at, is_current: false },
+            None => CacheEntry { answer: None, asked_at, is_current: false },
         }
     }
 }
@@ -191,7 +191,8 @@ impl Catalog {
 /// Reads items, unless the breaker of the ledger is open.
 fn reads(ledger: Ledger, clock: Clock) -> GatheredReads<StockedItem> {
     GatheredReads::new(move |ids| {
-        let (ledger, clock) = (ledger.clone(), clock.clone());
+        let ledger = ledger.clone();
+        let clock = clock.clone();
         async move { read_several(&ledger, &clock, &ids).await }.boxed()
     })
 }
@@ -222,7 +223,7 @@ async fn read_several(
     Ok(found.collect())
 }
 
-impl Cached {
+impl CacheEntry {
     fn seen(self) -> Result<CatalogRead<Option<StockedItem>>, Unreachable> {
         match self.answer {
             Some((value, _)) if self.is_current => Ok(CatalogRead { value, age: None }),
@@ -243,9 +244,9 @@ impl Cached {
 mod tests {
     use super::*;
 
-    fn cached(is_current: bool) -> Cached {
+    fn cached(is_current: bool) -> CacheEntry {
         let now = Instant::now();
-        Cached { answer: Some((None, now)), asked_at: Some(now), is_current }
+        CacheEntry { answer: Some((None, now)), asked_at: Some(now), is_current }
     }
 
     #[test]
@@ -258,7 +259,7 @@ mod tests {
     fn what_was_forgotten_or_never_read_is_read_again() {
         let age_max = Duration::from_secs(60);
         assert!(!cached(true).is_older_than(age_max));
-        assert!(Cached { asked_at: None, ..cached(true) }.is_older_than(age_max));
-        assert!(Cached { answer: None, ..cached(false) }.is_older_than(age_max));
+        assert!(CacheEntry { asked_at: None, ..cached(true) }.is_older_than(age_max));
+        assert!(CacheEntry { answer: None, ..cached(false) }.is_older_than(age_max));
     }
 }

@@ -1,6 +1,6 @@
 //! Products, of which items are the variants.
 
-use super::list::Listed;
+use super::list::ListScope;
 use super::{Catalog, CatalogRead, StockedItem};
 use ledger::Unreachable;
 use ledger::catalog::create_product;
@@ -57,7 +57,7 @@ impl Catalog {
         &self,
         id: ProductId,
     ) -> Result<CatalogRead<Vec<StockedItem>>, Unreachable> {
-        let mut read = self.list(Listed::Product(id)).await?;
+        let mut read = self.list(ListScope::Product(id)).await?;
         read.value.sort_by_key(|stocked| stocked.item.id);
         Ok(read)
     }

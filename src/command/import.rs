@@ -53,7 +53,8 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let redis = RedisClient::new(&config)?;
     let ledger = super::ledger(&config)?;
     let counters = Counters::new(redis, ledger.pool.clone(), metrics.clone());
-    let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
+    let clock = Clock::default();
+    let events = Outbox::new(config.events.enabled);
     let line = WaitingLine::new(clock.clone(), events, metrics, config.waiting_list.line_max);
     let catalog = Catalog::new(ledger, counters, clock, line);
     let checked = table.check_names(&catalog).await;

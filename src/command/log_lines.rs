@@ -13,14 +13,14 @@ pub(super) struct EscapedFields(DefaultFields);
 
 impl<'writer> FormatFields<'writer> for EscapedFields {
     fn format_fields<R: RecordFields>(&self, writer: Writer<'writer>, fields: R) -> fmt::Result {
-        let mut escaped = Escaped(writer);
-        self.0.format_fields(Writer::new(&mut escaped), fields)
+        let mut escaper = Escaper(writer);
+        self.0.format_fields(Writer::new(&mut escaper), fields)
     }
 }
 
-struct Escaped<'writer>(Writer<'writer>);
+struct Escaper<'writer>(Writer<'writer>);
 
-impl Write for Escaped<'_> {
+impl Write for Escaper<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let mut rest = text;
         while let Some((at, found)) = rest.char_indices().find(|(_, it)| breaks_a_line(*it)) {

@@ -63,7 +63,8 @@ pub async fn servers(
             tracing::warn!("MySQL or Redis does not answer yet; its settings are checked later");
         }
     }
-    let (drained, stopping) = (lifecycle.drained(), lifecycle.clone());
+    let drained = lifecycle.drained();
+    let stopping = lifecycle.clone();
     let told = Arc::clone(&given_up);
     lifecycle.worker("preflight", async move {
         let checked = tokio::select! {
@@ -90,12 +91,12 @@ struct Start {
 
 /// Something that is waited for.
 #[derive(PartialEq, Eq)]
-struct Waiting {
+struct Obstacle {
     sentence: String,
     is_ledger: bool,
 }
 
-impl Waiting {
+impl Obstacle {
     fn log(&self) {
         tracing::warn!("waiting: {}", self.sentence);
     }
@@ -103,14 +104,14 @@ impl Waiting {
 
 impl Start {
     /// Checks both servers once, and returns what is waited for, if anything is.
-    async fn check(&self) -> Result<Option<Waiting>, String> {
+    async fn check(&self) -> Result<Option<Obstacle>, String> {
         let (ledger, redis) = tokio::join!(
             check::mysql::check(&self.config, &self.pool),
             check::redis::check(&self.config, &self.redis),
         );
         for (findings, is_ledger) in [(&ledger, true), (&redis, false)] {
             if let Some(sentence) = blocker(findings)? {
-                return Ok(Some(Waiting { sentence, is_ledger }));
+                return Ok(Some(Obstacle { sentence, is_ledger }));
             }
         }
         log(&ledger);
@@ -121,7 +122,7 @@ impl Start {
     /// Checks again and again until both servers can be used.
     async fn wait(&self) -> Result<(), String> {
         let limit = Duration::from_millis(self.config.lifecycle.start_wait_ms);
-        let mut said: Option<(Waiting, Instant)> = None;
+        let mut said: Option<(Obstacle, Instant)> = None;
         loop {
             tokio::time::sleep(RETRY_PAUSE.min(limit)).await;
             let Some(waiting) = self.check().await? else {

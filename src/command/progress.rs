@@ -63,7 +63,9 @@ impl Progress {
     }
 
     fn line(&self, done: usize, elapsed: Duration) -> String {
-        let (what, total, seconds) = (self.what, self.total, elapsed.as_secs());
+        let what = self.what;
+        let total = self.total;
+        let seconds = elapsed.as_secs();
         if total == 0 {
             return format!("seckill: {what}, {seconds} s");
         }
@@ -87,7 +89,8 @@ impl Drop for Progress {
 
 /// Waits for work whose steps nobody can count, and shows how long it has taken.
 pub async fn while_waiting<T>(what: &'static str, work: impl Future<Output = T>) -> T {
-    let (began, is_terminal) = (Instant::now(), std::io::stderr().is_terminal());
+    let began = Instant::now();
+    let is_terminal = std::io::stderr().is_terminal();
     let later = if is_terminal { SECOND } else { LINE_PAUSE };
     let mut work = std::pin::pin!(work);
     let mut pause = QUIET;
@@ -112,9 +115,10 @@ pub async fn while_waiting<T>(what: &'static str, work: impl Future<Output = T>)
 fn draw(is_terminal: bool, line: &str) {
     let mut out = std::io::stderr().lock();
     IS_DRAWN.store(is_terminal && !line.is_empty(), Ordering::Relaxed);
-    let _ = match is_terminal {
-        true => write!(out, "\r{line}\x1b[K").and_then(|()| out.flush()),
-        false => writeln!(out, "{line}"),
+    let _ = if is_terminal {
+        write!(out, "\r{line}\x1b[K").and_then(|()| out.flush())
+    } else {
+        writeln!(out, "{line}")
     };
 }
 

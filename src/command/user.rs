@@ -42,7 +42,8 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
         return Err("the setting `secret` is missing: it hides who a deleted person of the identity provider is".to_owned());
     }
     super::operator::check(&config, operator).await?;
-    let (clock, events) = (Clock::default(), Outbox::new(config.events.enabled));
+    let clock = Clock::default();
+    let events = Outbox::new(config.events.enabled);
     let line = WaitingLine::new(clock, events, Metrics::new(), config.waiting_list.line_max);
     let waitlist = Waitlist::new(super::ledger(&config)?, line);
     let actor = Actor { user: operator, address: None, now: OffsetDateTime::now_utc() };

@@ -33,7 +33,7 @@ pub struct Arguments {
 
 /// What a buyer has saved.
 #[derive(Deserialize)]
-struct Saved {
+struct SavedDraw {
     #[serde(flatten)]
     draw: Draw,
     entry: Option<String>,
@@ -56,7 +56,7 @@ pub fn run(action: &Action) -> ExitResult {
     refuse(format!("NOT PROVEN: {}", sentences.join("; ")))
 }
 
-fn saved(file: &Path) -> Result<Saved, String> {
+fn saved(file: &Path) -> Result<SavedDraw, String> {
     serde_json::from_str(&text_of(file)?).map_err(|error| format!("{}: {error}", file.display()))
 }
 

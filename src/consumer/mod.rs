@@ -134,7 +134,9 @@ impl Consumers {
             Ok(items) => items.into_iter().collect(),
             Err(error) => return tracing::debug!(%error, "list of queues not read"),
         };
-        let (mut waiting, mut empty, mut failed) = (0_u64, Vec::new(), None);
+        let mut waiting = 0_u64;
+        let mut empty = Vec::new();
+        let mut failed = None;
         let mut lengths = pin!(reader.lengths(&items));
         while let Some(of_one_server) = lengths.next().await {
             for (item, length) in of_one_server {
@@ -167,7 +169,8 @@ impl Consumers {
         let mut awake = self.awake();
         let task = awake.entry(item).or_insert_with(|| {
             let notify = Arc::new(Notify::new());
-            let (consumers, stop) = (self.clone(), stop.clone());
+            let consumers = self.clone();
+            let stop = stop.clone();
             let woken = Arc::clone(&notify);
             self.tasks.spawn(async move {
                 let served = AssertUnwindSafe(consumers.serve(item, &woken, &stop)).catch_unwind();
@@ -215,7 +218,8 @@ impl Consumers {
     /// Takes over the entries that another consumer has had for too long, reads new ones, and
     /// decides.
     async fn round(&self, item: ItemId, reclaimed: &mut Option<Instant>) -> Round {
-        let (reader, idle) = (&self.parts.reader, self.parts.claim_idle);
+        let reader = &self.parts.reader;
+        let idle = self.parts.claim_idle;
         let mut entries = Vec::new();
         if reclaimed.is_none_or(|last| last.elapsed() >= idle / 2) {
             match reader.reclaim(item, idle, BATCH_MAX).await {

@@ -42,10 +42,8 @@ fn by_part<'a>(
     if !text.split(SEPARATOR).any(&has_to) {
         return text.into();
     }
-    let parts = text.split(SEPARATOR).map(|part| match has_to(part) {
-        true => change(part),
-        false => part.to_owned(),
-    });
+    let parts =
+        text.split(SEPARATOR).map(|part| if has_to(part) { change(part) } else { part.to_owned() });
     parts.collect::<Vec<_>>().join(&SEPARATOR.to_string()).into()
 }
 

@@ -17,7 +17,7 @@ use shop_domain::{
     ArbiterMode, Clock, Item, ItemId, LedgerError, Place, Refusal, UserId, WaitingStatus,
 };
 use shop_metrics::Metrics;
-use tend::Deferred;
+use tend::DeferredItems;
 
 pub use tend::TendRun;
 
@@ -57,14 +57,14 @@ pub struct WaitlistParts {
 #[derive(Clone)]
 pub struct WaitingLists {
     parts: WaitlistParts,
-    deferred: Deferred,
+    deferred: DeferredItems,
 }
 
 impl WaitingLists {
     /// The waiting lists over `parts`.
     #[must_use]
     pub fn new(parts: WaitlistParts) -> Self {
-        Self { parts, deferred: Deferred::default() }
+        Self { parts, deferred: DeferredItems::default() }
     }
 
     /// Puts a buyer at the end of an item's line, or answers the place that the buyer has.

@@ -1,4 +1,4 @@
-//! Tending the lines: what nobody asked for is done here.
+//! Housekeeping of the waiting lists, which a job runs.
 //!
 //! The row of one item may be held for long. Its line is then deferred, and the other lines go on.
 
@@ -33,9 +33,9 @@ pub struct TendRun {
 
 /// The items whose lines are left alone for a moment, with the end of it. Clones share them.
 #[derive(Clone, Default)]
-pub(super) struct Deferred(Arc<Mutex<HashMap<ItemId, Instant>>>);
+pub(super) struct DeferredItems(Arc<Mutex<HashMap<ItemId, Instant>>>);
 
-impl Deferred {
+impl DeferredItems {
     fn items(&self) -> MutexGuard<'_, HashMap<ItemId, Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

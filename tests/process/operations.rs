@@ -48,7 +48,7 @@ fn metrics() -> BTreeSet<String> {
     metrics.events.set_lag(1, 0, 0);
     metrics.lock_counted("token", "redis", "acquired", 1);
     for time in [LockTime::Wait, LockTime::Hold, LockTime::RenewalLag] {
-        metrics.lock_took("token", "redis", time, [(1_000, 1)].into_iter(), (1, 500));
+        metrics.lock_took("token", "redis", time, [(1_000, 1)].into_iter(), 1, 500);
     }
     let text = metrics.render();
     let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));

@@ -36,7 +36,8 @@ pub(crate) async fn run_cycles(
     for cycle in clients {
         let stop = stop.clone();
         tasks.spawn(async move {
-            let (mut within, mut all) = (0_u64, 0_u64);
+            let mut within = 0_u64;
+            let mut all = 0_u64;
             while !stop.is_cancelled() {
                 cycle(section).await;
                 all += 1;
@@ -68,14 +69,14 @@ pub(crate) fn jain(shares: &[u64]) -> f64 {
 
 /// What a server and this program have spent so far.
 #[derive(Clone, Copy)]
-pub(crate) struct Spent {
+pub(crate) struct Expense {
     /// Commands that clients have sent, without those that scripts ran.
     pub(crate) commands: f64,
     /// Processor time of the server and of this program, in microseconds.
     pub(crate) processor_us: [f64; 2],
 }
 
-impl std::ops::Sub for Spent {
+impl std::ops::Sub for Expense {
     type Output = Self;
 
     fn sub(self, before: Self) -> Self {
@@ -86,7 +87,7 @@ impl std::ops::Sub for Spent {
 
 /// Asks the server. The locks here send scripts, and some of them `SET`, which must not be counted where a script runs
 /// it.
-pub(crate) async fn spent(url: &str, sets: bool) -> Spent {
+pub(crate) async fn spent(url: &str, sets: bool) -> Expense {
     let info = async |section: &str| -> String {
         let mut command = redis::cmd("INFO");
         command.arg(section).query_async(&mut connect(url).await).await.expect("INFO")
@@ -96,13 +97,14 @@ pub(crate) async fn spent(url: &str, sets: bool) -> Spent {
         let number = line.and_then(|rest| rest.split(end).next()?.parse().ok());
         number.unwrap_or(0.0)
     };
-    let (stats, cpu) = (info("commandstats").await, info("cpu").await);
+    let stats = info("commandstats").await;
+    let cpu = info("cpu").await;
     let sent = ["evalsha", "eval", "delifeq", "delex", if sets { "set" } else { "" }];
     let calls = sent.map(|name| number(&stats, &format!("cmdstat_{name}:calls="), ','));
     let server = ["used_cpu_sys:", "used_cpu_user:"].map(|name| number(&cpu, name, '\r'));
     let ours = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let ours = Duration::try_from(ours).expect("after the start").as_secs_f64();
-    Spent {
+    Expense {
         commands: calls.iter().sum(),
         processor_us: [server.iter().sum(), ours].map(|seconds: f64| seconds * 1e6),
     }

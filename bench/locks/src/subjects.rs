@@ -151,7 +151,8 @@ async fn ours(url: &str) -> LeasedMutex {
 fn cycle_of(mutex: LeasedMutex) -> Cycle {
     let name = LockName::new("{bench}").expect("a name");
     Arc::new(move |section| {
-        let (mutex, name) = (mutex.clone(), name.clone());
+        let mutex = mutex.clone();
+        let name = name.clone();
         Box::pin(async move {
             let wait = Wait::Until(Instant::now() + WAIT);
             let guard = mutex.acquire(&name, AcquireOptions { lease: LEASE, wait }).await;

@@ -16,7 +16,9 @@ const SOLD_OUT: &str = "I12";
 /// item's place in `items`. Each item was given `stock` units; `keyed` tells whether each purchase had a
 /// key. Returns one sentence for each invariant that an item breaks; none: the load was clean.
 pub fn audit(
-    (items, stock, keyed): (&[i64], i64, bool),
+    items: &[i64],
+    stock: i64,
+    keyed: bool,
     before: &[Ledger],
     after: &[Ledger],
     answers: Vec<Answer>,
@@ -32,7 +34,8 @@ pub fn audit(
     let mut broken = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let answers = by_item.remove(&index).unwrap_or_default();
-        let (before, after) = (&before[index], &after[index]);
+        let before = &before[index];
+        let after = &after[index];
         if answers.iter().all(|answer| answer.status == 0) {
             // Nobody was answered anything about it, so there may be what unknown answers did.
             let open = answers.iter().filter(|one| one.outcome == Outcome::Unknown).count();
@@ -119,7 +122,7 @@ mod tests {
     fn judged(after: &[Ledger; 3]) -> String {
         let before = [ledger(&[]), ledger(&[]), ledger(&[])];
         let answers = vec![sold(0, 0, "a"), sold(1, 1, "b")];
-        audit((&[7, 8, 9], STOCK, true), &before, after, answers).expect("judged").join("; ")
+        audit(&[7, 8, 9], STOCK, true, &before, after, answers).expect("judged").join("; ")
     }
 
     #[test]
@@ -140,6 +143,6 @@ mod tests {
     #[test]
     fn a_load_that_reached_nobody_proves_nothing() {
         let silent = Answer { status: 0, outcome: Outcome::Unknown, ..sold(0, 0, "a") };
-        assert!(audit((&[7], STOCK, true), &[ledger(&[])], &[ledger(&[])], vec![silent]).is_err());
+        assert!(audit(&[7], STOCK, true, &[ledger(&[])], &[ledger(&[])], vec![silent]).is_err());
     }
 }

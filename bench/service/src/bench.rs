@@ -182,18 +182,20 @@ async fn rounds(
     options: &BenchOptions,
     environment: &Environment,
 ) -> Result<Vec<Round>, CannotJudge> {
-    let (selection, span) = (options.selection(), Duration::from_secs_f64(options.seconds));
+    let selection = options.selection();
+    let span = Duration::from_secs_f64(options.seconds);
     let minutes = steps::estimate(&selection, options.rounds, span).as_secs_f64() / 60.0;
     eprintln!(
         "{} rounds of {} builds: about {minutes:.0} minutes",
         options.rounds, selection.builds
     );
-    let (mut rounds, mut prepared) = (Vec::new(), None);
+    let mut rounds = Vec::new();
+    let mut prepared = None;
     for number in 0..options.rounds {
         eprintln!("round {} of {}", number + 1, options.rounds);
         let mut bench: Bench = match prepared.take() {
             Some(bench) => bench,
-            None => prepare(options, (&selection, span), environment).await?,
+            None => prepare(options, &selection, span, environment).await?,
         };
         let measured = bench.round(number).await;
         if measured.is_err() || number + 1 == options.rounds || options.has_new_databases() {
@@ -209,7 +211,8 @@ async fn rounds(
 /// Starts what the rounds use.
 async fn prepare(
     options: &BenchOptions,
-    (selection, span): (&Selection, Duration),
+    selection: &Selection,
+    span: Duration,
     environment: &Environment,
 ) -> Result<Bench, CannotJudge> {
     let subjects = subjects(options, span, environment).await?;
@@ -219,12 +222,11 @@ async fn prepare(
         let others = options.beside.iter().map(|beside| (Build::Old, beside.clone()));
         for (build, program) in std::iter::once((Build::New, own)).chain(others) {
             let logs = options.out.join("logs");
-            let pair = older::pair((build, program), (orders, span), environment, &logs).await?;
+            let pair = older::pair(build, program, orders, span, environment, &logs).await?;
             pairs.push(pair);
         }
     }
-    let subjects = (subjects, pairs);
-    Bench::prepare(selection.clone(), span, subjects, environment, &options.out).await
+    Bench::prepare(selection.clone(), span, subjects, pairs, environment, &options.out).await
 }
 
 /// The shop that runs, or two builds that are started for the bench, with their older orders.
@@ -238,7 +240,7 @@ async fn subjects(
     if let Some(beside) = &options.beside {
         let own = Mint::new(None, environment).into_program();
         for (build, program) in [(Build::New, own), (Build::Old, beside.clone())] {
-            match Subject::start((build, "shop"), program, environment, &logs).await {
+            match Subject::start(build, "shop", program, environment, &logs).await {
                 Ok(subject) => subjects.push(subject),
                 Err(failure) => return Err(finished(subjects, failure).await),
             }

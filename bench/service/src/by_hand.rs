@@ -46,7 +46,8 @@ impl ByHand {
     ) -> Result<(f64, u64, Usage), CannotJudge> {
         let mut connection = self.tables.connect().await?;
         let mut latencies = Vec::with_capacity(orders as usize);
-        let (began, before) = (Instant::now(), Moment::now(&Services::Named));
+        let began = Instant::now();
+        let before = Moment::now(&Services::Named);
         while latencies.len() < orders as usize && began.elapsed() < span {
             self.buyers += 1;
             let packet = packet(self.buyers);

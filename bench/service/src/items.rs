@@ -32,7 +32,8 @@ pub async fn create(
         if under_way.len() >= MAKING_MAX {
             take_finished(&mut under_way, &mut made).await?;
         }
-        let (admin, options) = (Arc::clone(admin), options.clone());
+        let admin = Arc::clone(admin);
+        let options = options.clone();
         under_way.spawn(async move { admin.create_lab_item(&options, stock).await });
     }
     while !under_way.is_empty() {

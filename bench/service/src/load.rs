@@ -85,7 +85,8 @@ impl<'a> Target<'a> {
     /// `mysql-batch` as a closed model: each of these buyers buys once, with a key of their own.
     pub fn closed(
         instances: &'a [Instance],
-        (items, stock): (&'a [i64], i64),
+        items: &'a [i64],
+        stock: i64,
         connections: u32,
         buyers: (i64, u32),
         span: Duration,
@@ -114,7 +115,7 @@ pub struct LoadGenerator {
 }
 
 /// A load that is ready to be sent: it takes seconds to get there, so it is done before another one begins.
-pub struct Aimed {
+pub struct ReadyLoad {
     /// Everything that is sent, rendered.
     drive: Arc<Drive>,
     /// The items' rows.
@@ -123,7 +124,7 @@ pub struct Aimed {
 
 /// A load that goes on while another one is measured.
 pub struct Background {
-    aimed: Aimed,
+    aimed: ReadyLoad,
     traffic: JoinHandle<Traffic>,
     items: Vec<i64>,
     stock: i64,
@@ -141,7 +142,7 @@ impl LoadGenerator {
     pub async fn fire_aimed(
         &mut self,
         target: &Target<'_>,
-        Aimed { drive, before }: Aimed,
+        ReadyLoad { drive, before }: ReadyLoad,
         beside: Option<&Background>,
     ) -> Result<Load, CannotJudge> {
         let batches = counters::batches(target.instances).await;
@@ -155,7 +156,8 @@ impl LoadGenerator {
         if beside.is_some_and(|beside| beside.aimed.drive.is_stopped()) {
             return Err(CannotJudge::new("the load beside another one ended before it"));
         }
-        let (used, others_orders) = (began.0.until(&ended.0), ended.1 - began.1);
+        let used = began.0.until(&ended.0);
+        let others_orders = ended.1 - began.1;
         let work_after = Counters::read(&self.environment).await?;
         let batches_after = counters::batches(target.instances).await;
         let after = self.settled(target.items, &traffic.answers).await?;
@@ -164,8 +166,8 @@ impl LoadGenerator {
         for answer in traffic.answers.iter().filter(|one| one.outcome != Outcome::Accepted) {
             *not_accepted.entry(answer.code.clone()).or_default() += 1;
         }
-        let sale = (target.items, target.stock, target.keyed);
-        let broken = audit(sale, &before, &after, traffic.answers)?;
+        let Target { items, stock, keyed, .. } = *target;
+        let broken = audit(items, stock, keyed, &before, &after, traffic.answers)?;
         let orders = summary.accepted.purchases + others_orders;
         let refused = summary.refused.purchases;
         let Usage { elapsed, machine, others, .. } = used;
@@ -192,7 +194,7 @@ impl LoadGenerator {
     pub async fn start(&mut self, target: &Target<'_>) -> Result<Background, CannotJudge> {
         let aimed = self.aim(target).await?;
         let traffic = tokio::spawn(drive::fire(Arc::clone(&aimed.drive)));
-        let (stock, keyed) = (target.stock, target.keyed);
+        let Target { stock, keyed, .. } = *target;
         let background = Background { aimed, traffic, items: target.items.to_vec(), stock, keyed };
         let answered = &background.aimed.drive.tally.done;
         let until = Instant::now() + FLOW_MAX;
@@ -217,7 +219,7 @@ impl LoadGenerator {
         let traffic = traffic.await.map_err(|error| CannotJudge(error.to_string()))?;
         let after = self.settled(&items, &traffic.answers).await?;
         let summary = TrafficSummary::of(&traffic, &[]);
-        let broken = audit((&items, stock, keyed), &aimed.before, &after, traffic.answers)?;
+        let broken = audit(&items, stock, keyed, &aimed.before, &after, traffic.answers)?;
         Ok((summary, broken))
     }
 
@@ -237,7 +239,7 @@ impl LoadGenerator {
     }
 
     /// Makes a load ready to be sent.
-    pub async fn aim(&mut self, target: &Target<'_>) -> Result<Aimed, CannotJudge> {
+    pub async fn aim(&mut self, target: &Target<'_>) -> Result<ReadyLoad, CannotJudge> {
         let seed = rand::random();
         let (first_buyer, buyers) = target.buyers;
         let items = u32::try_from(target.items.len()).unwrap_or(u32::MAX);
@@ -258,7 +260,7 @@ impl LoadGenerator {
         let instances = target.instances.to_vec();
         let drive = Drive::new(plan, policy, instances, &paths, tokens, first_buyer);
         let before = self.reader.ledgers(target.items).await?;
-        Ok(Aimed { drive: Arc::new(drive), before })
+        Ok(ReadyLoad { drive: Arc::new(drive), before })
     }
 }
 
@@ -268,6 +270,7 @@ fn accepted(drive: &Drive) -> u64 {
 
 /// Orders of a mean batch between two readings.
 fn mean(after: (f64, f64), before: (f64, f64)) -> Option<f64> {
-    let (batches, orders) = (after.0 - before.0, after.1 - before.1);
+    let batches = after.0 - before.0;
+    let orders = after.1 - before.1;
     (batches > 0.0).then(|| orders / batches)
 }

@@ -99,13 +99,13 @@ async fn beside(
     item: Option<i64>,
     broken: &mut Vec<String>,
 ) -> Result<Load, CannotJudge> {
-    let (instances, items) = (subject.instances.clone(), subject.first_items(ITEMS)?);
+    let instances = subject.instances.clone();
+    let items = subject.first_items(ITEMS)?;
     let requests = (HUNDRED_PER_SECOND * span.as_secs_f64()) as u32;
     let buyers = subject.new_buyers(requests);
-    let sale = (items.as_slice(), ITEM_STOCK);
     let target = Target {
         workload: front.workload,
-        ..Target::closed(&instances, sale, front.connections, buyers, span)
+        ..Target::closed(&instances, &items, ITEM_STOCK, front.connections, buyers, span)
     };
     let Some(connections) = neighbour else {
         let load = subject.generator.fire(&target).await?;
@@ -118,8 +118,9 @@ async fn beside(
         Some(item) => (item, i64::from(POISONED)),
         None => (subject.item(stock).await?, stock),
     };
-    let (items, buyers) = ([item], (FIRST_BUYER, requests));
-    let others = Target::closed(&instances, (&items, stock), connections, buyers, BESIDE_MAX);
+    let items = [item];
+    let buyers = (FIRST_BUYER, requests);
+    let others = Target::closed(&instances, &items, stock, connections, buyers, BESIDE_MAX);
     let aimed = subject.generator.aim(&target).await?;
     let background = subject.generator.start(&others).await?;
     let load = subject.generator.fire_aimed(&target, aimed, Some(&background)).await;

@@ -34,12 +34,14 @@ const SETTLE_POLL: Duration = Duration::from_millis(500);
 
 /// Starts `program` on an empty ledger, and on one with older `orders`, for loads of `span`.
 pub async fn pair(
-    (build, program): (Build, PathBuf),
-    (orders, span): (u32, Duration),
+    build: Build,
+    program: PathBuf,
+    orders: u32,
+    span: Duration,
     environment: &Environment,
     logs: &Path,
 ) -> Result<[Subject; 2], CannotJudge> {
-    let start = |purpose| Subject::start((build, purpose), program.clone(), environment, logs);
+    let start = |purpose| Subject::start(build, purpose, program.clone(), environment, logs);
     let empty = start("empty").await?;
     let mut filled = match start("filled").await {
         Ok(filled) => filled,
@@ -66,7 +68,7 @@ pub async fn fill(subject: &mut Subject, orders: u32, buyers: u32) -> Result<(),
     let mut left = orders;
     for (number, item) in subject.items.iter().enumerate() {
         let count = left.min(ORDERS_OF_ITEM);
-        send(&mut connection, &statements(*item, number, (count, buyers))).await?;
+        send(&mut connection, &statements(*item, number, count, buyers)).await?;
         left -= count;
     }
     settle(&mut connection).await?;
@@ -97,7 +99,7 @@ async fn settle(connection: &mut MySqlConnection) -> Result<(), CannotJudge> {
 
 /// The statements that write the orders of an item, with their limits, movements and stock. Item number 0 was
 /// sold first.
-fn statements(item: i64, number: usize, (count, buyers): (u32, u32)) -> String {
+fn statements(item: i64, number: usize, count: u32, buyers: u32) -> String {
     let thousands = count.div_ceil(1_000);
     // An id is a UUIDv7: 48 bits of time in milliseconds, then 74 random bits. Buckets are those of the service.
     format!(

@@ -64,7 +64,8 @@ impl PerOrder {
         let before = Moment::now(&Services::Named);
         let mut tasks = tokio::task::JoinSet::new();
         for (number, mut connection) in (1_i64..).zip(opened) {
-            let (orders, over) = (Arc::clone(&orders), Arc::clone(&over));
+            let orders = Arc::clone(&orders);
+            let over = Arc::clone(&over);
             tasks.spawn(async move {
                 while !over.load(Ordering::Relaxed) {
                     order(&mut connection, number).await?;
@@ -74,7 +75,8 @@ impl PerOrder {
             });
         }
         tokio::time::sleep(span).await;
-        let (written, after) = (orders.load(Ordering::Relaxed), Moment::now(&Services::Named));
+        let written = orders.load(Ordering::Relaxed);
+        let after = Moment::now(&Services::Named);
         over.store(true, Ordering::Relaxed);
         while let Some(ended) = tasks.join_next().await {
             ended.or_cannot_judge(WHAT)?.or_cannot_judge(WHAT)?;

@@ -62,7 +62,8 @@ pub struct Usage {
 impl Moment {
     /// Reads `/proc`.
     pub fn now(services: &Services) -> Self {
-        let (machine, seconds) = (machine_ticks(), seconds_by_program(services));
+        let machine = machine_ticks();
+        let seconds = seconds_by_program(services);
         Self { at: Instant::now(), machine, seconds }
     }
 

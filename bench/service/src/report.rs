@@ -224,7 +224,8 @@ fn unaccepted(report: &Report) -> Vec<String> {
         if !codes.is_empty() {
             let codes: Vec<String> =
                 codes.into_iter().map(|(code, count)| format!("{count} {code}")).collect();
-            let (measure, build) = (&line.measure, line.build.word());
+            let measure = &line.measure;
+            let build = line.build.word();
             lines.push(format!("{measure}, {build}: no order was {}", codes.join(", ")));
         }
     }

@@ -60,7 +60,8 @@ impl Bench {
     pub async fn prepare(
         selection: Selection,
         span: Duration,
-        (mut subjects, older): (Vec<Subject>, Vec<[Subject; 2]>),
+        mut subjects: Vec<Subject>,
+        older: Vec<[Subject; 2]>,
         environment: &Environment,
         folder: &Path,
     ) -> Result<Self, CannotJudge> {
@@ -216,14 +217,15 @@ impl Bench {
             Measure::Older { filled } => &mut self.older[index][usize::from(*filled)],
             _ => &mut self.subjects[index],
         };
-        let (instances, item) = (subject.instances.clone(), subject.item(stock).await?);
+        let instances = subject.instances.clone();
+        let item = subject.item(stock).await?;
         let items = [item];
         let buyers = (FIRST_BUYER, buyers);
         let target = Target {
             strategy,
             pace,
             keyed: !refusals,
-            ..Target::closed(&instances, (&items, stock), connections, buyers, self.span)
+            ..Target::closed(&instances, &items, stock, connections, buyers, self.span)
         };
         subject.generator.fire(&target).await
     }
@@ -233,10 +235,11 @@ impl Bench {
         let subject = &mut self.subjects[index];
         let items = subject.first_items(count)?;
         let requests = bounded(MANY_ITEMS_PER_SECOND * self.span.as_secs_f64());
-        let (instances, buyers) = (subject.instances.clone(), subject.new_buyers(requests));
+        let instances = subject.instances.clone();
+        let buyers = subject.new_buyers(requests);
         let target = Target {
             workload: Some(Workload::Uniform),
-            ..Target::closed(&instances, (&items, ITEM_STOCK), CLIENTS, buyers, self.span)
+            ..Target::closed(&instances, &items, ITEM_STOCK, CLIENTS, buyers, self.span)
         };
         subject.generator.fire(&target).await
     }
@@ -255,9 +258,10 @@ impl Bench {
         let item = subject.item(stock).await?;
         let ids = services.iter().filter_map(loadtest::launcher::Service::process).collect();
         let own = std::mem::replace(&mut subject.generator.services, Services::Only(ids));
-        let (instances, items) = (std::slice::from_ref(&proxy.instance), [item]);
+        let instances = std::slice::from_ref(&proxy.instance);
+        let items = [item];
         let buyers = (FIRST_BUYER, requests);
-        let target = Target::closed(instances, (&items, stock), CLIENTS, buyers, self.span);
+        let target = Target::closed(instances, &items, stock, CLIENTS, buyers, self.span);
         let load = subject.generator.fire(&target).await;
         subject.generator.services = own;
         drop(proxy);

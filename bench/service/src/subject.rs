@@ -68,13 +68,14 @@ impl Subject {
         let program = Mint::new(None, environment).into_program();
         let launcher = Launcher::new(program.clone(), environment, logs).ok();
         let database_url = environment.database_url()?;
-        Self::at(Build::New, instances, (program, launcher), environment, database_url).await
+        Self::at(Build::New, instances, program, launcher, environment, database_url).await
     }
 
     async fn at(
         build: Build,
         instances: Vec<Instance>,
-        (program, launcher): (PathBuf, Option<Launcher>),
+        program: PathBuf,
+        launcher: Option<Launcher>,
         environment: &Environment,
         database_url: String,
     ) -> Result<Self, CannotJudge> {
@@ -103,7 +104,8 @@ impl Subject {
 
     /// Starts `program` on a database of its own, whose name has `purpose` in it.
     pub async fn start(
-        (build, purpose): (Build, &str),
+        build: Build,
+        purpose: &str,
         program: PathBuf,
         environment: &Environment,
         logs: &Path,
@@ -125,11 +127,12 @@ impl Subject {
         command(&program, &["migrate"], environment, &overrides, MIGRATE_MAX).await?;
         let service = launcher.start(&name, &overrides).await?;
         let instances = vec![service.instance.clone()];
-        let started = (program.clone(), Some(launcher));
-        let mut subject = Self::at(build, instances, started, environment, database_url).await?;
+        let mut subject =
+            Self::at(build, instances, program, Some(launcher), environment, database_url).await?;
         subject.generator.services = Services::Only(service.process().into_iter().collect());
-        (subject.overrides, subject.service, subject.database) =
-            (overrides, Some(service), Some(name));
+        subject.overrides = overrides;
+        subject.service = Some(service);
+        subject.database = Some(name);
         Ok(subject)
     }
 

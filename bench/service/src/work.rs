@@ -36,7 +36,8 @@ impl Counters {
         let mut counters =
             Self { redis_commands: redis_commands(environment).await?, ..Self::default() };
         for row in rows {
-            let (name, value): (String, String) = (row.get(0), row.get(1));
+            let name: String = row.get(0);
+            let value: String = row.get(1);
             let value = value.parse().unwrap_or(0.0);
             match name.as_str() {
                 "Com_commit" => counters.commits = value,

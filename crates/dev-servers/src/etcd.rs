@@ -13,7 +13,7 @@ use super::error::StartError;
 use super::home::Home;
 use super::ports;
 use super::program;
-use super::server::{NotReady, Prepared, Recipe, Server};
+use super::server::{NotReady, ReadyServer, Recipe, Server};
 
 const SERVER: &str = "etcd";
 
@@ -97,11 +97,11 @@ impl EtcdServer {
                 peer_port: ports::choose(&home.path("peer-port"))?,
                 cluster: String::new(),
             };
-            prepared.push(Prepared { recipe, home, temporary, version });
+            prepared.push(ReadyServer { recipe, home, temporary, version });
         }
         let cluster: Vec<String> = prepared
             .iter()
-            .map(|Prepared { recipe, .. }| {
+            .map(|ReadyServer { recipe, .. }| {
                 format!("{}=http://127.0.0.1:{}", recipe.member, recipe.peer_port)
             })
             .collect();

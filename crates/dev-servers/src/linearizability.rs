@@ -26,7 +26,8 @@
 //!     }
 //! }
 //!
-//! let (history, called) = (Recorder::default(), Instant::now());
+//! let history = Recorder::default();
+//! let called = Instant::now();
 //! history.done("set", called);
 //! history.done("refused", called);
 //! assert!(history.is_linearizable::<Flag>());
@@ -74,7 +75,8 @@ impl<T: Clone> Recorder<T> {
 
     /// Adds an operation that happened between two moments.
     pub fn add(&self, operation: T, called: impl Into<Instant>, answered: impl Into<Instant>) {
-        let (called, answered) = (called.into(), answered.into());
+        let called = called.into();
+        let answered = answered.into();
         self.operations().push(TimedOperation { operation, called, answered });
     }
 

@@ -49,7 +49,7 @@ pub enum NotReady {
 
 /// A server that is ready to be launched.
 #[derive(Debug)]
-pub(crate) struct Prepared<R> {
+pub(crate) struct ReadyServer<R> {
     pub(crate) recipe: R,
     pub(crate) home: Home,
     /// Directories that are removed when the server is dropped.
@@ -132,7 +132,7 @@ impl<R: Recipe> Server<R> {
     }
 
     /// Starts a server on a free port, and returns when it serves.
-    pub(crate) async fn boot(mut prepared: Prepared<R>) -> Result<Self, StartError> {
+    pub(crate) async fn boot(mut prepared: ReadyServer<R>) -> Result<Self, StartError> {
         let mut attempt = 1;
         loop {
             let port = ports::choose(&prepared.home.path("port"))?;
@@ -151,7 +151,7 @@ impl<R: Recipe> Server<R> {
 
     /// Starts a member of a cluster on a port that its peers know, and returns when it serves.
     pub(crate) async fn boot_member(
-        mut prepared: Prepared<R>,
+        mut prepared: ReadyServer<R>,
         port: u16,
     ) -> Result<Self, StartError> {
         let command = prepared.recipe.command(&prepared.home, port)?;
@@ -160,7 +160,7 @@ impl<R: Recipe> Server<R> {
     }
 }
 
-impl<R: Recipe> Prepared<R> {
+impl<R: Recipe> ReadyServer<R> {
     fn running(self, guardian: Guardian, command: Vec<String>) -> Server<R> {
         let Self { recipe, home, temporary, version } = self;
         tracing::info!("{} answers on 127.0.0.1:{}", recipe.name(), recipe.port());

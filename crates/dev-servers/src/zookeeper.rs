@@ -15,7 +15,7 @@ use super::error::StartError;
 use super::home::Home;
 use super::ports;
 use super::program;
-use super::server::{NotReady, Prepared, Recipe, Server};
+use super::server::{NotReady, ReadyServer, Recipe, Server};
 
 const SERVER: &str = "ZooKeeper";
 
@@ -137,7 +137,8 @@ impl ZookeeperEnsemble {
         let free = ports::several_free(SERVER, 3 * size)?;
         let peers: Vec<(u16, u16)> = free[size..].chunks(2).map(|two| (two[0], two[1])).collect();
         let starts = (0..size).map(|index| {
-            let (member, port) = ((index, peers.clone()), free[index]);
+            let member = (index, peers.clone());
+            let port = free[index];
             async move {
                 let prepared = prepare(ZookeeperOptions::temporary(), Some(member)).await?;
                 let mut server = ZookeeperServer::boot_member(prepared, port).await?;
@@ -165,10 +166,10 @@ impl ZookeeperEnsemble {
 async fn prepare(
     mut options: ZookeeperOptions,
     member: Option<(usize, Vec<(u16, u16)>)>,
-) -> Result<Prepared<Zookeeper>, StartError> {
+) -> Result<ReadyServer<Zookeeper>, StartError> {
     let (home, temporary) = Home::open_or_make(SERVER, options.data_dir.take()).await?;
     let recipe = Zookeeper { options, port: 0, member };
-    Ok(Prepared { recipe, home, temporary, version: String::new() })
+    Ok(ReadyServer { recipe, home, temporary, version: String::new() })
 }
 
 impl Recipe for Zookeeper {

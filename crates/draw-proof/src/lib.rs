@@ -58,7 +58,8 @@ impl Rules<'_> {
     #[must_use]
     pub fn text(&self) -> String {
         let Self { item, closes_at, beacon, round, party_max } = self;
-        let (name, key) = (beacon.name(), beacon.public_key());
+        let name = beacon.name();
+        let key = beacon.public_key();
         let rest = format!("item {item}\ncloses {closes_at}\nbeacon {name} {key}\nround {round}\n");
         match party_max {
             0 | 1 => format!("draw-rules 1\n{rest}"),

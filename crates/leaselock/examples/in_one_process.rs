@@ -26,7 +26,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Each caller has a guard of its own; most of them get the hold from the caller before.
     let mut callers = JoinSet::new();
     for _ in 0..CALLERS {
-        let (mutex, name) = (mutex.clone(), name.clone());
+        let mutex = mutex.clone();
+        let name = name.clone();
         callers.spawn(async move {
             let options = AcquireOptions { lease: LEASE, wait: Wait::Until(until) };
             let guard = mutex.acquire(&name, options).await?;

@@ -86,7 +86,8 @@
 //! };
 //! let sold = Movements { reason: "sold".to_owned(), count: 1, units: -1 };
 //! let stock = Some(Stock { total: 1, available: 0 });
-//! let (orders, movements) = (vec![order], vec![sold]);
+//! let orders = vec![order];
+//! let movements = vec![sold];
 //! let after = Ledger { item_exists: true, stock, orders, movements, ..Ledger::default() };
 //! let mut evidence = Evidence {
 //!     stock: 1,

@@ -63,14 +63,16 @@ impl RetryPolicy {
         mut work: impl FnMut() -> F,
     ) -> Result<T, E> {
         // The error of an attempt that may have written.
-        let (mut attempt, mut lost) = (1, None);
+        let mut attempt = 1;
+        let mut lost = None;
         loop {
             let error = match work().await {
                 Ok(value) => return Ok(value),
                 Err(error) => error,
             };
             let Some(failed) = error.database() else { return Err(error) };
-            let (fault, is_unsent) = (Fault::of(failed), nothing_was_sent(failed));
+            let fault = Fault::of(failed);
+            let is_unsent = nothing_was_sent(failed);
             let passes = self.passing.contains(&fault) && (self.waits_again || !is_silence(failed));
             if is_unsent || attempt == self.attempts_max || !passes {
                 let wrote_nothing = is_unsent || fault == Fault::ReadOnly;

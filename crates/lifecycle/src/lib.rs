@@ -126,8 +126,8 @@ impl Lifecycle {
     /// # Errors
     /// When no signal handler can be installed.
     pub async fn second_signal(&self) -> std::io::Result<()> {
-        let (mut term, mut int) =
-            (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut term = signal(SignalKind::terminate())?;
+        let mut int = signal(SignalKind::interrupt())?;
         for count in 1..=2 {
             tokio::select! {
                 _ = term.recv() => {}

@@ -9,7 +9,7 @@ use stateright::{Checker, Expectation, HasDiscoveries, Model, Path};
 
 /// What a check of a whole model took.
 #[derive(Clone, Copy, Debug)]
-pub struct Explored {
+pub struct Exploration {
     /// Different states.
     pub states: usize,
     /// Actions of the longest of the shortest paths to a state.
@@ -23,7 +23,7 @@ pub struct Explored {
 /// # Panics
 /// When a property is broken, with the shortest path; when an example is missing; when a path has no
 /// end. A property about the ends of paths says nothing about a path that has none.
-pub fn every_state<M>(name: &str, model: &M) -> Explored
+pub fn every_state<M>(name: &str, model: &M) -> Exploration
 where
     M: Model + Clone + Send + Sync + 'static,
     M::State: Clone + Debug + Eq + Hash + Send + Sync,
@@ -32,20 +32,20 @@ where
     let begin = Instant::now();
     let checker = model.clone().checker().spawn_bfs().join();
     checker.assert_properties();
-    let explored = Explored {
+    let exploration = Exploration {
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
         took: begin.elapsed(),
     };
     assert_every_path_ends(model);
-    let explored = Explored { took: begin.elapsed(), ..explored };
+    let exploration = Exploration { took: begin.elapsed(), ..exploration };
     println!(
         "model {name}: {} states, at most {} actions deep, {:.1} s",
-        explored.states,
-        explored.depth,
-        explored.took.as_secs_f64()
+        exploration.states,
+        exploration.depth,
+        exploration.took.as_secs_f64()
     );
-    explored
+    exploration
 }
 
 /// Finds the shortest path to a broken property, for a model with a planted mistake.

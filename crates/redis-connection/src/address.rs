@@ -163,7 +163,8 @@ fn sentinels(protocol: &str, rest: &str) -> Result<Address, InvalidAddress> {
     if name.is_empty() {
         return Err(invalid("the name of the primary is missing: redis+sentinel://h1,h2,h3/name"));
     }
-    let (mut user, mut password) = ("", "");
+    let mut user = "";
+    let mut password = "";
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=') {
             Some(("sentinel_user", value)) => user = value,

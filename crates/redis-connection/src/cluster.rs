@@ -155,7 +155,8 @@ impl Cluster {
     /// What the first nodes answer.
     async fn views(&self, nodes: Vec<Node>) -> Vec<View> {
         let by_name = matches!(self.template.addr(), redis::ConnectionAddr::TcpTls { .. });
-        let (mut questions, enough) = (redis::pipe(), ANSWERS_MIN.min(nodes.len()));
+        let mut questions = redis::pipe();
+        let enough = ANSWERS_MIN.min(nodes.len());
         questions.cmd("CLUSTER").arg("NODES").cmd("CLUSTER").arg("SLOTS");
         let questions = &questions;
         let ask = async |node: Node| {
@@ -193,7 +194,8 @@ impl Cluster {
             for slot in primary.ranges.iter().flat_map(|(first, last)| *first..=*last) {
                 let slot = usize::from(slot);
                 if map.owners[slot] == NOBODY || epochs[slot] < primary.epoch {
-                    (map.owners[slot], epochs[slot]) = (index, primary.epoch);
+                    map.owners[slot] = index;
+                    epochs[slot] = primary.epoch;
                 }
             }
         }

@@ -90,7 +90,8 @@ impl SharedConnection {
     }
 
     fn of(servers: Servers, options: Options) -> Self {
-        let (keeper, own) = (Mutex::default(), Arc::default());
+        let keeper = Mutex::default();
+        let own = Arc::default();
         Self { inner: Arc::new(Inner { servers, options, keeper, own }) }
     }
 
@@ -194,7 +195,8 @@ impl SharedConnection {
     }
 
     async fn routed(&self, exchange: &impl Exchange, slot: Option<Slot>) -> Result<Value, Failure> {
-        let (mut tries, mut named) = (self.tries(), None);
+        let mut tries = self.tries();
+        let mut named = None;
         loop {
             let found = match named.take() {
                 Some(found) => Ok(found),

@@ -27,7 +27,7 @@ const GIVEN_UP_AFTER: Duration = Duration::from_millis(100);
 /// How long connecting for subscriptions may take.
 const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(1);
 
-type Connecting = Shared<BoxFuture<'static, RedisResult<MultiplexedConnection>>>;
+type PendingConnection = Shared<BoxFuture<'static, RedisResult<MultiplexedConnection>>>;
 
 /// One server. Clones share its connection. A command that failed is never sent again by itself:
 /// whether it ran is unknown.
@@ -49,7 +49,7 @@ struct Inner {
 /// One connection, from the attempt to connect.
 #[derive(Clone)]
 struct Attempt {
-    connecting: Connecting,
+    connecting: PendingConnection,
     /// Unanswered commands in a row.
     unanswered: Arc<AtomicU32>,
 }
@@ -71,7 +71,8 @@ impl Node {
     pub(crate) fn of_client(client: Client, config: &AsyncConnectionConfig) -> Self {
         let name = client.get_connection_info().addr().to_string().into();
         let current = Mutex::new(Attempt::new(&client, config));
-        let (config, admitted) = (config.clone(), AtomicBool::default());
+        let config = config.clone();
+        let admitted = AtomicBool::default();
         Self { inner: Arc::new(Inner { name, client, config, current, admitted }) }
     }
 
@@ -207,7 +208,8 @@ impl Node {
 
 impl Attempt {
     fn new(client: &Client, config: &AsyncConnectionConfig) -> Self {
-        let (client, config) = (client.clone(), config.clone());
+        let client = client.clone();
+        let config = config.clone();
         let connecting = async move { connect(&client, &config).await }.boxed().shared();
         Self { connecting, unanswered: Arc::default() }
     }

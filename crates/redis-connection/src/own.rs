@@ -40,7 +40,8 @@ impl SharedConnection {
     pub async fn watch(&self, key: &str) -> RedisResult<OwnConnection> {
         self.keep();
         let slot = Some(Slot::of(key.as_bytes()));
-        let (mut tries, mut named) = (self.tries(), None);
+        let mut tries = self.tries();
+        let mut named = None;
         loop {
             let node = match named.take() {
                 Some((node, false)) => Ok(node),
@@ -86,7 +87,8 @@ impl SharedConnection {
             Some(connection) => connection,
             None => node.own().await.map_err(|error| (Some(Refusal::NotConnected), error))?,
         };
-        let (pool, node) = (Arc::clone(pool), node.clone());
+        let pool = Arc::clone(pool);
+        let node = node.clone();
         let mut own = OwnConnection { connection, node, kept: false, pool, _permit: permit };
         match redis::cmd("WATCH").arg(key).exec_async(&mut own.connection).await {
             Ok(()) => Ok(own),

@@ -190,7 +190,8 @@ async fn send_all(node: &Node, wanted: ReplicaGoal, batch: &mut Vec<Write>) -> b
             return false;
         }
     };
-    let (mut ran, mut is_demoted) = (false, false);
+    let mut ran = false;
+    let mut is_demoted = false;
     for write in batch.drain(..) {
         if write.asked_first {
             values.next();

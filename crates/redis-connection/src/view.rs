@@ -119,7 +119,8 @@ impl PreferredHosts {
 /// `address:port@bus-port`, and behind a comma the host's name, if it has one.
 fn endpoint(text: &str) -> Option<(&str, &str, u16)> {
     let mut parts = text.split(',');
-    let (address, name) = (parts.next()?, parts.next().unwrap_or_default());
+    let address = parts.next()?;
+    let name = parts.next().unwrap_or_default();
     let address = address.split('@').next()?;
     let (host, port) = address.rsplit_once(':')?;
     let name = if name.contains('=') { "" } else { name };
@@ -129,7 +130,8 @@ fn endpoint(text: &str) -> Option<(&str, &str, u16)> {
 /// `7`, or `0-5460`; a slot on its way stands in brackets, and counts where it still is.
 fn range(text: &str) -> Option<(u16, u16)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (first.parse().ok()?, last.parse().ok()?);
+    let first = first.parse().ok()?;
+    let last = last.parse().ok()?;
     (first <= last && last < SLOTS).then_some((first, last))
 }
 

@@ -110,7 +110,8 @@ impl Expression {
             Self::Number(number) => *number,
             Self::Name(name) => value_of(name),
             Self::Binary(operator, sides) => {
-                let (left, right) = (sides[0].value(value_of), sides[1].value(value_of));
+                let left = sides[0].value(value_of);
+                let right = sides[1].value(value_of);
                 match operator {
                     Operator::Or => i64::from(left != 0 || right != 0),
                     Operator::And => i64::from(left != 0 && right != 0),

@@ -156,9 +156,10 @@ pub fn expand(text: &str, shared: &str) -> Result<Value, ProgramError> {
     for step in steps {
         for jump in ["then", "next"] {
             let Some(target) = step.get_mut(jump) else { continue };
-            let found = match target.as_str() == Some(END) {
-                true => Some(count),
-                false => places.iter().position(|place| place.as_ref() == Some(target)),
+            let found = if target.as_str() == Some(END) {
+                Some(count)
+            } else {
+                places.iter().position(|place| place.as_ref() == Some(target))
             };
             *target = found
                 .map(Value::from)

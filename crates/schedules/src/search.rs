@@ -37,7 +37,9 @@ pub fn search(machine: &Machine<'_>, bounds: &Bounds) -> Search {
     let mut index_of = HashMap::from([(start, 0_usize)]);
     let mut before: Vec<Option<(usize, Action)>> = vec![None];
     let mut following: Vec<Vec<usize>> = Vec::new();
-    let (mut oversells, mut hangs, mut undersells) = (None, None, None);
+    let mut oversells = None;
+    let mut hangs = None;
+    let mut undersells = None;
     let mut is_cut = false;
     let mut at = 0;
     while at < states.len() {

@@ -186,10 +186,7 @@ pub fn verify(facts: Facts) -> Report {
             invariant: "I7",
             claim: "the Redis counter and queue equal the ledger once traffic is quiet, and no unit has a row that is not available",
             holds: (!drifts.is_empty()).then(|| drifts.iter().all(|drift| *drift == 0)),
-            detail: match counted.is_empty() {
-                true => "not loaded".to_owned(),
-                false => counted.join("; "),
-            },
+            detail: if counted.is_empty() { "not loaded".to_owned() } else { counted.join("; ") },
         },
         Finding {
             invariant: "I13",
@@ -215,12 +212,13 @@ pub fn verify(facts: Facts) -> Report {
             holds: f
                 .is_grouped
                 .then_some(f.group_buyers_over_limit == 0 && f.group_buyers_miscounted == 0),
-            detail: match f.is_grouped {
-                true => format!(
+            detail: if f.is_grouped {
+                format!(
                     "{} buyers over the limit, {} miscounted",
                     f.group_buyers_over_limit, f.group_buyers_miscounted
-                ),
-                false => "in no group".to_owned(),
+                )
+            } else {
+                "in no group".to_owned()
             },
         },
         Finding {

@@ -39,8 +39,10 @@ impl TraceContext {
             return None;
         }
         let mut parts = known.split('-');
-        let (version, trace, span, flags) =
-            (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
+        let version = parts.next()?;
+        let trace = parts.next()?;
+        let span = parts.next()?;
+        let flags = parts.next()?;
         let lengths = [version.len(), trace.len(), span.len(), flags.len()];
         let fits = if version == "00" {
             rest.is_empty()

@@ -343,7 +343,8 @@ impl Metrics {
         backend: &'static str,
         what: LockTime,
         below_us: impl Iterator<Item = (u64, u64)>,
-        (count, sum_us): (u64, u64),
+        count: u64,
+        sum_us: u64,
     ) {
         let times = match what {
             LockTime::Wait => &self.lock_wait,

@@ -193,7 +193,8 @@ fn data_of(span: EndedSpan, scope: &InstrumentationScope) -> SpanData {
 
 fn context_of(context: TraceContext) -> SpanContext {
     let flags = if context.is_sampled { TraceFlags::SAMPLED } else { TraceFlags::NOT_SAMPLED };
-    let (trace, span) = (TraceId::from(context.trace.get()), SpanId::from(context.span.get()));
+    let trace = TraceId::from(context.trace.get());
+    let span = SpanId::from(context.span.get());
     SpanContext::new(trace, span, flags, false, TraceState::NONE)
 }
 

@@ -66,7 +66,9 @@ impl LoadGenerator {
         let next = Arc::new(AtomicU32::new(0));
         let mut workers = JoinSet::new();
         for _ in 0..self.request.concurrency.min(self.request.requests) {
-            let (load, next, counts) = (self.clone(), Arc::clone(&next), Arc::clone(&counts));
+            let load = self.clone();
+            let next = Arc::clone(&next);
+            let counts = Arc::clone(&counts);
             workers.spawn(async move { load.work(&next, &counts, began).await });
         }
         workers.join_all().await.into_iter().flatten().collect()
@@ -83,8 +85,10 @@ impl LoadGenerator {
             let started = Instant::now();
             let outcome = self.sales.buy(self.purchase(request)).await;
             let ended = Instant::now();
-            let times = (between(started, ended), between(began, ended));
-            let answer = answer((request, self.request.buyers), reply(&outcome), times);
+            let micros = between(started, ended);
+            let answered_at_us = between(began, ended);
+            let buyers = self.request.buyers;
+            let answer = answer(request, buyers, reply(&outcome), micros, answered_at_us);
             counts.add(answer.outcome);
             answers.push(answer);
         }
@@ -108,36 +112,38 @@ fn between(earlier: Instant, later: Instant) -> u64 {
     u64::try_from((later - earlier).as_micros()).unwrap_or(u64::MAX)
 }
 
-/// What a client over HTTP would have been told: status, code, outcome and order.
-pub type Reply = (u16, &'static str, Outcome, Option<OrderId>);
+/// What a client over HTTP would have been told.
+pub struct Reply {
+    pub status: u16,
+    pub code: &'static str,
+    pub outcome: Outcome,
+    pub order: Option<OrderId>,
+}
 
 fn reply(outcome: &shop_domain::Outcome) -> Reply {
     use shop_domain::Outcome::{Queued, Refused, Replayed, Sold, Unavailable, Unknown};
-    match outcome {
+    let (status, code, outcome, order) = match outcome {
         Sold(order) | Replayed(order) => (201, "sold", Outcome::Accepted, Some(order.id)),
         Queued(order) => (202, "queued", Outcome::Accepted, Some(order.id)),
         Refused(refusal) => (409, refusal.code(), Outcome::Refused, None),
         Unavailable(_) => (503, "unavailable", Outcome::Unavailable, None),
         Unknown(_) => (504, "outcome_unknown", Outcome::Unknown, None),
-    }
+    };
+    Reply { status, code, outcome, order }
 }
 
 /// The record of one answer. The times are the microseconds from the purchase and from the start of
 /// the load until the answer.
-pub fn answer(
-    (request, buyers): (u32, u32),
-    (status, code, outcome, order): Reply,
-    (micros, answered_at_us): (u64, u64),
-) -> Answer {
+pub fn answer(request: u32, buyers: u32, reply: Reply, micros: u64, answered_at_us: u64) -> Answer {
     Answer {
         request,
         last: true,
         buyer: buyer(request, buyers),
         key: Some(key(request).as_str().to_owned()),
-        status,
-        code: code.to_owned(),
-        outcome,
-        order_id: order.map(|order| order.to_string()),
+        status: reply.status,
+        code: reply.code.to_owned(),
+        outcome: reply.outcome,
+        order_id: reply.order.map(|order| order.to_string()),
         answered_at_us,
         from_plan_us: micros,
         from_send_us: micros,

@@ -13,7 +13,7 @@ use crate::evaluate::{self, Evidence, note};
 use crate::load_generator::{AnswerCounts, LoadGenerator};
 use crate::plan::StrategyChoice;
 use crate::report::{Cell, CellState, Event, Latency, Progress, RunState};
-use crate::runs::{LabParts, Running};
+use crate::runs::{LabParts, TrackedRun};
 use ledger::rows::actions::Actor;
 use ledger::rows::orders::OrderRecord;
 use ledger::rows::{self, orders, stock};
@@ -32,7 +32,7 @@ const DECIDED_CHECK_PERIOD: Duration = Duration::from_millis(200);
 const OPEN_MAX: time::Duration = time::Duration::HOUR;
 
 /// Runs every cell until the end or until the run is cancelled.
-pub async fn run(parts: &LabParts, running: &Running, cells: Vec<StrategyChoice>) {
+pub async fn run(parts: &LabParts, running: &TrackedRun, cells: Vec<StrategyChoice>) {
     for (index, chosen) in cells.iter().enumerate() {
         if running.cancelled.is_cancelled() {
             break;
@@ -81,14 +81,15 @@ pub async fn run(parts: &LabParts, running: &Running, cells: Vec<StrategyChoice>
 /// The parts that one cell needs.
 struct Work<'a> {
     parts: &'a LabParts,
-    running: &'a Running,
+    running: &'a TrackedRun,
     chosen: &'a StrategyChoice,
 }
 
 impl Work<'_> {
     async fn cell(&self, cell: &mut Cell) -> Result<(), String> {
         let made = self.make_item(cell).await?;
-        let (item, pool) = (made.id, &self.parts.pool);
+        let item = made.id;
+        let pool = &self.parts.pool;
         cell.item_id = Some(item.get());
         cell.state = CellState::Running;
         self.running.update(cell.clone());
@@ -97,7 +98,7 @@ impl Work<'_> {
         let refused_before = self.parts.metrics.arbiter_refusals_of(strategy);
         let started = Instant::now();
         let counts = Arc::new(AnswerCounts::default());
-        let mut answers = self.send_load(cell, (item, pool), &counts).await;
+        let mut answers = self.send_load(cell, item, pool, &counts).await;
         let elapsed = started.elapsed();
         cell.elapsed_ms = millis(elapsed);
         count(cell, counts.read(), elapsed);
@@ -112,7 +113,7 @@ impl Work<'_> {
         self.running.update(cell.clone());
 
         let unread = |error: ledger::Error| error.to_string();
-        let orders = self.decided_orders((item, pool), &answers).await.map_err(unread)?;
+        let orders = self.decided_orders(item, pool, &answers).await.map_err(unread)?;
         cell.arbiter_refusals = self.parts.metrics.arbiter_refusals_of(strategy) - refused_before;
         let facts = rows::audit::facts(pool, item).await.map_err(unread)?;
         let facts = facts.ok_or("its item is gone")?;
@@ -169,7 +170,8 @@ impl Work<'_> {
     async fn send_load(
         &self,
         cell: &Cell,
-        (item, pool): (ItemId, &Database),
+        item: ItemId,
+        pool: &Database,
         counts: &Arc<AnswerCounts>,
     ) -> Vec<Answer> {
         let wanted = &self.running.request;
@@ -215,7 +217,8 @@ impl Work<'_> {
     /// The item's orders, once all queued orders and unknown outcomes are decided.
     async fn decided_orders(
         &self,
-        (item, pool): (ItemId, &Database),
+        item: ItemId,
+        pool: &Database,
         answers: &[Answer],
     ) -> ledger::Result<Vec<OrderRecord>> {
         let queued = answers.iter().filter(|answer| answer.code == "queued");

@@ -43,7 +43,7 @@ pub struct LabParts {
 pub struct Lab {
     parts: Arc<LabParts>,
     /// Newest first.
-    runs: Arc<Mutex<VecDeque<Arc<Running>>>>,
+    runs: Arc<Mutex<VecDeque<Arc<TrackedRun>>>>,
 }
 
 /// Error: another run is in progress.
@@ -51,7 +51,7 @@ pub struct Lab {
 pub struct Busy;
 
 /// A run, while it runs and afterwards.
-pub(crate) struct Running {
+pub(crate) struct TrackedRun {
     pub(crate) request: RunRequest,
     pub(crate) operator: UserId,
     run: Mutex<Run>,
@@ -85,7 +85,7 @@ impl Lab {
             request: plan.request.clone(),
             cells,
         };
-        let running = Arc::new(Running {
+        let running = Arc::new(TrackedRun {
             request: plan.request.clone(),
             operator,
             run: Mutex::new(run.clone()),
@@ -135,16 +135,16 @@ impl Lab {
         Some((run.clone(), running.events.subscribe()))
     }
 
-    fn running(&self, id: &str) -> Option<Arc<Running>> {
+    fn running(&self, id: &str) -> Option<Arc<TrackedRun>> {
         self.runs().iter().find(|running| running.run().id == id).cloned()
     }
 
-    fn runs(&self) -> MutexGuard<'_, VecDeque<Arc<Running>>> {
+    fn runs(&self) -> MutexGuard<'_, VecDeque<Arc<TrackedRun>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Running {
+impl TrackedRun {
     fn snapshot(&self) -> Run {
         self.run().clone()
     }

@@ -18,9 +18,10 @@ struct Claim {
 impl Claim {
     fn sentence(&self) -> String {
         let Self { theirs, ours, found, reason } = self;
-        match found {
-            true => format!("The article: {theirs}. Here too: {ours}."),
-            false => format!("The article: {theirs}. **Not here**: {ours}. {reason}"),
+        if *found {
+            format!("The article: {theirs}. Here too: {ours}.")
+        } else {
+            format!("The article: {theirs}. **Not here**: {ours}. {reason}")
         }
     }
 }
@@ -182,9 +183,13 @@ pub fn of_ways(all: &[SaleResult]) -> Vec<String> {
         let found = all.iter().find(|way| way.strategy == strategy && way.instances == 1);
         found.map_or(0.0, |way| way.per_second)
     };
-    let (memory, naive) = (rate("memory-naive"), rate("mysql-naive"));
-    let (update, locked_row) = (rate("mysql-atomic"), rate("mysql-for-update"));
-    let (mutex, version, watch) = (rate("mysql-mutex"), rate("mysql-version"), rate("redis-watch"));
+    let memory = rate("memory-naive");
+    let naive = rate("mysql-naive");
+    let update = rate("mysql-atomic");
+    let locked_row = rate("mysql-for-update");
+    let mutex = rate("mysql-mutex");
+    let version = rate("mysql-version");
+    let watch = rate("redis-watch");
     let textbook = ["lock-redis-setnx", "lock-redis-token", "lock-redis-reentrant"]
         .map(|lock| rate(&format!("{lock}?store=redis")));
     let fastest = textbook.into_iter().fold(0.0, f64::max);

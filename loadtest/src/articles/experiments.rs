@@ -81,7 +81,8 @@ impl Setup<'_> {
 /// S0.
 pub async fn marketplace(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
     let seconds = setup.options.seconds;
-    let (mut rows, mut broken) = (Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut broken = Vec::new();
     let mut all = Vec::new();
     for (way, sellers, buyers, theirs) in MARKETS {
         let figures = market::run(setup.testbed, way, sellers, buyers, seconds).await?;
@@ -170,7 +171,9 @@ pub async fn three_tasks(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge>
 /// S2.
 pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
     let requests = setup.share(f64::from(WAITS_REQUESTS));
-    let (mut rows, mut broken, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut broken = Vec::new();
+    let mut all = Vec::new();
     let ours = [("", "(ours) in line, only the first asks", "-")];
     for (wait, what, theirs) in WAITS.into_iter().chain(ours) {
         let parameter = if wait.is_empty() { String::new() } else { format!("&wait={wait}") };
@@ -183,7 +186,8 @@ pub async fn waiting(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
                 options.arbiter = Switch::On;
             })
             .await?;
-        let (report, traffic) = (&run.report, &run.report.traffic);
+        let report = &run.report;
+        let traffic = &run.report.traffic;
         let latency = traffic.accepted.from_plan;
         let ms = |micros: u64| format!("{:.0}", micros as f64 / 1e3);
         rows.push(vec![
@@ -276,7 +280,9 @@ pub async fn one_each(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
 /// S4.
 pub async fn every_way(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
     let units = setup.share(WAYS_UNITS);
-    let (mut rows, mut broken, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rows = Vec::new();
+    let mut broken = Vec::new();
+    let mut all = Vec::new();
     for (what, strategy, instances, theirs, oversells) in WAYS {
         let run = setup
             .fire(strategy, instances, |options| {
@@ -290,7 +296,8 @@ pub async fn every_way(setup: &Setup<'_>) -> Result<ArticleTable, CannotJudge> {
                 options.seconds_max = Some(60.0);
             })
             .await?;
-        let (audit, traffic) = (&run.report.audit, &run.report.traffic);
+        let audit = &run.report.audit;
+        let traffic = &run.report.traffic;
         let answers = traffic.accepted.purchases + traffic.refused.purchases;
         let per_second = answers as f64 / traffic.seconds.max(0.001);
         let word = |oversold: bool| if oversold { "yes" } else { "no" };

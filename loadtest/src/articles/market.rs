@@ -276,10 +276,11 @@ impl Market {
         redis: &mut MultiplexedConnection,
         buyers: usize,
     ) -> redis::RedisResult<Figures> {
-        let (listed, bought) =
-            (self.listed.load(Ordering::Relaxed), self.bought.load(Ordering::Relaxed));
+        let listed = self.listed.load(Ordering::Relaxed);
+        let bought = self.bought.load(Ordering::Relaxed);
         let on_offer: i64 = redis.zcard(&self.offers).await?;
-        let (mut owned, mut money) = (0, 0);
+        let mut owned = 0;
+        let mut money = 0;
         for number in 0..buyers {
             let inventory = format!("{}:buyer:{number}", self.prefix);
             money += take_out(redis, &format!("{inventory}:purse")).await? - PURSE;

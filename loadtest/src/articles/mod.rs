@@ -62,7 +62,9 @@ pub async fn run(options: &ArticlesOptions) -> CommandResult {
     let circumstances = testbed.circumstances().await?;
     let (services, instances) = testbed.pair("articles").await?;
     let setup = Setup { options, testbed: &testbed, instances };
-    let (mut tables, mut report, mut failure) = (Vec::new(), String::new(), None);
+    let mut tables = Vec::new();
+    let mut report = String::new();
+    let mut failure = None;
     let wanted = || NAMES.into_iter().filter(|name| is_wanted(&options.only, name));
     let mut steps = Steps::new("articles", wanted().count());
     for name in wanted() {

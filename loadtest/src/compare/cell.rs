@@ -100,7 +100,8 @@ impl Range<'_> {
 }
 
 fn read(run: &Run, stock: i64) -> Round {
-    let (report, traffic) = (&run.report, &run.report.traffic);
+    let report = &run.report;
+    let traffic = &run.report.traffic;
     let audit = &report.audit;
     let accepted =
         || run.traffic.answers.iter().filter(|answer| answer.outcome == Outcome::Accepted);

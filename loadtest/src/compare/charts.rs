@@ -156,7 +156,8 @@ fn latency(rows: &[Row]) -> Result<Option<Chart>, String> {
         return Ok(None);
     };
     let log = |micros: u64| (micros.max(1) as f64 / 1e3).log10();
-    let (low, high) = (log(low).floor(), log(high).ceil());
+    let low = log(low).floor();
+    let high = log(high).ceil();
     let scale = Scale::new(low, high.max(low + 1.0));
     let ticks = (0..).map(|number| low + f64::from(number)).take_while(|tick| *tick <= high);
     let ticks = ticks.map(|tick| (tick, grouped_small(10_f64.powf(tick)))).collect();
@@ -164,9 +165,12 @@ fn latency(rows: &[Row]) -> Result<Option<Chart>, String> {
     let axis = Axis { unit, middle: f64::midpoint(low, high), scale: &scale, ticks };
     let names: Vec<_> = rows.iter().map(|row| (row.strategy.as_str(), Tone::TEXT)).collect();
     let svg = named_rows(&axis, &names, |area, index, y| {
-        let (latency, middle) = (rows[index].latency, y + to_i32(LINE / 2));
+        let latency = rows[index].latency;
+        let middle = y + to_i32(LINE / 2);
         let at = |micros: u64| scale.at(log(micros));
-        let (p50, p90, p99) = (at(latency.p50_us), at(latency.p90_us), at(latency.p99_us));
+        let p50 = at(latency.p50_us);
+        let p90 = at(latency.p90_us);
+        let p99 = at(latency.p99_us);
         for (from, to, tone) in [(p90, p99, Tone::SECOND), (p50, p90, Tone::FIRST)] {
             let corners = [(from, middle - 4), (to, middle + 4)];
             area.draw(&Rectangle::new(corners, tone.filled())).map_err(said)?;
@@ -213,7 +217,10 @@ fn stock(comparison: &Comparison) -> Result<Option<Chart>, String> {
 
 fn panel(part: &Drawing<'_>, row: &Row, sales: &[(u64, i64)], stock: i64) -> Result<(), String> {
     let (width, height) = part.dim_in_pixel();
-    let (left, right, top, bottom) = (10, to_i32(width) - 10, 26, to_i32(height) - 24);
+    let left = 10;
+    let right = to_i32(width) - 10;
+    let top = 26;
+    let bottom = to_i32(height) - 24;
     let mut left_units = stock;
     let mut points = vec![(0_u64, stock)];
     for (at_us, units) in sales {

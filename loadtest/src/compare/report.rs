@@ -109,7 +109,9 @@ fn figures(rows: &[&Row]) -> Table {
     for row in rows {
         let ms = |micros: u64| Cell::from(format!("{:.1}", micros as f64 / 1e3));
         let whole = |figure: f64| Cell::from(format!("{figure:.0}"));
-        let (rate, latency, counters) = (row.accepted_per_second, row.latency, row.counters);
+        let rate = row.accepted_per_second;
+        let latency = row.latency;
+        let counters = row.counters;
         let mean_wait_ms = if counters.lock_waits > 0.0 {
             format!("{:.1}", counters.lock_wait_ms / counters.lock_waits)
         } else {

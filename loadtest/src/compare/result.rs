@@ -123,7 +123,8 @@ pub fn conclusion(strategies: &[StrategyVerdict]) -> (u8, String) {
         those.map(|judged| judged.card.name.as_str()).collect()
     };
     let left_out = strategies.iter().filter(|judged| !judged.card.available).count();
-    let (clean, caught) = (named(&[Verdict::Clean]).len(), named(&[Verdict::Caught]).len());
+    let clean = named(&[Verdict::Clean]).len();
+    let caught = named(&[Verdict::Caught]).len();
     let mut sentence = format!(
         "{clean} safe strategies clean in every round, {caught} unsafe ones caught and stopped by the arbiter"
     );

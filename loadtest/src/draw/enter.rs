@@ -30,7 +30,7 @@ const WITHDRAW_PERCENT: u32 = 5;
 
 /// What a buyer was told.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct BuyerEntry {
     pub entry: String,
     /// The key of the friends.
     pub party: Option<String>,
@@ -44,7 +44,7 @@ struct Entrant {
 }
 
 /// The entrants of a draw, in groups of friends, and the service.
-struct Entering {
+struct Entrants {
     groups: Vec<Vec<Entrant>>,
     next: AtomicUsize,
     instances: Vec<Instance>,
@@ -57,8 +57,8 @@ pub async fn all(
     instances: &[Instance],
     item: i64,
     tokens: Vec<HeaderValue>,
-) -> Result<Vec<Told>, CannotJudge> {
-    let entering = Arc::new(Entering {
+) -> Result<Vec<BuyerEntry>, CannotJudge> {
+    let entrants = Arc::new(Entrants {
         groups: groups(tokens),
         next: AtomicUsize::new(0),
         instances: instances.to_vec(),
@@ -66,7 +66,7 @@ pub async fn all(
     });
     let mut callers = JoinSet::new();
     for caller in 0..connections as usize {
-        callers.spawn(call(Arc::clone(&entering), caller));
+        callers.spawn(call(Arc::clone(&entrants), caller));
     }
     let mut told = Vec::new();
     while let Some(caller) = callers.join_next().await {
@@ -96,13 +96,13 @@ fn groups(tokens: Vec<HeaderValue>) -> Vec<Vec<Entrant>> {
 }
 
 /// One connection, over which group after group enters.
-async fn call(entering: Arc<Entering>, caller: usize) -> Result<Vec<Told>, CannotJudge> {
-    let instance = &entering.instances[caller % entering.instances.len()];
+async fn call(entrants: Arc<Entrants>, caller: usize) -> Result<Vec<BuyerEntry>, CannotJudge> {
+    let instance = &entrants.instances[caller % entrants.instances.len()];
     let mut connection = None;
     let mut told = Vec::new();
     loop {
-        let next = entering.next.fetch_add(1, Ordering::Relaxed);
-        let Some(group) = entering.groups.get(next) else { return Ok(told) };
+        let next = entrants.next.fetch_add(1, Ordering::Relaxed);
+        let Some(group) = entrants.groups.get(next) else { return Ok(told) };
         let mut key: Option<String> = None;
         let first = told.len();
         for entrant in group {
@@ -113,7 +113,7 @@ async fn call(entering: Arc<Entering>, caller: usize) -> Result<Vec<Told>, Canno
             };
             let call = Call {
                 method: Some(&Method::POST),
-                path: &entering.path,
+                path: &entrants.path,
                 token: Some(&entrant.token),
                 body: Some(&body),
                 ..Call::default()
@@ -123,13 +123,13 @@ async fn call(entering: Arc<Entering>, caller: usize) -> Result<Vec<Told>, Canno
             let entry = entry.ok_or_else(|| CannotJudge(format!("no entry: {entered}")))?;
             let party = entered["party"].as_str().map(str::to_owned);
             key.clone_from(&party);
-            told.push(Told { entry: entry.to_owned(), party, withdrew: false });
+            told.push(BuyerEntry { entry: entry.to_owned(), party, withdrew: false });
         }
         for (entrant, told) in group.iter().zip(&mut told[first..]) {
             if entrant.withdraws {
                 let method = Some(&Method::DELETE);
                 let token = Some(&entrant.token);
-                let call = Call { method, path: &entering.path, token, ..Call::default() };
+                let call = Call { method, path: &entrants.path, token, ..Call::default() };
                 repeat(instance, &mut connection, call).await?;
                 told.withdrew = true;
             }

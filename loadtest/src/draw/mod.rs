@@ -23,7 +23,7 @@ use crate::program::CommandResult;
 use crate::report;
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
-use enter::Told;
+use enter::BuyerEntry;
 
 pub use options::DrawOptions;
 
@@ -39,7 +39,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PROOF_MAX: Duration = Duration::from_secs(120);
 
 /// A draw and how long its steps took.
-struct Drawn {
+struct DrawCourse {
     entered: Duration,
     /// From the close to the list.
     listed: Duration,
@@ -47,7 +47,7 @@ struct Drawn {
     placed: Duration,
     /// What was published before the value was known.
     at_close: verify::Draw,
-    told: Vec<Told>,
+    told: Vec<BuyerEntry>,
 }
 
 /// Runs one draw and judges it.
@@ -60,7 +60,7 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let tokens = mint.buyers(FIRST_BUYER, options.entries).await?;
     let closes_at = OffsetDateTime::now_utc() + Duration::from_secs(options.enter_seconds.into());
     let item = admin.create_draw(options, closes_at).await?;
-    let drawn = draw(options, (&admin, &instances, item), (closes_at, tokens)).await?;
+    let drawn = draw(options, &admin, &instances, item, closes_at, tokens).await?;
 
     let began = Instant::now();
     let path = format!("/api/items/{item}/draw/entries");
@@ -119,16 +119,15 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let judged = audit.findings.iter().filter(|finding| finding.state != State::NotJudged);
     report.table(report::findings(judged, |finding| finding.detail.clone()));
     report.list(faults.iter().cloned());
-    let verdict = match clean {
-        true => {
-            "clean: everybody who entered has one place, and the places are the published shuffle"
-                .to_owned()
-        }
-        false => format!(
+    let verdict = if clean {
+        "clean: everybody who entered has one place, and the places are the published shuffle"
+            .to_owned()
+    } else {
+        format!(
             "NOT CLEAN: {} faults of the proof, broken {broken:?}, the service's audit {}",
             faults.len(),
             own["clean"]
-        ),
+        )
     };
     report.conclusion(verdict, clean);
     Ok((report.text(Color::of_terminal()), u8::from(!clean)))
@@ -137,9 +136,12 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
 /// Lets the buyers enter, and waits until each entry has its place.
 async fn draw(
     options: &DrawOptions,
-    (admin, instances, item): (&Admin, &[Instance], i64),
-    (closes_at, tokens): (OffsetDateTime, Vec<HeaderValue>),
-) -> Result<Drawn, CannotJudge> {
+    admin: &Admin,
+    instances: &[Instance],
+    item: i64,
+    closes_at: OffsetDateTime,
+    tokens: Vec<HeaderValue>,
+) -> Result<DrawCourse, CannotJudge> {
     let began = Instant::now();
     let told = enter::all(options.concurrency, instances, item, tokens).await?;
     let entered = began.elapsed();
@@ -155,7 +157,7 @@ async fn draw(
     );
     let listed = listed.map_or(0.0, |at| (at - closes_at).as_seconds_f64().max(0.0));
     let listed = Duration::from_secs_f64(listed);
-    Ok(Drawn { entered, listed, placed, at_close, told })
+    Ok(DrawCourse { entered, listed, placed, at_close, told })
 }
 
 async fn until(
@@ -177,7 +179,7 @@ async fn until(
 }
 
 /// Compares the published list with what the buyers were told.
-fn compare(told: &[Told], proof: &Proof) -> Vec<String> {
+fn compare(told: &[BuyerEntry], proof: &Proof) -> Vec<String> {
     let listed: HashMap<&str, Option<&str>> = proof
         .entries
         .iter()

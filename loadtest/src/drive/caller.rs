@@ -39,7 +39,9 @@ impl Caller {
     /// Caller number `number`; callers are spread over the instances in turn.
     pub fn new(drive: Arc<Drive>, number: usize) -> Self {
         let instance = number % drive.instances.len();
-        let (started, request, answers) = (Instant::now(), Vec::new(), Vec::new());
+        let started = Instant::now();
+        let request = Vec::new();
+        let answers = Vec::new();
         Self { drive, connection: None, instance, request, started, answers }
     }
 
@@ -62,11 +64,11 @@ impl Caller {
         let mut attempt = 0;
         loop {
             let planned_purchase = self.drive.plan.requests[index];
-            let (buyer, order) =
-                (planned_purchase.buyer as usize, planned_purchase.strategy as usize);
+            let buyer = planned_purchase.buyer as usize;
+            let order = planned_purchase.strategy as usize;
             let render = |drive: &Drive, instance: usize, request: &mut Vec<u8>| {
                 let token = &drive.tokens[buyer];
-                drive.purchases.render((instance, order), token, key.as_deref(), request);
+                drive.purchases.render(instance, order, token, key.as_deref(), request);
             };
             let (exchange, sent) = self.attempt(render).await;
             let meaning = answer::read(&exchange);

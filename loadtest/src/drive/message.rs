@@ -48,7 +48,8 @@ impl Purchases {
     /// Writes one purchase into `request`, whatever it held before.
     pub fn render(
         &self,
-        (instance, order): (usize, usize),
+        instance: usize,
+        order: usize,
         authorization: &HeaderValue,
         key: Option<&str>,
         request: &mut Vec<u8>,
@@ -260,13 +261,13 @@ mod tests {
         let purchases = Purchases::new(&instances, &orders);
         let mut request = b"an older one".to_vec();
         let token = HeaderValue::from_static("Bearer t");
-        purchases.render((1, 1), &token, Some("k-7"), &mut request);
+        purchases.render(1, 1, &token, Some("k-7"), &mut request);
         assert_eq!(
             String::from_utf8_lossy(&request),
             "POST /api/seckill/b/1?w=x HTTP/1.1\r\nhost: two\r\ncontent-type: application/json\r\n\
              content-length: 2\r\nauthorization: Bearer t\r\nidempotency-key: k-7\r\n\r\n{}"
         );
-        purchases.render((0, 0), &token, None, &mut request);
+        purchases.render(0, 0, &token, None, &mut request);
         assert!(request.ends_with(b"authorization: Bearer t\r\n\r\n{}"));
     }
 

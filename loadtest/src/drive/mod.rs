@@ -275,7 +275,8 @@ fn show_progress(drive: Arc<Drive>) -> JoinHandle<()> {
     let total = drive.plan.requests.len();
     let bar = Bar::new(total, "{bar:30} {pos}/{len} {elapsed} {msg}");
     tokio::spawn(async move {
-        let (began, mut said) = (Instant::now(), 0);
+        let began = Instant::now();
+        let mut said = 0;
         let mut ticks = tokio::time::interval(Duration::from_millis(PROGRESS_PERIOD_MS));
         loop {
             ticks.tick().await;

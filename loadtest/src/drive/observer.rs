@@ -122,7 +122,8 @@ impl Observer {
 
     fn saw(&mut self, id: &str, status: &str, when: When) {
         let When { sent_at_us, answered_at_us } = when;
-        let (id, status) = (id.to_owned(), status.to_owned());
+        let id = id.to_owned();
+        let status = status.to_owned();
         self.history.orders.push(SeenOrder { id, status, sent_at_us, answered_at_us });
     }
 
@@ -137,7 +138,8 @@ impl Observer {
         let index = self.next;
         self.next = (index + 1) % self.instances.len();
         let call = Call { method: Some(&method), path, token: Some(token), body, key: None };
-        let (instance, connection) = (&self.instances[index], &mut self.connections[index]);
+        let instance = &self.instances[index];
+        let connection = &mut self.connections[index];
         // Before the clock is read: to connect is not to send.
         instance.connect(connection).await;
         let sent_at_us = micros_since(self.base, Instant::now());

@@ -42,7 +42,8 @@ pub struct Readers {
 impl Readers {
     /// Starts as many readers as the policy says.
     pub fn start(drive: &Arc<Drive>) -> Self {
-        let (stopped, base) = (Arc::new(AtomicBool::new(false)), Instant::now());
+        let stopped = Arc::new(AtomicBool::new(false));
+        let base = Instant::now();
         let mut tasks = JoinSet::new();
         for _ in 0..drive.policy.readers {
             tasks.spawn(read(Arc::clone(drive), Arc::clone(&stopped), base));

@@ -48,7 +48,8 @@ impl CallerThread {
     fn start() -> Self {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("the system gives a runtime its file descriptors");
-        let (handle, (running, ended)) = (runtime.handle().clone(), oneshot::channel());
+        let handle = runtime.handle().clone();
+        let (running, ended) = oneshot::channel();
         thread::spawn(move || runtime.block_on(ended));
         Self { runtime: handle, _running: running }
     }

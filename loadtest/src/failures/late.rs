@@ -40,6 +40,13 @@ pub struct Pair {
     proxy: DatabaseProxy,
 }
 
+/// What is bought, and how.
+#[derive(Clone, Copy)]
+struct Sale {
+    strategy: &'static str,
+    item: i64,
+}
+
 fn arbiter(attempt: &Try) -> Switch {
     if attempt.cured { Switch::On } else { Switch::Off }
 }
@@ -48,7 +55,8 @@ async fn database_proxy(stage: &Stage<'_>) -> Result<DatabaseProxy, CannotJudge>
     DatabaseProxy::open(&stage.testbed.environment.get("DATABASE_URL").unwrap_or_default()).await
 }
 
-fn press(service: &Service, (strategy, item): (&'static str, i64), buyer: usize) -> Press {
+fn press(service: &Service, sale: Sale, buyer: usize) -> Press {
+    let Sale { strategy, item } = sale;
     Press { instance: service.instance.clone(), strategy, item, buyer }
 }
 
@@ -79,7 +87,7 @@ impl Pair {
         let item = stage.item(&self.fast.instance, STOCK, arbiter(attempt)).await?;
         let instances = [self.slow.instance.clone(), self.fast.instance.clone()];
         let before = Counters::read(&instances).await;
-        let sale = ("lock-redis", item);
+        let sale = Sale { strategy: "lock-redis", item };
         self.proxy.hold_transactions();
         let late = stage.press_in_background(&press(&self.slow, sale, 0));
         let held = self.proxy.until_held(1).await;
@@ -115,14 +123,15 @@ pub async fn failover(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJ
     let master = RedisServer::start(Persistence::Never).await?;
     let replica = RedisServer::start(Persistence::Never).await?;
     replica.follow(&master).await?;
-    let (old, new) = (master.url(), replica.url());
+    let old = master.url();
+    let new = replica.url();
     let mut settings = LEASE.to_vec();
     settings.extend([("DATABASE_URL", proxy.url.as_str()), ("REDIS_URL", &old)]);
     let slow = stage.service("break-failover-old", &settings).await?;
     let fast =
         stage.service("break-failover-new", &[LEASE[0], LEASE[1], ("REDIS_URL", &new)]).await?;
     let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
-    let sale = ("lock-redis", item);
+    let sale = Sale { strategy: "lock-redis", item };
     let fenced_before = fenced(&slow.instance).await;
     // The replica lags: what comes now reaches it too late.
     replica.cut_off().await?;
@@ -180,7 +189,7 @@ pub async fn counter_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Can
         .await?;
     let fast = stage.service("break-counter-fast", &[("REDIS_URL", &url)]).await?;
     let item = stage.item(&fast.instance, STOCK, arbiter(attempt)).await?;
-    let sale = ("redis-lua", item);
+    let sale = Sale { strategy: "redis-lua", item };
     // One sale first: the counter is loaded, and its load is written in the ledger.
     let first = stage.press(&press(&slow, sale, 0)).await;
     proxy.hold_transactions();
@@ -234,7 +243,7 @@ pub async fn queue_lost(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     let settings = [("DATABASE_URL", proxy.url.as_str()), ("REDIS_URL", &url)];
     let service = stage.service("break-queue-before", &settings).await?;
     let item = stage.item(&service.instance, STOCK, Switch::On).await?;
-    let press = press(&service, ("redis-stream", item), 0);
+    let press = press(&service, Sale { strategy: "redis-stream", item }, 0);
     // Nothing that was queued reaches the ledger yet.
     proxy.hold_transactions();
     let codes = stage.rush(&press, 0..usize::try_from(STOCK).unwrap_or(0)).await;

@@ -53,7 +53,7 @@ struct Trial {
 
 /// Instances that several experiments share.
 #[derive(Default)]
-struct Running {
+struct SharedInstances {
     plain: Vec<Service>,
     pair: Option<Pair>,
 }
@@ -68,16 +68,16 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
     let testbed = Testbed::find(&options.testbed)?;
     let circumstances = testbed.circumstances().await?;
     let stage = Stage::set(&testbed).await?;
-    let mut running = Running::default();
+    let mut shared = SharedInstances::default();
     let mut outcomes = Vec::new();
     let wanted = LIST.iter().filter(|experiment| is_wanted(&options.only, experiment.name));
     let wanted: Vec<&Experiment> = wanted.collect();
     let mut steps = Steps::new("break", wanted.len() * options.times as usize * 2);
     for experiment in wanted {
-        outcomes.push(tries(experiment, (options.times, &mut steps), &stage, &mut running).await);
+        outcomes.push(tries(experiment, options.times, &mut steps, &stage, &mut shared).await);
     }
     drop(steps);
-    running.stop().await;
+    shared.stop().await;
     let report = Report { circumstances, experiments: outcomes };
     let document = report.document();
     files::write_report(&testbed.out, "failures", &report, &document)?;
@@ -86,9 +86,10 @@ pub async fn run(options: &BreakOptions) -> CommandResult {
 
 async fn tries(
     experiment: &Experiment,
-    (times, steps): (u32, &mut Steps),
+    times: u32,
+    steps: &mut Steps,
     stage: &Stage<'_>,
-    running: &mut Running,
+    shared: &mut SharedInstances,
 ) -> Outcome {
     let mut outcome = Outcome {
         name: experiment.name,
@@ -98,7 +99,7 @@ async fn tries(
         ..Outcome::default()
     };
     if matches!(experiment.kind, Kind::QueueLost)
-        && !stage.has_strategy("redis-stream", running).await
+        && !stage.has_strategy("redis-stream", shared).await
     {
         outcome.left_out = Some("this service has no redis-stream".to_owned());
         return outcome;
@@ -108,7 +109,7 @@ async fn tries(
             let attempt = Try { cured, seed: stage.testbed.seed.wrapping_add(u64::from(number)) };
             let word = if cured { "with its remedy" } else { "without" };
             let what = format!("{} {} of {times}, {word}", experiment.name, number + 1);
-            match Box::pin(once(experiment.kind, stage, running, &attempt)).await {
+            match Box::pin(once(experiment.kind, stage, shared, &attempt)).await {
                 Ok(trial) => {
                     let Trial { stock, sold, detail, broken } = &trial;
                     steps.end(&format!("{what}: {sold} sold of {stock}; {detail}"));
@@ -129,19 +130,19 @@ async fn tries(
 async fn once(
     kind: Kind,
     stage: &Stage<'_>,
-    running: &mut Running,
+    shared: &mut SharedInstances,
     attempt: &Try,
 ) -> Result<Trial, CannotJudge> {
     match kind {
         Kind::Load(gates) => {
-            let instances = running.instances(stage).await?;
+            let instances = shared.instances(stage).await?;
             load::fire(gates, stage, &instances, attempt).await
         }
         Kind::LeaseExpires => {
-            if running.pair.is_none() {
-                running.pair = Some(Pair::start(stage).await?);
+            if shared.pair.is_none() {
+                shared.pair = Some(Pair::start(stage).await?);
             }
-            match &running.pair {
+            match &shared.pair {
                 Some(pair) => pair.lease_expires(stage, attempt).await,
                 None => Err(CannotJudge::new("no instance")),
             }
@@ -155,7 +156,7 @@ async fn once(
     }
 }
 
-impl Running {
+impl SharedInstances {
     /// Two instances on the shop's servers.
     async fn instances(&mut self, stage: &Stage<'_>) -> Result<Vec<Instance>, CannotJudge> {
         while self.plain.len() < 2 {
@@ -176,8 +177,8 @@ impl Running {
 }
 
 impl Stage<'_> {
-    async fn has_strategy(&self, name: &str, running: &mut Running) -> bool {
-        let Ok(instances) = running.instances(self).await else {
+    async fn has_strategy(&self, name: &str, shared: &mut SharedInstances) -> bool {
+        let Ok(instances) = shared.instances(self).await else {
             return false;
         };
         self.strategies(&instances).await.iter().any(|known| known == name)

@@ -88,7 +88,8 @@ async fn set(redis: &mut SharedConnection, key: &str, units: i64) -> Result<(), 
 pub async fn wrong_owner(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     const STOCK: i64 = 2;
     let mut redis = stage.testbed.redis().await?;
-    let (lock, stock) = (key("lock"), key("stock"));
+    let lock = key("lock");
+    let stock = key("stock");
     set(&mut redis, &stock, STOCK).await?;
     let mut sold = 0;
 
@@ -127,7 +128,8 @@ pub async fn wrong_owner(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Cann
 /// Two buyers want the same two items; each locks both before it buys.
 pub async fn lock_order(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, CannotJudge> {
     const BUYERS: i64 = 2;
-    let (lamp, chair) = (key("lamp"), key("chair"));
+    let lamp = key("lamp");
+    let chair = key("chair");
     let met = Arc::new(Barrier::new(2));
     let orders = if attempt.cured {
         // By name, whatever the order in the basket.
@@ -138,7 +140,8 @@ pub async fn lock_order(stage: &Stage<'_>, attempt: &Try) -> Result<Trial, Canno
     let mut buyers = Vec::new();
     for (number, locks) in orders.into_iter().enumerate() {
         let mut redis = stage.testbed.redis().await?;
-        let (met, cured) = (Arc::clone(&met), attempt.cured);
+        let met = Arc::clone(&met);
+        let cured = attempt.cured;
         buyers.push(tokio::spawn(async move {
             let owner = format!("buyer-{number}");
             // In a fixed order the second buyer waits here already, and harms nobody.
@@ -200,7 +203,8 @@ pub async fn stale_replica(attempt: &Try) -> Result<Trial, CannotJudge> {
             sold += 1;
         }
     }
-    let (old, new) = (get(&mut at_replica, &stock).await?, get(&mut at_master, &stock).await?);
+    let old = get(&mut at_replica, &stock).await?;
+    let new = get(&mut at_master, &stock).await?;
     let detail = format!("in the end the replica says {old} left, the master {new}");
     Ok(Trial { stock: STOCK, sold, broken: sold != STOCK, detail })
 }

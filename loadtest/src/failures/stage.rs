@@ -169,8 +169,10 @@ async fn pressed(press: Press, token: HeaderValue) -> String {
 
 async fn try_press(press: &Press, token: &HeaderValue, key: &str) -> Option<answer::Meaning> {
     let path = service::purchase_path(press.strategy, press.item).ok()?.to_string();
-    let (method, token, key, body) =
-        (Some(&Method::POST), Some(token), Some(key), Some(&json!({})));
+    let method = Some(&Method::POST);
+    let token = Some(token);
+    let key = Some(key);
+    let body = Some(&json!({}));
     let exchange =
         press.instance.call(Call { method, path: &path, token, key, body }, ANSWER_MAX).await;
     (!matches!(exchange, Exchange::NotSent)).then(|| answer::read(&exchange))

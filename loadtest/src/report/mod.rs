@@ -158,7 +158,8 @@ impl Verdict {
     pub fn of(
         audit: &Judgement,
         service_says: &ServiceSays,
-        (stock, items): (i64, &JudgedItems),
+        stock: i64,
+        items: &JudgedItems,
         expect_oversell: bool,
     ) -> Self {
         let oversold = audit.oversold.count;
@@ -182,7 +183,8 @@ impl Verdict {
             }
         }
         if audit.is_clean() && broken.is_empty() {
-            let (sold, of) = (items.units_sold, stock * i64::from(items.judged));
+            let sold = items.units_sold;
+            let of = stock * i64::from(items.judged);
             let items = match items.judged {
                 0 | 1 => String::new(),
                 many => format!(" over {many} items"),

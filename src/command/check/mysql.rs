@@ -52,9 +52,10 @@ async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> l
     let is_unsynced = engine.has_binlog && engine.sync_binlog != 1;
     findings.extend(check_durability(config, engine.flush_at_commit, is_unsynced));
     findings.extend(super::engine::check(config, &engine));
-    findings.push(match checks::are_enforced(pool).await? {
-        true => Finding::ok("ledger.constraints", "CHECK constraints are enforced"),
-        false => Finding::bad("ledger.constraints", State::Failed, CHECKS_IGNORED, USE_CHECKS),
+    findings.push(if checks::are_enforced(pool).await? {
+        Finding::ok("ledger.constraints", "CHECK constraints are enforced")
+    } else {
+        Finding::bad("ledger.constraints", State::Failed, CHECKS_IGNORED, USE_CHECKS)
     });
     findings.push(check_connections(config, server::connections_max(pool).await?));
     Ok(())
@@ -186,7 +187,8 @@ fn check_version(version: &str) -> Finding {
 }
 
 fn check_schema(state: SchemaState) -> Finding {
-    let (check, newest) = ("ledger.schema", newest_version());
+    let check = "ledger.schema";
+    let newest = newest_version();
     let migrate = "run `seckill migrate` with this program";
     match state {
         SchemaState::Current => {

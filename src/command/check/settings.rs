@@ -69,7 +69,8 @@ fn check_traces(config: &Config, are_built_in: bool) -> Option<Finding> {
 
 /// Checks that the folder with the pages has pages, where one is set.
 pub fn check_static_dir(config: &Config) -> Finding {
-    let (check, dir) = ("settings.static_dir", &config.http.static_dir);
+    let check = "settings.static_dir";
+    let dir = &config.http.static_dir;
     if dir.as_os_str().is_empty() {
         return Finding::ok(check, "the pages of the shop are inside the program");
     }

@@ -24,7 +24,7 @@ use web::token::Role;
 
 use super::check::State;
 use super::{ExitResult, seed, serve};
-use private_servers::{PrivateServers, Replicated, Shape};
+use private_servers::{PrivateServers, Replication, Shape};
 use redis::RedisShape;
 
 /// The demo accounts. They are marked in the database, and only this command lets them sign in.
@@ -37,7 +37,7 @@ const DEMO_ACCOUNTS: [(&str, &str, Role); 2] =
 pub struct Arguments {
     /// Start a replicated set of database servers instead of one.
     #[arg(long)]
-    mysql: Option<Replicated>,
+    mysql: Option<Replication>,
     /// The shape of the private Redis; SECKILL_WITH=redis-cluster says the same.
     #[arg(long, value_enum)]
     redis: Option<RedisShape>,
@@ -117,7 +117,7 @@ async fn start_servers(
 
 async fn serve_shop(
     mut config: Config,
-    shape: Option<Replicated>,
+    shape: Option<Replication>,
     dir: &Path,
     servers: Option<&PrivateServers>,
     extra: &extra_servers::ExtraServers,

@@ -10,7 +10,7 @@ use settings::Secret;
 
 /// A way to replicate the ledger, for `--mysql`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Replicated {
+pub enum Replication {
     /// Two MariaDB servers with semi-synchronous replication.
     Semisync,
     /// Three MySQL servers with Group Replication; needs SECKILL_MYSQLD=$(scripts/mysql-sid).
@@ -19,13 +19,13 @@ pub enum Replicated {
     Galera,
 }
 
-impl Replicated {
+impl Replication {
     /// The recipe, and the folder of its data.
-    fn recipe(self) -> (dev_servers::Replicated, &'static str) {
+    fn recipe(self) -> (dev_servers::Replication, &'static str) {
         match self {
-            Self::Semisync => (dev_servers::Replicated::SemiSync, "mysql-semisync"),
-            Self::Group => (dev_servers::Replicated::Group, "mysql-group"),
-            Self::Galera => (dev_servers::Replicated::Galera, "mysql-galera"),
+            Self::Semisync => (dev_servers::Replication::SemiSync, "mysql-semisync"),
+            Self::Group => (dev_servers::Replication::Group, "mysql-group"),
+            Self::Galera => (dev_servers::Replication::Galera, "mysql-galera"),
         }
     }
 }
@@ -34,7 +34,7 @@ impl Replicated {
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// The replication of the ledger; `None` is one server.
-    pub mysql: Option<Replicated>,
+    pub mysql: Option<Replication>,
     /// The shape of Redis.
     pub redis: RedisShape,
 }

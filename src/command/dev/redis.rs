@@ -90,7 +90,8 @@ impl PrivateRedis {
         if let Self::Single(server) = self
             && let Some([root, client, key]) = server.certificate_files()
         {
-            (config.redis.root_file, config.redis.client_file) = (root, client);
+            config.redis.root_file = root;
+            config.redis.client_file = client;
             config.redis.client_key_file = key;
         }
     }

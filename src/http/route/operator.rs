@@ -99,8 +99,9 @@ pub async fn metrics(State(locks): State<Locks>, State(metrics): State<Metrics>)
             (LockTime::Hold, stats.hold),
             (LockTime::RenewalLag, stats.renewal_lag),
         ] {
-            let all = (times.count(), times.sum_us);
-            metrics.lock_took(kind.kind, kind.backend, what, times.below_us(), all);
+            let count = times.count();
+            let below_us = times.below_us();
+            metrics.lock_took(kind.kind, kind.backend, what, below_us, count, times.sum_us);
         }
     }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -207,7 +207,8 @@ pub async fn change_password(
     ClientAddress(address): ClientAddress,
     JsonBody(body): JsonBody<PasswordBody>,
 ) -> Result<Response, Problem> {
-    let passwords = (body.current_password, body.new_password);
-    let changed = accounts.change_password(holder.user, passwords, rate_limit_key(address)).await;
-    Ok(answer(changed?, &clock, cookie))
+    let PasswordBody { current_password, new_password } = body;
+    let address = rate_limit_key(address);
+    let changed = accounts.change_password(holder.user, current_password, new_password, address);
+    Ok(answer(changed.await?, &clock, cookie))
 }

@@ -138,9 +138,10 @@ impl Reconcile {
                         continue;
                     }
                     let agreed = page.before.get(&item.get()) == Some(&inspection);
-                    let repaired = match agreed && inspection.arbiter == Some(ArbiterMode::On) {
-                        true => self.repair(item, &inspection).await,
-                        false => Ok(false),
+                    let repaired = if agreed && inspection.arbiter == Some(ArbiterMode::On) {
+                        self.repair(item, &inspection).await
+                    } else {
+                        Ok(false)
                     };
                     if matches!(repaired, Ok(true)) {
                         let table = layout.table();

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
-use dev_servers::{MysqlSet, Replicated};
+use dev_servers::{MysqlSet, Replication};
 use rand::RngExt;
 use sqlx::mysql::MySqlConnection;
 use sqlx::{Connection, Executor};
@@ -34,9 +34,9 @@ const UNREPLICATED_MIN: u64 = 40;
 macro_rules! rows_of {
     ($($name:ident: $engine:expr;)*) => {
         $(pub mod $name {
-            use super::{Replicated, Testbed, TrialResult};
+            use super::{Replication, Testbed, TrialResult};
 
-            const ENGINE: Replicated = $engine;
+            const ENGINE: Replication = $engine;
 
             pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
                 super::killed(testbed, seed, ENGINE).await
@@ -58,12 +58,12 @@ macro_rules! rows_of {
 }
 
 rows_of! {
-    pair: Replicated::SemiSync;
-    group: Replicated::Group;
-    galera: Replicated::Galera;
+    pair: Replication::SemiSync;
+    group: Replication::Group;
+    galera: Replication::Galera;
 }
 
-async fn killed(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
+async fn killed(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
@@ -80,7 +80,7 @@ async fn killed(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialRe
     .await
 }
 
-async fn killed_at_commit(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
+async fn killed_at_commit(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
     at_commit(testbed, (seed, engine), |_| ()).await
 }
 
@@ -89,12 +89,12 @@ pub async fn carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let sell_carts = |plan: &mut Plan| {
         (plan.strategies, plan.lines, plan.pace) = (vec!["mysql-batch"; 4], 3, RUSH);
     };
-    at_commit(testbed, (seed, Replicated::SemiSync), sell_carts).await
+    at_commit(testbed, (seed, Replication::SemiSync), sell_carts).await
 }
 
 async fn at_commit(
     testbed: &mut Testbed,
-    (seed, engine): (u64, Replicated),
+    (seed, engine): (u64, Replication),
     change: impl FnOnce(&mut Plan),
 ) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
@@ -120,7 +120,7 @@ async fn at_commit(
     .await
 }
 
-async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
+async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
@@ -137,7 +137,7 @@ async fn frozen(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialRe
     .await
 }
 
-async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialResult {
+async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replication) -> TrialResult {
     let (mut set, setup) = on(testbed, engine).await?;
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
@@ -148,7 +148,7 @@ async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialR
         look_at_writer(&mut set, testbed);
         let took = format!("switched over in {:.1?}", begin.elapsed());
         let said_so = followed(trial, true, took).await;
-        if engine == Replicated::SemiSync {
+        if engine == Replication::SemiSync {
             set.rejoin(old).await.map_err(said)?;
         }
         said_so
@@ -159,7 +159,7 @@ async fn demoted(testbed: &mut Testbed, seed: u64, engine: Replicated) -> TrialR
 /// The replica of a pair is promoted although it has stopped receiving before. Orders that only the old writer had are
 /// lost. The old writer names them when it runs again, and no other order may be missing.
 pub async fn behind(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let (mut set, setup) = on(testbed, Replicated::SemiSync).await?;
+    let (mut set, setup) = on(testbed, Replication::SemiSync).await?;
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let old = set.writer();
@@ -198,7 +198,7 @@ async fn orders_missing(set: &mut MysqlSet, former: usize) -> Run<HashSet<String
 }
 
 /// Starts a set with the schema, and answers how services are started on it.
-pub(super) async fn on(testbed: &mut Testbed, engine: Replicated) -> Run<(MysqlSet, Setup)> {
+pub(super) async fn on(testbed: &mut Testbed, engine: Replication) -> Run<(MysqlSet, Setup)> {
     let mut set = MysqlSet::start_temporary(engine).await.map_err(said)?;
     let url = set.url_of(Testbed::DATABASE);
     Testbed::migrate(&url).await?;
@@ -221,7 +221,7 @@ pub(super) async fn take_over(
     trial: &mut Trial,
 ) -> Run<String> {
     let begin = Instant::now();
-    let is_promoted = set.engine() == Replicated::SemiSync;
+    let is_promoted = set.engine() == Replication::SemiSync;
     if !is_promoted {
         sleep(IN_FLIGHT).await;
         trial.fault_ended();

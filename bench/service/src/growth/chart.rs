@@ -16,15 +16,24 @@ use loadtest::spread::Spread;
 
 /// Height of the panels of one curve, in pixels.
 const PANEL: u32 = 270;
-/// Room around the lines of a panel: left, right, top, bottom.
-const ROOM: (i32, i32, i32, i32) = (74, 20, 46, 44);
+/// Room around the lines of a panel, in pixels.
+const ROOM_LEFT: i32 = 74;
+const ROOM_RIGHT: i32 = 20;
+const ROOM_TOP: i32 = 46;
+const ROOM_BOTTOM: i32 = 44;
 /// A chart begins with a decade that is this low at least: 0.1 ms.
 const LOWEST_MS: f64 = 0.1;
 
-/// One line of a panel: where along the curve, and what was measured.
-struct Line {
+/// The name and the colour of a line.
+#[derive(Clone, Copy)]
+struct Label {
     name: &'static str,
     tone: RGBColor,
+}
+
+/// One line of a panel: where along the curve, and what was measured.
+struct Line {
+    label: Label,
     /// Place along the curve and value with its spread.
     places: Vec<(usize, Spread)>,
 }
@@ -56,7 +65,9 @@ pub fn render(figures: &[Figure]) -> Result<String, CannotJudge> {
 
 fn throughput(part: &Drawing<'_>, curve: Curve, own: &[&Figure]) -> Result<(), String> {
     let rate = |figure: &Figure| figure.accepted_per_second;
-    let lines = by_demand(own, ("uniform", Tone::FIRST), ("skewed", Tone::BAD), rate);
+    let uniform = Label { name: "uniform", tone: Tone::FIRST };
+    let skewed = Label { name: "skewed", tone: Tone::BAD };
+    let lines = by_demand(own, uniform, skewed, rate);
     let title = format!("orders/s by {}", curve.unit());
     panel(part, &title, &sizes(own), &lines, false)
 }
@@ -67,14 +78,12 @@ fn latency(part: &Drawing<'_>, curve: Curve, own: &[&Figure]) -> Result<(), Stri
         median: spread.median / 1e3,
         max: spread.max / 1e3,
     };
-    let names = [("p50", "p50 skewed"), ("p99", "p99 skewed")];
-    let tones = [(Tone::FIRST, Tone::BAD), (Tone::SECOND, Tone::QUIET)];
-    let values: [fn(&Figure) -> Spread; 2] = [|figure| figure.p50_us, |figure| figure.p99_us];
-    let mut lines = Vec::new();
-    for ((names, tones), value) in names.into_iter().zip(tones).zip(values) {
-        let value = |figure: &Figure| ms(value(figure));
-        lines.extend(by_demand(own, (names.0, tones.0), (names.1, tones.1), value));
-    }
+    let uniform = Label { name: "p50", tone: Tone::FIRST };
+    let skewed = Label { name: "p50 skewed", tone: Tone::BAD };
+    let mut lines = by_demand(own, uniform, skewed, |figure| ms(figure.p50_us));
+    let uniform = Label { name: "p99", tone: Tone::SECOND };
+    let skewed = Label { name: "p99 skewed", tone: Tone::QUIET };
+    lines.extend(by_demand(own, uniform, skewed, |figure| ms(figure.p99_us)));
     panel(part, &format!("latency in ms by {}", curve.unit()), &sizes(own), &lines, true)
 }
 
@@ -89,12 +98,12 @@ fn sizes(own: &[&Figure]) -> Vec<u32> {
 /// A line for each kind of workload that was measured. One item belongs to both.
 fn by_demand(
     own: &[&Figure],
-    uniform: (&'static str, RGBColor),
-    skewed: (&'static str, RGBColor),
+    uniform: Label,
+    skewed: Label,
     value: impl Fn(&Figure) -> Spread,
 ) -> Vec<Line> {
     let sizes = sizes(own);
-    let line = |workload: Workload, (name, tone): (&'static str, RGBColor)| {
+    let line = |workload: Workload, label: Label| {
         let mine = |figure: &&&Figure| {
             let alone = figure.point.curve == Curve::Items && figure.point.size == 1;
             figure.point.workload == workload || alone
@@ -103,7 +112,7 @@ fn by_demand(
             let place = sizes.iter().position(|size| *size == figure.point.size)?;
             Some((place, value(figure)))
         });
-        Line { name, tone, places: places.collect() }
+        Line { label, places: places.collect() }
     };
     let mut lines = vec![line(Workload::Uniform, uniform)];
     if own.iter().any(|figure| figure.point.workload == Workload::Skewed) {
@@ -122,8 +131,10 @@ fn panel(
 ) -> Result<(), String> {
     let scale = Scale::of(lines, by_decades);
     let (width, height) = part.dim_in_pixel();
-    let (left, right) = (ROOM.0, to_i32(width) - ROOM.1);
-    let (top, bottom) = (ROOM.2, to_i32(height) - ROOM.3);
+    let left = ROOM_LEFT;
+    let right = to_i32(width) - ROOM_RIGHT;
+    let top = ROOM_TOP;
+    let bottom = to_i32(height) - ROOM_BOTTOM;
     text(part, title, (left, 8), Tone::TEXT, 14, HPos::Left)?;
     for (value, label) in scale.ticks() {
         let y = scale.at(value, top, bottom);
@@ -139,7 +150,7 @@ fn panel(
     for (number, line) in lines.iter().enumerate() {
         if lines.len() > 1 {
             let at = (left + 90 * to_i32(count(number)), 26);
-            text(part, line.name, at, line.tone, 12, HPos::Left)?;
+            text(part, line.label.name, at, line.label.tone, 12, HPos::Left)?;
         }
         let points: Vec<(i32, i32)> = line
             .places
@@ -148,10 +159,10 @@ fn panel(
             .collect();
         for ((place, spread), at) in line.places.iter().zip(&points) {
             let ends = [spread.min, spread.max].map(|end| (x(*place), scale.at(end, top, bottom)));
-            part.draw(&PathElement::new(ends.to_vec(), line.tone)).map_err(said)?;
-            part.draw(&Circle::new(*at, 3, line.tone.filled())).map_err(said)?;
+            part.draw(&PathElement::new(ends.to_vec(), line.label.tone)).map_err(said)?;
+            part.draw(&Circle::new(*at, 3, line.label.tone.filled())).map_err(said)?;
         }
-        part.draw(&PathElement::new(points, line.tone.stroke_width(2))).map_err(said)?;
+        part.draw(&PathElement::new(points, line.label.tone.stroke_width(2))).map_err(said)?;
     }
     Ok(())
 }
@@ -174,9 +185,12 @@ impl Scale {
         let step = if self.by_decades { 1.0 } else { step(self.high) };
         let ticks = (0..).map(|number| self.low + step * f64::from(number));
         let ticks = ticks.take_while(|tick| *tick <= self.high);
-        let labelled = |tick: f64| match self.by_decades {
-            true => (10_f64.powf(tick), grouped_small(10_f64.powf(tick))),
-            false => (tick, grouped(tick)),
+        let labelled = |tick: f64| {
+            if self.by_decades {
+                (10_f64.powf(tick), grouped_small(10_f64.powf(tick)))
+            } else {
+                (tick, grouped(tick))
+            }
         };
         ticks.map(labelled).collect()
     }

@@ -142,7 +142,7 @@ async fn load(subject: &mut Subject, point: Point, span: Duration) -> Result<Loa
     };
     let target = Target {
         workload: Some(point.workload),
-        ..Target::closed(&instances, (&items, stock), point.connections(), buyers, span)
+        ..Target::closed(&instances, &items, stock, point.connections(), buyers, span)
     };
     let load = subject.generator.fire(&target).await?;
     for service in further {

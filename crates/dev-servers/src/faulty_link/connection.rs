@@ -19,11 +19,11 @@ enum End {
     Closed,
     /// The link resets the client's connection.
     Reset,
-    /// The server is cut off; the client hears nothing until the link is told something else than
-    /// the order of this number.
+    /// The server is cut off; the client hears nothing until a later fault replaces the one of this
+    /// number.
     Silent(u64),
-    /// The client is cut off; the server gets this piece when the link is told something else than
-    /// the order of this number.
+    /// The client is cut off; the server gets this piece when a later fault replaces the one of this
+    /// number.
     Held(u64, Vec<u8>),
 }
 
@@ -42,7 +42,8 @@ pub(crate) async fn join(
     number: usize,
     shared: &Shared,
 ) {
-    let (mut refused, mut silenced) = (shared.orders.subscribe(), shared.orders.subscribe());
+    let mut refused = shared.orders.subscribe();
+    let mut silenced = shared.orders.subscribe();
     let (mut from_client, mut to_client) = client.into_split();
     let connection = Connection { shared, lost_answer: Mutex::new(None) };
     let end = tokio::select! {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a link does with all its connections until it is told something else.
+/// What a link does with all its connections until the next fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fault {
     /// No fault: passes everything on at once.

@@ -170,7 +170,9 @@ impl FaultyLink {
     /// Has no fault but this trap from now on.
     pub fn trap(&self, trap: Trap) {
         self.told(|orders| {
-            (orders.fault, orders.trap, orders.matches) = (Fault::Pass, Some(trap), 0);
+            orders.fault = Fault::Pass;
+            orders.trap = Some(trap);
+            orders.matches = 0;
         });
     }
 

@@ -82,13 +82,13 @@ impl Trap {
         Self { act: Act::Reset, ..self }
     }
 
-    /// Holds the piece until the link is told something else, then passes it on.
+    /// Holds the piece until another fault replaces this one, then passes it on.
     #[must_use]
     pub fn hold(self) -> Self {
         Self { act: Act::Hold, ..self }
     }
 
-    /// Cuts the client off and holds the request until the link is told something else. Then the
+    /// Cuts the client off and holds the request until another fault replaces this one. Then the
     /// server gets it, and nobody hears the answer.
     #[must_use]
     pub fn cut_client_and_hold(self) -> Self {
@@ -96,7 +96,7 @@ impl Trap {
     }
 
     /// Cuts the server off instead of passing the request on. The client hears nothing until the
-    /// link is told something else.
+    /// fault is replaced.
     #[must_use]
     pub fn cut_server_in_silence(self) -> Self {
         Self { act: Act::CutServerInSilence, ..self }
@@ -108,13 +108,13 @@ impl Trap {
         Self { skip: matches, ..self }
     }
 
-    /// Springs at every match until the link is told something else.
+    /// Springs at every match until another fault replaces this one.
     #[must_use]
     pub fn always(self) -> Self {
         self.every(1)
     }
 
-    /// Springs at the first of every `matches` matches until the link is told something else.
+    /// Springs at the first of every `matches` matches until another fault replaces this one.
     ///
     /// # Panics
     /// When `matches` is 0.

@@ -24,13 +24,15 @@ impl Access {
         if self.flavour == Flavour::Mysql {
             return self.tcp_url(database);
         }
-        let (password, socket) = (&self.password, ports::url_path(&self.socket));
+        let password = &self.password;
+        let socket = ports::url_path(&self.socket);
         format!("mysql://{USER}:{password}@localhost/{database}?socket={socket}")
     }
 
     /// See [`super::MysqlServer::tcp_url_of`].
     pub(super) fn tcp_url(&self, database: &str) -> String {
-        let (password, port) = (&self.password, self.port);
+        let password = &self.password;
+        let port = self.port;
         format!("mysql://{USER}:{password}@127.0.0.1:{port}/{database}")
     }
 

@@ -150,9 +150,10 @@ impl Flavour {
         let mut command = vec![
             text(program),
             // Must come first. The machine's own configuration belongs to another server.
-            match home.has(OPTION_FILE) {
-                true => argument("--defaults-file", &home.path(OPTION_FILE)),
-                false => "--no-defaults".into(),
+            if home.has(OPTION_FILE) {
+                argument("--defaults-file", &home.path(OPTION_FILE))
+            } else {
+                "--no-defaults".into()
             },
             argument("--datadir", &home.path("data")),
             argument("--socket", socket),

@@ -21,17 +21,17 @@ use super::error::StartError;
 use super::guardian::Guardian;
 use super::home::Home;
 use super::program;
-use super::server::{NotReady, Prepared, Recipe, Server};
+use super::server::{NotReady, ReadyServer, Recipe, Server};
 
 /// Written before the data directory is made, removed when it is complete.
 const INITIALISING: &str = "initialising";
 /// Written when the data directory is complete; says by which kind of server.
 const READY: &str = "ready";
 
-/// For data that stay and grow: room for a million orders in memory, and a log that is not full, and pages
-/// written in haste, after seconds of a sale. Between sales the pages are written at the speed of a
-/// solid-state disk: MariaDB's default of 200 a second is for a rotating one. Either name of the log's size
-/// is ignored where the other is right.
+/// For data that stay and grow: room for a million orders in memory, and a redo log large enough that a sale
+/// does not force page flushes. Between sales the pages are written at the speed of a solid-state disk:
+/// MariaDB's default of 200 a second is for a rotating one. A server ignores the name of the log's size that
+/// it does not know.
 const FOR_LONG: [&str; 4] = [
     "--innodb-buffer-pool-size=1G",
     "--loose-innodb-log-file-size=512M",
@@ -140,7 +140,7 @@ impl MysqlServer {
         let access = Access { flavour, socket, port: 0, password };
         let MysqlOptions { launcher, extra_arguments, .. } = options;
         let recipe = Mysql { program, kept, launcher, extra_arguments, access };
-        let server = Self::boot(Prepared { recipe, home, temporary, version }).await?;
+        let server = Self::boot(ReadyServer { recipe, home, temporary, version }).await?;
         mark_ready(server.home(), flavour)?;
         Ok(server)
     }

@@ -18,7 +18,7 @@ use crate::error::StartError;
 const WRITER: &str = "primary";
 /// A way to replicate the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replicated {
+pub enum Replication {
     /// Two MariaDB servers; the primary answers a commit after the replica has it in its relay log.
     SemiSync,
     /// Three MySQL servers with Group Replication and a single primary.
@@ -30,7 +30,7 @@ pub enum Replicated {
 /// Servers that replicate to each other, one of which is the writer.
 #[derive(Debug)]
 pub struct MysqlSet {
-    engine: Replicated,
+    engine: Replication,
     members: Members,
     writer: usize,
 }
@@ -41,7 +41,7 @@ impl MysqlSet {
     ///
     /// # Errors
     /// The error of a server that did not start, or did not replicate.
-    pub async fn start(engine: Replicated, directory: &Path) -> Result<Self, StartError> {
+    pub async fn start(engine: Replication, directory: &Path) -> Result<Self, StartError> {
         let remembered = fs::read_to_string(directory.join(WRITER)).unwrap_or_default();
         let remembered = remembered.trim().parse().unwrap_or(1_usize);
         let writer = remembered.saturating_sub(1).min(engine.count() - 1);
@@ -49,20 +49,20 @@ impl MysqlSet {
     }
 
     /// Starts a set in throw-away directories, for tests.
-    pub async fn start_temporary(engine: Replicated) -> Result<Self, StartError> {
+    pub async fn start_temporary(engine: Replication) -> Result<Self, StartError> {
         Self::start_in(engine, None, 0).await
     }
 
     async fn start_in(
-        engine: Replicated,
+        engine: Replication,
         directory: Option<&Path>,
         writer: usize,
     ) -> Result<Self, StartError> {
         let shared = Shared::open(directory, engine.program()?, engine.ports())?;
         let (members, writer) = match engine {
-            Replicated::SemiSync => (semisync::start(shared, writer).await?, writer),
-            Replicated::Group => group::start(shared).await?,
-            Replicated::Galera => (galera::start(shared, writer).await?, 0),
+            Replication::SemiSync => (semisync::start(shared, writer).await?, writer),
+            Replication::Group => group::start(shared).await?,
+            Replication::Galera => (galera::start(shared, writer).await?, 0),
         };
         let set = Self { engine, members, writer };
         set.remember()?;
@@ -87,7 +87,7 @@ impl MysqlSet {
 
     /// The way in which this set replicates.
     #[must_use]
-    pub fn engine(&self) -> Replicated {
+    pub fn engine(&self) -> Replication {
         self.engine
     }
 
@@ -117,13 +117,14 @@ impl MysqlSet {
     /// # Errors
     /// No other member becomes the writer.
     pub async fn take_over(&mut self) -> Result<(), StartError> {
-        let (members, writer) = (&self.members, self.writer);
+        let members = &self.members;
+        let writer = self.writer;
         let of_group = async |index| group::takes_writes(members, index).await;
         let of_galera = async |index| galera::takes_writes(members, index).await;
         self.writer = match self.engine {
-            Replicated::SemiSync => semisync::promote(members, writer).await?,
-            Replicated::Group => members.until_another(writer, of_group).await?,
-            Replicated::Galera => members.until_another(writer, of_galera).await?,
+            Replication::SemiSync => semisync::promote(members, writer).await?,
+            Replication::Group => members.until_another(writer, of_group).await?,
+            Replication::Galera => members.until_another(writer, of_galera).await?,
         };
         self.remember()
     }
@@ -134,11 +135,11 @@ impl MysqlSet {
     /// The writer does not give up its part, or no other member takes it.
     pub async fn switch_over(&mut self) -> Result<(), StartError> {
         match self.engine {
-            Replicated::SemiSync | Replicated::Galera => {
+            Replication::SemiSync | Replication::Galera => {
                 let mut writer = self.operator(self.writer).await?;
                 operator::run(&mut writer, "demote", "SET GLOBAL read_only = 1").await?;
             }
-            Replicated::Group => group::hand_over(&self.members, self.writer).await?,
+            Replication::Group => group::hand_over(&self.members, self.writer).await?,
         }
         self.take_over().await
     }
@@ -150,8 +151,8 @@ impl MysqlSet {
     /// It does not start.
     pub async fn restart_former(&mut self, index: usize) -> Result<(), StartError> {
         match self.engine {
-            Replicated::SemiSync => semisync::restart_former(&mut self.members, index).await,
-            Replicated::Group | Replicated::Galera => self.members.servers[index].restart().await,
+            Replication::SemiSync => semisync::restart_former(&mut self.members, index).await,
+            Replication::Group | Replication::Galera => self.members.servers[index].restart().await,
         }
     }
 
@@ -162,9 +163,9 @@ impl MysqlSet {
     /// It does not replicate.
     pub async fn rejoin(&mut self, index: usize) -> Result<(), StartError> {
         match self.engine {
-            Replicated::SemiSync => semisync::replicate(&self.members, self.writer, index).await,
-            Replicated::Group => group::join(&self.members, index).await,
-            Replicated::Galera => {
+            Replication::SemiSync => semisync::replicate(&self.members, self.writer, index).await,
+            Replication::Group => group::join(&self.members, index).await,
+            Replication::Galera => {
                 galera::until_synced(&self.members, index).await?;
                 let mut node = self.operator(index).await?;
                 operator::run(&mut node, "let it write", "SET GLOBAL read_only = 0").await
@@ -186,9 +187,9 @@ impl MysqlSet {
         let ends = self.members.servers.iter().map(|server| Box::pin(server.ended()));
         let (error, _, others) = select_all(ends).await;
         match self.engine {
-            Replicated::SemiSync => error,
+            Replication::SemiSync => error,
             // Two of three go on.
-            Replicated::Group | Replicated::Galera => select_all(others).await.0,
+            Replication::Group | Replication::Galera => select_all(others).await.0,
         }
     }
 
@@ -205,7 +206,7 @@ impl MysqlSet {
     }
 }
 
-impl Replicated {
+impl Replication {
     /// Finds the server's program.
     ///
     /// # Errors

@@ -155,7 +155,8 @@ impl RedisCluster {
     /// When a node does not answer.
     pub async fn move_slot(&self, slot: u16, to: usize, pause: Duration) -> Result<(), StartError> {
         let from = self.owner(slot, None).await?;
-        let (source, target) = (self.id(from).await?, self.id(to).await?);
+        let source = self.id(from).await?;
+        let target = self.id(to).await?;
         let number = slot.to_string();
         let moving = async {
             let set = async |node: usize, words: [&str; 2]| {
@@ -285,15 +286,14 @@ impl RedisCluster {
             let () = node.run(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).await?;
             if index < primaries {
                 let bound = |index: u16| u32::from(SLOTS) * u32::from(index) / u32::from(primaries);
-                let (first, last) = (bound(index).to_string(), (bound(index + 1) - 1).to_string());
+                let first = bound(index).to_string();
+                let last = (bound(index + 1) - 1).to_string();
                 let () = node.run(&["CLUSTER", "ADDSLOTSRANGE", &first, &last]).await?;
             }
         }
         for node in &self.nodes[1..] {
-            let (port, bus): (Vec<String>, Vec<String>) = (
-                node.run(&["CONFIG", "GET", "port"]).await?,
-                node.run(&["CONFIG", "GET", "cluster-port"]).await?,
-            );
+            let port: Vec<String> = node.run(&["CONFIG", "GET", "port"]).await?;
+            let bus: Vec<String> = node.run(&["CONFIG", "GET", "cluster-port"]).await?;
             let () =
                 self.nodes[0].run(&["CLUSTER", "MEET", "127.0.0.1", &port[1], &bus[1]]).await?;
         }
@@ -328,7 +328,8 @@ impl RedisCluster {
 
 /// The options of a node and its port.
 fn member(options: &RedisClusterOptions, group: &Group, index: usize) -> (RedisOptions, u16) {
-    let (port, bus) = (group.ports[2 * index], group.ports[2 * index + 1]);
+    let port = group.ports[2 * index];
+    let bus = group.ports[2 * index + 1];
     let mut lines = vec![
         "cluster-enabled yes".to_owned(),
         format!("cluster-port {bus}"),

@@ -52,7 +52,8 @@ pub(super) async fn until_ready<F: Future<Output = Option<String>>>(
     loop {
         let Some(missing) = ready().await else { return Ok(()) };
         if begin.elapsed() >= READY_MAX {
-            let (seconds, log) = (begin.elapsed().as_secs(), PathBuf::from(what));
+            let seconds = begin.elapsed().as_secs();
+            let log = PathBuf::from(what);
             let tail = String::new();
             return Err(StartError::Silent { server: what, seconds, answer: missing, log, tail });
         }

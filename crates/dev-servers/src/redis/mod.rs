@@ -17,7 +17,7 @@ use crate::error::StartError;
 use crate::home::Home;
 use crate::ports;
 use crate::program;
-use crate::server::{NotReady, Prepared, Recipe, Server};
+use crate::server::{NotReady, ReadyServer, Recipe, Server};
 
 pub use self::certificates::Certificates;
 pub use self::cluster::{RedisCluster, RedisClusterOptions};
@@ -131,7 +131,8 @@ impl RedisServer {
     /// The URL over TCP on 127.0.0.1.
     #[must_use]
     pub fn tcp_url(&self) -> String {
-        let (password, port) = (&self.recipe.password, self.recipe.port);
+        let password = &self.recipe.password;
+        let port = self.recipe.port;
         let scheme = if self.recipe.certificates.is_some() { "rediss" } else { "redis" };
         format!("{scheme}://:{password}@127.0.0.1:{port}")
     }
@@ -159,7 +160,7 @@ impl RedisServer {
     }
 }
 
-async fn prepare(options: RedisOptions) -> Result<Prepared<Redis>, StartError> {
+async fn prepare(options: RedisOptions) -> Result<ReadyServer<Redis>, StartError> {
     let binary = find(options.program.as_deref())?;
     let (home, mut temporary) = Home::open_or_make(SERVER, options.data_dir).await?;
     let program = named_server(&home, &binary)?;
@@ -181,7 +182,7 @@ async fn prepare(options: RedisOptions) -> Result<Prepared<Redis>, StartError> {
             None => home.password()?,
         },
     };
-    Ok(Prepared { recipe, home, temporary, version })
+    Ok(ReadyServer { recipe, home, temporary, version })
 }
 
 impl Recipe for Redis {
@@ -226,7 +227,8 @@ impl Recipe for Redis {
 
 impl Redis {
     fn url(&self) -> String {
-        let (password, socket) = (&self.password, ports::url_path(&self.socket));
+        let password = &self.password;
+        let socket = ports::url_path(&self.socket);
         format!("redis+unix://{socket}?pass={password}")
     }
 

@@ -100,7 +100,8 @@ impl RedisSentinels {
     #[must_use]
     pub fn url(&self) -> String {
         let hosts = self.sentinels.iter().map(|server| format!("127.0.0.1:{}", server.port()));
-        let (password, hosts) = (&self.password, hosts.collect::<Vec<_>>().join(","));
+        let password = &self.password;
+        let hosts = hosts.collect::<Vec<_>>().join(",");
         format!("redis+sentinel://:{password}@{hosts}/{PRIMARY}?sentinel_password={password}")
     }
 

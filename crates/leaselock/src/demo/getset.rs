@@ -119,7 +119,8 @@ impl<C: Connection> LeaseStore for GetsetStore<C> {
         let Some(value) = self.written().get(token.as_str()).copied() else {
             return Ok(false);
         };
-        let (key, value) = (self.keys.lock(name), value.to_string());
+        let key = self.keys.lock(name);
+        let value = value.to_string();
         let freed = self.compare.delete(&self.connection, &key, &value).await;
         let freed = freed.map_err(backend_error)?;
         self.written().remove(token.as_str());

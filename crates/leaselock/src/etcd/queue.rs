@@ -34,7 +34,8 @@ impl View {
         let revision = answer.header.ok_or_else(malformed)?.revision;
         let mut ranges = answer.responses.into_iter().rev().map(|operation| operation.range);
         let mut next = || ranges.next().flatten().ok_or_else(malformed);
-        let (floor, queue) = (next()?, next()?);
+        let floor = next()?;
+        let queue = next()?;
         let floor = match floor.kvs.first() {
             None => None,
             Some(kv) => {

@@ -99,7 +99,8 @@ impl<R: Rule> QueueStore<R> {
     /// Writes the floor if its last change is still that of revision `seen` (0: there was none).
     /// Returns whether it did.
     async fn put_floor(&self, member: &mut Member<'_>, seen: i64, floor: u64) -> StoreResult<bool> {
-        let (key, value) = (self.keys.floor.clone(), floor.to_string().into_bytes());
+        let key = self.keys.floor.clone();
+        let value = floor.to_string().into_bytes();
         let put = PutRequest { key: key.clone(), value, lease: 0 };
         let success = vec![RequestOp { put: Some(put), ..RequestOp::default() }];
         let request = TxnRequest { compare: vec![changed_at(key, seen)], success, failure: vec![] };
@@ -116,7 +117,8 @@ impl<R: Rule> LeaseStore for QueueStore<R> {
         token: &Token,
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
-        let (id, key) = (lease_id(token), self.keys.contender(name, self.rule.role(), token));
+        let id = lease_id(token);
+        let key = self.keys.contender(name, self.rule.role(), token);
         let mut member = self.client.member();
         let grant = LeaseRequest { first: whole_seconds(lease), second: id };
         let renewed = match member.ask::<_, LeaseResponse>(LEASE_GRANT, grant).await {

@@ -71,7 +71,8 @@ pub fn following(
     session_idle_min: Duration,
     tasks: &TaskTracker,
 ) -> LeasedMutex {
-    let (namespace, session) = (namespace.to_owned(), Mutex::default());
+    let namespace = namespace.to_owned();
+    let session = Mutex::default();
     let store = NamedStore { options: Box::new(options), namespace, session_idle_min, session };
     LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks)
 }

@@ -50,7 +50,8 @@ impl Independence {
             State::SeenInPart(_) | State::Unseen => {}
         }
         let look = async |server: &C| -> Option<InfoDict> {
-            let (mut server, command) = (server.clone(), ::redis::cmd("INFO"));
+            let mut server = server.clone();
+            let command = ::redis::cmd("INFO");
             timeout(limit, command.query_async(&mut server)).await.ok()?.ok()
         };
         let infos = join_all(servers.iter().map(look)).await;

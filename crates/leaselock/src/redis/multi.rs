@@ -90,8 +90,8 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
         token: &Token,
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
-        let (lease_ms, channel) =
-            (lease.as_millis().to_string(), &*self.server.channel_if_waiting(name, token));
+        let lease_ms = lease.as_millis().to_string();
+        let channel = &*self.server.channel_if_waiting(name, token);
         let attempt = token.attempt().to_string();
         let arguments = [token.as_str(), &lease_ms, channel, &attempt];
         let fence: Option<u64> =

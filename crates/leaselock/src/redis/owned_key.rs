@@ -43,7 +43,8 @@ impl<C: Connection> OwnedKey<C> {
         token: &Token,
         lease: Duration,
     ) -> StoreResult<bool> {
-        let (key, value) = (self.of(name), token.as_str());
+        let key = self.of(name);
+        let value = token.as_str();
         let renewed = self.compare.expire(&self.connection, &key, value, lease).await;
         renewed.map_err(backend_error)
     }

@@ -31,9 +31,10 @@ impl<C: Connection> LeaseStore for PermitStore<C> {
         token: &Token,
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
-        let (permits, lease_ms) = (self.permits_max.to_string(), lease.as_millis().to_string());
-        let (channel, attempt) =
-            (&*self.server.channel_if_waiting(name, token), token.attempt().to_string());
+        let permits = self.permits_max.to_string();
+        let lease_ms = lease.as_millis().to_string();
+        let channel = &*self.server.channel_if_waiting(name, token);
+        let attempt = token.attempt().to_string();
         let arguments = [token.as_str(), &permits, &lease_ms, channel, &attempt];
         let granted: bool =
             self.server.run(&self.scripts.acquire, &self.keys(name), &arguments).await?;

@@ -57,7 +57,8 @@ pub fn read_write<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<ReadWrite, InvalidName> {
     let half = |side: Side| {
-        let (connection, kind) = (connection.clone(), CAPABILITIES.kind);
+        let connection = connection.clone();
+        let kind = CAPABILITIES.kind;
         let server = Server::of_kind(connection, Some(subscriber), key_prefix, kind)?;
         let store = HalfStore { server, side, scripts: side.scripts() };
         Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
@@ -114,8 +115,8 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
         token: &Token,
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
-        let (lease_ms, channel) =
-            (lease.as_millis().to_string(), &*self.server.channel_if_waiting(name, token));
+        let lease_ms = lease.as_millis().to_string();
+        let channel = &*self.server.channel_if_waiting(name, token);
         let attempt = token.attempt().to_string();
         let arguments = [token.as_str(), &lease_ms, channel, flag(token.waits()), &attempt];
         let answer: Option<u64> =

@@ -142,10 +142,13 @@ impl<C: Connection> RedlockStore<C> {
         lease: Duration,
     ) -> FuturesUnordered<JoinHandle<StoreResult<bool>>> {
         let limit = SERVER_TIMEOUT_MAX.min(lease / SERVER_TIMEOUTS_PER_LEASE);
-        let (key, arguments) = (Arc::new(self.keys.lock(name)), Arc::new(arguments));
+        let key = Arc::new(self.keys.lock(name));
+        let arguments = Arc::new(arguments);
         let send = |connection: &C| {
-            let (connection, script) = (connection.clone(), Arc::clone(script));
-            let (key, arguments) = (Arc::clone(&key), Arc::clone(&arguments));
+            let connection = connection.clone();
+            let script = Arc::clone(script);
+            let key = Arc::clone(&key);
+            let arguments = Arc::clone(&arguments);
             self.tasks.spawn(async move {
                 let arguments = arguments.each_ref().map(|text| &**text);
                 let answer = timeout(limit, run(&connection, &script, &[&**key], &arguments)).await;
@@ -184,7 +187,8 @@ impl<C: Connection> RedlockStore<C> {
         if self.is_certain(&votes) {
             return Ok(votes.yes >= self.majority());
         }
-        let (spoke, all) = (votes.yes + votes.no, self.connections.len());
+        let spoke = votes.yes + votes.no;
+        let all = self.connections.len();
         let why = votes.silence.unwrap_or_default();
         Err(BackendError::new(format!("{spoke} of {all} servers answered; {why}")))
     }

@@ -25,7 +25,8 @@ pub(super) struct Scripts {
 /// Joins the parts of a script. Each part may use the parts before it, and the constants that are
 /// defined here.
 pub(super) fn script(parts: &[&str]) -> Script {
-    let (kept_ms, alive_ms) = (FENCE_KEPT.as_millis(), WAITER_ALIVE.as_millis());
+    let kept_ms = FENCE_KEPT.as_millis();
+    let alive_ms = WAITER_ALIVE.as_millis();
     let settled = format!("local FENCE_KEPT_MS, WAITER_ALIVE_MS = '{kept_ms}', '{alive_ms}'\n");
     Script::new(&[&*settled, &parts.concat()].concat())
 }

@@ -58,7 +58,7 @@ impl<C: Connection> Server<C> {
     }
 
     /// Renews several holds in one round trip, by a script that takes `KEYS[1]`, the token and the
-    /// lease. A renewal that failed is no other's fault.
+    /// lease. One failed renewal does not affect the others.
     pub(super) async fn renew_together(
         &self,
         script: &Script,
@@ -66,7 +66,8 @@ impl<C: Connection> Server<C> {
     ) -> StoreResult<Vec<Option<bool>>> {
         let mut pipeline = ::redis::pipe();
         for Renewal { name, token, lease } in renewals {
-            let (key, lease_ms) = (self.keys.lock(name), lease.as_millis().to_string());
+            let key = self.keys.lock(name);
+            let lease_ms = lease.as_millis().to_string();
             pipeline.add_command(script.by_digest(&[key], &[token.as_str(), &lease_ms]));
         }
         let mut redis = self.connection.clone();

@@ -150,7 +150,8 @@ impl Subscriber {
             ServerListener { server: server.name().into(), listener: Arc::clone(&listener) };
         state.listeners.insert(Arc::clone(token.shared()), placed);
         drop(state);
-        let (shared, token) = (Arc::clone(&self.shared), Arc::clone(token.shared()));
+        let shared = Arc::clone(&self.shared);
+        let token = Arc::clone(token.shared());
         Some(Box::new(TokenSubscription { shared, token, listener }))
     }
 
@@ -195,7 +196,8 @@ impl Shared {
     fn keep_running(self: &Arc<Self>) {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         if task.as_ref().is_none_or(AbortHandle::is_finished) {
-            let (run, end) = (run(Arc::clone(self)), self.end.clone());
+            let run = run(Arc::clone(self));
+            let end = self.end.clone();
             *task = Some(
                 self.tasks.spawn(async move { end.run_until_cancelled(run).await }).abort_handle(),
             );
@@ -233,7 +235,8 @@ impl Shared {
             }
             (Some("look"), ..) => listener.notified.notify_one(),
             (Some(fence), Some(fences), Some(others)) => {
-                let (fence, fences) = (fence.parse(), fences.parse());
+                let fence = fence.parse();
+                let fences = fences.parse();
                 if let (Ok(fence), Ok(fences)) = (fence, fences) {
                     let grant = Grant::block(fence, fences, others != "0");
                     *listener.granted() =

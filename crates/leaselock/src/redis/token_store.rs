@@ -55,12 +55,15 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
         lease: Duration,
     ) -> StoreResult<Option<Grant>> {
         let channel = &*self.server.channel_of(name, token);
-        let (lease_ms, fences) = (lease.as_millis().to_string(), token.fences().to_string());
+        let lease_ms = lease.as_millis().to_string();
+        let fences = token.fences().to_string();
         // A contender without a subscription enters the queue only where the queue is the order.
         let queues = token.waits() && (self.fair || !channel.is_empty());
         let may_overtake = !self.fair && !token.is_retry();
         let [may_overtake, queues, fair] = [may_overtake, queues, self.fair].map(flag);
-        let (me, owner, attempt) = (token.as_str(), token.owner(), token.attempt().to_string());
+        let me = token.as_str();
+        let owner = token.owner();
+        let attempt = token.attempt().to_string();
         let arguments =
             [me, &lease_ms, &fences, channel, may_overtake, queues, fair, owner, &attempt];
         let keys = self.server.keys.all(name);

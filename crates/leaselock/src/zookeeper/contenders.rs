@@ -93,7 +93,8 @@ impl Contenders {
         tasks: &TaskTracker,
         make: impl FnOnce(Arc<Self>) -> S,
     ) -> Arc<S> {
-        let (ended, earlier) = (CancellationToken::new(), Arc::new(Notify::new()));
+        let ended = CancellationToken::new();
+        let earlier = Arc::new(Notify::new());
         let contenders = Self {
             state: Mutex::default(),
             earlier: Arc::clone(&earlier),
@@ -183,7 +184,8 @@ impl Contenders {
 
 impl Contender {
     fn new(client: &Client, paths: &[String], until: Instant) -> Self {
-        let (client, paths) = (client.clone(), paths.to_vec());
+        let client = client.clone();
+        let paths = paths.to_vec();
         Self { client, paths, node: None, unsure: false, until, ahead: None }
     }
 }
@@ -192,9 +194,10 @@ impl Drop for Contenders {
     fn drop(&mut self) {
         for contender in self.locked().by_token.values() {
             let Some(node) = &contender.node else { continue };
-            let nodes = match contender.paths.contains(&node.path) {
-                true => contender.paths.as_slice(),
-                false => std::slice::from_ref(&node.path),
+            let nodes = if contender.paths.contains(&node.path) {
+                contender.paths.as_slice()
+            } else {
+                std::slice::from_ref(&node.path)
             };
             let mut writer = contender.client.new_multi_writer();
             if nodes.iter().all(|path| writer.add_delete(path, None).is_ok()) {
@@ -243,7 +246,8 @@ pub(super) struct TokenSubscription {
 
 impl TokenSubscription {
     pub(super) fn to(contenders: &Arc<Contenders>, token: &Token) -> Subscription {
-        let (contenders, token) = (Arc::clone(contenders), token.as_str().to_owned());
+        let contenders = Arc::clone(contenders);
+        let token = token.as_str().to_owned();
         Box::new(Self { contenders, token, armed: None })
     }
 }

@@ -71,7 +71,8 @@ impl FixedNodes {
             }
             let taken = seen.at_names.iter().position(Option::is_some).unwrap_or_default();
             self.contenders.update(token, |contender| {
-                (contender.node, contender.unsure) = (None, false);
+                contender.node = None;
+                contender.unsure = false;
                 contender.ahead = paths.get(taken + 1).cloned().map(Ahead::Node);
                 contender.until = until.max(Instant::now() + QUEUED_MAX);
             });
@@ -84,9 +85,10 @@ impl FixedNodes {
             contender.node = Some(Node { path: paths[0].clone(), made_by, fence: Some(granted) });
             contender.until = until;
         });
-        match kept {
-            true => Ok(Some(granted)),
-            false => Err(BackendError::new("the answer came after the end of its lease")),
+        if kept {
+            Ok(Some(granted))
+        } else {
+            Err(BackendError::new("the answer came after the end of its lease"))
         }
     }
 

@@ -86,7 +86,8 @@ impl<R: Rule> Queue<R> {
             None => self.join(&client, &directory, &stem).await?,
         };
         self.contenders.update(token, |contender| {
-            (contender.node, contender.unsure) = (Some(node.clone()), false);
+            contender.node = Some(node.clone());
+            contender.unsure = false;
         });
         let seen = seen?;
         let Some(before) = standing_before(&node, &directory, seen.names) else {

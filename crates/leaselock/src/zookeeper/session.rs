@@ -22,11 +22,11 @@ pub struct Ensemble {
     hosts: Arc<str>,
     prefix: String,
     /// By their length in milliseconds. Lengths double, so there are at most eleven.
-    sessions: Mutex<BTreeMap<u64, Connecting>>,
+    sessions: Mutex<BTreeMap<u64, PendingSession>>,
 }
 
 /// A session that is being opened, or is open.
-type Connecting = Shared<BoxFuture<'static, Result<Client, String>>>;
+type PendingSession = Shared<BoxFuture<'static, Result<Client, String>>>;
 
 impl Ensemble {
     /// `hosts` is what ZooKeeper calls a connect string: `host:port,host:port`, perhaps with a path
@@ -74,7 +74,7 @@ impl Ensemble {
         Ok(client)
     }
 
-    fn connecting(&self, length: Duration) -> Connecting {
+    fn connecting(&self, length: Duration) -> PendingSession {
         let key = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         // Nothing in here can panic half-way through a change.
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -98,7 +98,7 @@ impl Ensemble {
     }
 }
 
-fn is_usable(session: &Connecting) -> bool {
+fn is_usable(session: &PendingSession) -> bool {
     match session.peek() {
         None => true,
         Some(Ok(client)) => !client.state().is_terminated(),

@@ -1,6 +1,7 @@
 //! The statements that read ledgers: the rows of all items of a range, in one consistent snapshot.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use sqlx::FromRow;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
@@ -21,14 +22,14 @@ pub(super) async fn snapshot(
     ] {
         sqlx::raw_sql(statement).execute(&mut *connection).await?;
     }
-    let ledgers = read(connection, (first, last), with_groups).await;
+    let ledgers = read(connection, &(first..=last), with_groups).await;
     sqlx::raw_sql("ROLLBACK").execute(connection).await?;
     ledgers
 }
 
 async fn read(
     connection: &mut MySqlConnection,
-    range: (i64, i64),
+    range: &RangeInclusive<i64>,
     with_groups: bool,
 ) -> Result<HashMap<i64, Ledger>, sqlx::Error> {
     let mut ledgers: HashMap<i64, Ledger> = HashMap::new();
@@ -111,14 +112,15 @@ fn of(ledgers: &mut HashMap<i64, Ledger>, item: i64) -> &mut Ledger {
 /// whole table for a condition on a UNION.
 async fn rows<T>(
     connection: &mut MySqlConnection,
-    (first, last): (i64, i64),
+    range: &RangeInclusive<i64>,
     statement: &str,
 ) -> Result<Vec<T>, sqlx::Error>
 where
     T: for<'row> FromRow<'row, MySqlRow> + Send + Unpin,
 {
     let ranges = statement.matches("BETWEEN ? AND ?");
-    let query = ranges.fold(sqlx::query_as(statement), |query, _| query.bind(first).bind(last));
+    let query = ranges
+        .fold(sqlx::query_as(statement), |query, _| query.bind(*range.start()).bind(*range.end()));
     query.fetch_all(connection).await
 }
 

@@ -13,7 +13,8 @@ pub fn judge(evidence: &Evidence<'_>) -> Finding {
         return Finding::not_judged("I6", CLAIM, "the arbiter is off: nothing compares fences");
     }
     let mut faults = Faults::default();
-    let (mut accepted, mut earlier) = (0, 0);
+    let mut accepted = 0;
+    let mut earlier = 0;
     let mut by_backend: BTreeMap<&str, Vec<(u64, u64, &Order)>> = BTreeMap::new();
     for order in &evidence.after.orders {
         let Some(fence) = &order.fence else { continue };

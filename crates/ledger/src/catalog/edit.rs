@@ -15,8 +15,8 @@ use crate::{Ledger, RetryPolicy};
 use shop_domain::product::NewVariant;
 use shop_domain::{Currency, ItemEdit, ItemId, LedgerError, LimitGroupId, SaleWindow};
 
-/// How long before its sale the currency of an item stays: longer than an instance keeps an item that it has read, so
-/// that no purchase goes by the currency before an edit.
+/// The currency of an item is fixed this long before its sale: longer than an instance caches an item, so that no
+/// cached item has the old one.
 const CURRENCY_FIXED_BEFORE: Duration = Duration::seconds(5);
 
 /// The reason why a strategy cannot be the default of an item.
@@ -134,7 +134,7 @@ async fn edit_in(
     if let Some(group) = update.limit_group {
         limit_groups::add_item(transaction, group, id).await?;
     }
-    let change = change_stock(transaction, permit, (edit, line), actor).await?;
+    let change = change_stock(transaction, permit, edit, line, actor).await?;
     let detail = edit_json(edit);
     actions::record(transaction, actor, "item_edited", Some(id), &detail).await?;
     let edited = read_back(transaction, id).await?;
@@ -145,7 +145,8 @@ async fn edit_in(
 async fn change_stock(
     transaction: &mut MySqlConnection,
     permit: &ItemPermit,
-    (edit, line): (&ItemEdit, &WaitingLine),
+    edit: &ItemEdit,
+    line: &WaitingLine,
     actor: &Actor,
 ) -> Result<LineChange, Rollback<EditError>> {
     let mut restocked = None;

@@ -243,7 +243,8 @@ pub(crate) async fn announce(
     let NewDraw { closes_at, beacon, round, seed, party_max } = draw;
     let signer = Beacon::of(beacon.as_str(), seed).ok_or_else(unusable)?;
     let closing = closes_at.format(&Rfc3339).map_err(|_| unusable())?;
-    let (closing, party_max) = (closing.as_str(), *party_max);
+    let closing = closing.as_str();
+    let party_max = *party_max;
     let rules =
         Rules { item: item.get(), closes_at: closing, beacon: &signer, round: *round, party_max };
     let rules = rules.text();

@@ -243,7 +243,9 @@ async fn write_entries(
 fn in_order(draw: &DrawRow, entries: Vec<ListedEntry>) -> sqlx::Result<Vec<ListedEntry>> {
     let known =
         |text: &Option<String>| text.as_deref().map(bytes).unwrap_or_else(|| Err(damaged()));
-    let (seed, value, root) = (bytes(&draw.seed)?, known(&draw.beacon_value)?, known(&draw.root)?);
+    let seed = bytes(&draw.seed)?;
+    let value = known(&draw.beacon_value)?;
+    let root = known(&draw.root)?;
     let ordered = draw_proof::shuffle(&seed, &value, &root, &leaves(&entries)?);
     // The entries are sorted by their ids, and so are these positions.
     let mut by_id: Vec<Option<ListedEntry>> = entries.into_iter().map(Some).collect();

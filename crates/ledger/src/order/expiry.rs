@@ -38,6 +38,15 @@ pub struct ExpiryBatch {
     pub at: Option<OffsetDateTime>,
 }
 
+/// Which overdue orders of an item a transaction expires.
+#[derive(Clone, Copy)]
+enum Overdue {
+    /// At most so many, oldest first.
+    First(u32),
+    /// This one.
+    One(OrderId),
+}
+
 impl OrderSteps {
     /// Expires at most `limit` overdue orders of one item in one transaction, oldest first. May run in every
     /// instance at once: rows that another one works on are skipped.
@@ -46,7 +55,7 @@ impl OrderSteps {
     /// No order has expired, unless the COMMIT was not answered. [`StepError::Locked`] when an order has a line of
     /// another item whose stock row others have: nothing waits for that item.
     pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryBatch, StepError> {
-        self.expire_some(item, (None, limit), LONG_READ_MAX).await
+        self.expire_some(item, Overdue::First(limit), LONG_READ_MAX).await
     }
 
     /// Expires one order, if it is overdue.
@@ -54,14 +63,14 @@ impl OrderSteps {
     /// # Errors
     /// As for [`OrderSteps::expire`].
     pub async fn expire_one(&self, item: ItemId, order: OrderId) -> Result<ExpiryBatch, StepError> {
-        self.expire_some(item, (Some(order), 1), TRANSACTION_MAX).await
+        self.expire_some(item, Overdue::One(order), TRANSACTION_MAX).await
     }
 
     /// Waits for the item, and for nothing while it holds the item.
     async fn expire_some(
         &self,
         item: ItemId,
-        which: (Option<OrderId>, u32),
+        which: Overdue,
         limit: Duration,
     ) -> Result<ExpiryBatch, StepError> {
         let permits = ItemPermits::of_job(item, false);
@@ -78,7 +87,7 @@ impl OrderSteps {
     async fn expire_together(
         &self,
         item: ItemId,
-        which: (Option<OrderId>, u32),
+        which: Overdue,
         mut permits: ItemPermits,
     ) -> Result<ExpiryBatch, StepError> {
         let ledger = &self.ledger;
@@ -176,12 +185,12 @@ async fn recover_lost_commit(pool: &Database, batch: ExpiryBatch) -> Option<Expi
 async fn expire_batch(
     connection: &mut MySqlConnection,
     item: ItemId,
-    (only, limit): (Option<OrderId>, u32),
+    which: Overdue,
     permits: &mut ItemPermits,
     line: &WaitingLine,
 ) -> Result<ExpiryBatch, StepError> {
     let mut expired: Vec<Order> = Vec::new();
-    for order in lock_overdue(connection, item, only, limit).await? {
+    for order in lock_overdue(connection, item, which).await? {
         hold!("overdue-read", order.user_id.get());
         if set_expired(connection, &order).await? {
             let status = OrderStatus::Expired;
@@ -222,9 +231,10 @@ async fn expire_batch(
         let line = return_stock(&mut *connection, permit, units, line).await?;
         returned.push(ReturnedUnits { item, units, line });
     }
-    let at = match expired.is_empty() {
-        true => None,
-        false => sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_optional(connection).await?,
+    let at = if expired.is_empty() {
+        None
+    } else {
+        sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_optional(connection).await?
     };
     Ok(ExpiryBatch { orders: expired, returned, at })
 }
@@ -235,17 +245,19 @@ async fn expire_batch(
 async fn lock_overdue(
     connection: &mut MySqlConnection,
     item: ItemId,
-    only: Option<OrderId>,
-    limit: u32,
+    which: Overdue,
 ) -> sqlx::Result<Vec<Order>> {
-    let this_one = if only.is_some() { "AND id = ?" } else { "" };
+    let (this_one, limit) = match which {
+        Overdue::First(limit) => ("", limit),
+        Overdue::One(_) => ("AND id = ?", 1),
+    };
     let statement = format!(
         "SELECT {} FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} {this_one} \
          ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED",
         orders::COLUMNS
     );
     let mut query = sqlx::query(&statement).bind(item.get());
-    if let Some(id) = only {
+    if let Overdue::One(id) = which {
         query = query.bind(id.to_string());
     }
     let rows = query.bind(limit).fetch_all(&mut *connection).await?;

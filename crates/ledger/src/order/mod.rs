@@ -73,7 +73,7 @@ pub enum StepError {
     ReadOnly,
 }
 
-/// The error of a step that waited for its item in vain, or whose order was not read.
+/// The error of a step whose order was not read, or whose wait for its item timed out.
 impl From<LedgerError> for StepError {
     fn from(error: LedgerError) -> Self {
         match error {
@@ -148,9 +148,10 @@ impl OrderSteps {
         // The change of the last COMMIT that was sent.
         let sent: Mutex<Option<StepResult>> = Mutex::default();
         let work = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
-            let (sent, line) = (&sent, &self.line);
+            let sent = &sent;
+            let line = &self.line;
             Box::pin(async move {
-                let made = step::apply(transaction, id, owner, step, (permits, line)).await?;
+                let made = step::apply(transaction, id, owner, step, permits, line).await?;
                 failpoint!("step-applied");
                 if made.changed {
                     *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());

@@ -39,7 +39,7 @@ impl OrderSteps {
             let permits = &turn.permits;
             // A duplicate is another delivery of this message, which was quicker.
             let written = self.ledger.transact(RetryPolicy::ROLLED_BACK, |transaction| {
-                Box::pin(write(transaction, received, refusal, (permits, &self.line)))
+                Box::pin(write(transaction, received, refusal, permits, &self.line))
             });
             // A refused step is rolled back, and the payment is written as one that has to go back.
             match written.await {
@@ -65,7 +65,8 @@ async fn write(
     connection: &mut MySqlConnection,
     received: &ReceivedPayment,
     refusal: Option<RefundReason>,
-    (permits, line): (&ItemPermits, &WaitingLine),
+    permits: &ItemPermits,
+    line: &WaitingLine,
 ) -> Result<PaymentResult, StepError> {
     if !payments::note_message(connection, &received.message).await? {
         return Ok(PaymentResult::Known);
@@ -95,7 +96,7 @@ async fn write(
     let owner: Option<UserId> = found.map(|order| order.user_id);
     let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
     payments::insert(connection, received, (PaymentStatus::Accepted, None)).await?;
-    let made = apply(connection, received.order, owner, Step::Pay, (permits, line)).await?;
+    let made = apply(connection, received.order, owner, Step::Pay, permits, line).await?;
     Ok(PaymentResult::Paid(Box::new(made)))
 }
 

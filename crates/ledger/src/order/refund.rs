@@ -133,8 +133,9 @@ async fn add_refund(
     if refund.amount.cents() > payment.left_cents() && !payment.is_refund_alone() {
         tracing::warn!(payment = %payment.id, left_cents = payment.left_cents(), refund_cents = refund.amount.cents(), "more money went back than was left of the payment");
     }
-    match payments::add_refund(transaction, payment, refund.amount).await? {
-        true => Ok(RefundResult::Refunded),
-        false => Ok(RefundResult::PartlyRefunded),
+    if payments::add_refund(transaction, payment, refund.amount).await? {
+        Ok(RefundResult::Refunded)
+    } else {
+        Ok(RefundResult::PartlyRefunded)
     }
 }

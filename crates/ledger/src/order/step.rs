@@ -69,7 +69,8 @@ pub(super) async fn apply(
     id: OrderId,
     owner: UserId,
     step: Step,
-    (permits, line): (&ItemPermits, &WaitingLine),
+    permits: &ItemPermits,
+    line: &WaitingLine,
 ) -> Result<StepResult, StepError> {
     let statement = format!(
         "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders \
@@ -82,7 +83,8 @@ pub(super) async fn apply(
         .fetch_optional(&mut *connection)
         .await?;
     let row = row.ok_or(StepError::NotFound)?;
-    let (order, now) = (orders::read(&row)?, row.try_get("ledger_now")?);
+    let order = orders::read(&row)?;
+    let now = row.try_get("ledger_now")?;
     if order.is_further_line() {
         return Err(StepError::NotFound);
     }
@@ -108,7 +110,7 @@ pub(super) async fn apply(
             }
             let order = set_status(connection, order, status, now).await?;
             tell(connection, &order, line).await?;
-            let returned = give_back(connection, &order, reason, (permits, line)).await?;
+            let returned = give_back(connection, &order, reason, permits, line).await?;
             Ok(StepResult { order, changed: true, returned })
         }
         Transition::TakeAgain(status, reason) => {
@@ -167,7 +169,8 @@ async fn give_back(
     connection: &mut MySqlConnection,
     order: &Order,
     reason: MovementReason,
-    (permits, line): (&ItemPermits, &WaitingLine),
+    permits: &ItemPermits,
+    line: &WaitingLine,
 ) -> Result<Vec<ReturnedUnits>, StepError> {
     for one in order.lines() {
         count_back(connection, one).await?;

@@ -131,9 +131,11 @@ impl State {
         if self.transactions[one].step != Step::Enters || self.waits_for(None, one).is_some() {
             return false;
         }
-        (self.transactions[one].in_rows, self.transactions[one].in_stock) = (is_shared, is_shared);
+        self.transactions[one].in_rows = is_shared;
+        self.transactions[one].in_stock = is_shared;
         let candidates = std::mem::take(&mut self.transactions[one].lines);
-        let (mut chosen, mut passed_over) = (Vec::new(), Vec::new());
+        let mut chosen = Vec::new();
+        let mut passed_over = Vec::new();
         let is_same = |a: &usize, b: &usize| {
             mistake != Some(Mistake::LineDroppedAtRetry) && LINES[*a].order == LINES[*b].order
         };
@@ -154,7 +156,8 @@ impl State {
             }
         }
         let is_over = chosen.is_empty();
-        (self.transactions[one].lines, self.transactions[one].passed_over) = (chosen, passed_over);
+        self.transactions[one].lines = chosen;
+        self.transactions[one].passed_over = passed_over;
         if is_over {
             self.leave_over(mistake, one);
         } else {
@@ -245,7 +248,8 @@ impl State {
         transaction.lines.sort_unstable();
         transaction.tries += 1;
         transaction.objected = true;
-        (transaction.in_rows, transaction.in_stock) = (false, false);
+        transaction.in_rows = false;
+        transaction.in_stock = false;
         transaction.step = Step::Enters;
         if transaction.tries == TRIES_MAX || transaction.is_overtaken {
             self.leave_over(mistake, one);
@@ -288,7 +292,8 @@ impl State {
             self.suspect(instance, LINES[line].item);
         }
         let transaction = &mut self.transactions[one];
-        (transaction.in_rows, transaction.in_stock) = (false, false);
+        transaction.in_rows = false;
+        transaction.in_stock = false;
         transaction.is_overtaken = true;
         true
     }
@@ -324,10 +329,12 @@ impl State {
             return false;
         }
         transaction.step = Step::Unanswered;
-        (transaction.in_rows, transaction.in_stock) = (false, false);
+        transaction.in_rows = false;
+        transaction.in_stock = false;
         if mistake == Some(Mistake::AgainWithoutKey) {
             transaction.is_abandoned = true;
-            let (kind, lines) = (transaction.kind, transaction.lines.clone());
+            let kind = transaction.kind;
+            let lines = transaction.lines.clone();
             for line in lines {
                 self.keyless[line] = true;
                 self.leave_one(mistake, kind, line);
@@ -359,7 +366,8 @@ impl State {
             _ => return false,
         }
         transaction.is_abandoned = true;
-        let (kind, lines) = (transaction.kind, transaction.lines.clone());
+        let kind = transaction.kind;
+        let lines = transaction.lines.clone();
         let passed_over = std::mem::take(&mut transaction.passed_over);
         if transaction.step == Step::Decided {
             self.transactions.remove(one);

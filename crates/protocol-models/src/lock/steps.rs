@@ -64,7 +64,8 @@ impl State {
             Die(process) => {
                 let process = self.process(process);
                 let is_possible = !matches!(process.phase, Phase::Idle | Phase::Over);
-                (process.phase, process.hears) = (Phase::Over, None);
+                process.phase = Phase::Over;
+                process.hears = None;
                 is_possible
             }
         }
@@ -72,7 +73,8 @@ impl State {
 
     fn ask(&mut self, model: &Lock, number: u8, is_answered: bool) -> bool {
         let mistake = model.mistake;
-        let (now, node) = (self.now, self.node);
+        let now = self.now;
+        let node = self.node;
         let held = self.live_hold();
         let process = self.process(number);
         match process.phase {
@@ -80,8 +82,8 @@ impl State {
             Phase::Waits { .. } if mistake != Some(Mistake::NoRecheck) => {}
             _ => return false,
         }
-        let (token, is_others) =
-            (process.token, held.is_some_and(|hold| hold.token != process.token));
+        let token = process.token;
+        let is_others = held.is_some_and(|hold| hold.token != process.token);
         if is_others && process.attempt >= model.bound.refusals_max {
             return false;
         }
@@ -109,9 +111,10 @@ impl State {
             None => self.grant(mistake, token),
         };
         self.primary.hold = Some(hold);
-        match is_answered {
-            true => self.hold(number, hold, now + LEASE),
-            false => self.process(number).hears = None,
+        if is_answered {
+            self.hold(number, hold, now + LEASE)
+        } else {
+            self.process(number).hears = None
         }
         true
     }
@@ -128,8 +131,10 @@ impl State {
     }
 
     fn hold(&mut self, process: u8, hold: Hold, deadline: u8) {
-        let (turn, fence) = ((hold.grant, 0), hold.fence);
-        let (has_written, has_renewed) = (false, false);
+        let turn = (hold.grant, 0);
+        let fence = hold.fence;
+        let has_written = false;
+        let has_renewed = false;
         self.process(process).phase =
             Phase::Holds { turn, fence, deadline, has_written, has_renewed };
     }
@@ -169,7 +174,8 @@ impl State {
     }
 
     fn renew(&mut self, number: u8) -> bool {
-        let (now, held) = (self.now, self.live_hold());
+        let now = self.now;
+        let held = self.live_hold();
         let process = self.process(number);
         let token = process.token;
         let Phase::Holds { deadline, has_renewed, .. } = &mut process.phase else { return false };
@@ -189,7 +195,8 @@ impl State {
 
     /// The guard may go while its write is still on the way: its client has left.
     fn release(&mut self, mistake: Option<Mistake>, number: u8) -> bool {
-        let (now, held) = (self.now, self.live_hold());
+        let now = self.now;
+        let held = self.live_hold();
         let process = self.process(number);
         let Phase::Holds { turn, fence, deadline, has_written, .. } = &mut process.phase else {
             return false;

@@ -1,7 +1,7 @@
 //! Planted faults, each of which the evaluation names.
 
 use super::*;
-use crate::lab::load_generator::{answer, key};
+use crate::lab::load_generator::{Reply, answer, key};
 use crate::lab::plan::{Plan, StrategyChoice};
 use crate::lab::report::{Arbiters, RunRequest};
 use shop_domain::audit::{self, Facts};
@@ -26,13 +26,18 @@ impl Case {
             request_key: key(request).as_str().to_owned(),
             status: OrderStatus::Pending,
         });
-        let accepted = ids.map(|order| (201, "sold", Outcome::Accepted, Some(order)));
-        let late = (409, "sold_out", Outcome::Refused, None);
+        let accepted = ids.map(|order| Reply {
+            status: 201,
+            code: "sold",
+            outcome: Outcome::Accepted,
+            order: Some(order),
+        });
+        let late = Reply { status: 409, code: "sold_out", outcome: Outcome::Refused, order: None };
         let replies = accepted.into_iter().chain([late]).zip(0..);
         Self {
             answers: replies
                 .map(|(reply, request)| {
-                    answer((request, BUYERS), reply, (10, 100 * u64::from(request + 1)))
+                    answer(request, BUYERS, reply, 10, 100 * u64::from(request + 1))
                 })
                 .collect(),
             orders: orders.collect(),
@@ -176,8 +181,9 @@ fn nothing_that_ran_is_never_clean() {
     nothing.orders.clear();
     nothing.answers.clear();
     assert_eq!((nothing.verdict(), nothing.evaluated().as_declared), (Verdict::NothingRan, None));
-    let unavailable = (503, "unavailable", Outcome::Unavailable, None);
-    nothing.answers = vec![answer((0, BUYERS), unavailable, (1, 1))];
+    let unavailable =
+        Reply { status: 503, code: "unavailable", outcome: Outcome::Unavailable, order: None };
+    nothing.answers = vec![answer(0, BUYERS, unavailable, 1, 1)];
     assert_eq!(nothing.verdict(), Verdict::NothingRan);
 }
 

@@ -191,7 +191,8 @@ fn returns<'a>(evidence: &Evidence<'a>, in_time: &InTime<'a>) -> Vec<Change<'a>>
     let is_over = |status: &str| matches!(status, "cancelled" | "expired");
     let mut shown: HashMap<&str, u64> = HashMap::new();
     let answers = evidence.answers.iter().filter_map(|answer| {
-        let (id, status) = (answer.order_id.as_deref()?, answer.order_status.as_deref()?);
+        let id = answer.order_id.as_deref()?;
+        let status = answer.order_status.as_deref()?;
         Some((id, status, answer.answered_at_us))
     });
     let seen = in_time.history.orders.iter();
@@ -227,9 +228,10 @@ fn restocks<'a>(evidence: &Evidence<'a>, in_time: &InTime<'a>) -> Vec<Change<'a>
     let mut changes = Vec::new();
     for (units, count) in rows {
         let sent = in_time.history.restocks.iter().filter(|restock| restock.units == units);
-        let mut times: Vec<u64> = match units > 0 {
-            true => sent.filter_map(|restock| restock.accepted_at_us).collect(),
-            false => sent.map(|restock| restock.sent_at_us).collect(),
+        let mut times: Vec<u64> = if units > 0 {
+            sent.filter_map(|restock| restock.accepted_at_us).collect()
+        } else {
+            sent.map(|restock| restock.sent_at_us).collect()
         };
         times.sort_unstable();
         // Units added count late, those taken out early; a row without a request never, or from the
