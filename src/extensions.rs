@@ -7,6 +7,8 @@ use extension::Extension;
 pub const ALL: &[&dyn Extension] = &[
     #[cfg(feature = "events")]
     &events::Events,
+    #[cfg(feature = "files")]
+    &files::Files,
     #[cfg(feature = "lab")]
     &lab::Lab,
 ];

@@ -27,7 +27,7 @@
 //!    [`order`] (payment, cancellation, expiry), [`waiting_list`] (buyers who wait for units that come back),
 //!    [`draw`] (sales that are drawn).
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
-//!    (accounts from elsewhere), [`live`] (events), [`export`], [`payment`], [`job`]
+//!    (accounts from elsewhere), [`live`] (events), [`payment`], [`job`]
 //!    (background jobs), [`audit`] (the proof that nothing was oversold), [`trial`] (sales that are tried out), [`readiness`].
 //! 3. The border: [`http`] (routes), [`extensions`] (the list of optional features).
 //! 4. The process: [`config`], [`app`] (wiring), [`open_files`], and [`failpoint`] for tests.
@@ -43,7 +43,6 @@ pub mod command;
 pub mod config;
 pub mod consumer;
 pub mod draw;
-pub mod export;
 pub mod extensions;
 pub mod http;
 pub mod identity;

@@ -9,7 +9,7 @@ use crate::account::{self, Accounts, HashingPool, OperatorLog};
 use crate::audit::Auditor;
 use crate::config::Config;
 use crate::draw::Draws;
-use crate::export::Exporter;
+use crate::http::item_form::ItemForm;
 use crate::http::{AppParts, AppState};
 use crate::order::Orders;
 use crate::payment::Payments;
@@ -88,6 +88,8 @@ pub(super) fn core(
         traces: shared.traces.clone(),
         instance: shared.instance.clone(),
         currency: config.currency()?,
+        item_form: Arc::new(ItemForm),
+        new_items: Arc::new(shared.catalog.clone()),
         trial_sales: Arc::new(TrialSales::new(
             shared.catalog.clone(),
             purchases.clone(),
@@ -110,7 +112,6 @@ pub(super) fn state(
     let UseCases { accounts, orders, purchases, payments, waiting_lists, draws } = cases;
     let parts = AppParts {
         identity: super::identity::identity(config, shared, &accounts)?,
-        exporter: Exporter::new(shared.ledger.clone()),
         locks: purchases.locks(),
         purchases,
         orders,

@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{ExitResult, parse};
-use crate::export::{Exporter, Format, Selection, Table};
+use files::export::{Exporter, Format, Selection, Table};
 use shop_domain::ItemId;
 
 /// The arguments: the rows to export, and the file to write.

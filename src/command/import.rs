@@ -9,7 +9,8 @@ use super::{ExitResult, parse};
 use crate::account::Actor;
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::http::route::import::{FaultBody, read_table};
+use crate::http::item_form::ItemForm;
+use files::{FaultBody, read_table};
 use gates::redis_store::{Counters, RedisClient};
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
@@ -40,7 +41,7 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     // A check needs no settings.
     let config = (!arguments.dry_run).then(|| super::settings(settings)).transpose()?;
     let currency = config.as_ref().map_or(Ok(Currency::USD), Config::currency)?;
-    let mut table = read_table(&table, currency);
+    let mut table = read_table(&table, currency, &ItemForm);
     let (Some(user), Some(config)) = (arguments.operator, config) else {
         if !table.faults.is_empty() {
             return refused(&path, &table.faults);
@@ -58,7 +59,8 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let line = WaitingLine::new(clock.clone(), events, metrics, config.waiting_list.line_max);
     let catalog = Catalog::new(ledger, counters, clock, line);
     let checked = table.check_names(&catalog).await;
-    checked.map_err(|error| format!("the ledger could not be read: {error}"))?;
+    checked
+        .map_err(|problem| format!("the ledger could not be read: {}", problem.detail_text()))?;
     if !table.faults.is_empty() {
         return refused(&path, &table.faults);
     }

@@ -8,7 +8,9 @@ mod dead_letter;
 #[cfg(feature = "dev")]
 mod dev;
 mod doctor;
+#[cfg(feature = "files")]
 mod export;
+#[cfg(feature = "files")]
 mod import;
 mod log_lines;
 mod migrate;
@@ -84,7 +86,9 @@ async fn run_command(arguments: Arguments) -> ExitResult {
         Command::Operator(arguments) => Box::pin(operator::run(file, &arguments)).await,
         Command::Audit(arguments) => audit::run(file, &arguments).await,
         Command::Restored => Box::pin(restored::run(file)).await,
+        #[cfg(feature = "files")]
         Command::Export(arguments) => Box::pin(export::run(file, &arguments)).await,
+        #[cfg(feature = "files")]
         Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
         Command::Verify(action) => verify::run(&action),
         Command::Shop(arguments) => Box::pin(shop::run(file, &arguments)).await,
@@ -131,8 +135,10 @@ enum Command {
     /// After a restore, before the first start: check the secret, Redis and the audit. Exit 1 when something is left to do.
     Restored,
     /// Write sales, orders or movements of stock as CSV or JSON lines, with their sums at the end.
+    #[cfg(feature = "files")]
     Export(export::Arguments),
     /// Create sales from a table in CSV, all or none, or only check it.
+    #[cfg(feature = "files")]
     Import(import::Arguments),
     /// Check what a shop has published: the proof of a draw.
     #[command(subcommand)]

@@ -4,6 +4,7 @@
 //! the table of the shop's own; `pages` has the shop's files; `document` describes all of it.
 
 mod document;
+pub mod item_form;
 mod one_file;
 mod outcomes;
 pub mod pages;
@@ -29,7 +30,6 @@ use crate::account::{Accounts, OperatorLog};
 use crate::audit::Auditor;
 use crate::catalog::Catalog;
 use crate::draw::Draws;
-use crate::export::Exporter;
 use crate::extensions;
 use crate::identity::Identity;
 use crate::live::{Hub, Watch};
@@ -58,7 +58,6 @@ routes_state!(AppState, AppParts {
     accounts: Accounts,
     /// `None`: there is no identity provider.
     identity: Option<Arc<Identity>>,
-    exporter: Exporter,
     operator_log: OperatorLog,
     auditor: Auditor,
     readiness: Arc<Readiness>,
@@ -115,8 +114,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
         .routes(routes!(route::limit_groups::list, route::limit_groups::create))
         .routes(routes!(route::products::list, route::products::create))
         .routes(routes!(route::audit::find))
-        .routes(routes!(route::export::export))
-        .routes(routes!(route::import::import))
         .routes(routes!(route::actions::list))
         .routes(routes!(route::payments::take))
         .routes(routes!(route::payments::list))

@@ -6,7 +6,6 @@ use crate::account::{
 };
 use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
 use crate::draw::EntryError;
-use crate::export::ExportError;
 use crate::http::problems;
 use crate::identity::IdentityError;
 use crate::order::{FindError, StepError};
@@ -75,13 +74,6 @@ problems! {
     }
     ProductError {
         TooMany => TOO_MANY_PRODUCTS; from Ledger;
-    }
-    ExportError {
-        ; from Ledger;
-        ExportError::Busy => problems::OVERLOADED
-            .detail("Too many exports are running; try again when one has ended."),
-        ExportError::Unequal(_) | ExportError::TooLong | ExportError::NoReader =>
-            problems::INTERNAL.problem(),
     }
     GuestError {
         NoShop => INVALID_TOKEN; from Ledger;

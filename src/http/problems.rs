@@ -65,12 +65,8 @@ web::problem_types! {
         "Choose another password: this one is among those that attackers try first, or is the user name.";
     INVALID_TEXT: 422 "invalid_text", "Invalid text",
         "Send printable text within the limits that /docs names.";
-    INVALID_TABLE: 422 "invalid_table", "Invalid table of items",
-        "Send CSV in UTF-8 with a line of column names; faults lists each error with its line.";
     INVALID_MESSAGE: 422 "invalid_message", "Invalid message of the payment provider",
         "Send type, payment, order and amount_cents as /docs says.";
-    INVALID_SCHEDULE: 422 "invalid_schedule", "Invalid sale schedule",
-        "Send starts_at and ends_at as RFC 3339 times with a zone, the start before the end, up to the year 9999.";
     ARBITER_REQUIRED: 422 "arbiter_required", "Arbiter required",
         "Leave the arbiter on; only lab items may turn it off.";
     INVALID_VARIANT: 422 "invalid_variant", "Invalid variant of a product",

@@ -22,7 +22,7 @@ use web::kit::Kit;
 use web::problem::ProblemType;
 
 use job::ScheduledJob;
-use ports::TrialSales;
+use ports::{ItemForm, NewItems, TrialSales};
 
 /// An optional feature.
 pub trait Extension: Send + Sync {
@@ -70,6 +70,10 @@ pub struct Core {
     pub currency: Currency,
     /// Sales that are tried out.
     pub trial_sales: Arc<dyn TrialSales>,
+    /// Reads a sale of its fields.
+    pub item_form: Arc<dyn ItemForm>,
+    /// Creates sales.
+    pub new_items: Arc<dyn NewItems>,
 }
 
 /// What an extension gives to the program.

@@ -1,13 +1,16 @@
 //! What extensions ask of the core.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use gates::Options;
 use ledger::rows::actions::Actor;
-use shop_domain::{Item, ItemEdit, ItemId, NewItem, Outcome, Quantity, RequestKey, UserId};
-use std::sync::Arc;
+use shop_domain::{
+    Currency, Item, ItemEdit, ItemId, NewItem, Outcome, Quantity, RequestKey, UserId,
+};
 use time::OffsetDateTime;
+use web::problem::Problem;
 
 /// Sales of items that do not belong to the shop, for trying a strategy out.
 #[async_trait]
@@ -45,4 +48,42 @@ pub struct TrialPurchase {
     /// The parameters of a lock strategy.
     pub options: Options,
     pub key: RequestKey,
+}
+
+/// Reads a new item of the text of its fields, which are those of the request that creates one.
+pub trait ItemForm: Send + Sync {
+    /// `field` gives the text of a field, if it has one. An item without a currency has `currency`.
+    ///
+    /// # Errors
+    /// The problem of the first field that is wrong.
+    fn read(
+        &self,
+        field: &dyn Fn(&str) -> Option<String>,
+        currency: Currency,
+    ) -> Result<NewItem, Problem>;
+}
+
+/// Creates several items, all or none.
+#[async_trait]
+pub trait NewItems: Send + Sync {
+    /// Finds what new items name and what does not exist.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    async fn unknown_names(&self, new: &[NewItem]) -> Result<Vec<UnknownName>, Problem>;
+
+    /// Creates the items, and notes who did it.
+    ///
+    /// # Errors
+    /// The problem of the first item that cannot be created, or the ledger's.
+    async fn create_all(&self, new: &[NewItem], actor: &Actor) -> Result<Vec<Arc<Item>>, Problem>;
+}
+
+/// Something that a new item names and that does not exist.
+pub struct UnknownName {
+    /// The place of the item among the new ones.
+    pub place: usize,
+    /// The field that names it.
+    pub column: &'static str,
+    pub problem: Problem,
 }

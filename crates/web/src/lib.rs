@@ -16,6 +16,7 @@ pub mod document;
 pub mod extract;
 pub mod flight;
 pub mod hosts;
+mod instant;
 pub mod kit;
 pub mod layers;
 pub mod outcome;
@@ -31,6 +32,7 @@ pub mod streams;
 pub mod token;
 
 pub use detached::detached;
+pub use instant::instant;
 
 use std::convert::Infallible;
 

@@ -135,4 +135,6 @@ crate::problem_types! {
         "Send a quantity in the range that /docs names.";
     UNKNOWN_STRATEGY: 422 "unknown_strategy", "Unknown strategy",
         "Choose a strategy that GET /api/strategies lists.";
+    INVALID_SCHEDULE: 422 "invalid_schedule", "Invalid sale schedule",
+        "Send starts_at and ends_at as RFC 3339 times with a zone, the start before the end, up to the year 9999.";
 }

@@ -113,6 +113,7 @@ fn between(earlier: Instant, later: Instant) -> u64 {
 }
 
 /// What a client over HTTP would have been told.
+#[derive(Clone, Copy)]
 pub struct Reply {
     pub status: u16,
     pub code: &'static str,

@@ -8,9 +8,8 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::fields::{
-    choice, currency, extend_seconds, in_range, instant, limit, limit_group, no_such_group,
-    no_such_product, offer_out_of_range, offer_seconds, product, return_seconds,
-    stock_out_of_range, unpaid_max,
+    choice, currency, extend_seconds, in_range, limit, limit_group, no_such_group, no_such_product,
+    offer_out_of_range, offer_seconds, product, return_seconds, stock_out_of_range, unpaid_max,
 };
 use super::items::{ItemBody, answer};
 use super::products::{VariantOptionBody, new_variant};
@@ -26,6 +25,7 @@ use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, NewIte
 use web::body::{Integer, JsonBody};
 use web::document::TryAgain;
 use web::extract::{ItemPath, Operator};
+use web::instant;
 use web::problem::Problem;
 
 /// The default of `per_buyer_limit`.
@@ -41,89 +41,89 @@ const STRATEGY_DEFAULT: &str = "lock-redis";
 #[derive(Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateItemBody {
-    pub(super) name: String,
+    pub(in crate::http) name: String,
     #[serde(default)]
-    pub(super) description: String,
+    pub(in crate::http) description: String,
     /// A path of this site or an https address.
     #[serde(default)]
-    pub(super) image_url: Option<String>,
+    pub(in crate::http) image_url: Option<String>,
     /// The price of one unit in minor units of the currency: cents, or yen.
     #[schema(value_type = i64, minimum = 0)]
-    pub(super) price_cents: Integer,
+    pub(in crate::http) price_cents: Integer,
     /// The currency of the price (ISO 4217); that of the shop if it is left out.
     #[serde(default)]
-    pub(super) currency: Option<String>,
+    pub(in crate::http) currency: Option<String>,
     /// Units.
     #[schema(value_type = i64, minimum = 0)]
-    pub(super) stock: Integer,
+    pub(in crate::http) stock: Integer,
     #[schema(format = DateTime)]
-    pub(super) starts_at: String,
+    pub(in crate::http) starts_at: String,
     #[schema(format = DateTime)]
-    pub(super) ends_at: String,
+    pub(in crate::http) ends_at: String,
     /// Units that one buyer may have; 1 if it is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1)]
-    pub(super) per_buyer_limit: Integer,
+    pub(in crate::http) per_buyer_limit: Integer,
     /// After how many holds that expired unpaid a buyer may not hold again; 0: no limit. If it is left out, 2, and 0 for
     /// lab items.
     #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 1000)]
-    pub(super) unpaid_max: Integer,
+    pub(in crate::http) unpaid_max: Integer,
     /// How long an unpaid order keeps its stock; 300 if it is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, minimum = 1, maximum = 86400)]
-    pub(super) hold_seconds: Integer,
+    pub(in crate::http) hold_seconds: Integer,
     /// The strategy of purchases that name `default`; `lock-redis` if it is left out.
     #[serde(default)]
-    pub(super) strategy: Option<String>,
+    pub(in crate::http) strategy: Option<String>,
     /// `shop` (if it is left out) or `lab`.
     #[serde(default)]
-    pub(super) kind: Option<String>,
+    pub(in crate::http) kind: Option<String>,
     /// `on` (if it is left out), or `off` for lab items.
     #[serde(default)]
-    pub(super) arbiter: Option<String>,
+    pub(in crate::http) arbiter: Option<String>,
     /// Whether buyers need a ticket of the waiting room; `false` if it is left out.
     #[serde(default)]
-    pub(super) waiting_room: Option<bool>,
+    pub(in crate::http) waiting_room: Option<bool>,
     /// For how many seconds an offer holds a unit for a buyer who waits; 0: nobody can wait. 300 if it
     /// is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
-    pub(super) offer_seconds: Integer,
+    pub(in crate::http) offer_seconds: Integer,
     /// By how many seconds at most a buyer may extend the hold of an unpaid order, once; 0: not at all. 120
     /// if it is left out.
     #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 86400)]
-    pub(super) extend_seconds: Integer,
+    pub(in crate::http) extend_seconds: Integer,
     /// For how many seconds after the payment a buyer may give an order back; 0 (if it is left out): not at
     /// all.
     #[serde(default)]
     #[schema(value_type = Option<u32>, maximum = 31536000)]
-    pub(super) return_seconds: Integer,
+    pub(in crate::http) return_seconds: Integer,
     /// The group of items that share a limit; 0 (if it is left out): none.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
-    pub(super) limit_group_id: Integer,
+    pub(in crate::http) limit_group_id: Integer,
     /// The product that it is a variant of; 0 (if it is left out): none.
     #[serde(default)]
     #[schema(value_type = Option<i64>, minimum = 0)]
-    pub(super) product_id: Integer,
+    pub(in crate::http) product_id: Integer,
     /// By what it differs from the other items of its product.
     #[serde(default)]
     #[schema(max_items = 4)]
-    pub(super) options: Vec<VariantOptionBody>,
+    pub(in crate::http) options: Vec<VariantOptionBody>,
     /// `race` (if it is left out), or `draw`: buyers enter until `draw_closes_at`.
     #[serde(default)]
-    pub(super) mode: Option<String>,
+    pub(in crate::http) mode: Option<String>,
     /// The end of the time in which buyers enter, between `starts_at` and `ends_at`; for `draw` alone. It cannot be
     /// changed, because the draw is announced with it.
     #[serde(default)]
     #[schema(format = DateTime)]
-    pub(super) draw_closes_at: Option<String>,
+    pub(in crate::http) draw_closes_at: Option<String>,
     /// The most friends who are drawn as one; for `draw` alone. 1 if it is left out: each buyer is drawn alone.
     #[serde(default)]
     #[schema(value_type = Option<u8>, minimum = 1, maximum = 4)]
-    pub(super) draw_party_max: Integer,
+    pub(in crate::http) draw_party_max: Integer,
 }
 
 /// The changes of a sale; a field that is left out stays as it is.
@@ -252,7 +252,7 @@ pub async fn edit(
 }
 
 /// Checks the fields of a new sale. Without a currency it has that of the shop.
-pub(super) fn new_item(
+pub(in crate::http) fn new_item(
     body: CreateItemBody,
     shop_currency: Currency,
     draws: Option<&Draws>,

@@ -2,9 +2,6 @@
 
 use std::ops::RangeInclusive;
 
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
-
 use crate::http::problems;
 use shop_domain::{Currency, Item, LimitGroupId, ProductId};
 use web::body::Integer;
@@ -106,11 +103,4 @@ pub(super) fn choice<T>(
     let Some(text) = text else { return Ok(default) };
     let detail = "Send kind as shop or lab, and arbiter as on or off.";
     parse(text).ok_or_else(|| problems::INVALID_TYPE.detail(detail))
-}
-
-pub(super) fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
-    let parsed = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| &problems::INVALID_SCHEDULE)?;
-    // At the end of the year 9999 a time may have a year in its own zone and none in UTC.
-    let in_utc = parsed.checked_to_offset(time::UtcOffset::UTC);
-    in_utc.ok_or_else(|| problems::INVALID_SCHEDULE.problem())
 }

@@ -143,7 +143,7 @@ pub(super) fn new_variant(
 ///
 /// # Errors
 /// 422 `invalid_variant`.
-pub(super) fn options_of_table(text: &str) -> Result<Vec<VariantOptionBody>, Problem> {
+pub(in crate::http) fn options_of_table(text: &str) -> Result<Vec<VariantOptionBody>, Problem> {
     let option = |part: &str| match part.split_once('=') {
         Some((name, value)) => {
             Ok(VariantOptionBody { name: name.to_owned(), value: value.to_owned() })

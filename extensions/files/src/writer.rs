@@ -6,7 +6,8 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tokio::sync::mpsc;
 
-use super::{ExportError, Format, Table, formula};
+use crate::export::{ExportError, Format, Table};
+use crate::formula;
 
 /// The size of a page, in bytes.
 const PAGE_BYTES: usize = 64 << 10;

@@ -1,6 +1,6 @@
 //! `POST /api/admin/import`: sales from a table in CSV, all or none.
 
-mod table;
+use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -9,11 +9,11 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::catalog::Catalog;
-use crate::http::problems;
+use crate::import_table::{FaultBody, Table, read_table};
+use crate::problems;
 use extension::actor_of;
+use extension::ports::{ItemForm, NewItems};
 use shop_domain::Currency;
-pub use table::{FaultBody, Table, read_table};
 use web::body::CsvBody;
 use web::extract::{Operator, QueryPairs};
 use web::problem::Problem;
@@ -42,7 +42,8 @@ pub struct ImportBody {
         (status = "5XX", description = "List the sales before you try again"),
     ))]
 pub async fn import(
-    State(catalog): State<Catalog>,
+    State(form): State<Arc<dyn ItemForm>>,
+    State(shelf): State<Arc<dyn NewItems>>,
     State(shop_currency): State<Currency>,
     operator: Operator,
     QueryPairs(pairs): QueryPairs,
@@ -54,8 +55,8 @@ pub async fn import(
         [(name, value)] if name == "dry_run" && value == "false" => false,
         _ => return Err(problems::INVALID_QUERY_PARAMETER.problem()),
     };
-    let mut table = read_table(&table, shop_currency);
-    table.check_names(&catalog).await?;
+    let mut table = read_table(&table, shop_currency, &*form);
+    table.check_names(&*shelf).await?;
     let Table { sales: new, faults, .. } = table;
     if dry_run {
         let body = ImportBody { dry_run, sales: new.len(), items: Vec::new(), faults };
@@ -66,9 +67,9 @@ pub async fn import(
         let faults = serde_json::to_value(faults).unwrap_or_default();
         return Err(problems::INVALID_TABLE.detail(detail).member("faults", faults));
     }
-    let created = catalog.create_all(&new, &actor_of(&operator)).await?;
+    let created = shelf.create_all(&new, &actor_of(&operator)).await?;
     tracing::info!(items = created.len(), operator = %operator.user, "items imported");
-    let items = created.iter().map(|stocked| stocked.item.id.get()).collect();
+    let items = created.iter().map(|item| item.id.get()).collect();
     let body = ImportBody { dry_run, sales: new.len(), items, faults };
     Ok((StatusCode::CREATED, Json(body)).into_response())
 }

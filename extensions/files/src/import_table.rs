@@ -5,13 +5,10 @@ use std::borrow::Cow;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::catalog::{Catalog, CreateError, check};
-use crate::export::formula;
-use crate::http::problems;
-use crate::http::route::admin::{CreateItemBody, new_item};
-use crate::http::route::products::options_of_table;
-use shop_domain::{Currency, LedgerError, NewItem};
-use web::body::Integer;
+use crate::formula;
+use crate::problems;
+use extension::ports::{ItemForm, NewItems};
+use shop_domain::{Currency, NewItem};
 use web::problem::Problem;
 
 /// The most sales of one table.
@@ -77,13 +74,10 @@ impl Table {
     ///
     /// # Errors
     /// When the ledger does not answer.
-    pub async fn check_names(&mut self, catalog: &Catalog) -> Result<(), LedgerError> {
-        for (place, error) in catalog.unknown_names(&self.sales).await? {
-            let column = match error {
-                CreateError::NoSuchProduct => "product_id",
-                _ => "limit_group_id",
-            };
-            self.faults.push(fault(self.lines[place], Some(column), &error.into()));
+    pub async fn check_names(&mut self, shelf: &dyn NewItems) -> Result<(), Problem> {
+        for unknown in shelf.unknown_names(&self.sales).await? {
+            let line = self.lines[unknown.place];
+            self.faults.push(fault(line, Some(unknown.column), &unknown.problem));
         }
         self.keep_first_faults();
         Ok(())
@@ -97,10 +91,10 @@ impl Table {
 
 /// Reads a table. Sales without a currency have that of the shop.
 #[must_use]
-pub fn read_table(table: &[u8], shop_currency: Currency) -> Table {
+pub fn read_table(table: &[u8], shop_currency: Currency, form: &dyn ItemForm) -> Table {
     let mut faults = Vec::new();
     let (lines, sales): (Vec<_>, Vec<_>) =
-        read_lines(table, shop_currency, &mut faults).into_iter().unzip();
+        read_lines(table, shop_currency, form, &mut faults).into_iter().unzip();
     if sales.is_empty() && faults.is_empty() {
         faults.push(fault(1, None, &problems::INVALID_TABLE.detail("The table has no sale.")));
     }
@@ -119,6 +113,7 @@ fn column_names(line: &csv::StringRecord) -> Option<Vec<String>> {
 fn read_lines(
     table: &[u8],
     shop_currency: Currency,
+    form: &dyn ItemForm,
     faults: &mut Vec<FaultBody>,
 ) -> Vec<(u64, NewItem)> {
     let wrong = |detail: String| problems::INVALID_TABLE.detail(detail);
@@ -182,7 +177,7 @@ fn read_lines(
             let at = names.iter().position(|it| it == name)?;
             record.get(at).map(formula::unguarded).filter(|text| !text.is_empty())
         };
-        match read_line(line, shop_currency, &field) {
+        match read_line(line, shop_currency, form, &field) {
             Ok(item) => new.push((line, item)),
             Err(of_line) => faults.extend(of_line),
         }
@@ -194,9 +189,10 @@ fn read_lines(
 fn read_line<'a>(
     line: u64,
     shop_currency: Currency,
+    form: &dyn ItemForm,
     field: &impl Fn(&str) -> Option<Cow<'a, str>>,
 ) -> Result<NewItem, Vec<FaultBody>> {
-    let first = match read_sale(field, shop_currency) {
+    let first = match form.read(&|name| field(name).map(Cow::into_owned), shop_currency) {
         Ok(new) => return Ok(new),
         Err(problem) => problem,
     };
@@ -208,7 +204,7 @@ fn read_line<'a>(
             continue;
         }
         let only = |name: &str| if is_checked(name) { field(name) } else { sample(name) };
-        if let Err(problem) = read_sale(&only, shop_currency) {
+        if let Err(problem) = form.read(&|name| only(name).map(Cow::into_owned), shop_currency) {
             faults.push(fault(line, Some(column), &problem));
         }
     }
@@ -216,15 +212,6 @@ fn read_line<'a>(
         faults.push(fault(line, None, &first));
     }
     Err(faults)
-}
-
-fn read_sale<'a>(
-    field: &impl Fn(&str) -> Option<Cow<'a, str>>,
-    shop_currency: Currency,
-) -> Result<NewItem, Problem> {
-    let new = new_item(item(field)?, shop_currency, None)?;
-    check(&new)?;
-    Ok(new)
 }
 
 /// A value that is right, for the columns that are required.
@@ -239,136 +226,7 @@ fn sample(name: &str) -> Option<Cow<'static, str>> {
     Some(value.into())
 }
 
-fn item<'a>(field: &impl Fn(&str) -> Option<Cow<'a, str>>) -> Result<CreateItemBody, Problem> {
-    let optional = |name: &str| field(name).map(Cow::into_owned);
-    let text = |name: &str| optional(name).unwrap_or_default();
-    let number = |name: &str| Integer::of_text(field(name).unwrap_or_default().trim());
-    let waiting_room = match field("waiting_room").as_deref() {
-        None => None,
-        Some("true") => Some(true),
-        Some("false") => Some(false),
-        Some(_) => {
-            return Err(problems::INVALID_TYPE.detail("Send waiting_room as true or false."));
-        }
-    };
-    Ok(CreateItemBody {
-        name: text("name"),
-        description: text("description"),
-        image_url: optional("image_url"),
-        price_cents: number("price_cents"),
-        currency: optional("currency"),
-        stock: number("stock"),
-        starts_at: text("starts_at"),
-        ends_at: text("ends_at"),
-        per_buyer_limit: number("per_buyer_limit"),
-        unpaid_max: number("unpaid_max"),
-        hold_seconds: number("hold_seconds"),
-        strategy: optional("strategy"),
-        kind: optional("kind"),
-        arbiter: optional("arbiter"),
-        waiting_room,
-        offer_seconds: number("offer_seconds"),
-        extend_seconds: number("extend_seconds"),
-        return_seconds: number("return_seconds"),
-        limit_group_id: number("limit_group_id"),
-        product_id: number("product_id"),
-        options: options_of_table(&text("options"))?,
-        // A sale that is drawn is created by itself.
-        mode: None,
-        draw_closes_at: None,
-        draw_party_max: Integer::default(),
-    })
-}
-
 fn fault(line: u64, column: Option<&str>, problem: &Problem) -> FaultBody {
     let (code, detail) = (problem.code().to_owned(), problem.detail_text().to_owned());
     FaultBody { line, column: column.map(str::to_owned), code, detail }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HEAD: &str = "name,price_cents,stock,starts_at,ends_at,strategy,waiting_room\n";
-    const RIGHT: &str = "Lamp,250,10,2026-11-22T10:00:00Z,2026-11-22T11:00:00Z,mysql-atomic,\n";
-
-    fn faults(table: &str) -> Vec<(u64, String, String)> {
-        let faults = read_table(table.as_bytes(), Currency::USD).faults;
-        let brief = |it: FaultBody| (it.line, it.column.unwrap_or_default(), it.code);
-        faults.into_iter().map(brief).collect()
-    }
-
-    fn expect(table: &str, expected: &[(u64, &str, &str)]) {
-        let found = faults(table);
-        let found: Vec<_> = found.iter().map(|(line, a, b)| (*line, &**a, &**b)).collect();
-        assert_eq!(found, expected, "{table}");
-    }
-
-    #[test]
-    fn a_table_becomes_sales() {
-        let quoted = "\"Lamp, \"\"big\"\"\",1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,true\n";
-        let formula = "'=1+1,1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,false\n";
-        let table = format!("\u{feff}{HEAD}{RIGHT}{quoted}{formula}");
-        let Table { sales: new, faults, .. } = read_table(table.as_bytes(), Currency::USD);
-        assert_eq!(faults, []);
-        let names: Vec<_> = new.iter().map(|item| &*item.name).collect();
-        assert_eq!(names, ["Lamp", "Lamp, \"big\"", "=1+1"]);
-        assert!(new[1].waiting_room && new[1].stock == 2);
-    }
-
-    #[test]
-    fn every_fault_is_listed_by_its_line() {
-        let bad = ",-1,many,2026-01-02T00:00:00Z,2026-01-01T00:00:00Z,mysql-naive,perhaps\n";
-        expect(
-            &format!("{HEAD}{RIGHT}{bad}{RIGHT}x,1\n"),
-            &[
-                (3, "name", "invalid_text"),
-                (3, "price_cents", "price_out_of_range"),
-                (3, "stock", "invalid_type"),
-                (3, "starts_at", "invalid_schedule"),
-                (3, "strategy", "unsafe_strategy"),
-                (3, "waiting_room", "invalid_type"),
-                (5, "", "invalid_table"),
-            ],
-        );
-        assert!(faults("").iter().all(|(line, _, code)| (*line, &**code) == (1, "invalid_table")));
-        assert!(!faults("").is_empty());
-    }
-
-    #[test]
-    fn a_line_of_names_of_any_length_makes_a_short_answer() {
-        let rows = format!("{HEAD}{}", ",-1,x,x,x,x,x\n".repeat(10_000));
-        let heads = ["x,".repeat(100_000), ",".repeat(100_000), "x".repeat(100_000)];
-        let tables = heads.into_iter().map(|head| (head, 1)).chain([(rows, FAULTS_MAX)]);
-        for (table, expected) in tables {
-            let faults = read_table(table.as_bytes(), Currency::USD).faults;
-            let bytes = serde_json::to_string(&faults).expect("JSON").len();
-            assert!(faults.len() == expected && bytes < expected * 500, "{bytes} bytes");
-        }
-    }
-
-    #[test]
-    fn the_line_of_names_is_checked_first() {
-        expect(
-            "name,price_cents,colour,name\n",
-            &[
-                (1, "colour", "invalid_table"),
-                (1, "name", "invalid_table"),
-                (1, "stock", "invalid_table"),
-                (1, "starts_at", "invalid_table"),
-                (1, "ends_at", "invalid_table"),
-            ],
-        );
-        expect(HEAD, &[(1, "", "invalid_table")]);
-        let variant = RIGHT.replace('\n', ",7,Size=M; Size=L\n");
-        let head = HEAD.replace('\n', ",product_id,options\n");
-        expect(&format!("{head}{variant}"), &[(2, "options", "invalid_variant")]);
-        expect(
-            &format!("{head}{}", variant.replace(",7,", ",x,")),
-            &[(2, "product_id", "invalid_type")],
-        );
-        let many = RIGHT.repeat(ITEMS_MAX + 1);
-        let last = u64::try_from(ITEMS_MAX).expect("a line") + 2;
-        expect(&format!("{HEAD}{many}"), &[(last, "", "invalid_table")]);
-    }
 }

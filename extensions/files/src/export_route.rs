@@ -8,10 +8,11 @@ use serde_json::json;
 use time::OffsetDateTime;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::account::OperatorLog;
 use crate::export::{Exporter, Format, Selection, Table};
-use crate::http::problems;
+use crate::problems;
 use extension::actor_of;
+use ledger::Ledger;
+use ledger::rows::actions;
 use shop_domain::ItemId;
 use web::document::TryAgain;
 use web::extract::{Operator, QueryPairs};
@@ -38,7 +39,7 @@ struct ExportQuery {
 ))]
 pub async fn export(
     State(exporter): State<Exporter>,
-    State(log): State<OperatorLog>,
+    State(ledger): State<Ledger>,
     operator: Operator,
     QueryPairs(pairs): QueryPairs,
 ) -> Result<Response, Problem> {
@@ -50,8 +51,10 @@ pub async fn export(
         "from": selection.from.map(rfc3339),
         "until": selection.until.map(rfc3339),
     });
-    if let Err(error) = log.record(&actor_of(&operator), "exported", selection.item, &detail).await
-    {
+    let actor = actor_of(&operator);
+    let recorded =
+        actions::record_alone(&ledger.pool, &actor, "exported", selection.item, &detail).await;
+    if let Err(error) = recorded {
         tracing::error!(%error, operator = %operator.user, "export not recorded, so it is not sent");
         return Err(Problem::dependency("mysql"));
     }
@@ -98,7 +101,7 @@ fn query(pairs: &[(String, String)]) -> Result<ExportQuery, Problem> {
 }
 
 fn instant(text: &str) -> Result<OffsetDateTime, Problem> {
-    super::fields::instant(text).map_err(|_| {
+    web::instant(text).map_err(|_| {
         problems::INVALID_QUERY_PARAMETER.detail("Send times as RFC 3339 times with a zone.")
     })
 }

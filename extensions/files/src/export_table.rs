@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use futures::future::BoxFuture;
 
-use super::writer::{Cell, Writer};
-use super::{ExportError, Selection, Snapshot, Table};
+use crate::export::{ExportError, Selection, Table};
+use crate::writer::{Cell, Writer};
+use ledger::rows::export::Snapshot;
 use ledger::rows::export::{self, FIRST, Movement, MovementSum, OrderSum, Sale};
 use shop_domain::{ItemId, Order};
 

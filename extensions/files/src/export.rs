@@ -4,10 +4,6 @@
 //! not grow with the ledger. Its last records are the sums by the ledger; the rows are added up on
 //! their way, and an export whose rows do not add up to these sums is broken off.
 
-pub mod formula;
-mod table;
-mod writer;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,12 +11,15 @@ use futures::future::BoxFuture;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
+use crate::export_table;
+use crate::problems;
+use crate::writer::Writer;
 use ledger::Ledger;
 use ledger::rows::export::{self, Snapshot};
 use ledger::rows::failed_read;
 use shop_domain::LedgerError;
 use shop_domain::item::word_enum;
-use writer::Writer;
+use web::problem::Problem;
 
 pub use ledger::rows::export::Selection;
 
@@ -71,6 +70,19 @@ pub enum ExportError {
     /// Its reader has gone.
     #[error("the reader has gone")]
     NoReader,
+}
+
+impl From<ExportError> for Problem {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Busy => problems::OVERLOADED
+                .detail("Too many exports are running; try again when one has ended."),
+            ExportError::Ledger(error) => error.into(),
+            ExportError::Unequal(_) | ExportError::TooLong | ExportError::NoReader => {
+                problems::INTERNAL.problem()
+            }
+        }
+    }
 }
 
 /// For `?` while rows are read.
@@ -132,7 +144,7 @@ fn run(
 ) -> BoxFuture<'static, Result<(), ExportError>> {
     Box::pin(async move {
         let _permit = permit;
-        let write = table::write(&mut snapshot, &mut writer, selection);
+        let write = export_table::write(&mut snapshot, &mut writer, selection);
         tokio::time::timeout(EXPORT_MAX, write).await.map_err(|_| ExportError::TooLong)?
     })
 }

@@ -1,0 +1,71 @@
+//! Sales, orders and movements of stock as files, and sales from a table.
+
+pub mod export;
+mod export_route;
+mod export_table;
+mod formula;
+mod import_route;
+mod import_table;
+pub mod problems;
+mod writer;
+
+use std::sync::Arc;
+
+use extension::ports::{ItemForm, NewItems};
+use extension::{Core, Extension, Parts};
+use ledger::Ledger;
+use settings::Sections;
+use shop_domain::Currency;
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use web::problem::ProblemType;
+use web::routes_state;
+
+use crate::export::Exporter;
+
+pub use import_table::{FaultBody, Table, read_table};
+
+/// The extension.
+pub struct Files;
+
+routes_state!(FilesState, FilesParts {
+    exporter: Exporter,
+    /// Reads a sale of its fields.
+    form: Arc<dyn ItemForm>,
+    /// Creates sales.
+    shelf: Arc<dyn NewItems>,
+    currency: Currency,
+    /// Where the actions of operators are noted.
+    ledger: Ledger,
+});
+
+impl Extension for Files {
+    fn name(&self) -> &'static str {
+        "files"
+    }
+
+    fn problems(&self) -> &'static [&'static ProblemType] {
+        problems::ALL
+    }
+
+    fn document(&self) -> OpenApi {
+        routes().into_openapi()
+    }
+
+    fn build(&self, core: &Core, _: &Sections) -> Result<Parts, String> {
+        let parts = FilesParts {
+            exporter: Exporter::new(core.ledger.clone()),
+            form: Arc::clone(&core.item_form),
+            shelf: Arc::clone(&core.new_items),
+            currency: core.currency,
+            ledger: core.ledger.clone(),
+        };
+        let state = FilesState::new(Arc::clone(&core.kit), parts);
+        Ok(Parts { routes: routes().with_state(state), ..Parts::default() })
+    }
+}
+
+fn routes() -> OpenApiRouter<FilesState> {
+    OpenApiRouter::new().routes(routes!(export_route::export)).routes(routes!(import_route::import))
+}

@@ -1,0 +1,8 @@
+//! The types of problem of files.
+
+pub use web::problems::*;
+
+web::problem_types! {
+    INVALID_TABLE: 422 "invalid_table", "Invalid table of items",
+        "Send CSV in UTF-8 with a line of column names; faults lists each error with its line.";
+}
