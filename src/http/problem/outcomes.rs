@@ -8,14 +8,14 @@ use crate::account::{ChangePasswordError, DeleteAccountError, SignInError, SignU
 use crate::catalog::{
     CreateError, EditError, GroupError, ProductError, StrategyError, Unreachable,
 };
-use crate::draw::EntryError;
+use crate::draw::{EntryError, EntryRefusal};
 use crate::event::EndpointError;
 use crate::export::ExportError;
 use crate::identity::IdentityError;
 use crate::order::{FindError, StepError};
 use crate::payment::{MessageError, PayError, TakeError};
 use crate::purchase::waiting_room::Denied;
-use crate::waiting_list::JoinError;
+use crate::waiting_list::{JoinError, JoinRefusal};
 use ledger::erasure::EraseError;
 use shop_domain::{LedgerError, Refusal, Unavailable};
 
@@ -43,17 +43,14 @@ macro_rules! problems {
 
 problems! {
     Refusal {
-        NoWaitingList => NoWaitingList, UnitsLeft => UnitsLeft,
-        WaitingListFull => WaitingListFull, NoOffer => NoOffer, SaleEnded => SaleEnded,
+        NoOffer => NoOffer, SaleEnded => SaleEnded,
         SalePaused => SalePaused, TicketRequired => TicketRequired,
         TicketInvalid => TicketInvalid, TicketNotYetValid => TicketNotYetValid,
-        TicketExpired => TicketExpired, NoWaitingRoom => NoWaitingRoom,
+        TicketExpired => TicketExpired,
         ItemNotFound => ItemNotFound, StrategyNotFound => StrategyNotFound,
         UnsafeStrategy => UnsafeStrategy, AmountOverflow => AmountOverflow,
         RequestInProgress => RequestInProgress, OtherCurrency => OtherCurrency,
-        DrawOnly => DrawOnly, NoDraw => NoDraw, EntriesClosed => EntriesClosed, DrawFull => DrawFull,
-        PartyNotFound => PartyNotFound, PartyFull => PartyFull,
-        AccountDeleted => InvalidToken; from;
+        DrawOnly => DrawOnly; from;
         Refusal::OfLine { item, refusal } => Self::from(*refusal).member("item_id", item.get()),
         Refusal::SoldOut { .. } => ProblemType::SoldOut.into(),
         Refusal::LimitReached { limit } => ProblemType::LimitReached
@@ -94,13 +91,22 @@ problems! {
         _ => Self::dependency("mysql"),
     }
     Denied {
-        ; from Refused, Unavailable;
+        NoWaitingRoom => NoWaitingRoom; from Refused, Unavailable;
         Denied::NoProof(challenge) => ProblemType::ChallengeFailed
             .detail("Send the answer to the challenge as `altcha`. Each can be used once.")
             .member("challenge", serde_json::to_value(challenge).unwrap_or_default()),
     }
+    JoinRefusal {
+        NoWaitingList => NoWaitingList, UnitsLeft => UnitsLeft, Full => WaitingListFull,
+        AccountDeleted => InvalidToken; from Purchase;
+    }
     JoinError {
         ; from Refused, Ledger;
+    }
+    EntryRefusal {
+        NoDraw => NoDraw, EntriesClosed => EntriesClosed, Full => DrawFull,
+        PartyNotFound => PartyNotFound, PartyFull => PartyFull,
+        AccountDeleted => InvalidToken; from Purchase;
     }
     EntryError {
         ; from Refused, Ledger;
@@ -226,9 +232,6 @@ mod tests {
             Refusal::GroupLimitReached { limit: 1 },
             Refusal::UnpaidLimitReached { limit: 1 },
             Refusal::QuantityOverLimit { limit: 1 },
-            Refusal::NoWaitingList,
-            Refusal::UnitsLeft,
-            Refusal::WaitingListFull,
             Refusal::NoOffer,
             Refusal::SaleNotStarted { starts_at: OffsetDateTime::UNIX_EPOCH },
             Refusal::SaleEnded,
@@ -237,7 +240,6 @@ mod tests {
             Refusal::TicketInvalid,
             Refusal::TicketNotYetValid,
             Refusal::TicketExpired,
-            Refusal::NoWaitingRoom,
             Refusal::ItemNotFound,
             Refusal::StrategyNotFound,
             Refusal::OptionsNotTaken,
@@ -245,7 +247,6 @@ mod tests {
             Refusal::AmountOverflow,
             Refusal::RequestInProgress,
             Refusal::OtherCurrency,
-            Refusal::AccountDeleted,
             Refusal::SaleEnded.of_line(ItemId::new(1).expect("positive")),
         ];
         for refusal in refusals {
