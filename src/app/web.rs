@@ -40,7 +40,7 @@ pub(super) fn web(
         identity: super::identity::identity(config, shared, &accounts)?,
         exporter: Exporter::new(shared.ledger.clone()),
         cors: CorsOrigins::parse(&config.http.cors_origins)?,
-        locks: purchases.locks(),
+        locks: purchases.strategies().locks(),
         lab: lab(config, shared, purchases.clone()),
         purchases,
         orders,
