@@ -23,30 +23,21 @@ use shop_domain::{
     Doubt, Item, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable, UserId,
 };
 
-/// The place behind which an earlier request with the same key may be out of sight.
-pub(super) enum Cover<'a> {
-    /// The lines of an order are about to pass the strategy of this description.
-    Gate(&'a [Purchase], &'a Card),
-    /// The request is answered with this outcome.
-    Answer(&'a Outcome),
+/// Whether an earlier try of an order that is about to pass a gate may be out of sight.
+pub(super) fn may_be_queued(lines: &[Purchase], card: &Card) -> bool {
+    let has_queue = lines.iter().any(|line| line.item.has_queue);
+    lines[0].key.is_from_caller() && (has_queue || !card.durable_before_reply)
 }
 
-impl Cover<'_> {
-    /// Whether the earlier request may have become an order, or may still, without being seen.
-    pub(super) fn may_hide_an_order(&self) -> bool {
-        match self {
-            Self::Gate(lines, card) => {
-                let has_queue = lines.iter().any(|line| line.item.has_queue);
-                lines[0].key.is_from_caller() && (has_queue || !card.durable_before_reply)
-            }
-            Self::Answer(Outcome::Refused(Refusal::KeyReused { .. })) => false,
-            Self::Answer(Outcome::Refused(_)) => true,
-            // It was turned away before anything was known of it, to spare the service work.
-            Self::Answer(Outcome::Unavailable(why)) => *why != Unavailable::Overloaded,
-            // It may have become one, with its answer still on the way.
-            Self::Answer(Outcome::Unknown(doubt)) => *doubt == Doubt::InProgress,
-            Self::Answer(_) => false,
-        }
+/// Whether an earlier try of an order that ends so may have become an order, or may still.
+pub(super) fn may_be_an_order(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Refused(refusal) => !matches!(refusal, Refusal::KeyReused { .. }),
+        // It was turned away before anything was known of it, to spare the service work.
+        Outcome::Unavailable(why) => *why != Unavailable::Overloaded,
+        // It may have become one, with its answer still on the way.
+        Outcome::Unknown(doubt) => *doubt == Doubt::InProgress,
+        Outcome::Sold(_) | Outcome::Replayed(_) | Outcome::Queued(_) => false,
     }
 }
 

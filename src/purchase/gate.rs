@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::admit::PurchasePermit;
-use super::earlier::{self, Cover};
+use super::earlier;
 use super::find::{Gate, Line};
 use super::finishing::Finishing;
 use super::requests::WaitingClient;
@@ -37,7 +37,7 @@ impl Purchases {
             permits.iter().filter_map(PurchasePermit::client).collect();
         let work = async move {
             // Boxed: it is rarely awaited, and would make every purchase's future larger.
-            let hidden = if Cover::Gate(&purchases, card).may_hide_an_order() {
+            let hidden = if earlier::may_be_queued(&purchases, card) {
                 Box::pin(earlier::find(&parts, &purchases, card)).await
             } else {
                 None
@@ -113,11 +113,10 @@ impl PurchaseParts {
             purchases.iter().map(|line| (Arc::clone(&line.item), line.quantity)).collect();
         let outcome = match purchases.into_inner() {
             Ok([purchase]) => strategy.purchase_with(purchase, options, deadline).await,
-            Err(lines) => {
-                // Boxed: as above.
-                let write = self.group_commit.write_order(lines.into_vec(), Some(deadline));
-                Box::pin(write).await.of_line(asked[0].0.id)
-            }
+            // Boxed: as above.
+            Err(lines) => Box::pin(self.group_commit.write_order(lines.into_vec(), Some(deadline)))
+                .await
+                .of_line(asked[0].0.id),
         };
         for (item, quantity) in &asked {
             self.waiting_room.purchase_ended(item, buyer, &outcome);

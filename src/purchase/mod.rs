@@ -44,7 +44,6 @@ use shop_domain::outcome::Dependency;
 use shop_domain::{Clock, ItemId, Outcome, Quantity, RequestKey, Trace, Unavailable, UserId};
 use shop_metrics::Metrics;
 
-use earlier::Cover;
 use find::{Line, Source};
 
 pub use admit::Admission;
@@ -241,7 +240,7 @@ impl Purchases {
             Err(outcome) => outcome,
         };
         if let Some(key) = order.key
-            && Cover::Answer(&outcome).may_hide_an_order()
+            && earlier::may_be_an_order(&outcome)
             && let _span = order.trace.span("earlier request")
             && let Some(found) = Box::pin(self.earlier(order, key, &lines, &outcome)).await
         {
