@@ -1,6 +1,5 @@
 //! The purchase path: strategies behind admission, with the workers that it needs.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::shared::{Shared, Writers};
@@ -8,8 +7,7 @@ use crate::config::Config;
 use crate::live::OutcomeCounts;
 use crate::purchase::waiting_room::WaitingRoomParts;
 use crate::purchase::{
-    AcceptOffer, Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests, SoldOut,
-    WaitingRoom,
+    Admission, ItemLimits, Items, Keys, PurchaseParts, Purchases, Requests, SoldOut, WaitingRoom,
 };
 use extension::Worker;
 use gates::memory_store::MemoryCounters;
@@ -39,7 +37,6 @@ pub(super) fn purchases(
     let item_age_max = Duration::from_millis(settings.item_age_ms_max);
     let purchases = Purchases::new(PurchaseParts {
         strategies: Strategies::new(&strategy_context(config, shared, writers, locks))?,
-        accept_offer: Arc::new(AcceptOffer::new(writers.arbiter.clone())),
         group_commit: writers.group_commit.clone(),
         keys,
         queue: shared.queue.clone(),

@@ -112,7 +112,7 @@ pub(super) fn state(
     let UseCases { accounts, orders, purchases, payments, waiting_lists, draws } = cases;
     let parts = AppParts {
         identity: super::identity::identity(config, shared, &accounts)?,
-        locks: purchases.locks(),
+        locks: purchases.strategies().locks(),
         purchases,
         orders,
         payments,

@@ -25,18 +25,23 @@ use shop_domain::{
 pub use advance::Advanced;
 use advance::HeldDraws;
 pub use beacon::Beacons;
+pub use ledger::draw::EntryRefusal;
 pub use ledger::rows::draws::DrawRow;
 
 /// The reason why an entry did not change; nothing changed unless the ledger did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum EntryError {
     /// The buyer cannot enter or withdraw.
-    #[error("refused: {}", .0.code())]
-    Refused(Refusal),
+    #[error("refused: {0:?}")]
+    Refused(EntryRefusal),
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
+
+const NO_DRAW: EntryError = EntryError::Refused(EntryRefusal::NoDraw);
+const ITEM_NOT_FOUND: EntryError =
+    EntryError::Refused(EntryRefusal::Purchase(Refusal::ItemNotFound));
 
 /// The parts of the draws.
 #[derive(Clone)]
@@ -127,17 +132,17 @@ impl Draws {
     pub async fn progress(&self, item: ItemId) -> Result<(u64, u64, u32), EntryError> {
         let ledger = self.parts.transactions.ledger();
         let progress = ledger.read(draws::progress(&ledger.pool, item)).await?;
-        progress.ok_or(EntryError::Refused(Refusal::NoDraw))
+        progress.ok_or(NO_DRAW)
     }
 
     /// Finds the draw of an item, a moment old, and its state.
     pub async fn find(&self, item: ItemId) -> Result<(DrawRow, DrawState), EntryError> {
         let found = self.parts.catalog.find_recent(item, AGE_MAX).await;
         let found = found.map_err(LedgerError::from)?.value;
-        let found = found.ok_or(EntryError::Refused(Refusal::ItemNotFound))?;
+        let found = found.ok_or(ITEM_NOT_FOUND)?;
         let draw = match self.found.get(item).filter(|(at, _)| at.elapsed() < AGE_MAX) {
             Some((_, draw)) => draw,
-            None => self.read(item).await?.ok_or(EntryError::Refused(Refusal::NoDraw))?,
+            None => self.read(item).await?.ok_or(NO_DRAW)?,
         };
         let now = self.parts.clock.now();
         let state = match found.item.window.phase(now) {
@@ -163,15 +168,13 @@ impl Draws {
     async fn check(&self, item: ItemId) -> Result<(), EntryError> {
         let found = self.parts.catalog.find_recent(item, Duration::from_millis(500)).await;
         let found = found.map_err(LedgerError::from)?.value;
-        let item = found.ok_or(EntryError::Refused(Refusal::ItemNotFound))?.item;
-        let refuse = |refusal| Err(EntryError::Refused(refusal));
-        match item.window.phase(self.parts.clock.now()) {
-            _ if item.draw.is_none() => refuse(Refusal::NoDraw),
-            Phase::Upcoming => {
-                refuse(Refusal::SaleNotStarted { starts_at: item.window.starts_at() })
-            }
-            Phase::Open if item.paused => refuse(Refusal::SalePaused),
-            Phase::Open | Phase::Ended => Ok(()),
+        let item = found.ok_or(ITEM_NOT_FOUND)?.item;
+        if item.draw.is_none() {
+            return Err(NO_DRAW);
+        }
+        match item.check_open(self.parts.clock.now()) {
+            Ok(()) | Err(Refusal::SaleEnded) => Ok(()),
+            Err(refusal) => Err(EntryError::Refused(EntryRefusal::Purchase(refusal))),
         }
     }
 }

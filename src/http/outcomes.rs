@@ -5,13 +5,13 @@ use crate::account::{
     ChangePasswordError, DeleteAccountError, GuestError, SignInError, SignUpError,
 };
 use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
-use crate::draw::EntryError;
+use crate::draw::{EntryError, EntryRefusal};
 use crate::http::problems;
 use crate::identity::IdentityError;
 use crate::order::{FindError, StepError};
 use crate::payment::{MessageError, PayError, TakeError};
 use crate::purchase::waiting_room::Denied;
-use crate::waiting_list::JoinError;
+use crate::waiting_list::{JoinError, JoinRefusal};
 use ledger::erasure::EraseError;
 use web::problem::Problem;
 
@@ -35,16 +35,18 @@ macro_rules! problems {
 
 problems! {
     Denied {
-        ; from Refused, Unavailable;
+        NoWaitingRoom => NO_WAITING_ROOM; from Refused, Unavailable;
         Denied::NoProof(challenge) => problems::CHALLENGE_FAILED
             .detail("Send the answer to the challenge as `altcha`. Each can be used once.")
             .member("challenge", serde_json::to_value(challenge).unwrap_or_default()),
     }
     JoinError {
-        ; from Refused, Ledger;
+        ; from Ledger;
+        JoinError::Refused(refusal) => of_join(refusal),
     }
     EntryError {
-        ; from Refused, Ledger;
+        ; from Ledger;
+        EntryError::Refused(refusal) => of_entry(refusal),
     }
     FindError {
         ; from Ledger;
@@ -162,5 +164,29 @@ pub fn of_erasure(error: EraseError) -> Problem {
         EraseError::Operator => problems::OPERATOR_ACCOUNT.problem(),
         EraseError::PasswordChanged => problems::INVALID_CREDENTIALS.problem(),
         EraseError::Ledger(error) => error.into(),
+    }
+}
+
+/// The problem of a buyer who cannot join a waiting list.
+fn of_join(refusal: JoinRefusal) -> Problem {
+    match refusal {
+        JoinRefusal::NoWaitingList => problems::NO_WAITING_LIST.problem(),
+        JoinRefusal::UnitsLeft => problems::UNITS_LEFT.problem(),
+        JoinRefusal::Full => problems::WAITING_LIST_FULL.problem(),
+        JoinRefusal::AccountDeleted => problems::INVALID_TOKEN.problem(),
+        JoinRefusal::Purchase(refusal) => refusal.into(),
+    }
+}
+
+/// The problem of a buyer who cannot enter a draw.
+fn of_entry(refusal: EntryRefusal) -> Problem {
+    match refusal {
+        EntryRefusal::NoDraw => problems::NO_DRAW.problem(),
+        EntryRefusal::EntriesClosed => problems::ENTRIES_CLOSED.problem(),
+        EntryRefusal::Full => problems::DRAW_FULL.problem(),
+        EntryRefusal::PartyNotFound => problems::PARTY_NOT_FOUND.problem(),
+        EntryRefusal::PartyFull => problems::PARTY_FULL.problem(),
+        EntryRefusal::AccountDeleted => problems::INVALID_TOKEN.problem(),
+        EntryRefusal::Purchase(refusal) => refusal.into(),
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::find::{Gate, Sale};
+use super::find::Gate;
 use super::load_shedder::{ItemLimits, LoadPermit, LoadShedder};
 use super::requests::{Requests, RunningRequest, WaitingClient};
-use super::{PurchaseRequest, Purchases};
+use super::{Lines, OrderRequest, Purchases};
 use gates::Card;
 use ledger::breaker::{BreakerPermit, Breakers};
 use shop_domain::outcome::Dependency;
@@ -26,7 +26,7 @@ pub struct Admission {
     metrics: Arc<Metrics>,
 }
 
-/// The right of one purchase to run. Dropping it gives everything back.
+/// The right of one line of an order to run. Dropping it gives everything back.
 pub(super) struct PurchasePermit {
     breakers: BreakerPermits,
     request: Option<RunningRequest>,
@@ -36,15 +36,18 @@ pub(super) struct PurchasePermit {
 }
 
 impl Purchases {
-    /// Admits a purchase without waiting, or says why it may not run now.
+    /// Admits each line of an order without waiting, or says why it may not run now. Nothing is waited for with
+    /// a permit, so two orders do not wait for each other either.
     pub(super) fn admit(
         &self,
-        request: &PurchaseRequest,
-        sale: &Sale<'_>,
+        order: &OrderRequest<'_>,
         gate: Gate<'_>,
-    ) -> Result<PurchasePermit, Outcome> {
-        let breakers = BreakerPermits::of(&self.parts.breakers, gate.card)?;
-        self.parts.admission.enter(breakers, request.buyer, sale.item.id, request.key.as_ref())
+    ) -> Result<Lines<PurchasePermit>, Outcome> {
+        let admit = |item| {
+            let breakers = BreakerPermits::of(&self.parts.breakers, gate.card)?;
+            self.parts.admission.enter(breakers, order.buyer, item, order.key)
+        };
+        order.lines.iter().map(|line| admit(line.item)).collect()
     }
 }
 

@@ -1,52 +1,73 @@
 //! Step 2: what can be said without the strategy: the sale's window, the ticket, the buyer's limit,
 //! and "sold out" from memory.
 
-use super::find::{Sale, Source};
-use super::{PurchaseRequest, Purchases};
-use shop_domain::window::Phase;
+use futures::future::join_all;
+
+use super::find::{Gate, Line, Source};
+use super::{Lines, OrderRequest, Purchases};
+use gates::redis_store::room::ShownTicket;
 use shop_domain::{Cents, Outcome, Refusal};
 
 impl Purchases {
-    /// Checks a request, and returns the price of all units. An offer needs no ticket, and takes
-    /// nothing from the stock. Redis is asked about a ticket last: only for a request that goes on.
-    pub(super) async fn check(
+    /// Checks an order and sets the amounts of its lines; returns the gate. The first line that cannot be sold
+    /// refuses the order. Redis is asked about tickets last: only for a request that goes on.
+    pub(super) async fn check<'a>(
         &self,
-        request: &PurchaseRequest,
-        sale: &Sale<'_>,
-    ) -> Result<Cents, Outcome> {
+        order: &OrderRequest<'_>,
+        lines: &mut [Line<'a>],
+    ) -> Result<Gate<'a>, Outcome> {
+        let mut tickets: Lines<ShownTicket> = Lines::new();
+        for line in &mut *lines {
+            let ticket = self.check_line(order, line);
+            tickets.extend(ticket.map_err(|no| order.of_line(no, line.item.id))?);
+        }
+        let whole = lines.iter().map(|line| line.amount.cents()).sum();
+        Cents::new(whole).ok_or(Outcome::Refused(Refusal::AmountOverflow))?;
+        let asked = tickets.iter().map(|ticket| self.parts.waiting_room.admit(*ticket));
+        for (ticket, admitted) in tickets.iter().zip(join_all(asked).await) {
+            admitted.map_err(|no| order.of_line(Outcome::Refused(no), ticket.item))?;
+        }
+        lines[0].gate.clone()
+    }
+
+    /// Checks a line. Returns its ticket, if its item has a waiting room. An offer needs none, and takes
+    /// nothing from the stock.
+    fn check_line(
+        &self,
+        order: &OrderRequest<'_>,
+        line: &mut Line<'_>,
+    ) -> Result<Option<ShownTicket>, Outcome> {
         let refuse = |refusal| Err(Outcome::Refused(refusal));
-        let (item, now) = (&sale.item, self.parts.clock.now());
-        let Some(amount) = item.price.times(request.quantity) else {
+        if let Err(outcome) = &line.gate {
+            return Err(outcome.clone());
+        }
+        let item = &line.item;
+        let quantity = line.request.quantity;
+        let Some(amount) = item.price.times(quantity) else {
             return refuse(Refusal::AmountOverflow);
         };
-        match item.window.phase(now) {
-            Phase::Upcoming => {
-                return refuse(Refusal::SaleNotStarted { starts_at: item.window.starts_at() });
-            }
-            Phase::Ended => return refuse(Refusal::SaleEnded),
-            Phase::Open if item.paused => return refuse(Refusal::SalePaused),
-            Phase::Open if sale.source == Source::Offer => return Ok(amount),
-            Phase::Open if item.draw.is_some_and(|draw| !draw.is_drawn) => {
-                return refuse(Refusal::DrawOnly);
-            }
-            Phase::Open => {}
+        line.amount = amount;
+        item.check_open(self.parts.clock.now()).map_err(Outcome::Refused)?;
+        if order.source == Source::Offer {
+            return Ok(None);
         }
-        let room = &self.parts.waiting_room;
-        let ticket = match item.waiting_room {
-            true => Some(room.read_ticket(request.ticket.as_deref(), item.id, request.buyer)),
-            false => None,
+        if item.awaits_draw() {
+            return refuse(Refusal::DrawOnly);
+        }
+        let ticket = if item.waiting_room {
+            let shown = line.request.ticket.as_deref();
+            let read = self.parts.waiting_room.read_ticket(shown, item.id, order.buyer);
+            Some(read.map_err(Outcome::Refused)?)
+        } else {
+            None
         };
-        let ticket = ticket.transpose().map_err(Outcome::Refused)?;
-        if request.quantity.units() > item.per_buyer_limit {
+        if quantity.units() > item.per_buyer_limit {
             return refuse(Refusal::QuantityOverLimit { limit: item.per_buyer_limit });
         }
         if self.parts.sold_out.is_known(item.id) {
             self.parts.metrics.sold_out_from_memory.inc();
             return refuse(Refusal::SoldOut { asked_at: None });
         }
-        if let Some(ticket) = ticket {
-            room.admit(ticket).await.map_err(Outcome::Refused)?;
-        }
-        Ok(amount)
+        Ok(ticket)
     }
 }

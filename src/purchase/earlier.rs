@@ -10,48 +10,41 @@
 //! a gate queues has not met the arbiter: for those two the earlier try is looked for before the
 //! gate.
 
+use futures::future::join_all;
+
+use super::find::Line;
 use super::keys::{KeyState, NotLookedUp};
-use super::{NO_LEDGER, PurchaseParts, PurchaseRequest, Purchases};
+use super::{Lines, NO_LEDGER, OrderRequest, PurchaseParts, Purchases};
 use gates::Card;
 use gates::redis_store::queue::QueuedRequest;
 use ledger::breaker::BreakerPermit;
 use shop_domain::outcome::Dependency;
 use shop_domain::{
-    Doubt, Item, ItemId, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable,
-    UserId,
+    Doubt, Item, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable, UserId,
 };
 
-/// The place behind which an earlier request with the same key may be out of sight.
-pub(super) enum Cover<'a> {
-    /// A purchase is about to pass the strategy of this description.
-    Gate(&'a Purchase, &'a Card),
-    /// The request is answered with this outcome.
-    Answer(&'a Outcome),
+/// Whether an earlier try of an order that is about to pass a gate may be out of sight.
+pub(super) fn may_be_queued(lines: &[Purchase], card: &Card) -> bool {
+    let has_queue = lines.iter().any(|line| line.item.has_queue);
+    lines[0].key.is_from_caller() && (has_queue || !card.durable_before_reply)
 }
 
-impl Cover<'_> {
-    /// Whether the earlier request may have become an order, or may still, without being seen.
-    pub(super) fn may_hide_an_order(&self) -> bool {
-        match self {
-            Self::Gate(purchase, card) => {
-                let is_queued = purchase.item.has_queue || !card.durable_before_reply;
-                purchase.key.is_from_caller() && is_queued
-            }
-            Self::Answer(Outcome::Refused(Refusal::KeyReused { .. })) => false,
-            Self::Answer(Outcome::Refused(_)) => true,
-            // It was turned away before anything was known of it, to spare the service work.
-            Self::Answer(Outcome::Unavailable(why)) => *why != Unavailable::Overloaded,
-            // It may have become one, with its answer still on the way.
-            Self::Answer(Outcome::Unknown(doubt)) => *doubt == Doubt::InProgress,
-            Self::Answer(_) => false,
-        }
+/// Whether an earlier try of an order that ends so may have become an order, or may still.
+pub(super) fn may_be_an_order(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Refused(refusal) => !matches!(refusal, Refusal::KeyReused { .. }),
+        // It was turned away before anything was known of it, to spare the service work.
+        Outcome::Unavailable(why) => *why != Unavailable::Overloaded,
+        // It may have become one, with its answer still on the way.
+        Outcome::Unknown(doubt) => *doubt == Doubt::InProgress,
+        Outcome::Sold(_) | Outcome::Replayed(_) | Outcome::Queued(_) => false,
     }
 }
 
-/// The request whose earlier try is looked for.
-struct KeyedRequest<'a> {
+/// A line whose earlier try is looked for.
+struct KeyedLine<'a> {
     buyer: UserId,
-    item: ItemId,
+    item: &'a Item,
     key: &'a RequestKey,
     quantity: Quantity,
     /// The number of lines of its order; `None` for a single purchase.
@@ -59,24 +52,61 @@ struct KeyedRequest<'a> {
 }
 
 impl Purchases {
-    /// The answer in place of `refused`, if an earlier try of the request is an order or may become
-    /// one.
+    /// The answer in place of `refused`, if an earlier try of the order is an order or may become one. Each line
+    /// is looked for, because other lines may have had this key.
     pub(super) async fn earlier(
         &self,
-        request: &PurchaseRequest,
+        order: &OrderRequest<'_>,
         key: &RequestKey,
-        item: &Item,
+        lines: &[Line<'_>],
         refused: &Outcome,
-        line_count: Option<u8>,
     ) -> Option<Outcome> {
-        let PurchaseRequest { buyer, quantity, .. } = *request;
-        let keyed = KeyedRequest { buyer, item: item.id, key, quantity, line_count };
+        let mut keyed: Lines<KeyedLine<'_>> = Lines::new();
+        for line in lines {
+            keyed.push(KeyedLine {
+                buyer: order.buyer,
+                item: &line.item,
+                key,
+                quantity: line.request.quantity,
+                line_count: order.line_count(),
+            });
+        }
+        if let [line] = &keyed[..] {
+            return self.earlier_line(line, refused).await;
+        }
+        let look_up = || join_all(keyed.iter().map(|line| self.earlier_line(line, refused)));
+        let mut found = look_up().await;
+        let replayed = found.iter().flatten().filter_map(order_of).count();
+        if (1..found.len()).contains(&replayed) {
+            // An order is committed as a whole. If this one was committed while its lines were looked up, the second
+            // look finds all of them; otherwise they are of several orders.
+            found = look_up().await;
+        }
+        let of_other = |outcome: &&Outcome| matches!(outcome, Outcome::Refused(_));
+        if let Some(reused) = found.iter().flatten().find(of_other) {
+            return Some(reused.clone());
+        }
+        let orders: Vec<Order> = found.iter().flatten().filter_map(order_of).cloned().collect();
+        let Some(order_id) = orders.first().map(Order::whole_id) else {
+            return found.into_iter().flatten().next();
+        };
+        let is_whole =
+            orders.len() == lines.len() && orders.iter().all(|order| order.whole_id() == order_id);
+        if is_whole {
+            Order::of_lines(orders).map(Outcome::Replayed)
+        } else {
+            Some(Outcome::Refused(Refusal::KeyReused { order_id }))
+        }
+    }
+
+    /// What an earlier try has made of a line, or may.
+    async fn earlier_line(&self, line: &KeyedLine<'_>, refused: &Outcome) -> Option<Outcome> {
         let parts = &*self.parts;
-        let is_running = parts.admission.is_running(buyer, item.id, key);
-        let found = match in_ledger_or_queue(parts, &keyed, item.has_queue).await {
-            None if item.has_queue => match in_queue(parts, &keyed, Permit::Needed).await {
+        let is_running = parts.admission.is_running(line.buyer, line.item.id, line.key);
+        let found = match in_ledger_or_queue(parts, line).await {
+            None if line.item.has_queue => match in_queue(parts, line, Permit::Needed).await {
                 // The try may have moved from the queue to the ledger in between.
-                None => in_ledger(parts, &keyed).await,
+                None => in_ledger(parts, line).await,
                 queued => queued,
             },
             found => found,
@@ -92,26 +122,46 @@ impl Purchases {
     }
 }
 
-/// The answer if the request of an admitted purchase is an order already, where one may be hidden.
+fn order_of(outcome: &Outcome) -> Option<&Order> {
+    match outcome {
+        Outcome::Replayed(order) => Some(order),
+        _ => None,
+    }
+}
+
+/// The answer if the request of an admitted order is an order already, where one may be hidden.
 pub(super) async fn find(
     parts: &PurchaseParts,
-    purchase: &Purchase,
+    purchases: &[Purchase],
     card: &Card,
 ) -> Option<Outcome> {
-    let (key, item, line_count) = (&purchase.key, &purchase.item, purchase.line_count);
-    let (buyer, quantity) = (purchase.buyer, purchase.quantity);
-    let keyed = KeyedRequest { buyer, item: item.id, key, quantity, line_count };
-    if !card.durable_before_reply {
-        // Its script knows what is queued.
-        return match in_ledger_or_queue(parts, &keyed, item.has_queue).await {
-            // Too many look-ups at once say nothing about the ledger.
-            Some(Outcome::Unavailable(_)) => Some(Outcome::Unavailable(Unavailable::Overloaded)),
-            found => found,
+    for purchase in purchases {
+        let keyed = KeyedLine {
+            buyer: purchase.buyer,
+            item: &purchase.item,
+            key: &purchase.key,
+            quantity: purchase.quantity,
+            line_count: purchase.line_count,
         };
+        let found = if !card.durable_before_reply {
+            // Its script knows what is queued.
+            in_ledger_or_queue(parts, &keyed).await.map(|found| match found {
+                // Too many look-ups at once say nothing about the ledger.
+                Outcome::Unavailable(_) => Outcome::Unavailable(Unavailable::Overloaded),
+                found => found,
+            })
+        } else if purchase.item.has_queue {
+            let needs_redis = card.needs.contains(&Dependency::Redis);
+            let permit = if needs_redis { Permit::Held } else { Permit::Needed };
+            in_queue(parts, &keyed, permit).await
+        } else {
+            None
+        };
+        if found.is_some() {
+            return found;
+        }
     }
-    let needs_redis = card.needs.contains(&Dependency::Redis);
-    let permit = if needs_redis { Permit::Held } else { Permit::Needed };
-    in_queue(parts, &keyed, permit).await
+    None
 }
 
 /// Whether the caller may ask Redis.
@@ -125,13 +175,9 @@ enum Permit {
 
 /// Like [`in_ledger`]; a request that runs because a consumer writes it is answered as the queued
 /// order.
-async fn in_ledger_or_queue(
-    parts: &PurchaseParts,
-    keyed: &KeyedRequest<'_>,
-    has_queue: bool,
-) -> Option<Outcome> {
+async fn in_ledger_or_queue(parts: &PurchaseParts, keyed: &KeyedLine<'_>) -> Option<Outcome> {
     let found = in_ledger(parts, keyed).await;
-    if has_queue && found == Some(Outcome::Unknown(Doubt::InProgress)) {
+    if keyed.item.has_queue && found == Some(Outcome::Unknown(Doubt::InProgress)) {
         match in_queue(parts, keyed, Permit::Needed).await {
             None | Some(Outcome::Unavailable(_)) => found,
             queued => queued,
@@ -141,11 +187,11 @@ async fn in_ledger_or_queue(
     }
 }
 
-async fn in_ledger(parts: &PurchaseParts, keyed: &KeyedRequest<'_>) -> Option<Outcome> {
+async fn in_ledger(parts: &PurchaseParts, keyed: &KeyedLine<'_>) -> Option<Outcome> {
     if parts.breakers.mysql.is_open() {
         return Some(NO_LEDGER);
     }
-    match parts.keys.find(keyed.buyer, keyed.item, keyed.key.clone()).await {
+    match parts.keys.find(keyed.buyer, keyed.item.id, keyed.key.clone()).await {
         Ok(KeyState::None) => None,
         Ok(KeyState::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
         Ok(KeyState::Order(order)) => Some(keyed.is(order)),
@@ -153,12 +199,8 @@ async fn in_ledger(parts: &PurchaseParts, keyed: &KeyedRequest<'_>) -> Option<Ou
     }
 }
 
-async fn in_queue(
-    parts: &PurchaseParts,
-    keyed: &KeyedRequest<'_>,
-    permit: Permit,
-) -> Option<Outcome> {
-    let item = keyed.item;
+async fn in_queue(parts: &PurchaseParts, keyed: &KeyedLine<'_>, permit: Permit) -> Option<Outcome> {
+    let item = keyed.item.id;
     let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
     let asked = match permit {
         Permit::Held => None,
@@ -170,9 +212,12 @@ async fn in_queue(
     match parts.queue.find_request(item, keyed.buyer, keyed.key).await {
         Ok(queued) => {
             asked.into_iter().for_each(BreakerPermit::answered);
-            queued.map(|QueuedRequest { order, is_replicated }| match is_replicated {
-                true => keyed.is(order),
-                false => Outcome::Unknown(Doubt::TooFewReplicas),
+            queued.map(|QueuedRequest { order, is_replicated }| {
+                if is_replicated {
+                    keyed.is(order)
+                } else {
+                    Outcome::Unknown(Doubt::TooFewReplicas)
+                }
             })
         }
         Err(error) => {
@@ -183,7 +228,7 @@ async fn in_queue(
     }
 }
 
-impl KeyedRequest<'_> {
+impl KeyedLine<'_> {
     /// The answer when the request became this order.
     fn is(&self, order: Order) -> Outcome {
         if (order.quantity, order.line_count) == (self.quantity, self.line_count) {

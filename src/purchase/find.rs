@@ -1,23 +1,24 @@
-//! Step 1: the item of a request, through the catalog's cache, and the strategy that decides.
+//! Step 1: the items of a request, through the catalog's cache, and the strategy that decides.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::offers;
-use super::{NO_LEDGER, PurchaseRequest, Purchases};
+use super::{LineRequest, Lines, NO_LEDGER, OrderRequest, Purchases};
 use crate::catalog::{Catalog, CatalogRead, Unreachable};
-use gates::{Breaks, Card, Strategy};
-use shop_domain::{Item, ItemId, ItemKind, Outcome, Refusal, Unavailable};
+use gates::{Breaks, Card, Options, Strategy};
+use shop_domain::{Cents, Item, ItemId, ItemKind, Outcome, Refusal, Unavailable};
 
 /// Greatest age of the number of units left, for the waiting room.
 const AVAILABLE_AGE_MAX: Duration = Duration::from_millis(250);
 
-/// The sale that a request is for.
-pub(super) struct Sale<'a> {
+/// A line with the sale that it is for.
+pub(super) struct Line<'a> {
+    pub(super) request: &'a LineRequest,
     pub(super) item: Arc<Item>,
     /// The strategy that decides, or the outcome when the item cannot be sold with it.
     pub(super) gate: Result<Gate<'a>, Outcome>,
-    pub(super) source: Source,
+    /// The price of all units, once it is checked.
+    pub(super) amount: Cents,
 }
 
 /// A strategy with its description.
@@ -29,49 +30,76 @@ pub(super) struct Gate<'a> {
 
 /// The source of an order's units.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    Stock,
+pub(super) enum Source<'a> {
+    /// The stock, by the strategy of this name, or by the item's own: `default`.
+    Stock { strategy: &'a str, options: Options },
     /// An offer from the waiting list.
     Offer,
 }
 
+impl Source<'_> {
+    pub(super) fn options(&self) -> Options {
+        match self {
+            Self::Stock { options, .. } => *options,
+            Self::Offer => Options::default(),
+        }
+    }
+}
+
 impl Purchases {
-    /// Finds the item and the strategy.
-    pub(super) async fn find(
-        &self,
-        request: &PurchaseRequest,
-        source: Source,
-    ) -> Result<Sale<'_>, Outcome> {
-        let item = match self.parts.items.find(request.item).await {
-            Ok(ItemRead::Fresh(item)) => item,
-            Ok(ItemRead::Missing) => return Err(Outcome::Refused(Refusal::ItemNotFound)),
-            // Nothing comes back while the ledger is away; a key asks for more than that.
-            Ok(ItemRead::Remembered { sold_out: true }) if request.key.is_none() => {
-                self.parts.metrics.sold_out_from_memory.inc();
-                return Err(Outcome::Refused(Refusal::SoldOut { asked_at: None }));
+    /// Finds the item and the strategy of each line.
+    pub(super) async fn find<'a>(
+        &'a self,
+        order: &OrderRequest<'a>,
+    ) -> Result<Lines<Line<'a>>, Outcome> {
+        let mut lines: Lines<Line<'a>> = Lines::new();
+        for request in order.lines {
+            let found = self.find_item(order, request.item).await;
+            let item = found.map_err(|no| order.of_line(no, request.item))?;
+            if lines.iter().any(|other| other.item.currency != item.currency) {
+                let refused = Outcome::Refused(Refusal::OtherCurrency);
+                return Err(order.of_line(refused, item.id));
             }
-            Ok(ItemRead::Remembered { .. }) | Err(_) => return Err(NO_LEDGER),
-        };
-        let gate = match source {
-            Source::Stock => self.gate_of(request, &item),
-            Source::Offer => Ok(Gate { card: &offers::CARD, strategy: &self.parts.accept_offer }),
-        };
-        Ok(Sale { item, gate, source })
+            let gate = self.gate_of(order.source, &item);
+            let amount = item.price;
+            lines.push(Line { request, item, gate, amount });
+        }
+        Ok(lines)
+    }
+
+    async fn find_item(
+        &self,
+        order: &OrderRequest<'_>,
+        item: ItemId,
+    ) -> Result<Arc<Item>, Outcome> {
+        match self.parts.items.find(item).await {
+            Ok(ItemRead::Fresh(item)) => Ok(item),
+            Ok(ItemRead::Missing) => Err(Outcome::Refused(Refusal::ItemNotFound)),
+            // Nothing comes back while the ledger is away; a key asks for more than that.
+            Ok(ItemRead::Remembered { sold_out: true }) if order.key.is_none() => {
+                self.parts.metrics.sold_out_from_memory.inc();
+                Err(Outcome::Refused(Refusal::SoldOut { asked_at: None }))
+            }
+            Ok(ItemRead::Remembered { .. }) | Err(_) => Err(NO_LEDGER),
+        }
     }
 
     /// Finds the strategy, and refuses what can never be sold this way.
-    fn gate_of(&self, request: &PurchaseRequest, item: &Item) -> Result<Gate<'_>, Outcome> {
+    fn gate_of(&self, source: Source<'_>, item: &Item) -> Result<Gate<'_>, Outcome> {
         let refuse = |refusal| Err(Outcome::Refused(refusal));
-        let default = request.strategy == "default";
-        let name = if default { &item.strategy } else { &request.strategy };
-        let Some(found) = self.parts.strategies.find(name) else {
-            return refuse(Refusal::StrategyNotFound);
+        let strategies = &self.parts.strategies;
+        let found = match source {
+            Source::Offer => Some(strategies.offers()),
+            Source::Stock { strategy: "default", .. } => strategies.find(&item.strategy),
+            Source::Stock { strategy, .. } => strategies.find(strategy),
         };
-        let (card, options) = (found.card, &request.options);
+        let Some(found) = found else { return refuse(Refusal::StrategyNotFound) };
+        let card = found.card;
+        let options = source.options();
         if !options.is_default() && !card.takes_options {
             return refuse(Refusal::OptionsNotTaken);
         }
-        if item.kind == ItemKind::Shop && card.breaks_with_options(options) != Breaks::Never {
+        if item.kind == ItemKind::Shop && card.breaks_with_options(&options) != Breaks::Never {
             return refuse(Refusal::UnsafeStrategy);
         }
         if item.kind == ItemKind::Shop && !options.fit_shop_items() {

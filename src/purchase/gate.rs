@@ -6,127 +6,137 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::admit::PurchasePermit;
-use super::earlier::{self, Cover};
-use super::find::{Gate, Sale};
+use super::earlier;
+use super::find::{Gate, Line};
 use super::finishing::Finishing;
-use super::{PurchaseParts, PurchaseRequest, Purchases};
+use super::requests::WaitingClient;
+use super::{Lines, OrderRequest, PurchaseParts, Purchases};
 use gates::{Options, Strategy};
-use shop_domain::{
-    Cents, Doubt, ItemId, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Span,
-};
+use shop_domain::{Doubt, Item, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Span};
 
 impl Purchases {
-    /// Runs the strategy and waits for its outcome until the deadline.
+    /// Runs the strategy and waits for its outcome until the deadline. It is finished also when nobody waits
+    /// any more.
     pub(super) async fn pass_gate(
         &self,
-        request: &PurchaseRequest,
-        sale: &Sale<'_>,
+        order: &OrderRequest<'_>,
+        lines: &[Line<'_>],
         gate: Gate<'_>,
-        amount: Cents,
-        permit: PurchasePermit,
+        permits: Lines<PurchasePermit>,
         started: Instant,
     ) -> Outcome {
-        let mut span = request.trace.span("gate");
+        let mut span = order.trace.span("gate");
         span.set("strategy", gate.card.name);
-        let purchase = self.purchase(request, sale, gate, amount, &span);
-        let (parts, strategy) = (Arc::clone(&self.parts), Arc::clone(gate.strategy));
-        let (options, deadline) = (request.options, started + self.parts.gate_wait);
-        let (card, client) = (gate.card, permit.client());
+        let purchases = self.purchases(order, lines, gate, &span);
+        let parts = Arc::clone(&self.parts);
+        let strategy = Arc::clone(gate.strategy);
+        let options = order.source.options();
+        let deadline = started + self.parts.gate_wait;
+        let card = gate.card;
+        let clients: Lines<WaitingClient> =
+            permits.iter().filter_map(PurchasePermit::client).collect();
         let work = async move {
             // Boxed: it is rarely awaited, and would make every purchase's future larger.
-            let hidden = match Cover::Gate(&purchase, card).may_hide_an_order() {
-                true => Box::pin(earlier::find(&parts, &purchase, card)).await,
-                false => None,
+            let hidden = if earlier::may_be_queued(&purchases, card) {
+                Box::pin(earlier::find(&parts, &purchases, card)).await
+            } else {
+                None
             };
             let outcome = match hidden {
                 Some(outcome) => outcome,
-                None => parts.run(&*strategy, purchase, options, deadline).await,
+                None => parts.run(&*strategy, purchases, options, deadline).await,
             };
             // Also when the buyer waits no more: the breakers count the outcome.
-            permit.ended(&outcome);
+            permits.into_iter().for_each(|permit| permit.ended(&outcome));
             span.set("outcome", outcome.as_str());
             outcome
         };
-        let outcome = self.outcome_of(work.instrument(request.trace.log_span()), started).await;
-        if let Some(client) = client {
-            client.answered();
-        }
-        outcome
-    }
-
-    /// Runs a purchase and waits for its outcome until the deadline. It is finished also when nobody waits
-    /// any more.
-    pub(super) async fn outcome_of(
-        &self,
-        work: impl Future<Output = Outcome> + Send + 'static,
-        started: Instant,
-    ) -> Outcome {
-        let work = Finishing::new(work, &self.parts.tasks);
-        match tokio::time::timeout_at(started + self.parts.deadline, work).await {
+        let work = Finishing::new(work.instrument(order.trace.log_span()), &self.parts.tasks);
+        let outcome = match tokio::time::timeout_at(started + self.parts.deadline, work).await {
             Ok(Some(outcome)) => outcome,
             // A panic in a strategy: whether its write went through is for the ledger to say.
             Ok(None) => Outcome::Unknown(Doubt::BrokenOff),
             Err(_) => Outcome::Unknown(Doubt::StillRunning),
-        }
+        };
+        clients.into_iter().for_each(WaitingClient::answered);
+        order.of_line(outcome, lines[0].item.id)
     }
 
-    pub(super) fn purchase(
+    /// Makes the purchases of all lines, which have one key and the same times.
+    fn purchases(
         &self,
-        request: &PurchaseRequest,
-        sale: &Sale<'_>,
+        order: &OrderRequest<'_>,
+        lines: &[Line<'_>],
         gate: Gate<'_>,
-        amount: Cents,
         span: &Span,
-    ) -> Purchase {
-        let item = Arc::clone(&sale.item);
-        let order_id = OrderId::generate();
+    ) -> Lines<Purchase> {
+        let line_count = order.line_count();
+        let mut order_id = OrderId::generate();
+        if line_count.is_some() {
+            order_id = order_id.line(0);
+        }
+        let key = order.key.cloned().unwrap_or_else(|| RequestKey::of_order(order_id));
+        let holds = lines.iter().map(|line| line.item.hold_seconds);
+        let hold = holds.chain(order.hold_seconds).min().unwrap_or_default();
         // The ledger ends the hold, so it begins by the same clock.
         let created_at = self.parts.clock.ledger_now();
-        Purchase {
-            order_id,
-            buyer: request.buyer,
-            quantity: request.quantity,
-            amount,
-            key: request.key.clone().unwrap_or_else(|| RequestKey::of_order(order_id)),
+        let expires_at = created_at + time::Duration::seconds(hold.into());
+        let purchase = |number: u8, line: &Line<'_>| Purchase {
+            order_id: if number == 0 { order_id } else { order_id.line(number) },
+            item: Arc::clone(&line.item),
+            buyer: order.buyer,
+            quantity: line.request.quantity,
+            amount: line.amount,
+            key: key.clone(),
             strategy: gate.card.name,
             created_at,
-            expires_at: created_at + time::Duration::seconds(item.hold_seconds.into()),
-            item,
+            expires_at,
             trace: span.trace(),
-            line_count: None,
-            counts_refusals: true,
-        }
+            line_count,
+            counts_refusals: line_count.is_none(),
+        };
+        (0..).zip(lines).map(|(number, line)| purchase(number, line)).collect()
     }
 }
 
 impl PurchaseParts {
-    /// Runs the strategy, then publishes the outcome.
+    /// Runs the strategy, then publishes the outcome. Group commit writes an order with several lines.
     async fn run(
         &self,
         strategy: &dyn Strategy,
-        purchase: Purchase,
+        purchases: Lines<Purchase>,
         options: Options,
         deadline: Instant,
     ) -> Outcome {
-        let (item, quantity) = (purchase.item.id, purchase.quantity);
-        let (bought, buyer) = (Arc::clone(&purchase.item), purchase.buyer);
-        let outcome = strategy.purchase_with(purchase, options, deadline).await;
-        self.waiting_room.purchase_ended(&bought, buyer, &outcome);
-        match &outcome {
-            Outcome::Sold(order) | Outcome::Queued(order) => self.hub.order_changed(order),
-            Outcome::Refused(refusal) => self.refused(refusal, item, quantity),
-            _ => {}
+        let buyer = purchases[0].buyer;
+        let asked: Lines<(Arc<Item>, Quantity)> =
+            purchases.iter().map(|line| (Arc::clone(&line.item), line.quantity)).collect();
+        let outcome = match purchases.into_inner() {
+            Ok([purchase]) => strategy.purchase_with(purchase, options, deadline).await,
+            // Boxed: as above.
+            Err(lines) => Box::pin(self.group_commit.write_order(lines.into_vec(), Some(deadline)))
+                .await
+                .of_line(asked[0].0.id),
+        };
+        for (item, quantity) in &asked {
+            self.waiting_room.purchase_ended(item, buyer, &outcome);
+            if let Outcome::Refused(refusal) = &outcome {
+                self.refused(refusal, item, *quantity);
+            }
+        }
+        if let Outcome::Sold(order) | Outcome::Queued(order) = &outcome {
+            self.hub.order_changed(order);
         }
         outcome
     }
 
-    /// Remembers that an item is sold out.
-    pub(super) fn refused(&self, refusal: &Refusal, item: ItemId, quantity: Quantity) {
+    /// Remembers that an item is sold out, if its line was refused.
+    fn refused(&self, refusal: &Refusal, item: &Item, quantity: Quantity) {
         // Asking for several units may fail while a single one is left.
-        if let Refusal::SoldOut { asked_at } = refusal
+        if let Some(Refusal::SoldOut { asked_at }) = refusal.of_item(item.id)
             && quantity == Quantity::ONE
         {
-            self.sold_out.learn(item, *asked_at);
+            self.sold_out.learn(item.id, *asked_at);
         }
     }
 }

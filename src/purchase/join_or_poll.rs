@@ -59,10 +59,7 @@ impl Purchases {
             ItemRead::Remembered { .. } => return Err(away(Unreachable)),
             ItemRead::Missing => return Err(Denied::Refused(Refusal::ItemNotFound)),
         };
-        match item.waiting_room {
-            true => Ok(item),
-            false => Err(Denied::Refused(Refusal::NoWaitingRoom)),
-        }
+        if item.waiting_room { Ok(item) } else { Err(Denied::NoWaitingRoom) }
     }
 }
 

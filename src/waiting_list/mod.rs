@@ -1,7 +1,7 @@
 //! The waiting list of an item: joining, finding, leaving, and ending lapsed offers and places.
 //!
 //! Who gets a unit is decided in the transaction that returns it (`ledger::waiting_list`). The
-//! purchase of an offered unit is `purchase/offers.rs`.
+//! purchase of an offered unit is `Purchases::accept_offer`.
 
 mod tend;
 
@@ -12,21 +12,21 @@ use crate::live::Hub;
 use gates::redis_store::Counters;
 use ledger::rows::waiting_list;
 use ledger::waiting_list::{LineChange, WaitingLine, Waitlist};
-use shop_domain::window::Phase;
 use shop_domain::{
     ArbiterMode, Clock, Item, ItemId, LedgerError, Place, Refusal, UserId, WaitingStatus,
 };
 use shop_metrics::Metrics;
 use tend::DeferredItems;
 
+pub use ledger::waiting_list::JoinRefusal;
 pub use tend::TendRun;
 
 /// The reason why a buyer did not join; nothing changed unless the ledger did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// The buyer cannot wait.
-    #[error("refused: {}", .0.code())]
-    Refused(Refusal),
+    #[error("refused: {0:?}")]
+    Refused(JoinRefusal),
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -71,7 +71,8 @@ impl WaitingLists {
     pub async fn join(&self, item: ItemId, buyer: UserId) -> Result<LinePosition, JoinError> {
         let found = self.parts.catalog.find_recent(item, Duration::ZERO).await;
         let found = found.map_err(LedgerError::from)?.value;
-        let item = found.ok_or(JoinError::Refused(Refusal::ItemNotFound))?.item;
+        let item =
+            found.ok_or(JoinError::Refused(JoinRefusal::Purchase(Refusal::ItemNotFound)))?.item;
         self.check(&item).map_err(JoinError::Refused)?;
         let joined = self.parts.waitlist.join(&item, buyer).await?;
         match joined.map_err(JoinError::Refused)? {
@@ -142,19 +143,17 @@ impl WaitingLists {
     }
 
     /// What can be said of an item without its line.
-    fn check(&self, item: &Item) -> Result<(), Refusal> {
+    fn check(&self, item: &Item) -> Result<(), JoinRefusal> {
         // Without an arbiter the stock row is whatever the gate made of it.
         if item.offer_seconds == 0 || item.arbiter == ArbiterMode::Off {
-            return Err(Refusal::NoWaitingList);
+            return Err(JoinRefusal::NoWaitingList);
         }
-        match item.window.phase(self.parts.clock.now()) {
-            Phase::Upcoming => Err(Refusal::SaleNotStarted { starts_at: item.window.starts_at() }),
-            Phase::Ended => Err(Refusal::SaleEnded),
-            Phase::Open if item.paused => Err(Refusal::SalePaused),
+        item.check_open(self.parts.clock.now()).map_err(JoinRefusal::Purchase)?;
+        if item.awaits_draw() {
             // Its line is made of the entries.
-            Phase::Open if item.draw.is_some_and(|draw| !draw.is_drawn) => Err(Refusal::DrawOnly),
-            Phase::Open => Ok(()),
+            return Err(JoinRefusal::Purchase(Refusal::DrawOnly));
         }
+        Ok(())
     }
 
     async fn position(&self, place: Place) -> Result<LinePosition, LedgerError> {

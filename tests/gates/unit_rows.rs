@@ -2,7 +2,7 @@
 //! counted after a crash.
 
 use gates::redis_store::{Counters, RedisClient};
-use ledger::write::unit_rows::POOL_MAX;
+use ledger::write::tables::unit_rows::POOL_MAX;
 use seckill::job::{Job, Reconcile};
 use serde_json::json;
 use shop_metrics::Metrics;

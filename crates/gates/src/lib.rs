@@ -195,6 +195,7 @@ pub trait Strategy: Send + Sync {
 /// The strategies of a running service, by name.
 pub struct Strategies {
     built: Vec<BuiltStrategy>,
+    offers: BuiltStrategy,
 }
 
 /// A strategy of the list in a running service.
@@ -218,7 +219,14 @@ impl Strategies {
             }
             Err(BuildError::Unusable(why)) => Err(why),
         };
-        Ok(Self { built: LIST.iter().map(build).collect::<Result<_, _>>()? })
+        let built = LIST.iter().map(build).collect::<Result<_, _>>()?;
+        Ok(Self { built, offers: build(&mysql_atomic::OFFERS)? })
+    }
+
+    /// The strategy that takes a unit which is offered to a buyer who waited.
+    #[must_use]
+    pub fn offers(&self) -> &BuiltStrategy {
+        &self.offers
     }
 
     /// Finds a strategy of the list.

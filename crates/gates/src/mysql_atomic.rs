@@ -36,18 +36,42 @@ pub(super) const ENTRY: Entry = Entry {
         source: "S4",
         takes_options: false,
     },
-    build: |context| Ok(Arc::new(MysqlAtomic { arbiter: context.arbiter.clone() })),
+    build: |context| {
+        let arbiter = context.arbiter.clone();
+        Ok(Arc::new(MysqlAtomic { arbiter, stock: StockWrite::Guarded }))
+    },
+};
+
+/// The same with another condition: the unit is offered to this buyer, who waited. It is not on the list, since
+/// nobody can choose it.
+pub(super) const OFFERS: Entry = Entry {
+    card: &Card {
+        name: "waiting-list",
+        summary: "Takes the unit that is offered to the buyer.",
+        breaks_when: "Never oversells.",
+        source: "ours",
+        ..*ENTRY.card
+    },
+    build: |context| {
+        let arbiter = context.arbiter.clone();
+        Ok(Arc::new(MysqlAtomic { arbiter, stock: StockWrite::Offered }))
+    },
 };
 
 struct MysqlAtomic {
     arbiter: Arbiter,
+    stock: StockWrite<'static>,
 }
 
 #[async_trait]
 impl Strategy for MysqlAtomic {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        let (stock, deadline) = (StockWrite::Guarded, Some(deadline));
-        let write = OrderWrite { purchase: &purchase, fence: None, stock, deadline };
+        let write = OrderWrite {
+            purchase: &purchase,
+            fence: None,
+            stock: self.stock,
+            deadline: Some(deadline),
+        };
         self.arbiter.write(&write).await.unwrap_or_else(Outcome::from)
     }
 }

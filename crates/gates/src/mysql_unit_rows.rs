@@ -41,7 +41,7 @@ use tokio::time::{Instant, timeout_at};
 use super::kit::{ledger_view, redis_gate};
 use super::{Breaks, Card, Entry, Strategy, StrategyContext};
 use ledger::cache::Cache;
-use ledger::write::unit_rows::{PoolChange, UnitPool, settle};
+use ledger::write::tables::unit_rows::{PoolChange, UnitPool, UnitRows, settle};
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::{ArbiterMode, ItemId, Outcome, Purchase, Refusal, Unavailable};
 
@@ -94,14 +94,13 @@ struct SettledPool {
 #[async_trait]
 impl Strategy for MysqlUnitRows {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        let guarded = StockWrite::GuardedAfterUnitRows;
-        let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::UnitRows);
+        let guarded = StockWrite::GuardedAfterTable(&UnitRows);
+        let stock = StockWrite::of(&purchase.item, guarded, UnguardedWrite::Table(&UnitRows));
+        let write =
+            OrderWrite { purchase: &purchase, fence: None, stock, deadline: Some(deadline) };
         loop {
-            let deadline_of_write = Some(deadline);
-            let write =
-                OrderWrite { purchase: &purchase, fence: None, stock, deadline: deadline_of_write };
             match self.context.arbiter.write(&write).await {
-                Err(Conflict::NoUnitRow) => {}
+                Err(Conflict::NothingFree) => {}
                 answer => {
                     let outcome = answer.unwrap_or_else(Outcome::from);
                     if purchase.item.arbiter == ArbiterMode::Off && outcome.may_hold_stock() {
@@ -145,8 +144,8 @@ impl MysqlUnitRows {
             if let Some(settled) = last.filter(|settled| settled.asked >= own) {
                 return Ok(settled);
             }
-            let (asked, asked_at) =
-                (shared.asked.load(Ordering::SeqCst), std::time::Instant::now());
+            let asked = shared.asked.load(Ordering::SeqCst);
+            let asked_at = std::time::Instant::now();
             let settled = settle(&self.context.pool, purchase.item.id, change).await;
             let pool = settled.map_err(|error| ledger_view::unavailable(&error))?;
             Ok(*last.insert(SettledPool { asked, asked_at, pool }))

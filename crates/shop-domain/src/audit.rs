@@ -67,8 +67,8 @@ pub struct Facts {
     pub redis_queued: i64,
     /// Units left by the split Redis counter; `None` when it is not loaded.
     pub redis_buckets: Option<i64>,
-    /// Rows of single units; no more than `available`.
-    pub unit_rows: i64,
+    /// The rows in each table that a strategy has beside the stock, with their name; no more than `available`.
+    pub strategy_rows: Vec<(&'static str, i64)>,
 }
 
 /// One invariant and whether it holds.
@@ -119,14 +119,17 @@ pub fn verify(facts: Facts) -> Report {
     let accounted = left + f.units_sold + f.units_held;
     let drift = f.redis_available.map(|redis| redis + f.redis_queued - f.available);
     let split_drift = f.redis_buckets.map(|redis| redis - f.available);
-    let rows_too_many = (f.unit_rows > 0).then(|| (f.unit_rows - f.available).max(0));
-    let drifts: Vec<i64> = [drift, split_drift, rows_too_many].into_iter().flatten().collect();
+    let mut drifts: Vec<i64> = [drift, split_drift].into_iter().flatten().collect();
     let counted = [
         drift.map(|drift| format!("drift {drift}, {} queued", f.redis_queued)),
         split_drift.map(|drift| format!("drift {drift} over the buckets")),
-        rows_too_many.map(|rows| format!("{} rows of units, {rows} too many", f.unit_rows)),
     ];
-    let counted: Vec<String> = counted.into_iter().flatten().collect();
+    let mut counted: Vec<String> = counted.into_iter().flatten().collect();
+    for (name, rows) in f.strategy_rows.iter().filter(|(_, rows)| *rows > 0) {
+        let too_many = (rows - f.available).max(0);
+        drifts.push(too_many);
+        counted.push(format!("{rows} {name}, {too_many} too many"));
+    }
     let mut findings = vec![
         Finding {
             invariant: "I1",

@@ -4,7 +4,7 @@ use time::OffsetDateTime;
 
 use super::product::{NewVariant, Variant};
 use super::window::Phase;
-use super::{Cents, Currency, ItemDraw, ItemId, LimitGroupId, NewDraw, SaleWindow};
+use super::{Cents, Currency, ItemDraw, ItemId, LimitGroupId, NewDraw, Refusal, SaleWindow};
 
 /// An item as a buyer or a strategy sees it, without its stock (which lives in the ledger and
 /// changes with every order).
@@ -86,6 +86,20 @@ impl Item {
     pub const NAME_LENGTH_MAX: usize = 200;
     /// The longest description, in characters.
     pub const DESCRIPTION_LENGTH_MAX: usize = 4_000;
+
+    /// Whether anything is sold at `now`.
+    ///
+    /// # Errors
+    /// Why nothing is.
+    pub fn check_open(&self, now: OffsetDateTime) -> Result<(), Refusal> {
+        self.window.check_open(now, self.paused)
+    }
+
+    /// Whether its units are drawn, and the places are not known yet.
+    #[must_use]
+    pub fn awaits_draw(&self) -> bool {
+        self.draw.is_some_and(|draw| !draw.is_drawn)
+    }
 
     /// The state at `now` when `available` units are left.
     #[must_use]

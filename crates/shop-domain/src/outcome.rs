@@ -65,6 +65,15 @@ impl Outcome {
         matches!(self, Self::Sold(_) | Self::Unknown(_))
     }
 
+    /// The outcome of the order, when the line of `item` has this one.
+    #[must_use]
+    pub fn of_line(self, item: ItemId) -> Self {
+        match self {
+            Self::Refused(refusal) => Self::Refused(refusal.of_line(item)),
+            other => other,
+        }
+    }
+
     /// The label for logs and metrics: the outcome, or the code of the refusal.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
@@ -125,30 +134,10 @@ pub enum Refusal {
     TicketNotYetValid,
     /// The ticket has expired.
     TicketExpired,
-    /// The item has no waiting room.
-    NoWaitingRoom,
-    /// The item has no waiting list.
-    NoWaitingList,
-    /// Units are left: the buyer can buy one without waiting.
-    UnitsLeft,
-    /// The waiting list is as long as it may be.
-    WaitingListFull,
     /// The buyer has no open offer of a unit.
     NoOffer,
     /// The units are drawn, and the places are not known yet.
     DrawOnly,
-    /// The item is not drawn.
-    NoDraw,
-    /// The draw is closed: nobody can enter or withdraw.
-    EntriesClosed,
-    /// The draw has as many entries as it may.
-    DrawFull,
-    /// No entry of the draw has this key of a party.
-    PartyNotFound,
-    /// The party has as many entries as it may.
-    PartyFull,
-    /// The account of the buyer was deleted; this instance may not know it yet.
-    AccountDeleted,
     /// There is no such item.
     ItemNotFound,
     /// There is no such strategy.
@@ -195,18 +184,8 @@ impl Refusal {
             Self::TicketInvalid => "ticket_invalid",
             Self::TicketNotYetValid => "ticket_not_yet_valid",
             Self::TicketExpired => "ticket_expired",
-            Self::NoWaitingRoom => "no_waiting_room",
-            Self::NoWaitingList => "no_waiting_list",
-            Self::UnitsLeft => "units_left",
-            Self::WaitingListFull => "waiting_list_full",
             Self::NoOffer => "no_offer",
             Self::DrawOnly => "draw_only",
-            Self::NoDraw => "no_draw",
-            Self::EntriesClosed => "entries_closed",
-            Self::DrawFull => "draw_full",
-            Self::PartyNotFound => "party_not_found",
-            Self::PartyFull => "party_full",
-            Self::AccountDeleted => "invalid_token",
             Self::ItemNotFound => "item_not_found",
             Self::StrategyNotFound => "strategy_not_found",
             Self::OptionsNotTaken => "invalid_query_parameter",
@@ -229,6 +208,15 @@ impl Refusal {
             // The whole order is refused.
             Self::KeyReused { .. } | Self::OfLine { .. } => self,
             refusal => Self::OfLine { item, refusal: Box::new(refusal) },
+        }
+    }
+
+    /// What it says of an item of the order; `None` when it comes from the line of another item.
+    #[must_use]
+    pub fn of_item(&self, item: ItemId) -> Option<&Self> {
+        match self {
+            Self::OfLine { item: line, refusal } => (*line == item).then_some(&**refusal),
+            refusal => Some(refusal),
         }
     }
 

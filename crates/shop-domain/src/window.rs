@@ -2,6 +2,8 @@
 
 use time::OffsetDateTime;
 
+use super::Refusal;
+
 /// A half-open interval of time: open from `starts_at` until just before `ends_at`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SaleWindow {
@@ -42,6 +44,19 @@ impl SaleWindow {
             Phase::Open
         } else {
             Phase::Ended
+        }
+    }
+
+    /// Whether a sale that is paused, or not, is open at `now`.
+    ///
+    /// # Errors
+    /// Why it is not.
+    pub fn check_open(&self, now: OffsetDateTime, is_paused: bool) -> Result<(), Refusal> {
+        match self.phase(now) {
+            Phase::Upcoming => Err(Refusal::SaleNotStarted { starts_at: self.starts_at }),
+            Phase::Ended => Err(Refusal::SaleEnded),
+            Phase::Open if is_paused => Err(Refusal::SalePaused),
+            Phase::Open => Ok(()),
         }
     }
 

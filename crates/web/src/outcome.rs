@@ -115,9 +115,6 @@ mod tests {
             Refusal::GroupLimitReached { limit: 1 },
             Refusal::UnpaidLimitReached { limit: 1 },
             Refusal::QuantityOverLimit { limit: 1 },
-            Refusal::NoWaitingList,
-            Refusal::UnitsLeft,
-            Refusal::WaitingListFull,
             Refusal::NoOffer,
             Refusal::SaleNotStarted { starts_at: OffsetDateTime::UNIX_EPOCH },
             Refusal::SaleEnded,
@@ -126,7 +123,6 @@ mod tests {
             Refusal::TicketInvalid,
             Refusal::TicketNotYetValid,
             Refusal::TicketExpired,
-            Refusal::NoWaitingRoom,
             Refusal::ItemNotFound,
             Refusal::StrategyNotFound,
             Refusal::OptionsNotTaken,
@@ -134,7 +130,6 @@ mod tests {
             Refusal::AmountOverflow,
             Refusal::RequestInProgress,
             Refusal::OtherCurrency,
-            Refusal::AccountDeleted,
             Refusal::SaleEnded.of_line(ItemId::new(1).expect("positive")),
         ];
         for refusal in refusals {

@@ -8,8 +8,7 @@
 //! an arbiter are only inspected: their counter alone prevents overselling. Of a counter that is
 //! split over buckets the sum is compared, and single buckets are repaired.
 //!
-//! The rows of units of `mysql-unit-rows` are settled too: those that are taken are counted, those that are too many
-//! are removed, and a sale that is over keeps none. There the ledger can say at once which is right.
+//! The tables that strategies have beside the stock are settled too. There the ledger can say at once which is right.
 //!
 //! A run inspects the open sales first, and then some that are over. It stops at its bound, and the
 //! next run continues there, so that every counted item is inspected.
@@ -25,7 +24,7 @@ use tokio::sync::Mutex;
 use extension::job::Job;
 use gates::redis_store::{Buckets, Counter, CounterError, Counters};
 use ledger::rows::redis_lists::{CountedItem, CounterLayout, Sales};
-use ledger::write::unit_rows;
+use ledger::write::tables::TABLES;
 use shop_domain::{ArbiterMode, ItemId};
 use shop_metrics::Metrics;
 use walk::{CounterState, Inspection, Walk};
@@ -59,8 +58,8 @@ pub struct Reconcile {
     bounds: Bounds,
     /// Open sales first.
     walks: Mutex<[Walk; 4]>,
-    /// The last item whose rows of units were looked at; 0 before the first.
-    units_after: Mutex<i64>,
+    /// The last item of each strategy's table that was looked at; 0 before the first.
+    settled_up_to: Mutex<[i64; TABLES.len()]>,
 }
 
 /// The result of a run.
@@ -84,8 +83,8 @@ impl Reconcile {
             Walk::new(CounterLayout::Split, Sales::Ended),
         ]);
         let bounds = Bounds::default();
-        let units_after = Mutex::default();
-        Self { pool, counters, buckets, metrics, bounds, walks, units_after }
+        let settled_up_to = Mutex::default();
+        Self { pool, counters, buckets, metrics, bounds, walks, settled_up_to }
     }
 
     /// Sets the number of items that one run inspects.
@@ -167,18 +166,18 @@ impl Reconcile {
         Ok(page.is_last)
     }
 
-    /// Settles the rows of units of the next page of items. Returns the number of items that needed it.
-    async fn settle_units(&self) -> Result<usize, String> {
-        let mut after = self.units_after.lock().await;
-        let page = unit_rows::pools(&self.pool, *after, self.bounds.page).await;
-        let page = page.map_err(|error| error.to_string())?;
-        *after = page.last.unwrap_or(0);
-        let items = page.unsettled.len();
-        for (item, change) in page.unsettled {
-            let settled = unit_rows::settle(&self.pool, item, change).await;
-            settled.map_err(|error| error.to_string())?;
+    /// Settles the next page of items of each table that a strategy has. Returns what it did, in words.
+    async fn settle_tables(&self) -> Result<String, String> {
+        let mut done = String::new();
+        let mut settled_up_to = self.settled_up_to.lock().await;
+        for (table, after) in TABLES.iter().zip(&mut *settled_up_to) {
+            let settled = table.settle(&self.pool, after, self.bounds.page).await;
+            let items = settled.map_err(|error| error.to_string())?;
+            if items > 0 {
+                done += &format!(", {} of {items} items settled", table.name());
+            }
         }
-        Ok(items)
+        Ok(done)
     }
 
     async fn inspect(
@@ -228,10 +227,7 @@ fn is_its_own(error: &CounterError) -> bool {
 impl Job for Reconcile {
     async fn run(&self) -> Result<String, String> {
         let compared = self.compare().await;
-        let settled = self.settle_units().await;
-        Ok(match settled? {
-            0 => compared?,
-            items => format!("{}, rows of units of {items} items settled", compared?),
-        })
+        let settled = self.settle_tables().await?;
+        Ok(compared? + &settled)
     }
 }

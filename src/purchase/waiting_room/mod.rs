@@ -96,6 +96,8 @@ pub enum QueueStatus {
 pub enum Denied {
     /// The item cannot be bought, with or without a ticket.
     Refused(Refusal),
+    /// The item has no waiting room.
+    NoWaitingRoom,
     /// Not now: the queue is as long as it may be, or a server does not answer.
     Unavailable(Unavailable),
     /// The proof of work is missing or wrong, or was used already.
@@ -272,8 +274,7 @@ impl WaitingRoom {
 fn reason_of_exit(item: ItemId, outcome: &Outcome) -> Option<&'static str> {
     let refusal = match outcome {
         Outcome::Sold(_) | Outcome::Queued(_) => return Some("bought"),
-        Outcome::Refused(Refusal::OfLine { item: line, refusal }) if *line == item => &**refusal,
-        Outcome::Refused(refusal) => refusal,
+        Outcome::Refused(refusal) => refusal.of_item(item)?,
         _ => return None,
     };
     let is_for_good = matches!(

@@ -36,6 +36,25 @@ const COUNT_AGE_MAX: Duration = Duration::from_secs(1);
 /// Items whose counts are known at once.
 const COUNTS_MAX: usize = 1_000;
 
+/// The reason why an entry in a draw does not change.
+#[derive(Debug)]
+pub enum EntryRefusal {
+    /// As a purchase would be refused.
+    Purchase(Refusal),
+    /// The item is not drawn.
+    NoDraw,
+    /// Nobody can enter or withdraw any more.
+    EntriesClosed,
+    /// The draw has as many entries as it may.
+    Full,
+    /// No entry has this key of a party.
+    PartyNotFound,
+    /// The party has as many entries as it may.
+    PartyFull,
+    /// The account of the buyer was deleted; this instance may not know it yet.
+    AccountDeleted,
+}
+
 /// The draws.
 pub struct Draws {
     ledger: Ledger,
@@ -66,7 +85,7 @@ impl Draws {
         item: ItemId,
         buyer: UserId,
         choice: &PartyChoice,
-    ) -> Result<Result<DrawEntry, Refusal>, LedgerError> {
+    ) -> Result<Result<DrawEntry, EntryRefusal>, LedgerError> {
         let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
         let entered = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(async move {
@@ -74,7 +93,7 @@ impl Draws {
                     return Ok(Err(refusal));
                 }
                 if erased::contains(&mut **transaction, buyer).await? {
-                    return Ok(Err(Refusal::AccountDeleted));
+                    return Ok(Err(EntryRefusal::AccountDeleted));
                 }
                 let found = draws::entry(&mut **transaction, item, buyer).await?;
                 if let Some(entry) = found.as_ref().filter(|entry| has_chosen(entry, choice)) {
@@ -83,7 +102,7 @@ impl Draws {
                 if found.is_none()
                     && self.count(transaction, item).await? >= self.entries_max
                 {
-                    return Ok(Err(Refusal::DrawFull));
+                    return Ok(Err(EntryRefusal::Full));
                 }
                 if let Err(refusal) = lock_party(transaction, item, choice).await? {
                     return Ok(Err(refusal));
@@ -116,7 +135,7 @@ impl Draws {
         &self,
         item: ItemId,
         buyer: UserId,
-    ) -> Result<Result<(), Refusal>, LedgerError> {
+    ) -> Result<Result<(), EntryRefusal>, LedgerError> {
         let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
         let withdrawn = self.ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
             Box::pin(withdraw_in(transaction, permit, buyer))
@@ -146,7 +165,7 @@ pub(crate) async fn withdraw_in(
     transaction: &mut MySqlConnection,
     permit: &ItemPermit,
     buyer: UserId,
-) -> sqlx::Result<Result<(), Refusal>> {
+) -> sqlx::Result<Result<(), EntryRefusal>> {
     let item = permit.item();
     if let Err(refusal) = lock_open(transaction, permit).await? {
         return Ok(Err(refusal));
@@ -169,7 +188,7 @@ async fn lock_party(
     transaction: &mut MySqlConnection,
     item: ItemId,
     choice: &PartyChoice,
-) -> sqlx::Result<Result<(), Refusal>> {
+) -> sqlx::Result<Result<(), EntryRefusal>> {
     let members = match choice {
         PartyChoice::Unchanged => return Ok(Ok(())),
         PartyChoice::New => 1,
@@ -196,8 +215,8 @@ async fn lock_party(
         .one(transaction)
         .await?;
     Ok(match members {
-        0 => Err(Refusal::PartyNotFound),
-        _ if party_max < 2 || members >= party_max.into() => Err(Refusal::PartyFull),
+        0 => Err(EntryRefusal::PartyNotFound),
+        _ if party_max < 2 || members >= party_max.into() => Err(EntryRefusal::PartyFull),
         _ => Ok(()),
     })
 }
@@ -215,10 +234,10 @@ fn random_id() -> String {
 async fn lock_open(
     transaction: &mut MySqlConnection,
     permit: &ItemPermit,
-) -> sqlx::Result<Result<(), Refusal>> {
+) -> sqlx::Result<Result<(), EntryRefusal>> {
     let item = permit.item();
     if stock_lock::lock_shared(transaction, permit).await?.is_none() {
-        return Ok(Err(Refusal::ItemNotFound));
+        return Ok(Err(EntryRefusal::Purchase(Refusal::ItemNotFound)));
     }
     let is_over: Option<i64> = sqlx::query_scalar(
         "SELECT closed_at IS NOT NULL OR closes_at <= UTC_TIMESTAMP(6) FROM draws WHERE item_id = ?",
@@ -227,9 +246,9 @@ async fn lock_open(
     .first(transaction)
     .await?;
     Ok(match is_over {
-        None => Err(Refusal::NoDraw),
+        None => Err(EntryRefusal::NoDraw),
         Some(0) => Ok(()),
-        Some(_) => Err(Refusal::EntriesClosed),
+        Some(_) => Err(EntryRefusal::EntriesClosed),
     })
 }
 

@@ -8,6 +8,7 @@ use sqlx::{Executor, MySqlConnection};
 use time::OffsetDateTime;
 
 use super::transaction::begin_on;
+use crate::write::tables::TABLES;
 use shop_domain::ItemId;
 use shop_domain::audit::Facts;
 use shop_domain::order::LINES_MAX;
@@ -113,8 +114,20 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,
-        unit_rows: count(connection, UNIT_ROWS, &[id.get()]).await?,
+        strategy_rows: strategy_rows(connection, id).await?,
     }))
+}
+
+/// The rows of the item in the tables that strategies have.
+async fn strategy_rows(
+    connection: &mut MySqlConnection,
+    item: ItemId,
+) -> sqlx::Result<Vec<(&'static str, i64)>> {
+    let mut counted = Vec::with_capacity(TABLES.len());
+    for table in TABLES {
+        counted.push((table.name(), table.count(connection, item).await?));
+    }
+    Ok(counted)
 }
 
 /// Runs a statement that returns one number.
@@ -244,7 +257,6 @@ const WAITING_IN_VAIN: &str = "SELECT COUNT(*) FROM waiting_list \
      WHERE waiting_list.item_id = ? AND status = 'waiting' AND available >= party_size AND NOT paused \
        AND offer_seconds > 0 AND ends_at > UTC_TIMESTAMP(6)";
 
-const UNIT_ROWS: &str = "SELECT COUNT(*) FROM unit_rows WHERE item_id = ?";
 /// Lines of orders that are not whole: a line of the order is missing, or has another status, another buyer or
 /// another number of lines, or one of the two has its movement alone.
 static ORDERS_HALVED: LazyLock<String> = LazyLock::new(|| {

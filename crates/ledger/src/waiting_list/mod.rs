@@ -23,7 +23,7 @@ use crate::item_concurrency::ItemPermit;
 use crate::rows::outbox::{OfferChange, Outbox};
 use crate::rows::{Fault, buyers, erased, waiting_list};
 use crate::stock_lock;
-use shop_domain::{Clock, Item, ItemId, Place, Refusal, UserId, WaitingStatus};
+use shop_domain::{Clock, Item, ItemId, Place, Refusal, SaleWindow, UserId, WaitingStatus};
 use shop_metrics::Metrics;
 use sql::{
     Row, close, first_in_line, lapsed, move_to_available, move_to_offered, offer, open_offers,
@@ -51,6 +51,21 @@ struct WaitingLineParts {
     metrics: Metrics,
     line_max: u64,
     lengths: Lengths,
+}
+
+/// The reason why a buyer cannot wait for an item.
+#[derive(Debug)]
+pub enum JoinRefusal {
+    /// As a purchase would be refused.
+    Purchase(Refusal),
+    /// The item has no waiting list.
+    NoWaitingList,
+    /// The buyer can buy a unit without waiting.
+    UnitsLeft,
+    /// The waiting list is as long as it may be.
+    Full,
+    /// The account of the buyer was deleted; this instance may not know it yet.
+    AccountDeleted,
 }
 
 /// What a transaction did to the line of one item. It is true once the transaction is committed.
@@ -97,11 +112,13 @@ impl WaitingLine {
         permit: &ItemPermit,
         item: &Item,
         buyer: UserId,
-    ) -> sqlx::Result<Result<(Place, Option<u64>), Refusal>> {
+    ) -> sqlx::Result<Result<(Place, Option<u64>), JoinRefusal>> {
         let available = stock_lock::lock_shared(transaction, permit).await?;
-        let Some(available) = available else { return Ok(Err(Refusal::ItemNotFound)) };
+        let Some(available) = available else {
+            return Ok(Err(JoinRefusal::Purchase(Refusal::ItemNotFound)));
+        };
         if erased::contains(&mut *transaction, buyer).await? {
-            return Ok(Err(Refusal::AccountDeleted));
+            return Ok(Err(JoinRefusal::AccountDeleted));
         }
         if let Some(place) = waiting_list::live(&mut *transaction, item.id, buyer).await? {
             return Ok(Ok((place, None)));
@@ -111,14 +128,14 @@ impl WaitingLine {
             return Ok(Err(refusal));
         }
         if available > 0 {
-            return Ok(Err(Refusal::UnitsLeft));
+            return Ok(Err(JoinRefusal::UnitsLeft));
         }
         if let Some(refusal) = at_limit(transaction, item, buyer).await? {
-            return Ok(Err(refusal));
+            return Ok(Err(JoinRefusal::Purchase(refusal)));
         }
         let length = self.parts.lengths.read(transaction, item.id).await?;
         if length.most() >= self.parts.line_max {
-            return Ok(Err(Refusal::WaitingListFull));
+            return Ok(Err(JoinRefusal::Full));
         }
         match sql::insert(transaction, item.id, buyer).await {
             // Another request of the buyer was quicker.
@@ -267,20 +284,25 @@ impl WaitingLine {
         &self,
         transaction: &mut MySqlConnection,
         item: ItemId,
-    ) -> sqlx::Result<Result<(), Refusal>> {
+    ) -> sqlx::Result<Result<(), JoinRefusal>> {
         // Without a lock: the row of an item is locked before its stock row.
-        let sale: Option<(OffsetDateTime, bool, u32)> =
-            sqlx::query_as("SELECT ends_at, paused, offer_seconds FROM items WHERE id = ?")
-                .bind(item.get())
-                .fetch_optional(transaction)
-                .await?;
-        let now = self.parts.clock.now();
-        Ok(match sale {
-            None => Err(Refusal::ItemNotFound),
-            Some((_, _, 0)) => Err(Refusal::NoWaitingList),
-            Some((ends_at, ..)) if ends_at <= now => Err(Refusal::SaleEnded),
-            Some((_, true, _)) => Err(Refusal::SalePaused),
-            Some(_) => Ok(()),
+        let sale: Option<(OffsetDateTime, OffsetDateTime, bool, u32)> = sqlx::query_as(
+            "SELECT starts_at, ends_at, paused, offer_seconds FROM items WHERE id = ?",
+        )
+        .bind(item.get())
+        .fetch_optional(transaction)
+        .await?;
+        let Some((starts_at, ends_at, is_paused, offer_seconds)) = sale else {
+            return Ok(Err(JoinRefusal::Purchase(Refusal::ItemNotFound)));
+        };
+        if offer_seconds == 0 {
+            return Ok(Err(JoinRefusal::NoWaitingList));
+        }
+        let window = SaleWindow::new(starts_at, ends_at).ok_or(sqlx::Error::RowNotFound)?;
+        Ok(match window.check_open(self.parts.clock.now(), is_paused) {
+            // The start may have been moved since the line was formed.
+            Ok(()) | Err(Refusal::SaleNotStarted { .. }) => Ok(()),
+            Err(refusal) => Err(JoinRefusal::Purchase(refusal)),
         })
     }
 

@@ -2,12 +2,12 @@
 
 use futures::future::BoxFuture;
 
-use super::{LineChange, WaitingLine};
+use super::{JoinRefusal, LineChange, WaitingLine};
 use crate::item_concurrency::ItemPermit;
 use crate::rows::link::{TRANSACTION_MAX, within};
 use crate::rows::{LedgerTransaction, failed_change, transact};
 use crate::{Ledger, RetryPolicy};
-use shop_domain::{Item, ItemId, LedgerError, Place, Refusal, UserId};
+use shop_domain::{Item, ItemId, LedgerError, Place, UserId};
 
 /// Writes the waiting lists. Clones share everything.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl Waitlist {
         &self,
         item: &Item,
         buyer: UserId,
-    ) -> Result<Result<(Place, Option<u64>), Refusal>, LedgerError> {
+    ) -> Result<Result<(Place, Option<u64>), JoinRefusal>, LedgerError> {
         let permit = self.ledger.permit(item.id).await.map_err(|error| failed_change(&error))?;
         self.change(|transaction| Box::pin(self.line.join(transaction, &permit, item, buyer))).await
     }

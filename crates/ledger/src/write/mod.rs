@@ -35,9 +35,9 @@ mod one_call;
 mod reject;
 pub mod restock;
 mod stock;
+pub mod tables;
 mod transaction;
 mod unguarded;
-pub mod unit_rows;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,8 +112,8 @@ impl OrderWrite<'_> {
 pub enum Conflict {
     /// The stock row is not as the gate has read it. Only writes that compare can meet this.
     Stale,
-    /// Too few rows of units are free. Only writes that take such rows can meet this.
-    NoUnitRow,
+    /// Too few rows of the strategy's own table are free. Only writes that take such rows can meet this.
+    NothingFree,
     /// A later holder of the item's lock has written. Only writes with a fence can meet this.
     Fenced {
         /// The highest fence that was accepted.
@@ -331,7 +331,7 @@ impl Arbiter {
             Ok(Outcome::Refused(refusal)) => refusal.code(),
             Err(Conflict::Stale) => "stale",
             Err(Conflict::Fenced { .. }) => "fenced",
-            Ok(_) | Err(Conflict::NoUnitRow) => return,
+            Ok(_) | Err(Conflict::NothingFree) => return,
         };
         self.metrics.arbiter_refused(purchase.strategy, why);
     }

@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 
 use crate::item_concurrency::ItemPermit;
 
-use super::unit_rows::{PoolChange, settle_in};
+use super::tables::TABLES;
 use shop_domain::{Item, ItemId, OrderId, UserId};
 
 /// Units that an operator adds to a sale or takes out of it.
@@ -49,10 +49,10 @@ pub async fn restock(
         return Ok(None);
     }
     if units < 0 {
-        // The units that go must have no row, or a gate without an arbiter would sell them.
-        let trim = PoolChange::TrimBy(units.saturating_neg());
-        if settle_in(transaction, item, trim).await?.kept_by_purchases > 0 {
-            return Ok(None);
+        for table in TABLES {
+            if !table.give_up(transaction, item, units.saturating_neg()).await? {
+                return Ok(None);
+            }
         }
     }
     let done = sqlx::query(

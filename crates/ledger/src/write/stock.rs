@@ -6,6 +6,7 @@ use std::time::Instant;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
+use super::tables::StrategyTable;
 use super::unguarded::{self, UnguardedWrite};
 use super::{Answer, Conflict};
 use crate::rows::outbox::Outbox;
@@ -24,8 +25,8 @@ pub enum StockWrite<'a> {
     GuardedByVersion(u64),
     /// The statement of `Guarded`, and only if the row's last change still is of this second.
     GuardedByTimestamp(OffsetDateTime),
-    /// A row for each unit, at the beginning of the transaction, and then the statement of `Guarded`.
-    GuardedAfterUnitRows,
+    /// Rows of the strategy's own table, at the beginning of the transaction, and then the statement of `Guarded`.
+    GuardedAfterTable(&'static dyn StrategyTable),
     /// Takes the unit that is offered to the buyer from the waiting list.
     Offered,
     /// A textbook's statement, for a lab item whose arbiter is off.
@@ -45,12 +46,17 @@ impl<'a> StockWrite<'a> {
 
     /// Whether the units are taken by one statement that checks all conditions itself.
     pub(super) fn fits_a_call(self) -> bool {
-        !matches!(self, Self::Offered | Self::GuardedAfterUnitRows | Self::Unguarded(_))
+        !matches!(self, Self::Offered | Self::GuardedAfterTable(_) | Self::Unguarded(_))
     }
 
-    /// Whether the order takes a row for each of its units.
-    pub(super) fn takes_unit_rows(self) -> bool {
-        matches!(self, Self::GuardedAfterUnitRows | Self::Unguarded(UnguardedWrite::UnitRows))
+    /// The table whose rows the order takes first.
+    pub(super) fn table(self) -> Option<&'static dyn StrategyTable> {
+        match self {
+            Self::GuardedAfterTable(table) | Self::Unguarded(UnguardedWrite::Table(table)) => {
+                Some(table)
+            }
+            _ => None,
+        }
     }
 
     /// Whether the statement compares the row with what the gate has read.
@@ -72,7 +78,8 @@ pub(super) async fn take(
     stock: StockWrite<'_>,
     outbox: Outbox,
 ) -> sqlx::Result<Option<Answer>> {
-    let (item, units) = (purchase.item.id.get(), purchase.quantity.signed());
+    let item = purchase.item.id.get();
+    let units = purchase.quantity.signed();
     assert!(units > 0, "a purchase takes at least one unit");
     let update = |statement: &'static LazyLock<String>| {
         sqlx::query(statement).bind(units).bind(item).bind(units)
@@ -83,7 +90,7 @@ pub(super) async fn take(
             assert!(is_off, "an item with an arbiter is sold without a condition");
             return unguarded::write(connection, purchase, write).await;
         }
-        StockWrite::Guarded | StockWrite::GuardedAfterUnitRows => update(&TAKE),
+        StockWrite::Guarded | StockWrite::GuardedAfterTable(_) => update(&TAKE),
         StockWrite::Offered => {
             if units == 1 && waiting_list::accept(connection, purchase, outbox).await? {
                 return Ok(None);

@@ -8,9 +8,7 @@ use crate::Database;
 use sqlx::MySqlConnection;
 
 use super::fence::{FenceResult, raise_fence};
-use super::{
-    Answer, Attempt, Conflict, OrderWrite, StockWrite, WRITTEN_AS, is_guarded, stock, unit_rows,
-};
+use super::{Answer, Attempt, Conflict, OrderWrite, StockWrite, WRITTEN_AS, is_guarded, stock};
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::outbox::Outbox;
 use crate::rows::{Fault, answered, begin_on, lost_commit, orders, within};
@@ -70,8 +68,10 @@ async fn fill(
     {
         return Ok(Some(answer));
     }
-    if stock.takes_unit_rows() && !unit_rows::take(connection, purchase).await? {
-        return Ok(Some(Err(Conflict::NoUnitRow)));
+    if let Some(table) = stock.table()
+        && !table.take(connection, purchase).await?
+    {
+        return Ok(Some(Err(Conflict::NothingFree)));
     }
     let sequence = match fence {
         Some(fence) if is_guarded => match raise_fence(connection, purchase, fence).await? {

@@ -10,6 +10,7 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::stock::lock_row;
+use super::tables::StrategyTable;
 use super::{Answer, Conflict};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
@@ -45,9 +46,9 @@ pub enum UnguardedWrite<'a> {
     },
     /// Locks the row, reads it under the lock, checks in the program, writes the computed number.
     LockRow,
-    /// A row for each unit has decided, at the beginning of the transaction. The stock row counts it later
-    /// ([`unit_rows`](super::unit_rows)).
-    UnitRows,
+    /// Rows of the strategy's own table have decided, at the beginning of the transaction. The stock row counts
+    /// them later.
+    Table(&'static dyn StrategyTable),
     /// The gate's own counter has decided: only keeps the ledger in step.
     Record,
 }
@@ -89,7 +90,7 @@ pub(super) async fn write(
             .bind(changed_at),
             Err(Conflict::Stale),
         ),
-        UnguardedWrite::UnitRows => return Ok(None),
+        UnguardedWrite::Table(_) => return Ok(None),
         UnguardedWrite::Record => (
             sqlx::query(
                 "UPDATE stock SET available = available - ?, version = version + 1 WHERE item_id = ?",

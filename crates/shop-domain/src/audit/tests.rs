@@ -31,7 +31,7 @@ fn sound() -> Facts {
         redis_available: Some(5),
         redis_queued: 0,
         redis_buckets: None,
-        unit_rows: 0,
+        strategy_rows: Vec::new(),
     }
 }
 
@@ -78,8 +78,9 @@ fn each_planted_fault_is_named() {
     assert_eq!(broken(Facts { redis_queued: 1, ..sound() }), ["I7"]);
     assert_eq!(broken(Facts { redis_buckets: Some(7), ..sound() }), ["I7"]);
     assert_eq!(broken(Facts { redis_buckets: Some(5), ..sound() }), [""; 0]);
-    assert_eq!(broken(Facts { unit_rows: 6, ..sound() }), ["I7"]);
-    assert_eq!(broken(Facts { unit_rows: 4, ..sound() }), [""; 0]);
+    let rows = |rows| Facts { strategy_rows: vec![("rows", rows)], ..sound() };
+    assert_eq!(broken(rows(6)), ["I7"]);
+    assert_eq!(broken(rows(4)), [""; 0]);
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl Case {
             redis_available: None,
             redis_queued: 0,
             redis_buckets: None,
-            unit_rows: 0,
+            strategy_rows: Vec::new(),
         };
         let request = RunRequest {
             strategies: vec!["mysql-atomic".to_owned()],

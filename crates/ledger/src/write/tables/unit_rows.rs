@@ -12,11 +12,13 @@
 //! its units are still in the stock row, so both figures are of one moment. Purchases lock rows first and the stock
 //! row last; nobody who holds the stock row waits for a row of a unit.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
+use async_trait::async_trait;
 use rand::seq::SliceRandom;
 use sqlx::MySqlConnection;
 
+use super::StrategyTable;
 use crate::rows::link::TRANSACTION_MAX;
 use crate::rows::statement::{Binds, Read, Write, in_list};
 use crate::rows::{transact, within};
@@ -55,45 +57,99 @@ pub struct UnitPool {
     pub kept_by_purchases: u64,
 }
 
-/// Takes a row for each unit of a purchase; `false` when too few are free, and the transaction must be rolled back.
-pub(super) async fn take(
-    connection: &mut MySqlConnection,
-    purchase: &Purchase,
-) -> sqlx::Result<bool> {
-    let (item, wanted) = (purchase.item.id.get(), purchase.quantity.units());
-    // Buyers begin at different numbers, so that they meet few rows of each other.
-    let first = rand::random_range(1..=POOL_MAX);
-    let mut units: Vec<u32> = Vec::new();
-    for (from, to) in [(first, POOL_MAX), (1, first - 1)] {
-        let missing = wanted.saturating_sub(u32::try_from(units.len()).unwrap_or(u32::MAX));
-        if missing > 0 && from <= to {
-            let free = sqlx::query_scalar(
-                "SELECT unit FROM unit_rows FORCE INDEX (PRIMARY) \
-                 WHERE item_id = ? AND unit BETWEEN ? AND ? AND order_id IS NULL \
-                 ORDER BY unit LIMIT ? FOR UPDATE SKIP LOCKED",
-            );
-            units.extend::<Vec<u32>>(
-                free.binds((item, from, to, missing)).all(&mut *connection).await?,
-            );
+/// The table.
+#[derive(Debug)]
+pub struct UnitRows;
+
+#[async_trait]
+impl StrategyTable for UnitRows {
+    fn name(&self) -> &'static str {
+        "rows of units"
+    }
+
+    /// Takes a row for each unit.
+    async fn take(
+        &self,
+        transaction: &mut MySqlConnection,
+        purchase: &Purchase,
+    ) -> sqlx::Result<bool> {
+        let item = purchase.item.id.get();
+        let wanted = purchase.quantity.units();
+        // Buyers begin at different numbers, so that they meet few rows of each other.
+        let first = rand::random_range(1..=POOL_MAX);
+        let mut units: Vec<u32> = Vec::new();
+        for (from, to) in [(first, POOL_MAX), (1, first - 1)] {
+            let missing = wanted.saturating_sub(u32::try_from(units.len()).unwrap_or(u32::MAX));
+            if missing > 0 && from <= to {
+                let free = sqlx::query_scalar(
+                    "SELECT unit FROM unit_rows FORCE INDEX (PRIMARY) \
+                     WHERE item_id = ? AND unit BETWEEN ? AND ? AND order_id IS NULL \
+                     ORDER BY unit LIMIT ? FOR UPDATE SKIP LOCKED",
+                );
+                units.extend::<Vec<u32>>(
+                    free.binds((item, from, to, missing)).all(&mut *transaction).await?,
+                );
+            }
         }
+        if units.len() < wanted as usize {
+            return Ok(false);
+        }
+        let Some((places, units)) = in_list(&units) else { return Ok(false) };
+        // The condition once more: on an engine that locks nothing, the second of two buyers changes fewer rows.
+        let free = format!("WHERE item_id = ? AND order_id IS NULL AND unit IN ({places})");
+        let is_off = purchase.item.arbiter == ArbiterMode::Off;
+        let statement = if is_off {
+            format!("UPDATE {BY_KEY} SET order_id = ? {free}")
+        } else {
+            format!("DELETE unit_rows FROM {BY_KEY} {free}")
+        };
+        let mut taken = sqlx::query(&statement);
+        if is_off {
+            taken = taken.bind(purchase.order_id.to_string());
+        }
+        let taken = units.fold(taken.bind(item), |taken, unit| taken.bind(unit));
+        Ok(taken.changed(transaction).await? == u64::from(wanted))
     }
-    if units.len() < wanted as usize {
-        return Ok(false);
+
+    /// The units that go must have no row, or a gate without an arbiter would sell them.
+    async fn give_up(
+        &self,
+        transaction: &mut MySqlConnection,
+        item: ItemId,
+        units: i64,
+    ) -> sqlx::Result<bool> {
+        let trimmed = settle_in(transaction, item, PoolChange::TrimBy(units)).await?;
+        Ok(trimmed.kept_by_purchases == 0)
     }
-    let Some((places, units)) = in_list(&units) else { return Ok(false) };
-    // The condition once more: on an engine that locks nothing, the second of two buyers changes fewer rows.
-    let free = format!("WHERE item_id = ? AND order_id IS NULL AND unit IN ({places})");
-    let is_off = purchase.item.arbiter == ArbiterMode::Off;
-    let statement = match is_off {
-        true => format!("UPDATE {BY_KEY} SET order_id = ? {free}"),
-        false => format!("DELETE unit_rows FROM {BY_KEY} {free}"),
-    };
-    let mut taken = sqlx::query(&statement);
-    if is_off {
-        taken = taken.bind(purchase.order_id.to_string());
+
+    async fn count(&self, connection: &mut MySqlConnection, item: ItemId) -> sqlx::Result<i64> {
+        let count = sqlx::query_scalar("SELECT COUNT(*) FROM unit_rows WHERE item_id = ?");
+        count.bind(item.get()).one(connection).await
     }
-    let taken = units.fold(taken.bind(item), |taken, unit| taken.bind(unit));
-    Ok(taken.changed(connection).await? == u64::from(wanted))
+
+    /// Counts rows that are taken, removes those that are too many, and all of sales that are over.
+    async fn settle(&self, pool: &Database, after: &mut i64, limit: u32) -> sqlx::Result<usize> {
+        let items = sqlx::query_scalar(
+            "SELECT DISTINCT item_id FROM unit_rows WHERE item_id > ? ORDER BY item_id LIMIT ?",
+        );
+        let items: Vec<i64> = items.binds((*after, limit)).all(pool).await?;
+        let last = items.last().filter(|_| items.len() == limit as usize);
+        *after = last.copied().unwrap_or(0);
+        let Some((places, ids)) = in_list(&items) else { return Ok(0) };
+        let statement = format!(
+            "SELECT unit_rows.item_id, MAX(ends_at) <= UTC_TIMESTAMP(6) AS is_over FROM unit_rows \
+             JOIN stock ON stock.item_id = unit_rows.item_id JOIN items ON items.id = unit_rows.item_id \
+             WHERE unit_rows.item_id IN ({places}) GROUP BY unit_rows.item_id \
+             HAVING is_over OR COUNT(unit_rows.order_id) > 0 OR COUNT(*) > MAX(available)"
+        );
+        let found = ids.fold(sqlx::query_as(&statement), |found, id| found.bind(id));
+        let found: Vec<(ItemId, bool)> = found.all(pool).await?;
+        for (item, is_over) in &found {
+            let change = if *is_over { PoolChange::Empty } else { PoolChange::Trim };
+            settle(pool, *item, change).await?;
+        }
+        Ok(found.len())
+    }
 }
 
 /// Counts taken rows in the stock row, deletes them, and changes the pool: one transaction, which may be repeated.
@@ -109,7 +165,7 @@ pub async fn settle(pool: &Database, item: ItemId, change: PoolChange) -> sqlx::
 }
 
 /// [`settle`] within the caller's transaction, which has locked no row of a unit.
-pub(super) async fn settle_in(
+async fn settle_in(
     transaction: &mut MySqlConnection,
     item: ItemId,
     change: PoolChange,
@@ -126,11 +182,7 @@ pub(super) async fn settle_in(
         PoolChange::Empty => 0,
     };
     let keep = keep.clamp(0, POOL_MAX.into()).unsigned_abs();
-    let rows: i64 = sqlx::query_scalar("SELECT COUNT(*) FROM unit_rows WHERE item_id = ?")
-        .bind(item.get())
-        .one(&mut *transaction)
-        .await?;
-    let rows = rows.unsigned_abs();
+    let rows = UnitRows.count(transaction, item).await?.unsigned_abs();
     let mut pool = UnitPool { left, is_filled: false, kept_by_purchases: 0 };
     if rows > keep {
         pool.kept_by_purchases = rows - keep - remove(transaction, item, rows - keep).await?;
@@ -190,42 +242,4 @@ async fn add(transaction: &mut MySqlConnection, item: ItemId, rows: u64) -> sqlx
     let rows: Vec<String> = unused.iter().map(|unit| format!("({item}, {unit})")).collect();
     let insert = format!("INSERT INTO unit_rows (item_id, unit) VALUES {}", rows.join(", "));
     sqlx::query(&insert).persistent(false).run(transaction).await
-}
-
-/// A page of items with a pool.
-#[derive(Clone, Debug)]
-pub struct PoolPage {
-    /// The last item; `None` when no further one has a pool.
-    pub last: Option<i64>,
-    /// The items whose rows are not as they should be once nobody buys, and what to do about it: some are not counted,
-    /// there are too many, or the sale is over.
-    pub unsettled: HashMap<ItemId, PoolChange>,
-}
-
-/// Reads at most `limit` items with a pool behind the item `after`.
-///
-/// # Errors
-/// The database's.
-pub async fn pools(pool: &Database, after: i64, limit: u32) -> sqlx::Result<PoolPage> {
-    let items = sqlx::query_scalar(
-        "SELECT DISTINCT item_id FROM unit_rows WHERE item_id > ? ORDER BY item_id LIMIT ?",
-    );
-    let items: Vec<i64> = items.binds((after, limit)).all(pool).await?;
-    let Some((places, ids)) = in_list(&items) else {
-        return Ok(PoolPage { last: None, unsettled: HashMap::new() });
-    };
-    let statement = format!(
-        "SELECT unit_rows.item_id, MAX(ends_at) <= UTC_TIMESTAMP(6) AS is_over FROM unit_rows \
-         JOIN stock ON stock.item_id = unit_rows.item_id JOIN items ON items.id = unit_rows.item_id \
-         WHERE unit_rows.item_id IN ({places}) GROUP BY unit_rows.item_id \
-         HAVING is_over OR COUNT(unit_rows.order_id) > 0 OR COUNT(*) > MAX(available)"
-    );
-    let found = ids.fold(sqlx::query_as(&statement), |found, id| found.bind(id));
-    let found: Vec<(ItemId, bool)> = found.all(pool).await?;
-    let change = |is_over| if is_over { PoolChange::Empty } else { PoolChange::Trim };
-    let unsettled = found.into_iter().map(|(item, is_over)| (item, change(is_over))).collect();
-    Ok(PoolPage {
-        last: items.last().copied().filter(|_| items.len() == limit as usize),
-        unsettled,
-    })
 }
