@@ -85,6 +85,7 @@ pub(super) fn core(
     Ok(Core {
         kit: Arc::clone(kit),
         ledger: shared.ledger.clone(),
+        outbox: shared.events,
         traces: shared.traces.clone(),
         instance: shared.instance.clone(),
         currency: config.currency()?,

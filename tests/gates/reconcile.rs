@@ -1,9 +1,10 @@
 //! The reconciliation: it reaches every counted item, and repairs a counter only when two readings
 //! agree.
 
+use extension::job::Job;
 use gates::redis_store::{Buckets, Counters, RedisClient};
 use seckill::audit::audit;
-use seckill::job::{Bounds, Job, Reconcile};
+use seckill::job::{Bounds, Reconcile};
 use shop_domain::ItemId;
 use shop_metrics::Metrics;
 

@@ -1,9 +1,10 @@
 //! `mysql-unit-rows`: its rows are a bounded part of the stock, come back with units that are returned, and are
 //! counted after a crash.
 
+use extension::job::Job;
 use gates::redis_store::{Counters, RedisClient};
 use ledger::write::tables::unit_rows::POOL_MAX;
-use seckill::job::{Job, Reconcile};
+use seckill::job::Reconcile;
 use serde_json::json;
 use shop_metrics::Metrics;
 

@@ -2,17 +2,17 @@
 //!
 //! `make test-engines` runs the walk of all strategies on each of them.
 
-use dev_servers::Replicated;
+use dev_servers::Replication;
 use ledger::rows::engine::Engine;
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on};
 use crate::support::{eventually, when};
 
 /// The writer is killed, another member takes over, and the killed one comes back.
-async fn sells_on_without_its_writer(engine: Replicated) {
+async fn sells_on_without_its_writer(engine: Replication) {
     let (mut set, shop, instance) = on(engine).await;
     let said = Engine::read(&shop.pool).await.expect("it answers").to_string();
-    let name = if engine == Replicated::Galera { "Galera, 3 nodes" } else { "3 of 3 members" };
+    let name = if engine == Replication::Galera { "Galera, 3 nodes" } else { "3 of 3 members" };
     assert!(said.contains(name), "{said}");
     let crowd = Crowd::enters(&instance).await;
     crowd.has_bought(ENOUGH).await;
@@ -28,7 +28,7 @@ async fn sells_on_without_its_writer(engine: Replicated) {
     crowd.has_bought(ENOUGH).await;
     assert_nothing_lost(&shop, &instance, &crowd.leaves().await).await;
     // Each node of Galera takes writes, and the service stays with the first of them.
-    let wanted = if engine == Replicated::Galera { 3.0 } else { 1.0 };
+    let wanted = if engine == Replication::Galera { 3.0 } else { 1.0 };
     eventually(RECOVERY_MAX, || async {
         let writers = metric(&instance, "seckill_ledger_writers").await;
         when((writers - wanted).abs() < 0.5, writers)
@@ -38,14 +38,14 @@ async fn sells_on_without_its_writer(engine: Replicated) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn galera_sells_on_without_its_first_node() {
-    sells_on_without_its_writer(Replicated::Galera).await;
+    sells_on_without_its_writer(Replication::Galera).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_sells_on_without_its_primary() {
     // Debian's stable releases have no MySQL.
-    if let Err(missing) = Replicated::Group.program() {
+    if let Err(missing) = Replication::Group.program() {
         return println!("not tested: {missing}");
     }
-    sells_on_without_its_writer(Replicated::Group).await;
+    sells_on_without_its_writer(Replication::Group).await;
 }

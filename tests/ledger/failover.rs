@@ -1,7 +1,7 @@
 //! The answers at a failover of the ledger: what a replaced writer says counts for nothing, and one
 //! silent moment of the writer is no failover.
 
-use dev_servers::{MysqlSet, Replicated};
+use dev_servers::{MysqlSet, Replication};
 use ledger::rows::{self, Writer, is_unconfirmed};
 use ledger::write::Arbiter;
 use serde_json::json;
@@ -121,7 +121,7 @@ async fn answered_by_the_old_writer<T: Send + 'static>(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_payment_is_not_lost_at_a_failover() {
     let provider = TestProvider::start().await;
-    let (mut pair, shop, instance) = on_with(Replicated::SemiSync, |config| {
+    let (mut pair, shop, instance) = on_with(Replication::SemiSync, |config| {
         config.payment.provider = "webhook".to_owned();
         config.payment.checkout_url =
             "https://pay.example/checkout?order={order}&cents={amount_cents}".to_owned();
@@ -150,7 +150,7 @@ async fn a_payment_is_not_lost_at_a_failover() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rejection_that_only_the_old_writer_has_is_stored_again() {
-    let (mut pair, shop, instance) = on(Replicated::SemiSync).await;
+    let (mut pair, shop, instance) = on(Replication::SemiSync).await;
     let item = instance.make_item(json!({ "stock": 1 })).await;
     let refused = purchase(&shop, item, "queued-order").await;
     let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
@@ -180,7 +180,7 @@ async fn a_rejection_that_only_the_old_writer_has_is_stored_again() {
 /// The old writer lives on as a server that takes no writes, and still has its old rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_an_order_is_found_at_the_new_writer_after_a_failover() {
-    let (mut pair, shop, instance) = on(Replicated::SemiSync).await;
+    let (mut pair, shop, instance) = on(Replication::SemiSync).await;
     let once = json!({ "stock": 1, "per_buyer_limit": 1 });
     let (before, after) =
         (instance.make_item(once.clone()).await, instance.make_item(once.clone()).await);
@@ -210,7 +210,7 @@ async fn a_key_that_is_an_order_is_found_at_the_new_writer_after_a_failover() {
 /// Another instance found the new writer sooner, and has answered a buyer. This one has not looked since.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_answer_comes_from_a_writer_that_was_replaced_a_moment_ago() {
-    let (mut pair, shop, instance) = on(Replicated::SemiSync).await;
+    let (mut pair, shop, instance) = on(Replication::SemiSync).await;
     let writer = Writer::new(shop.config.database_url.reveal()).expect("the URL is fine");
     let late = rows::pool_to(&writer, &shop.config, 2);
     let stop = CancellationToken::new();
@@ -231,7 +231,7 @@ async fn no_answer_comes_from_a_writer_that_was_replaced_a_moment_ago() {
 /// A replica was left writable by mistake. The writer is silent for a moment, and comes back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_writer_that_is_silent_for_a_moment_is_kept_beside_a_writable_replica() {
-    let (mut pair, _shop, instance) = on(Replicated::SemiSync).await;
+    let (mut pair, _shop, instance) = on(Replication::SemiSync).await;
     is_followed(&instance, 1.0).await;
     execute(&pair, 1, "SET GLOBAL read_only = 0").await;
     let claims = async |count: f64| {

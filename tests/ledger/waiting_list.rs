@@ -48,7 +48,7 @@ async fn shop() -> (Shop, Instance) {
         config.waiting_list.sweep_ms = 20;
         config.purchase.item_age_ms_max = 0;
         config.events.enabled = true;
-        config.events.poll_ms = 20;
+        config.sections.set("events", "poll_ms", 20);
     })
     .await;
     let instance = shop.start().await;

@@ -1,7 +1,7 @@
 //! The ledger on two servers that replicate: the writer is lost, and its replica takes over.
 
-use dev_servers::{MysqlSet, Replicated};
-use ledger::rows::replication::{Replication, read_from};
+use dev_servers::{MysqlSet, Replication};
+use ledger::rows::replication::{self, read_from};
 use sqlx::Executor;
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, lost, metric, on};
@@ -9,7 +9,7 @@ use crate::support::{Instance, Shop, eventually, when};
 
 /// A pair of servers, a shop on it, and an instance.
 async fn on_a_pair() -> (MysqlSet, Shop, Instance) {
-    on(Replicated::SemiSync).await
+    on(Replication::SemiSync).await
 }
 
 async fn execute(pair: &MysqlSet, place: usize, statement: &str) {
@@ -100,7 +100,7 @@ async fn a_fallback_to_asynchronous_replication_is_shown_and_its_loss_can_be_nam
     })
     .await;
     let unacknowledged = match read_from(&shop.pool).await.expect("it answers") {
-        Replication::SemiSynchronous { active: false, unacknowledged, .. } => unacknowledged,
+        replication::Replication::SemiSynchronous { active: false, unacknowledged, .. } => unacknowledged,
         other => panic!("{other}"),
     };
     assert!(unacknowledged > 0);

@@ -23,7 +23,7 @@ async fn currency_of(instance: &Instance, item: i64) -> Value {
 async fn an_order_is_in_the_currency_of_its_item_wherever_it_is_told() {
     let shop = Shop::with(|config| {
         config.events.enabled = true;
-        config.events.poll_ms = 20;
+        config.sections.set("events", "poll_ms", 20);
     })
     .await;
     let instance = shop.start().await;

@@ -14,7 +14,7 @@ use crate::support::{Answer, Instance, Shop, assert_clean, eventually, until_met
 async fn shop_of(provider: &TestProvider) -> Shop {
     Shop::with(|config| {
         config.events.enabled = true;
-        config.events.poll_ms = 20;
+        config.sections.set("events", "poll_ms", 20);
         config.payment.provider = "webhook".to_owned();
         config.payment.checkout_url =
             "https://pay.example/checkout?order={order}&cents={amount_cents}".to_owned();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use dev_servers::{MysqlSet, Replicated};
+use dev_servers::{MysqlSet, Replication};
 use seckill::config::Config;
 use serde_json::json;
 use settings::Secret;
@@ -23,13 +23,13 @@ pub const ENOUGH: u64 = 60;
 const STRATEGIES: [&str; 3] = ["mysql-atomic", "mysql-batch", "lock-redis"];
 
 /// Servers that replicate, a shop on them, and an instance.
-pub async fn on(engine: Replicated) -> (MysqlSet, Shop, Instance) {
+pub async fn on(engine: Replication) -> (MysqlSet, Shop, Instance) {
     on_with(engine, |_| {}).await
 }
 
 /// Servers that replicate, a shop with other settings on them, and an instance.
 pub async fn on_with(
-    engine: Replicated,
+    engine: Replication,
     set_up: impl FnOnce(&mut Config),
 ) -> (MysqlSet, Shop, Instance) {
     let set = MysqlSet::start_temporary(engine).await.expect("the servers start");

@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use dev_servers::{RedisServer, Replicated};
+use dev_servers::{RedisServer, Replication};
 use gates::redis_store::{RedisClient, SharedConnection};
 use ledger::Database;
 use ledger::rows;
@@ -256,9 +256,9 @@ async fn of_wanted_shape(config: &mut Config) {
 /// Sets the ledger of the engine that `SECKILL_TEST_MYSQL` names: `semisync`, `group` or `galera`.
 async fn on_wanted_engine(config: &mut Config, database: &str) {
     let engine = match std::env::var("SECKILL_TEST_MYSQL").as_deref() {
-        Ok("semisync") => Replicated::SemiSync,
-        Ok("group") => Replicated::Group,
-        Ok("galera") => Replicated::Galera,
+        Ok("semisync") => Replication::SemiSync,
+        Ok("group") => Replication::Group,
+        Ok("galera") => Replication::Galera,
         _ => return,
     };
     config.database_url = Secret::new(super::replicated_url(engine, database).await);

@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dev_servers::{
     Certificates, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, MysqlSet, RedisCluster,
-    RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, Replicated, ZookeeperOptions,
+    RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, Replication, ZookeeperOptions,
     ZookeeperServer,
 };
 use futures::future::join_all;
@@ -165,7 +165,7 @@ pub async fn cluster() -> &'static RedisCluster {
 
 /// The address of a database on the run's replicated database servers, for `SECKILL_TEST_MYSQL`,
 /// started when the first test asks.
-pub async fn replicated_url(engine: Replicated, database: &str) -> String {
+pub async fn replicated_url(engine: Replication, database: &str) -> String {
     static SET: OnceCell<MysqlSet> = OnceCell::const_new();
     let start = async || {
         // Waits on a thread of its own: the start cannot move between threads.

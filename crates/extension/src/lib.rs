@@ -12,6 +12,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use ledger::Ledger;
 use ledger::rows::actions::Actor;
+use ledger::rows::outbox::Outbox;
 use settings::Sections;
 use shop_domain::Currency;
 use shop_traces::Traces;
@@ -63,6 +64,8 @@ pub struct Core {
     /// What the extractors of routes need, with clock, metrics and lifecycle.
     pub kit: Arc<Kit>,
     pub ledger: Ledger,
+    /// Whether each change of an order is written as an event.
+    pub outbox: Outbox,
     pub traces: Traces,
     /// The name of this instance for the others.
     pub instance: String,

@@ -48,6 +48,14 @@ impl Sections {
         Self(table)
     }
 
+    /// Replaces a setting, for tests and for `seckill dev`.
+    pub fn set(&mut self, name: &str, key: &str, value: impl Into<Value>) {
+        let section = self.0.entry(name).or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(section) = section {
+            section.insert(key.to_owned(), value.into());
+        }
+    }
+
     /// Reads a section as a struct of settings.
     ///
     /// # Errors

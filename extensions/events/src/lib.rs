@@ -64,12 +64,12 @@ impl Extension for Events {
 
     fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String> {
         let settings = Settings::read(sections)?;
-        let endpoints = Endpoints::new(core.ledger.clone(), settings.enabled);
+        let endpoints = Endpoints::new(core.ledger.clone(), core.outbox.is_enabled());
         let state = EventsState::new(Arc::clone(&core.kit), EventsParts { endpoints });
         let mut parts = Parts { routes: routes().with_state(state), ..Parts::default() };
         let networks = PrivateNetworks::parse(&settings.private_networks)
             .map_err(|why| format!("events.{why}"))?;
-        if settings.enabled {
+        if core.outbox.is_enabled() {
             run(core, &settings, networks, &mut parts)?;
         }
         Ok(parts)

@@ -128,7 +128,7 @@ impl Plan {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn a_name_may_carry_options() {

@@ -232,7 +232,7 @@ pub enum Event {
 
 #[cfg(test)]
 mod tests {
-    use crate::*;
+    use super::*;
 
     #[test]
     fn percentiles_are_values_that_were_measured() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use dev_servers::Replicated;
+use dev_servers::Replication;
 use hyper::body::Bytes;
 use serde_json::{Value, json};
 use sqlx::Connection;
@@ -38,7 +38,7 @@ type Paid = Arc<Mutex<Vec<(String, String)>>>;
 
 /// The writer is frozen, replaced and wakes up while a provider says that orders are paid.
 pub async fn payments(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let (mut set, setup) = on(testbed, Replicated::SemiSync).await?;
+    let (mut set, setup) = on(testbed, Replication::SemiSync).await?;
     let secret = webhooks::new_secret();
     let with_provider = setup
         .clone()
@@ -120,7 +120,7 @@ async fn not_paid(url: &str, acknowledged: &[(String, String)]) -> Run<Vec<Strin
 
 /// The writer is demoted while sold-out items are asked for with the keys of their orders.
 pub async fn keys(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let (mut set, setup) = on(testbed, Replicated::SemiSync).await?;
+    let (mut set, setup) = on(testbed, Replication::SemiSync).await?;
     let plan = Plan::new(seed, Wanted::Safe, &setup);
     run_trial(testbed, plan, async |testbed, trial| {
         let others = [Service::start(&setup).await?, Service::start(&setup).await?];

@@ -23,8 +23,8 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
         identity.configure(config);
         serve_at(config);
         config.events.enabled = true;
-        config.events.poll_ms = 50;
-        config.events.private_networks = "127.0.0.1".to_owned();
+        config.sections.set("events", "poll_ms", 50);
+        config.sections.set("events", "private_networks", "127.0.0.1".to_owned());
         config.payment.provider = "webhook".to_owned();
         config.payment.checkout_url = payments.checkout_url();
         config.payment.secret = Secret::new(payments.secret());

@@ -1,8 +1,9 @@
 //! Carts beside purchases by a gate with a number of its own: a counter in Redis, or rows of units.
 
+use extension::job::Job;
 use futures::future::join_all;
 use gates::redis_store::{Counters, RedisClient};
-use seckill::job::{Job, Reconcile};
+use seckill::job::Reconcile;
 use serde_json::json;
 use shop_metrics::Metrics;
 

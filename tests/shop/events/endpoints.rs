@@ -10,8 +10,8 @@ use crate::support::{Client, Shop, eventually, until_metric, when};
 async fn a_webhook_never_reaches_into_a_private_network() {
     let shop = Shop::with(|config| {
         config.events.enabled = true;
-        config.events.poll_ms = 20;
-        config.events.pause_seconds_max = 1;
+        config.sections.set("events", "poll_ms", 20);
+        config.sections.set("events", "pause_seconds_max", 1);
     })
     .await;
     let instance = shop.start().await;

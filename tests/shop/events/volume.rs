@@ -199,9 +199,9 @@ async fn every_durable_change_arrives_and_none_is_invented_while_all_are_killed(
     let shop = Shop::with(|config| {
         config.database_url = Secret::new(url);
         config.events.enabled = true;
-        config.events.private_networks = "127.0.0.1".to_owned();
+        config.sections.set("events", "private_networks", "127.0.0.1".to_owned());
         // Its own deliverer is idle: it is there to make items, and to look.
-        config.events.poll_ms = 60_000;
+        config.sections.set("events", "poll_ms", 60_000);
     })
     .await;
     let maker = shop.start().await;

@@ -1,9 +1,9 @@
 //! Planted faults, each of which the evaluation names.
 
 use super::*;
-use crate::lab::load_generator::{Reply, answer, key};
-use crate::lab::plan::{Plan, StrategyChoice};
-use crate::lab::report::{Arbiters, RunRequest};
+use crate::load_generator::{Reply, answer, key};
+use crate::plan::{Plan, StrategyChoice};
+use crate::report::{Arbiters, RunRequest};
 use shop_domain::audit::{self, Facts};
 use shop_domain::{ItemId, OrderId, OrderStatus};
 
