@@ -10,8 +10,7 @@ use tokio::time::Instant;
 
 use gates::redis_store::{Durability, RedisClient, Topology};
 use ledger::rows::replication::{self, Replication};
-use ledger::rows::schema::SchemaState;
-use ledger::rows::{self, Condition};
+use ledger::schema::{self, Condition, SchemaState};
 use shop_domain::outcome::Dependency;
 
 /// How long a dependency may take to answer a probe.
@@ -76,7 +75,7 @@ impl Readiness {
             (_, topology),
             lock_servers,
         ) = tokio::join!(
-            probed(rows::condition(&self.pool)),
+            probed(schema::condition(&self.pool)),
             probed(replication::read_from(&self.pool)),
             probed(self.redis.condition()),
             probed(self.redis.topology()),

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::config::Config;
-use ledger::rows::{self, MIGRATIONS};
+use ledger::rows;
+use ledger::schema::{self, MIGRATIONS};
 
 use super::ExitResult;
 use super::progress::Progress;
@@ -36,18 +37,18 @@ pub async fn run(file: Option<&Path>, arguments: Arguments) -> ExitResult {
 pub(super) async fn migrate(config: &Config, contract: bool) -> Result<(), String> {
     let pool = &rows::pool(config)?;
     let mut progress = Progress::new("migrating the schema", MIGRATIONS.iter().count());
-    let mut work = std::pin::pin!(rows::migrate(config, pool));
+    let mut work = std::pin::pin!(schema::migrate(config, pool));
     loop {
         match tokio::time::timeout(COUNT_PERIOD, &mut work).await {
             Ok(ended) => break ended?,
-            Err(_) => progress.show(rows::migrations_done(pool).await),
+            Err(_) => progress.show(schema::migrations_done(pool).await),
         }
     }
     drop(progress);
     if contract {
-        rows::contract(config, pool).await?;
+        schema::contract(config, pool).await?;
     } else {
-        rows::say_what_is_left(pool).await?;
+        schema::say_what_is_left(pool).await?;
     }
     pool.close().await;
     Ok(())

@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-/// The largest set of keys, in bytes.
-pub(super) const KEYS_BYTES_MAX: usize = 256 << 10;
+use super::provider::{KEYS_BYTES_MAX, Provider};
+
 /// The most keys of a set; further ones are left out.
 const KEYS_MAX: usize = 100;
 /// The pause between two reads that tokens with unknown key ids cause, or that failed.
@@ -43,7 +43,7 @@ pub(super) enum Source {
     /// A file.
     File(PathBuf),
     /// The function that asks the provider.
-    Provider(Arc<super::provider::Provider>),
+    Provider(Arc<Provider>),
 }
 
 /// The keys of the provider.

@@ -13,9 +13,10 @@ use outgoing_https::{HttpsClient, Target};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use super::keys::KEYS_BYTES_MAX;
 use settings::Secret;
 
+/// The largest set of keys, in bytes.
+pub(super) const KEYS_BYTES_MAX: usize = 256 << 10;
 /// The largest answer besides the set of keys, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// How long a discovery document is used.

@@ -7,7 +7,7 @@ use dev_servers::{
     AppendFsync, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, RedisOptions, RedisServer,
     StartError, ZookeeperOptions, ZookeeperServer,
 };
-use ledger::rows;
+use ledger::{rows, schema};
 use redis::aio::MultiplexedConnection;
 use seckill::config::Config;
 use settings::Secret;
@@ -103,7 +103,7 @@ impl Testbed {
         let mut config = Config::defaults();
         config.database_url = Secret::new(url);
         let pool = rows::pool(&config)?;
-        rows::migrate(&config, &pool).await?;
+        schema::migrate(&config, &pool).await?;
         pool.close().await;
         Ok(())
     }

@@ -292,14 +292,14 @@ fn sessions_of_the_ledger_are_opened_in_one_place() {
     for (path, text) in files("crates/ledger/src").into_iter().chain(files("src")) {
         let opens = text.contains("ConnectOptions as _") || text.contains("ConnectOptions, ");
         let connects = text.contains("::connect_with(") || (opens && text.contains(".connect()"));
-        assert!(!connects || path.ends_with("rows/session.rs"), "{} connects", path.display());
+        assert!(!connects || path.ends_with("failover/session.rs"), "{} connects", path.display());
     }
 }
 
 #[test]
 fn transactions_begin_and_end_in_one_place() {
     for (path, text) in files("crates/ledger/src") {
-        if path.ends_with("rows/transaction.rs") || path.ends_with("rows/database.rs") {
+        if path.ends_with("sql/transaction.rs") || path.ends_with("sql/database.rs") {
             continue;
         }
         // What the driver begins, its own `commit` ends without a limit and without a comparison. A chain may be

@@ -2,7 +2,7 @@
 
 use argon2::Argon2;
 use argon2::password_hash::PasswordHasher;
-use ledger::rows;
+use ledger::schema;
 
 use super::{PASSWORD, assert_problem, sign_in, sign_up};
 use crate::support::Shop;
@@ -76,7 +76,7 @@ async fn accounts_from_before_are_compared_too_and_still_open() {
     .bind("operator\u{3164}")
     .bind("operator\u{1160}");
     shop.change(statement).await;
-    rows::migrate(&shop.config, &shop.pool).await.expect("filled in");
+    schema::migrate(&shop.config, &shop.pool).await.expect("filled in");
     let skeletons: Vec<Option<i64>> =
         sqlx::query_scalar("SELECT username_skeleton = 'operator' FROM users ORDER BY id")
             .fetch_all(&shop.pool)

@@ -6,7 +6,7 @@ use serde_json::Value;
 use sqlx::Executor;
 use tokio::process::Command;
 
-use ledger::rows;
+use ledger::schema;
 
 use crate::process::program::{PROGRAM, loadtest, run, told};
 use crate::support::{Instance, Shop};
@@ -133,7 +133,7 @@ async fn orders_from_before_the_record_audit_cleanly() {
     ] {
         shop.pool.execute(statement).await.expect("undone");
     }
-    rows::migrate(&shop.config, &shop.pool).await.expect("migrated again");
+    schema::migrate(&shop.config, &shop.pool).await.expect("migrated again");
     assert_eq!(recorded(&shop, item).await, [(None, Some(0), 3)]);
     assert_eq!(broken(&instance, item).await, [""; 0]);
     assert_eq!(instance.buyer(4).buy("lock-redis", item).await.status, 201);

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ledger::rows;
+use ledger::schema;
 use serde_json::json;
 use sqlx::Executor;
 use web::token::Role;
@@ -139,12 +139,12 @@ async fn the_indexes_of_orders_are_replaced_during_a_sale() {
     // As the build before has written them.
     shop.pool.execute("UPDATE orders SET buyer_bucket = 0").await.expect("written before");
     // Twice, the second time as after a migration that was broken off.
-    sells_during(&instance, (item, 31..61), rows::migrate(&shop.config, &shop.pool)).await;
+    sells_during(&instance, (item, 31..61), schema::migrate(&shop.config, &shop.pool)).await;
     shop.pool.execute("ALTER TABLE orders DROP KEY orders_buyer").await.expect("broken off");
-    sells_during(&instance, (item, 61..91), rows::migrate(&shop.config, &shop.pool)).await;
+    sells_during(&instance, (item, 61..91), schema::migrate(&shop.config, &shop.pool)).await;
     assert!(indexes(&shop).await.contains(&"orders_request".to_owned()), "a build before sells");
-    sells_during(&instance, (item, 91..121), rows::contract(&shop.config, &shop.pool)).await;
-    rows::contract(&shop.config, &shop.pool).await.expect("contracted already");
+    sells_during(&instance, (item, 91..121), schema::contract(&shop.config, &shop.pool)).await;
+    schema::contract(&shop.config, &shop.pool).await.expect("contracted already");
     assert_eq!(indexes(&shop).await, new);
     let gone = sqlx::query("SELECT 1 FROM room_openings").execute(&shop.pool).await;
     assert!(gone.is_err(), "a table of earlier builds is left");

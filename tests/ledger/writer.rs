@@ -100,7 +100,9 @@ async fn a_fallback_to_asynchronous_replication_is_shown_and_its_loss_can_be_nam
     })
     .await;
     let unacknowledged = match read_from(&shop.pool).await.expect("it answers") {
-        replication::Replication::SemiSynchronous { active: false, unacknowledged, .. } => unacknowledged,
+        replication::Replication::SemiSynchronous { active: false, unacknowledged, .. } => {
+            unacknowledged
+        }
         other => panic!("{other}"),
     };
     assert!(unacknowledged > 0);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer};
 use futures::future::join_all;
-use ledger::rows;
+use ledger::{rows, schema};
 use serde_json::json;
 use settings::Secret;
 
@@ -38,7 +38,7 @@ async fn five_migrations_of_an_empty_database_at_once_all_succeed() {
     let mut config = shop.config.clone();
     config.database_url = Secret::new(url);
     let pool = rows::pool(&config).expect("the URL is fine");
-    let state = rows::schema::schema_state(&pool).await.expect("it answers");
+    let state = schema::schema_state(&pool).await.expect("it answers");
     assert!(state.is_usable(), "{state:?}");
 }
 

@@ -1,6 +1,6 @@
 //! Currencies: each item has one, an order has one, and money of another pays nothing.
 
-use ledger::rows;
+use ledger::schema;
 use serde_json::{Value, json};
 use settings::Secret;
 use shop_domain::Currency;
@@ -208,10 +208,10 @@ async fn older_rows_have_the_currency_that_was_set_at_the_upgrade() {
         sqlx::query(statement).execute(&shop.pool).await.expect("changed");
     }
     shop.config.payment.currency = "EUR".to_owned();
-    rows::migrate(&shop.config, &shop.pool).await.expect("migrated");
+    schema::migrate(&shop.config, &shop.pool).await.expect("migrated");
     // Another setting is for new items alone.
     shop.config.payment.currency = "SEK".to_owned();
-    rows::migrate(&shop.config, &shop.pool).await.expect("migrated");
+    schema::migrate(&shop.config, &shop.pool).await.expect("migrated");
     let instance = shop.start().await;
     let buyer = instance.buyer(1);
     let bought = buyer.buy("mysql-atomic", item).await;

@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use dev_servers::{RedisServer, Replication};
 use gates::redis_store::{RedisClient, SharedConnection};
 use ledger::Database;
-use ledger::rows;
 use ledger::rows::shops::{self, Creation};
+use ledger::{rows, schema};
 use lifecycle::{Lifecycle, StopResult};
 use seckill::app::App;
 use seckill::config::Config;
@@ -77,7 +77,7 @@ impl Shop {
         config.mysql.pool_max = 16;
         change(&mut config);
         let pool = rows::pool(&config).expect("the URL is fine");
-        rows::migrate(&config, &pool).await.expect("the schema is made");
+        schema::migrate(&config, &pool).await.expect("the schema is made");
         pool.close().await;
         let pool = rows::pool(&config).expect("the URL is fine");
         Self { config, pool }

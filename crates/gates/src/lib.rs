@@ -64,7 +64,6 @@ use shop_domain::{Outcome, Purchase};
 
 pub use kit::locks::{LockSources, ZookeeperLocks};
 pub use kit::options::{Options, OptionsError, Scope, Store, WaitFor};
-pub use ledger_audit::Breaks;
 
 /// Every strategy, in the order in which pages show them: those to use, then those to learn from.
 pub static LIST: &[Entry] = &[
@@ -109,6 +108,18 @@ pub struct Entry {
     pub card: &'static Card,
     /// Makes it.
     pub build: fn(&StrategyContext) -> Result<Arc<dyn Strategy>, BuildError>,
+}
+
+/// The number of instances of the service with which the gate alone, with the arbiter off,
+/// oversells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Breaks {
+    /// Never: any number of instances sells no unit twice.
+    Never,
+    /// One instance oversells.
+    Alone,
+    /// Two instances oversell; one does not.
+    WithTwoInstances,
 }
 
 /// The description of a strategy, as data that pages, documents and tests read.

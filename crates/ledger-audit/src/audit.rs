@@ -1,43 +1,8 @@
 //! The judgement: a pure function of the ledger's rows and the record of answers, so that planted
 //! faults can test it without a database.
 
-use std::time::Duration;
-
 use crate::rules::{draw, in_time, ledger as ledger_rules, lines, record as record_rules, waiting};
-use crate::{Answer, CannotJudge, History, Judgement, Ledger, Stock};
-
-/// The evidence of one item: what was put on sale, what was answered, what is in the ledger.
-pub struct Evidence<'a> {
-    /// Units that were put on sale. The caller knows them; computing them from the units that
-    /// are left would hide every lost update.
-    pub stock: i64,
-    /// Units one buyer may have.
-    pub per_buyer_limit: i64,
-    /// Units of each purchase.
-    pub quantity: i64,
-    /// Whether the service checked stock, limit and fence again inside its transaction (the second
-    /// line of defence). Without it, I2 and I6 are not judged.
-    pub arbiter_on: bool,
-    /// Whether purchases carried idempotency keys.
-    pub keyed: bool,
-    /// The ledger before the first purchase; empty for a new item.
-    pub before: &'a Ledger,
-    /// The ledger after the traffic, once no purchase is under way.
-    pub after: &'a Ledger,
-    /// The whole record of answers.
-    pub answers: &'a [Answer],
-    /// What I16 to I19 need; without it they are not judged.
-    pub in_time: Option<InTime<'a>>,
-}
-
-/// What the rules about time need beside the answers.
-#[derive(Debug, Clone, Copy)]
-pub struct InTime<'a> {
-    /// What was seen beside the purchases; it may be empty.
-    pub history: &'a History,
-    /// How old the service's word "sold out" may be: the greatest age of what it remembers.
-    pub sold_out_age: Duration,
-}
+use crate::{CannotJudge, Evidence, Judgement, Stock};
 
 /// Judges I1 to I14, I16 to I20, and I21 where the item was drawn.
 ///

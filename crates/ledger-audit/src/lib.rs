@@ -114,6 +114,7 @@
 
 mod audit;
 mod declared;
+mod evidence;
 mod failure;
 mod history;
 mod ledger;
@@ -124,8 +125,9 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-pub use audit::{Evidence, InTime, judge};
+pub use audit::judge;
 pub use declared::{Breaks, Expectation};
+pub use evidence::{Evidence, InTime};
 pub use failure::{CannotJudge, OrCannotJudge};
 pub use history::{History, MISSING, SeenList, SeenOrder, SentRestock};
 pub use ledger::{

@@ -15,6 +15,7 @@ mod sentinel;
 mod slot;
 mod topology;
 mod view;
+mod watch;
 
 #[cfg(feature = "tls")]
 pub use address::Certificates;

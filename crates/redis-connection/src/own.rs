@@ -2,14 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use redis::RedisError;
 use redis::aio::MultiplexedConnection;
-use redis::{RedisError, RedisResult};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::connection::SharedConnection;
 use crate::node::Node;
 use crate::refusal::Refusal;
-use crate::slot::Slot;
 
 /// Connections lent to single callers at once.
 pub const OWN_CONNECTIONS_MAX: usize = 64;
@@ -31,73 +29,28 @@ pub struct OwnConnection {
     _permit: OwnedSemaphorePermit,
 }
 
-impl SharedConnection {
-    /// Waits for one of the [`OWN_CONNECTIONS_MAX`] connections that are lent to single callers, and
-    /// watches the key on it.
+impl OwnConnections {
+    /// Lends a connection to `node`, which is made if none is idle.
     ///
     /// # Errors
-    /// When no server can be reached that has the key.
-    pub async fn watch(&self, key: &str) -> RedisResult<OwnConnection> {
-        self.keep();
-        let slot = Some(Slot::of(key.as_bytes()));
-        let mut tries = self.tries();
-        let mut named = None;
-        loop {
-            let node = match named.take() {
-                Some((node, false)) => Ok(node),
-                // A transaction cannot follow a slot on its way.
-                _ => self.server_of(slot).await,
-            };
-            let (node, error) = match node {
-                Ok(node) => match self.lend(&node, key).await {
-                    Ok(own) => return Ok(own),
-                    Err((refusal, error)) => (Some(node), (refusal, error)),
-                },
-                Err(error) => (None, (Some(Refusal::NotConnected), error)),
-            };
-            let (Some(refusal), error) = error else { return Err(error.1) };
-            let is_single = matches!(self.servers(), crate::connection::Servers::Single(_));
-            if is_single || !tries.again(&refusal).await {
-                return Err(error);
-            }
-            named = self.follow(&refusal, node.as_ref()).await;
-        }
-    }
-
-    /// Makes a connection for one caller, to the server of a key.
-    ///
-    /// # Errors
-    /// When no server can be reached that has the key.
-    pub async fn own_connection(&self, key: &str) -> RedisResult<MultiplexedConnection> {
-        self.keep();
-        self.server_of(Some(Slot::of(key.as_bytes()))).await?.own().await
-    }
-
-    async fn lend(
-        &self,
+    /// When the server cannot be reached.
+    pub(crate) async fn lend(
+        self: &Arc<Self>,
         node: &Node,
-        key: &str,
     ) -> Result<OwnConnection, (Option<Refusal>, RedisError)> {
-        let pool = self.own_connections();
-        let permit = Arc::clone(&pool.permits)
+        let permit = Arc::clone(&self.permits)
             .acquire_owned()
             .await
             .map_err(|_| (None, RedisError::from(std::io::Error::other("the pool is closed"))))?;
-        let connection = match pool.take(node) {
+        let connection = match self.take(node) {
             Some(connection) => connection,
             None => node.own().await.map_err(|error| (Some(Refusal::NotConnected), error))?,
         };
-        let pool = Arc::clone(pool);
+        let pool = Arc::clone(self);
         let node = node.clone();
-        let mut own = OwnConnection { connection, node, kept: false, pool, _permit: permit };
-        match redis::cmd("WATCH").arg(key).exec_async(&mut own.connection).await {
-            Ok(()) => Ok(own),
-            Err(error) => Err((Refusal::of_error(&error), error)),
-        }
+        Ok(OwnConnection { connection, node, kept: false, pool, _permit: permit })
     }
-}
 
-impl OwnConnections {
     fn idle(&self) -> MutexGuard<'_, Vec<(Node, MultiplexedConnection)>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -172,10 +172,19 @@ fn verdict(cell: &Cell, violated: bool) -> Verdict {
 /// gate that breaks need not do so every time.
 fn as_declared(arbiter: ArbiterMode, breaks_with: Breaks, verdict: Verdict) -> Option<bool> {
     let clean = verdict == Verdict::Clean;
-    match breaks_with.expectation(arbiter == ArbiterMode::On, INSTANCES) {
+    match declared(breaks_with).expectation(arbiter == ArbiterMode::On, INSTANCES) {
         _ if verdict == Verdict::NothingRan => None,
         Expectation::Clean => Some(clean),
         Expectation::Caught => (!clean).then_some(true),
+    }
+}
+
+/// What the card declares, in the words of the audit, which knows no code of the service.
+fn declared(breaks_with: Breaks) -> ledger_audit::Breaks {
+    match breaks_with {
+        Breaks::Never => ledger_audit::Breaks::Never,
+        Breaks::Alone => ledger_audit::Breaks::Alone,
+        Breaks::WithTwoInstances => ledger_audit::Breaks::WithTwoInstances,
     }
 }
 

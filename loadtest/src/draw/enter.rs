@@ -11,12 +11,13 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::PARTY_MAX;
 use crate::drive::Instance;
 use crate::drive::call::Call;
 use crate::drive::connection::{Connection, Exchange};
 use crate::failure::{CannotJudge, OrCannotJudge};
 
+/// Friends who are drawn as one, at most.
+pub const PARTY_MAX: u8 = 4;
 /// One request may take this long; then it is sent again, which has no further effect.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How often a request is sent again, and the pause between two times.

@@ -24,11 +24,10 @@ use crate::report;
 use crate::service::{self, Admin};
 use crate::tokens::Mint;
 use enter::BuyerEntry;
+pub use enter::PARTY_MAX;
 
 pub use options::DrawOptions;
 
-/// Friends who are drawn as one, at most.
-pub const PARTY_MAX: u8 = 4;
 /// Id of the first buyer; the others follow. It lies above all real accounts.
 const FIRST_BUYER: i64 = 1_000_000_001;
 /// After the close each entry must have its place within this. The round of the beacon comes in between.

@@ -3,8 +3,8 @@
 use crate::config::{Config, Risk};
 use ledger::Database;
 use ledger::rows::check::{self as server, Fault};
-use ledger::rows::schema::{SchemaState, newest_version};
 use ledger::rows::{self, engine::Engine};
+use ledger::schema::{SchemaState, newest_version, schema_state};
 use ledger::write::checks;
 
 use super::{Finding, State};
@@ -33,7 +33,7 @@ pub async fn check(config: &Config, pool: &Database) -> Vec<Finding> {
 
 async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> ledger::Result<()> {
     findings.push(check_version(&server::version(pool).await?));
-    let state = rows::schema::schema_state(pool).await?;
+    let state = schema_state(pool).await?;
     findings.push(check_schema(state));
     if !state.is_usable() {
         return Ok(());

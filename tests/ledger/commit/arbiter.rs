@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use dev_servers::faulty_link::{Fault, Trap};
 use ledger::rows as store;
-use ledger::write::{Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite};
+use ledger::write::{
+    Arbiter, BatchConnections, Conflict, GroupCommit, OrderWrite, StockWrite, order_routine,
+};
 use serde_json::json;
 use shop_domain::{ItemId, OrderId, Outcome, Purchase, RequestKey, Unavailable, UserId};
 use shop_metrics::Metrics;
@@ -115,7 +117,7 @@ async fn a_call_that_begins_late_sells_nothing() {
 async fn without_the_procedure_an_order_is_sold_by_its_statements() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
-    let name = &*store::order_routine::NAME;
+    let name = &*order_routine::NAME;
     let drop = format!("DROP PROCEDURE {name}");
     sqlx::raw_sql(&drop).execute(&shop.pool).await.expect("it was there");
     let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
@@ -123,8 +125,8 @@ async fn without_the_procedure_an_order_is_sold_by_its_statements() {
     let outcome = arbiter.write(&guarded(&purchase, None)).await.unwrap_or_else(Outcome::from);
     assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
     let mut connection = shop.pool.acquire().await.expect("a connection");
-    store::order_routine::install(&mut connection).await.expect("it is made");
-    store::order_routine::install(&mut connection).await.expect("it is there");
+    order_routine::install(&mut connection).await.expect("it is made");
+    order_routine::install(&mut connection).await.expect("it is there");
     assert_eq!(instance.audit(item).await["held"], 1);
 }
 
@@ -133,8 +135,8 @@ async fn without_the_procedure_an_order_is_sold_by_its_statements() {
 async fn a_procedure_of_our_name_with_another_text_is_not_called() {
     let (shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({ "stock": 3, "per_buyer_limit": 3 })).await;
-    let name = &*store::order_routine::NAME;
-    let own = store::order_routine::TEXT.as_str();
+    let name = &*order_routine::NAME;
+    let own = order_routine::TEXT.as_str();
     let drop = format!("DROP PROCEDURE {name}");
     let without_stock = own.replacen("available = available - p_units", "available = available", 1);
     let other_rights = own.replacen("SQL SECURITY INVOKER", "SQL SECURITY DEFINER", 1);
@@ -149,8 +151,8 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
         let foreign = foreign.replacen("ORDER_ROUTINE", name, 1);
         sqlx::raw_sql(&foreign).execute(&shop.pool).await.expect("it is made");
         let mut connection = shop.pool.acquire().await.expect("a connection");
-        let found = store::order_routine::compare(&mut connection).await.expect("a look");
-        assert_eq!(found, store::order_routine::RoutineState::Foreign);
+        let found = order_routine::compare(&mut connection).await.expect("a look");
+        assert_eq!(found, order_routine::RoutineState::Foreign);
         let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
         let key = format!("k{sold}");
         let item_id = ItemId::new(item).expect("positive");
@@ -161,9 +163,9 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
         let audit = instance.audit(item).await;
         assert_eq!((&audit["held"], &audit["clean"]), (&json!(sold), &json!(true)), "{audit}");
         // A migration replaces it.
-        store::order_routine::install(&mut connection).await.expect("it is replaced");
-        let found = store::order_routine::compare(&mut connection).await.expect("a look");
-        assert_eq!(found, store::order_routine::RoutineState::Own);
+        order_routine::install(&mut connection).await.expect("it is replaced");
+        let found = order_routine::compare(&mut connection).await.expect("a look");
+        assert_eq!(found, order_routine::RoutineState::Own);
     }
 }
 

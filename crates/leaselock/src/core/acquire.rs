@@ -2,7 +2,8 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -10,17 +11,20 @@ use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::backoff::{Backoff, WaitStrategy};
 use super::deadline::{Deadline, Moment};
+use super::guard::Core;
 use super::hand_over::fences_for;
-use super::leased::Core;
+use super::hold::{Hold, HoldState, Phase};
 use super::queue::{QueueHead, WakeReason};
 use super::release::ReleaseJob;
+use super::renewal::renew_at;
 use super::stats::count;
 use super::store::{BackendError, Grant, Subscription, Token, ask};
-use crate::{AcquireError, AcquireOptions, Guard, LockName, Wait};
+use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
 
 /// How many attempts in a row may stay without an answer before the backend counts as down.
 const NO_ANSWERS_MAX: u32 = 3;
@@ -69,8 +73,9 @@ pub(crate) async fn acquire(
     };
     let waits = options.wait != Wait::Never;
     let behind = head.as_ref().map_or(0, |_| core.queues.waiting(&name));
+    let fences = if core.hands_over() { fences_for(behind) } else { 1 };
     let request = Request {
-        token: Token::mint(waits, fences_for(core, behind)),
+        token: Token::mint(waits, fences),
         name,
         lease: options.lease,
         waits,
@@ -206,7 +211,7 @@ async fn ask_until_granted(
         let sent_at = Moment::now();
         match ask_once(&core, &request, sent_at).await {
             Reply::Granted(grant) => {
-                return Ok(core.guard(request, grant, sent_at, notifications));
+                return Ok(guard_of(&core, request, grant, sent_at, notifications));
             }
             Reply::HeldByOther => {
                 no_answers_in_a_row = 0;
@@ -252,7 +257,7 @@ async fn ask_until_granted(
             // grant that arrives when half of it is over is not used: the next attempt renews it, or
             // finds that it is gone.
             count(&core.stats.handed_over_by_others);
-            return Ok(core.guard(request, grant, sent_at, notifications));
+            return Ok(guard_of(&core, request, grant, sent_at, notifications));
         }
     };
     if may_be_held {
@@ -286,4 +291,49 @@ async fn ask_once(core: &Core, request: &Request, sent_at: Moment) -> Reply {
         Ok(None) => Reply::HeldByOther,
         Err(error) => Reply::NoAnswer(error),
     }
+}
+
+/// The number of the next hold: all holds of the process share a schedule.
+static HOLDS: AtomicU64 = AtomicU64::new(0);
+
+/// Makes a guard of a grant, and has the scheduler renew it.
+fn guard_of(
+    core: &Arc<Core>,
+    request: Request,
+    grant: Grant,
+    sent_at: Moment,
+    notifications: Option<Subscription>,
+) -> Guard {
+    let Request { name, token, lease, head, .. } = request;
+    assert!(grant.fences > 0, "a grant has at least one fence, or none at all");
+    assert!(grant.fence.is_none_or(|fence| fence <= Fence::MAX), "{:?}", grant.fence);
+    // Where several can hold a name, the next caller of this client may ask at once.
+    let head = head.filter(|_| !core.store.shared());
+    let now = Instant::now();
+    count(&core.stats.acquired);
+    core.stats.wait.add(now - request.asked_at);
+    let lost = CancellationToken::new();
+    let hold = Arc::new(Hold {
+        id: HOLDS.fetch_add(1, Ordering::Relaxed),
+        name,
+        token,
+        lease,
+        store: Arc::clone(&core.store),
+        stats: Arc::clone(&core.stats),
+        state: Mutex::new(HoldState {
+            phase: Phase::Held,
+            deadline: Deadline::of(sent_at, lease),
+            due: renew_at(sent_at.instant, lease),
+            head,
+            lost: lost.clone(),
+            grant,
+            hand_overs: 0,
+            entered_again: false,
+            notifications,
+        }),
+    });
+    let scheduler = core.background.scheduler();
+    scheduler.watch(&hold);
+    let core = Arc::clone(core);
+    Guard { hold, core, scheduler, fence: grant.fence, lost, since: now, over: false }
 }

@@ -26,7 +26,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 
-use super::guard::{Hold, LostSignal};
+use super::guard::LostSignal;
+use super::hold::Hold;
 use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Mutex, Wait};
 
 /// How operations are combined.

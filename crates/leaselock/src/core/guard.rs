@@ -1,20 +1,23 @@
-//! The guard of a hold: its fence, its deadline, its lost signal, and the release.
+//! The guard of a hold: its fence, its deadline, its lost signal, its hand-over, and the release; and what it shares
+//! with all guards of its lock.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::deadline::Deadline;
-use super::leased::Core;
-use super::queue::QueueHead;
-use super::release::ReleaseJob;
+use super::background::Background;
+use super::fence::Fence;
+use super::hand_over::{may_hand_over, next_fence};
+use super::hold::{FinalState, Hold, HoldState, Phase};
+use super::queue::{WaitQueues, WakeReason};
+use super::release::{ReleaseJob, ReleaseOutcome, give_back};
 use super::renewal::Scheduler;
 use super::stats::{Stats, count};
-use super::store::{Grant, LeaseStore, Subscription, Token};
-use crate::LockName;
+use super::store::LeaseStore;
+use crate::{Capabilities, LockName};
 
 /// Proof of a hold. Its owner is the only holder of the name until [`Guard::deadline`], which every
 /// renewal moves on.
@@ -25,6 +28,8 @@ use crate::LockName;
 pub struct Guard {
     pub(crate) hold: Arc<Hold>,
     pub(crate) core: Arc<Core>,
+    /// What renews the hold: the scheduler of the runtime on which it was acquired.
+    pub(crate) scheduler: Arc<Scheduler>,
     pub(crate) fence: Option<Fence>,
     pub(crate) lost: CancellationToken,
     pub(crate) since: Instant,
@@ -88,10 +93,75 @@ impl Guard {
         outcome
     }
 
+    /// Passes the hold on to the next waiter; `false` if nobody waits or a limit forbids it. After
+    /// `true` this guard is over.
+    fn hand_over(&mut self) -> bool {
+        if !self.core.hands_over() {
+            return false;
+        }
+        let mut state = self.hold.locked();
+        if !self.may_hand_over(&state) {
+            return false;
+        }
+        loop {
+            let Some(call) = state.head.as_ref().and_then(|head| head.pop_waiter(self.hold.lease))
+            else {
+                return false;
+            };
+            assert_eq!(state.phase, Phase::Held, "only a live hold is handed over");
+            let next_fence = next_fence(&state);
+            assert!(
+                self.fence.is_none() || next_fence > self.fence,
+                "the next holder's fence {next_fence:?} is above {:?}",
+                self.fence
+            );
+            let now = Instant::now();
+            let next = Self {
+                hold: Arc::clone(&self.hold),
+                core: Arc::clone(&self.core),
+                scheduler: Arc::clone(&self.scheduler),
+                fence: next_fence,
+                lost: CancellationToken::new(),
+                since: now,
+                over: false,
+            };
+            let before = std::mem::replace(&mut state.lost, next.lost.clone());
+            state.hand_overs += 1;
+            drop(state);
+            let held_for = now - self.since;
+            match call.send(WakeReason::Guard(next)) {
+                Ok(()) => {
+                    self.over = true;
+                    let stats = &self.core.stats;
+                    stats.hold.add(held_for);
+                    count(&stats.acquired);
+                    count(&stats.released);
+                    count(&stats.handed_over);
+                    return true;
+                }
+                // It has just gone away: as if it had never been asked.
+                Err(returned) => {
+                    if let WakeReason::Guard(mut unused) = returned {
+                        unused.over = true;
+                    }
+                    state = self.hold.locked();
+                    state.lost = before;
+                    if !self.may_hand_over(&state) {
+                        return false;
+                    }
+                }
+            }
+        }
+    }
+
+    fn may_hand_over(&self, state: &HoldState) -> bool {
+        may_hand_over(self.core.capabilities, self.hold.lease, state)
+    }
+
     /// Ends the hold in this process. Stops its renewal first, so that none can follow the release.
     fn end(&self) -> FinalState {
         let ended = self.hold.end();
-        self.hold.scheduler.forget(&self.hold, ended.due);
+        self.scheduler.forget(&self.hold, ended.due);
         if ended.was_live {
             self.core.stats.hold.add(self.since.elapsed());
         }
@@ -161,136 +231,23 @@ impl LostSignal {
     }
 }
 
-/// A fencing token: a number that rises strictly with every acquire of a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fence(pub u64);
-
-impl Fence {
-    /// The highest fence, 2^53 - 1: above it the floating-point numbers of Redis scripts skip values.
-    pub const MAX: Self = Self((1 << 53) - 1);
-
-    /// The number.
-    pub fn get(self) -> u64 {
-        self.0
-    }
-}
-
-impl fmt::Display for Fence {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
-    }
-}
-
-/// The outcome of a release.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-#[must_use = "AlreadyLost means that someone else may have been in the critical section"]
-pub enum ReleaseOutcome {
-    /// The hold lasted until now, and the name is free or handed over.
-    Released,
-    /// The hold had ended before, or the lease ended before the backend confirmed the release.
-    /// The present holder of the name was not touched.
-    AlreadyLost,
-}
-
-/// One hold, shared by its guard and the renewal scheduler. A hand-over moves it to a new guard.
-pub(crate) struct Hold {
-    pub(crate) id: u64,
-    pub(crate) name: LockName,
-    pub(crate) token: Token,
-    pub(crate) lease: Duration,
+/// The state that the handles, guards and tasks of one lock share.
+pub(crate) struct Core {
     pub(crate) store: Arc<dyn LeaseStore>,
+    pub(crate) capabilities: &'static Capabilities,
+    pub(crate) queues: Arc<WaitQueues>,
     pub(crate) stats: Arc<Stats>,
-    /// What renews it: the scheduler of the runtime on which it was acquired.
-    pub(crate) scheduler: Arc<Scheduler>,
-    pub(crate) state: Mutex<HoldState>,
+    pub(crate) background: Background,
+    pub(crate) hands_over: AtomicBool,
 }
 
-pub(crate) struct HoldState {
-    pub(crate) phase: Phase,
-    /// Until when nobody else can hold the name.
-    pub(crate) deadline: Deadline,
-    /// When the scheduler handles this hold next: its key in the schedule.
-    pub(crate) due: Instant,
-    /// Kept while holding, so that no waiter of this client asks the backend meanwhile.
-    pub(crate) head: Option<QueueHead>,
-    /// The lost signal of the guard that has the hold now.
-    pub(crate) lost: CancellationToken,
-    /// The backend's grant: its fences and whether others wait.
-    pub(crate) grant: Grant,
-    /// How many times it was handed over.
-    pub(crate) hand_overs: u32,
-    /// Whether its owner has re-entered, so that no single guard can hand it over.
-    pub(crate) entered_again: bool,
-    /// The subscription that says whether another client waits.
-    pub(crate) notifications: Option<Subscription>,
-}
-
-/// The life of a hold, which only moves forward: held, then perhaps lost, then ended by its guard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Held,
-    /// Its deadline has passed; the backend may still keep the name for it for a moment.
-    LostByTime,
-    /// The backend said that another token holds the name, or none.
-    LostToOthers,
-    /// The guard was released or dropped.
-    Ended,
-}
-
-/// The state of a hold at the moment when its guard ended it.
-struct FinalState {
-    /// Whether another token has the name, so that there is nothing to release.
-    was_foreign: bool,
-    deadline: Instant,
-    due: Instant,
-    /// Whether it had not been ended before.
-    was_live: bool,
-}
-
-impl Hold {
-    fn end(&self) -> FinalState {
-        let mut state = self.locked();
-        let before = std::mem::replace(&mut state.phase, Phase::Ended);
-        FinalState {
-            was_foreign: before == Phase::LostToOthers,
-            deadline: state.deadline.instant,
-            due: state.due,
-            was_live: before != Phase::Ended,
-        }
+impl Core {
+    pub(crate) async fn give_back(&self, job: &ReleaseJob) -> ReleaseOutcome {
+        give_back(&*self.store, job).await
     }
 
-    /// Whether the deadline has passed, perhaps before the `lost` signal could fire.
-    pub(crate) fn is_over_by_the_clock(&self) -> bool {
-        self.locked().deadline.has_passed()
-    }
-
-    /// Loses it by time, and counts that, unless it is over already.
-    pub(crate) fn lose_by_time(&self) {
-        if self.lose(Phase::LostByTime) {
-            count(&self.stats.lost);
-        }
-    }
-
-    /// Fires `lost` and wakes the next waiter, unless the hold is over already. Returns whether it
-    /// did.
-    pub(crate) fn lose(&self, how: Phase) -> bool {
-        let (head, lost) = {
-            let mut state = self.locked();
-            if state.phase != Phase::Held {
-                return false;
-            }
-            state.phase = how;
-            (state.head.take(), state.lost.clone())
-        };
-        lost.cancel();
-        // Dropped outside our lock, because passing it on takes the lock of the queue.
-        drop(head);
-        true
-    }
-
-    pub(crate) fn locked(&self) -> MutexGuard<'_, HoldState> {
-        // Nothing in here can panic half-way through a change.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the kind can hand over and the caller has not switched it off.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.capabilities.hands_over && self.hands_over.load(Ordering::Relaxed)
     }
 }

@@ -12,16 +12,11 @@
 //!   kind is fair between clients;
 //! * when the next waiter asks for a lease of a different length than the hold has.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
-
-use super::guard::{Fence, Guard, HoldState, Phase};
-use super::leased::Core;
-use super::queue::WakeReason;
-use super::stats::count;
+use super::fence::Fence;
+use super::hold::{HoldState, Phase};
+use crate::Capabilities;
 
 /// The most hand-overs of one hold before the backend is asked again.
 pub const HAND_OVERS_MAX: u32 = 256;
@@ -34,102 +29,30 @@ const FENCES_PER_WAITER: usize = 4;
 
 /// How many fences an acquire asks for when `waiting` callers wait behind it. Not more than are
 /// used: a fence counter that runs ahead of the clock could not be rebuilt from the clock.
-pub(crate) fn fences_for(core: &Core, waiting: usize) -> u32 {
-    if !core.hands_over() {
-        return 1;
-    }
+pub(crate) fn fences_for(waiting: usize) -> u32 {
     let most = HAND_OVERS_MAX as usize;
     u32::try_from((waiting * FENCES_PER_WAITER).min(most)).unwrap_or(HAND_OVERS_MAX) + 1
 }
 
-impl Guard {
-    /// Passes the hold on to the next waiter; `false` if nobody waits or a limit forbids it. After
-    /// `true` this guard is over.
-    pub(crate) fn hand_over(&mut self) -> bool {
-        if !self.core.hands_over() {
-            return false;
-        }
-        let mut state = self.hold.locked();
-        if !self.may_hand_over(&state) {
-            return false;
-        }
-        loop {
-            let Some(call) = state.head.as_ref().and_then(|head| head.pop_waiter(self.hold.lease))
-            else {
-                return false;
-            };
-            assert_eq!(state.phase, Phase::Held, "only a live hold is handed over");
-            let next_fence = next_fence(&state);
-            assert!(
-                self.fence.is_none() || next_fence > self.fence,
-                "the next holder's fence {next_fence:?} is above {:?}",
-                self.fence
-            );
-            let now = Instant::now();
-            let next = Self {
-                hold: Arc::clone(&self.hold),
-                core: Arc::clone(&self.core),
-                fence: next_fence,
-                lost: CancellationToken::new(),
-                since: now,
-                over: false,
-            };
-            let before = std::mem::replace(&mut state.lost, next.lost.clone());
-            state.hand_overs += 1;
-            drop(state);
-            let held_for = now - self.since;
-            match call.send(WakeReason::Guard(next)) {
-                Ok(()) => {
-                    self.over = true;
-                    let stats = &self.core.stats;
-                    stats.hold.add(held_for);
-                    count(&stats.acquired);
-                    count(&stats.released);
-                    count(&stats.handed_over);
-                    return true;
-                }
-                // It has just gone away: as if it had never been asked.
-                Err(returned) => {
-                    if let WakeReason::Guard(mut unused) = returned {
-                        unused.over = true;
-                    }
-                    state = self.hold.locked();
-                    state.lost = before;
-                    if !self.may_hand_over(&state) {
-                        return false;
-                    }
-                }
-            }
-        }
-    }
-
-    fn may_hand_over(&self, state: &HoldState) -> bool {
-        let others_wait = state.grant.others_wait
-            || state
-                .notifications
-                .as_ref()
-                .is_some_and(|notifications| notifications.others_wait());
-        let most = match others_wait {
-            false => HAND_OVERS_MAX,
-            true if self.core.capabilities.fair_between_processes => 0,
-            true => HAND_OVERS_CONTENDED_MAX,
-        };
-        state.phase == Phase::Held
-            && !state.entered_again
-            && state.hand_overs < most
-            && (state.grant.fence.is_none() || state.hand_overs + 1 < state.grant.fences)
-            && state.deadline.left() > self.hold.lease / 2
-    }
+/// Whether the hold of `state`, with this lease, may be handed over now, in a lock of this kind.
+pub(crate) fn may_hand_over(kind: &Capabilities, lease: Duration, state: &HoldState) -> bool {
+    let others_wait = state.grant.others_wait
+        || state.notifications.as_ref().is_some_and(|notifications| notifications.others_wait());
+    let most = if !others_wait {
+        HAND_OVERS_MAX
+    } else if kind.fair_between_processes {
+        0
+    } else {
+        HAND_OVERS_CONTENDED_MAX
+    };
+    state.phase == Phase::Held
+        && !state.entered_again
+        && state.hand_overs < most
+        && (state.grant.fence.is_none() || state.hand_overs + 1 < state.grant.fences)
+        && state.deadline.left() > lease / 2
 }
 
 /// The first fence of the block that was not given out yet.
-fn next_fence(state: &HoldState) -> Option<Fence> {
+pub(crate) fn next_fence(state: &HoldState) -> Option<Fence> {
     state.grant.fence.map(|first| Fence(first.get() + u64::from(state.hand_overs) + 1))
-}
-
-impl Core {
-    /// Whether the kind can hand over and the caller has not switched it off.
-    pub(crate) fn hands_over(&self) -> bool {
-        self.capabilities.hands_over && self.hands_over.load(Ordering::Relaxed)
-    }
 }

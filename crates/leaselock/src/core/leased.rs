@@ -3,22 +3,17 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
-use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::acquire::{Request, acquire};
+use super::acquire::acquire;
 use super::background::Background;
-use super::deadline::{Deadline, Moment};
-use super::guard::{Guard, Hold, HoldState, Phase, ReleaseOutcome};
+use super::guard::{Core, Guard};
 use super::queue::WaitQueues;
-use super::release::{self, ReleaseJob};
-use super::renewal::renew_at;
 use super::stats::{Stats, count};
-use super::store::{Grant, LeaseStore, Subscription, ask};
+use super::store::{LeaseStore, ask};
 use crate::{AcquireError, AcquireOptions, Capabilities, Fence, LockName, Mutex, RaiseFenceError};
 
 /// A [`Mutex`] with leases on some backend. Cheap to clone; all clones are one lock.
@@ -112,67 +107,6 @@ impl fmt::Debug for LeasedMutex {
     }
 }
 
-/// The number of the next hold: all holds of the process share a schedule.
-static HOLDS: AtomicU64 = AtomicU64::new(0);
-
-/// The state that the handles, guards and tasks of one lock share.
-pub(crate) struct Core {
-    pub(crate) store: Arc<dyn LeaseStore>,
-    pub(crate) capabilities: &'static Capabilities,
-    pub(crate) queues: Arc<WaitQueues>,
-    pub(crate) stats: Arc<Stats>,
-    pub(crate) background: Background,
-    pub(crate) hands_over: AtomicBool,
-}
-
-impl Core {
-    pub(crate) async fn give_back(&self, job: &ReleaseJob) -> ReleaseOutcome {
-        release::give_back(&*self.store, job).await
-    }
-
-    /// Makes a guard of a grant, and has the scheduler renew it.
-    pub(crate) fn guard(
-        self: &Arc<Self>,
-        request: Request,
-        grant: Grant,
-        sent_at: Moment,
-        notifications: Option<Subscription>,
-    ) -> Guard {
-        let Request { name, token, lease, head, .. } = request;
-        assert!(grant.fences > 0, "a grant has at least one fence, or none at all");
-        assert!(grant.fence.is_none_or(|fence| fence <= Fence::MAX), "{:?}", grant.fence);
-        // Where several can hold a name, the next caller of this client may ask at once.
-        let head = head.filter(|_| !self.store.shared());
-        let now = Instant::now();
-        count(&self.stats.acquired);
-        self.stats.wait.add(now - request.asked_at);
-        let lost = CancellationToken::new();
-        let hold = Arc::new(Hold {
-            id: HOLDS.fetch_add(1, Ordering::Relaxed),
-            name,
-            token,
-            lease,
-            store: Arc::clone(&self.store),
-            stats: Arc::clone(&self.stats),
-            scheduler: self.background.scheduler(),
-            state: std::sync::Mutex::new(HoldState {
-                phase: Phase::Held,
-                deadline: Deadline::of(sent_at, lease),
-                due: renew_at(sent_at.instant, lease),
-                head,
-                lost: lost.clone(),
-                grant,
-                hand_overs: 0,
-                entered_again: false,
-                notifications,
-            }),
-        });
-        hold.scheduler.watch(&hold);
-        let core = Arc::clone(self);
-        Guard { hold, core, fence: grant.fence, lost, since: now, over: false }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU32;
@@ -180,8 +114,9 @@ mod tests {
 
     use async_trait::async_trait;
     use futures::poll;
+    use tokio::time::Instant;
 
-    use super::super::store::{BackendError, StoreResult, Token};
+    use super::super::store::{BackendError, Grant, StoreResult, Token};
     use super::*;
     use crate::{Wait, local};
 

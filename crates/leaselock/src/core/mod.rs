@@ -1,7 +1,7 @@
 //! The machinery that all kinds of lock share; a backend adds only its [`store::LeaseStore`].
 //!
-//! In reading order: [`leased`] (the lock itself), [`acquire`], [`queue`], [`hand_over`], [`guard`],
-//! [`background`], [`renewal`], [`release`], [`backoff`], [`store`]; then what is built upon it: [`combine`], [`multi`].
+//! In reading order: [`leased`] (the lock itself), [`acquire`], [`guard`], [`hand_over`], [`background`], [`renewal`],
+//! [`release`], [`hold`], [`queue`], [`backoff`], [`store`]; then what is built upon it: [`combine`], [`multi`].
 
 mod acquire;
 mod background;
@@ -10,15 +10,17 @@ pub mod combine;
 pub(crate) mod command;
 pub(crate) mod counter;
 mod deadline;
+pub(crate) mod fence;
 pub(crate) mod guard;
 pub(crate) mod hand_over;
+mod hold;
 pub(crate) mod latch;
 pub(crate) mod leased;
 pub(crate) mod multi;
 pub(crate) mod name;
 pub(crate) mod queue;
 pub(crate) mod read_write;
-mod release;
+pub(crate) mod release;
 mod renewal;
 pub(crate) mod stats;
 pub mod store;

@@ -9,7 +9,6 @@ use futures::stream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use super::guard::ReleaseOutcome;
 use super::queue::QueueHead;
 use super::stats::{Stats, count};
 use super::store::{LeaseStore, Token, ask};
@@ -35,6 +34,18 @@ pub(crate) struct ReleaseJob {
     pub(crate) was_held: bool,
     /// Passed to the next waiter once the name is free.
     pub(crate) head: Option<QueueHead>,
+}
+
+/// The outcome of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+#[must_use = "AlreadyLost means that someone else may have been in the critical section"]
+pub enum ReleaseOutcome {
+    /// The hold lasted until now, and the name is free or handed over.
+    Released,
+    /// The hold had ended before, or the lease ended before the backend confirmed the release.
+    /// The present holder of the name was not touched.
+    AlreadyLost,
 }
 
 /// The queue of the releases that run on one runtime.

@@ -22,7 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::deadline::{Deadline, Moment};
-use super::guard::{Hold, Phase};
+use super::hold::{Hold, Phase};
 use super::stats::count;
 use super::store::{Renewal, ask};
 use crate::LEASE_MIN;

@@ -5,11 +5,11 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::{read_back, rfc3339};
-use crate::Database;
 use crate::draw;
-use crate::rows::actions::{self, Actor};
-use crate::rows::items::{self, StockedItem};
-use crate::rows::{limit_groups, transact, with_new_id};
+use crate::rows::account::actions::{self, Actor};
+use crate::rows::item::items::{self, StockedItem};
+use crate::rows::item::limit_groups;
+use crate::sql::{Database, transact, with_new_id};
 use crate::write::restock::create_stock;
 use shop_domain::{ItemId, LimitGroupId, NewItem};
 

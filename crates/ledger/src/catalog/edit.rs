@@ -5,13 +5,14 @@ use sqlx::MySqlConnection;
 use time::Duration;
 
 use super::{read_back, rfc3339};
-use crate::item_concurrency::ItemPermit;
-use crate::rows::actions::{self, Actor};
-use crate::rows::items::{self, ItemUpdate, StockedItem};
-use crate::rows::{Rollback, failed_change, limit_groups};
+use crate::rows::account::actions::{self, Actor};
+use crate::rows::item::items::{self, ItemUpdate, StockedItem};
+use crate::rows::item::limit_groups;
+use crate::sql::Rollback;
 use crate::waiting_list::{LineChange, WaitingLine};
+use crate::work::item_permit::ItemPermit;
+use crate::work::{Ledger, RetryPolicy, failed_change};
 use crate::write::restock::{Restock, restock};
-use crate::{Ledger, RetryPolicy};
 use shop_domain::product::NewVariant;
 use shop_domain::{Currency, ItemEdit, ItemId, LedgerError, LimitGroupId, SaleWindow};
 

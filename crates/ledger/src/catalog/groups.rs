@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::Ledger;
-use crate::rows::actions::{self, Actor};
-use crate::rows::limit_groups;
+use crate::rows::account::actions::{self, Actor};
+use crate::rows::item::limit_groups;
+use crate::work::Ledger;
 use shop_domain::{LedgerError, LimitGroup};
 
 /// Creates a group for an operator.

@@ -10,7 +10,7 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use crate::rows::items::{self, StockedItem};
+use crate::rows::item::items::{self, StockedItem};
 use shop_domain::ItemId;
 
 pub use create::{NewItems, create};

@@ -2,9 +2,9 @@
 
 use serde_json::json;
 
-use crate::Ledger;
-use crate::rows::actions::{self, Actor};
-use crate::rows::products;
+use crate::rows::account::actions::{self, Actor};
+use crate::rows::item::products;
+use crate::work::Ledger;
 use shop_domain::product::NewProduct;
 use shop_domain::{LedgerError, Product};
 

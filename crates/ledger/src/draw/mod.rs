@@ -19,13 +19,14 @@ use std::time::{Duration, Instant};
 use sqlx::MySqlConnection;
 use time::format_description::well_known::Rfc3339;
 
-use crate::cache::Cache;
-use crate::item_concurrency::ItemPermit;
-use crate::rows::statement::{Binds, Read, Write};
-use crate::rows::{draws, erased, failed_change, items};
-use crate::stock_lock;
+use crate::rows::account::erased;
+use crate::rows::draw::draws;
+use crate::rows::item::items;
+use crate::sql::statement::{Binds, Read, Write};
 use crate::waiting_list::WaitingLine;
-use crate::{Ledger, RetryPolicy};
+use crate::work::cache::Cache;
+use crate::work::item_permit::ItemPermit;
+use crate::work::{Ledger, RetryPolicy, failed_change, stock_lock};
 use draw_proof::{Beacon, Rules};
 use shop_domain::{DrawEntry, ItemId, LedgerError, NewDraw, PartyChoice, Refusal, UserId};
 

@@ -3,15 +3,16 @@
 use sqlx::{MySqlConnection, QueryBuilder};
 
 use super::Draws;
-use crate::item_concurrency::ItemPermit;
-use crate::rows::draw_lock::DrawLock;
-use crate::rows::draws::{self, DrawRow, ListedEntry};
-use crate::rows::items::datetime;
-use crate::rows::link::{TRANSACTION_MAX, within};
-use crate::rows::statement::{Binds, Read, Write};
-use crate::rows::{erased, transact};
-use crate::stock_lock;
+use crate::rows::account::erased;
+use crate::rows::draw::draw_lock::DrawLock;
+use crate::rows::draw::draws::{self, DrawRow, ListedEntry};
+use crate::rows::item::items::datetime;
+use crate::sql::limits::TRANSACTION_MAX;
+use crate::sql::statement::{Binds, Read, Write};
+use crate::sql::{transact, within};
 use crate::waiting_list::LineChange;
+use crate::work::item_permit::ItemPermit;
+use crate::work::stock_lock;
 use draw_proof::{Entry, Hash};
 use shop_domain::{DrawBeacon, ItemId, UserId};
 

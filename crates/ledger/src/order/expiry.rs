@@ -14,14 +14,13 @@ use super::step::{
     return_stock,
 };
 use super::{OrderSteps, StepError};
-use crate::Database;
-use crate::item_concurrency::{ItemPermit, ItemPermits};
-use crate::rows::link::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
-use crate::rows::orders::WHOLE;
-use crate::rows::statement::in_list;
-use crate::rows::{Fault, answered, begin_on, lost_commit, orders, transact, within};
-use crate::stock_lock::wait_until_free;
+use crate::rows::order::orders::{self, WHOLE};
+use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
+use crate::sql::statement::in_list;
+use crate::sql::{Database, Fault, answered, begin_on, lost_commit, transact, within};
 use crate::waiting_list::WaitingLine;
+use crate::work::item_permit::{ItemPermit, ItemPermits};
+use crate::work::stock_lock::wait_until_free;
 use shop_domain::order::MovementReason;
 use shop_domain::{ItemId, Order, OrderId, OrderStatus};
 

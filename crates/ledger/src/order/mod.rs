@@ -17,11 +17,11 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
 
-use crate::item_concurrency::{ItemPermits, step_deadline};
-use crate::rows::link::answered;
-use crate::rows::{Fault, WorkError, change, failed_read, is_unconfirmed, nothing_was_sent};
+use crate::sql::{Fault, WorkError, answered, is_unconfirmed};
 use crate::waiting_list::WaitingLine;
-use crate::{Ledger, RetryPolicy};
+use crate::work::item_concurrency::step_deadline;
+use crate::work::item_permit::ItemPermits;
+use crate::work::{Ledger, RetryPolicy, change, failed_read, nothing_was_sent};
 use shop_domain::order::Step;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 

@@ -8,10 +8,11 @@ use sqlx::MySqlConnection;
 
 use super::step::{StepResult, apply, lock_lines};
 use super::{OrderSteps, StepError};
-use crate::RetryPolicy;
-use crate::item_concurrency::ItemPermits;
-use crate::rows::{answered, failed_change, orders, payments};
+use crate::rows::order::{orders, payments};
+use crate::sql::answered;
 use crate::waiting_list::WaitingLine;
+use crate::work::item_permit::ItemPermits;
+use crate::work::{RetryPolicy, failed_change};
 use shop_domain::order::Step;
 use shop_domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
 use shop_domain::{LedgerError, Order, OrderId, UserId};

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use sqlx::MySqlConnection;
 
-use crate::rows::actions::{self, Actor};
-use crate::rows::{payments, transact};
-use crate::{Database, Ledger};
+use crate::rows::account::actions::{self, Actor};
+use crate::rows::order::payments;
+use crate::sql::{Database, transact};
+use crate::work::Ledger;
 use payments::Payment;
 use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
 use shop_domain::{Cents, LedgerError};

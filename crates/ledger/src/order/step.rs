@@ -6,12 +6,12 @@ use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::{StepError, terms};
-use crate::Database;
-use crate::item_concurrency::{ItemPermit, ItemPermits};
-use crate::rows::statement::in_list;
-use crate::rows::{Fault, orders};
-use crate::stock_lock;
+use crate::rows::order::orders;
+use crate::sql::statement::in_list;
+use crate::sql::{Database, Fault};
 use crate::waiting_list::{LineChange, WaitingLine};
+use crate::work::item_permit::{ItemPermit, ItemPermits};
+use crate::work::stock_lock;
 use shop_domain::order::{MovementReason, Step, Transition};
 use shop_domain::{ItemId, Order, OrderId, OrderStatus, UserId};
 

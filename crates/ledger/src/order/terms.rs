@@ -4,8 +4,8 @@ use sqlx::MySqlConnection;
 use time::{Duration, OffsetDateTime};
 
 use super::StepError;
-use crate::rows::payments;
-use crate::rows::statement::in_list;
+use crate::rows::order::payments;
+use crate::sql::statement::in_list;
 use shop_domain::{ItemId, Order, OrderId};
 
 /// Extends the hold of an order whose rows are locked, by `wanted` seconds or by as many as all its items allow.

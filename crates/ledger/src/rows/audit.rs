@@ -2,12 +2,11 @@
 
 use std::sync::LazyLock;
 
-use crate::Database;
 use futures::TryStreamExt;
 use sqlx::{Executor, MySqlConnection};
 use time::OffsetDateTime;
 
-use super::transaction::begin_on;
+use crate::sql::{Database, begin_on};
 use crate::write::tables::TABLES;
 use shop_domain::ItemId;
 use shop_domain::audit::Facts;

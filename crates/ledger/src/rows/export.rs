@@ -1,11 +1,11 @@
 //! Sales, orders and movements of stock, page by page, in one snapshot of the ledger, with their sums.
 
-use crate::Database;
 use sqlx::{Executor as _, MySql, MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
-use super::link::{LONG_READ_MAX, answered, within};
-use super::statement::{Binds, Read};
+use crate::sql::limits::LONG_READ_MAX;
+use crate::sql::statement::{Binds, Read};
+use crate::sql::{Database, answered, within};
 use shop_domain::columns::Text;
 use shop_domain::{Currency, ItemId, Order};
 

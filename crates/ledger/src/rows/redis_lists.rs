@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use sqlx::QueryBuilder;
 
-use super::statement::{Binds, Read, Write};
-use super::transaction::confirmed;
-use crate::Database;
+use crate::sql::statement::{Binds, Read, Write};
+use crate::sql::{Database, confirmed};
 use shop_domain::{ArbiterMode, ItemId};
 
 /// The layout of an item's counter in Redis. Each has a table of its own.

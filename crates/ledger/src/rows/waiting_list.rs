@@ -1,11 +1,11 @@
 //! Reads waiting lists; only the arbiter writes them.
 
-use crate::Database;
 use sqlx::MySqlExecutor;
 use time::OffsetDateTime;
 
-use super::link::{LONG_READ_MAX, within};
-use super::statement::{Binds, Read};
+use crate::sql::limits::LONG_READ_MAX;
+use crate::sql::statement::{Binds, Read};
+use crate::sql::{Database, within};
 use shop_domain::{ItemId, Place, UserId};
 
 const COLUMNS: &str = Place::COLUMNS;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use sqlx::MySqlConnection;
 
-use crate::cache::Cache;
 use crate::rows::waiting_list;
+use crate::work::cache::Cache;
 use shop_domain::ItemId;
 
 /// Lines of at most this many buyers are counted at each join.

@@ -19,10 +19,13 @@ use std::sync::Arc;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use crate::item_concurrency::ItemPermit;
-use crate::rows::outbox::{OfferChange, Outbox};
-use crate::rows::{Fault, buyers, erased, waiting_list};
-use crate::stock_lock;
+use crate::rows::account::erased;
+use crate::rows::event::outbox::{OfferChange, Outbox};
+use crate::rows::order::buyers;
+use crate::rows::waiting_list;
+use crate::sql::Fault;
+use crate::work::item_permit::ItemPermit;
+use crate::work::stock_lock;
 use shop_domain::{Clock, Item, ItemId, Place, Refusal, SaleWindow, UserId, WaitingStatus};
 use shop_metrics::Metrics;
 use sql::{

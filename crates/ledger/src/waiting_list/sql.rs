@@ -2,7 +2,7 @@
 
 use sqlx::{MySqlConnection, QueryBuilder};
 
-use crate::rows::outbox::{OfferChange, Outbox};
+use crate::rows::event::outbox::{OfferChange, Outbox};
 use shop_domain::{ItemId, Purchase, UserId, WaitingStatus};
 
 /// A place that is about to change.

@@ -3,10 +3,10 @@
 use futures::future::BoxFuture;
 
 use super::{JoinRefusal, LineChange, WaitingLine};
-use crate::item_concurrency::ItemPermit;
-use crate::rows::link::{TRANSACTION_MAX, within};
-use crate::rows::{LedgerTransaction, failed_change, transact};
-use crate::{Ledger, RetryPolicy};
+use crate::sql::limits::TRANSACTION_MAX;
+use crate::sql::{LedgerTransaction, transact, within};
+use crate::work::item_permit::ItemPermit;
+use crate::work::{Ledger, RetryPolicy, failed_change};
 use shop_domain::{Item, ItemId, LedgerError, Place, UserId};
 
 /// Writes the waiting lists. Clones share everything.

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use sqlx::MySqlConnection;
 
 use super::{Answer, Arbiter, Attempt, LOST_COMMIT_READS_MAX, UNANSWERED, pause, transaction};
-use crate::rows::statement::{Binds, Read};
-use crate::rows::{Fault, orders};
+use crate::rows::order::orders;
+use crate::sql::Fault;
+use crate::sql::statement::{Binds, Read};
 use shop_domain::outcome::Dependency;
 use shop_domain::{Order, Outcome, Purchase, Refusal, Unavailable};
 

@@ -1,8 +1,6 @@
 //! Whether the database takes rows, and enforces the CHECK constraints that the arbiter relies on.
 
-use crate::Database;
-
-use crate::rows::{Fault, begin};
+use crate::sql::{Database, Fault, begin};
 
 /// Tries a row that `buyer_limits` allows, and then one that it forbids, in a transaction that is
 /// rolled back; `false` when the database takes both. No item and no buyer has their ids.

@@ -10,14 +10,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::Database;
 use sqlx::MySql;
 use sqlx::pool::PoolConnection;
 
-use crate::breaker::Breaker;
-use crate::rows::link::is_silence;
-use crate::rows::stock::{self, StockRow};
-use crate::rows::{Destination, Fault, all_in_use};
+use crate::rows::item::stock::{self, StockRow};
+use crate::sql::limits::is_silence;
+use crate::sql::{Database, Destination, Fault, all_in_use};
+use crate::work::breaker::Breaker;
 use shop_domain::ItemId;
 
 /// A connection that was unused for longer goes back to the pool.

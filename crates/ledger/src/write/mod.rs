@@ -7,7 +7,7 @@
 //! One order is written like this:
 //!
 //! 1. [`Arbiter::write`] tries the transaction until it is decided, and counts a refusal;
-//! 2. one try is a call of the server's procedure (`one_call.rs`, `rows/order_routine.sql`), or one
+//! 2. one try is a call of the server's procedure (`one_call.rs`, `order_routine.sql`), or one
 //!    statement after the other (`transaction.rs`) where there is no procedure;
 //! 3. an error is sorted by `after_error.rs`: rolled back and tried again, refused, or unknown.
 //!
@@ -30,8 +30,10 @@ pub mod checks;
 mod fence;
 mod group_commit;
 mod kept_connections;
+mod lock_row;
 pub(crate) mod new_order;
 mod one_call;
+pub mod order_routine;
 mod reject;
 pub mod restock;
 mod stock;
@@ -40,17 +42,18 @@ mod transaction;
 mod unguarded;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use crate::Database;
-use crate::breaker::Breaker;
-pub(crate) use crate::item_concurrency::in_time;
-use crate::item_concurrency::{ItemConcurrency, ItemPermit};
+pub(crate) use crate::work::item_concurrency::in_time;
+pub(crate) use crate::work::retry::{ATTEMPTS_MAX, pause};
 use tokio::time::Instant;
 
-use crate::rows::outbox::Outbox;
-use crate::rows::stock::StockRow;
-use crate::rows::{Fault, Writer};
+use crate::failover::Writer;
+use crate::rows::event::outbox::Outbox;
+use crate::rows::item::stock::StockRow;
+use crate::sql::{Database, Fault};
+use crate::work::breaker::Breaker;
+use crate::work::item_concurrency::ItemConcurrency;
+use crate::work::item_permit::ItemPermit;
 use shop_domain::outcome::Dependency;
 use shop_domain::{ArbiterMode, Doubt, ItemId, OrderStatus, Outcome, Purchase, Unavailable};
 use shop_metrics::Metrics;
@@ -69,14 +72,10 @@ pub use group_commit::{
 pub use stock::StockWrite;
 pub use unguarded::UnguardedWrite;
 
-/// Tries of a whole transaction.
-pub const ATTEMPTS_MAX: u32 = 4;
 /// Reads of the ledger about a COMMIT whose answer was lost.
 pub const LOST_COMMIT_READS_MAX: u32 = 5;
 /// The arbiter keeps at most the pool's connections divided by this, so that the others find some.
 const KEPT_SHARE: u32 = 2;
-/// The longest pause before the second try; it doubles from try to try, and is jittered.
-const PAUSE_FIRST: Duration = Duration::from_millis(4);
 
 /// An order to be written, as a gate hands it over.
 #[derive(Clone, Copy, Debug)]
@@ -356,10 +355,4 @@ fn no_connection(error: &sqlx::Error) -> Unavailable {
 /// Whether it is too late to begin a transaction.
 fn is_late(deadline: Option<Instant>) -> bool {
     deadline.is_some_and(|deadline| Instant::now() >= deadline)
-}
-
-/// Full jitter over a doubling bound.
-async fn pause(attempt: u32) {
-    let bound = PAUSE_FIRST * 2_u32.pow(attempt.min(8));
-    tokio::time::sleep(bound.mul_f64(rand::random::<f64>())).await;
 }

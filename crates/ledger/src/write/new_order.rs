@@ -18,7 +18,7 @@ use Value::{Ascii, At, Id, Signed, Unsigned};
 
 use super::WRITTEN_AS;
 use super::fence::Fence;
-use crate::rows::orders::buyer_bucket;
+use crate::rows::order::orders::buyer_bucket;
 use shop_domain::order::MovementReason;
 use shop_domain::{OrderId, OrderStatus, Purchase};
 

@@ -18,12 +18,11 @@ use tracing::instrument::WithSubscriber;
 
 use super::new_order::{NewOrder, OrNull, Text, Time};
 use super::stock::{self, StockWrite};
-use super::transaction;
-use super::{Attempt, OrderWrite, WRITTEN_AS, is_guarded};
-use crate::rows::link::TRANSACTION_MAX;
-use crate::rows::order_routine::{self, NAME, RoutineState};
-use crate::rows::outbox::Outbox;
-use crate::rows::{Fault, answered, within};
+use super::{Attempt, OrderWrite, WRITTEN_AS, is_guarded, transaction};
+use crate::rows::event::outbox::Outbox;
+use crate::sql::limits::TRANSACTION_MAX;
+use crate::sql::{Fault, answered, within};
+use crate::write::order_routine::{self, NAME, RoutineState};
 use shop_domain::Outcome;
 
 /// The messages of the two errors that the procedure raises itself. Their number, 1644, is not enough to

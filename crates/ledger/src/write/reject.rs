@@ -1,12 +1,11 @@
 //! Rejected orders: queued, then refused, and stored without moving stock, so that the buyer finds
 //! the order's result under its id.
 
-use crate::Database;
-
 use super::Arbiter;
-use crate::rows::link::TRANSACTION_MAX;
-use crate::rows::outbox::Outbox;
-use crate::rows::{Fault, begin, confirmed, orders, within};
+use crate::rows::event::outbox::Outbox;
+use crate::rows::order::orders;
+use crate::sql::limits::TRANSACTION_MAX;
+use crate::sql::{Database, Fault, begin, confirmed, within};
 use crate::write::new_order::{NewOrder, insert_orders};
 use shop_domain::{Order, OrderStatus, Purchase};
 

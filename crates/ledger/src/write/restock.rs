@@ -4,9 +4,8 @@
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use crate::item_concurrency::ItemPermit;
-
 use super::tables::TABLES;
+use crate::work::item_permit::ItemPermit;
 use shop_domain::{Item, ItemId, OrderId, UserId};
 
 /// Units that an operator adds to a sale or takes out of it.

@@ -6,10 +6,11 @@ use std::time::Instant;
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
+use super::lock_row::lock_row;
 use super::tables::StrategyTable;
 use super::unguarded::{self, UnguardedWrite};
 use super::{Answer, Conflict};
-use crate::rows::outbox::Outbox;
+use crate::rows::event::outbox::Outbox;
 use crate::waiting_list;
 use crate::write::new_order::stock_update;
 use shop_domain::{ArbiterMode, Item, Outcome, Purchase, Refusal};
@@ -130,25 +131,5 @@ pub(super) async fn why_refused(
             Err(Conflict::Stale)
         }
         Some(_) => Ok(Outcome::Refused(Refusal::SoldOut { asked_at })),
-    })
-}
-
-/// Locks the stock row until the transaction ends. Answers the units left under the lock, or the
-/// outcome when they are too few.
-pub(super) async fn lock_row(
-    connection: &mut MySqlConnection,
-    purchase: &Purchase,
-) -> sqlx::Result<Result<i64, Outcome>> {
-    let left: Option<i64> =
-        sqlx::query_scalar("SELECT available FROM stock WHERE item_id = ? FOR UPDATE")
-            .bind(purchase.item.id.get())
-            .fetch_optional(connection)
-            .await?;
-    // The lock has kept the row as it is now.
-    let asked_at = Some(Instant::now());
-    Ok(match left {
-        None => Err(Outcome::Refused(Refusal::ItemNotFound)),
-        Some(left) if left >= purchase.quantity.signed() => Ok(left),
-        Some(_) => Err(Outcome::Refused(Refusal::SoldOut { asked_at })),
     })
 }

@@ -4,14 +4,14 @@
 //! READ COMMITTED and by primary key only: no gap locks, and every condition is checked against the
 //! latest committed version after waiting for the row. Any error is followed by ROLLBACK.
 
-use crate::Database;
 use sqlx::MySqlConnection;
 
 use super::fence::{FenceResult, raise_fence};
 use super::{Answer, Attempt, Conflict, OrderWrite, StockWrite, WRITTEN_AS, is_guarded, stock};
-use crate::rows::link::TRANSACTION_MAX;
-use crate::rows::outbox::Outbox;
-use crate::rows::{Fault, answered, begin_on, lost_commit, orders, within};
+use crate::rows::event::outbox::Outbox;
+use crate::rows::order::orders;
+use crate::sql::limits::TRANSACTION_MAX;
+use crate::sql::{Database, Fault, answered, begin_on, lost_commit, within};
 use crate::write::new_order::{
     CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
 };

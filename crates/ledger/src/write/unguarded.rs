@@ -9,7 +9,7 @@ use sqlx::{MySql, MySqlConnection};
 use time::OffsetDateTime;
 use tokio::sync::Notify;
 
-use super::stock::lock_row;
+use super::lock_row::lock_row;
 use super::tables::StrategyTable;
 use super::{Answer, Conflict};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};

@@ -11,9 +11,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::seconds;
-use crate::audit::InTime;
 use crate::rules::purchase::{Purchase, purchases};
-use crate::{Answer, Evidence, Faults, Finding, Order, Outcome};
+use crate::{Answer, Evidence, Faults, Finding, InTime, Order, Outcome};
 
 pub const CLAIM: &str = "nobody was told \"sold out\" while units were left";
 

@@ -7,7 +7,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::batch::UNWRITTEN;
+use super::batch_orders::UNWRITTEN;
 use crate::write::{Answer, is_late};
 
 /// The side that waits for the answer to an order.

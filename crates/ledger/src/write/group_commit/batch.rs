@@ -16,14 +16,14 @@ use std::time::Duration;
 
 use sqlx::MySqlConnection;
 
-use super::batch_orders::{Batch, BatchOrders, Tell, lines_at, orders_of};
+use super::batch_orders::{Batch, BatchOrders, Tell, UNWRITTEN, lines_at, orders_of};
 use super::connections::BatchConnections;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::{choose, find_written, items_of, locked_by_others};
 use super::sql::{BatchError, BatchResult, commit};
-use crate::item_concurrency::ItemPermits;
-use crate::rows::link::TRANSACTION_MAX;
-use crate::rows::{Fault, within};
+use crate::sql::limits::TRANSACTION_MAX;
+use crate::sql::{Fault, within};
+use crate::work::item_permit::ItemPermits;
 use crate::write::{
     ATTEMPTS_MAX, Arbiter, BATCH_MAX, Conflict, Fence, LOST_COMMIT_READS_MAX, OrderWrite,
     StockWrite, UNANSWERED, in_time, no_connection, pause,
@@ -38,9 +38,6 @@ const TURN_LATE_MAX: Duration = Duration::from_millis(200);
 const SHARED_ATTEMPTS_MAX: u32 = 2;
 /// Connections on which an order with several lines is tried.
 const ALONE_ATTEMPTS_MAX: u32 = 2;
-
-/// The outcome of an order whose time was over before it was written.
-pub(super) const UNWRITTEN: Outcome = Outcome::Unavailable(Unavailable::Contended);
 
 /// Writes batches: for a queue, or for the holder of an item's lock.
 pub struct BatchWriter {

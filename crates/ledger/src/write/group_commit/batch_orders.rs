@@ -7,11 +7,13 @@ use std::ops::Range;
 
 use tokio::time::Instant;
 
-use super::batch::UNWRITTEN;
-use crate::item_concurrency::ItemPermits;
+use crate::work::item_permit::ItemPermits;
 use crate::write::{Answer, Arbiter, Fence, UNANSWERED, WRITTEN_AS};
 use shop_domain::trace::SharedSpan;
-use shop_domain::{ItemId, Outcome, Purchase};
+use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
+
+/// The outcome of an order whose time was over before it was written.
+pub(super) const UNWRITTEN: Outcome = Outcome::Unavailable(Unavailable::Contended);
 
 /// The orders that a batch is to write.
 #[derive(Clone, Copy, Debug)]

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use crate::Database;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::rows::stock::StockRow;
+use crate::rows::item::stock::StockRow;
+use crate::sql::Database;
 use crate::write::kept_connections::{KeptConnection, KeptConnections};
 use shop_domain::ItemId;
 

@@ -27,12 +27,12 @@ use std::sync::{Arc, Weak};
 use tokio::time::Instant;
 
 use super::{Arbiter, OrderWrite, StockWrite, in_time};
-use crate::cache::Cache;
-use crate::item_concurrency::ItemPermits;
+use crate::work::cache::Cache;
+use crate::work::item_permit::ItemPermits;
 use asker::{Asker, claim};
 use batch_orders::of_whole_orders;
 use pipeline::BatchPipeline;
-use quarantine::Quarantine;
+use quarantine::{Quarantine, QuarantineCount};
 use queue::{BatchQueue, Waiting};
 use shop_domain::{Doubt, ItemId, Outcome, Purchase, Unavailable};
 
@@ -59,6 +59,7 @@ struct GroupCommitParts {
     tasks: BatchTasks,
     shared: Vec<Arc<BatchQueue>>,
     own: Cache<ItemId, Arc<BatchQueue>>,
+    quarantined: QuarantineCount,
 }
 
 impl GroupCommit {
@@ -84,8 +85,15 @@ impl GroupCommit {
         shared: Vec<BatchConnections>,
     ) -> Self {
         let shared = shared.into_iter().map(|one| Arc::new(BatchQueue::shared(one))).collect();
-        let (tasks, own) = (tasks.into(), Cache::new(ITEMS_MAX));
-        Self { parts: Arc::new(GroupCommitParts { arbiter, connections, tasks, shared, own }) }
+        let parts = GroupCommitParts {
+            quarantined: QuarantineCount::new(arbiter.metrics.batch_suspects.clone()),
+            arbiter,
+            connections,
+            tasks: tasks.into(),
+            shared,
+            own: Cache::new(ITEMS_MAX),
+        };
+        Self { parts: Arc::new(parts) }
     }
 
     /// A writer over the connections of group commit, for a caller that forms batches of one item
@@ -145,9 +153,9 @@ impl GroupCommit {
     }
 
     fn own_queue(&self, item: ItemId) -> Arc<BatchQueue> {
-        let GroupCommitParts { arbiter, connections, own, .. } = &*self.parts;
+        let GroupCommitParts { connections, own, quarantined, .. } = &*self.parts;
         let make = || {
-            let quarantine = Quarantine::new(arbiter.metrics.batch_suspects.clone());
+            let quarantine = Quarantine::new(quarantined.clone());
             Arc::new(BatchQueue::of_item(item, quarantine, connections.clone()))
         };
         own.get_or_insert_with(item, make)
@@ -245,7 +253,7 @@ impl GroupCommit {
     }
 
     fn quarantined(&self) -> i64 {
-        self.parts.arbiter.metrics.batch_suspects.get()
+        self.parts.quarantined.get()
     }
 
     fn shares_queues(&self) -> bool {

@@ -5,12 +5,12 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Instant;
 
-use crate::Database;
 use sqlx::{MySqlConnection, QueryBuilder, Row};
 
 use super::batch_orders::{lines_at, orders_of};
 use super::sql::powers_of_two;
-use crate::rows::{answered, begin_on, lost_commit, orders};
+use crate::rows::order::orders;
+use crate::sql::{Database, answered, begin_on, lost_commit};
 use crate::write::{Answer, is_guarded, replay_lines};
 use shop_domain::{ItemId, LimitGroupId, Order, OrderId, Outcome, Purchase, Refusal, UserId};
 

@@ -6,7 +6,8 @@
 //! others one batch, not one batch a second. An item that has not objected for a while, because nobody
 //! orders it any more, is not in quarantine either: it would take a place of those that object now.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
@@ -30,8 +31,36 @@ const FAILED_PAUSE: Duration = Duration::from_millis(50);
 /// The quarantine of one item.
 pub(super) struct Quarantine {
     state: Mutex<State>,
-    /// The number of items in quarantine, which all items share.
-    quarantined: Gauge,
+    quarantined: QuarantineCount,
+}
+
+/// The number of items in quarantine, and the metric that shows it. Clones count together.
+#[derive(Clone, Default)]
+pub(super) struct QuarantineCount {
+    items: Arc<AtomicI64>,
+    shown: Gauge,
+}
+
+impl QuarantineCount {
+    /// A count of none, which `shown` shows from now on.
+    pub(super) fn new(shown: Gauge) -> Self {
+        Self { items: Arc::default(), shown }
+    }
+
+    /// The number of items in quarantine.
+    pub(super) fn get(&self) -> i64 {
+        self.items.load(Ordering::Relaxed)
+    }
+
+    fn inc(&self) {
+        self.items.fetch_add(1, Ordering::Relaxed);
+        self.shown.inc();
+    }
+
+    fn dec(&self) {
+        self.items.fetch_sub(1, Ordering::Relaxed);
+        self.shown.dec();
+    }
 }
 
 #[derive(Default)]
@@ -46,7 +75,7 @@ struct State {
 
 impl Quarantine {
     /// Of an item that is not in quarantine, counted in `quarantined` when it is.
-    pub(super) fn new(quarantined: Gauge) -> Self {
+    pub(super) fn new(quarantined: QuarantineCount) -> Self {
         Self { state: Mutex::default(), quarantined }
     }
 
@@ -142,7 +171,7 @@ mod tests {
 
     #[test]
     fn an_item_is_in_quarantine_for_a_second_and_until_its_next_clean_batch() {
-        let quarantined = Gauge::default();
+        let quarantined = QuarantineCount::default();
         let item = Quarantine::new(quarantined.clone());
         let raised = Instant::now();
         item.raise(raised);
@@ -163,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_clean_batch_clears_an_item_that_only_was_in_bad_company() {
-        let quarantined = Gauge::default();
+        let quarantined = QuarantineCount::default();
         let item = Quarantine::new(quarantined.clone());
         let now = Instant::now();
         item.raise_until_clean(now);
@@ -177,7 +206,7 @@ mod tests {
 
     #[test]
     fn suspicion_expires_when_nothing_objects_any_more() {
-        let quarantined = Gauge::default();
+        let quarantined = QuarantineCount::default();
         let item = Quarantine::new(quarantined.clone());
         let now = Instant::now();
         assert!(!item.needs_watch(), "it is not in quarantine");
@@ -196,7 +225,7 @@ mod tests {
 
     #[test]
     fn one_batch_waits_after_orders_that_failed() {
-        let item = Quarantine::new(Gauge::default());
+        let item = Quarantine::new(QuarantineCount::default());
         let now = Instant::now();
         assert_eq!(item.take_pause(), None);
         item.pause(now);
@@ -205,7 +234,7 @@ mod tests {
 
     #[test]
     fn slow_batches_keep_nobody_apart_when_very_many_are() {
-        let quarantined = Gauge::default();
+        let quarantined = QuarantineCount::default();
         let now = Instant::now();
         let items: Vec<Quarantine> =
             (0..=QUARANTINED_MAX).map(|_| Quarantine::new(quarantined.clone())).collect();

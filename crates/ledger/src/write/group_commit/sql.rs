@@ -10,10 +10,10 @@ use sqlx::MySqlConnection;
 use tokio::time::Instant;
 
 use super::pipeline::PipelineSlot;
-use crate::item_concurrency::ItemPermits;
-use crate::rows::outbox::Outbox;
-use crate::rows::{Fault, answered, begin_on};
-use crate::stock_lock;
+use crate::rows::event::outbox::Outbox;
+use crate::sql::{Fault, answered, begin_on};
+use crate::work::item_permit::ItemPermits;
+use crate::work::stock_lock;
 use crate::write::fence::{Fence, FenceResult, raise_fence};
 use crate::write::new_order::{
     CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,

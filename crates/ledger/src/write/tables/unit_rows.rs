@@ -19,10 +19,10 @@ use rand::seq::SliceRandom;
 use sqlx::MySqlConnection;
 
 use super::StrategyTable;
-use crate::rows::link::TRANSACTION_MAX;
-use crate::rows::statement::{Binds, Read, Write, in_list};
-use crate::rows::{transact, within};
-use crate::{Database, RetryPolicy};
+use crate::sql::limits::TRANSACTION_MAX;
+use crate::sql::statement::{Binds, Read, Write, in_list};
+use crate::sql::{Database, transact, within};
+use crate::work::RetryPolicy;
 use shop_domain::{ArbiterMode, ItemId, Purchase, Quantity};
 
 /// Rows of one item at most: so an item of a million units opens at once, and a search for a free row is short. It is

@@ -1,0 +1,113 @@
+//! One hold: until when it lasts, and how it ends.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::deadline::Deadline;
+use super::queue::QueueHead;
+use super::stats::{Stats, count};
+use super::store::{Grant, LeaseStore, Subscription, Token};
+use crate::LockName;
+
+/// One hold, shared by its guard and the renewal scheduler. A hand-over moves it to a new guard.
+pub(crate) struct Hold {
+    pub(crate) id: u64,
+    pub(crate) name: LockName,
+    pub(crate) token: Token,
+    pub(crate) lease: Duration,
+    pub(crate) store: Arc<dyn LeaseStore>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) state: Mutex<HoldState>,
+}
+
+pub(crate) struct HoldState {
+    pub(crate) phase: Phase,
+    /// Until when nobody else can hold the name.
+    pub(crate) deadline: Deadline,
+    /// When the scheduler handles this hold next: its key in the schedule.
+    pub(crate) due: Instant,
+    /// Kept while holding, so that no waiter of this client asks the backend meanwhile.
+    pub(crate) head: Option<QueueHead>,
+    /// The lost signal of the guard that has the hold now.
+    pub(crate) lost: CancellationToken,
+    /// The backend's grant: its fences and whether others wait.
+    pub(crate) grant: Grant,
+    /// How many times it was handed over.
+    pub(crate) hand_overs: u32,
+    /// Whether its owner has re-entered, so that no single guard can hand it over.
+    pub(crate) entered_again: bool,
+    /// The subscription that says whether another client waits.
+    pub(crate) notifications: Option<Subscription>,
+}
+
+/// The life of a hold, which only moves forward: held, then perhaps lost, then ended by its guard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Held,
+    /// Its deadline has passed; the backend may still keep the name for it for a moment.
+    LostByTime,
+    /// The backend said that another token holds the name, or none.
+    LostToOthers,
+    /// The guard was released or dropped.
+    Ended,
+}
+
+/// The state of a hold at the moment when its guard ended it.
+pub(crate) struct FinalState {
+    /// Whether another token has the name, so that there is nothing to release.
+    pub(crate) was_foreign: bool,
+    pub(crate) deadline: Instant,
+    pub(crate) due: Instant,
+    /// Whether it had not been ended before.
+    pub(crate) was_live: bool,
+}
+
+impl Hold {
+    pub(crate) fn end(&self) -> FinalState {
+        let mut state = self.locked();
+        let before = std::mem::replace(&mut state.phase, Phase::Ended);
+        FinalState {
+            was_foreign: before == Phase::LostToOthers,
+            deadline: state.deadline.instant,
+            due: state.due,
+            was_live: before != Phase::Ended,
+        }
+    }
+
+    /// Whether the deadline has passed, perhaps before the `lost` signal could fire.
+    pub(crate) fn is_over_by_the_clock(&self) -> bool {
+        self.locked().deadline.has_passed()
+    }
+
+    /// Loses it by time, and counts that, unless it is over already.
+    pub(crate) fn lose_by_time(&self) {
+        if self.lose(Phase::LostByTime) {
+            count(&self.stats.lost);
+        }
+    }
+
+    /// Fires `lost` and wakes the next waiter, unless the hold is over already. Returns whether it
+    /// did.
+    pub(crate) fn lose(&self, how: Phase) -> bool {
+        let (head, lost) = {
+            let mut state = self.locked();
+            if state.phase != Phase::Held {
+                return false;
+            }
+            state.phase = how;
+            (state.head.take(), state.lost.clone())
+        };
+        lost.cancel();
+        // Dropped outside our lock, because passing it on takes the lock of the queue.
+        drop(head);
+        true
+    }
+
+    pub(crate) fn locked(&self) -> MutexGuard<'_, HoldState> {
+        // Nothing in here can panic half-way through a change.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

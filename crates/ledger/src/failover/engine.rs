@@ -1,0 +1,106 @@
+//! The database server behind the ledger: its version, and the settings on which promises rest.
+
+use std::fmt;
+
+use sqlx::MySqlConnection;
+
+use super::hosts;
+use super::replication::{self, Replication};
+use crate::sql::{Database, answered};
+
+/// A database server and the settings that matter for the ledger.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Engine {
+    /// The server's own version text.
+    pub version: String,
+    /// Host and port, or the socket.
+    pub address: String,
+    /// `innodb_flush_log_at_trx_commit`; 1 is durable.
+    pub flush_at_commit: i64,
+    /// `sync_binlog`; 1 is durable. Without meaning when there is no binary log.
+    pub sync_binlog: i64,
+    /// Whether there is a binary log.
+    pub has_binlog: bool,
+    /// The isolation level of the service's sessions.
+    pub isolation: String,
+    /// The version of TLS and the cipher of the service's connections; `None` is plain text.
+    pub tls: Option<String>,
+    /// What a commit waits for.
+    pub replication: Replication,
+}
+
+impl Engine {
+    /// Reads the settings of the server behind a pool.
+    pub async fn read(pool: &Database) -> sqlx::Result<Self> {
+        let read = async {
+            let mut connection = pool.acquire().await?;
+            let (version, flush_at_commit, sync_binlog, has_binlog) = sqlx::query_as(
+                "SELECT CAST(VERSION() AS CHAR), \
+                 CAST(@@innodb_flush_log_at_trx_commit AS SIGNED), \
+                 CAST(@@sync_binlog AS SIGNED), CAST(@@log_bin AS SIGNED) <> 0",
+            )
+            .fetch_one(&mut *connection)
+            .await?;
+            let shown = "SHOW SESSION VARIABLES \
+                 WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')";
+            let isolation = value(&mut connection, shown).await?;
+            let protocol = "SHOW SESSION STATUS LIKE 'Ssl_version'";
+            let protocol = value(&mut connection, protocol).await?;
+            let cipher = value(&mut connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").await?;
+            Ok(Self {
+                version,
+                address: hosts::name(&pool.connect_options()),
+                flush_at_commit,
+                sync_binlog,
+                has_binlog,
+                isolation,
+                tls: (!cipher.is_empty()).then(|| format!("{protocol} {cipher}")),
+                replication: replication::read(&mut connection).await?,
+            })
+        };
+        answered(read).await
+    }
+
+    /// The ways in which another host that takes over may lack orders that were answered 201, in
+    /// sentences. A commit on one server alone is as safe as its disk.
+    #[must_use]
+    pub fn failover_losses(&self) -> Vec<&'static str> {
+        match &self.replication {
+            Replication::None => {
+                vec!["the writer has no binary log, so no other host can have its orders"]
+            }
+            Replication::Asynchronous => vec![
+                "the writer answers a COMMIT before a replica has it: a failover loses the last orders that were answered 201",
+            ],
+            Replication::SemiSynchronous { after_sync: false, .. } => vec![
+                "the wait point of semi-synchronous replication is AFTER_COMMIT: another session can read an order, and tell it to its buyer, before a replica has it; set rpl_semi_sync_master_wait_point=AFTER_SYNC",
+            ],
+            Replication::Group { applies_first: false, .. } => vec![
+                "group_replication_consistency is EVENTUAL: a new primary may be asked about an order before it has applied it, and say that there is none; set BEFORE_ON_PRIMARY_FAILOVER",
+            ],
+            Replication::Galera { .. } => vec![
+                "Galera has lost committed transactions when nodes crashed and the network was cut at once (Jepsen, March 2026)",
+            ],
+            Replication::SemiSynchronous { .. } | Replication::Group { .. } => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { version, address, flush_at_commit, sync_binlog, isolation, .. } = self;
+        let tls = self.tls.as_deref().unwrap_or("no TLS");
+        write!(
+            formatter,
+            "{version} on {address}, {tls}, isolation {isolation}, innodb_flush_log_at_trx_commit={flush_at_commit}, sync_binlog={sync_binlog}, {}",
+            self.replication
+        )
+    }
+}
+
+/// The value of the first row of a SHOW statement; empty without a row.
+async fn value(connection: &mut MySqlConnection, statement: &str) -> sqlx::Result<String> {
+    let row: Option<(String, String)> =
+        sqlx::query_as(statement).fetch_optional(connection).await?;
+    Ok(row.map(|(_, value)| value).unwrap_or_default())
+}

@@ -1,0 +1,18 @@
+//! What the ledger needs to know of the settings.
+
+/// The options of the ledger. A program makes them from its own settings.
+#[derive(Clone)]
+pub struct LedgerOptions {
+    /// The URL of its hosts, with the password.
+    pub url: String,
+    /// Connections of the pool that most requests share.
+    pub pool_connections_max: u32,
+    /// How long a statement waits for a locked row, in seconds.
+    pub lock_wait_timeout_seconds: u32,
+    /// How long a request waits for a connection, in milliseconds.
+    pub acquire_timeout_ms: u64,
+    /// Whether [`migrate`](crate::schema::migrate) makes the procedure of an order.
+    pub order_routine: bool,
+    /// The currency of items of builds that knew none: [`migrate`](crate::schema::migrate) writes it down once.
+    pub currency: String,
+}

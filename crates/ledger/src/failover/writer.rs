@@ -1,0 +1,359 @@
+//! The writer: the one host of `DATABASE_URL` that takes writes, found and followed.
+//!
+//! With one host there is nothing to follow. With several, a task asks each of them, every
+//! [`LOOK_PERIOD`] and at once after a failure, whether it writes: its `read_only` is off, and the
+//! engine says that it is a member in good standing (Galera: primary component, ready and synced;
+//! Group Replication: online in a majority). When the writer is another one, the pools connect to
+//! it from then on, and every connection that was opened before is closed instead of used again.
+//!
+//! A new connection is used only after the server has said that it is the writer that was found:
+//! a connection that was on its way while the writer changed could lead to the old one.
+//!
+//! When the writer is left for another host is decided in `choice.rs`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlRow};
+use sqlx::{Executor, Row};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::choice::Choice;
+use super::replication::{self, Lag, Role};
+use super::{hosts, session};
+use crate::sql::{Database, within};
+use shop_metrics::Metrics;
+
+/// The pause between two questions to the hosts.
+const LOOK_PERIOD: Duration = Duration::from_millis(500);
+/// The shortest pause between two questions, however many failures ask for one.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(100);
+/// How long a host may take to say whether it writes, the time to connect included.
+const ROLE_MAX: Duration = Duration::from_secs(1);
+/// How long a replica may take to say how far it is behind: it waits while it is being stopped.
+const LAG_MAX: Duration = Duration::from_millis(200);
+/// How long a new connection waits for the writer to be found before it is given up.
+const FOUND_MAX: Duration = Duration::from_millis(500);
+
+/// How long after a change of the writer a connection is used once only. It may have been opened while the
+/// change came, to the old writer, and pools tell the age of a connection from a moment after that.
+const CHANGE_MAX: Duration = Duration::from_millis(100);
+
+/// Makes SELECT and BEGIN wait until a node of Galera has applied all that was committed before they came.
+const READS_WAIT: &str = "SET SESSION wsrep_sync_wait = 1";
+
+/// The writer among the hosts of one URL. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    found: Arc<WriterState>,
+    pools: Arc<Mutex<Vec<Database>>>,
+}
+
+/// What the connections of the pools ask.
+#[derive(Debug)]
+pub(super) struct WriterState {
+    hosts: Vec<MySqlConnectOptions>,
+    writer: watch::Sender<Option<CurrentWriter>>,
+    /// Wakes the task that asks the hosts.
+    suspected: Notify,
+    /// Whether the last connection led to a node of Galera.
+    is_galera: AtomicBool,
+    /// Whether the last look did not find that the writer writes.
+    is_in_doubt: AtomicBool,
+}
+
+/// The writer that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CurrentWriter {
+    /// Its place in the URL.
+    host: usize,
+    /// The name that the server gives itself.
+    identity: String,
+    /// Connections that are older may lead to another host.
+    since: Instant,
+}
+
+impl Writer {
+    /// Makes a writer that is not found yet.
+    ///
+    /// # Errors
+    /// A sentence when the URL cannot be read.
+    pub fn new(url: &str) -> Result<Self, String> {
+        let found = WriterState {
+            hosts: hosts::read(url)?,
+            writer: watch::Sender::new(None),
+            suspected: Notify::new(),
+            is_galera: AtomicBool::new(false),
+            is_in_doubt: AtomicBool::new(false),
+        };
+        Ok(Self { found: Arc::new(found), pools: Arc::default() })
+    }
+
+    /// Returns whether there is more than one host, so that [`Writer::follow`] is needed.
+    #[must_use]
+    pub fn has_several_hosts(&self) -> bool {
+        self.found.hosts.len() > 1
+    }
+
+    /// Returns whether the writer is a node of Galera. Such a node may roll a transaction back because another
+    /// node's came first. Statements that were sent together would go on outside the transaction, so
+    /// each must be sent after the answer to the one before it.
+    #[must_use]
+    pub fn is_galera(&self) -> bool {
+        self.found.is_galera.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the writer may be another one by now: the host that is followed did not say in the last look
+    /// that it writes. What it answers is then not the last word. Never with one host.
+    #[must_use]
+    pub fn is_in_doubt(&self) -> bool {
+        self.has_several_hosts() && self.found.is_in_doubt.load(Ordering::Relaxed)
+    }
+
+    /// Asks the hosts soon: a server refused a write, or was lost.
+    pub fn recheck_writer(&self) {
+        self.found.suspected.notify_one();
+    }
+
+    pub(super) fn found(&self) -> Arc<WriterState> {
+        Arc::clone(&self.found)
+    }
+
+    /// The options for the next connection of a new pool.
+    pub(super) fn connect_options(&self) -> MySqlConnectOptions {
+        let writer = self.found.writer.borrow().as_ref().map_or(0, |known| known.host);
+        self.found.hosts[writer].clone()
+    }
+
+    /// Lets a pool follow the writer.
+    pub(super) fn lead(&self, pool: &Database) {
+        if self.has_several_hosts() {
+            self.pools().push(pool.clone());
+            // The writer may have been found since the pool was made.
+            pool.set_connect_options(self.connect_options());
+        }
+    }
+
+    /// Finds the writer and follows it until `stop` fires, or until all of its pools are closed.
+    pub async fn follow(self, metrics: Metrics, stop: CancellationToken) {
+        let mut choice = Choice::default();
+        let mut lines: Vec<Option<MySqlConnection>> = Vec::new();
+        lines.resize_with(self.found.hosts.len(), || None);
+        loop {
+            let asked = self.found.hosts.iter().zip(&mut lines).map(|(host, line)| ask(host, line));
+            let (roles, lags): (Vec<_>, Vec<_>) = join_all(asked).await.into_iter().unzip();
+            self.use_writer(&mut choice, &roles, &metrics);
+            note_lags(&lags, &metrics);
+            tokio::time::sleep(LOOK_PAUSE_MIN).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_PERIOD - LOOK_PAUSE_MIN) => {}
+                () = self.found.suspected.notified() => {}
+                () = stop.cancelled() => return,
+            }
+            let mut pools = self.pools();
+            pools.retain(|pool| !pool.is_closed());
+            if pools.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Chooses the writer by the answers of the hosts, and moves the pools to it if it is another one.
+    fn use_writer(&self, choice: &mut Choice, roles: &[Option<Role>], metrics: &Metrics) {
+        let writers = roles.iter().flatten().filter(|role| role.writes).count();
+        metrics.ledger.writers.set(i64::try_from(writers).unwrap_or(i64::MAX));
+        let one_may = roles.iter().flatten().any(|role| role.writes && !role.is_galera);
+        let known = self.found.writer.borrow().clone();
+        let was_contested = choice.is_contested();
+        let chosen = choice.after(roles, known.as_ref().map(|known| known.host));
+        let is_contested = choice.is_contested();
+        metrics.ledger.writers_in_conflict.set((is_contested || (writers > 1 && one_may)).into());
+        if is_contested && !was_contested {
+            tracing::error!(
+                "several hosts of DATABASE_URL take writes; the writer is kept: {}",
+                self.names(roles)
+            );
+        }
+        self.found.is_in_doubt.store(chosen.is_none(), Ordering::Relaxed);
+        let Some(host) = chosen else {
+            if known.is_none() && writers > 1 {
+                tracing::error!("several hosts of DATABASE_URL take writes: {}", self.names(roles));
+            }
+            return;
+        };
+        let Some(role) = &roles[host] else { return };
+        if known.as_ref().is_some_and(|known| known.host == host && known.identity == role.identity)
+        {
+            return;
+        }
+        let is_first = known.is_none();
+        let since = Instant::now() + if is_first { Duration::ZERO } else { CHANGE_MAX };
+        let next = CurrentWriter { host, identity: role.identity.clone(), since };
+        // First no old connection may be taken from a pool any more, then the pools name the new server. In between,
+        // a caller believes less than it could; the other way round, it would believe the old server.
+        self.found.writer.send_replace(Some(next));
+        for pool in self.pools().iter() {
+            pool.set_connect_options(self.found.hosts[host].clone());
+        }
+        metrics.ledger.writer.set(i64::try_from(host + 1).unwrap_or(i64::MAX));
+        let (name, of) = (hosts::name(&self.found.hosts[host]), roles.len());
+        if is_first {
+            tracing::info!("ledger writer found: {name}, host {} of {of}", host + 1);
+        } else {
+            metrics.ledger.writer_changes.inc();
+            tracing::warn!("ledger writer changed: {name}, host {} of {of}", host + 1);
+        }
+    }
+
+    /// The hosts that write, for people.
+    fn names(&self, roles: &[Option<Role>]) -> String {
+        let hosts = self.found.hosts.iter().zip(roles);
+        let writers = hosts.filter(|(_, role)| role.as_ref().is_some_and(|role| role.writes));
+        writers.map(|(host, _)| hosts::name(host)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn pools(&self) -> MutexGuard<'_, Vec<Database>> {
+        self.pools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WriterState {
+    /// Returns whether a connection of this age was opened before the writer changed.
+    pub(super) fn is_outdated(&self, age: Duration) -> bool {
+        if self.hosts.len() < 2 {
+            return false;
+        }
+        let opened = Instant::now().checked_sub(age);
+        self.writer.borrow().as_ref().is_some_and(|known| opened < Some(known.since))
+    }
+
+    /// Asks the hosts soon.
+    pub(super) fn recheck_writer(&self) {
+        self.suspected.notify_one();
+    }
+
+    /// Returns whether a server is asked before each use of a connection whether it still takes writes.
+    ///
+    /// After a switch, another instance may have found the new writer half a second before this one does, and have
+    /// answered a buyer. The old writer was read-only before that. So an answer counts only if the server said after the
+    /// request came that it takes writes. Galera does not need this: its reads wait for what other nodes committed.
+    pub(super) fn is_asked_each_time(&self) -> bool {
+        self.hosts.len() > 1 && !self.is_galera.load(Ordering::Relaxed)
+    }
+
+    /// Sets up the session of a new connection, and notes whether it leads to a node of Galera. Instances may use
+    /// different nodes for a moment, so each read waits there until the node has applied what the others committed.
+    pub(super) async fn set_up(
+        &self,
+        connection: &mut MySqlConnection,
+        session: &str,
+    ) -> sqlx::Result<()> {
+        let statements = format!("{session}; SHOW GLOBAL VARIABLES LIKE 'wsrep_on'");
+        let rows = connection.fetch_all(sqlx::raw_sql(&statements)).await?;
+        let is_on = |row: &MySqlRow| row.try_get::<String, _>(1).is_ok_and(|value| value == "ON");
+        let is_galera = rows.iter().any(is_on);
+        self.is_galera.store(is_galera, Ordering::Relaxed);
+        if is_galera && self.hosts.len() > 1 {
+            connection.execute(sqlx::raw_sql(READS_WAIT)).await?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the writer is still the one that a new connection was confirmed to lead to.
+    ///
+    /// # Errors
+    /// That it is another server: the pool then tries again.
+    pub(super) fn confirm_again(&self, identity: &str) -> sqlx::Result<()> {
+        let is_it = |known: &CurrentWriter| known.identity == identity;
+        match self.hosts.len() < 2 || self.writer.borrow().as_ref().is_some_and(is_it) {
+            true => Ok(()),
+            false => Err(not_the_writer("this host is not the writer any more")),
+        }
+    }
+
+    /// Checks that a new connection leads to the writer, and returns the name that the server gives itself. With one
+    /// host there is nothing to check.
+    ///
+    /// # Errors
+    /// The server's, or that it is another server: the pool then tries again.
+    pub(super) async fn confirm(&self, connection: &mut MySqlConnection) -> sqlx::Result<String> {
+        if self.hosts.len() < 2 {
+            return Ok(String::new());
+        }
+        let mut writer = self.writer.subscribe();
+        let identity = {
+            let found = tokio::time::timeout(FOUND_MAX, writer.wait_for(Option::is_some)).await;
+            let Ok(Ok(known)) = found else {
+                return Err(not_the_writer("no host of DATABASE_URL is known to take writes yet"));
+            };
+            known.as_ref().map(|known| known.identity.clone())
+        };
+        let role = replication::role(connection).await;
+        match role {
+            Ok(role) if role.writes && Some(&role.identity) == identity.as_ref() => {
+                Ok(role.identity)
+            }
+            Ok(_) => {
+                self.recheck_writer();
+                // The next try, which comes at once, would meet the same server.
+                let _ = tokio::time::timeout(FOUND_MAX, writer.changed()).await;
+                Err(not_the_writer("this host does not take writes (any more)"))
+            }
+            Err(error) => {
+                self.recheck_writer();
+                Err(error)
+            }
+        }
+    }
+}
+
+fn not_the_writer(sentence: &str) -> sqlx::Error {
+    sqlx::Error::Io(std::io::Error::new(std::io::ErrorKind::NotConnected, sentence.to_owned()))
+}
+
+/// Sets the metrics of the replicas among the hosts.
+fn note_lags(lags: &[Option<Lag>], metrics: &Metrics) {
+    let stopped = lags.iter().filter(|lag| **lag == Some(Lag::Stopped)).count();
+    metrics.ledger.replicas_stopped.set(i64::try_from(stopped).unwrap_or(i64::MAX));
+    let behind = lags.iter().flatten().filter_map(|lag| match lag {
+        Lag::Behind(time) => i64::try_from(time.as_secs()).ok(),
+        Lag::Stopped => None,
+    });
+    metrics.ledger.replica_lag.set(behind.max().unwrap_or(0));
+}
+
+/// Asks a host on a connection that is kept for it; its role is `None` when it does not answer.
+async fn ask(
+    host: &MySqlConnectOptions,
+    line: &mut Option<MySqlConnection>,
+) -> (Option<Role>, Option<Lag>) {
+    let kept = line.take();
+    let asked = async {
+        let mut connection = match kept {
+            Some(connection) => connection,
+            // Without the database, which may not be made yet.
+            None => session::open(&host.clone().database("")).await?,
+        };
+        let role = replication::role(&mut connection).await?;
+        Ok((connection, role))
+    };
+    match within(ROLE_MAX, asked).await {
+        Ok((connection, role)) if role.writes => {
+            *line = Some(connection);
+            (Some(role), None)
+        }
+        Ok((mut connection, role)) => {
+            let asked = tokio::time::timeout(LAG_MAX, replication::lag(&mut connection)).await;
+            // A connection that still waits for its answer is not asked again.
+            *line = asked.is_ok().then_some(connection);
+            (Some(role), asked.ok().flatten())
+        }
+        Err(error) => {
+            tracing::debug!(%error, host = hosts::name(host), "host of the ledger does not say its role");
+            (None, None)
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! People: users, guests of other shops, operators, their sessions, and what is left of those who were erased.
+
+pub mod actions;
+pub mod erased;
+pub mod guest_accounts;
+pub(crate) mod guests;
+pub mod operators;
+pub mod sessions;
+pub mod shops;
+pub mod subjects;
+pub mod users;

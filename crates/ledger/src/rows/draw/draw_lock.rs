@@ -1,0 +1,44 @@
+//! A lock by which one instance at a time draws an item.
+
+use sqlx::{Connection, MySqlConnection};
+
+use crate::failover::session;
+use crate::sql::statement::Binds;
+use crate::sql::{Database, answered};
+use shop_domain::ItemId;
+
+/// The statement that takes the lock if it is free. The name is hashed, because MySQL allows 64 characters; MySQL has
+/// no MD5 since 9.6.
+const TAKE: &str =
+    "SELECT GET_LOCK(CONCAT('seckill-draw-', LEFT(SHA2(CONCAT(DATABASE(), '/', ?), 256), 32)), ?)";
+
+/// A lock that is held until it is dropped: it ends with its session, at the latest when the server has heard nothing
+/// of the session for a while.
+#[derive(Debug)]
+pub(crate) struct DrawLock {
+    session: MySqlConnection,
+}
+
+impl DrawLock {
+    /// Takes the lock of an item if it is free.
+    pub async fn take(ledger: &Database, item: ItemId) -> sqlx::Result<Option<Self>> {
+        // The pool's options lead to the writer once one connection was made.
+        drop(answered(ledger.acquire()).await?);
+        let mut session = answered(session::open(&ledger.connect_options())).await?;
+        let taken = sqlx::query_scalar(TAKE).binds((item.get(), 0)).fetch_one(&mut session);
+        let taken: Option<i64> = answered(taken).await?;
+        if taken == Some(1) {
+            return Ok(Some(Self { session }));
+        }
+        let _ = answered(session.close()).await;
+        Ok(None)
+    }
+
+    /// Keeps the session, which the server would end.
+    ///
+    /// # Errors
+    /// The database's: the lock may be lost.
+    pub async fn keep(&mut self) -> sqlx::Result<()> {
+        answered(self.session.ping()).await
+    }
+}

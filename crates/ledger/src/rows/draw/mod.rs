@@ -1,0 +1,4 @@
+//! Sales that are drawn.
+
+pub(crate) mod draw_lock;
+pub mod draws;

@@ -1,0 +1,133 @@
+//! The log of events: the rows of the outbox in their final order.
+//!
+//! A reader that follows the numbers of the outbox would miss events, since a transaction with a
+//! smaller number may commit later. So one instance at a time moves committed rows from the outbox
+//! into the log and numbers them there. Who has read the log up to a position has missed nothing.
+
+use time::OffsetDateTime;
+
+use crate::sql::limits::TRANSACTION_MAX;
+use crate::sql::statement::{Binds, Read, Write};
+use crate::sql::{Database, transact, within};
+
+/// Rows that one transaction moves.
+const MOVED_MAX: u64 = 256;
+
+/// An event of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedEvent {
+    /// Its place in the log.
+    pub position: i64,
+    /// Its id, to drop doubles by.
+    pub id: String,
+    /// Its type, such as `orders.changed`.
+    pub kind: String,
+    /// Its data, as JSON.
+    pub payload: String,
+    /// The time of the change, by the database's clock.
+    pub created_at: OffsetDateTime,
+}
+
+/// Moves at most 256 rows from the outbox into the log, and returns whether there may be more. While
+/// another instance moves rows, it moves none.
+///
+/// # Errors
+/// The database's; the next call does what this one has left.
+pub async fn move_from_outbox(pool: &Database) -> sqlx::Result<bool> {
+    let waiting: Option<i64> =
+        sqlx::query_scalar("SELECT 1 FROM outbox LIMIT 1").first(pool).await?;
+    if waiting.is_none() {
+        return Ok(false);
+    }
+    let moving = transact(pool, |transaction| {
+        Box::pin(async move {
+            // On an engine that accepts SKIP LOCKED and locks nothing, the key of the log stops the
+            // second instance.
+            let last: Option<i64> = sqlx::query_scalar(
+                "SELECT last_position FROM event_relay WHERE id = 1 FOR UPDATE SKIP LOCKED",
+            )
+            .fetch_optional(&mut **transaction)
+            .await?;
+            let Some(last) = last else { return Ok(0) };
+            let moved = sqlx::query(
+                // The rows are numbered apart from their data, which no temporary table should hold.
+                "INSERT INTO event_log (position, outbox_seq, id, type, payload, created_at) \
+             SELECT ? + numbered.place, outbox.seq, id, type, payload, created_at FROM \
+             (SELECT seq, ROW_NUMBER() OVER (ORDER BY seq) AS place FROM outbox \
+              ORDER BY seq LIMIT ?) AS numbered JOIN outbox ON outbox.seq = numbered.seq",
+            )
+            .binds((last, MOVED_MAX))
+            .execute(&mut **transaction)
+            .await?
+            .rows_affected();
+            sqlx::query(
+                "DELETE outbox FROM outbox JOIN event_log ON event_log.outbox_seq = outbox.seq \
+             WHERE event_log.position > ?",
+            )
+            .bind(last)
+            .execute(&mut **transaction)
+            .await?;
+            sqlx::query("UPDATE event_relay SET last_position = last_position + ? WHERE id = 1")
+                .bind(moved)
+                .execute(&mut **transaction)
+                .await?;
+            failpoint!("events-moved");
+            Ok(moved)
+        })
+    });
+    // A transaction that is dropped is rolled back before its connection is used again.
+    Ok(within(TRANSACTION_MAX, moving).await? == MOVED_MAX)
+}
+
+/// The last position of the log; 0 while it was never written.
+pub async fn last_position(pool: &Database) -> sqlx::Result<i64> {
+    sqlx::query_scalar("SELECT last_position FROM event_relay WHERE id = 1").one(pool).await
+}
+
+/// Reads at most `limit` events with positions from `first` to `last`, in order.
+pub async fn read(
+    pool: &Database,
+    first: i64,
+    last: i64,
+    limit: u32,
+) -> sqlx::Result<Vec<LoggedEvent>> {
+    sqlx::query_as(
+        "SELECT position, id, type, payload, created_at FROM event_log \
+         WHERE position BETWEEN ? AND ? ORDER BY position LIMIT ?",
+    )
+    .binds((first, last, limit))
+    .all(pool)
+    .await
+}
+
+/// The last position that is older than `hours`; `None` while all events are younger.
+pub async fn last_older_than(pool: &Database, hours: u32) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar(
+        "SELECT position FROM event_log WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? HOUR \
+         ORDER BY created_at DESC LIMIT 1",
+    )
+    .bind(hours)
+    .first(pool)
+    .await
+}
+
+/// Deletes at most `limit` events up to the position `last`, except dead letters.
+pub async fn forget(pool: &Database, last: i64, limit: u32) -> sqlx::Result<u64> {
+    sqlx::query(
+        "DELETE FROM event_log WHERE position <= ? AND NOT EXISTS \
+         (SELECT 1 FROM event_dead_letters WHERE event_dead_letters.position = event_log.position) \
+         LIMIT ?",
+    )
+    .binds((last, limit))
+    .changed(pool)
+    .await
+}
+
+/// Counts the rows of the outbox that are not in the log yet, at most 100,000.
+pub async fn waiting(pool: &Database) -> sqlx::Result<i64> {
+    sqlx::query_scalar("SELECT COUNT(*) FROM (SELECT 1 FROM outbox LIMIT 100000) AS waiting")
+        .one(pool)
+        .await
+}
+
+from_row!(LoggedEvent { position, id, kind: "type", payload, created_at });

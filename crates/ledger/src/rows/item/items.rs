@@ -1,0 +1,313 @@
+//! Items: the statements that read, insert and update their rows. `catalog` decides which
+//! changes are allowed; the stock row belongs to `arbiter`.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock};
+
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
+use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
+
+use super::products;
+use crate::sql::statement::{Binds, Read, Write, in_list};
+use crate::sql::{Database, out_of_range};
+use shop_domain::product::NewVariant;
+use shop_domain::{
+    Currency, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, ProductId, SaleWindow,
+};
+
+/// An item with its stock at the moment of reading.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StockedItem {
+    pub item: Arc<Item>,
+    /// Units at the start and by restocks.
+    pub total: i64,
+    /// Units left.
+    pub available: i64,
+}
+
+/// The columns of an item that an edit may change.
+#[derive(Clone, Copy, Debug)]
+pub struct ItemUpdate<'a> {
+    pub window: SaleWindow,
+    pub paused: bool,
+    pub waiting_room: bool,
+    pub unpaid_max: u32,
+    pub offer_seconds: u32,
+    pub extend_seconds: u32,
+    pub return_seconds: u32,
+    pub limit_group: Option<LimitGroupId>,
+    pub variant: Option<&'a NewVariant>,
+    pub strategy: &'a str,
+    pub currency: Currency,
+}
+
+const OWN_COLUMNS: &str = "items.id, name, description, image_url, price_cents, starts_at, ends_at, \
+     per_buyer_limit, unpaid_max, hold_seconds, strategy, kind, arbiter, paused, waiting_room, \
+     offer_seconds, extend_seconds, return_seconds, limit_group_id, \
+     COALESCE(currency, (SELECT code FROM shop_currency)) AS currency, \
+     (SELECT limit_groups.name FROM limit_groups WHERE limit_groups.id = limit_group_id) AS group_name, \
+     (SELECT limit_groups.per_buyer_limit FROM limit_groups \
+      WHERE limit_groups.id = limit_group_id) AS group_limit, \
+     EXISTS (SELECT 1 FROM redis_queues WHERE redis_queues.item_id = items.id) AS has_queue, \
+     (SELECT draws.closes_at FROM draws WHERE draws.item_id = items.id) AS draw_closes_at, \
+     (SELECT draws.drawn_at IS NOT NULL FROM draws WHERE draws.item_id = items.id) AS is_drawn, \
+     revision, total, available";
+
+/// All columns of an item with its stock.
+static COLUMNS: LazyLock<String> =
+    LazyLock::new(|| format!("{OWN_COLUMNS}, {}", products::VARIANT_COLUMNS));
+
+/// The most items that one list returns.
+pub const LIST_MAX: u32 = 200;
+/// Ids that one statement looks for.
+const IDS_TOGETHER: usize = 1_000;
+
+/// Reads one item by its id.
+pub async fn find(
+    executor: impl MySqlExecutor<'_>,
+    id: ItemId,
+) -> sqlx::Result<Option<StockedItem>> {
+    let statement = format!(
+        "SELECT {} FROM items JOIN stock ON item_id = items.id WHERE items.id = ?",
+        *COLUMNS
+    );
+    sqlx::query_as(&statement).bind(id.get()).first(executor).await
+}
+
+/// The result of reading several items.
+#[derive(Debug, Default)]
+pub struct ItemsRead {
+    /// The items that exist. A damaged row is the error of its item alone.
+    pub found: HashMap<ItemId, sqlx::Result<StockedItem>>,
+    /// The time by the database's clock; `None` when no item exists.
+    pub ledger_now: Option<OffsetDateTime>,
+}
+
+/// Reads several items with one statement, and the time by the database's clock.
+pub async fn find_several(
+    executor: impl MySqlExecutor<'_>,
+    ids: &[ItemId],
+) -> sqlx::Result<ItemsRead> {
+    let Some((places, ids)) = in_list(ids) else { return Ok(ItemsRead::default()) };
+    let statement = format!(
+        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM items \
+         JOIN stock ON item_id = items.id WHERE items.id IN ({places})",
+        *COLUMNS
+    );
+    let mut query = sqlx::query(&statement);
+    for id in ids {
+        query = query.bind(id.get());
+    }
+    let mut read = ItemsRead::default();
+    for row in query.all(executor).await? {
+        read.ledger_now = Some(row.try_get("ledger_now")?);
+        read.found.insert(row.try_get("id")?, StockedItem::from_row(&row));
+    }
+    Ok(read)
+}
+
+/// Reads one item and locks its row and its stock's until the transaction ends.
+pub async fn find_for_update(
+    transaction: &mut MySqlConnection,
+    id: ItemId,
+) -> sqlx::Result<Option<StockedItem>> {
+    let statement = format!(
+        "SELECT {} FROM items JOIN stock ON item_id = items.id WHERE items.id = ? FOR UPDATE",
+        *COLUMNS
+    );
+    sqlx::query_as(&statement).bind(id.get()).fetch_optional(transaction).await
+}
+
+/// Reads the sales of the shop that ended after `since`, soonest end first, at most [`LIST_MAX`].
+pub async fn list_shop(pool: &Database, since: OffsetDateTime) -> sqlx::Result<Vec<StockedItem>> {
+    let statement = format!(
+        "SELECT {} FROM items JOIN stock ON item_id = items.id \
+         WHERE kind = 'shop' AND ends_at > ? ORDER BY ends_at, items.id LIMIT {LIST_MAX}",
+        *COLUMNS
+    );
+    sqlx::query_as(&statement).bind(since).all(pool).await
+}
+
+/// Reads the items of a product, oldest first, at most [`LIST_MAX`].
+pub async fn list_product(pool: &Database, product: ProductId) -> sqlx::Result<Vec<StockedItem>> {
+    let statement = format!(
+        "SELECT {} FROM items JOIN stock ON item_id = items.id \
+         WHERE product_id = ? ORDER BY items.id LIMIT {LIST_MAX}",
+        *COLUMNS
+    );
+    sqlx::query_as(&statement).bind(product.get()).all(pool).await
+}
+
+/// Returns those of some ids that are no items.
+pub async fn unknown(pool: &Database, ids: &[ItemId]) -> sqlx::Result<Vec<ItemId>> {
+    let mut unknown = Vec::new();
+    for ids in ids.chunks(IDS_TOGETHER) {
+        let Some((places, values)) = in_list(ids) else { continue };
+        let statement = format!("SELECT id FROM items WHERE id IN ({places})");
+        let query = values.fold(sqlx::query_scalar(&statement), |query, id| query.bind(id.get()));
+        let found: Vec<ItemId> = query.all(pool).await?;
+        unknown.extend(ids.iter().filter(|id| !found.contains(id)));
+    }
+    Ok(unknown)
+}
+
+/// Inserts an item without its stock.
+pub async fn insert(
+    transaction: &mut MySqlConnection,
+    id: ItemId,
+    new: &NewItem,
+    now: OffsetDateTime,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "INSERT INTO items (id, name, description, image_url, price_cents, starts_at, ends_at, \
+         per_buyer_limit, hold_seconds, strategy, kind, arbiter, waiting_room, offer_seconds, \
+         extend_seconds, return_seconds, limit_group_id, currency, product_id, options, created_at, unpaid_max) \
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )
+    .bind(id.get())
+    .bind(&new.name)
+    .bind(&new.description)
+    .bind(&new.image_url)
+    .bind(new.price.cents())
+    .bind(datetime(new.window.starts_at()))
+    .bind(datetime(new.window.ends_at()))
+    .bind(new.per_buyer_limit)
+    .bind(new.hold_seconds)
+    .bind(&new.strategy)
+    .bind(new.kind.as_str())
+    .bind(new.arbiter.as_str())
+    .bind(new.waiting_room)
+    .bind(new.offer_seconds)
+    .bind(new.extend_seconds)
+    .bind(new.return_seconds)
+    .bind(new.limit_group.map(LimitGroupId::get))
+    .bind(new.currency.as_str())
+    .bind(new.variant.as_ref().map(|variant| variant.product.get()))
+    .bind(new.variant.as_ref().map(|variant| products::stored(&variant.options)))
+    .bind(now)
+    .bind(new.unpaid_max)
+    .execute(transaction)
+    .await?;
+    Ok(())
+}
+
+/// Updates the columns of an edit, and increments the revision.
+pub async fn update(
+    transaction: &mut MySqlConnection,
+    id: ItemId,
+    update: &ItemUpdate<'_>,
+) -> sqlx::Result<()> {
+    sqlx::query(
+        "UPDATE items SET starts_at = ?, ends_at = ?, paused = ?, waiting_room = ?, \
+         offer_seconds = ?, extend_seconds = ?, return_seconds = ?, limit_group_id = ?, \
+         strategy = ?, currency = ?, product_id = ?, options = ?, unpaid_max = ?, \
+         revision = revision + 1 WHERE id = ?",
+    )
+    .binds((
+        datetime(update.window.starts_at()),
+        datetime(update.window.ends_at()),
+        update.paused,
+        update.waiting_room,
+        update.offer_seconds,
+        update.extend_seconds,
+        update.return_seconds,
+        update.limit_group.map(LimitGroupId::get),
+    ))
+    .binds((
+        update.strategy,
+        update.currency.as_str(),
+        update.variant.map(|variant| variant.product.get()),
+        update.variant.map(|variant| products::stored(&variant.options)),
+        update.unpaid_max,
+        id.get(),
+    ))
+    .execute(transaction)
+    .await?;
+    Ok(())
+}
+
+/// Returns whether an item has orders.
+pub(crate) async fn has_orders(
+    transaction: &mut MySqlConnection,
+    id: ItemId,
+) -> sqlx::Result<bool> {
+    let statement = "SELECT EXISTS (SELECT 1 FROM orders WHERE item_id = ?)";
+    sqlx::query_scalar(statement).bind(id.get()).one(transaction).await
+}
+
+/// Reads the currency of an item.
+pub async fn currency(pool: &Database, id: ItemId) -> sqlx::Result<Currency> {
+    let statement =
+        "SELECT COALESCE(currency, (SELECT code FROM shop_currency)) FROM items WHERE id = ?";
+    sqlx::query_scalar(statement).bind(id.get()).one(pool).await
+}
+
+/// Writes the currency of items and payments without one, unless it is known.
+pub(crate) async fn set_shop_currency(
+    connection: &mut MySqlConnection,
+    code: &str,
+) -> sqlx::Result<()> {
+    let statement = "INSERT IGNORE INTO shop_currency (id, code) VALUES (1, ?)";
+    sqlx::query(statement).bind(code).run(connection).await
+}
+
+/// Converts a schedule's time to a DATETIME. An `OffsetDateTime` is sent as a TIMESTAMP, which
+/// MariaDB takes for NULL after January 2038.
+pub(crate) fn datetime(instant: OffsetDateTime) -> PrimitiveDateTime {
+    let instant = instant.to_offset(UtcOffset::UTC);
+    PrimitiveDateTime::new(instant.date(), instant.time())
+}
+
+impl FromRow<'_, MySqlRow> for StockedItem {
+    fn from_row(row: &MySqlRow) -> sqlx::Result<Self> {
+        let window = SaleWindow::new(row.try_get("starts_at")?, row.try_get("ends_at")?);
+        let item = Item {
+            id: row.try_get("id")?,
+            name: row.try_get("name")?,
+            description: row.try_get("description")?,
+            image_url: row.try_get("image_url")?,
+            price: row.try_get("price_cents")?,
+            currency: row.try_get("currency")?,
+            window: window.ok_or_else(|| out_of_range("starts_at"))?,
+            per_buyer_limit: row.try_get("per_buyer_limit")?,
+            unpaid_max: row.try_get("unpaid_max")?,
+            hold_seconds: row.try_get("hold_seconds")?,
+            strategy: row.try_get("strategy")?,
+            kind: row.try_get("kind")?,
+            arbiter: row.try_get("arbiter")?,
+            paused: row.try_get("paused")?,
+            waiting_room: row.try_get("waiting_room")?,
+            offer_seconds: row.try_get("offer_seconds")?,
+            extend_seconds: row.try_get("extend_seconds")?,
+            return_seconds: row.try_get("return_seconds")?,
+            limit_group: limit_group(row)?,
+            variant: products::variant(row)?,
+            draw: draw(row)?,
+            has_queue: row.try_get::<i64, _>("has_queue")? != 0,
+            revision: row.try_get("revision")?,
+        };
+        let (total, available) = (row.try_get("total")?, row.try_get("available")?);
+        Ok(Self { item: Arc::new(item), total, available })
+    }
+}
+
+/// The draw of an item, if it has one.
+fn draw(row: &MySqlRow) -> sqlx::Result<Option<ItemDraw>> {
+    let closes_at: Option<OffsetDateTime> = row.try_get("draw_closes_at")?;
+    let is_drawn = row.try_get::<Option<i64>, _>("is_drawn")? == Some(1);
+    Ok(closes_at.map(|closes_at| ItemDraw { closes_at, is_drawn }))
+}
+
+/// The group of an item, if it is in one that exists.
+fn limit_group(row: &MySqlRow) -> sqlx::Result<Option<LimitGroup>> {
+    let id: Option<LimitGroupId> = row.try_get("limit_group_id")?;
+    let name: Option<String> = row.try_get("group_name")?;
+    let limit: Option<u32> = row.try_get("group_limit")?;
+    Ok(match (id, name, limit) {
+        (Some(id), Some(name), Some(per_buyer_limit)) => {
+            Some(LimitGroup { id, name, per_buyer_limit })
+        }
+        _ => None,
+    })
+}

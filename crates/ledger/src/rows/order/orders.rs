@@ -1,0 +1,245 @@
+//! Reads orders; only `arbiter` and `order` write them.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::mysql::MySqlRow;
+use sqlx::{FromRow, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
+
+use crate::sql::limits::LONG_READ_MAX;
+use crate::sql::statement::{Binds, Read, in_list};
+use crate::sql::{Database, answered, within};
+use shop_domain::columns::Text;
+use shop_domain::{ItemId, Order, OrderId, OrderStatus, RequestKey, UserId};
+
+/// The columns that [`read`] needs.
+pub const COLUMNS: &str = Order::COLUMNS;
+
+/// Lines that one statement reads.
+const LINES_TOGETHER_MAX: usize = 256;
+
+/// The condition for orders and no further lines of them.
+pub(crate) const WHOLE: &str = "(line_count IS NULL OR RIGHT(orders.id, 2) = '00')";
+
+/// Finds an owner's order with its lines; another user's order is not found.
+pub async fn find(pool: &Database, id: OrderId, owner: UserId) -> sqlx::Result<Option<Order>> {
+    let statement =
+        format!("SELECT {COLUMNS} FROM orders WHERE id = ? AND user_id = ? AND {WHOLE}");
+    let order = sqlx::query_as(&statement).bind(id.to_string()).bind(owner.get()).first(pool);
+    with_lines(pool, order.await?.into_iter().collect()).await.map(|mut found| found.pop())
+}
+
+/// Reads the further lines of orders on a connection of its own, if there are some.
+async fn with_lines<T: AsMut<Order>>(pool: &Database, mut orders: Vec<T>) -> sqlx::Result<Vec<T>> {
+    if orders.iter_mut().any(|order| order.as_mut().line_count.is_some()) {
+        // Boxed: it is rarely awaited, and would make the future of each caller larger.
+        let mut connection = Box::pin(answered(pool.acquire())).await?;
+        Box::pin(add_lines(&mut connection, &mut orders, "")).await?;
+    }
+    Ok(orders)
+}
+
+/// Reads the further lines of orders, with a lock if `locking` names one.
+///
+/// # Errors
+/// The database's, and that a line is missing.
+pub async fn add_lines<T: AsMut<Order>>(
+    connection: &mut MySqlConnection,
+    orders: &mut [T],
+    locking: &str,
+) -> sqlx::Result<()> {
+    let ids: Vec<OrderId> =
+        orders.iter_mut().flat_map(|order| order.as_mut().further_ids()).collect();
+    let mut lines: HashMap<OrderId, Order> = HashMap::with_capacity(ids.len());
+    for chunk in ids.chunks(LINES_TOGETHER_MAX) {
+        let Some((places, ids)) = in_list(chunk) else { break };
+        let statement = format!(
+            "SELECT {COLUMNS} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) {locking}"
+        );
+        let select = ids.fold(sqlx::query_as(&statement), |select, id| select.bind(id.to_string()));
+        let read: Vec<Order> = select.all(&mut *connection).await?;
+        lines.extend(read.into_iter().map(|line| (line.id, line)));
+    }
+    for order in orders.iter_mut().map(AsMut::as_mut) {
+        let further = order.further_ids().map(|id| lines.remove(&id));
+        order.further = further.collect::<Option<_>>().ok_or(sqlx::Error::RowNotFound)?;
+    }
+    Ok(())
+}
+
+/// Finds the order of a request.
+pub async fn find_by_key(
+    executor: impl MySqlExecutor<'_>,
+    buyer: UserId,
+    item: ItemId,
+    key: &RequestKey,
+) -> sqlx::Result<Option<Order>> {
+    let statement = format!(
+        "SELECT {COLUMNS} FROM orders WHERE item_id = ? AND user_id = ? AND request_key = ?"
+    );
+    sqlx::query_as(&statement).binds((item.get(), buyer.get(), key.as_str())).first(executor).await
+}
+
+/// A request: buyer, item and key.
+pub type RequestOf = (UserId, ItemId, String);
+
+/// Converts a row of the columns `user_id`, `item_id` and `request_key`.
+pub(super) fn request_of((buyer, item, Text(key)): (UserId, ItemId, Text)) -> RequestOf {
+    (buyer, item, key)
+}
+
+/// Finds the orders of many requests at a time.
+pub async fn find_by_keys(
+    connection: &mut MySqlConnection,
+    requests: &[(UserId, ItemId, &str)],
+) -> sqlx::Result<HashMap<RequestOf, Order>> {
+    let columns = format!("{COLUMNS}, request_key");
+    let mut found = HashMap::new();
+    for row in with_keys(connection, &columns, requests).await? {
+        let (Text(key), order) = (row.try_get("request_key")?, read(&row)?);
+        found.insert((order.user_id, order.item_id, key), order);
+    }
+    Ok(found)
+}
+
+/// Finds the given requests that have written an order visible to the connection's session.
+pub async fn written(
+    connection: &mut MySqlConnection,
+    requests: &[(UserId, ItemId, &str)],
+) -> sqlx::Result<HashSet<RequestOf>> {
+    let rows = with_keys(connection, "user_id, item_id, request_key", requests).await?;
+    rows.iter().map(|row| FromRow::from_row(row).map(request_of)).collect()
+}
+
+async fn with_keys(
+    connection: &mut MySqlConnection,
+    columns: &str,
+    requests: &[(UserId, ItemId, &str)],
+) -> sqlx::Result<Vec<MySqlRow>> {
+    let Some(last) = requests.last() else { return Ok(Vec::new()) };
+    // A few fixed lengths, so that each statement is prepared once; a repeated request in the list
+    // is harmless.
+    let tuples = requests.len().next_power_of_two();
+    let padded = requests.iter().chain(std::iter::repeat(last)).take(tuples);
+    let mut select = QueryBuilder::new(format!(
+        "SELECT {columns} FROM orders WHERE (item_id, user_id, request_key) IN"
+    ));
+    select.push_tuples(padded, |mut row, (buyer, item, key)| {
+        row.push_bind(item.get()).push_bind(buyer.get()).push_bind(*key);
+    });
+    select.build().all(connection).await
+}
+
+/// Lists an owner's orders, newest first, at most `limit`, older than `before` if it is given.
+pub async fn list(
+    pool: &Database,
+    owner: UserId,
+    before: Option<OrderId>,
+    limit: u32,
+) -> sqlx::Result<Vec<Order>> {
+    let buckets = buyer_buckets(pool).await?;
+    // Ids are in time order, so they serve as the cursor; `~` sorts after every id.
+    let statement = format!(
+        "SELECT {COLUMNS} FROM orders \
+         WHERE buyer_bucket IN ({buckets}) AND user_id = ? AND id < ? AND {WHOLE} \
+         ORDER BY id DESC LIMIT ?"
+    );
+    let before = before.map_or_else(|| "~".to_owned(), |id| id.to_string());
+    let listed = sqlx::query_as(&statement).binds((owner.get(), before, limit)).all(pool).await?;
+    with_lines(pool, listed).await
+}
+
+/// Items with neighbouring ids whose orders share a bucket. More make the list of a buyer's orders cheaper,
+/// and the part of the index that a sale changes larger.
+const BUCKET_ITEMS: u64 = 16;
+/// The number of buckets, which limits the ranges that a list reads. Later items share them with the first ones.
+const BUCKETS_MAX: u64 = 512;
+
+/// The bucket of an item's orders: the first column of the index by which a buyer's orders are found. An
+/// index that began with the buyer would be changed by each order at another place: as soon as it is larger
+/// than the database's memory, each order would read one of its pages and write it back. Bucket 0 has the
+/// orders that were written before there were buckets.
+pub(crate) fn buyer_bucket(item: ItemId) -> u64 {
+    1 + (bucket_number(item) - 1) % BUCKETS_MAX
+}
+
+/// The number of a bucket, from 1 on, if later items had buckets of their own.
+fn bucket_number(item: ItemId) -> u64 {
+    1 + item.get().unsigned_abs() / BUCKET_ITEMS
+}
+
+/// Lists the buckets in which the ledger may have orders, separated by commas.
+pub async fn buyer_buckets(pool: &Database) -> sqlx::Result<String> {
+    let newest: Option<ItemId> =
+        sqlx::query_scalar("SELECT MAX(item_id) FROM stock").one(pool).await?;
+    let buckets = 0..=newest.map_or(0, bucket_number).min(BUCKETS_MAX);
+    Ok(buckets.map(|bucket| bucket.to_string()).collect::<Vec<_>>().join(", "))
+}
+
+/// The columns of an order that an evaluation needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderRecord {
+    /// The order.
+    pub id: OrderId,
+    /// The key of the request that made it.
+    pub request_key: String,
+    pub status: OrderStatus,
+}
+
+/// Reads all orders of an item, in no order.
+pub async fn of_item(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+) -> sqlx::Result<Vec<OrderRecord>> {
+    let orders = sqlx::query_as("SELECT id, request_key, status FROM orders WHERE item_id = ?")
+        .bind(item.get())
+        .fetch_all(executor);
+    within(LONG_READ_MAX, orders).await
+}
+
+from_row!(OrderRecord { id, request_key as Text, status });
+
+/// The orders of one status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OrderCount {
+    /// The number of orders.
+    pub orders: i64,
+    /// The sum of their units.
+    pub units: i64,
+}
+
+/// Counts an item's orders by status; a status without orders is left out.
+pub async fn count_by_status(
+    executor: impl MySqlExecutor<'_>,
+    item: ItemId,
+) -> sqlx::Result<Vec<(OrderStatus, OrderCount)>> {
+    let rows = sqlx::query_as(
+        "SELECT status, COUNT(*) AS orders, CAST(SUM(quantity) AS SIGNED) AS units \
+         FROM orders WHERE item_id = ? GROUP BY status",
+    )
+    .bind(item.get())
+    .fetch_all(executor);
+    let rows = within(LONG_READ_MAX, rows).await?;
+    let count = |(status, orders, units)| (status, OrderCount { orders, units });
+    Ok(rows.into_iter().map(count).collect())
+}
+
+/// Reads an order from a row with [`COLUMNS`]; other columns are ignored.
+///
+/// # Errors
+/// When a value is out of its range: a damaged row.
+pub fn read(row: &MySqlRow) -> sqlx::Result<Order> {
+    Order::from_row(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbouring_items_share_a_bucket_and_none_has_that_of_old_orders() {
+        let bucket = |item| buyer_bucket(ItemId::new(item).expect("positive"));
+        assert_eq!([1, 15, 16, 31, 32].map(bucket), [1, 1, 2, 2, 3]);
+        assert_eq!([8_191, 8_192].map(bucket), [512, 1]);
+        assert!((1..=BUCKETS_MAX).contains(&bucket(i64::MAX)));
+    }
+}

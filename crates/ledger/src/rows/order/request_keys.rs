@@ -1,0 +1,116 @@
+//! The keys of requests that are turned away: have they become an order before, or may they still?
+//!
+//! First the requests that run on other instances are read, then the orders: a request that ends in
+//! between is found in one of the two. The orders are read with READ UNCOMMITTED on a connection of
+//! their own: a transaction that has written the key is seen without waiting for its commit, so no
+//! purchase waits for the row of another item.
+//!
+//! What is found ends a request for good, so it counts only from the present writer of the ledger.
+//! While that is in doubt, a key is not looked up.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::{Executor, MySqlConnection};
+
+use super::orders::{self, RequestOf};
+use super::running;
+use crate::failover::{Writer, replication};
+use crate::sql::{Database, Destination, Fault, is_unconfirmed, unconfirmed};
+use shop_domain::{ItemId, Order, UserId};
+
+/// Reads what became of requests.
+pub struct RequestKeys {
+    pool: Database,
+    writer: Writer,
+    /// The instance that asks, whose own running requests are not read.
+    instance: String,
+    /// Made when it is first needed, and again after an error or at another writer.
+    uncommitted: Option<Uncommitted>,
+}
+
+/// A connection that sees what is not committed, with the server that it leads to.
+struct Uncommitted {
+    connection: MySqlConnection,
+    destination: Destination,
+}
+
+/// The rows of some requests.
+#[derive(Default)]
+pub struct KeyRows {
+    /// Those that run: on another instance, or in a transaction that is not over.
+    pub running: HashSet<RequestOf>,
+    /// Those that became an order.
+    pub orders: HashMap<RequestOf, Order>,
+}
+
+impl RequestKeys {
+    #[must_use]
+    pub fn new(pool: Database, writer: Writer, instance: String) -> Self {
+        Self { pool, writer, instance, uncommitted: None }
+    }
+
+    /// Reads what became of some requests. Tries a second time after an idle connection turned out to be gone, or to lead to a server that was replaced.
+    ///
+    /// # Errors
+    /// The database's, and that the writer is in doubt.
+    pub async fn find(&mut self, requests: &[(UserId, ItemId, &str)]) -> sqlx::Result<KeyRows> {
+        let is_idle = self.uncommitted.is_some();
+        match self.find_once(requests).await {
+            Err(error)
+                if is_unconfirmed(&error) || is_idle && Fault::of(&error) == Fault::Connection =>
+            {
+                self.find_once(requests).await
+            }
+            found => found,
+        }
+    }
+
+    async fn find_once(&mut self, requests: &[(UserId, ItemId, &str)]) -> sqlx::Result<KeyRows> {
+        // Kept only when all went well: a connection in doubt is closed.
+        let kept = self.uncommitted.take().filter(|kept| !kept.destination.has_changed());
+        let mut uncommitted = match kept {
+            Some(kept) => kept,
+            None => self.connect().await?,
+        };
+        let reads = &mut uncommitted.connection;
+        let mut running = running::elsewhere(reads, &self.instance, requests).await?;
+        let written = orders::written(reads, requests).await?;
+        let mut orders = HashMap::new();
+        if !written.is_empty() {
+            let asked: Vec<_> =
+                written.iter().map(|(buyer, item, key)| (*buyer, *item, key.as_str())).collect();
+            let mut connection = self.pool.acquire().await?;
+            orders = orders::find_by_keys(&mut connection, &asked).await?;
+            // Written and not committed, or taken back a moment ago.
+            let open = written.iter().filter(|request| !orders.contains_key(*request));
+            running.extend(open.cloned());
+        }
+        self.check_writer(reads).await?;
+        if uncommitted.destination.has_changed() {
+            return Err(unconfirmed(Destination::replaced()));
+        }
+        self.uncommitted = Some(uncommitted);
+        Ok(KeyRows { running, orders })
+    }
+
+    /// A connection beside the pool, since its sessions must not see what may be taken back.
+    async fn connect(&self) -> sqlx::Result<Uncommitted> {
+        let destination = Destination::of(&self.pool);
+        let mut connection = self.pool.acquire().await?.detach();
+        let session = "SET SESSION TRANSACTION ISOLATION LEVEL READ UNCOMMITTED";
+        connection.execute(sqlx::raw_sql(session)).await?;
+        Ok(Uncommitted { connection, destination })
+    }
+
+    /// Checks that the server still takes writes, where another one may do so instead.
+    async fn check_writer(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+        if !self.writer.has_several_hosts() {
+            return Ok(());
+        }
+        if !replication::role(connection).await?.writes {
+            self.writer.recheck_writer();
+            return Err(Destination::replaced());
+        }
+        if self.writer.is_in_doubt() { Err(Destination::replaced()) } else { Ok(()) }
+    }
+}

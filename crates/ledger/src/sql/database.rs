@@ -1,0 +1,115 @@
+//! The handle of the ledger's connections, which nothing outside of this crate can send a statement on.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use sqlx::mysql::{MySqlConnectOptions, MySqlQueryResult, MySqlRow, MySqlStatement, MySqlTypeInfo};
+use sqlx::pool::PoolConnection;
+use sqlx::{Describe, Either, Execute, Executor, MySql, MySqlPool, Transaction};
+
+/// The connections to the ledger. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Database(MySqlPool);
+
+impl From<MySqlPool> for Database {
+    fn from(pool: MySqlPool) -> Self {
+        Self(pool)
+    }
+}
+
+impl Database {
+    /// Closes all connections, and waits until those in use are returned.
+    pub async fn close(&self) {
+        self.0.close().await;
+    }
+
+    /// Lends the connections to the locks that are kept in the ledger's server.
+    #[must_use]
+    pub fn for_locks(&self) -> &MySqlPool {
+        &self.0
+    }
+
+    pub(crate) async fn acquire(&self) -> sqlx::Result<PoolConnection<MySql>> {
+        self.0.acquire().await
+    }
+
+    pub(super) async fn begin(&self) -> sqlx::Result<Transaction<'static, MySql>> {
+        self.0.begin().await
+    }
+
+    pub(crate) fn connect_options(&self) -> Arc<MySqlConnectOptions> {
+        self.0.connect_options()
+    }
+
+    pub(crate) fn set_connect_options(&self, options: MySqlConnectOptions) {
+        self.0.set_connect_options(options);
+    }
+
+    pub(crate) fn connections_max(&self) -> u32 {
+        self.0.options().get_max_connections()
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.is_closed()
+    }
+
+    pub(crate) fn connections_busy(&self) -> u32 {
+        let idle = u32::try_from(self.0.num_idle()).unwrap_or(u32::MAX);
+        self.0.size().saturating_sub(idle)
+    }
+}
+
+/// Tests send statements of their own.
+#[cfg(feature = "raw-pool")]
+impl std::ops::Deref for Database {
+    type Target = MySqlPool;
+
+    fn deref(&self) -> &MySqlPool {
+        &self.0
+    }
+}
+
+impl<'p> Executor<'p> for &'_ Database {
+    type Database = MySql;
+
+    fn fetch_many<'e, 'q: 'e, E>(
+        self,
+        query: E,
+    ) -> BoxStream<'e, sqlx::Result<Either<MySqlQueryResult, MySqlRow>>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, MySql>,
+    {
+        (&self.0).fetch_many(query)
+    }
+
+    fn fetch_optional<'e, 'q: 'e, E>(
+        self,
+        query: E,
+    ) -> BoxFuture<'e, sqlx::Result<Option<MySqlRow>>>
+    where
+        'p: 'e,
+        E: 'q + Execute<'q, MySql>,
+    {
+        (&self.0).fetch_optional(query)
+    }
+
+    fn prepare_with<'e, 'q: 'e>(
+        self,
+        sql: &'q str,
+        parameters: &'e [MySqlTypeInfo],
+    ) -> BoxFuture<'e, sqlx::Result<MySqlStatement<'q>>>
+    where
+        'p: 'e,
+    {
+        (&self.0).prepare_with(sql, parameters)
+    }
+
+    fn describe<'e, 'q: 'e>(self, sql: &'q str) -> BoxFuture<'e, sqlx::Result<Describe<MySql>>>
+    where
+        'p: 'e,
+    {
+        (&self.0).describe(sql)
+    }
+}

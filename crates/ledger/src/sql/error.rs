@@ -1,0 +1,162 @@
+//! Classifies database errors by their meaning for the transaction.
+//!
+//! Numbers are those of MySQL and MariaDB; where the two differ, both are named.
+
+use sqlx::mysql::MySqlDatabaseError;
+
+/// The error of a call that got no connection although the server answers.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("all connections to the ledger are in use")]
+struct AllInUse;
+
+/// Makes the error for a call that got no connection in time because the calls before it have all.
+#[must_use]
+pub fn all_in_use() -> sqlx::Error {
+    sqlx::Error::AnyDriverError(Box::new(AllInUse))
+}
+
+/// The error of a call that waited in vain for its item.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("too many transactions of the item are running")]
+struct Contended;
+
+/// Makes the error for a call that got no permit of its item in time. Nothing was sent, and it may be tried again.
+#[must_use]
+pub fn contended() -> sqlx::Error {
+    sqlx::Error::AnyDriverError(Box::new(Contended))
+}
+
+/// The error of a change whose COMMIT was sent and not confirmed by the present writer.
+#[derive(Debug, thiserror::Error)]
+#[error("the outcome of COMMIT is unknown: {0}")]
+struct Unconfirmed(#[source] sqlx::Error);
+
+/// Makes the error for a COMMIT that was sent and not confirmed, with its cause.
+#[must_use]
+pub fn unconfirmed(cause: sqlx::Error) -> sqlx::Error {
+    sqlx::Error::AnyDriverError(Box::new(Unconfirmed(cause)))
+}
+
+/// Returns whether an error means that COMMIT was sent and not confirmed: the change may have been made.
+#[must_use]
+pub fn is_unconfirmed(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::AnyDriverError(error) if error.is::<Unconfirmed>())
+}
+
+/// Makes the error for a column whose value is out of its range: a damaged row, not a missing one.
+pub(crate) fn out_of_range(column: &str) -> sqlx::Error {
+    let source = "the value is out of its range".into();
+    sqlx::Error::ColumnDecode { index: column.to_owned(), source }
+}
+
+/// The class of a database error. The transaction is rolled back after each of them: 1205 and 1062
+/// undo only their own statement, and a COMMIT after them would keep half an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// 1062: a unique key is taken.
+    Duplicate,
+    /// 4025 (MariaDB) or 3819 (MySQL): a CHECK constraint refused the row.
+    CheckViolated,
+    /// 1213 deadlock, 1205 lock wait timeout, 1020 changed since read, 3101 rolled back by the
+    /// group, the conflicts of TiDB, and no permit of the item: rolled back or not begun, so try the whole
+    /// transaction again.
+    Transient,
+    /// The connection is gone or none could be had, or the server is not part of its cluster
+    /// (1047). At COMMIT the outcome is unknown.
+    Connection,
+    /// 1290, 1792 or 1836: the server or the session takes no writes. Nothing was written.
+    ReadOnly,
+    /// The server answers, but our own calls have all connections. Nothing was sent.
+    AllInUse,
+    /// Any other error of the server.
+    Other,
+}
+
+impl Fault {
+    /// Classifies an error.
+    #[must_use]
+    pub fn of(error: &sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Database(database) => database
+                .try_downcast_ref::<MySqlDatabaseError>()
+                .map_or(Self::Other, |error| Self::of_answer(error.number(), error.message())),
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed => Self::Connection,
+            sqlx::Error::AnyDriverError(error) if error.is::<AllInUse>() => Self::AllInUse,
+            sqlx::Error::AnyDriverError(error) if error.is::<Contended>() => Self::Transient,
+            // The class of its cause; `is_unconfirmed` tells it from an error before COMMIT.
+            sqlx::Error::AnyDriverError(error) => {
+                error.downcast_ref::<Unconfirmed>().map_or(Self::Other, |error| Self::of(&error.0))
+            }
+            _ => Self::Other,
+        }
+    }
+
+    /// Returns whether an error says that a row violates the CHECK constraint of this name.
+    #[must_use]
+    pub fn violates(error: &sqlx::Error, constraint: &str) -> bool {
+        let named = |error: &dyn sqlx::error::DatabaseError| error.message().contains(constraint);
+        Self::of(error) == Self::CheckViolated && error.as_database_error().is_some_and(named)
+    }
+
+    fn of_answer(number: u16, message: &str) -> Self {
+        match number {
+            // TiDB: a schema change came between. The number means any error.
+            1105 if message.contains("Information schema is changed") => Self::Transient,
+            _ => Self::of_number(number),
+        }
+    }
+
+    fn of_number(number: u16) -> Self {
+        match number {
+            1062 => Self::Duplicate,
+            4025 | 3819 => Self::CheckViolated,
+            1213 | 1205 | 1020 => Self::Transient,
+            // Group Replication has rolled the transaction back.
+            3101 => Self::Transient,
+            // TiDB has rolled it back: retry is disabled, schema changed (twice), foreign keys,
+            // write conflict.
+            8002 | 8022 | 8028 | 8147 | 9007 => Self::Transient,
+            1290 | 1792 | 1836 => Self::ReadOnly,
+            // Too many connections; server shutdown in progress; connection killed; query
+            // interrupted.
+            1040 | 1203 | 1053 | 1927 | 1317 | 3168 | 4031 => Self::Connection,
+            // Galera: the node is not ready. TiDB: its storage does not answer.
+            1047 | 9001..=9005 => Self::Connection,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_servers_numbers_are_sorted() {
+        assert_eq!(Fault::of_number(1062), Fault::Duplicate);
+        assert_eq!(Fault::of_number(4025), Fault::CheckViolated);
+        assert_eq!(Fault::of_number(3819), Fault::CheckViolated);
+        for number in [1213, 1205, 1020, 3101, 8002, 8022, 8028, 8147, 9007] {
+            assert_eq!(Fault::of_number(number), Fault::Transient);
+        }
+        for number in [1290, 1792, 1836] {
+            assert_eq!(Fault::of_number(number), Fault::ReadOnly);
+        }
+        assert_eq!(Fault::of(&sqlx::Error::PoolTimedOut), Fault::Connection);
+        assert_eq!(Fault::of(&all_in_use()), Fault::AllInUse);
+        assert_eq!(Fault::of(&contended()), Fault::Transient);
+        for number in [1047, 9001, 9005] {
+            assert_eq!(Fault::of_number(number), Fault::Connection);
+        }
+        let changed = "Information schema is changed during the execution of the statement";
+        assert_eq!(Fault::of_answer(1105, changed), Fault::Transient);
+        assert_eq!(Fault::of_answer(1105, "something else"), Fault::Other);
+        // The hook may have failed before or after the group agreed: the ledger has to be asked.
+        assert_eq!(Fault::of_number(3100), Fault::Other);
+    }
+}

@@ -1,0 +1,53 @@
+//! Time limits for the ledger: no wait for a statement is endless.
+//!
+//! A link can die without a notice to either end: a firewall drops its state, a cable is pulled.
+//! sqlx then waits for ever, and offers no time-out on its socket. So work on the ledger is awaited through
+//! [`answered`] or [`within`]. When its time is over it is dropped, with an error that counts as a lost connection:
+//! after COMMIT was sent the outcome is unknown, before it nothing happened, since the transaction ends with its
+//! connection. The connection that it leaves behind is closed by the checks of its pool (`failover/link.rs`).
+
+use std::io;
+use std::time::Duration;
+
+/// How long one statement may take, the wait for a connection and for a row lock included.
+pub const ANSWER_MAX: Duration = Duration::from_secs(6);
+/// How long the statements of a short transaction may take together, its COMMIT not included.
+pub const TRANSACTION_MAX: Duration = Duration::from_secs(10);
+/// How long a large read may take, such as an audit.
+pub const LONG_READ_MAX: Duration = Duration::from_secs(60);
+
+/// Waits for one statement.
+///
+/// # Errors
+/// The work's; an error of input and output when its time is over.
+pub async fn answered<T>(work: impl Future<Output = sqlx::Result<T>>) -> sqlx::Result<T> {
+    within(ANSWER_MAX, work).await
+}
+
+/// Waits for work on the ledger no longer than `limit`.
+///
+/// # Errors
+/// The work's; an error of input and output when its time is over.
+pub fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = sqlx::Result<T>>,
+) -> impl Future<Output = sqlx::Result<T>> {
+    within_limit(limit, work)
+}
+
+/// Waits like [`within`] for work whose error may be a refusal.
+pub(crate) async fn within_limit<T, E: From<sqlx::Error>>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        let sentence = format!("the database did not answer within {} s", limit.as_secs());
+        Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, sentence)).into())
+    })
+}
+
+/// Returns whether an error is a missing answer.
+#[must_use]
+pub fn is_silence(error: &sqlx::Error) -> bool {
+    matches!(error, sqlx::Error::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+}

@@ -1,0 +1,22 @@
+//! A statement, a transaction, their errors and their time limits: the ground on which everything else of the ledger
+//! stands.
+
+mod database;
+mod destination;
+mod error;
+pub mod limits;
+pub mod lost_commit;
+mod new_id;
+pub(crate) mod statement;
+mod transaction;
+
+pub use database::Database;
+pub use destination::Destination;
+pub(crate) use error::out_of_range;
+pub use error::{Fault, all_in_use, contended, is_unconfirmed, unconfirmed};
+pub use limits::{answered, within};
+pub(crate) use new_id::is_taken_id;
+pub use new_id::with_new_id;
+pub use transaction::{
+    LedgerTransaction, Rollback, WorkError, begin, begin_on, confirmed, transact,
+};

@@ -1,0 +1,193 @@
+//! How many transactions of one item hold a connection of the common pool at once: its purchases, the steps of its
+//! orders, and the changes of its waiting list, its draw and its stock.
+//!
+//! They wait for each other's row locks anyway, so a few are as fast as many. Without a bound the
+//! buyers of one item with a locked row would take every connection, and the purchases and payments
+//! of all other items would wait for them.
+//!
+//! A transaction may change the stock of several items. The rule then is: **who waits for something of one item holds
+//! nothing of another**. So [`ItemConcurrency::acquire_all`] takes the permits of all items without waiting, or none of
+//! them and waits for the missing one alone; and [`stock_lock::lock_all`](crate::work::stock_lock::lock_all) does the same
+//! with the stock rows. The locks of stock rows take a permit as their argument, so nobody locks a row without one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use super::cache::Cache;
+use super::item_permit::{ItemPermit, ItemPermits};
+use super::stock_lock::wait_until_free;
+use crate::sql::{Database, Fault};
+use shop_domain::ItemId;
+
+/// One item has at most the pool's connections divided by this.
+const SHARE: u32 = 4;
+/// How long a step waits for the permits of its items: as long as a statement waits for a row by default, so
+/// that a busy item is answered well before a client gives up.
+const STEP_WAIT_MAX: Duration = Duration::from_secs(2);
+/// Items whose limits are known at once.
+const ITEMS_MAX: usize = 100_000;
+
+/// The end of the wait of a step that begins now.
+pub(crate) fn step_deadline() -> Instant {
+    Instant::now() + STEP_WAIT_MAX
+}
+
+/// The limit of each item. Clones share them.
+#[derive(Clone)]
+pub struct ItemConcurrency {
+    items: Cache<ItemId, Arc<Semaphore>>,
+    of_each: usize,
+}
+
+impl ItemConcurrency {
+    /// A share of `connections` for each item.
+    #[must_use]
+    pub fn new(connections: u32) -> Self {
+        Self { items: Cache::new(ITEMS_MAX), of_each: (connections / SHARE).max(1) as usize }
+    }
+
+    /// Waits for a permit of the item, first come first served.
+    pub(crate) async fn acquire(&self, item: ItemId) -> Option<ItemPermit> {
+        // It is never closed.
+        let permit = self.permits_of(item).acquire_owned().await.ok()?;
+        Some(ItemPermit::new(item, permit))
+    }
+
+    /// Waits for a permit like [`ItemConcurrency::acquire`], for a step of an order, of a waiting list or of a draw;
+    /// `None` when other transactions of the item have all permits for too long.
+    pub(crate) async fn acquire_for_step(&self, item: ItemId) -> Option<ItemPermit> {
+        timeout_at(step_deadline(), self.acquire(item)).await.ok().flatten()
+    }
+
+    /// Takes the permits of several items. While one is missing, that one alone is waited for; `None` when the
+    /// deadline comes first.
+    pub(crate) async fn acquire_all(
+        &self,
+        items: &[ItemId],
+        deadline: Option<Instant>,
+    ) -> Option<ItemPermits> {
+        self.acquire_with(items, None, deadline).await
+    }
+
+    /// Takes the permits of several items again, after the stock row of one of them was found locked. Until that row
+    /// is free it alone is waited for, with its permit and nothing of another item. `None` when that takes too long.
+    pub(crate) async fn acquire_after(
+        &self,
+        permits: ItemPermits,
+        items: &[ItemId],
+        locked: ItemId,
+        (pool, deadline): (&Database, Option<Instant>),
+    ) -> Option<ItemPermits> {
+        drop(permits);
+        let permit = in_time(deadline, self.acquire(locked)).await??;
+        match wait_until_free(pool, &permit).await {
+            Err(error) if Fault::of(&error) == Fault::Transient => None,
+            // The next try meets any other error itself.
+            _ => self.acquire_with(items, Some(permit), deadline).await,
+        }
+    }
+
+    /// Adds the permit of one more item without waiting for it; the item, when others have all of its permits.
+    fn try_add(&self, permits: &mut ItemPermits, item: ItemId) -> Result<(), ItemId> {
+        if permits.of(item).is_none() {
+            let permit = self.permits_of(item).try_acquire_owned().map_err(|_| item)?;
+            permits.add(ItemPermit::new(item, permit));
+        }
+        Ok(())
+    }
+
+    async fn acquire_with(
+        &self,
+        items: &[ItemId],
+        mut awaited: Option<ItemPermit>,
+        deadline: Option<Instant>,
+    ) -> Option<ItemPermits> {
+        loop {
+            match self.try_all(items, awaited.take()) {
+                Ok(permits) => return Some(permits),
+                Err(missing) => awaited = in_time(deadline, self.acquire(missing)).await?,
+            }
+        }
+    }
+
+    /// Takes the permits of all items with the one in hand, or gives all back and names the first that is missing.
+    fn try_all(
+        &self,
+        items: &[ItemId],
+        in_hand: Option<ItemPermit>,
+    ) -> Result<ItemPermits, ItemId> {
+        let mut permits = ItemPermits::after(in_hand);
+        for item in items {
+            self.try_add(&mut permits, *item)?;
+        }
+        Ok(permits)
+    }
+
+    fn permits_of(&self, item: ItemId) -> Arc<Semaphore> {
+        self.items.get_or_insert_with(item, || Arc::new(Semaphore::new(self.of_each)))
+    }
+}
+
+/// Waits until the deadline; `None` when it comes first.
+pub(crate) async fn in_time<T>(
+    deadline: Option<Instant>,
+    wait: impl Future<Output = T>,
+) -> Option<T> {
+    match deadline {
+        Some(deadline) => timeout_at(deadline, wait).await.ok(),
+        None => Some(wait.await),
+    }
+}
+
+impl fmt::Debug for ItemConcurrency {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "ItemConcurrency({} of each item)", self.of_each)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[test]
+    fn one_item_cannot_take_all_connections() {
+        let item = |id| ItemId::new(id).expect("positive");
+        for (connections, of_each) in [(32, 8), (16, 4), (2, 1)] {
+            let limits = ItemConcurrency::new(connections);
+            let taken: Vec<_> =
+                (0..of_each).map(|_| limits.acquire(item(1)).now_or_never()).collect();
+            assert!(taken.iter().all(Option::is_some), "{connections} connections");
+            assert!(limits.acquire(item(1)).now_or_never().is_none(), "one more has to wait");
+            assert!(limits.acquire(item(2)).now_or_never().is_some(), "another item");
+            drop(taken);
+            assert!(limits.acquire(item(1)).now_or_never().is_some());
+        }
+    }
+
+    /// Two orders of the same items in opposite sequence take turns, and none keeps a permit while it waits.
+    #[tokio::test]
+    async fn who_waits_for_one_item_holds_no_permit_of_another() {
+        let item = |id| ItemId::new(id).expect("positive");
+        let limits = ItemConcurrency::new(4);
+        let taken = limits.acquire(item(2)).await;
+        let both = [item(1), item(2), item(3)];
+        let mut waiting = Box::pin(limits.acquire_all(&both, None));
+        assert!((&mut waiting).now_or_never().is_none(), "item 2 is missing");
+        for free in [1, 3] {
+            let permit = limits.acquire(item(free)).now_or_never();
+            assert!(permit.is_some(), "a permit of item {free} is held by a waiter for item 2");
+        }
+        drop(taken);
+        let permits = waiting.await.expect("no deadline");
+        assert_eq!(permits.items().collect::<Vec<_>>(), both);
+        assert_eq!(permits.awaited().map(ItemPermit::item), Some(item(2)));
+        let late = Some(Instant::now() + Duration::from_millis(10));
+        assert!(limits.acquire_all(&both, late).await.is_none(), "the deadline comes first");
+    }
+}

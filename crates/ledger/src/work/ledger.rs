@@ -1,0 +1,219 @@
+//! The ledger: its connections behind its breaker, and the retries of its transactions.
+
+use futures::future::BoxFuture;
+
+use super::ask::change_or_refuse;
+use super::breaker::Breaker;
+use super::item_concurrency::ItemConcurrency;
+use super::item_permit::ItemPermit;
+use super::retry::{ATTEMPTS_MAX, pause};
+use super::{ask, failed_change, failed_read, nothing_was_sent};
+use crate::sql::limits::is_silence;
+use crate::sql::{
+    Database, Fault, LedgerTransaction, WorkError, contended, transact, unconfirmed, with_new_id,
+};
+use shop_domain::{ItemId, LedgerError};
+
+/// The connections to the ledger, its breaker, and the limit of each item. Clones share them.
+#[derive(Clone)]
+pub struct Ledger {
+    pub pool: Database,
+    pub breaker: Breaker,
+    /// How many transactions of one item hold a connection at once.
+    pub items: ItemConcurrency,
+}
+
+/// Which errors of a transaction pass, so that the transaction is tried again, and how often.
+#[derive(Clone, Copy, Debug)]
+pub struct RetryPolicy {
+    attempts_max: u32,
+    passing: &'static [Fault],
+    /// Whether a missing answer passes too.
+    waits_again: bool,
+    /// Whether an attempt whose connection broke may have changed something.
+    writes: bool,
+}
+
+impl RetryPolicy {
+    /// For work that may be done once only: it is done again only after the server has rolled it back.
+    pub const ONCE: Self = Self { passing: &[Fault::Transient], ..Self::REPEATED };
+    /// For work that has no further effect when it is done again, after a COMMIT whose answer was lost, too.
+    pub const IDEMPOTENT: Self = Self {
+        passing: &[Fault::Transient, Fault::Connection, Fault::Duplicate],
+        ..Self::REPEATED
+    };
+    /// Like [`RetryPolicy::ONCE`], and again after a duplicate, which another one has written meanwhile.
+    pub const ROLLED_BACK: Self =
+        Self { passing: &[Fault::Transient, Fault::Duplicate], ..Self::REPEATED };
+    /// For a read: a connection may have died unused.
+    pub const READ: Self =
+        Self { passing: &[Fault::Connection], waits_again: false, writes: false, ..Self::REPEATED };
+    const REPEATED: Self =
+        Self { attempts_max: ATTEMPTS_MAX, passing: &[], waits_again: true, writes: true };
+
+    /// Runs `work` until it ends with a value, a refusal, or an error that does not pass.
+    ///
+    /// # Errors
+    /// Those of the last attempt. When an earlier attempt may have written, "nothing was sent" says nothing of that
+    /// one: the error is then [`unconfirmed`], with the cause of the earlier one.
+    pub async fn run<T, E: WorkError, F: Future<Output = Result<T, E>>>(
+        self,
+        mut work: impl FnMut() -> F,
+    ) -> Result<T, E> {
+        // The error of an attempt that may have written.
+        let mut attempt = 1;
+        let mut lost = None;
+        loop {
+            let error = match work().await {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            let Some(failed) = error.database() else { return Err(error) };
+            let fault = Fault::of(failed);
+            let is_unsent = nothing_was_sent(failed);
+            let passes = self.passing.contains(&fault) && (self.waits_again || !is_silence(failed));
+            if is_unsent || attempt == self.attempts_max || !passes {
+                let wrote_nothing = is_unsent || fault == Fault::ReadOnly;
+                return Err(match lost {
+                    Some(cause) if wrote_nothing => {
+                        unconfirmed(sqlx::Error::Io(std::io::Error::other(cause))).into()
+                    }
+                    _ => error,
+                });
+            }
+            if self.writes && fault == Fault::Connection {
+                lost = Some(failed.to_string());
+            }
+            pause(attempt).await;
+            attempt += 1;
+        }
+    }
+}
+
+impl Ledger {
+    /// A ledger over the connections of `pool`, of which each item has a share.
+    #[must_use]
+    pub fn new(pool: Database, breaker: Breaker) -> Self {
+        let items = ItemConcurrency::new(pool.connections_max());
+        Self { pool, breaker, items }
+    }
+
+    /// Waits for the permit of an item, without a connection.
+    ///
+    /// # Errors
+    /// [`contended`] when other transactions of the item have all permits for too long.
+    pub async fn permit(&self, item: ItemId) -> sqlx::Result<ItemPermit> {
+        self.items.acquire_for_step(item).await.ok_or_else(contended)
+    }
+
+    /// Runs `work` in a transaction behind the breaker. Its errors are rolled back, and tried again as `policy`
+    /// says.
+    ///
+    /// # Errors
+    /// Those of `work` and of [`transact`].
+    pub async fn transact<'w, T, E: WorkError>(
+        &self,
+        policy: RetryPolicy,
+        work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, Result<T, E>>,
+    ) -> Result<T, E> {
+        // Boxed: it would make the future of each caller larger.
+        policy.run(|| Box::pin(change_or_refuse(&self.breaker, transact(&self.pool, &work)))).await
+    }
+
+    /// Reads behind the breaker. The read may be the probe of an open breaker.
+    ///
+    /// # Errors
+    /// When the ledger does not answer; the cause is logged.
+    pub async fn read<T>(
+        &self,
+        question: impl Future<Output = sqlx::Result<T>>,
+    ) -> Result<T, LedgerError> {
+        ask(&self.breaker, question).await.map_err(|error| failed_read(&error))
+    }
+
+    /// Changes something in one transaction, once.
+    ///
+    /// # Errors
+    /// When it was not changed, or may have been; the cause is logged.
+    pub async fn change<'w, T>(
+        &self,
+        work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, sqlx::Result<T>>,
+    ) -> Result<T, LedgerError> {
+        let changed = self.transact(RetryPolicy::ONCE, work).await;
+        changed.map_err(|error| failed_change(&error))
+    }
+}
+
+impl Ledger {
+    /// Makes something with a new id in one transaction, again with another id if the id is taken.
+    ///
+    /// # Errors
+    /// When it was not made, or may have been; the cause is logged.
+    pub async fn create<'w, T>(
+        &self,
+        work: impl for<'t> Fn(&'t mut LedgerTransaction<'w>) -> BoxFuture<'t, sqlx::Result<T>>,
+    ) -> Result<T, LedgerError> {
+        let created = with_new_id(|| self.transact(RetryPolicy::ONCE, &work));
+        created.await.map_err(|error| failed_change(&error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::sync::Mutex;
+
+    use super::*;
+    use crate::sql::{Rollback, is_unconfirmed};
+
+    /// Ends the attempts with `errors`, in their order, and all later ones well; returns how the last one
+    /// ended, and the number of attempts.
+    async fn run(policy: RetryPolicy, errors: Vec<sqlx::Error>) -> (sqlx::Result<()>, usize) {
+        let left = Mutex::new(errors.into_iter());
+        let attempts = Mutex::new(0);
+        let ended = policy.run(|| async {
+            *attempts.lock().expect("not poisoned") += 1;
+            left.lock().expect("not poisoned").next().map_or(Ok(()), Err)
+        });
+        (ended.await, attempts.into_inner().expect("not poisoned"))
+    }
+
+    fn lost() -> sqlx::Error {
+        sqlx::Error::Io(ErrorKind::ConnectionReset.into())
+    }
+
+    #[tokio::test]
+    async fn what_passes_is_tried_again_up_to_a_limit() {
+        let policy = RetryPolicy::IDEMPOTENT;
+        let (ended, attempts) = run(policy, vec![lost(), lost()]).await;
+        assert!(ended.is_ok() && attempts == 3, "{ended:?} after {attempts}");
+        let (ended, attempts) = run(policy, (0..9).map(|_| lost()).collect()).await;
+        assert!(ended.is_err() && attempts == 4, "{ended:?} after {attempts}");
+        for policy in [RetryPolicy::ONCE, RetryPolicy::ROLLED_BACK] {
+            let (ended, attempts) = run(policy, vec![lost()]).await;
+            assert!(ended.is_err() && attempts == 1, "{policy:?}: {ended:?} after {attempts}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_was_sent_says_nothing_of_an_earlier_attempt() {
+        let (ended, attempts) = run(RetryPolicy::IDEMPOTENT, vec![sqlx::Error::PoolTimedOut]).await;
+        assert!(ended.is_err_and(|error| nothing_was_sent(&error)) && attempts == 1);
+        let errors = vec![lost(), sqlx::Error::PoolTimedOut];
+        let (ended, attempts) = run(RetryPolicy::IDEMPOTENT, errors).await;
+        let error = ended.expect_err("no connection");
+        assert!(is_unconfirmed(&error) && !nothing_was_sent(&error) && attempts == 2, "{error:?}");
+        assert_eq!(failed_change(&error), LedgerError::OutcomeUnknown);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_is_not_tried_again() {
+        let attempts = Mutex::new(0);
+        let refused = RetryPolicy::IDEMPOTENT.run(|| async {
+            *attempts.lock().expect("not poisoned") += 1;
+            Err::<(), _>(Rollback::Refused("no"))
+        });
+        assert!(matches!(refused.await, Err(Rollback::Refused("no"))));
+        assert_eq!(attempts.into_inner().expect("not poisoned"), 1);
+    }
+}

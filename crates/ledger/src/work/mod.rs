@@ -1,0 +1,16 @@
+//! How work on the ledger is called: behind a breaker, tried again, with a permit of its item, and once for many who ask
+//! for the same.
+
+pub mod ask;
+pub mod breaker;
+pub mod cache;
+pub mod gathered;
+pub(crate) mod item_concurrency;
+pub(crate) mod item_permit;
+mod ledger;
+pub(crate) mod retry;
+pub mod single_flight;
+pub(crate) mod stock_lock;
+
+pub use ask::{ask, change, failed_change, failed_read, nothing_was_sent};
+pub use ledger::{Ledger, RetryPolicy};
