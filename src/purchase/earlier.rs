@@ -74,7 +74,14 @@ impl Purchases {
         if let [line] = &keyed[..] {
             return self.earlier_line(line, refused).await;
         }
-        let look_up = || join_all(keyed.iter().map(|line| self.earlier_line(line, refused)));
+        let look_up = || {
+            join_all(keyed.iter().map(async |line| {
+                hold!("line-asked", line.item.id.get());
+                let found = self.earlier_line(line, refused).await;
+                hold!("line-answered", line.item.id.get());
+                found
+            }))
+        };
         let mut found = look_up().await;
         let replayed = found.iter().flatten().filter_map(order_of).count();
         if (1..found.len()).contains(&replayed) {

@@ -6,9 +6,11 @@ use hyper::{Method, StatusCode};
 use serde_json::Value;
 
 use super::{BOUND, assert_problem, eventually, when};
+use crate::ledger::draw::{drawn_item, insert_entries};
+use crate::process::program::{free_addr, serve};
 use crate::support::crowd::metric;
 use crate::support::h2::{Carried, Http2};
-use crate::support::{Answer, Instance, Shop};
+use crate::support::{Answer, Client, Instance, Shop};
 
 /// More bytes than a connection may hold, in many streams.
 const MANY: usize = 40;
@@ -82,6 +84,48 @@ async fn a_connection_holds_no_more_of_large_answers_than_it_may() {
         when(answer.status() == StatusCode::OK, answer.status())
     })
     .await;
+}
+
+/// Entries of a published list of three megabytes, and the streams of one connection that ask for it and take nothing.
+const ENTRIES: i64 = 40_000;
+const STREAMS: usize = 100;
+/// A fifth of what the lists of all streams would take, and several times what their first pages take.
+const GROWTH_KILOBYTES_MAX: u64 = 64 * 1024;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn streams_of_a_long_list_that_take_nothing_hold_a_page_each() {
+    let (shop, instance) = Shop::open().await;
+    let item = drawn_item(&instance, 1, 3_600).await;
+    insert_entries(&shop.pool, item, ENTRIES).await;
+    let publish =
+        "UPDATE draws SET listed_at = UTC_TIMESTAMP(6), entries = 40000 WHERE item_id = ?";
+    shop.change(sqlx::query(publish).bind(item)).await;
+    let addr = free_addr();
+    let process = serve(&shop, &addr, &[]).await;
+    let pid = process.id().expect("it runs");
+    let addr = addr.parse().expect("an address");
+    let list = format!("/api/items/{item}/draw/entries");
+    let whole = Client::new(addr, None).get(&list).await;
+    assert_eq!(whole.text.lines().count(), 1 + usize::try_from(ENTRIES).expect("a count"));
+
+    let before = peak_kilobytes(pid);
+    let client = Http2::connect_with_window(addr, 0).await;
+    let mut stalled = Vec::new();
+    for number in 0..STREAMS {
+        let answer = client.open(client.request(Method::GET, &list), Carried::Nothing).await;
+        assert_eq!(answer.status(), StatusCode::OK, "stream {number}");
+        stalled.push(answer.into_body());
+    }
+    let grown = peak_kilobytes(pid) - before;
+    assert!(grown < GROWTH_KILOBYTES_MAX, "{STREAMS} streams took {grown} kB");
+    drop(stalled);
+}
+
+/// The most memory that a process has had so far.
+fn peak_kilobytes(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    peak.trim().trim_end_matches(" kB").parse().expect("a number")
 }
 
 fn length(headers: &hyper::HeaderMap) -> u64 {

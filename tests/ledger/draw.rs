@@ -32,7 +32,7 @@ pub(crate) fn from_now(seconds: i64) -> String {
 }
 
 /// An item that is drawn `seconds` from now.
-pub(super) async fn drawn_item(instance: &Instance, stock: i64, seconds: i64) -> i64 {
+pub(crate) async fn drawn_item(instance: &Instance, stock: i64, seconds: i64) -> i64 {
     let body = json!({
         "kind": "shop", "stock": stock, "strategy": "mysql-batch", "offer_seconds": 600,
         "mode": "draw", "draw_closes_at": from_now(seconds),
@@ -172,7 +172,7 @@ async fn what_cannot_be_drawn_is_refused() {
 }
 
 /// Entries without requests, with ids of their own; one in four is followed by friends, two to four with it.
-async fn insert_entries(pool: &Database, item: i64, count: i64) {
+pub(crate) async fn insert_entries(pool: &Database, item: i64, count: i64) {
     let buyers: Vec<i64> = (1..=count).collect();
     for buyers in buyers.chunks(1_000) {
         let mut rows = sqlx::QueryBuilder::new(

@@ -10,10 +10,13 @@ mod returns;
 mod steps;
 
 use reqwest::Method;
+use seckill::failpoint::hold::Director;
 use serde_json::{Value, json};
 
 use crate::http::{assert_problem, available, order_id};
-use crate::support::{Answer, Client, Instance, Shop, assert_clean};
+use crate::support::{
+    Answer, BOUND, Client, Instance, Shop, assert_clean, hold_stock_row, until_in_flight,
+};
 
 /// Lines of items and units.
 fn lines(lines: &[(i64, u32)]) -> Value {
@@ -296,6 +299,46 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
         assert_problem(answer, (409, "request_in_progress"), "beside the first");
     }
     assert_eq!(count(&shop, "SELECT COUNT(*) FROM orders").await, 3);
+    assert_all_clean(&instance, &items).await;
+}
+
+/// The first request commits after one line of the second was looked up, and before the other was.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cart_that_is_committed_between_two_looks_is_replayed() {
+    let shop = Shop::with(|config| {
+        config.mysql.lock_wait_timeout_seconds = 30;
+        config.purchase.deadline_ms = 60_000;
+        config.purchase.wait_ms_max = 60_000;
+    })
+    .await;
+    let instance = shop.start().await;
+    let items = items(&instance, 2).await;
+    let send = || {
+        let buyer = instance.buyer(1);
+        let cart = [(items[0], 1), (items[1], 1)];
+        tokio::spawn(async move { reserve_with_key(&buyer, &cart, "k").await })
+    };
+    let holder = hold_stock_row(&shop.pool, items[0]).await;
+    let first = send();
+    // One for each line.
+    until_in_flight(&instance, 2).await;
+    let director = Director::of(&items);
+    let second = send();
+    let arrival = async |item: i64, name: &str| {
+        tokio::time::timeout(BOUND, director.arrival(item, name)).await.expect("it is looked up");
+    };
+    arrival(items[0], "line-asked").await;
+    arrival(items[1], "line-asked").await;
+    director.release(items[0]);
+    arrival(items[0], "line-answered").await;
+    holder.rollback().await.expect("the row is free");
+    let first = first.await.expect("no panic");
+    let order = order_id(&first);
+    drop(director);
+    let second = second.await.expect("no panic");
+    assert_eq!((second.status, order_id(&second)), (201, order), "{}", second.text);
+    assert_eq!(second.headers["idempotency-replayed"], "true");
+    assert_eq!(second.json["lines"], first.json["lines"]);
     assert_all_clean(&instance, &items).await;
 }
 

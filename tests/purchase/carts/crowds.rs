@@ -249,6 +249,36 @@ async fn an_order_waits_for_its_last_item_with_nothing_in_hand() {
     waits_with_nothing_in_hand(2).await;
 }
 
+/// An overdue cart that waits for a held item delays no other expiry, of its own items or of others.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_overdue_cart_that_waits_delays_no_other_expiry() {
+    let shop = Shop::with(|config| config.job.expire_period_ms = 50).await;
+    let instance = shop.start().await;
+    let items = items(&instance, 3).await;
+    let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
+    let mut others = Vec::new();
+    for item in [items[0], items[2]] {
+        others.push(order_id(&instance.buyer(2).buy("mysql-atomic", item).await));
+    }
+    let holder = hold_stock_row(&shop.pool, items[1]).await;
+    shop.let_holds_pass(301).await;
+    for order in &others {
+        eventually("a hold beside the cart to end", || async {
+            let found = statuses(&shop, order).await;
+            when(found == ["expired"], found)
+        })
+        .await;
+    }
+    assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "it waits for the held item");
+    holder.rollback().await.expect("the row is free");
+    eventually("the cart to expire", || async {
+        let found = statuses(&shop, &cart).await;
+        when(found == ["expired"; 2], found)
+    })
+    .await;
+    assert_all_clean(&instance, &items).await;
+}
+
 /// A cart that waits for an item whose row is held stops nobody else: carts of both items, their cancellations, the
 /// expiry of one, entries into a draw and steps beside purchases of the other item.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
