@@ -1,5 +1,6 @@
 //! The use cases around a sale: accounts, payments, events, exports, operators, other shops and the lab.
 
+pub mod core;
 pub mod currency;
 pub mod events;
 pub mod exports;

@@ -90,7 +90,16 @@ impl Shop {
 
     /// Starts an instance with settings of its own.
     pub async fn start_with(&self, config: Config) -> Instance {
-        let app = App::build(config).await.expect("the service is built");
+        self.start_app(App::build(config)).await
+    }
+
+    /// Starts an instance that has no extension.
+    pub async fn start_core(&self) -> Instance {
+        self.start_app(App::build_with(self.config.clone(), &[])).await
+    }
+
+    async fn start_app(&self, app: impl Future<Output = Result<App, String>>) -> Instance {
+        let app = app.await.expect("the service is built");
         Instance {
             addr: app.addr(),
             clock: app.clock(),

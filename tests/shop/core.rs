@@ -1,0 +1,22 @@
+//! A shop without extensions, which only sells.
+
+use serde_json::json;
+
+use crate::http::{assert_problem, available};
+use crate::support::{Shop, assert_clean};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shop_without_extensions_sells() {
+    let shop = Shop::new().await;
+    let instance = shop.start_core().await;
+    let item = instance.make_item(json!({ "kind": "shop", "stock": 2, "per_buyer_limit": 1 })).await;
+    for buyer in 1..=2 {
+        let bought = instance.buyer(buyer).buy("mysql-atomic", item).await;
+        assert_eq!(bought.status, 201, "{}", bought.text);
+    }
+    assert_problem(&instance.buyer(3).buy("mysql-atomic", item).await, 409, "sold_out");
+    assert_eq!(available(&instance, item).await, 0);
+    assert_clean(&instance, item).await;
+    let of_an_extension = instance.admin().get("/api/admin/endpoints").await;
+    assert_problem(&of_an_extension, 404, "not_found");
+}
