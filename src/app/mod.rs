@@ -1,6 +1,5 @@
 //! [`App::build`]: the one module that knows every part. The binary and the tests use it alike.
 
-mod identity;
 mod locks;
 mod payments;
 mod purchases;
@@ -131,15 +130,20 @@ impl App {
         );
         let accounts = state::accounts(&config, &shared);
         let kit = state::kit(&config, &shared, &accounts, proxies)?;
-        let core = state::core(&config, &shared, &kit, &purchases)?;
+        let core = state::core(&config, &shared, &kit, &accounts, &purchases)?;
         let mut routes = Vec::new();
+        let mut identity = None;
         for extension in extensions {
             let parts = extension.build(&core, &config.sections)?;
             routes.push(parts.routes);
             workers.extend(parts.workers);
+            identity = identity.or(parts.identity);
             workers.extend(parts.jobs.into_iter().map(|job| workers::job(job, &shared)));
         }
-        let cases = UseCases { accounts, orders, purchases, payments, waiting_lists, draws };
+        if !config.session.own_accounts && identity.is_none() {
+            return Err("session.own_accounts = false needs an identity provider, or nobody can sign in".to_owned());
+        }
+        let cases = UseCases { accounts, identity, orders, purchases, payments, waiting_lists, draws };
         let state = state::state(&config, &shared, kit, &lock_servers, cases)?;
         let layers = LayerParts {
             hosts: Hosts::new(&config.http.hosts, addr),

@@ -18,6 +18,7 @@ use crate::readiness::Readiness;
 use crate::trial::TrialSales;
 use crate::waiting_list::WaitingLists;
 use extension::Core;
+use extension::ports::IdentityProvider;
 use web::address::Proxies;
 use web::body::BodyLimits;
 use web::cors::CorsOrigins;
@@ -80,12 +81,14 @@ pub(super) fn core(
     config: &Config,
     shared: &Shared,
     kit: &Arc<Kit>,
+    accounts: &Accounts,
     purchases: &Purchases,
 ) -> Result<Core, String> {
     Ok(Core {
         kit: Arc::clone(kit),
         ledger: shared.ledger.clone(),
         outbox: shared.events,
+        accounts: Arc::new(accounts.clone()),
         traces: shared.traces.clone(),
         instance: shared.instance.clone(),
         currency: config.currency()?,
@@ -110,9 +113,9 @@ pub(super) fn state(
     lock_servers: &LockServers,
     cases: UseCases,
 ) -> Result<AppState, String> {
-    let UseCases { accounts, orders, purchases, payments, waiting_lists, draws } = cases;
+    let UseCases { accounts, identity, orders, purchases, payments, waiting_lists, draws } = cases;
     let parts = AppParts {
-        identity: super::identity::identity(config, shared, &accounts)?,
+        identity,
         locks: purchases.strategies().locks(),
         purchases,
         orders,
@@ -142,6 +145,8 @@ pub(super) fn state(
 /// The use cases of the core.
 pub(super) struct UseCases {
     pub accounts: Accounts,
+    /// Of an extension; `None`: there is no identity provider.
+    pub identity: Option<Arc<dyn IdentityProvider>>,
     pub orders: Orders,
     pub purchases: Purchases,
     pub payments: Payments,

@@ -31,7 +31,6 @@ use crate::audit::Auditor;
 use crate::catalog::Catalog;
 use crate::draw::Draws;
 use crate::extensions;
-use crate::identity::Identity;
 use crate::live::{Hub, Watch};
 use crate::order::Orders;
 use crate::payment::Payments;
@@ -39,6 +38,7 @@ use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::waiting_list::WaitingLists;
 use extension::job::JobStatus;
+use extension::ports::IdentityProvider;
 use shop_domain::Currency;
 use shop_traces::Traces;
 use web::Application;
@@ -57,7 +57,7 @@ routes_state!(AppState, AppParts {
     catalog: Catalog,
     accounts: Accounts,
     /// `None`: there is no identity provider.
-    identity: Option<Arc<Identity>>,
+    identity: Option<Arc<dyn IdentityProvider>>,
     operator_log: OperatorLog,
     auditor: Auditor,
     readiness: Arc<Readiness>,
@@ -98,9 +98,7 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
         .routes(routes!(route::users::delete))
         .routes(routes!(route::users::erase))
         .routes(routes!(route::session::create, route::session::end, route::session::find))
-        .routes(routes!(route::identity::methods))
-        .routes(routes!(route::identity::start))
-        .routes(routes!(route::identity::finish))
+        .routes(routes!(route::session::methods))
         .routes(routes!(route::session::end_all))
         .routes(routes!(route::session::change_password))
         .routes(routes!(route::draw::enter, route::draw::find, route::draw::withdraw))

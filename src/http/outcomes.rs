@@ -7,7 +7,6 @@ use crate::account::{
 use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
 use crate::draw::{EntryError, EntryRefusal};
 use crate::http::problems;
-use crate::identity::IdentityError;
 use crate::order::{FindError, StepError};
 use crate::payment::{MessageError, PayError, TakeError};
 use crate::purchase::waiting_room::Denied;
@@ -102,11 +101,6 @@ problems! {
     DeleteAccountError {
         NoAccount => ACCOUNT_NOT_FOUND; from SignIn;
         DeleteAccountError::Erase(error) => of_erasure(error),
-    }
-    IdentityError {
-        Off => IDENTITY_OFF, NotStarted => SIGN_IN_NOT_STARTED, Refused => IDENTITY_REFUSED,
-        Expired => TOKEN_EXPIRED; from Ledger;
-        IdentityError::Unavailable => Self::dependency("the identity provider"),
     }
 }
 

@@ -5,14 +5,10 @@ pub use web::problems::*;
 web::problem_types! {
     INVALID_CREDENTIALS: 401 "invalid_credentials", "Wrong user name or password",
         "Check the user name and the password.";
-    IDENTITY_REFUSED: 401 "identity_refused", "Sign-in not confirmed by the identity provider",
-        "Get a new token of the identity provider for this service, or sign in again.";
     INVALID_SIGNATURE: 403 "invalid_signature", "Invalid signature",
         "Sign id, time stamp and body with the secret, and send the message within five minutes.";
     PASSWORDS_OFF: 403 "passwords_off", "Passwords switched off",
         "Sign in by the identity provider.";
-    SIGN_IN_NOT_STARTED: 403 "sign_in_not_started", "Sign-in not started in this browser",
-        "Start again on the page of sign-in, and finish within ten minutes.";
     CHALLENGE_FAILED: 403 "challenge_failed", "Proof of work required",
         "Solve the challenge, and send the answer as altcha.";
     ACCOUNT_NOT_FOUND: 404 "account_not_found", "Account not found",
@@ -49,8 +45,6 @@ web::problem_types! {
         "Choose another user name.";
     PAYMENTS_OFF: 409 "payments_off", "No payment provider",
         "Set payment.provider to webhook, and start the service again.";
-    IDENTITY_OFF: 409 "identity_off", "No identity provider",
-        "Set identity.issuer and identity.client_id, and start the service again.";
     PRECONDITION_FAILED: 412 "precondition_failed", "Item edited since it was read",
         "Read the item again, and send its ETag as If-Match.";
     LINES_OUT_OF_RANGE: 422 "lines_out_of_range", "Number of lines out of range",

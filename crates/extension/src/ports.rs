@@ -1,4 +1,4 @@
-//! What extensions ask of the core.
+//! What extensions ask of the core, and the core of them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use gates::Options;
 use ledger::rows::actions::Actor;
+use ledger::rows::subjects::SubjectKeys;
 use shop_domain::{
-    Currency, Item, ItemEdit, ItemId, NewItem, Outcome, Quantity, RequestKey, UserId,
+    Currency, Item, ItemEdit, ItemId, LedgerError, NewItem, Outcome, Quantity, RequestKey, UserId,
 };
 use time::OffsetDateTime;
 use web::problem::Problem;
+use web::session::Session;
+use web::token::Role;
 
 /// Sales of items that do not belong to the shop, for trying a strategy out.
 #[async_trait]
@@ -86,4 +89,42 @@ pub struct UnknownName {
     /// The field that names it.
     pub column: &'static str,
     pub problem: Problem,
+}
+
+/// The accounts, for an extension that knows who people are.
+#[async_trait]
+pub trait SessionOpener: Send + Sync {
+    /// Opens a session for a user whom another party has identified. It ends at `until` if that is earlier than the end
+    /// of other sessions.
+    ///
+    /// # Errors
+    /// The ledger's.
+    async fn open_session(
+        &self,
+        user: UserId,
+        role: Role,
+        until: Option<OffsetDateTime>,
+    ) -> Result<Session, LedgerError>;
+
+    /// The keys under which the subjects of deleted people are hashed.
+    fn subject_keys(&self) -> &SubjectKeys;
+}
+
+/// An extension that knows who people are, for the core.
+#[async_trait]
+pub trait IdentityProvider: Send + Sync {
+    /// Its name on the page of sign-in, if browsers can sign in by it.
+    fn name_for_browsers(&self) -> Option<&str>;
+
+    /// Exchanges a token of the provider for a session, which ends no later than the token.
+    ///
+    /// # Errors
+    /// The problem of a token that is not believed, or of a server that does not answer.
+    async fn sign_in_by_token(&self, token: &str) -> Result<Session, Problem>;
+
+    /// Proves by a token of the provider that somebody is `user`, and returns the role that the token gives.
+    ///
+    /// # Errors
+    /// As [`Self::sign_in_by_token`], also for the token of another user.
+    async fn role_by_token(&self, token: &str, user: UserId) -> Result<Role, Problem>;
 }

@@ -6,7 +6,6 @@ pub mod audit;
 pub mod draw;
 pub mod events;
 mod fields;
-pub mod identity;
 pub mod items;
 pub mod limit_groups;
 pub mod lists;
