@@ -13,4 +13,6 @@ pub const ALL: &[&dyn Extension] = &[
     &identity::Identity,
     #[cfg(feature = "lab")]
     &lab::Lab,
+    #[cfg(feature = "payment")]
+    &payment::Payment,
 ];

@@ -12,13 +12,12 @@ use crate::draw::Draws;
 use crate::http::item_form::ItemForm;
 use crate::http::{AppParts, AppState};
 use crate::order::Orders;
-use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::trial::TrialSales;
 use crate::waiting_list::WaitingLists;
 use extension::Core;
-use extension::ports::IdentityProvider;
+use extension::ports::{IdentityProvider, PaidElsewhere};
 use web::address::Proxies;
 use web::body::BodyLimits;
 use web::cors::CorsOrigins;
@@ -82,6 +81,7 @@ pub(super) fn core(
     shared: &Shared,
     kit: &Arc<Kit>,
     accounts: &Accounts,
+    orders: &Orders,
     purchases: &Purchases,
 ) -> Result<Core, String> {
     Ok(Core {
@@ -89,6 +89,7 @@ pub(super) fn core(
         ledger: shared.ledger.clone(),
         outbox: shared.events,
         accounts: Arc::new(accounts.clone()),
+        orders: Arc::new(orders.clone()),
         traces: shared.traces.clone(),
         instance: shared.instance.clone(),
         currency: config.currency()?,
@@ -113,13 +114,14 @@ pub(super) fn state(
     lock_servers: &LockServers,
     cases: UseCases,
 ) -> Result<AppState, String> {
-    let UseCases { accounts, identity, orders, purchases, payments, waiting_lists, draws } = cases;
+    let UseCases { accounts, identity, orders, purchases, paid_elsewhere, waiting_lists, draws } =
+        cases;
     let parts = AppParts {
         identity,
         locks: purchases.strategies().locks(),
         purchases,
         orders,
-        payments,
+        paid_elsewhere,
         waiting_lists,
         draws,
         catalog: shared.catalog.clone(),
@@ -149,7 +151,7 @@ pub(super) struct UseCases {
     pub identity: Option<Arc<dyn IdentityProvider>>,
     pub orders: Orders,
     pub purchases: Purchases,
-    pub payments: Payments,
+    pub paid_elsewhere: PaidElsewhere,
     pub waiting_lists: WaitingLists,
     pub draws: Draws,
 }

@@ -84,13 +84,6 @@ impl Config {
                 "draw.poll_ms must be 10 to 60000, timeout_ms 100 to 60000, round_after_seconds 1 to 86400, and entries_max 1 to 2000000";
             self.waiting_room.proof_bits_max <= 24 =>
                 "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes";
-            matches!(self.payment.provider.as_str(), "demo" | "webhook") =>
-                "payment.provider must be demo or webhook";
-            self.payment.provider == "demo" || self.payment.checkout_url.contains("{order}") =>
-                "payment.provider = webhook needs payment.checkout_url with {order}";
-            self.payment.provider == "demo"
-                || self.payment.secret.reveal().len() >= SECRET_LENGTH_MIN =>
-                "payment.provider = webhook needs payment.secret of at least 32 characters: whsec_ and 24 random bytes or more in base64";
             self.currency().is_ok() =>
                 "payment.currency must be a currency of ISO 4217 by its three capital letters, such as USD";
             (1..=TOKEN_HOURS_MAX).contains(&self.session.token_hours) =>

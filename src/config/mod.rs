@@ -48,7 +48,8 @@ pub struct Config {
     pub live: Live,
     #[serde(default)]
     pub events: OutboxSwitch,
-    pub payment: Payment,
+    #[serde(default)]
+    pub payment: ShopCurrency,
     pub lifecycle: Lifecycle,
     pub data: Data,
     pub log: Log,
@@ -63,9 +64,25 @@ pub struct Config {
 
 /// What the core reads of the section of the extension `events`.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct OutboxSwitch {
     /// Whether each change of an order is written as an event.
     pub enabled: bool,
+}
+
+/// What the core reads of the section of the extension `payment`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct ShopCurrency {
+    /// The currency of items that name none.
+    pub currency: String,
+}
+
+/// That of a shop without the extension.
+impl Default for ShopCurrency {
+    fn default() -> Self {
+        Self { currency: "USD".to_owned() }
+    }
 }
 
 /// A risk with which `serve` refuses to start unless the operator accepts it.
@@ -206,13 +223,6 @@ sections! {
         poll_ms: u64,
         streams_max: usize,
         streams_kept_percent: usize,
-    }
-    Payment {
-        provider: String,
-        checkout_url: String,
-        secret: Secret,
-        refund_url: String,
-        currency: String,
     }
     Lifecycle {
         drain_ms: u64,

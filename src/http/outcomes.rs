@@ -8,7 +8,6 @@ use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyE
 use crate::draw::{EntryError, EntryRefusal};
 use crate::http::problems;
 use crate::order::{FindError, StepError};
-use crate::payment::{MessageError, PayError, TakeError};
 use crate::purchase::waiting_room::Denied;
 use crate::waiting_list::{JoinError, JoinRefusal};
 use ledger::erasure::EraseError;
@@ -53,17 +52,6 @@ problems! {
             tracing::warn!(%error, "read of the Redis order queues failed");
             Self::dependency("redis")
         },
-    }
-    PayError {
-        ; from Find;
-        PayError::Step(error) => of_step(error),
-    }
-    TakeError {
-        Off => PAYMENTS_OFF; from Ledger;
-        TakeError::Message(MessageError::Forged) => problems::INVALID_SIGNATURE.problem(),
-        TakeError::Message(MessageError::Unreadable) => problems::INVALID_MESSAGE.problem(),
-        TakeError::Busy => problems::OVERLOADED
-            .detail("Too many long messages are verified; send it again in a moment."),
     }
     CreateError {
         ArbiterRequired => ARBITER_REQUIRED, NoSuchGroup => LIMIT_GROUP_NOT_FOUND,

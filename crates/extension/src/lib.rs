@@ -23,7 +23,9 @@ use web::kit::Kit;
 use web::problem::ProblemType;
 
 use job::ScheduledJob;
-use ports::{IdentityProvider, ItemForm, NewItems, SessionOpener, TrialSales};
+use ports::{
+    IdentityProvider, ItemForm, NewItems, OrdersToPay, PaidElsewhere, SessionOpener, TrialSales,
+};
 
 /// An optional feature.
 pub trait Extension: Send + Sync {
@@ -67,6 +69,7 @@ pub struct Core {
     /// Whether each change of an order is written as an event.
     pub outbox: Outbox,
     pub accounts: Arc<dyn SessionOpener>,
+    pub orders: Arc<dyn OrdersToPay>,
     pub traces: Traces,
     /// The name of this instance for the others.
     pub instance: String,
@@ -88,6 +91,7 @@ pub struct Parts {
     pub workers: Vec<Worker>,
     /// Who else knows who people are.
     pub identity: Option<Arc<dyn IdentityProvider>>,
+    pub paid_elsewhere: PaidElsewhere,
 }
 
 /// A worker: its name for the log, and its work, which ends when the service stops.

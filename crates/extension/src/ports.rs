@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use gates::Options;
+use ledger::order::PaymentResult;
 use ledger::rows::actions::Actor;
 use ledger::rows::subjects::SubjectKeys;
+use shop_domain::payment::ReceivedPayment;
 use shop_domain::{
-    Currency, Item, ItemEdit, ItemId, LedgerError, NewItem, Outcome, Quantity, RequestKey, UserId,
+    Currency, Item, ItemEdit, ItemId, LedgerError, NewItem, Order, OrderId, Outcome, Quantity,
+    RequestKey, UserId,
 };
 use time::OffsetDateTime;
 use web::problem::Problem;
@@ -128,3 +131,29 @@ pub trait IdentityProvider: Send + Sync {
     /// As [`Self::sign_in_by_token`], also for the token of another user.
     async fn role_by_token(&self, token: &str, user: UserId) -> Result<Role, Problem>;
 }
+
+/// Orders after they are placed, for an extension that takes the money for them.
+#[async_trait]
+pub trait OrdersToPay: Send + Sync {
+    /// Makes an owner's order paid. One that is paid already is answered as it is.
+    ///
+    /// # Errors
+    /// The problem of an order that cannot be paid; nothing changed then.
+    async fn pay(&self, id: OrderId, owner: UserId) -> Result<Order, Problem>;
+
+    /// Finds an owner's order that is paid or may be.
+    ///
+    /// # Errors
+    /// As [`Self::pay`].
+    async fn payable(&self, id: OrderId, owner: UserId) -> Result<Order, Problem>;
+
+    /// Takes money that came for an order. A repetition is [`PaymentResult::Known`].
+    ///
+    /// # Errors
+    /// When the ledger does not answer; then the provider has to say it again.
+    async fn confirm(&self, received: &ReceivedPayment) -> Result<PaymentResult, LedgerError>;
+}
+
+/// Whether buyers pay on a page of a payment provider, and not by a click here.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PaidElsewhere(pub bool);

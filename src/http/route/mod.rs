@@ -12,7 +12,6 @@ pub mod lists;
 pub mod live;
 pub mod operator;
 pub mod orders;
-pub mod payments;
 pub mod products;
 pub mod purchase;
 pub mod reservation_batch;
