@@ -9,6 +9,10 @@ pub const ALL: &[&dyn Extension] = &[
     &events::Events,
     #[cfg(feature = "files")]
     &files::Files,
+    #[cfg(feature = "identity")]
+    &identity::Identity,
     #[cfg(feature = "lab")]
     &lab::Lab,
+    #[cfg(feature = "payment")]
+    &payment::Payment,
 ];

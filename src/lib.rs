@@ -26,8 +26,7 @@
 //! 1. The sale: [`purchase`] (one purchase from request to outcome), [`consumer`] (queued orders),
 //!    [`order`] (payment, cancellation, expiry), [`waiting_list`] (buyers who wait for units that come back),
 //!    [`draw`] (sales that are drawn).
-//! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`identity`]
-//!    (accounts from elsewhere), [`live`] (events), [`payment`], [`job`]
+//! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`live`] (events), [`job`]
 //!    (background jobs), [`audit`] (the proof that nothing was oversold), [`trial`] (sales that are tried out), [`readiness`].
 //! 3. The border: [`http`] (routes), [`extensions`] (the list of optional features).
 //! 4. The process: [`config`], [`app`] (wiring), [`open_files`], and [`failpoint`] for tests.
@@ -45,12 +44,10 @@ pub mod consumer;
 pub mod draw;
 pub mod extensions;
 pub mod http;
-pub mod identity;
 pub mod job;
 pub mod live;
 pub mod open_files;
 pub mod order;
-pub mod payment;
 pub mod purchase;
 pub mod readiness;
 pub mod trial;

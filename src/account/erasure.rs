@@ -32,12 +32,6 @@ pub fn subject_keys(secret: &Secret, previous: &Secret) -> SubjectKeys {
 }
 
 impl Accounts {
-    /// The keys under which the subjects of deleted people are hashed.
-    #[must_use]
-    pub fn subject_keys(&self) -> &SubjectKeys {
-        &self.parts.subject_keys
-    }
-
     /// Deletes the account of a user who sends the password once more.
     pub async fn delete_by_password(
         &self,

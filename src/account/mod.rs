@@ -16,13 +16,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use ledger::Ledger;
-use time::OffsetDateTime;
 
 use ledger::rows::subjects::SubjectKeys;
 use ledger::rows::users::{self, Account, NewAccount};
 use ledger::rows::{self, failed_change, failed_read};
 use shop_domain::{Clock, LedgerError, UserId, Username, username};
 use throttle::SignInThrottle;
+use web::session::Session;
 use web::token::{Role, Tokens};
 
 pub use erasure::{DeleteAccountError, subject_keys};
@@ -79,18 +79,6 @@ pub enum SignInError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-}
-
-/// A session after a sign-in.
-#[derive(Clone, Debug)]
-pub struct Session {
-    /// The bearer token.
-    pub token: String,
-    pub user: UserId,
-    /// The user's role.
-    pub role: Role,
-    /// The expiry of the token.
-    pub expires_at: OffsetDateTime,
 }
 
 /// The parts of [`Accounts`].

@@ -8,9 +8,11 @@ use async_trait::async_trait;
 use ledger::rows::{failed_read, sessions, users};
 use time::OffsetDateTime;
 
-use super::{Accounts, Session, SignInError, hashing, password};
+use super::{Accounts, SignInError, hashing, password};
+use extension::ports::SessionOpener;
+use ledger::rows::subjects::SubjectKeys;
 use shop_domain::{BuyerReference, LedgerError, ShopId, UserId};
-use web::session::{SessionState, Sessions};
+use web::session::{Session, SessionState, Sessions};
 use web::token::{Claims, Holder, Role};
 
 /// The reason why a password was not changed.
@@ -60,21 +62,6 @@ impl Accounts {
         let holder = Holder::User { id: user, role };
         let token = self.parts.tokens.sign_in_generation(holder, expires_at, generation);
         Session { token, user, role, expires_at }
-    }
-
-    /// Opens a session for a user whom another party has identified. It ends at `until` if that is
-    /// earlier than the end of other sessions.
-    pub async fn open_session(
-        &self,
-        user: UserId,
-        role: Role,
-        until: Option<OffsetDateTime>,
-    ) -> Result<Session, LedgerError> {
-        let generation = self.read(sessions::generation(&self.parts.ledger.pool, user)).await?;
-        let generation = self.kept_generation(user, generation).await?;
-        let usual = self.parts.clock.now() + self.parts.token_life;
-        let until = until.map_or(usual, |until| until.min(usual));
-        Ok(self.session_until(user, role, generation, until))
     }
 
     /// The generation for a new session. When the ledger has lost a later one than it has, a new one begins: so what was
@@ -192,5 +179,25 @@ impl Sessions for Accounts {
     ) -> Result<Option<UserId>, LedgerError> {
         let guests = self.guests(shop, &BTreeSet::from([reference.clone()])).await?;
         Ok(guests.buyer(&reference).ok())
+    }
+}
+
+#[async_trait]
+impl SessionOpener for Accounts {
+    async fn open_session(
+        &self,
+        user: UserId,
+        role: Role,
+        until: Option<OffsetDateTime>,
+    ) -> Result<Session, LedgerError> {
+        let generation = self.read(sessions::generation(&self.parts.ledger.pool, user)).await?;
+        let generation = self.kept_generation(user, generation).await?;
+        let usual = self.parts.clock.now() + self.parts.token_life;
+        let until = until.map_or(usual, |until| until.min(usual));
+        Ok(self.session_until(user, role, generation, until))
+    }
+
+    fn subject_keys(&self) -> &SubjectKeys {
+        &self.parts.subject_keys
     }
 }

@@ -1,8 +1,6 @@
 //! [`App::build`]: the one module that knows every part. The binary and the tests use it alike.
 
-mod identity;
 mod locks;
-mod payments;
 mod purchases;
 mod shared;
 mod state;
@@ -23,6 +21,7 @@ use crate::order::Orders;
 use crate::readiness::Probe;
 use extension::Extension;
 use extension::Worker;
+use extension::ports::PaidElsewhere;
 use lifecycle::{Lifecycle, StopResult};
 use locks::LockServers;
 use shared::{Shared, Writers};
@@ -108,13 +107,12 @@ impl App {
         );
         let waiting_lists = shared.waiting_lists();
         let draws = shared.draws(&config, &waiting_lists)?;
-        let payments = payments::payments(&config, &shared, &orders)?;
         let mut workers = workers::workers(
             &config,
             &shared,
             inboxes,
             &writers,
-            (&orders, &purchases, &payments),
+            (&orders, &purchases),
             (&waiting_lists, &draws),
         );
         workers.extend(purchase_workers);
@@ -131,15 +129,33 @@ impl App {
         );
         let accounts = state::accounts(&config, &shared);
         let kit = state::kit(&config, &shared, &accounts, proxies)?;
-        let core = state::core(&config, &shared, &kit, &purchases)?;
+        let core = state::core(&config, &shared, &kit, &accounts, &orders, &purchases)?;
         let mut routes = Vec::new();
+        let mut identity = None;
+        let mut paid_elsewhere = PaidElsewhere::default();
         for extension in extensions {
             let parts = extension.build(&core, &config.sections)?;
             routes.push(parts.routes);
             workers.extend(parts.workers);
+            identity = identity.or(parts.identity);
+            paid_elsewhere.0 |= parts.paid_elsewhere.0;
             workers.extend(parts.jobs.into_iter().map(|job| workers::job(job, &shared)));
         }
-        let cases = UseCases { accounts, orders, purchases, payments, waiting_lists, draws };
+        if !config.session.own_accounts && identity.is_none() {
+            return Err(
+                "session.own_accounts = false needs an identity provider, or nobody can sign in"
+                    .to_owned(),
+            );
+        }
+        let cases = UseCases {
+            accounts,
+            identity,
+            orders,
+            purchases,
+            paid_elsewhere,
+            waiting_lists,
+            draws,
+        };
         let state = state::state(&config, &shared, kit, &lock_servers, cases)?;
         let layers = LayerParts {
             hosts: Hosts::new(&config.http.hosts, addr),

@@ -28,7 +28,6 @@ use shop_domain::{Clock, ItemId};
 use shop_metrics::Metrics;
 use shop_traces::{TraceOptions, Traces};
 use web::token::Tokens;
-use webhooks::WebhookClient;
 
 /// The shared parts. Clones share them.
 #[derive(Clone)]
@@ -131,20 +130,6 @@ impl Shared {
 }
 
 impl Shared {
-    /// Makes a client that sends webhooks.
-    ///
-    /// # Errors
-    /// A sentence when the certificates cannot be read.
-    pub(super) fn webhook_client(
-        &self,
-        networks: PrivateNetworks,
-        ca_file: &Path,
-        timeout_ms: u64,
-    ) -> Result<WebhookClient, String> {
-        let https = https_client(networks, ca_file, timeout_ms)?;
-        Ok(WebhookClient { https, traces: self.traces.clone() })
-    }
-
     /// The waiting lists over these parts.
     pub(super) fn waiting_lists(&self) -> WaitingLists {
         WaitingLists::new(waiting_list::WaitlistParts {

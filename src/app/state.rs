@@ -12,12 +12,12 @@ use crate::draw::Draws;
 use crate::http::item_form::ItemForm;
 use crate::http::{AppParts, AppState};
 use crate::order::Orders;
-use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::trial::TrialSales;
 use crate::waiting_list::WaitingLists;
 use extension::Core;
+use extension::ports::{IdentityProvider, PaidElsewhere};
 use web::address::Proxies;
 use web::body::BodyLimits;
 use web::cors::CorsOrigins;
@@ -80,12 +80,16 @@ pub(super) fn core(
     config: &Config,
     shared: &Shared,
     kit: &Arc<Kit>,
+    accounts: &Accounts,
+    orders: &Orders,
     purchases: &Purchases,
 ) -> Result<Core, String> {
     Ok(Core {
         kit: Arc::clone(kit),
         ledger: shared.ledger.clone(),
         outbox: shared.events,
+        accounts: Arc::new(accounts.clone()),
+        orders: Arc::new(orders.clone()),
         traces: shared.traces.clone(),
         instance: shared.instance.clone(),
         currency: config.currency()?,
@@ -110,13 +114,14 @@ pub(super) fn state(
     lock_servers: &LockServers,
     cases: UseCases,
 ) -> Result<AppState, String> {
-    let UseCases { accounts, orders, purchases, payments, waiting_lists, draws } = cases;
+    let UseCases { accounts, identity, orders, purchases, paid_elsewhere, waiting_lists, draws } =
+        cases;
     let parts = AppParts {
-        identity: super::identity::identity(config, shared, &accounts)?,
+        identity,
         locks: purchases.strategies().locks(),
         purchases,
         orders,
-        payments,
+        paid_elsewhere,
         waiting_lists,
         draws,
         catalog: shared.catalog.clone(),
@@ -142,9 +147,11 @@ pub(super) fn state(
 /// The use cases of the core.
 pub(super) struct UseCases {
     pub accounts: Accounts,
+    /// Of an extension; `None`: there is no identity provider.
+    pub identity: Option<Arc<dyn IdentityProvider>>,
     pub orders: Orders,
     pub purchases: Purchases,
-    pub payments: Payments,
+    pub paid_elsewhere: PaidElsewhere,
     pub waiting_lists: WaitingLists,
     pub draws: Draws,
 }

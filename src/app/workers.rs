@@ -8,11 +8,10 @@ use crate::consumer::{self, Consumers};
 use crate::draw::Draws;
 use crate::job::{
     AdvanceDraws, Audit, Expire, FinishErasures, Progress, Reconcile, RefreshRevocations,
-    RequestRefunds, TendWaitingLists,
+    TendWaitingLists,
 };
 use crate::live;
 use crate::order::Orders;
-use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
 use extension::Worker;
@@ -27,13 +26,13 @@ pub(super) fn workers(
     shared: &Shared,
     inboxes: Inboxes,
     writers: &Writers,
-    (orders, purchases, payments): (&Orders, &Purchases, &Payments),
+    (orders, purchases): (&Orders, &Purchases),
     sales: (&WaitingLists, &Draws),
 ) -> Vec<Worker> {
     let drained = shared.lifecycle.drained();
     let Inboxes { outbox, wake_ups } = inboxes;
     let mut workers: Vec<Worker> = Vec::new();
-    for job in jobs(config, shared, (orders, purchases, payments), sales) {
+    for job in jobs(config, shared, (orders, purchases), sales) {
         workers.push(self::job(job, shared));
     }
     let poll = Duration::from_millis(config.live.poll_ms);
@@ -61,7 +60,7 @@ pub(super) fn job(job: ScheduledJob, shared: &Shared) -> Worker {
 fn jobs(
     config: &Config,
     shared: &Shared,
-    (orders, purchases, payments): (&Orders, &Purchases, &Payments),
+    (orders, purchases): (&Orders, &Purchases),
     (waiting_lists, draws): (&WaitingLists, &Draws),
 ) -> Vec<ScheduledJob> {
     let Shared { pool, breakers, metrics, .. } = shared;
@@ -94,11 +93,6 @@ fn jobs(
         ScheduledJob::new("erasures", Duration::from_secs(2), finish),
         ScheduledJob::new("draws", ms(config.draw.poll_ms), advance),
     ];
-    if config.payment.provider != "demo" {
-        let (payments, metrics) = (payments.clone(), metrics.clone());
-        let refunds = RequestRefunds { payments, metrics };
-        jobs.push(ScheduledJob::new("refunds", Duration::from_secs(1), refunds));
-    }
     let period = ms(config.session.revocation_period_ms);
     jobs.push(ScheduledJob::new("revocations", period, revocations));
     jobs

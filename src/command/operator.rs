@@ -5,6 +5,8 @@ use std::io::{BufRead, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use serde::Deserialize;
+
 use crate::account::password;
 use crate::config::Config;
 use ledger::Database;
@@ -58,6 +60,14 @@ enum Action {
     },
 }
 
+/// What is read of the section of the extension `identity`.
+#[derive(Deserialize)]
+struct Roles {
+    /// Set if the provider says who may run sales.
+    #[serde(default)]
+    role_claim: String,
+}
+
 #[derive(clap::Args)]
 struct PasswordSource {
     /// A file whose first line is the password; `-` reads standard input.
@@ -83,7 +93,8 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
 /// Checks that the user whom a command names as its operator may run sales.
 pub(super) async fn check(config: &Config, user: UserId) -> Result<(), String> {
     let pool = rows::pool(config)?;
-    let by_provider = !config.identity.role_claim.is_empty();
+    let Roles { role_claim } = config.sections.read("identity")?;
+    let by_provider = !role_claim.is_empty();
     let may_operate = operators::may_operate(&pool, user, by_provider).await;
     pool.close().await;
     match may_operate {

@@ -84,28 +84,8 @@ impl Config {
                 "draw.poll_ms must be 10 to 60000, timeout_ms 100 to 60000, round_after_seconds 1 to 86400, and entries_max 1 to 2000000";
             self.waiting_room.proof_bits_max <= 24 =>
                 "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes";
-            matches!(self.payment.provider.as_str(), "demo" | "webhook") =>
-                "payment.provider must be demo or webhook";
-            self.payment.provider == "demo" || self.payment.checkout_url.contains("{order}") =>
-                "payment.provider = webhook needs payment.checkout_url with {order}";
-            self.payment.provider == "demo"
-                || self.payment.secret.reveal().len() >= SECRET_LENGTH_MIN =>
-                "payment.provider = webhook needs payment.secret of at least 32 characters: whsec_ and 24 random bytes or more in base64";
             self.currency().is_ok() =>
                 "payment.currency must be a currency of ISO 4217 by its three capital letters, such as USD";
-            self.session.own_accounts || !self.identity.issuer.is_empty() =>
-                "session.own_accounts = false needs identity.issuer, or nobody can sign in";
-            self.identity.issuer.is_empty()
-                || !(self.identity.client_id.is_empty() && self.identity.audience.is_empty()) =>
-                "identity.issuer needs identity.client_id or identity.audience, or tokens for other services are accepted";
-            self.identity.client_id.is_empty() || !self.identity.redirect_url.is_empty() =>
-                "identity.client_id needs identity.redirect_url, the address of /api/session/callback";
-            self.identity.jwks_url.is_empty() || self.identity.jwks_file.as_os_str().is_empty() =>
-                "identity.jwks_url and identity.jwks_file exclude each other";
-            self.identity.clock_skew_seconds <= 300
-                && self.identity.jwks_seconds_max >= 1
-                && (100..=60_000).contains(&self.identity.timeout_ms) =>
-                "identity.clock_skew_seconds must be at most 300, jwks_seconds_max at least 1, timeout_ms 100 to 60000";
             (1..=TOKEN_HOURS_MAX).contains(&self.session.token_hours) =>
                 "session.token_hours must be 1 to 720: a user who signs out everywhere is listed for 31 days";
             matches!(self.log.format.as_str(), "text" | "json") =>

@@ -38,7 +38,6 @@ pub struct Config {
     pub mysql: Mysql,
     pub redis: Redis,
     pub session: Session,
-    pub identity: Identity,
     pub purchase: Purchase,
     pub waiting_room: WaitingRoom,
     pub waiting_list: WaitingList,
@@ -49,7 +48,8 @@ pub struct Config {
     pub live: Live,
     #[serde(default)]
     pub events: OutboxSwitch,
-    pub payment: Payment,
+    #[serde(default)]
+    pub payment: ShopCurrency,
     pub lifecycle: Lifecycle,
     pub data: Data,
     pub log: Log,
@@ -64,9 +64,25 @@ pub struct Config {
 
 /// What the core reads of the section of the extension `events`.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct OutboxSwitch {
     /// Whether each change of an order is written as an event.
     pub enabled: bool,
+}
+
+/// What the core reads of the section of the extension `payment`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default)]
+pub struct ShopCurrency {
+    /// The currency of items that name none.
+    pub currency: String,
+}
+
+/// That of a shop without the extension.
+impl Default for ShopCurrency {
+    fn default() -> Self {
+        Self { currency: "USD".to_owned() }
+    }
 }
 
 /// A risk with which `serve` refuses to start unless the operator accepts it.
@@ -154,26 +170,6 @@ sections! {
         hashing_max: usize,
         own_accounts: bool,
     }
-    Identity {
-        issuer: String,
-        name: String,
-        client_id: String,
-        client_secret: Secret,
-        redirect_url: String,
-        scopes: String,
-        audience: String,
-        algorithms: String,
-        jwks_url: String,
-        jwks_file: PathBuf,
-        jwks_seconds_max: u64,
-        clock_skew_seconds: u64,
-        role_claim: String,
-        operator_values: String,
-        admin_values: String,
-        timeout_ms: u64,
-        private_networks: String,
-        ca_file: PathBuf,
-    }
     Purchase {
         in_flight_max: usize,
         item_in_flight_percent: u8,
@@ -227,13 +223,6 @@ sections! {
         poll_ms: u64,
         streams_max: usize,
         streams_kept_percent: usize,
-    }
-    Payment {
-        provider: String,
-        checkout_url: String,
-        secret: Secret,
-        refund_url: String,
-        currency: String,
     }
     Lifecycle {
         drain_ms: u64,

@@ -8,6 +8,7 @@ pub mod item_form;
 mod one_file;
 mod outcomes;
 pub mod pages;
+mod ports;
 pub mod problems;
 mod request_trace;
 pub mod route;
@@ -31,14 +32,13 @@ use crate::audit::Auditor;
 use crate::catalog::Catalog;
 use crate::draw::Draws;
 use crate::extensions;
-use crate::identity::Identity;
 use crate::live::{Hub, Watch};
 use crate::order::Orders;
-use crate::payment::Payments;
 use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::waiting_list::WaitingLists;
 use extension::job::JobStatus;
+use extension::ports::{IdentityProvider, PaidElsewhere};
 use shop_domain::Currency;
 use shop_traces::Traces;
 use web::Application;
@@ -51,13 +51,13 @@ pub type Locks = Vec<Arc<dyn leaselock::Mutex>>;
 routes_state!(AppState, AppParts {
     purchases: Purchases,
     orders: Orders,
-    payments: Payments,
+    paid_elsewhere: PaidElsewhere,
     waiting_lists: WaitingLists,
     draws: Draws,
     catalog: Catalog,
     accounts: Accounts,
     /// `None`: there is no identity provider.
-    identity: Option<Arc<Identity>>,
+    identity: Option<Arc<dyn IdentityProvider>>,
     operator_log: OperatorLog,
     auditor: Auditor,
     readiness: Arc<Readiness>,
@@ -90,7 +90,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
         .routes(routes!(route::orders::list))
         .routes(routes!(route::events::orders))
         .routes(routes!(route::orders::find))
-        .routes(routes!(route::orders::pay))
         .routes(routes!(route::orders::cancel))
         .routes(routes!(route::orders::extend))
         .routes(routes!(route::orders::give_back))
@@ -98,9 +97,7 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
         .routes(routes!(route::users::delete))
         .routes(routes!(route::users::erase))
         .routes(routes!(route::session::create, route::session::end, route::session::find))
-        .routes(routes!(route::identity::methods))
-        .routes(routes!(route::identity::start))
-        .routes(routes!(route::identity::finish))
+        .routes(routes!(route::session::methods))
         .routes(routes!(route::session::end_all))
         .routes(routes!(route::session::change_password))
         .routes(routes!(route::draw::enter, route::draw::find, route::draw::withdraw))
@@ -115,9 +112,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
         .routes(routes!(route::products::list, route::products::create))
         .routes(routes!(route::audit::find))
         .routes(routes!(route::actions::list))
-        .routes(routes!(route::payments::take))
-        .routes(routes!(route::payments::list))
-        .routes(routes!(route::payments::refund))
         .routes(routes!(route::live::find))
         .routes(routes!(route::operator::alive))
         .routes(routes!(route::operator::ready))

@@ -7,9 +7,7 @@ use crate::account::{
 use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
 use crate::draw::{EntryError, EntryRefusal};
 use crate::http::problems;
-use crate::identity::IdentityError;
 use crate::order::{FindError, StepError};
-use crate::payment::{MessageError, PayError, TakeError};
 use crate::purchase::waiting_room::Denied;
 use crate::waiting_list::{JoinError, JoinRefusal};
 use ledger::erasure::EraseError;
@@ -55,17 +53,6 @@ problems! {
             Self::dependency("redis")
         },
     }
-    PayError {
-        ; from Find;
-        PayError::Step(error) => of_step(error),
-    }
-    TakeError {
-        Off => PAYMENTS_OFF; from Ledger;
-        TakeError::Message(MessageError::Forged) => problems::INVALID_SIGNATURE.problem(),
-        TakeError::Message(MessageError::Unreadable) => problems::INVALID_MESSAGE.problem(),
-        TakeError::Busy => problems::OVERLOADED
-            .detail("Too many long messages are verified; send it again in a moment."),
-    }
     CreateError {
         ArbiterRequired => ARBITER_REQUIRED, NoSuchGroup => LIMIT_GROUP_NOT_FOUND,
         NoSuchProduct => PRODUCT_NOT_FOUND; from Ledger;
@@ -102,11 +89,6 @@ problems! {
     DeleteAccountError {
         NoAccount => ACCOUNT_NOT_FOUND; from SignIn;
         DeleteAccountError::Erase(error) => of_erasure(error),
-    }
-    IdentityError {
-        Off => IDENTITY_OFF, NotStarted => SIGN_IN_NOT_STARTED, Refused => IDENTITY_REFUSED,
-        Expired => TOKEN_EXPIRED; from Ledger;
-        IdentityError::Unavailable => Self::dependency("the identity provider"),
     }
 }
 

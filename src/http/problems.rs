@@ -5,14 +5,8 @@ pub use web::problems::*;
 web::problem_types! {
     INVALID_CREDENTIALS: 401 "invalid_credentials", "Wrong user name or password",
         "Check the user name and the password.";
-    IDENTITY_REFUSED: 401 "identity_refused", "Sign-in not confirmed by the identity provider",
-        "Get a new token of the identity provider for this service, or sign in again.";
-    INVALID_SIGNATURE: 403 "invalid_signature", "Invalid signature",
-        "Sign id, time stamp and body with the secret, and send the message within five minutes.";
     PASSWORDS_OFF: 403 "passwords_off", "Passwords switched off",
         "Sign in by the identity provider.";
-    SIGN_IN_NOT_STARTED: 403 "sign_in_not_started", "Sign-in not started in this browser",
-        "Start again on the page of sign-in, and finish within ten minutes.";
     CHALLENGE_FAILED: 403 "challenge_failed", "Proof of work required",
         "Solve the challenge, and send the answer as altcha.";
     ACCOUNT_NOT_FOUND: 404 "account_not_found", "Account not found",
@@ -21,8 +15,6 @@ web::problem_types! {
         "Check the group's id; GET /api/admin/limit-groups lists the groups.";
     PRODUCT_NOT_FOUND: 404 "product_not_found", "Product not found",
         "Check the product's id; GET /api/admin/products lists the products.";
-    PAYMENT_NOT_FOUND: 404 "payment_not_found", "Payment not found",
-        "Check the payment id; GET /api/admin/payments lists the payments.";
     ENTRIES_OPEN: 409 "entries_open", "List of entries not published yet",
         "Read the list after the close of the draw.", retry 5;
     TOO_MANY_LIMIT_GROUPS: 409 "too_many_limit_groups", "Too many limit groups",
@@ -31,8 +23,6 @@ web::problem_types! {
         "Use a product that exists.";
     CURRENCY_FIXED: 409 "currency_fixed", "Currency cannot be changed",
         "Create another item: the currency stays once the sale has begun or the item has orders.";
-    PAYMENT_ACCEPTED: 409 "payment_accepted", "Payment has paid its order",
-        "Only money that has to go back can be noted as refunded; this money has paid an order.";
     ORDER_STATE_CONFLICT: 409 "order_state_conflict", "Order state conflict",
         "Read the order: its status does not allow this step.";
     HOLD_OVER: 409 "hold_over", "Hold over",
@@ -47,10 +37,6 @@ web::problem_types! {
         "Take the role from the account with `seckill operator revoke`; then delete the account.";
     USERNAME_TAKEN: 409 "username_taken", "User name taken",
         "Choose another user name.";
-    PAYMENTS_OFF: 409 "payments_off", "No payment provider",
-        "Set payment.provider to webhook, and start the service again.";
-    IDENTITY_OFF: 409 "identity_off", "No identity provider",
-        "Set identity.issuer and identity.client_id, and start the service again.";
     PRECONDITION_FAILED: 412 "precondition_failed", "Item edited since it was read",
         "Read the item again, and send its ETag as If-Match.";
     LINES_OUT_OF_RANGE: 422 "lines_out_of_range", "Number of lines out of range",
@@ -65,8 +51,6 @@ web::problem_types! {
         "Choose another password: this one is among those that attackers try first, or is the user name.";
     INVALID_TEXT: 422 "invalid_text", "Invalid text",
         "Send printable text within the limits that /docs names.";
-    INVALID_MESSAGE: 422 "invalid_message", "Invalid message of the payment provider",
-        "Send type, payment, order and amount_cents as /docs says.";
     ARBITER_REQUIRED: 422 "arbiter_required", "Arbiter required",
         "Leave the arbiter on; only lab items may turn it off.";
     INVALID_VARIANT: 422 "invalid_variant", "Invalid variant of a product",

@@ -5,7 +5,6 @@ mod draws;
 mod erasures;
 mod expire;
 mod reconcile;
-mod refunds;
 mod revocations;
 mod waiting_list;
 
@@ -14,6 +13,5 @@ pub use draws::AdvanceDraws;
 pub use erasures::FinishErasures;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};
-pub use refunds::RequestRefunds;
 pub use revocations::RefreshRevocations;
 pub use waiting_list::TendWaitingLists;

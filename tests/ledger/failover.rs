@@ -5,7 +5,6 @@ use dev_servers::{MysqlSet, Replication};
 use ledger::rows::{self, Writer, is_unconfirmed};
 use ledger::write::Arbiter;
 use serde_json::json;
-use settings::Secret;
 use shop_domain::OrderStatus;
 use shop_metrics::Metrics;
 use sqlx::mysql::MySqlConnection;
@@ -122,10 +121,13 @@ async fn answered_by_the_old_writer<T: Send + 'static>(
 async fn a_payment_is_not_lost_at_a_failover() {
     let provider = TestProvider::start().await;
     let (mut pair, shop, instance) = on_with(Replication::SemiSync, |config| {
-        config.payment.provider = "webhook".to_owned();
-        config.payment.checkout_url =
-            "https://pay.example/checkout?order={order}&cents={amount_cents}".to_owned();
-        config.payment.secret = Secret::new(provider.secret());
+        config.sections.set("payment", "provider", "webhook");
+        config.sections.set(
+            "payment",
+            "checkout_url",
+            "https://pay.example/checkout?order={order}&cents={amount_cents}",
+        );
+        config.sections.set("payment", "secret", provider.secret());
     })
     .await;
     let item = instance.make_item(json!({ "stock": 2 })).await;

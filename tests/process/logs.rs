@@ -8,23 +8,21 @@ use web::token::Role;
 
 use crate::process::program::{free_addr, program, signal};
 use crate::support::identity_keys::{TestKey, unsigned};
-use crate::support::identity_provider::TestIdentityProvider;
+use crate::support::identity_provider::{CLIENT_ID, TestIdentityProvider};
 use crate::support::{Client, Shop};
 
 /// What a token says is logged when the token is refused; it stays in its line.
 #[tokio::test]
 async fn a_token_with_a_line_break_writes_no_line_into_the_log() {
     let provider = TestIdentityProvider::start(vec![TestKey::ec("ec-1")]).await;
-    let mut shop = Shop::new().await;
-    provider.configure(&mut shop.config);
-    let identity = &shop.config.identity;
+    let shop = Shop::new().await;
     let addr = free_addr();
     let child = program(&shop, &["serve"])
         .env("SECKILL_HTTP_ADDR", &addr)
         .env("SECKILL_LOG_FILTER", "info")
-        .env("SECKILL_IDENTITY_ISSUER", &identity.issuer)
-        .env("SECKILL_IDENTITY_AUDIENCE", &identity.client_id)
-        .env("SECKILL_IDENTITY_PRIVATE_NETWORKS", &identity.private_networks)
+        .env("SECKILL_IDENTITY_ISSUER", provider.issuer())
+        .env("SECKILL_IDENTITY_AUDIENCE", CLIENT_ID)
+        .env("SECKILL_IDENTITY_PRIVATE_NETWORKS", "127.0.0.1")
         .stderr(Stdio::piped())
         .spawn()
         .expect("started");

@@ -2,7 +2,6 @@
 
 use ledger::schema;
 use serde_json::{Value, json};
-use settings::Secret;
 use shop_domain::Currency;
 
 use crate::http::{assert_problem, order_id};
@@ -156,11 +155,13 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
 async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
     let provider = TestProvider::start().await;
     let shop = Shop::with(|config| {
-        config.payment.provider = "webhook".to_owned();
-        config.payment.checkout_url =
-            "https://pay.example/?order={order}&amount={amount_cents}&currency={currency}"
-                .to_owned();
-        config.payment.secret = Secret::new(provider.secret());
+        config.sections.set("payment", "provider", "webhook");
+        config.sections.set(
+            "payment",
+            "checkout_url",
+            "https://pay.example/?order={order}&amount={amount_cents}&currency={currency}",
+        );
+        config.sections.set("payment", "secret", provider.secret());
         config.payment.currency = "CHF".to_owned();
     })
     .await;

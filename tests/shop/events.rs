@@ -22,7 +22,7 @@ async fn shop_with_events() -> Shop {
     Shop::with(|config| {
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 20);
-        config.sections.set("events", "private_networks", "127.0.0.1".to_owned());
+        config.sections.set("events", "private_networks", "127.0.0.1");
         config.sections.set("events", "pause_seconds_max", 1);
         config.sections.set("events", "refusals_max", 3);
         config.job.expire_period_ms = 20;

@@ -180,7 +180,7 @@ async fn without_the_providers_keys_nobody_is_believed() {
 #[tokio::test]
 async fn a_provider_in_a_private_network_is_asked_only_if_the_settings_name_the_network() {
     let (provider, mut shop) = provider_and_shop().await;
-    shop.config.identity.private_networks = "192.0.2.0/24".to_owned();
+    shop.config.sections.set("identity", "private_networks", "192.0.2.0/24");
     let instance = shop.start().await;
     let token = provider.key(0).token(&provider.claims("1"));
     let answer = exchange(&instance, &token).await;
@@ -200,9 +200,9 @@ async fn keys_of_a_file_need_no_provider() {
     assert_eq!((code, said.contains(&file)), (2, true), "{said}");
     std::fs::write(&path, json!({ "keys": [key.jwk()] }).to_string()).expect("written");
     let shop = Shop::with(|config| {
-        config.identity.issuer = "https://id.example".to_owned();
-        config.identity.audience = "shop, other-shop".to_owned();
-        config.identity.jwks_file.clone_from(&path);
+        config.sections.set("identity", "issuer", "https://id.example");
+        config.sections.set("identity", "audience", "shop, other-shop");
+        config.sections.set("identity", "jwks_file", path.to_string_lossy().into_owned());
     })
     .await;
     let instance = shop.start().await;

@@ -4,7 +4,6 @@ mod amounts;
 mod returns;
 
 use serde_json::{Value, json};
-use settings::Secret;
 
 use crate::http::order_id;
 use crate::support::payment_provider::TestProvider;
@@ -15,11 +14,14 @@ async fn shop_of(provider: &TestProvider) -> Shop {
     Shop::with(|config| {
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 20);
-        config.payment.provider = "webhook".to_owned();
-        config.payment.checkout_url =
-            "https://pay.example/checkout?order={order}&cents={amount_cents}".to_owned();
-        config.payment.secret = Secret::new(provider.secret());
-        config.payment.refund_url = provider.refund_url();
+        config.sections.set("payment", "provider", "webhook");
+        config.sections.set(
+            "payment",
+            "checkout_url",
+            "https://pay.example/checkout?order={order}&cents={amount_cents}",
+        );
+        config.sections.set("payment", "secret", provider.secret());
+        config.sections.set("payment", "refund_url", provider.refund_url());
         config.job.expire_period_ms = 20;
     })
     .await

@@ -16,7 +16,6 @@ use base64::Engine;
 use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD as BASE64};
 use seckill::config::Config;
 use serde_json::{Value, json};
-use settings::Secret;
 use sha2::{Digest, Sha256};
 
 use crate::support::identity_keys::TestKey;
@@ -81,17 +80,16 @@ impl TestIdentityProvider {
 
     /// The settings of a shop that trusts this provider, for browsers at `addr`.
     pub fn configure(&self, config: &mut Config) {
-        let identity = &mut config.identity;
-        identity.issuer = self.shared.issuer.clone();
-        identity.name = "Example ID".to_owned();
-        identity.client_id = CLIENT_ID.to_owned();
-        identity.client_secret = Secret::new(CLIENT_SECRET);
-        identity.private_networks = "127.0.0.1".to_owned();
-        identity.role_claim = "realm.roles".to_owned();
-        identity.operator_values = "sales, shop-operators".to_owned();
-        identity.admin_values = "chiefs".to_owned();
+        config.sections.set("identity", "issuer", self.shared.issuer.clone());
+        config.sections.set("identity", "name", "Example ID");
+        config.sections.set("identity", "client_id", CLIENT_ID);
+        config.sections.set("identity", "client_secret", CLIENT_SECRET);
+        config.sections.set("identity", "private_networks", "127.0.0.1");
+        config.sections.set("identity", "role_claim", "realm.roles");
+        config.sections.set("identity", "operator_values", "sales, shop-operators");
+        config.sections.set("identity", "admin_values", "chiefs");
         // Where browsers come back to: `serve_at` says it once the address is known.
-        identity.redirect_url = "http://127.0.0.1:1/api/session/callback".to_owned();
+        config.sections.set("identity", "redirect_url", "http://127.0.0.1:1/api/session/callback");
     }
 
     /// The claims of an honest token for `subject`, good for an hour.
@@ -131,7 +129,7 @@ impl TestIdentityProvider {
 pub fn serve_at(config: &mut Config) -> SocketAddr {
     let addr: SocketAddr = crate::process::program::free_addr().parse().expect("an address");
     config.http.addr = addr;
-    config.identity.redirect_url = format!("http://{addr}/api/session/callback");
+    config.sections.set("identity", "redirect_url", format!("http://{addr}/api/session/callback"));
     addr
 }
 

@@ -23,7 +23,9 @@ use web::kit::Kit;
 use web::problem::ProblemType;
 
 use job::ScheduledJob;
-use ports::{ItemForm, NewItems, TrialSales};
+use ports::{
+    IdentityProvider, ItemForm, NewItems, OrdersToPay, PaidElsewhere, SessionOpener, TrialSales,
+};
 
 /// An optional feature.
 pub trait Extension: Send + Sync {
@@ -66,6 +68,8 @@ pub struct Core {
     pub ledger: Ledger,
     /// Whether each change of an order is written as an event.
     pub outbox: Outbox,
+    pub accounts: Arc<dyn SessionOpener>,
+    pub orders: Arc<dyn OrdersToPay>,
     pub traces: Traces,
     /// The name of this instance for the others.
     pub instance: String,
@@ -85,6 +89,9 @@ pub struct Parts {
     pub routes: OpenApiRouter,
     pub jobs: Vec<ScheduledJob>,
     pub workers: Vec<Worker>,
+    /// Who else knows who people are.
+    pub identity: Option<Arc<dyn IdentityProvider>>,
+    pub paid_elsewhere: PaidElsewhere,
 }
 
 /// A worker: its name for the log, and its work, which ends when the service stops.

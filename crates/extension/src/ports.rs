@@ -1,16 +1,22 @@
-//! What extensions ask of the core.
+//! What extensions ask of the core, and the core of them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use gates::Options;
+use ledger::order::PaymentResult;
 use ledger::rows::actions::Actor;
+use ledger::rows::subjects::SubjectKeys;
+use shop_domain::payment::ReceivedPayment;
 use shop_domain::{
-    Currency, Item, ItemEdit, ItemId, NewItem, Outcome, Quantity, RequestKey, UserId,
+    Currency, Item, ItemEdit, ItemId, LedgerError, NewItem, Order, OrderId, Outcome, Quantity,
+    RequestKey, UserId,
 };
 use time::OffsetDateTime;
 use web::problem::Problem;
+use web::session::Session;
+use web::token::Role;
 
 /// Sales of items that do not belong to the shop, for trying a strategy out.
 #[async_trait]
@@ -87,3 +93,67 @@ pub struct UnknownName {
     pub column: &'static str,
     pub problem: Problem,
 }
+
+/// The accounts, for an extension that knows who people are.
+#[async_trait]
+pub trait SessionOpener: Send + Sync {
+    /// Opens a session for a user whom another party has identified. It ends at `until` if that is earlier than the end
+    /// of other sessions.
+    ///
+    /// # Errors
+    /// The ledger's.
+    async fn open_session(
+        &self,
+        user: UserId,
+        role: Role,
+        until: Option<OffsetDateTime>,
+    ) -> Result<Session, LedgerError>;
+
+    /// The keys under which the subjects of deleted people are hashed.
+    fn subject_keys(&self) -> &SubjectKeys;
+}
+
+/// An extension that knows who people are, for the core.
+#[async_trait]
+pub trait IdentityProvider: Send + Sync {
+    /// Its name on the page of sign-in, if browsers can sign in by it.
+    fn name_for_browsers(&self) -> Option<&str>;
+
+    /// Exchanges a token of the provider for a session, which ends no later than the token.
+    ///
+    /// # Errors
+    /// The problem of a token that is not believed, or of a server that does not answer.
+    async fn sign_in_by_token(&self, token: &str) -> Result<Session, Problem>;
+
+    /// Proves by a token of the provider that somebody is `user`, and returns the role that the token gives.
+    ///
+    /// # Errors
+    /// As [`Self::sign_in_by_token`], also for the token of another user.
+    async fn role_by_token(&self, token: &str, user: UserId) -> Result<Role, Problem>;
+}
+
+/// Orders after they are placed, for an extension that takes the money for them.
+#[async_trait]
+pub trait OrdersToPay: Send + Sync {
+    /// Makes an owner's order paid. One that is paid already is answered as it is.
+    ///
+    /// # Errors
+    /// The problem of an order that cannot be paid; nothing changed then.
+    async fn pay(&self, id: OrderId, owner: UserId) -> Result<Order, Problem>;
+
+    /// Finds an owner's order that is paid or may be.
+    ///
+    /// # Errors
+    /// As [`Self::pay`].
+    async fn payable(&self, id: OrderId, owner: UserId) -> Result<Order, Problem>;
+
+    /// Takes money that came for an order. A repetition is [`PaymentResult::Known`].
+    ///
+    /// # Errors
+    /// When the ledger does not answer; then the provider has to say it again.
+    async fn confirm(&self, received: &ReceivedPayment) -> Result<PaymentResult, LedgerError>;
+}
+
+/// Whether buyers pay on a page of a payment provider, and not by a click here.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PaidElsewhere(pub bool);

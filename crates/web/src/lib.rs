@@ -19,6 +19,7 @@ pub mod hosts;
 mod instant;
 pub mod kit;
 pub mod layers;
+pub mod order_body;
 pub mod outcome;
 pub mod paging;
 pub mod problem;

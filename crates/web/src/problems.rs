@@ -57,6 +57,8 @@ crate::problem_types! {
         "You have bought as many units of these items together as one buyer may have.";
     UNPAID_LIMIT_REACHED: 409 "unpaid_limit_reached", "Too many unpaid holds",
         "Your holds of this item expired unpaid; when it is sold out, join its waiting list.";
+    IDENTITY_OFF: 409 "identity_off", "No identity provider",
+        "Set identity.issuer and identity.client_id, and start the service again.";
     NO_WAITING_LIST: 409 "no_waiting_list", "Item without waiting list",
         "Try again when unpaid orders expire: nobody can wait for this item.";
     UNITS_LEFT: 409 "units_left", "Units left",

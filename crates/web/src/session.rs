@@ -13,6 +13,18 @@ use crate::token::{Claims, Holder, Role, TokenError, Tokens};
 use shop_domain::{BuyerReference, Clock, LedgerError, ShopId, UserId};
 use shop_metrics::Metrics;
 
+/// A session after a sign-in.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// The bearer token.
+    pub token: String,
+    pub user: UserId,
+    /// The user's role.
+    pub role: Role,
+    /// The expiry of the token.
+    pub expires_at: OffsetDateTime,
+}
+
 /// What this instance knows of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionState {

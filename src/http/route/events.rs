@@ -7,7 +7,6 @@ use axum::response::sse::Event;
 use serde_json::json;
 use tokio::sync::broadcast;
 
-use super::orders::OrderBody;
 use super::waiting_list::PlaceBody;
 use crate::catalog::{Catalog, StockedItem};
 use crate::live::{Hub, Watch, What};
@@ -17,6 +16,7 @@ use shop_domain::window::Phase;
 use shop_domain::{Clock, Item, ItemState, Refusal, SaleWindow};
 use web::address::ClientAddress;
 use web::extract::{Buyer, ItemPath};
+use web::order_body::OrderBody;
 use web::problem::{Problem, rfc3339};
 use web::streams::{Events, Streams};
 

@@ -1,108 +1,25 @@
-//! `/api/orders`: a buyer's own orders: list, find, pay, extend, cancel and give back.
+//! `/api/orders`: a buyer's own orders: list, find, extend, cancel and give back.
 
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::fields::wanted_hold;
 use crate::http::outcomes::of_step;
 use crate::http::problems;
 use crate::order::{OrderPage, Orders};
-use crate::payment::{Payable, Payments};
 use crate::purchase::Purchases;
+use extension::ports::PaidElsewhere;
 use lifecycle::Lifecycle;
-use shop_domain::Order;
 use shop_domain::order::Step;
 use web::body::{Integer, OptionalJsonBody};
 use web::detached;
 use web::document::TryAgain;
 use web::extract::{Buyer, OrderPath, QueryPairs};
+use web::order_body::{OrderBody, StepBody};
 use web::paging::Page;
 use web::problem::Problem;
-
-/// An order as its owner sees it.
-#[derive(Serialize, ToSchema)]
-pub struct OrderBody {
-    /// A UUIDv7.
-    id: String,
-    /// The item of the first line.
-    item_id: i64,
-    user_id: i64,
-    /// The units of the first line.
-    quantity: u32,
-    /// The price of all lines in minor units of the currency.
-    amount_cents: i64,
-    /// The currency of all lines (ISO 4217).
-    currency: &'static str,
-    /// One line for each item, in the order of the items' ids.
-    lines: Vec<OrderLineBody>,
-    /// `queued`, `pending`, `paid`, `cancelled`, `expired` or `rejected`.
-    status: &'static str,
-    /// The strategy of the purchase.
-    strategy: String,
-    /// The fencing token of the lock under which it was written.
-    fence: Option<u64>,
-    #[serde(with = "time::serde::rfc3339")]
-    created_at: OffsetDateTime,
-    /// The end of the hold of an unpaid order.
-    #[serde(with = "time::serde::rfc3339")]
-    expires_at: OffsetDateTime,
-    /// By how many seconds the hold was extended; `null` if it was not.
-    extended_seconds: Option<u32>,
-    #[serde(with = "time::serde::rfc3339::option")]
-    paid_at: Option<OffsetDateTime>,
-    /// Where to pay, in the answer to a payment that is made elsewhere.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    checkout_url: Option<String>,
-    /// `true` if the order is paid on a page of the payment provider; only in the answer for one
-    /// order.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    paid_elsewhere: Option<bool>,
-}
-
-/// A line of an order.
-#[derive(Serialize, ToSchema)]
-pub struct OrderLineBody {
-    item_id: i64,
-    quantity: u32,
-    /// The price of the line's units in minor units of the currency.
-    amount_cents: i64,
-}
-
-impl From<&Order> for OrderLineBody {
-    fn from(line: &Order) -> Self {
-        Self {
-            item_id: line.item_id.get(),
-            quantity: line.quantity.units(),
-            amount_cents: line.amount.cents(),
-        }
-    }
-}
-
-impl From<Order> for OrderBody {
-    fn from(order: Order) -> Self {
-        Self {
-            id: order.id.to_string(),
-            item_id: order.item_id.get(),
-            user_id: order.user_id.get(),
-            quantity: order.quantity.units(),
-            amount_cents: order.whole_amount().cents(),
-            currency: order.currency.as_str(),
-            lines: order.lines().map(OrderLineBody::from).collect(),
-            status: order.status.as_str(),
-            strategy: order.strategy,
-            fence: order.fence,
-            created_at: order.created_at,
-            expires_at: order.expires_at,
-            extended_seconds: order.extended_seconds,
-            paid_at: order.paid_at,
-            checkout_url: None,
-            paid_elsewhere: None,
-        }
-    }
-}
 
 /// A page of orders.
 #[derive(Serialize, ToSchema)]
@@ -115,11 +32,6 @@ pub struct OrdersBody {
     #[serde(rename = "incomplete", skip_serializing_if = "std::ops::Not::not")]
     is_incomplete: bool,
 }
-
-/// The body of a step, which has no fields.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StepBody {}
 
 /// The body of an extension.
 #[derive(Deserialize, ToSchema)]
@@ -160,33 +72,14 @@ pub async fn list(
 ))]
 pub async fn find(
     State(orders): State<Orders>,
-    State(payments): State<Payments>,
+    State(PaidElsewhere(elsewhere)): State<PaidElsewhere>,
     buyer: Buyer,
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
     let found = orders.find(id, buyer.user).await?;
-    let order = found.ok_or(&problems::ORDER_NOT_FOUND)?.into();
-    Ok(Json(OrderBody { paid_elsewhere: (!payments.are_made_here()).then_some(true), ..order }))
-}
-
-/// Pay an order, or get the address of the page to pay it on. After the end of its hold this still
-/// works while stock is left.
-#[utoipa::path(post, path = "/api/orders/{id}/payment", tag = "buyer", params(OrderPath),
-    request_body(content = Option<StepBody>, description = "May be left out"), responses(
-    (status = 200, description = "The paid order, or the unpaid one with `checkout_url`; a repeated payment has no further effect", body = OrderBody),
-    (status = "4XX", description = "Nothing changed"),
-    (status = "5XX", description = "Send the request again"),
-))]
-pub async fn pay(
-    State(payments): State<Payments>,
-    State(lifecycle): State<Lifecycle>,
-    buyer: Buyer,
-    OrderPath(id): OrderPath,
-    OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
-) -> Result<Json<OrderBody>, Problem> {
-    let paid = detached(&lifecycle, async move { payments.pay(id, buyer.user).await }).await?;
-    let Payable { order, checkout_url } = paid;
-    Ok(Json(OrderBody { checkout_url, ..order.into() }))
+    let mut order: OrderBody = found.ok_or(&problems::ORDER_NOT_FOUND)?.into();
+    order.paid_elsewhere = elsewhere.then_some(true);
+    Ok(Json(order))
 }
 
 /// Cancel an unpaid order; its units go back.

@@ -11,7 +11,6 @@ use utoipa::ToSchema;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{OpenApi, RefOr};
 
-use super::orders::OrderBody;
 use crate::http::problems;
 use crate::http::request_trace::RequestTrace;
 use crate::purchase::{PurchaseRequest, Purchases};
@@ -19,6 +18,7 @@ use gates::{Options, Scope, Store, WaitFor};
 use shop_domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity, Span};
 use web::body::{Integer, OptionalJsonBody};
 use web::extract::{Buyer, IdempotencyKey, PurchaseTicket, QueryPairs};
+use web::order_body::OrderBody;
 use web::problem::Problem;
 
 const PATH: &str = "/api/seckill/{strategy}/{item_id}";

@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::ToSchema;
 
-use super::orders::OrderBody;
 use super::purchase::{Placed, placed};
 use super::reservations::{ReservationBody, ReservationLineBody};
 use crate::account::{Accounts, Guests};
@@ -26,6 +25,7 @@ use shop_domain::{BuyerReference, RequestKey, Trace};
 use web::body::{Integer, JsonLines, parse};
 use web::extract::{Shop, reference_of};
 use web::layers::RequestId;
+use web::order_body::OrderBody;
 use web::problem::{Problem, ProblemBody};
 
 /// The most reservations of one request.

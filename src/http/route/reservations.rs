@@ -9,7 +9,6 @@ use tracing::Instrument;
 use utoipa::ToSchema;
 
 use super::fields::wanted_hold;
-use super::orders::OrderBody;
 use super::purchase::{answer_traced, quantity};
 use crate::http::problems;
 use crate::http::request_trace::RequestTrace;
@@ -18,6 +17,7 @@ use shop_domain::order::LINES_MAX;
 use shop_domain::{ItemId, RequestKey, Trace, UserId};
 use web::body::{Integer, JsonBody};
 use web::extract::{Buyer, IdempotencyKey};
+use web::order_body::OrderBody;
 use web::problem::Problem;
 
 /// The body of a reservation.

@@ -1,4 +1,4 @@
-//! `/api/session` and `/api/sessions`: sign in, sign out, and change the password.
+//! `/api/session` and `/api/sessions`: how to sign in, sign in, sign out, and change the password.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::users::CredentialsBody;
-use crate::account::{Accounts, Session};
+use crate::account::Accounts;
 use crate::http::problems;
-use crate::identity::{Identity, IdentityError};
+use extension::ports::IdentityProvider;
 use shop_domain::Clock;
 use web::address::{ClientAddress, rate_limit_key};
 use web::body::JsonBody;
@@ -23,7 +23,39 @@ use web::document::TryAgain;
 use web::extract::{AccountHolder, SameSite, TokenHolder};
 use web::problem::Problem;
 use web::rates::AddressRateLimit;
+use web::session::Session;
 use web::session_cookie::SessionCookie;
+
+/// The ways to sign in.
+#[derive(Serialize, ToSchema)]
+pub struct MethodsBody {
+    /// Whether accounts with passwords can sign in and sign up.
+    passwords: bool,
+    /// The identity provider, if browsers can sign in by it.
+    provider: Option<ProviderBody>,
+}
+
+/// The identity provider.
+#[derive(Serialize, ToSchema)]
+pub struct ProviderBody {
+    /// Its name, for a button.
+    name: String,
+    /// Where the sign-in starts; `return` is the path to go to afterwards.
+    start: &'static str,
+}
+
+/// List the ways to sign in.
+#[utoipa::path(get, path = "/api/session/methods", tag = "everyone",
+    responses((status = 200, description = "The ways to sign in", body = MethodsBody)))]
+pub async fn methods(
+    State(accounts): State<Accounts>,
+    State(identity): State<Option<Arc<dyn IdentityProvider>>>,
+) -> Json<MethodsBody> {
+    let name = identity.as_ref().and_then(|identity| identity.name_for_browsers());
+    let provider =
+        name.map(|name| ProviderBody { name: name.to_owned(), start: "/api/session/provider" });
+    Json(MethodsBody { passwords: accounts.own_accounts(), provider })
+}
 
 /// A session.
 #[derive(Serialize, ToSchema)]
@@ -83,7 +115,7 @@ pub(super) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<
 #[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn create(
     State(accounts): State<Accounts>,
-    State(identity): State<Option<Arc<Identity>>>,
+    State(identity): State<Option<Arc<dyn IdentityProvider>>>,
     State(clock): State<Clock>,
     State(cookie): State<SessionCookie>,
     _: AddressRateLimit,
@@ -93,7 +125,7 @@ pub async fn create(
 ) -> Result<Response, Problem> {
     let session = match (body.username, body.password, body.token) {
         (None, None, Some(token)) => {
-            let identity = identity.ok_or(IdentityError::Off)?;
+            let identity = identity.ok_or(&problems::IDENTITY_OFF)?;
             identity.sign_in_by_token(&token).await?
         }
         (Some(username), Some(password), None) => {

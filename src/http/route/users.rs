@@ -12,9 +12,9 @@ use utoipa::ToSchema;
 use super::session::{forget, text};
 use crate::account::{Accounts, DeleteAccountError};
 use crate::http::problems;
-use crate::identity::{Identity, IdentityError};
 use crate::waiting_list::WaitingLists;
 use extension::actor_of;
+use extension::ports::IdentityProvider;
 use web::address::{ClientAddress, rate_limit_key};
 use web::body::JsonBody;
 use web::document::TryAgain;
@@ -82,7 +82,7 @@ pub struct DeleteAccountBody {
 #[expect(clippy::too_many_arguments, reason = "each argument is an extractor")]
 pub async fn delete(
     State(accounts): State<Accounts>,
-    State(identity): State<Option<Arc<Identity>>>,
+    State(identity): State<Option<Arc<dyn IdentityProvider>>>,
     State(lists): State<WaitingLists>,
     State(cookie): State<SessionCookie>,
     _: AddressRateLimit,
@@ -101,12 +101,8 @@ pub async fn delete(
             accounts.delete_by_password(waitlist, holder.user, password, address).await?
         }
         (None, Some(token)) => {
-            let identity = identity.ok_or(IdentityError::Off)?;
-            let found = identity.user_by_token(&token).await?;
-            let Some((_, role)) = found.filter(|(user, _)| *user == holder.user) else {
-                return Err(problems::IDENTITY_REFUSED.problem());
-            };
-            if role.may_operate() {
+            let identity = identity.ok_or(&problems::IDENTITY_OFF)?;
+            if identity.role_by_token(&token, holder.user).await?.may_operate() {
                 return Err(problems::OPERATOR_ACCOUNT.problem());
             }
             let erased = accounts.erase(waitlist, holder.user, None, None).await;

@@ -8,7 +8,6 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::orders::{OrderBody, StepBody};
 use super::purchase::answer_traced;
 use crate::http::request_trace::RequestTrace;
 use crate::purchase::Purchases;
@@ -19,6 +18,7 @@ use web::body::OptionalJsonBody;
 use web::detached;
 use web::document::TryAgain;
 use web::extract::{Buyer, IdempotencyKey, ItemPath};
+use web::order_body::{OrderBody, StepBody};
 use web::problem::Problem;
 
 /// A buyer's place in the waiting list of an item.

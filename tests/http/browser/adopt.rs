@@ -1,7 +1,6 @@
 //! The shop as a part of another one: accounts of a provider, payments elsewhere, files.
 
 use serde_json::json;
-use settings::Secret;
 use thirtyfour::Key;
 use web::token::Role;
 
@@ -24,11 +23,11 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
         serve_at(config);
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 50);
-        config.sections.set("events", "private_networks", "127.0.0.1".to_owned());
-        config.payment.provider = "webhook".to_owned();
-        config.payment.checkout_url = payments.checkout_url();
-        config.payment.secret = Secret::new(payments.secret());
-        config.payment.refund_url = payments.refund_url();
+        config.sections.set("events", "private_networks", "127.0.0.1");
+        config.sections.set("payment", "provider", "webhook");
+        config.sections.set("payment", "checkout_url", payments.checkout_url());
+        config.sections.set("payment", "secret", payments.secret());
+        config.sections.set("payment", "refund_url", payments.refund_url());
     })
     .await;
     let instance = shop.start().await;

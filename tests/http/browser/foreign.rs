@@ -54,9 +54,9 @@ async fn a_page_of_another_shop_sells_an_item() {
     let origin = corner_shop(&files, Arc::clone(&seckill), key).await;
     let shop = Shop::with(|config| {
         config.http.cors_origins.clone_from(&origin);
-        config.identity.issuer = ISSUER.to_owned();
-        config.identity.audience = "seckill".to_owned();
-        config.identity.jwks_file.clone_from(&keys);
+        config.sections.set("identity", "issuer", ISSUER);
+        config.sections.set("identity", "audience", "seckill");
+        config.sections.set("identity", "jwks_file", keys.to_string_lossy().into_owned());
     })
     .await;
     let instance = shop.start().await;

@@ -199,7 +199,7 @@ async fn every_durable_change_arrives_and_none_is_invented_while_all_are_killed(
     let shop = Shop::with(|config| {
         config.database_url = Secret::new(url);
         config.events.enabled = true;
-        config.sections.set("events", "private_networks", "127.0.0.1".to_owned());
+        config.sections.set("events", "private_networks", "127.0.0.1");
         // Its own deliverer is idle: it is there to make items, and to look.
         config.sections.set("events", "poll_ms", 60_000);
     })

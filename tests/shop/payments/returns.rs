@@ -92,7 +92,7 @@ async fn a_return_beside_a_refund_of_the_provider_owes_no_money_twice() {
 async fn an_operator_pays_the_money_of_a_return_back_by_hand() {
     let provider = TestProvider::start().await;
     let mut shop = shop_of(&provider).await;
-    shop.config.payment.refund_url = String::new();
+    shop.config.sections.set("payment", "refund_url", "");
     let instance = shop.start().await;
     let item = returnable(&instance, 1).await;
     let order = buy(&instance, 1, item).await;

@@ -8,9 +8,8 @@ use axum::body::Bytes;
 use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 
-use super::TakeError;
-use super::message::{Headers, Message};
-use shop_domain::payment::CurrencyCode;
+use crate::message::{Headers, Message, Sender};
+use crate::payments::TakeError;
 
 /// The longest body that is hashed where it arrives, in bytes: that takes a few microseconds.
 const INLINE_BYTES_MAX: usize = 4 << 10;
@@ -21,33 +20,35 @@ const TURN_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Verifies and reads messages. Clones share the turns of long bodies.
 #[derive(Clone)]
-pub(super) struct Verifier {
+pub(crate) struct Verifier {
     turns: Arc<Semaphore>,
 }
 
 impl Verifier {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { turns: Arc::new(Semaphore::new(LONG_BODIES_MAX)) }
     }
 
-    /// Verifies and reads a message; `shop` is the shop's currency.
-    pub(super) async fn read(
+    /// Verifies and reads a message.
+    pub(crate) async fn read(
         &self,
-        (secret, shop): (&str, &CurrencyCode),
+        sender: Sender<'_>,
         headers: Headers,
         body: Bytes,
         now: OffsetDateTime,
     ) -> Result<Message, TakeError> {
         if body.len() <= INLINE_BYTES_MAX {
-            return Ok(Message::read((secret, shop), &headers, &body, now)?);
+            return Ok(Message::read(sender, &headers, &body, now)?);
         }
         let turn = tokio::time::timeout(TURN_WAIT_MAX, Arc::clone(&self.turns).acquire_owned());
         let Ok(Ok(turn)) = turn.await else { return Err(TakeError::Busy) };
-        let (secret, shop) = (secret.to_owned(), shop.clone());
+        let secret = sender.secret.to_owned();
+        let shop = sender.shop.clone();
         let work = tokio::task::spawn_blocking(move || {
             // Held to the end of the work, also when nobody waits for it any more.
             let _turn = turn;
-            Message::read((&secret, &shop), &headers, &body, now)
+            let sender = Sender { secret: &secret, shop: &shop };
+            Message::read(sender, &headers, &body, now)
         });
         Ok(work.await.map_err(|_| TakeError::Busy)??)
     }
@@ -57,6 +58,7 @@ impl Verifier {
 mod tests {
     use futures::FutureExt;
     use shop_domain::Currency;
+    use shop_domain::payment::CurrencyCode;
     use tokio::runtime::Builder;
 
     use super::*;
@@ -79,10 +81,11 @@ mod tests {
         runtime.expect("a runtime").block_on(async {
             let (free, held_up) = std::sync::mpsc::channel::<()>();
             tokio::task::spawn_blocking(move || held_up.recv());
-            let (verifier, shop) = (Verifier::new(), CurrencyCode::from(Currency::USD));
+            let verifier = Verifier::new();
+            let shop = CurrencyCode::from(Currency::USD);
             let read = async |length| {
                 let (headers, body, now) = message(length);
-                verifier.read((SECRET, &shop), headers, body, now).await
+                verifier.read(Sender { secret: SECRET, shop: &shop }, headers, body, now).await
             };
             assert!(matches!(read(10).now_or_never(), Some(Ok(Message::Other))), "a short one");
             assert!(
@@ -92,18 +95,22 @@ mod tests {
             drop(free);
             assert!(matches!(read(INLINE_BYTES_MAX).await, Ok(Message::Other)));
             let (headers, body, now) = message(INLINE_BYTES_MAX);
-            let forged = verifier.read(("whsec_AAAA", &shop), headers, body, now).await;
+            let forged = verifier
+                .read(Sender { secret: "whsec_AAAA", shop: &shop }, headers, body, now)
+                .await;
             assert_eq!(forged.err(), Some(TakeError::Message(MessageError::Forged)));
         });
     }
 
     #[tokio::test]
     async fn a_long_body_does_not_wait_for_ever() {
-        let (verifier, shop) = (Verifier::new(), CurrencyCode::from(Currency::USD));
+        let verifier = Verifier::new();
+        let shop = CurrencyCode::from(Currency::USD);
         let all = u32::try_from(LONG_BODIES_MAX).expect("few");
         let turns = Arc::clone(&verifier.turns).acquire_many_owned(all).await.expect("open");
         let (headers, body, now) = message(INLINE_BYTES_MAX);
-        let waited = verifier.read((SECRET, &shop), headers, body, now).await;
+        let waited =
+            verifier.read(Sender { secret: SECRET, shop: &shop }, headers, body, now).await;
         assert_eq!(waited.err(), Some(TakeError::Busy));
         drop(turns);
     }

@@ -6,7 +6,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use webhooks::{Failure, Message, WebhookClient};
 
-use super::Payment;
+use ledger::rows::payments::Payment;
 use shop_domain::Order;
 use shop_domain::payment::RefundReason;
 

@@ -1,4 +1,4 @@
-//! Payments: the provider's messages, and what operators see.
+//! Payments: paying an order, the provider's messages, and what operators see.
 
 use std::sync::Arc;
 
@@ -9,17 +9,20 @@ use serde::Serialize;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::orders::StepBody;
-use crate::http::problems;
-use crate::payment::{ByHand, Headers, MessageResult, Payment, Payments};
+use crate::message::Headers;
+use crate::payments::{MessageResult, Payable, Payments};
+use crate::problems;
 use extension::actor_of;
-use lifecycle::Lifecycle;
+use ledger::order::refund::ByHand;
+use ledger::rows::payments::Payment;
 use shop_domain::payment::{PaymentId, PaymentStatus, RefundReason};
 use web::address::ClientAddress;
 use web::body::{OptionalJsonBody, RawJson};
 use web::detached;
 use web::document::TryAgain;
-use web::extract::{Operator, QueryPairs};
+use web::extract::{Buyer, Operator, OrderPath, QueryPairs};
+use web::kit::Lifecycle;
+use web::order_body::{OrderBody, StepBody};
 use web::paging::Page;
 use web::problem::Problem;
 use web::rates::{AddressRateLimit, Rates};
@@ -100,6 +103,28 @@ impl From<Payment> for PaymentBody {
             changed_at: payment.changed_at,
         }
     }
+}
+
+/// Pay an order, or get the address of the page to pay it on. After the end of its hold this still
+/// works while stock is left.
+#[utoipa::path(post, path = "/api/orders/{id}/payment", tag = "buyer", params(OrderPath),
+    request_body(content = Option<StepBody>, description = "May be left out"), responses(
+    (status = 200, description = "The paid order, or the unpaid one with `checkout_url`; a repeated payment has no further effect", body = OrderBody),
+    (status = "4XX", description = "Nothing changed"),
+    (status = "5XX", description = "Send the request again"),
+))]
+pub async fn pay(
+    State(payments): State<Payments>,
+    State(lifecycle): State<Lifecycle>,
+    buyer: Buyer,
+    OrderPath(id): OrderPath,
+    OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
+) -> Result<Json<OrderBody>, Problem> {
+    let paid = detached(&lifecycle, async move { payments.pay(id, buyer.user).await }).await?;
+    let Payable { order, checkout_url } = paid;
+    let mut order: OrderBody = order.into();
+    order.checkout_url = checkout_url;
+    Ok(Json(order))
 }
 
 /// Take a message of the payment provider, signed as Standard Webhooks says.

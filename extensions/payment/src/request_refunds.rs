@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 
-use crate::payment::{Payments, RefundRun};
+use crate::payments::Payments;
+use crate::refunds::RefundRun;
 use extension::job::Job;
 use shop_metrics::Metrics;
 

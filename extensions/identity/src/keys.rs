@@ -12,7 +12,7 @@ use serde_json::Value;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::provider::{KEYS_BYTES_MAX, Provider};
+use crate::provider::{KEYS_BYTES_MAX, Provider};
 
 /// The most keys of a set; further ones are left out.
 const KEYS_MAX: usize = 100;
@@ -23,7 +23,7 @@ const KEYS_AGE_MAX: Duration = Duration::from_secs(24 * 3_600);
 
 /// A public key and the one algorithm that it is for.
 #[derive(Clone, Debug)]
-pub(super) struct Key {
+pub(crate) struct Key {
     id: Option<String>,
     pub algorithm: Algorithm,
     pub decoding: DecodingKey,
@@ -31,7 +31,7 @@ pub(super) struct Key {
 
 /// The reason why there is no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum KeyError {
+pub(crate) enum KeyError {
     /// The provider has no such key.
     Unknown,
     /// The keys cannot be read.
@@ -39,7 +39,7 @@ pub(super) enum KeyError {
 }
 
 /// Where the keys are read.
-pub(super) enum Source {
+pub(crate) enum Source {
     /// A file.
     File(PathBuf),
     /// The function that asks the provider.
@@ -47,7 +47,7 @@ pub(super) enum Source {
 }
 
 /// The keys of the provider.
-pub(super) struct Keys {
+pub(crate) struct Keys {
     source: Source,
     algorithms: Vec<Algorithm>,
     age_max: Duration,
@@ -57,13 +57,12 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    pub(super) fn new(source: Source, algorithms: Vec<Algorithm>, age_max: Duration) -> Self {
-        let (current, tried_at) = (RwLock::new(None), Mutex::new(None));
-        Self { source, algorithms, age_max, current, tried_at }
+    pub(crate) fn new(source: Source, algorithms: Vec<Algorithm>, age_max: Duration) -> Self {
+        Self { source, algorithms, age_max, current: RwLock::new(None), tried_at: Mutex::new(None) }
     }
 
     /// The key with the id `id`; without an id, the only key of the set.
-    pub(super) async fn find(&self, id: Option<&str>) -> Result<Key, KeyError> {
+    pub(crate) async fn find(&self, id: Option<&str>) -> Result<Key, KeyError> {
         let current = self.current();
         let is_fresh = |read_at: Instant| read_at.elapsed() <= self.age_max;
         if let Some((keys, read_at)) = &current
@@ -108,7 +107,7 @@ impl Keys {
 }
 
 /// Checks that a file has keys that can be used.
-pub(super) fn check_file(path: &Path, algorithms: &[Algorithm]) -> Result<(), String> {
+pub(crate) fn check_file(path: &Path, algorithms: &[Algorithm]) -> Result<(), String> {
     let text = std::fs::read(path).map_err(|error| error.to_string())?;
     parse(&text, algorithms).map(drop)
 }

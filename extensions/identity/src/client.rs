@@ -1,35 +1,27 @@
-//! Accounts from elsewhere: an identity provider (OpenID Connect) says who a user is.
-//!
-//! A browser signs in on the provider's page ([`sign_in`]); a program exchanges a token of the
-//! provider ([`Identity::sign_in_by_token`]). Either gets a session of ours, so the purchase path
-//! knows nothing of the provider. A subject becomes a user once, at its first sign-in.
-
-mod keys;
-mod provider;
-pub mod sign_in;
-mod signature;
-pub mod token;
+//! What the provider says of people, and the users that it makes of them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jsonwebtoken::Algorithm;
-use ledger::Database;
+use ledger::Ledger;
+use ledger::rows::subjects::{self, Subject};
+use ledger::rows::{self, failed_change};
 use outgoing_https::HttpsClient;
 use time::OffsetDateTime;
 
-use crate::account::{Accounts, Session};
-use crate::config;
-use keys::{Keys, Source};
-use ledger::breaker::Breaker;
-use ledger::rows::subjects::{self, Subject};
-use ledger::rows::{self, failed_change, failed_read};
-use provider::{Provider, Registration};
+use crate::keys::{self, Keys, Source};
+use crate::problems;
+use crate::provider::{Provider, Registration};
+use crate::settings::Identity as Settings;
+use crate::signature;
+use crate::token::{IdentityClaims, Rules, TokenFault};
+use extension::ports::{IdentityProvider, SessionOpener};
 use shop_domain::{Clock, LedgerError, UserId};
-use token::{IdentityClaims, Rules, TokenFault};
+use web::problem::Problem;
+use web::session::Session;
 use web::token::Role;
-
-pub use sign_in::{ProviderAnswer, Start};
 
 /// The longest name that is shown, in characters.
 const NAME_LENGTH_MAX: usize = 64;
@@ -59,14 +51,25 @@ pub enum IdentityError {
     Ledger(#[from] LedgerError),
 }
 
-/// The parts of [`Identity`].
-#[derive(Clone)]
-pub struct IdentityParts {
-    pub pool: Database,
-    pub breaker: Breaker,
-    pub accounts: Accounts,
+impl From<IdentityError> for Problem {
+    fn from(error: IdentityError) -> Self {
+        match error {
+            IdentityError::Off => problems::IDENTITY_OFF.problem(),
+            IdentityError::NotStarted => problems::SIGN_IN_NOT_STARTED.problem(),
+            IdentityError::Refused => problems::IDENTITY_REFUSED.problem(),
+            IdentityError::Expired => problems::TOKEN_EXPIRED.problem(),
+            IdentityError::Unavailable => Self::dependency("the identity provider"),
+            IdentityError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+/// The parts of [`Client`].
+pub struct ClientParts {
+    pub ledger: Ledger,
+    pub accounts: Arc<dyn SessionOpener>,
     pub clock: Clock,
-    pub client: HttpsClient,
+    pub https: HttpsClient,
 }
 
 /// Which values of which claim make operators and admins.
@@ -77,28 +80,29 @@ struct RoleClaim {
 }
 
 /// The identity provider, and the users that it knows.
-pub struct Identity {
-    parts: IdentityParts,
+pub struct Client {
+    parts: ClientParts,
     name: String,
-    provider: Arc<Provider>,
+    pub(crate) provider: Arc<Provider>,
     keys: Keys,
-    rules: Rules,
+    pub(crate) rules: Rules,
     audiences: Vec<String>,
-    registration: Option<Registration>,
-    scopes: String,
+    pub(crate) registration: Option<Registration>,
+    pub(crate) scopes: String,
     roles: RoleClaim,
 }
 
-impl Identity {
+impl Client {
     /// Makes the client of the provider that the settings name.
     ///
     /// # Errors
     /// A sentence when a setting cannot be used.
-    pub fn new(settings: &config::Identity, parts: IdentityParts) -> Result<Self, String> {
+    pub fn new(settings: &Settings, parts: ClientParts) -> Result<Self, String> {
         signature::install();
-        let provider = Provider::new(parts.client.clone(), &settings.issuer, &settings.jwks_url)?;
+        let provider = Provider::new(parts.https.clone(), &settings.issuer, &settings.jwks_url)?;
         let provider = Arc::new(provider);
-        let (file, algorithms) = (&settings.jwks_file, algorithms(&settings.algorithms)?);
+        let file = &settings.jwks_file;
+        let algorithms = algorithms(&settings.algorithms)?;
         let source = if file.as_os_str().is_empty() {
             Source::Provider(Arc::clone(&provider))
         } else {
@@ -139,38 +143,13 @@ impl Identity {
         })
     }
 
-    /// The name of the provider on the page of sign-in, if browsers can sign in by it.
-    #[must_use]
-    pub fn name_for_browsers(&self) -> Option<&str> {
-        self.registration.as_ref().map(|_| self.name.as_str())
-    }
-
-    /// Exchanges a token of the provider for a session, which ends no later than the token.
-    pub async fn sign_in_by_token(&self, token: &str) -> Result<Session, IdentityError> {
-        let claims = self.verify(token, &self.audiences).await?;
-        // The token is believed for this time, so the session lasts no longer.
-        let until = claims.expires_at + self.rules.clock_skew();
-        self.open_session(&claims, Some(until)).await
-    }
-
-    /// Finds the user of a token of the provider, and the role that the token gives; `None` when the subject has no
-    /// account here.
-    pub async fn user_by_token(
-        &self,
-        token: &str,
-    ) -> Result<Option<(UserId, Role)>, IdentityError> {
-        let claims = self.verify(token, &self.audiences).await?;
-        let user = self.find(&claims).await?;
-        Ok(user.map(|user| (user, self.role_of(&claims))))
-    }
-
     async fn find(&self, claims: &IdentityClaims) -> Result<Option<UserId>, LedgerError> {
         let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
-        let find = subjects::find(&self.parts.pool, subject);
-        rows::ask(&self.parts.breaker, find).await.map_err(|error| failed_read(&error))
+        let ledger = &self.parts.ledger;
+        ledger.read(subjects::find(&ledger.pool, subject)).await
     }
 
-    async fn verify(
+    pub(crate) async fn verify(
         &self,
         token: &str,
         audiences: &[String],
@@ -187,7 +166,7 @@ impl Identity {
     }
 
     /// Opens a session for the user of the claims.
-    async fn open_session(
+    pub(crate) async fn open_session(
         &self,
         claims: &IdentityClaims,
         until: Option<OffsetDateTime>,
@@ -198,15 +177,15 @@ impl Identity {
 
     /// The user of a subject, who is created at the first sign-in.
     async fn user_of(&self, claims: &IdentityClaims) -> Result<UserId, LedgerError> {
-        let IdentityParts { pool, breaker, accounts, clock, .. } = &self.parts;
+        let ClientParts { ledger, accounts, clock, .. } = &self.parts;
         let subject = Subject { issuer: &self.rules.issuer, subject: &claims.subject };
         if let Some(user) = self.find(claims).await? {
             return Ok(user);
         }
         let name = shown_name(claims);
         let keys = accounts.subject_keys();
-        let create = subjects::create(pool, subject, keys, &name, clock.now());
-        let created = rows::change(breaker, create).await;
+        let create = subjects::create(&ledger.pool, subject, keys, &name, clock.now());
+        let created = rows::change(&ledger.breaker, create).await;
         match created.map_err(|error| failed_change(&error))? {
             Some(user) => Ok(user),
             // Another request of the user was first.
@@ -232,6 +211,28 @@ impl Identity {
     }
 }
 
+#[async_trait]
+impl IdentityProvider for Client {
+    fn name_for_browsers(&self) -> Option<&str> {
+        self.registration.as_ref().map(|_| self.name.as_str())
+    }
+
+    async fn sign_in_by_token(&self, token: &str) -> Result<Session, Problem> {
+        let claims = self.verify(token, &self.audiences).await?;
+        // The token is believed for this time, so the session lasts no longer.
+        let until = claims.expires_at + self.rules.clock_skew();
+        Ok(self.open_session(&claims, Some(until)).await?)
+    }
+
+    async fn role_by_token(&self, token: &str, user: UserId) -> Result<Role, Problem> {
+        let claims = self.verify(token, &self.audiences).await?;
+        match self.find(&claims).await? {
+            Some(found) if found == user => Ok(self.role_of(&claims)),
+            _ => Err(problems::IDENTITY_REFUSED.problem()),
+        }
+    }
+}
+
 /// The name of a user on pages: what the provider says, without characters that do not show.
 fn shown_name(claims: &IdentityClaims) -> String {
     let said = ["preferred_username", "name"].into_iter().find_map(|claim| claims.text(claim));
@@ -245,7 +246,7 @@ fn shown_name(claims: &IdentityClaims) -> String {
     if shown.is_empty() { NAME_DEFAULT.to_owned() } else { shown.to_owned() }
 }
 
-fn name_of(settings: &config::Identity) -> String {
+fn name_of(settings: &Settings) -> String {
     if !settings.name.is_empty() {
         return settings.name.clone();
     }

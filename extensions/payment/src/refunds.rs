@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use super::{MessageResult, Payment, PaymentParts, Payments};
+use crate::payments::{MessageResult, PaymentParts, Payments};
 use ledger::order::refund::{self, ByHand, RefundResult};
 use ledger::rows::actions::Actor;
-use ledger::rows::payments;
+use ledger::rows::payments::{self, Payment};
 use shop_domain::LedgerError;
 use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
 use shop_metrics::Metrics;
@@ -63,7 +63,7 @@ impl Payments {
     }
 
     /// Notes that money went back, as the provider says.
-    pub(super) async fn take_refund(
+    pub(crate) async fn take_refund(
         &self,
         received: &ReceivedPayment,
     ) -> Result<MessageResult, LedgerError> {

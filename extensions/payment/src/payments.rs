@@ -1,41 +1,19 @@
-//! Payments: who takes the money for an order, and how the service learns of it.
-//!
-//! A [`Provider`] is one of two. `demo` records "paid" when the buyer presses *Pay*. `webhook`
-//! sends the buyer to a checkout page, and its signed messages report each payment. The messages
-//! may come late, twice, or in any order; each payment is taken once, or has to go back.
-
-mod message;
-mod provider;
-mod refunds;
-mod verifier;
+//! Paying an order, and what the provider's messages change.
 
 use std::sync::Arc;
 
 use axum::body::Bytes;
-
-use crate::order::{FindError, Orders, PaymentResult, StepError};
 use ledger::Ledger;
-use shop_domain::order::Step;
+use ledger::order::PaymentResult;
+
+use crate::message::{Headers, Message, MessageError, Sender};
+use crate::problems;
+use crate::provider::Provider;
+use crate::verifier::Verifier;
+use extension::ports::OrdersToPay;
 use shop_domain::payment::{CurrencyCode, RefundReason};
 use shop_domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
-
-pub use ledger::order::refund::ByHand;
-pub use ledger::rows::payments::Payment;
-pub use message::{Headers, Message, MessageError};
-pub use provider::{Demo, Provider, Webhook};
-pub use refunds::RefundRun;
-use verifier::Verifier;
-
-/// The reason why a payment is not possible.
-#[derive(Debug, thiserror::Error)]
-pub enum PayError {
-    /// The step of the order failed.
-    #[error(transparent)]
-    Step(#[from] StepError),
-    /// The order could not be read.
-    #[error(transparent)]
-    Find(#[from] FindError),
-}
+use web::problem::Problem;
 
 /// The reason why a message of the provider is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -60,6 +38,19 @@ impl TakeError {
     #[must_use]
     pub fn counts(self) -> bool {
         matches!(self, Self::Busy | Self::Message(MessageError::Forged))
+    }
+}
+
+impl From<TakeError> for Problem {
+    fn from(error: TakeError) -> Self {
+        match error {
+            TakeError::Off => problems::PAYMENTS_OFF.problem(),
+            TakeError::Message(MessageError::Forged) => problems::INVALID_SIGNATURE.problem(),
+            TakeError::Message(MessageError::Unreadable) => problems::INVALID_MESSAGE.problem(),
+            TakeError::Busy => problems::OVERLOADED
+                .detail("Too many long messages are verified; send it again in a moment."),
+            TakeError::Ledger(error) => error.into(),
+        }
     }
 }
 
@@ -91,7 +82,7 @@ pub enum MessageResult {
 #[derive(Clone)]
 pub struct PaymentParts {
     pub ledger: Ledger,
-    pub orders: Orders,
+    pub orders: Arc<dyn OrdersToPay>,
     pub provider: Arc<dyn Provider>,
     pub clock: Clock,
     /// The currency of messages that name none.
@@ -101,7 +92,7 @@ pub struct PaymentParts {
 /// The payments. Clones share everything.
 #[derive(Clone)]
 pub struct Payments {
-    parts: PaymentParts,
+    pub(crate) parts: PaymentParts,
     verifier: Verifier,
 }
 
@@ -122,22 +113,17 @@ impl Payments {
     /// it is.
     ///
     /// # Errors
-    /// See [`PayError`]; nothing changed then.
-    pub async fn pay(&self, id: OrderId, owner: UserId) -> Result<Payable, PayError> {
+    /// Those of the step; nothing changed then.
+    pub async fn pay(&self, id: OrderId, owner: UserId) -> Result<Payable, Problem> {
         let PaymentParts { orders, provider, .. } = &self.parts;
         if provider.pays_at_once() {
-            let order = orders.step(id, owner, Step::Pay).await?;
+            let order = orders.pay(id, owner).await?;
             return Ok(Payable { order, checkout_url: None });
         }
-        let order = orders.find(id, owner).await?.ok_or(StepError::NotFound)?;
-        match order.status {
-            OrderStatus::Paid => Ok(Payable { order, checkout_url: None }),
-            OrderStatus::Pending | OrderStatus::Expired => {
-                let checkout_url = Some(provider.checkout_url(&order));
-                Ok(Payable { order, checkout_url })
-            }
-            _ => Err(StepError::Conflict(Box::new(order)).into()),
-        }
+        let order = orders.payable(id, owner).await?;
+        let is_paid = order.status == OrderStatus::Paid;
+        let checkout_url = (!is_paid).then(|| provider.checkout_url(&order));
+        Ok(Payable { order, checkout_url })
     }
 
     /// Takes a message of the provider. A repetition has no further effect.
@@ -146,8 +132,9 @@ impl Payments {
     /// See [`TakeError`]. After an error of the ledger the provider has to send it again.
     pub async fn take(&self, headers: Headers, body: Bytes) -> Result<MessageResult, TakeError> {
         let PaymentParts { orders, provider, clock, currency, .. } = &self.parts;
-        let keys = (provider.secret().ok_or(TakeError::Off)?, currency);
-        match self.verifier.read(keys, headers, body, clock.now()).await? {
+        let secret = provider.secret().ok_or(TakeError::Off)?;
+        let sender = Sender { secret, shop: currency };
+        match self.verifier.read(sender, headers, body, clock.now()).await? {
             Message::Succeeded(received) => Ok(match orders.confirm(&received).await? {
                 PaymentResult::Known => MessageResult::Unchanged,
                 PaymentResult::Paid(made) => {

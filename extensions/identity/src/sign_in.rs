@@ -9,9 +9,9 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use time::OffsetDateTime;
 
-use super::provider::CodeError;
-use super::{Identity, IdentityError};
-use crate::account::Session;
+use crate::client::{Client, IdentityError};
+use crate::provider::CodeError;
+use web::session::Session;
 
 /// Random bytes of a sign-in.
 const SEED_BYTES: usize = 32;
@@ -61,7 +61,7 @@ impl PendingSignIn {
     }
 }
 
-impl Identity {
+impl Client {
     /// Starts a sign-in that ends at `path`, a path of this site.
     ///
     /// # Errors

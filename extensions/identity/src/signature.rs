@@ -17,7 +17,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
 };
 
 /// Makes `jsonwebtoken` use these signatures. Further calls change nothing.
-pub(super) fn install() {
+pub(crate) fn install() {
     // Another part of the process was first: its choice is this one.
     let _ = PROVIDER.install_default();
 }

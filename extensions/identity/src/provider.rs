@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use settings::Secret;
 
 /// The largest set of keys, in bytes.
-pub(super) const KEYS_BYTES_MAX: usize = 256 << 10;
+pub(crate) const KEYS_BYTES_MAX: usize = 256 << 10;
 /// The largest answer besides the set of keys, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// How long a discovery document is used.
@@ -24,14 +24,14 @@ const DISCOVERY_AGE_MAX: Duration = Duration::from_secs(3_600);
 
 /// The addresses of the provider.
 #[derive(Clone, Debug)]
-pub(super) struct Endpoints {
+pub(crate) struct Endpoints {
     pub authorization: String,
     token: Target,
     keys: Target,
 }
 
 /// The provider.
-pub(super) struct Provider {
+pub(crate) struct Provider {
     client: HttpsClient,
     issuer: String,
     jwks_url: Option<Target>,
@@ -39,14 +39,14 @@ pub(super) struct Provider {
 }
 
 /// Who asks for tokens.
-pub(super) struct Registration {
+pub(crate) struct Registration {
     pub client_id: String,
     pub client_secret: Secret,
     pub redirect_url: String,
 }
 
 /// The reason why a code was not exchanged.
-pub(super) enum CodeError {
+pub(crate) enum CodeError {
     /// The provider refuses the code.
     Refused(String),
     /// The provider does not answer as it should.
@@ -68,19 +68,18 @@ struct TokenAnswer {
 
 impl Provider {
     /// Makes a client of the provider; `jwks_url` is empty if its discovery document names it.
-    pub(super) fn new(client: HttpsClient, issuer: &str, jwks_url: &str) -> Result<Self, String> {
+    pub(crate) fn new(client: HttpsClient, issuer: &str, jwks_url: &str) -> Result<Self, String> {
         let unusable = |name: &str, why: &str| format!("identity.{name} cannot be used: {why}");
         Target::parse(issuer).map_err(|why| unusable("issuer", why))?;
         let jwks_url = match jwks_url {
             "" => None,
             url => Some(Target::parse(url).map_err(|why| unusable("jwks_url", why))?),
         };
-        let (issuer, discovered) = (issuer.to_owned(), RwLock::new(None));
-        Ok(Self { client, issuer, jwks_url, discovered })
+        Ok(Self { client, issuer: issuer.to_owned(), jwks_url, discovered: RwLock::new(None) })
     }
 
     /// The set of keys, as text.
-    pub(super) async fn keys(&self) -> Result<Bytes, String> {
+    pub(crate) async fn keys(&self) -> Result<Bytes, String> {
         let target = match &self.jwks_url {
             Some(target) => target.clone(),
             None => self.endpoints().await?.keys.clone(),
@@ -89,7 +88,7 @@ impl Provider {
     }
 
     /// The addresses of the provider, from its discovery document.
-    pub(super) async fn endpoints(&self) -> Result<Arc<Endpoints>, String> {
+    pub(crate) async fn endpoints(&self) -> Result<Arc<Endpoints>, String> {
         if let Some(known) = self.known(DISCOVERY_AGE_MAX) {
             return Ok(known);
         }
@@ -137,7 +136,7 @@ impl Provider {
     }
 
     /// Exchanges the code of a sign-in, and returns the ID token.
-    pub(super) async fn exchange(
+    pub(crate) async fn exchange(
         &self,
         code: &str,
         verifier: &str,

@@ -22,6 +22,15 @@ pub struct Headers {
     pub signatures: String,
 }
 
+/// What a message of the provider is read with.
+#[derive(Clone, Copy)]
+pub struct Sender<'a> {
+    /// Signs the messages.
+    pub secret: &'a str,
+    /// The shop's currency, for messages that name none.
+    pub shop: &'a CurrencyCode,
+}
+
 /// The reason why a message is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
@@ -56,9 +65,9 @@ struct Body {
 }
 
 impl Message {
-    /// Checks and reads a message; `shop` is the shop's currency.
+    /// Checks and reads a message.
     pub fn read(
-        (secret, shop): (&str, &CurrencyCode),
+        sender: Sender<'_>,
         headers: &Headers,
         body: &[u8],
         now: OffsetDateTime,
@@ -71,14 +80,14 @@ impl Message {
         if now.unix_timestamp().abs_diff(sent_at) > TOLERANCE_SECONDS.unsigned_abs() {
             return Err(MessageError::Forged);
         }
-        if !webhooks::is_genuine(secret, &headers.id, sent_at, body, &headers.signatures) {
+        if !webhooks::is_genuine(sender.secret, &headers.id, sent_at, body, &headers.signatures) {
             return Err(MessageError::Forged);
         }
         let body: Body = serde_json::from_slice(body).map_err(|_| MessageError::Unreadable)?;
         let received = || {
             let currency = match &body.currency {
                 Some(code) => CurrencyCode::parse(code)?,
-                None => shop.clone(),
+                None => sender.shop.clone(),
             };
             Some(ReceivedPayment {
                 message: headers.id.clone(),
@@ -122,10 +131,13 @@ mod tests {
         now: i64,
     ) -> Result<Message, MessageError> {
         let now = OffsetDateTime::from_unix_timestamp(now).expect("a time");
-        let (id, timestamp) = (headers.0.to_owned(), headers.1.to_string());
-        let headers = Headers { id, timestamp, signatures: signed.to_owned() };
+        let headers = Headers {
+            id: headers.0.to_owned(),
+            timestamp: headers.1.to_string(),
+            signatures: signed.to_owned(),
+        };
         let shop = CurrencyCode::from(Currency::USD);
-        Message::read((SECRET, &shop), &headers, body.as_bytes(), now)
+        Message::read(Sender { secret: SECRET, shop: &shop }, &headers, body.as_bytes(), now)
     }
 
     #[test]

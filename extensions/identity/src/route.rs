@@ -1,57 +1,21 @@
-//! `/api/session/methods`, `/api/session/provider` and `/api/session/callback`: sign-in by the
-//! identity provider, in a browser.
+//! `/api/session/provider` and `/api/session/callback`: sign-in by the identity provider, in a browser.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::SET_COOKIE;
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
-use serde::Serialize;
-use utoipa::ToSchema;
 
-use crate::account::Accounts;
-use crate::http::problems;
-use crate::identity::sign_in::SIGN_IN_SECONDS_MAX;
-use crate::identity::{Identity, IdentityError, ProviderAnswer};
+use crate::client::{Client, IdentityError};
+use crate::problems;
+use crate::sign_in::{ProviderAnswer, SIGN_IN_SECONDS_MAX};
 use shop_domain::Clock;
 use web::extract::{QueryPairs, SameSite, cookie};
 use web::problem::Problem;
 use web::rates::AddressRateLimit;
 use web::session_cookie::SessionCookie;
-
-/// The ways to sign in.
-#[derive(Serialize, ToSchema)]
-pub struct MethodsBody {
-    /// Whether accounts with passwords can sign in and sign up.
-    passwords: bool,
-    /// The identity provider, if browsers can sign in by it.
-    provider: Option<ProviderBody>,
-}
-
-/// The identity provider.
-#[derive(Serialize, ToSchema)]
-pub struct ProviderBody {
-    /// Its name, for a button.
-    name: String,
-    /// Where the sign-in starts; `return` is the path to go to afterwards.
-    start: &'static str,
-}
-
-/// List the ways to sign in.
-#[utoipa::path(get, path = "/api/session/methods", tag = "everyone",
-    responses((status = 200, description = "The ways to sign in", body = MethodsBody)))]
-pub async fn methods(
-    State(accounts): State<Accounts>,
-    State(identity): State<Option<Arc<Identity>>>,
-) -> Json<MethodsBody> {
-    let name = identity.as_ref().and_then(|identity| identity.name_for_browsers());
-    let provider =
-        name.map(|name| ProviderBody { name: name.to_owned(), start: "/api/session/provider" });
-    Json(MethodsBody { passwords: accounts.own_accounts(), provider })
-}
 
 /// Start a sign-in by the identity provider; for browsers.
 #[utoipa::path(get, path = "/api/session/provider", tag = "everyone",
@@ -62,7 +26,7 @@ pub async fn methods(
         (status = "5XX", description = "The provider does not answer"),
     ))]
 pub async fn start(
-    State(identity): State<Option<Arc<Identity>>>,
+    State(client): State<Option<Arc<Client>>>,
     State(session_cookie): State<SessionCookie>,
     _: AddressRateLimit,
     // It sets a cookie, so no page elsewhere may begin a sign-in in this browser.
@@ -74,8 +38,8 @@ pub async fn start(
         [(name, path)] if name == "return" => path,
         _ => return Err(problems::INVALID_QUERY_PARAMETER.problem()),
     };
-    let identity = identity.ok_or(IdentityError::Off)?;
-    let started = match identity.start(path).await {
+    let client = client.ok_or(IdentityError::Off)?;
+    let started = match client.start(path).await {
         Ok(started) => started,
         // A browser is here, so the answer is a page.
         Err(error @ IdentityError::Unavailable) => return Ok(page(&error.into(), path)),
@@ -94,7 +58,7 @@ pub async fn start(
 ),
     responses((status = 303, description = "A page of ours, with a session if the sign-in succeeded")))]
 pub async fn finish(
-    State(identity): State<Option<Arc<Identity>>>,
+    State(client): State<Option<Arc<Client>>>,
     State(clock): State<Clock>,
     State(session_cookie): State<SessionCookie>,
     _: AddressRateLimit,
@@ -113,8 +77,8 @@ pub async fn finish(
         }
     }
     let kept = cookie(&headers, session_cookie.sign_in_name()).unwrap_or_default();
-    let finished = match identity {
-        Some(identity) => identity.finish(&kept, &returned).await,
+    let finished = match client {
+        Some(client) => client.finish(&kept, &returned).await,
         None => Err(IdentityError::Off),
     };
     // A sign-in ends once, well or not.

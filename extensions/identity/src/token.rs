@@ -11,7 +11,7 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
-use super::keys::{KeyError, Keys};
+use crate::keys::{KeyError, Keys};
 
 /// The longest token, in bytes.
 pub const TOKEN_BYTES_MAX: usize = 8 << 10;
@@ -36,7 +36,7 @@ pub enum TokenFault {
 }
 
 /// What tokens must say.
-pub(super) struct Rules {
+pub(crate) struct Rules {
     pub issuer: String,
     pub clock_skew_seconds: u64,
 }
@@ -54,12 +54,12 @@ pub struct IdentityClaims {
 
 impl Rules {
     /// How far the provider's clock may be from ours.
-    pub(super) fn clock_skew(&self) -> time::Duration {
+    pub(crate) fn clock_skew(&self) -> time::Duration {
         time::Duration::seconds(i64::try_from(self.clock_skew_seconds).unwrap_or(0))
     }
 
     /// Verifies a token for one of `audiences`.
-    pub(super) async fn verify(
+    pub(crate) async fn verify(
         &self,
         token: &str,
         keys: &Keys,

@@ -1,0 +1,92 @@
+//! Accounts from elsewhere: an identity provider (OpenID Connect) says who a user is.
+//!
+//! A browser signs in on the provider's page ([`sign_in`]); a program exchanges a token of the provider ([`client`]).
+//! Either gets a session of ours, so the purchase path knows nothing of the provider. A subject becomes a user once, at
+//! its first sign-in.
+
+mod client;
+mod keys;
+mod problems;
+mod provider;
+mod route;
+mod settings;
+mod sign_in;
+mod signature;
+mod token;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::settings::Sections;
+use extension::ports::IdentityProvider;
+use extension::{Core, Extension, Parts};
+use outgoing_https::{HttpsClient, PrivateNetworks, tls};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use web::problem::ProblemType;
+use web::routes_state;
+
+use crate::client::{Client, ClientParts};
+use crate::settings::Identity as Settings;
+
+/// The extension.
+pub struct Identity;
+
+routes_state!(IdentityState, IdentityParts {
+    /// `None`: there is no identity provider.
+    client: Option<Arc<Client>>,
+});
+
+impl Extension for Identity {
+    fn name(&self) -> &'static str {
+        "identity"
+    }
+
+    fn defaults(&self) -> &'static str {
+        settings::DEFAULTS
+    }
+
+    fn check(&self, sections: &Sections) -> Result<(), String> {
+        Settings::read(sections).map(drop)
+    }
+
+    fn problems(&self) -> &'static [&'static ProblemType] {
+        problems::ALL
+    }
+
+    fn document(&self) -> OpenApi {
+        routes().into_openapi()
+    }
+
+    fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String> {
+        let client = client(core, &Settings::read(sections)?)?;
+        let provider = client.clone().map(|client| client as Arc<dyn IdentityProvider>);
+        let state = IdentityState::new(Arc::clone(&core.kit), IdentityParts { client });
+        let routes = routes().with_state(state);
+        Ok(Parts { routes, identity: provider, ..Parts::default() })
+    }
+}
+
+/// Builds the client of the provider, if the settings name one.
+fn client(core: &Core, settings: &Settings) -> Result<Option<Arc<Client>>, String> {
+    if settings.issuer.is_empty() {
+        return Ok(None);
+    }
+    let networks = PrivateNetworks::parse(&settings.private_networks)
+        .map_err(|why| format!("identity.{why}"))?;
+    let tls = tls::client(&settings.ca_file)
+        .map_err(|why| format!("identity.ca_file cannot be used: {why}"))?;
+    let timeout = Duration::from_millis(settings.timeout_ms);
+    let parts = ClientParts {
+        ledger: core.ledger.clone(),
+        accounts: Arc::clone(&core.accounts),
+        clock: core.kit.clock.clone(),
+        https: HttpsClient { networks, tls: Arc::new(tls), timeout },
+    };
+    Client::new(settings, parts).map(Arc::new).map(Some)
+}
+
+fn routes() -> OpenApiRouter<IdentityState> {
+    OpenApiRouter::new().routes(routes!(route::start)).routes(routes!(route::finish))
+}

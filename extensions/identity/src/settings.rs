@@ -1,0 +1,62 @@
+//! The settings of the identity provider.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use settings::{Secret, Sections, check, rules, sections};
+
+/// The commented defaults.
+pub(crate) const DEFAULTS: &str = include_str!("defaults.toml");
+
+sections! {
+    Identity {
+        issuer: String,
+        name: String,
+        client_id: String,
+        client_secret: Secret,
+        redirect_url: String,
+        scopes: String,
+        audience: String,
+        algorithms: String,
+        jwks_url: String,
+        jwks_file: PathBuf,
+        jwks_seconds_max: u64,
+        clock_skew_seconds: u64,
+        role_claim: String,
+        operator_values: String,
+        admin_values: String,
+        timeout_ms: u64,
+        private_networks: String,
+        ca_file: PathBuf,
+    }
+}
+
+/// What is read of the core's section `session`.
+#[derive(Deserialize)]
+struct OwnAccounts {
+    own_accounts: bool,
+}
+
+impl Identity {
+    /// Reads and checks the section.
+    pub(crate) fn read(sections: &Sections) -> Result<Self, String> {
+        let settings: Self = sections.read("identity")?;
+        let OwnAccounts { own_accounts } = sections.read("session")?;
+        check(rules! {
+        own_accounts || !settings.issuer.is_empty() =>
+            "session.own_accounts = false needs identity.issuer, or nobody can sign in";
+        settings.issuer.is_empty()
+            || !(settings.client_id.is_empty() && settings.audience.is_empty()) =>
+            "identity.issuer needs identity.client_id or identity.audience, or tokens for other services are accepted";
+        settings.client_id.is_empty() || !settings.redirect_url.is_empty() =>
+            "identity.client_id needs identity.redirect_url, the address of /api/session/callback";
+        settings.jwks_url.is_empty() || settings.jwks_file.as_os_str().is_empty() =>
+            "identity.jwks_url and identity.jwks_file exclude each other";
+        settings.clock_skew_seconds <= 300
+            && settings.jwks_seconds_max >= 1
+            && (100..=60_000).contains(&settings.timeout_ms) =>
+            "identity.clock_skew_seconds must be at most 300, jwks_seconds_max at least 1, timeout_ms 100 to 60000";
+        })?;
+        Ok(settings)
+    }
+}

@@ -1,0 +1,135 @@
+//! Payments: who takes the money for an order, and how the service learns of it.
+//!
+//! A [`provider`] is one of two. `demo` records "paid" when the buyer presses *Pay*. `webhook` sends the buyer to a
+//! checkout page, and its signed messages report each payment. The messages may come late, twice, or in any order; each
+//! payment is taken once, or has to go back.
+
+mod message;
+mod payments;
+mod problems;
+mod provider;
+mod refunds;
+mod request_refunds;
+mod route;
+mod settings;
+mod verifier;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::settings::Sections;
+use extension::job::ScheduledJob;
+use extension::ports::PaidElsewhere;
+use extension::{Core, Extension, Parts};
+use outgoing_https::{HttpsClient, PrivateNetworks, Target, tls};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use web::problem::ProblemType;
+use web::routes_state;
+use webhooks::WebhookClient;
+
+use crate::payments::{PaymentParts, Payments};
+use crate::provider::{Demo, Provider, Webhook};
+use crate::request_refunds::RequestRefunds;
+use crate::settings::{Outgoing, Payment as Settings};
+
+/// The shortest secret, in bytes.
+const SECRET_BYTES_MIN: usize = 24;
+/// The pause between two runs of the job.
+const REFUNDS_PERIOD: Duration = Duration::from_secs(1);
+
+/// The extension.
+pub struct Payment;
+
+routes_state!(PaymentState, PaymentStateParts { payments: Payments });
+
+impl Extension for Payment {
+    fn name(&self) -> &'static str {
+        "payment"
+    }
+
+    fn defaults(&self) -> &'static str {
+        settings::DEFAULTS
+    }
+
+    fn check(&self, sections: &Sections) -> Result<(), String> {
+        Settings::read(sections).map(drop)
+    }
+
+    fn problems(&self) -> &'static [&'static ProblemType] {
+        problems::ALL
+    }
+
+    fn document(&self) -> OpenApi {
+        routes().into_openapi()
+    }
+
+    fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String> {
+        let settings = Settings::read(sections)?;
+        let outgoing = sections.read("events")?;
+        let payments = Payments::new(PaymentParts {
+            ledger: core.ledger.clone(),
+            orders: Arc::clone(&core.orders),
+            provider: provider(core, &settings, &outgoing)?,
+            clock: core.kit.clock.clone(),
+            currency: core.currency.into(),
+        });
+        let mut parts = Parts::default();
+        if !payments.are_made_here() {
+            let payments = payments.clone();
+            let metrics = core.kit.metrics.clone();
+            let refunds = RequestRefunds { payments, metrics };
+            parts.jobs.push(ScheduledJob::new("refunds", REFUNDS_PERIOD, refunds));
+            parts.paid_elsewhere = PaidElsewhere(true);
+        }
+        let state = PaymentState::new(Arc::clone(&core.kit), PaymentStateParts { payments });
+        parts.routes = routes().with_state(state);
+        Ok(parts)
+    }
+}
+
+fn provider(
+    core: &Core,
+    settings: &Settings,
+    outgoing: &Outgoing,
+) -> Result<Arc<dyn Provider>, String> {
+    if settings.provider == "demo" {
+        return Ok(Arc::new(Demo));
+    }
+    let secret = settings.secret.reveal();
+    if webhooks::secret_bytes(secret).is_none_or(|bytes| bytes.len() < SECRET_BYTES_MIN) {
+        return Err(format!(
+            "payment.secret must be whsec_ and at least {SECRET_BYTES_MIN} bytes in base64"
+        ));
+    }
+    let refunds = match settings.refund_url.as_str() {
+        "" => None,
+        url => Some(
+            Target::parse(url)
+                .map_err(|why| format!("payment.refund_url cannot be used: {why}"))?,
+        ),
+    };
+    let tls = tls::client(&outgoing.ca_file)
+        .map_err(|why| format!("events.ca_file cannot be used: {why}"))?;
+    let https = HttpsClient {
+        // The operator who writes the settings may name any address.
+        networks: PrivateNetworks::all(),
+        tls: Arc::new(tls),
+        timeout: Duration::from_millis(outgoing.timeout_ms),
+    };
+    Ok(Arc::new(Webhook {
+        checkout_template: settings.checkout_url.clone(),
+        secret: secret.to_owned(),
+        refunds,
+        client: WebhookClient { https, traces: core.traces.clone() },
+    }))
+}
+
+fn routes() -> OpenApiRouter<PaymentState> {
+    OpenApiRouter::new()
+        .routes(routes!(route::pay))
+        .routes(routes!(route::take))
+        .routes(routes!(route::list))
+        .routes(routes!(route::refund))
+}
