@@ -9,7 +9,8 @@ use crate::support::{Shop, assert_clean};
 async fn a_shop_without_extensions_sells() {
     let shop = Shop::new().await;
     let instance = shop.start_core().await;
-    let item = instance.make_item(json!({ "kind": "shop", "stock": 2, "per_buyer_limit": 1 })).await;
+    let item =
+        instance.make_item(json!({ "kind": "shop", "stock": 2, "per_buyer_limit": 1 })).await;
     for buyer in 1..=2 {
         let bought = instance.buyer(buyer).buy("mysql-atomic", item).await;
         assert_eq!(bought.status, 201, "{}", bought.text);
