@@ -3,6 +3,7 @@
 mod identity;
 mod locks;
 mod payments;
+mod ports;
 mod purchases;
 mod shared;
 mod state;
@@ -107,7 +108,6 @@ impl App {
             shared.line.clone(),
         );
         let waiting_lists = shared.waiting_lists();
-        let draws = shared.draws(&config, &waiting_lists)?;
         let payments = payments::payments(&config, &shared, &orders)?;
         let mut workers = workers::workers(
             &config,
@@ -115,7 +115,7 @@ impl App {
             inboxes,
             &writers,
             (&orders, &purchases, &payments),
-            (&waiting_lists, &draws),
+            &waiting_lists,
         );
         workers.extend(purchase_workers);
 
@@ -131,11 +131,13 @@ impl App {
         );
         let accounts = state::accounts(&config, &shared);
         let kit = state::kit(&config, &shared, &accounts, proxies)?;
-        let core = state::core(&config, &shared, &kit, &purchases)?;
+        let core = state::core(&config, &shared, &kit, &purchases, &waiting_lists)?;
         let mut routes = Vec::new();
+        let mut draws = None;
         for extension in extensions {
             let parts = extension.build(&core, &config.sections)?;
             routes.push(parts.routes);
+            draws = draws.or(parts.draws);
             workers.extend(parts.workers);
             workers.extend(parts.jobs.into_iter().map(|job| workers::job(job, &shared)));
         }

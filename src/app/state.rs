@@ -8,7 +8,6 @@ use super::shared::Shared;
 use crate::account::{self, Accounts, HashingPool, OperatorLog};
 use crate::audit::Auditor;
 use crate::config::Config;
-use crate::draw::Draws;
 use crate::http::item_form::ItemForm;
 use crate::http::{AppParts, AppState};
 use crate::order::Orders;
@@ -18,6 +17,7 @@ use crate::readiness::Readiness;
 use crate::trial::TrialSales;
 use crate::waiting_list::WaitingLists;
 use extension::Core;
+use extension::ports::AnnounceDraws;
 use web::address::Proxies;
 use web::body::BodyLimits;
 use web::cors::CorsOrigins;
@@ -81,10 +81,14 @@ pub(super) fn core(
     shared: &Shared,
     kit: &Arc<Kit>,
     purchases: &Purchases,
+    waiting_lists: &WaitingLists,
 ) -> Result<Core, String> {
     Ok(Core {
         kit: Arc::clone(kit),
         ledger: shared.ledger.clone(),
+        line: shared.line.clone(),
+        items: Arc::new(shared.catalog.clone()),
+        waiting_lists: Arc::new(waiting_lists.clone()),
         traces: shared.traces.clone(),
         instance: shared.instance.clone(),
         currency: config.currency()?,
@@ -145,7 +149,8 @@ pub(super) struct UseCases {
     pub purchases: Purchases,
     pub payments: Payments,
     pub waiting_lists: WaitingLists,
-    pub draws: Draws,
+    /// Announces draws, if an extension does.
+    pub draws: Option<Arc<dyn AnnounceDraws>>,
 }
 
 pub(super) fn accounts(config: &Config, shared: &Shared) -> Accounts {

@@ -29,7 +29,6 @@ use utoipa_swagger_ui::SwaggerUi;
 use crate::account::{Accounts, OperatorLog};
 use crate::audit::Auditor;
 use crate::catalog::Catalog;
-use crate::draw::Draws;
 use crate::extensions;
 use crate::identity::Identity;
 use crate::live::{Hub, Watch};
@@ -39,6 +38,7 @@ use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::waiting_list::WaitingLists;
 use extension::job::JobStatus;
+use extension::ports::AnnounceDraws;
 use shop_domain::Currency;
 use shop_traces::Traces;
 use web::Application;
@@ -53,7 +53,8 @@ routes_state!(AppState, AppParts {
     orders: Orders,
     payments: Payments,
     waiting_lists: WaitingLists,
-    draws: Draws,
+    /// Announces draws; `None`: no item is drawn.
+    draws: Option<Arc<dyn AnnounceDraws>>,
     catalog: Catalog,
     accounts: Accounts,
     /// `None`: there is no identity provider.
@@ -103,10 +104,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
         .routes(routes!(route::identity::finish))
         .routes(routes!(route::session::end_all))
         .routes(routes!(route::session::change_password))
-        .routes(routes!(route::draw::enter, route::draw::find, route::draw::withdraw))
-        .routes(routes!(route::draw::draw))
-        .routes(routes!(route::draw::proof))
-        .routes(routes!(route::draw::progress))
         .routes(routes!(route::lists::strategies))
         .routes(routes!(route::lists::locks))
         .routes(routes!(route::admin::create))

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use ledger::Ledger;
 use ledger::rows::actions::Actor;
+use ledger::waiting_list::WaitingLine;
 use settings::Sections;
 use shop_domain::Currency;
 use shop_traces::Traces;
@@ -22,7 +23,7 @@ use web::kit::Kit;
 use web::problem::ProblemType;
 
 use job::ScheduledJob;
-use ports::{ItemForm, NewItems, TrialSales};
+use ports::{AnnounceDraws, ItemForm, Items, NewItems, TrialSales, WaitingLists};
 
 /// An optional feature.
 pub trait Extension: Send + Sync {
@@ -63,6 +64,10 @@ pub struct Core {
     /// What the extractors of routes need, with clock, metrics and lifecycle.
     pub kit: Arc<Kit>,
     pub ledger: Ledger,
+    /// Who gets units that come back.
+    pub line: WaitingLine,
+    pub items: Arc<dyn Items>,
+    pub waiting_lists: Arc<dyn WaitingLists>,
     pub traces: Traces,
     /// The name of this instance for the others.
     pub instance: String,
@@ -82,6 +87,8 @@ pub struct Parts {
     pub routes: OpenApiRouter,
     pub jobs: Vec<ScheduledJob>,
     pub workers: Vec<Worker>,
+    /// Announces draws; without it no item is drawn.
+    pub draws: Option<Arc<dyn AnnounceDraws>>,
 }
 
 /// A worker: its name for the log, and its work, which ends when the service stops.

@@ -48,6 +48,14 @@ impl Sections {
         Self(table)
     }
 
+    /// Changes a setting, as a file or a variable does.
+    pub fn set(&mut self, section: &str, key: &str, value: impl Into<Value>) {
+        let section = self.0.entry(section).or_insert_with(|| Value::Table(Table::new()));
+        if let Value::Table(section) = section {
+            section.insert(key.to_owned(), value.into());
+        }
+    }
+
     /// Reads a section as a struct of settings.
     ///
     /// # Errors
