@@ -5,6 +5,8 @@ use extension::Extension;
 
 /// Every extension that this program was built with.
 pub const ALL: &[&dyn Extension] = &[
+    #[cfg(feature = "draw")]
+    &draw::Draw,
     #[cfg(feature = "events")]
     &events::Events,
     #[cfg(feature = "files")]

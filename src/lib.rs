@@ -24,8 +24,7 @@
 //!
 //! # Modules, in reading order
 //! 1. The sale: [`purchase`] (one purchase from request to outcome), [`consumer`] (queued orders),
-//!    [`order`] (payment, cancellation, expiry), [`waiting_list`] (buyers who wait for units that come back),
-//!    [`draw`] (sales that are drawn).
+//!    [`order`] (payment, cancellation, expiry), [`waiting_list`] (buyers who wait for units that come back).
 //! 2. The shop: [`catalog`] (items), [`account`] (users and sessions), [`live`] (events), [`job`]
 //!    (background jobs), [`audit`] (the proof that nothing was oversold), [`trial`] (sales that are tried out), [`readiness`].
 //! 3. The border: [`http`] (routes), [`extensions`] (the list of optional features).
@@ -41,7 +40,6 @@ pub mod catalog;
 pub mod command;
 pub mod config;
 pub mod consumer;
-pub mod draw;
 pub mod extensions;
 pub mod http;
 pub mod job;

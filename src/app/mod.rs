@@ -1,6 +1,7 @@
 //! [`App::build`]: the one module that knows every part. The binary and the tests use it alike.
 
 mod locks;
+mod ports;
 mod purchases;
 mod shared;
 mod state;
@@ -106,14 +107,14 @@ impl App {
             shared.line.clone(),
         );
         let waiting_lists = shared.waiting_lists();
-        let draws = shared.draws(&config, &waiting_lists)?;
         let mut workers = workers::workers(
             &config,
             &shared,
             inboxes,
             &writers,
-            (&orders, &purchases),
-            (&waiting_lists, &draws),
+            &orders,
+            &purchases,
+            &waiting_lists,
         );
         workers.extend(purchase_workers);
 
@@ -129,13 +130,16 @@ impl App {
         );
         let accounts = state::accounts(&config, &shared);
         let kit = state::kit(&config, &shared, &accounts, proxies)?;
-        let core = state::core(&config, &shared, &kit, &accounts, &orders, &purchases)?;
+        let core =
+            state::core(&config, &shared, &kit, &accounts, &orders, &purchases, &waiting_lists)?;
         let mut routes = Vec::new();
+        let mut draws = None;
         let mut identity = None;
         let mut paid_elsewhere = PaidElsewhere::default();
         for extension in extensions {
             let parts = extension.build(&core, &config.sections)?;
             routes.push(parts.routes);
+            draws = draws.or(parts.draws);
             workers.extend(parts.workers);
             identity = identity.or(parts.identity);
             paid_elsewhere.0 |= parts.paid_elsewhere.0;

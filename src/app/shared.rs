@@ -12,7 +12,6 @@ use tokio::sync::mpsc;
 use crate::account::Revocations;
 use crate::catalog::Catalog;
 use crate::config::Config;
-use crate::draw::{Beacons, DrawParts, Draws};
 use crate::live::{BuyerChange, Hub, StreamLimits, Watch};
 use crate::waiting_list::{self, WaitingLists};
 use extension::job::JobStatus;
@@ -141,31 +140,6 @@ impl Shared {
             clock: self.clock.clone(),
             line: self.line.clone(),
         })
-    }
-}
-
-impl Shared {
-    /// The draws over these parts.
-    ///
-    /// # Errors
-    /// A sentence when a setting cannot be used.
-    pub(super) fn draws(&self, config: &Config, lists: &WaitingLists) -> Result<Draws, String> {
-        let settings = &config.draw;
-        let networks = PrivateNetworks::parse(&settings.private_networks)
-            .map_err(|why| format!("draw.{why}"))?;
-        let client = https_client(networks, Path::new(""), settings.timeout_ms)?;
-        Ok(Draws::new(DrawParts {
-            transactions: Arc::new(ledger::draw::Draws::new(
-                self.ledger.clone(),
-                self.line.clone(),
-                settings.entries_max.into(),
-            )),
-            catalog: self.catalog.clone(),
-            lists: lists.clone(),
-            clock: self.clock.clone(),
-            beacons: Beacons::new(client, &settings.beacon, &settings.drand_url)?,
-            round_after: Duration::from_secs(settings.round_after_seconds.into()),
-        }))
     }
 }
 

@@ -8,7 +8,6 @@ use super::shared::Shared;
 use crate::account::{self, Accounts, HashingPool, OperatorLog};
 use crate::audit::Auditor;
 use crate::config::Config;
-use crate::draw::Draws;
 use crate::http::item_form::ItemForm;
 use crate::http::{AppParts, AppState};
 use crate::order::Orders;
@@ -17,7 +16,7 @@ use crate::readiness::Readiness;
 use crate::trial::TrialSales;
 use crate::waiting_list::WaitingLists;
 use extension::Core;
-use extension::ports::{IdentityProvider, PaidElsewhere};
+use extension::ports::{AnnounceDraws, IdentityProvider, PaidElsewhere};
 use web::address::Proxies;
 use web::body::BodyLimits;
 use web::cors::CorsOrigins;
@@ -83,6 +82,7 @@ pub(super) fn core(
     accounts: &Accounts,
     orders: &Orders,
     purchases: &Purchases,
+    waiting_lists: &WaitingLists,
 ) -> Result<Core, String> {
     Ok(Core {
         kit: Arc::clone(kit),
@@ -90,6 +90,9 @@ pub(super) fn core(
         outbox: shared.events,
         accounts: Arc::new(accounts.clone()),
         orders: Arc::new(orders.clone()),
+        line: shared.line.clone(),
+        items: Arc::new(shared.catalog.clone()),
+        waiting_lists: Arc::new(waiting_lists.clone()),
         traces: shared.traces.clone(),
         instance: shared.instance.clone(),
         currency: config.currency()?,
@@ -153,7 +156,8 @@ pub(super) struct UseCases {
     pub purchases: Purchases,
     pub paid_elsewhere: PaidElsewhere,
     pub waiting_lists: WaitingLists,
-    pub draws: Draws,
+    /// Announces draws, if an extension does.
+    pub draws: Option<Arc<dyn AnnounceDraws>>,
 }
 
 pub(super) fn accounts(config: &Config, shared: &Shared) -> Accounts {

@@ -5,10 +5,8 @@ use std::time::Duration;
 use super::shared::{Inboxes, Shared, Writers};
 use crate::config::Config;
 use crate::consumer::{self, Consumers};
-use crate::draw::Draws;
 use crate::job::{
-    AdvanceDraws, Audit, Expire, FinishErasures, Progress, Reconcile, RefreshRevocations,
-    TendWaitingLists,
+    Audit, Expire, FinishErasures, Progress, Reconcile, RefreshRevocations, TendWaitingLists,
 };
 use crate::live;
 use crate::order::Orders;
@@ -26,13 +24,14 @@ pub(super) fn workers(
     shared: &Shared,
     inboxes: Inboxes,
     writers: &Writers,
-    (orders, purchases): (&Orders, &Purchases),
-    sales: (&WaitingLists, &Draws),
+    orders: &Orders,
+    purchases: &Purchases,
+    waiting_lists: &WaitingLists,
 ) -> Vec<Worker> {
     let drained = shared.lifecycle.drained();
     let Inboxes { outbox, wake_ups } = inboxes;
     let mut workers: Vec<Worker> = Vec::new();
-    for job in jobs(config, shared, (orders, purchases), sales) {
+    for job in jobs(config, shared, orders, purchases, waiting_lists) {
         workers.push(self::job(job, shared));
     }
     let poll = Duration::from_millis(config.live.poll_ms);
@@ -60,8 +59,9 @@ pub(super) fn job(job: ScheduledJob, shared: &Shared) -> Worker {
 fn jobs(
     config: &Config,
     shared: &Shared,
-    (orders, purchases): (&Orders, &Purchases),
-    (waiting_lists, draws): (&WaitingLists, &Draws),
+    orders: &Orders,
+    purchases: &Purchases,
+    waiting_lists: &WaitingLists,
 ) -> Vec<ScheduledJob> {
     let Shared { pool, breakers, metrics, .. } = shared;
     let settings = &config.job;
@@ -83,7 +83,6 @@ fn jobs(
     };
     let tend = TendWaitingLists::new(waiting_lists.clone());
     let finish = FinishErasures { lists: waiting_lists.clone() };
-    let advance = AdvanceDraws { draws: draws.clone() };
     let ms = Duration::from_millis;
     let mut jobs = vec![
         ScheduledJob::new("expire", ms(settings.expire_period_ms), expire),
@@ -91,7 +90,6 @@ fn jobs(
         ScheduledJob::new("audit", ms(settings.audit_period_ms), audit),
         ScheduledJob::new("waiting-list", ms(config.waiting_list.sweep_ms), tend),
         ScheduledJob::new("erasures", Duration::from_secs(2), finish),
-        ScheduledJob::new("draws", ms(config.draw.poll_ms), advance),
     ];
     let period = ms(config.session.revocation_period_ms);
     jobs.push(ScheduledJob::new("revocations", period, revocations));

@@ -75,13 +75,6 @@ impl Config {
             (1..=1_000_000).contains(&self.waiting_list.line_max)
                 && (10..=60_000).contains(&self.waiting_list.sweep_ms) =>
                 "waiting_list.line_max must be 1 to 1000000, and sweep_ms 10 to 60000";
-            matches!(self.draw.beacon.as_str(), "drand" | "local") =>
-                "draw.beacon must be drand or local";
-            (10..=60_000).contains(&self.draw.poll_ms)
-                && (100..=60_000).contains(&self.draw.timeout_ms)
-                && (1..=86_400).contains(&self.draw.round_after_seconds)
-                && (1..=2_000_000).contains(&self.draw.entries_max) =>
-                "draw.poll_ms must be 10 to 60000, timeout_ms 100 to 60000, round_after_seconds 1 to 86400, and entries_max 1 to 2000000";
             self.waiting_room.proof_bits_max <= 24 =>
                 "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes";
             self.currency().is_ok() =>

@@ -41,7 +41,6 @@ pub struct Config {
     pub purchase: Purchase,
     pub waiting_room: WaitingRoom,
     pub waiting_list: WaitingList,
-    pub draw: Draw,
     pub lock: Lock,
     pub queue: Queue,
     pub job: Job,
@@ -189,15 +188,6 @@ sections! {
     WaitingList {
         line_max: u64,
         sweep_ms: u64,
-    }
-    Draw {
-        beacon: String,
-        drand_url: String,
-        private_networks: String,
-        timeout_ms: u64,
-        round_after_seconds: u32,
-        entries_max: u32,
-        poll_ms: u64,
     }
     Lock {
         lease_ms: u64,

@@ -30,7 +30,6 @@ use utoipa_swagger_ui::SwaggerUi;
 use crate::account::{Accounts, OperatorLog};
 use crate::audit::Auditor;
 use crate::catalog::Catalog;
-use crate::draw::Draws;
 use crate::extensions;
 use crate::live::{Hub, Watch};
 use crate::order::Orders;
@@ -38,7 +37,7 @@ use crate::purchase::Purchases;
 use crate::readiness::Readiness;
 use crate::waiting_list::WaitingLists;
 use extension::job::JobStatus;
-use extension::ports::{IdentityProvider, PaidElsewhere};
+use extension::ports::{AnnounceDraws, IdentityProvider, PaidElsewhere};
 use shop_domain::Currency;
 use shop_traces::Traces;
 use web::Application;
@@ -53,7 +52,8 @@ routes_state!(AppState, AppParts {
     orders: Orders,
     paid_elsewhere: PaidElsewhere,
     waiting_lists: WaitingLists,
-    draws: Draws,
+    /// Announces draws; `None`: no item is drawn.
+    draws: Option<Arc<dyn AnnounceDraws>>,
     catalog: Catalog,
     accounts: Accounts,
     /// `None`: there is no identity provider.
@@ -100,10 +100,6 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
         .routes(routes!(route::session::methods))
         .routes(routes!(route::session::end_all))
         .routes(routes!(route::session::change_password))
-        .routes(routes!(route::draw::enter, route::draw::find, route::draw::withdraw))
-        .routes(routes!(route::draw::draw))
-        .routes(routes!(route::draw::proof))
-        .routes(routes!(route::draw::progress))
         .routes(routes!(route::lists::strategies))
         .routes(routes!(route::lists::locks))
         .routes(routes!(route::admin::create))

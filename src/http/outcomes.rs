@@ -5,7 +5,6 @@ use crate::account::{
     ChangePasswordError, DeleteAccountError, GuestError, SignInError, SignUpError,
 };
 use crate::catalog::{CreateError, EditError, GroupError, ProductError, StrategyError};
-use crate::draw::{EntryError, EntryRefusal};
 use crate::http::problems;
 use crate::order::{FindError, StepError};
 use crate::purchase::waiting_room::Denied;
@@ -41,10 +40,6 @@ problems! {
     JoinError {
         ; from Ledger;
         JoinError::Refused(refusal) => of_join(refusal),
-    }
-    EntryError {
-        ; from Ledger;
-        EntryError::Refused(refusal) => of_entry(refusal),
     }
     FindError {
         ; from Ledger;
@@ -157,18 +152,5 @@ fn of_join(refusal: JoinRefusal) -> Problem {
         JoinRefusal::Full => problems::WAITING_LIST_FULL.problem(),
         JoinRefusal::AccountDeleted => problems::INVALID_TOKEN.problem(),
         JoinRefusal::Purchase(refusal) => refusal.into(),
-    }
-}
-
-/// The problem of a buyer who cannot enter a draw.
-fn of_entry(refusal: EntryRefusal) -> Problem {
-    match refusal {
-        EntryRefusal::NoDraw => problems::NO_DRAW.problem(),
-        EntryRefusal::EntriesClosed => problems::ENTRIES_CLOSED.problem(),
-        EntryRefusal::Full => problems::DRAW_FULL.problem(),
-        EntryRefusal::PartyNotFound => problems::PARTY_NOT_FOUND.problem(),
-        EntryRefusal::PartyFull => problems::PARTY_FULL.problem(),
-        EntryRefusal::AccountDeleted => problems::INVALID_TOKEN.problem(),
-        EntryRefusal::Purchase(refusal) => refusal.into(),
     }
 }

@@ -15,8 +15,6 @@ web::problem_types! {
         "Check the group's id; GET /api/admin/limit-groups lists the groups.";
     PRODUCT_NOT_FOUND: 404 "product_not_found", "Product not found",
         "Check the product's id; GET /api/admin/products lists the products.";
-    ENTRIES_OPEN: 409 "entries_open", "List of entries not published yet",
-        "Read the list after the close of the draw.", retry 5;
     TOO_MANY_LIMIT_GROUPS: 409 "too_many_limit_groups", "Too many limit groups",
         "Use a group that exists.";
     TOO_MANY_PRODUCTS: 409 "too_many_products", "Too many products",

@@ -1,7 +1,6 @@
 //! The background jobs of the core.
 
 mod audit;
-mod draws;
 mod erasures;
 mod expire;
 mod reconcile;
@@ -9,7 +8,6 @@ mod revocations;
 mod waiting_list;
 
 pub use audit::{Audit, Progress};
-pub use draws::AdvanceDraws;
 pub use erasures::FinishErasures;
 pub use expire::Expire;
 pub use reconcile::{Bounds, Reconcile};

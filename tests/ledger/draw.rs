@@ -20,8 +20,8 @@ use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, w
 /// Short, because the times of a draw go by the database's clock, which no test can move.
 pub(crate) async fn shop() -> Shop {
     Shop::with(|config| {
-        config.draw.poll_ms = 50;
-        config.draw.round_after_seconds = 5;
+        config.sections.set("draw", "poll_ms", 50);
+        config.sections.set("draw", "round_after_seconds", 5);
         config.purchase.item_age_ms_max = 0;
     })
     .await
@@ -220,7 +220,7 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
     let maker = shop.start_with({
         let mut config = shop.config.clone();
         // It only makes the item.
-        config.draw.poll_ms = 60_000;
+        config.sections.set("draw", "poll_ms", 60_000);
         config
     });
     let maker = maker.await;

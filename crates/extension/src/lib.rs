@@ -13,6 +13,7 @@ use futures::future::BoxFuture;
 use ledger::Ledger;
 use ledger::rows::actions::Actor;
 use ledger::rows::outbox::Outbox;
+use ledger::waiting_list::WaitingLine;
 use settings::Sections;
 use shop_domain::Currency;
 use shop_traces::Traces;
@@ -24,7 +25,8 @@ use web::problem::ProblemType;
 
 use job::ScheduledJob;
 use ports::{
-    IdentityProvider, ItemForm, NewItems, OrdersToPay, PaidElsewhere, SessionOpener, TrialSales,
+    AnnounceDraws, IdentityProvider, ItemForm, Items, NewItems, OrdersToPay, PaidElsewhere,
+    SessionOpener, TrialSales, WaitingLists,
 };
 
 /// An optional feature.
@@ -70,6 +72,10 @@ pub struct Core {
     pub outbox: Outbox,
     pub accounts: Arc<dyn SessionOpener>,
     pub orders: Arc<dyn OrdersToPay>,
+    /// Who gets units that come back.
+    pub line: WaitingLine,
+    pub items: Arc<dyn Items>,
+    pub waiting_lists: Arc<dyn WaitingLists>,
     pub traces: Traces,
     /// The name of this instance for the others.
     pub instance: String,
@@ -92,6 +98,8 @@ pub struct Parts {
     /// Who else knows who people are.
     pub identity: Option<Arc<dyn IdentityProvider>>,
     pub paid_elsewhere: PaidElsewhere,
+    /// Announces draws; without it no item is drawn.
+    pub draws: Option<Arc<dyn AnnounceDraws>>,
 }
 
 /// A worker: its name for the log, and its work, which ends when the service stops.

@@ -1,4 +1,4 @@
-//! What extensions ask of the core, and the core of them.
+//! What extensions ask of the core, and what the core asks of extensions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,11 @@ use gates::Options;
 use ledger::order::PaymentResult;
 use ledger::rows::actions::Actor;
 use ledger::rows::subjects::SubjectKeys;
+use ledger::waiting_list::LineChange;
 use shop_domain::payment::ReceivedPayment;
 use shop_domain::{
-    Currency, Item, ItemEdit, ItemId, LedgerError, NewItem, Order, OrderId, Outcome, Quantity,
-    RequestKey, UserId,
+    Currency, Item, ItemEdit, ItemId, LedgerError, NewDraw, NewItem, Order, OrderId, Outcome,
+    Quantity, RequestKey, UserId,
 };
 use time::OffsetDateTime;
 use web::problem::Problem;
@@ -157,3 +158,39 @@ pub trait OrdersToPay: Send + Sync {
 /// Whether buyers pay on a page of a payment provider, and not by a click here.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PaidElsewhere(pub bool);
+/// The items, as the core reads them through its cache.
+#[async_trait]
+pub trait Items: Send + Sync {
+    /// Finds an item as it was at most `age_max` ago; `None` if there is no such item.
+    async fn find_recent(
+        &self,
+        item: ItemId,
+        age_max: Duration,
+    ) -> Result<Option<Arc<Item>>, LedgerError>;
+
+    /// Forgets what was read of an item, so that the next one who asks reads the ledger.
+    fn forget(&self, item: ItemId);
+}
+
+/// The waiting lists of items.
+#[async_trait]
+pub trait WaitingLists: Send + Sync {
+    /// Counts a change of a line that was committed, and tells the counters and the buyers of it.
+    async fn publish(&self, item: ItemId, change: &LineChange);
+}
+
+/// What the operator asks of the draw of a new item.
+#[derive(Clone, Copy, Debug)]
+pub struct DrawPromise {
+    /// The end of the time in which buyers can enter.
+    pub closes_at: OffsetDateTime,
+    /// The most friends who are drawn as one.
+    pub party_max: u8,
+}
+
+/// Asked by the core when an operator creates an item that is drawn.
+pub trait AnnounceDraws: Send + Sync {
+    /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close or this
+    /// number of friends.
+    fn announce(&self, item: &NewItem, promise: DrawPromise) -> Option<NewDraw>;
+}

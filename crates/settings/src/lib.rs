@@ -48,9 +48,9 @@ impl Sections {
         Self(table)
     }
 
-    /// Replaces a setting, for tests and for `seckill dev`.
-    pub fn set(&mut self, name: &str, key: &str, value: impl Into<Value>) {
-        let section = self.0.entry(name).or_insert_with(|| Value::Table(Table::new()));
+    /// Changes a setting, as a file or a variable does.
+    pub fn set(&mut self, section: &str, key: &str, value: impl Into<Value>) {
+        let section = self.0.entry(section).or_insert_with(|| Value::Table(Table::new()));
         if let Value::Table(section) = section {
             section.insert(key.to_owned(), value.into());
         }

@@ -69,16 +69,6 @@ crate::problem_types! {
         "GET /api/items/{id}/waiting tells your place; an offer that was not accepted in time is over.";
     DRAW_ONLY: 409 "draw_only", "Units are drawn",
         "Enter the draw with POST /api/items/{id}/entry; the units are offered in the order of the places.";
-    NO_DRAW: 409 "no_draw", "Item without draw",
-        "Buy this item; it is not drawn.";
-    ENTRIES_CLOSED: 409 "entries_closed", "Draw closed",
-        "Nobody can enter or withdraw any more; GET /api/items/{id}/entry tells your place after the draw.";
-    DRAW_FULL: 409 "draw_full", "Draw full",
-        "The draw has as many entries as it can.";
-    PARTY_NOT_FOUND: 409 "party_not_found", "No such party",
-        "Nobody in the draw has this key; ask your friend for it again, or enter without a key.";
-    PARTY_FULL: 409 "party_full", "Party full",
-        "As many friends are together as this draw allows; enter without a key.";
     OTHER_CURRENCY: 409 "other_currency", "Items in several currencies",
         "Order the items of each currency by themselves; item_id names the first item with another currency.";
     SALE_NOT_STARTED: 409 "sale_not_started", "Sale not started",

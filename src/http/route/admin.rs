@@ -1,5 +1,7 @@
 //! `/api/admin/items`: operators create and edit sales.
 
+use std::sync::Arc;
+
 use axum::extract::State;
 use axum::http::header::IF_MATCH;
 use axum::http::{HeaderMap, StatusCode};
@@ -15,12 +17,12 @@ use super::items::{ItemBody, answer};
 use super::products::{VariantOptionBody, new_variant};
 use super::texts;
 use crate::catalog::Catalog;
-use crate::draw::Draws;
 use crate::http::outcomes::of_edit;
 use crate::http::problems;
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
 use extension::actor_of;
+use extension::ports::{AnnounceDraws, DrawPromise};
 use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
 use web::body::{Integer, JsonBody};
 use web::document::TryAgain;
@@ -188,13 +190,14 @@ pub struct EditItemBody {
 ))]
 pub async fn create(
     State(catalog): State<Catalog>,
-    State(draws): State<Draws>,
+    State(draws): State<Option<Arc<dyn AnnounceDraws>>>,
     State(shop_currency): State<Currency>,
     operator: Operator,
     JsonBody(body): JsonBody<CreateItemBody>,
 ) -> Result<Response, Problem> {
     let actor = actor_of(&operator);
-    let created = catalog.create(&new_item(body, shop_currency, Some(&draws))?, &actor).await?;
+    let new = new_item(body, shop_currency, draws.as_deref())?;
+    let created = catalog.create(&new, &actor).await?;
     tracing::info!(item = %created.item.id, operator = %actor.user, "item created");
     Ok((StatusCode::CREATED, answer(&created, actor.now)).into_response())
 }
@@ -255,7 +258,7 @@ pub async fn edit(
 pub(in crate::http) fn new_item(
     body: CreateItemBody,
     shop_currency: Currency,
-    draws: Option<&Draws>,
+    draws: Option<&dyn AnnounceDraws>,
 ) -> Result<NewItem, Problem> {
     let kind = choice(body.kind.as_deref(), ItemKind::Shop, ItemKind::parse)?;
     let arbiter = choice(body.arbiter.as_deref(), ArbiterMode::On, ArbiterMode::parse)?;
@@ -277,7 +280,10 @@ pub(in crate::http) fn new_item(
     )?;
     let promise = match (body.mode.as_deref(), &body.draw_closes_at) {
         (None | Some("race"), None) if party_max.is_none() => None,
-        (Some("draw"), Some(closes_at)) => Some((instant(closes_at)?, party_max.unwrap_or(1))),
+        (Some("draw"), Some(closes_at)) => {
+            let party_max = party_max.unwrap_or(1);
+            Some(DrawPromise { closes_at: instant(closes_at)?, party_max })
+        }
         _ => return Err(problems::INVALID_DRAW.problem()),
     };
     let item = NewItem {

@@ -3,7 +3,6 @@
 pub mod actions;
 pub mod admin;
 pub mod audit;
-pub mod draw;
 pub mod events;
 mod fields;
 pub mod items;

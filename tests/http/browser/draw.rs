@@ -34,8 +34,8 @@ async fn visit_drawn_sale(page: &Page, instance: &Instance) -> i64 {
 async fn shop() -> (Shop, Instance) {
     let shop = Shop::with(|config| {
         // The list must be published before the round, on a busy machine too.
-        config.draw.round_after_seconds = 5;
-        config.draw.poll_ms = 50;
+        config.sections.set("draw", "round_after_seconds", 5);
+        config.sections.set("draw", "poll_ms", 50);
     })
     .await;
     let instance = shop.start().await;

@@ -16,8 +16,8 @@ const ENTERED: &str = "#draw[data-status='entered']";
 
 async fn shop(change: impl FnOnce(&mut Config)) -> (Shop, Instance) {
     let shop = Shop::with(|config| {
-        config.draw.round_after_seconds = 5;
-        config.draw.poll_ms = 50;
+        config.sections.set("draw", "round_after_seconds", 5);
+        config.sections.set("draw", "poll_ms", 50);
         change(config);
     })
     .await;

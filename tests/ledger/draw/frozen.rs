@@ -18,7 +18,7 @@ async fn a_draw_goes_on_while_the_instance_that_drew_hangs() {
     let idle = shop.start_with({
         let mut config = shop.config.clone();
         // It only makes the item.
-        config.draw.poll_ms = 60_000;
+        config.sections.set("draw", "poll_ms", 60_000);
         config
     });
     let idle = idle.await;

@@ -3,7 +3,7 @@
 use futures::{Stream, stream};
 use serde::Serialize;
 
-use super::Draws;
+use crate::draws::Draws;
 use ledger::rows::draws;
 use shop_domain::{ItemId, LedgerError};
 

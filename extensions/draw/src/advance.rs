@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
 
-use super::Draws;
+use crate::beacon::DrawRound;
+use crate::draws::Draws;
 use ledger::draw::Step;
 use ledger::rows::{draws, nothing_was_sent};
 use shop_domain::ItemId;
@@ -30,7 +31,7 @@ pub struct Advanced {
 
 /// The draws whose lock another session has.
 #[derive(Default)]
-pub(super) struct HeldDraws(Mutex<HashMap<ItemId, HeldDraw>>);
+pub(crate) struct HeldDraws(Mutex<HashMap<ItemId, HeldDraw>>);
 
 /// A draw whose lock another session has.
 struct HeldDraw {
@@ -92,7 +93,8 @@ impl Draws {
             Step::Held => return self.held(item).await,
             Step::Value { beacon, round, seed } => {
                 let now = self.parts.clock.now();
-                let value = self.parts.beacons.value((beacon, round, &seed), now).await;
+                let awaited = DrawRound { beacon, round, seed: &seed };
+                let value = self.parts.beacons.value(&awaited, now).await;
                 let Some((signature, value)) = value.map_err(StepError::Beacon)? else {
                     return Ok(Ended::Done);
                 };
@@ -105,7 +107,7 @@ impl Draws {
             self.parts.lists.publish(item, &change).await;
         }
         self.held.forget(item);
-        self.parts.catalog.forget(item);
+        self.parts.items.forget(item);
         Ok(Ended::Done)
     }
 

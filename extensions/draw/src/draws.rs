@@ -1,19 +1,11 @@
-//! Draws: buyers enter until the close, and a shuffle that anybody can check gives each entry its place.
-//!
-//! The transactions are in `ledger::draw`, the shuffle in the crate `draw-proof`. The job `draws` takes the steps after
-//! the close; the units are then offered by the waiting list.
-
-mod advance;
-mod beacon;
-mod list;
+//! The use case: announcing a draw, entering it, and finding it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use time::OffsetDateTime;
-
-use crate::catalog::Catalog;
-use crate::waiting_list::WaitingLists;
+use crate::advance::HeldDraws;
+use crate::beacon::Beacons;
+use extension::ports::{AnnounceDraws, DrawPromise, Items, WaitingLists};
 use ledger::cache::Cache;
 use ledger::rows::draws;
 use shop_domain::window::Phase;
@@ -22,9 +14,6 @@ use shop_domain::{
     PARTY_MAX, PartyChoice, Refusal, UserId,
 };
 
-pub use advance::Advanced;
-use advance::HeldDraws;
-pub use beacon::Beacons;
 pub use ledger::draw::EntryRefusal;
 pub use ledger::rows::draws::DrawRow;
 
@@ -47,8 +36,8 @@ const ITEM_NOT_FOUND: EntryError =
 #[derive(Clone)]
 pub struct DrawParts {
     pub transactions: Arc<ledger::draw::Draws>,
-    pub catalog: Catalog,
-    pub lists: WaitingLists,
+    pub items: Arc<dyn Items>,
+    pub lists: Arc<dyn WaitingLists>,
     pub clock: Clock,
     pub beacons: Beacons,
     /// From the close to the round of a new draw.
@@ -63,9 +52,9 @@ const REMEMBERED_MAX: usize = 1_000;
 /// The draws. Clones share everything.
 #[derive(Clone)]
 pub struct Draws {
-    parts: DrawParts,
+    pub(crate) parts: DrawParts,
     found: Cache<ItemId, (Instant, DrawRow)>,
-    held: Arc<HeldDraws>,
+    pub(crate) held: Arc<HeldDraws>,
 }
 
 impl Draws {
@@ -73,28 +62,6 @@ impl Draws {
     #[must_use]
     pub fn new(parts: DrawParts) -> Self {
         Self { parts, found: Cache::new(REMEMBERED_MAX), held: Arc::default() }
-    }
-
-    /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close or this
-    /// number of friends.
-    #[must_use]
-    pub fn announce(
-        &self,
-        item: &NewItem,
-        (closes_at, party_max): (OffsetDateTime, u8),
-    ) -> Option<NewDraw> {
-        // As exact as the ledger keeps it.
-        let micros = closes_at.microsecond() * 1_000;
-        let closes_at = closes_at.replace_nanosecond(micros).ok()?;
-        let fits = ItemDraw { closes_at, is_drawn: false }.fits(item.window);
-        let is_possible = item.arbiter == ArbiterMode::On && item.offer_seconds > 0;
-        let seed = rand::random();
-        let beacon = self.parts.beacons.of_new_draws();
-        let signer = draw_proof::Beacon::of(beacon.as_str(), &seed)?;
-        let after = (closes_at + self.parts.round_after).unix_timestamp();
-        let round = signer.round_at(u64::try_from(after).ok()?);
-        let is_possible = is_possible && (1..=PARTY_MAX).contains(&party_max);
-        (fits && is_possible).then_some(NewDraw { closes_at, beacon, round, seed, party_max })
     }
 
     /// Enters a buyer, or moves the entry that the buyer has to the party of choice.
@@ -137,15 +104,14 @@ impl Draws {
 
     /// Finds the draw of an item, a moment old, and its state.
     pub async fn find(&self, item: ItemId) -> Result<(DrawRow, DrawState), EntryError> {
-        let found = self.parts.catalog.find_recent(item, AGE_MAX).await;
-        let found = found.map_err(LedgerError::from)?.value;
+        let found = self.parts.items.find_recent(item, AGE_MAX).await?;
         let found = found.ok_or(ITEM_NOT_FOUND)?;
         let draw = match self.found.get(item).filter(|(at, _)| at.elapsed() < AGE_MAX) {
             Some((_, draw)) => draw,
             None => self.read(item).await?.ok_or(NO_DRAW)?,
         };
         let now = self.parts.clock.now();
-        let state = match found.item.window.phase(now) {
+        let state = match found.window.phase(now) {
             _ if draw.drawn_at.is_some() => DrawState::Drawn,
             _ if draw.closed_at.is_some() || draw.closes_at <= now => DrawState::Closed,
             Phase::Upcoming => DrawState::Upcoming,
@@ -166,9 +132,8 @@ impl Draws {
 
     /// Refuses an entry before the sale or while it is paused. The ledger's clock decides on the close.
     async fn check(&self, item: ItemId) -> Result<(), EntryError> {
-        let found = self.parts.catalog.find_recent(item, Duration::from_millis(500)).await;
-        let found = found.map_err(LedgerError::from)?.value;
-        let item = found.ok_or(ITEM_NOT_FOUND)?.item;
+        let found = self.parts.items.find_recent(item, Duration::from_millis(500)).await?;
+        let item = found.ok_or(ITEM_NOT_FOUND)?;
         if item.draw.is_none() {
             return Err(NO_DRAW);
         }
@@ -176,5 +141,23 @@ impl Draws {
             Ok(()) | Err(Refusal::SaleEnded) => Ok(()),
             Err(refusal) => Err(EntryError::Refused(EntryRefusal::Purchase(refusal))),
         }
+    }
+}
+
+impl AnnounceDraws for Draws {
+    fn announce(&self, item: &NewItem, promise: DrawPromise) -> Option<NewDraw> {
+        let DrawPromise { closes_at, party_max } = promise;
+        // As exact as the ledger keeps it.
+        let micros = closes_at.microsecond() * 1_000;
+        let closes_at = closes_at.replace_nanosecond(micros).ok()?;
+        let fits = ItemDraw { closes_at, is_drawn: false }.fits(item.window);
+        let is_possible = item.arbiter == ArbiterMode::On && item.offer_seconds > 0;
+        let seed = rand::random();
+        let beacon = self.parts.beacons.of_new_draws();
+        let signer = draw_proof::Beacon::of(beacon.as_str(), &seed)?;
+        let after = (closes_at + self.parts.round_after).unix_timestamp();
+        let round = signer.round_at(u64::try_from(after).ok()?);
+        let is_possible = is_possible && (1..=PARTY_MAX).contains(&party_max);
+        (fits && is_possible).then_some(NewDraw { closes_at, beacon, round, seed, party_max })
     }
 }

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::draw::{DrawRow, Draws};
-use crate::http::problems;
+use crate::draws::{DrawRow, Draws};
+use crate::problems;
 use lifecycle::Lifecycle;
 use shop_domain::{Clock, DrawEntry, DrawState, ItemId, PartyChoice};
 use web::body::OptionalJsonBody;

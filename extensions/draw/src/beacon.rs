@@ -25,6 +25,14 @@ pub struct Beacons {
     of_new_draws: DrawBeacon,
 }
 
+/// The round that a draw waits for.
+pub(crate) struct DrawRound<'a> {
+    pub beacon: DrawBeacon,
+    pub round: u64,
+    /// The secret of the draw.
+    pub seed: &'a Hash,
+}
+
 /// What drand answers.
 #[derive(Deserialize)]
 struct Round {
@@ -44,20 +52,22 @@ impl Beacons {
     }
 
     /// The beacon of draws that are announced now.
-    pub(super) fn of_new_draws(&self) -> DrawBeacon {
+    pub(crate) fn of_new_draws(&self) -> DrawBeacon {
         self.of_new_draws
     }
 
-    /// Signature and value of a round of a draw with `seed`; `None` while its time has not come.
+    /// Signature and value of a draw's round; `None` while its time has not come.
     ///
     /// # Errors
     /// A sentence when drand does not answer, or answers without a valid signature.
-    pub(super) async fn value(
+    pub(crate) async fn value(
         &self,
-        (beacon, round, seed): (DrawBeacon, u64, &Hash),
+        awaited: &DrawRound<'_>,
         now: OffsetDateTime,
     ) -> Result<Option<(Vec<u8>, Hash)>, String> {
-        let beacon = Beacon::of(beacon.as_str(), seed).ok_or("the beacon has no key")?;
+        let round = awaited.round;
+        let beacon = Beacon::of(awaited.beacon.as_str(), awaited.seed);
+        let beacon = beacon.ok_or("the beacon has no key")?;
         if i64::try_from(beacon.time_of(round)).is_ok_and(|at| now.unix_timestamp() < at) {
             return Ok(None);
         }
@@ -119,16 +129,16 @@ mod tests {
     #[tokio::test]
     async fn a_value_of_drand_is_believed_only_with_its_signature() {
         let now = OffsetDateTime::now_utc();
-        let of_round = |round| (DrawBeacon::Drand, round, &[0; 32]);
+        let of_round = |round| DrawRound { beacon: DrawBeacon::Drand, round, seed: &[0; 32] };
         let honest = beacons(SIGNATURE).await;
-        let value = honest.value(of_round(657_413), now).await.expect("an answer");
+        let value = honest.value(&of_round(657_413), now).await.expect("an answer");
         assert_eq!(
             value.map(|(_, value)| hex::encode(value)).as_deref(),
             Some("fc1873a13f3545aeade8401532ef5519920652eee6b0d2b19ca12643b87b3587")
         );
-        assert!(honest.value(of_round(657_414), now).await.is_err(), "the signature of another");
-        assert!(beacons("").await.value(of_round(657_413), now).await.is_err());
-        let early = honest.value(of_round(u64::MAX / 16), now).await;
+        assert!(honest.value(&of_round(657_414), now).await.is_err(), "the signature of another");
+        assert!(beacons("").await.value(&of_round(657_413), now).await.is_err());
+        let early = honest.value(&of_round(u64::MAX / 16), now).await;
         assert_eq!(early, Ok(None), "its time has not come, so nobody is asked");
     }
 }

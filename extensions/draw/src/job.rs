@@ -2,7 +2,8 @@
 
 use async_trait::async_trait;
 
-use crate::draw::{Advanced, Draws};
+use crate::advance::Advanced;
+use crate::draws::Draws;
 use extension::job::Job;
 
 /// The job that advances the draws.

@@ -1,0 +1,100 @@
+//! Draws: buyers enter until the close, and a shuffle that anybody can check gives each entry its place.
+//!
+//! `draws` is the use case: entries, and the steps after the close, which a job takes. The transactions are in
+//! `ledger::draw`, the shuffle is in the crate `draw-proof`. The units are then offered by the waiting list of the core.
+
+mod advance;
+mod beacon;
+mod draws;
+mod job;
+mod list;
+mod problems;
+mod route;
+mod settings;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::settings::Sections;
+use extension::job::ScheduledJob;
+use extension::{Core, Extension, Parts};
+use outgoing_https::{HttpsClient, PrivateNetworks, tls};
+use utoipa::openapi::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+use web::problem::ProblemType;
+use web::routes_state;
+
+use crate::beacon::Beacons;
+use crate::draws::{DrawParts, Draws};
+use crate::job::AdvanceDraws;
+use crate::settings::Draw as Settings;
+
+/// The extension.
+pub struct Draw;
+
+routes_state!(RoutesState, RoutesParts { draws: Draws });
+
+impl Extension for Draw {
+    fn name(&self) -> &'static str {
+        "draw"
+    }
+
+    fn defaults(&self) -> &'static str {
+        settings::DEFAULTS
+    }
+
+    fn check(&self, sections: &Sections) -> Result<(), String> {
+        Settings::read(sections).map(drop)
+    }
+
+    fn problems(&self) -> &'static [&'static ProblemType] {
+        problems::ALL
+    }
+
+    fn document(&self) -> OpenApi {
+        routes().into_openapi()
+    }
+
+    fn build(&self, core: &Core, sections: &Sections) -> Result<Parts, String> {
+        let settings = Settings::read(sections)?;
+        let draws = draws(core, &settings)?;
+        let state = RoutesState::new(Arc::clone(&core.kit), RoutesParts { draws: draws.clone() });
+        let advance = AdvanceDraws { draws: draws.clone() };
+        let period = Duration::from_millis(settings.poll_ms);
+        Ok(Parts {
+            routes: routes().with_state(state),
+            jobs: vec![ScheduledJob::new("draws", period, advance)],
+            draws: Some(Arc::new(draws)),
+            ..Parts::default()
+        })
+    }
+}
+
+fn draws(core: &Core, settings: &Settings) -> Result<Draws, String> {
+    let networks =
+        PrivateNetworks::parse(&settings.private_networks).map_err(|why| format!("draw.{why}"))?;
+    let tls = tls::client(Path::new("")).map_err(|why| format!("ca_file cannot be used: {why}"))?;
+    let timeout = Duration::from_millis(settings.timeout_ms);
+    let client = HttpsClient { networks, tls: Arc::new(tls), timeout };
+    let entries_max = settings.entries_max.into();
+    let transactions =
+        ledger::draw::Draws::new(core.ledger.clone(), core.line.clone(), entries_max);
+    Ok(Draws::new(DrawParts {
+        transactions: Arc::new(transactions),
+        items: Arc::clone(&core.items),
+        lists: Arc::clone(&core.waiting_lists),
+        clock: core.kit.clock.clone(),
+        beacons: Beacons::new(client, &settings.beacon, &settings.drand_url)?,
+        round_after: Duration::from_secs(settings.round_after_seconds.into()),
+    }))
+}
+
+fn routes() -> OpenApiRouter<RoutesState> {
+    OpenApiRouter::new()
+        .routes(routes!(route::enter, route::find, route::withdraw))
+        .routes(routes!(route::draw))
+        .routes(routes!(route::proof))
+        .routes(routes!(route::progress))
+}

@@ -1,0 +1,41 @@
+//! The types of problem of draws.
+
+use crate::draws::{EntryError, EntryRefusal};
+use web::problem::Problem;
+use web::problems;
+
+web::problem_types! {
+    ENTRIES_OPEN: 409 "entries_open", "List of entries not published yet",
+        "Read the list after the close of the draw.", retry 5;
+    NO_DRAW: 409 "no_draw", "Item without draw",
+        "Buy this item; it is not drawn.";
+    ENTRIES_CLOSED: 409 "entries_closed", "Draw closed",
+        "Nobody can enter or withdraw any more; GET /api/items/{id}/entry tells your place after the draw.";
+    DRAW_FULL: 409 "draw_full", "Draw full",
+        "The draw has as many entries as it can.";
+    PARTY_NOT_FOUND: 409 "party_not_found", "No such party",
+        "Nobody in the draw has this key; ask your friend for it again, or enter without a key.";
+    PARTY_FULL: 409 "party_full", "Party full",
+        "As many friends are together as this draw allows; enter without a key.";
+}
+
+impl From<EntryError> for Problem {
+    fn from(error: EntryError) -> Self {
+        match error {
+            EntryError::Refused(refusal) => of_entry(refusal),
+            EntryError::Ledger(error) => error.into(),
+        }
+    }
+}
+
+fn of_entry(refusal: EntryRefusal) -> Problem {
+    match refusal {
+        EntryRefusal::NoDraw => NO_DRAW.problem(),
+        EntryRefusal::EntriesClosed => ENTRIES_CLOSED.problem(),
+        EntryRefusal::Full => DRAW_FULL.problem(),
+        EntryRefusal::PartyNotFound => PARTY_NOT_FOUND.problem(),
+        EntryRefusal::PartyFull => PARTY_FULL.problem(),
+        EntryRefusal::AccountDeleted => problems::INVALID_TOKEN.problem(),
+        EntryRefusal::Purchase(refusal) => refusal.into(),
+    }
+}
