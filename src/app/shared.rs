@@ -1,11 +1,8 @@
 //! Builds the parts that most others share: pools, clients, breakers, counters, clock, metrics.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use ledger::{Database, Ledger};
-use outgoing_https::{HttpsClient, PrivateNetworks, tls};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -141,19 +138,6 @@ impl Shared {
             line: self.line.clone(),
         })
     }
-}
-
-/// Makes a client that calls other systems; it trusts the authorities in `ca_file`, too, if there is one.
-///
-/// # Errors
-/// A sentence when the certificates cannot be read.
-pub(super) fn https_client(
-    networks: PrivateNetworks,
-    ca_file: &Path,
-    timeout_ms: u64,
-) -> Result<HttpsClient, String> {
-    let tls = tls::client(ca_file).map_err(|error| format!("ca_file cannot be used: {error}"))?;
-    Ok(HttpsClient { networks, tls: Arc::new(tls), timeout: Duration::from_millis(timeout_ms) })
 }
 
 /// The arbiter for single orders, and the group commit in front of it.

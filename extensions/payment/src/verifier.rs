@@ -62,7 +62,7 @@ mod tests {
     use tokio::runtime::Builder;
 
     use super::*;
-    use crate::payment::MessageError;
+    use crate::message::MessageError;
 
     const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 
