@@ -15,9 +15,10 @@ async fn a_shop_without_extensions_sells() {
         let bought = instance.buyer(buyer).buy("mysql-atomic", item).await;
         assert_eq!(bought.status, 201, "{}", bought.text);
     }
-    assert_problem(&instance.buyer(3).buy("mysql-atomic", item).await, 409, "sold_out");
+    let late = instance.buyer(3).buy("mysql-atomic", item).await;
+    assert_problem(&late, (409, "sold_out"), "the third");
     assert_eq!(available(&instance, item).await, 0);
     assert_clean(&instance, item).await;
     let of_an_extension = instance.admin().get("/api/admin/endpoints").await;
-    assert_problem(&of_an_extension, 404, "not_found");
+    assert_problem(&of_an_extension, (404, "not_found"), "an extension's route");
 }
