@@ -135,6 +135,7 @@ fn every_file_that_is_named_exists() {
         "deploy/",
         "bench/",
         "crates/",
+        "extensions/",
     ];
     let mut count = 0;
     for page in pages() {

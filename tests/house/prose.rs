@@ -4,8 +4,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders whose comments and pages are read, and the kinds of files.
-const FOLDERS: &[&str] =
-    &["src", "crates", "loadtest", "bench", "tests", "docs", "scripts", "deploy", ".github"];
+const FOLDERS: &[&str] = &[
+    "src",
+    "crates",
+    "extensions",
+    "loadtest",
+    "bench",
+    "tests",
+    "docs",
+    "scripts",
+    "deploy",
+    ".github",
+];
 const FILES: &[&str] =
     &["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", "Cargo.toml"];
 

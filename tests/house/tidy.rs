@@ -12,8 +12,8 @@ use crate::support::files_below;
 /// What each part of `src` may import of the others. `app` knows all; the program's commands are
 /// outside the library.
 const MAY_IMPORT: &[(&str, &[&str])] = &[
-    ("config", &[]),
-    ("lifecycle", &[]),
+    ("extensions", &[]),
+    ("config", &["extensions"]),
     ("open_files", &[]),
     ("audit", &[]),
     ("readiness", &[]),
@@ -22,45 +22,38 @@ const MAY_IMPORT: &[(&str, &[&str])] = &[
     ("order", &["live"]),
     ("waiting_list", &["catalog", "live"]),
     ("purchase", &["catalog", "live"]),
-    ("account", &["config"]),
-    ("event", &[]),
-    ("export", &["account"]),
+    ("account", &[]),
+    ("trial", &["catalog", "purchase"]),
     ("job", &["order", "purchase", "waiting_list", "account", "audit"]),
     ("consumer", &["live"]),
-    ("lab", &["catalog", "purchase"]),
     (
         "http",
         &[
-            "lab",
+            "extensions",
             "audit",
             "readiness",
-            "event",
-            "export",
             "order",
             "purchase",
             "waiting_list",
             "account",
             "catalog",
             "live",
-            "job",
-            "lifecycle",
         ],
     ),
 ];
+/// The folders with our code, tests apart.
+const CODE: [&str; 5] = ["src", "crates", "extensions", "loadtest", "bench"];
 /// The longest strategy, in lines.
 const GATE_LINES_MAX: usize = 200;
 /// The longest file, in lines; tests at its end do not count.
 const FILE_LINES_MAX: usize = 600;
 /// The folders in which a tuple may still bind several values at once. The list only gets shorter.
-const TUPLES_REMAIN: [&str; 11] = [
+const TUPLES_REMAIN: [&str; 8] = [
     "src/http",
     "src/app",
-    "src/config",
     "src/purchase",
-    "src/event",
-    "src/draw",
-    "src/order",
     "crates/gates",
+    "crates/web",
     "crates/ledger/src/write",
     "crates/ledger/src/rows",
     "crates/leaselock/src/core",
@@ -98,7 +91,7 @@ fn part(path: &Path) -> String {
 
 /// The folders of the service's own code: the crates that it is made of, in which the compiler keeps the
 /// direction of imports, and the rest.
-const OURS: [&str; 3] = ["crates/ledger/src", "crates/gates/src", "src"];
+const OURS: [&str; 4] = ["crates/ledger/src", "crates/gates/src", "extensions", "src"];
 
 #[test]
 fn imports_go_one_way() {
@@ -116,6 +109,23 @@ fn imports_go_one_way() {
             let fine = used == part || allowed.contains(&used.as_str());
             assert!(fine, "{} must not know `{used}`", path.display());
         }
+    }
+}
+
+/// An extension knows the crates below it: no other extension, and nothing of the program. No crate knows one.
+#[test]
+fn extensions_are_known_by_the_program_alone() {
+    let folders = fs::read_dir(root().join("extensions")).expect("a folder of crates").flatten();
+    let mut foreign: Vec<String> =
+        folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    assert!(foreign.contains(&"events".to_owned()), "extensions are found at all: {foreign:?}");
+    foreign.push("seckill".to_owned());
+    let found = ["crates", "extensions"].into_iter().flat_map(|folder| files_below(folder, "toml"));
+    for manifest in found.filter(|path| path.ends_with("Cargo.toml")) {
+        let text = fs::read_to_string(&manifest).expect("a readable file");
+        let mut keys = text.lines().filter_map(|line| line.split(['.', ' ']).next());
+        let known = keys.find(|key| foreign.iter().any(|name| name == key));
+        assert_eq!(known, None, "{} must not know it", manifest.display());
     }
 }
 
@@ -148,6 +158,7 @@ fn each_folder_keeps_to_what_it_knows() {
             "reads rows or counters by itself",
         ),
         ("crates/gates/src", &["StatusCode", "axum", "http::"], "knows HTTP"),
+        ("extensions", &["gates::redis_store", "sqlx"], "reads rows or counters by itself"),
         ("src/catalog", &["StatusCode", "axum", "http::"], "knows HTTP"),
         ("src/account", &["StatusCode", "axum", "http::"], "knows HTTP"),
         ("src/purchase", &["StatusCode", "axum", "http::"], "knows HTTP"),
@@ -168,14 +179,11 @@ fn each_folder_keeps_to_what_it_knows() {
     }
 }
 
-/// Outside the table of problems HTTP names the statuses of success alone.
+/// Outside the tables of problems HTTP names the statuses of success alone.
 #[test]
-fn all_problems_are_made_in_one_table() {
+fn all_problems_are_made_in_tables() {
     const SUCCESS: [&str; 4] = ["OK", "CREATED", "ACCEPTED", "NO_CONTENT"];
-    for (path, text) in files("src/http") {
-        if path.starts_with("src/http/problem") {
-            continue;
-        }
+    for (path, text) in ["src/http", "extensions"].into_iter().flat_map(files) {
         let mut code = code(&text);
         if path.ends_with("route/operator.rs") {
             // `/readyz` answers with one document, ready or not.
@@ -198,7 +206,7 @@ fn all_problems_are_made_in_one_table() {
 #[test]
 fn no_two_bodies_of_the_document_share_a_name() {
     let mut found: BTreeMap<String, PathBuf> = BTreeMap::new();
-    for (path, text) in files("src") {
+    for (path, text) in ["src", "extensions", "crates/web/src"].into_iter().flat_map(files) {
         for derived in text.split("#[derive(").skip(1).filter(|rest| {
             rest.split_once(")]").is_some_and(|(traits, _)| traits.contains("ToSchema"))
         }) {
@@ -248,11 +256,9 @@ fn every_strategy_reads_like_a_manual_page() {
 /// A file that two crates include is compiled twice and belongs to neither: it needs a crate.
 #[test]
 fn no_crate_includes_a_file_of_another() {
-    for folder in ["src", "crates", "loadtest", "bench", "tests"] {
-        for (path, text) in files(folder) {
-            let includes = code(&text).contains(concat!("#[", "path"));
-            assert!(!includes, "{} includes a file by its path", path.display());
-        }
+    for (path, text) in CODE.into_iter().chain(["tests"]).flat_map(files) {
+        let includes = code(&text).contains(concat!("#[", "path"));
+        assert!(!includes, "{} includes a file by its path", path.display());
     }
 }
 
@@ -276,18 +282,18 @@ const BEGINS_ON_ITS_OWN: [&str; 5] = [
     "rows/audit.rs",
 ];
 
-/// An answer to COMMIT counts only from the present writer, and within a time. One place compares both, so
-/// that no caller can forget it.
 /// A session that is opened elsewhere has no limit, and the locks of an instance that hangs stay with it for hours.
 #[test]
 fn sessions_of_the_ledger_are_opened_in_one_place() {
-    for (path, text) in files("crates/ledger/src").into_iter().chain(files("src")) {
+    for (path, text) in OURS.iter().copied().flat_map(files) {
         let opens = text.contains("ConnectOptions as _") || text.contains("ConnectOptions, ");
         let connects = text.contains("::connect_with(") || (opens && text.contains(".connect()"));
         assert!(!connects || path.ends_with("failover/session.rs"), "{} connects", path.display());
     }
 }
 
+/// An answer to COMMIT counts only from the present writer, and within a time. One place compares both, so
+/// that no caller can forget it.
 #[test]
 fn transactions_begin_and_end_in_one_place() {
     for (path, text) in files("crates/ledger/src") {
@@ -309,8 +315,7 @@ fn transactions_begin_and_end_in_one_place() {
 #[test]
 fn files_are_read_in_a_sitting() {
     let strategies = strategy_files();
-    for (path, text) in ["src", "crates", "loadtest", "bench", "tests"].into_iter().flat_map(files)
-    {
+    for (path, text) in CODE.into_iter().chain(["tests"]).flat_map(files) {
         let lines = without_tests(&text).lines().count();
         let is_gate = strategies.contains_key(&path);
         let most = if is_gate { GATE_LINES_MAX } else { FILE_LINES_MAX };
@@ -325,7 +330,7 @@ fn files_are_read_in_a_sitting() {
 /// Each value stands beside its name: `let a = x;`, and not `let (a, b) = (x, y);`.
 #[test]
 fn no_tuple_binds_several_values() {
-    for (path, text) in ["src", "crates", "loadtest", "bench"].into_iter().flat_map(files) {
+    for (path, text) in CODE.into_iter().flat_map(files) {
         let is_test = path.iter().any(|part| part == "tests" || part == "tests.rs");
         if is_test || TUPLES_REMAIN.iter().any(|folder| path.starts_with(folder)) {
             continue;

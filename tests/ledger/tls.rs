@@ -1,6 +1,6 @@
 //! TLS to the ledger: off unless the URL asks for it, and verified where it says so.
 //!
-//! The certificates in `tests/tls` are for 127.0.0.1 and localhost, by an authority whose key is
+//! The certificates in `tests/ledger/tls` are for 127.0.0.1 and localhost, by an authority whose key is
 //! thrown away, and good for a hundred years.
 
 use dev_servers::{MysqlOptions, MysqlServer};

@@ -126,7 +126,7 @@ pub trait IdentityProvider: Send + Sync {
     /// The problem of a token that is not believed, or of a server that does not answer.
     async fn sign_in_by_token(&self, token: &str) -> Result<Session, Problem>;
 
-    /// Proves by a token of the provider that somebody is `user`, and returns the role that the token gives.
+    /// Proves by a token of the provider that its bearer is `user`, and returns the role that the token gives.
     ///
     /// # Errors
     /// As [`Self::sign_in_by_token`], also for the token of another user.

@@ -42,8 +42,8 @@ pub(super) const ENTRY: Entry = Entry {
     },
 };
 
-/// The same with another condition: the unit is offered to this buyer, who waited. It is not on the list, since
-/// nobody can choose it.
+/// An acceptance of an offer, which has another condition: the unit is offered to this buyer, who waited. It is not on
+/// the list, since nobody can choose it.
 pub(super) const OFFERS: Entry = Entry {
     card: &Card {
         name: "waiting-list",

@@ -18,7 +18,8 @@ impl SharedConnection {
     pub async fn watch(&self, key: &str) -> RedisResult<OwnConnection> {
         self.keep();
         let slot = Some(Slot::of(key.as_bytes()));
-        let (mut tries, mut named) = (self.tries(), None);
+        let mut tries = self.tries();
+        let mut named = None;
         loop {
             let node = match named.take() {
                 Some((node, false)) => Ok(node),

@@ -1,6 +1,6 @@
 //! Checks what a shop has published of a draw: its places must follow from its seed.
 //!
-//! It is written from the description in `docs/draw.md`, and shares no code with the service. `static/verify.js` is the
+//! It is written from the description in `docs/draw.md`, and shares no code with the service. `static/js/verify` is the
 //! same in JavaScript; both find the same [`Fault`]s in `vectors.json`.
 //!
 //! A proof is a text of lines: first the draw as one JSON object, then each entry as a JSON object.

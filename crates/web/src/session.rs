@@ -28,9 +28,9 @@ pub struct Session {
 /// What this instance knows of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionState {
-    /// It goes on.
+    /// Not ended.
     Live,
-    /// It was signed out.
+    /// Signed out.
     Ended,
     /// Only the ledger knows: ask [`Sessions::has_begun`].
     Unlisted,

@@ -131,7 +131,8 @@ impl Deliverer {
             };
             for id in due {
                 if served.insert(id) {
-                    let (deliverer, stop) = (self.clone(), stop.clone());
+                    let deliverer = self.clone();
+                    let stop = stop.clone();
                     serving.spawn(async move {
                         deliverer.serve(id, &stop).await;
                         id

@@ -141,7 +141,8 @@ impl Endpoints {
         actor: &Actor,
     ) -> Result<(), EndpointError> {
         let newest = self.ledger.read(event_log::last_position(&self.ledger.pool)).await?;
-        let (first, last) = (first.max(1), last.min(newest));
+        let first = first.max(1);
+        let last = last.min(newest);
         if first > last {
             return Err(EndpointError::RangeOutOfLog);
         }

@@ -227,6 +227,7 @@ fn sample(name: &str) -> Option<Cow<'static, str>> {
 }
 
 fn fault(line: u64, column: Option<&str>, problem: &Problem) -> FaultBody {
-    let (code, detail) = (problem.code().to_owned(), problem.detail_text().to_owned());
+    let code = problem.code().to_owned();
+    let detail = problem.detail_text().to_owned();
     FaultBody { line, column: column.map(str::to_owned), code, detail }
 }

@@ -63,7 +63,8 @@ pub fn pool_to(
         .idle_timeout(session::UNUSED_MAX)
         .test_before_acquire(false)
         .after_connect(move |connection, _| {
-            let (session, found) = (session.clone(), Arc::clone(&found));
+            let session = session.clone();
+            let found = Arc::clone(&found);
             Box::pin(async move {
                 let identity = found.confirm(connection).await?;
                 found.set_up(connection, &session).await?;

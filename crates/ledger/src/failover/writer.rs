@@ -199,7 +199,8 @@ impl Writer {
             pool.set_connect_options(self.found.hosts[host].clone());
         }
         metrics.ledger.writer.set(i64::try_from(host + 1).unwrap_or(i64::MAX));
-        let (name, of) = (hosts::name(&self.found.hosts[host]), roles.len());
+        let name = hosts::name(&self.found.hosts[host]);
+        let of = roles.len();
         if is_first {
             tracing::info!("ledger writer found: {name}, host {} of {of}", host + 1);
         } else {

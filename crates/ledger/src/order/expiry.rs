@@ -40,7 +40,7 @@ pub struct ExpiryBatch {
 /// Which overdue orders of an item a transaction expires.
 #[derive(Clone, Copy)]
 enum Overdue {
-    /// At most so many, oldest first.
+    /// At most this number, oldest first.
     First(u32),
     /// This one.
     One(OrderId),

@@ -1,4 +1,4 @@
-//! Orders and their payments, and what is known of the requests that made them.
+//! Orders and their payments, and the requests that made them.
 
 pub mod buyers;
 pub mod failures;
