@@ -112,9 +112,9 @@ impl State {
         };
         self.primary.hold = Some(hold);
         if is_answered {
-            self.hold(number, hold, now + LEASE)
+            self.hold(number, hold, now + LEASE);
         } else {
-            self.process(number).hears = None
+            self.process(number).hears = None;
         }
         true
     }
