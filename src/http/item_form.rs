@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::account::Actor;
 use async_trait::async_trait;
 use extension::ports::{self, NewItems, UnknownName};
-use ledger::rows::actions::Actor;
 use shop_domain::{Currency, Item, NewItem};
 use web::body::Integer;
 use web::problem::Problem;

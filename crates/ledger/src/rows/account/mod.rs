@@ -1,4 +1,4 @@
-//! People: users, guests of other shops, operators, their sessions, and the traces of those who were erased.
+//! People: users, guests of other shops, operators, their sessions, and the traces of erased people.
 
 pub mod actions;
 pub mod erased;
