@@ -30,8 +30,9 @@ const STOCK: i64 = 4;
 const CALLERS: u64 = 5;
 /// Purchases of each caller, in the short run.
 const PURCHASES: u32 = 8;
-/// How often a purchase without a definite answer is sent again.
-const TRIES_MAX: u32 = 200;
+/// How often a purchase without a definite answer is sent again: while connections break on a busy machine, the breaker
+/// refuses for seconds at a time.
+const TRIES_MAX: u32 = 1_000;
 /// How long a broken link stays broken.
 const BROKEN: Duration = Duration::from_millis(60);
 
