@@ -75,3 +75,25 @@ fn describe_failures(operation: &mut Operation) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::account::password::{PASSWORD_BYTES_MAX, PASSWORD_LENGTH_MIN};
+    use shop_domain::Username;
+
+    #[test]
+    fn each_code_has_one_row_and_each_row_reads_well() {
+        assert_eq!(problem::fault_of(&tables()), None);
+    }
+
+    #[test]
+    fn limits_in_the_table_are_those_of_the_code() {
+        let name = problems::INVALID_USERNAME.advice();
+        assert!(name.contains(&format!("1 to {} ", Username::LENGTH_MAX)), "{name}");
+        let password = problems::INVALID_PASSWORD.advice();
+        for limit in [PASSWORD_LENGTH_MIN, PASSWORD_BYTES_MAX] {
+            assert!(password.contains(&limit.to_string()), "{password}");
+        }
+    }
+}

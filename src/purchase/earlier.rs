@@ -151,7 +151,7 @@ pub(super) async fn find(
             line_count: purchase.line_count,
         };
         let found = if !card.durable_before_reply {
-            // Its script knows what is queued.
+            // The script of the queue knows which orders are queued.
             in_ledger_or_queue(parts, &keyed).await.map(|found| match found {
                 // Too many look-ups at once say nothing about the ledger.
                 Outcome::Unavailable(_) => Outcome::Unavailable(Unavailable::Overloaded),

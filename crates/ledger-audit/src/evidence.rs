@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{Answer, History, Ledger};
 
-/// The evidence of one item: what was put on sale, what was answered, what is in the ledger.
+/// The evidence of one item: the stock that was put on sale, the answers to buyers, and the rows of the ledger.
 pub struct Evidence<'a> {
     /// Units that were put on sale. The caller knows them; computing them from the units that
     /// are left would hide every lost update.

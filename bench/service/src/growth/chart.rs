@@ -31,7 +31,7 @@ struct Label {
     tone: RGBColor,
 }
 
-/// One line of a panel: where along the curve, and what was measured.
+/// One curve of a panel: places along the curve, each with the measured value.
 struct Line {
     label: Label,
     /// Place along the curve and value with its spread.
