@@ -10,7 +10,7 @@ use shop_domain::{Item, ItemEdit, ItemId, NewItem, Outcome, Trace};
 use time::OffsetDateTime;
 
 use crate::catalog::Catalog;
-use crate::purchase::{PurchaseRequest, Purchases};
+use crate::purchase::{LineRequest, OrderRequest, Purchases, Source};
 
 /// Trial sales, in the catalog and on the purchase path of the shop.
 pub struct TrialSales {
@@ -42,17 +42,17 @@ impl ports::TrialSales for TrialSales {
     }
 
     async fn buy(&self, purchase: TrialPurchase) -> Outcome {
-        let request = PurchaseRequest {
+        let line = LineRequest { item: purchase.item, quantity: purchase.quantity, ticket: None };
+        let strategy = purchase.strategy.to_owned();
+        let order = OrderRequest {
             buyer: purchase.buyer,
-            item: purchase.item,
-            quantity: purchase.quantity,
-            strategy: purchase.strategy.to_owned(),
-            options: purchase.options,
+            lines: [line].into(),
+            source: Source::Stock { strategy, options: purchase.options },
+            hold_seconds: None,
             key: Some(purchase.key),
-            ticket: None,
             trace: Trace::default(),
         };
-        self.purchases.buy(request).await
+        self.purchases.order(order).await
     }
 
     fn is_available(&self, strategy: &str) -> bool {

@@ -40,12 +40,12 @@ impl Purchases {
     /// a permit, so two orders do not wait for each other either.
     pub(super) fn admit(
         &self,
-        order: &OrderRequest<'_>,
+        order: &OrderRequest,
         gate: Gate<'_>,
     ) -> Result<Lines<PurchasePermit>, Outcome> {
         let admit = |item| {
             let breakers = BreakerPermits::of(&self.parts.breakers, gate.card)?;
-            self.parts.admission.enter(breakers, order.buyer, item, order.key)
+            self.parts.admission.enter(breakers, order.buyer, item, order.key.as_ref())
         };
         order.lines.iter().map(|line| admit(line.item)).collect()
     }

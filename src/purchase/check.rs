@@ -3,8 +3,8 @@
 
 use futures::future::join_all;
 
-use super::find::{Gate, Line, Source};
-use super::{Lines, OrderRequest, Purchases};
+use super::find::{Gate, Line};
+use super::{Lines, OrderRequest, Purchases, Source};
 use gates::redis_store::room::ShownTicket;
 use shop_domain::{Cents, Outcome, Refusal};
 
@@ -13,7 +13,7 @@ impl Purchases {
     /// refuses the order. Redis is asked about tickets last: only for a request that goes on.
     pub(super) async fn check<'a>(
         &self,
-        order: &OrderRequest<'_>,
+        order: &OrderRequest,
         lines: &mut [Line<'a>],
     ) -> Result<Gate<'a>, Outcome> {
         let mut tickets: Lines<ShownTicket> = Lines::new();
@@ -34,7 +34,7 @@ impl Purchases {
     /// nothing from the stock.
     fn check_line(
         &self,
-        order: &OrderRequest<'_>,
+        order: &OrderRequest,
         line: &mut Line<'_>,
     ) -> Result<Option<ShownTicket>, Outcome> {
         let refuse = |refusal| Err(Outcome::Refused(refusal));

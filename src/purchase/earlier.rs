@@ -14,14 +14,13 @@ use futures::future::join_all;
 
 use super::find::Line;
 use super::keys::{KeyState, NotLookedUp};
-use super::{Lines, NO_LEDGER, OrderRequest, PurchaseParts, Purchases};
+use super::{NO_LEDGER, OrderRequest, PurchaseParts, Purchases};
 use gates::Card;
 use gates::redis_store::queue::QueuedRequest;
 use ledger::breaker::BreakerPermit;
+use ledger::write::replay;
 use shop_domain::outcome::Dependency;
-use shop_domain::{
-    Doubt, Item, Order, Outcome, Purchase, Quantity, Refusal, RequestKey, Unavailable, UserId,
-};
+use shop_domain::{Doubt, Order, Outcome, Purchase, Refusal, Unavailable};
 
 /// Whether an earlier try of an order that is about to pass a gate may be out of sight.
 pub(super) fn may_be_queued(lines: &[Purchase], card: &Card) -> bool {
@@ -41,41 +40,21 @@ pub(super) fn may_be_an_order(outcome: &Outcome) -> bool {
     }
 }
 
-/// A line whose earlier try is looked for.
-struct KeyedLine<'a> {
-    buyer: UserId,
-    item: &'a Item,
-    key: &'a RequestKey,
-    quantity: Quantity,
-    /// The number of lines of its order; `None` for a single purchase.
-    line_count: Option<u8>,
-}
-
 impl Purchases {
     /// The answer in place of `refused`, if an earlier try of the order is an order or may become one. Each line
     /// is looked for, because other lines may have had this key.
     pub(super) async fn earlier(
         &self,
-        order: &OrderRequest<'_>,
-        key: &RequestKey,
+        order: &OrderRequest,
         lines: &[Line<'_>],
         refused: &Outcome,
     ) -> Option<Outcome> {
-        let mut keyed: Lines<KeyedLine<'_>> = Lines::new();
-        for line in lines {
-            keyed.push(KeyedLine {
-                buyer: order.buyer,
-                item: &line.item,
-                key,
-                quantity: line.request.quantity,
-                line_count: order.line_count(),
-            });
-        }
-        if let [line] = &keyed[..] {
+        let purchases = self.purchases(order, lines, &order.trace);
+        if let [line] = &purchases[..] {
             return self.earlier_line(line, refused).await;
         }
         let look_up = || {
-            join_all(keyed.iter().map(async |line| {
+            join_all(purchases.iter().map(async |line| {
                 hold!("line-asked", line.item.id.get());
                 let found = self.earlier_line(line, refused).await;
                 hold!("line-answered", line.item.id.get());
@@ -107,9 +86,9 @@ impl Purchases {
     }
 
     /// What an earlier try has made of a line, or may.
-    async fn earlier_line(&self, line: &KeyedLine<'_>, refused: &Outcome) -> Option<Outcome> {
+    async fn earlier_line(&self, line: &Purchase, refused: &Outcome) -> Option<Outcome> {
         let parts = &*self.parts;
-        let is_running = parts.admission.is_running(line.buyer, line.item.id, line.key);
+        let is_running = parts.admission.is_running(line.buyer, line.item.id, &line.key);
         let found = match in_ledger_or_queue(parts, line).await {
             None if line.item.has_queue => match in_queue(parts, line, Permit::Needed).await {
                 // The try may have moved from the queue to the ledger in between.
@@ -143,16 +122,9 @@ pub(super) async fn find(
     card: &Card,
 ) -> Option<Outcome> {
     for purchase in purchases {
-        let keyed = KeyedLine {
-            buyer: purchase.buyer,
-            item: &purchase.item,
-            key: &purchase.key,
-            quantity: purchase.quantity,
-            line_count: purchase.line_count,
-        };
         let found = if !card.durable_before_reply {
             // The script of the queue knows which orders are queued.
-            in_ledger_or_queue(parts, &keyed).await.map(|found| match found {
+            in_ledger_or_queue(parts, purchase).await.map(|found| match found {
                 // Too many look-ups at once say nothing about the ledger.
                 Outcome::Unavailable(_) => Outcome::Unavailable(Unavailable::Overloaded),
                 found => found,
@@ -160,7 +132,7 @@ pub(super) async fn find(
         } else if purchase.item.has_queue {
             let needs_redis = card.needs.contains(&Dependency::Redis);
             let permit = if needs_redis { Permit::Held } else { Permit::Needed };
-            in_queue(parts, &keyed, permit).await
+            in_queue(parts, purchase, permit).await
         } else {
             None
         };
@@ -182,10 +154,10 @@ enum Permit {
 
 /// Like [`in_ledger`]; a request that runs because a consumer writes it is answered as the queued
 /// order.
-async fn in_ledger_or_queue(parts: &PurchaseParts, keyed: &KeyedLine<'_>) -> Option<Outcome> {
-    let found = in_ledger(parts, keyed).await;
-    if keyed.item.has_queue && found == Some(Outcome::Unknown(Doubt::InProgress)) {
-        match in_queue(parts, keyed, Permit::Needed).await {
+async fn in_ledger_or_queue(parts: &PurchaseParts, purchase: &Purchase) -> Option<Outcome> {
+    let found = in_ledger(parts, purchase).await;
+    if purchase.item.has_queue && found == Some(Outcome::Unknown(Doubt::InProgress)) {
+        match in_queue(parts, purchase, Permit::Needed).await {
             None | Some(Outcome::Unavailable(_)) => found,
             queued => queued,
         }
@@ -194,20 +166,20 @@ async fn in_ledger_or_queue(parts: &PurchaseParts, keyed: &KeyedLine<'_>) -> Opt
     }
 }
 
-async fn in_ledger(parts: &PurchaseParts, keyed: &KeyedLine<'_>) -> Option<Outcome> {
+async fn in_ledger(parts: &PurchaseParts, purchase: &Purchase) -> Option<Outcome> {
     if parts.breakers.mysql.is_open() {
         return Some(NO_LEDGER);
     }
-    match parts.keys.find(keyed.buyer, keyed.item.id, keyed.key.clone()).await {
+    match parts.keys.find(purchase.buyer, purchase.item.id, purchase.key.clone()).await {
         Ok(KeyState::None) => None,
         Ok(KeyState::Running) => Some(Outcome::Unknown(Doubt::InProgress)),
-        Ok(KeyState::Order(order)) => Some(keyed.is(order)),
+        Ok(KeyState::Order(order)) => Some(replay(purchase, order)),
         Err(NotLookedUp) => Some(NO_LEDGER),
     }
 }
 
-async fn in_queue(parts: &PurchaseParts, keyed: &KeyedLine<'_>, permit: Permit) -> Option<Outcome> {
-    let item = keyed.item.id;
+async fn in_queue(parts: &PurchaseParts, purchase: &Purchase, permit: Permit) -> Option<Outcome> {
+    let item = purchase.item.id;
     let away = Outcome::Unavailable(Unavailable::Dependency(Dependency::Redis));
     let asked = match permit {
         Permit::Held => None,
@@ -216,12 +188,12 @@ async fn in_queue(parts: &PurchaseParts, keyed: &KeyedLine<'_>, permit: Permit) 
             None => return Some(away),
         },
     };
-    match parts.queue.find_request(item, keyed.buyer, keyed.key).await {
+    match parts.queue.find_request(item, purchase.buyer, &purchase.key).await {
         Ok(queued) => {
             asked.into_iter().for_each(BreakerPermit::answered);
             queued.map(|QueuedRequest { order, is_replicated }| {
                 if is_replicated {
-                    keyed.is(order)
+                    replay(purchase, order)
                 } else {
                     Outcome::Unknown(Doubt::TooFewReplicas)
                 }
@@ -231,17 +203,6 @@ async fn in_queue(parts: &PurchaseParts, keyed: &KeyedLine<'_>, permit: Permit) 
             asked.into_iter().for_each(BreakerPermit::failed);
             tracing::warn!(%error, %item, "request key not looked up in the queue");
             Some(away)
-        }
-    }
-}
-
-impl KeyedLine<'_> {
-    /// The answer when the request became this order.
-    fn is(&self, order: Order) -> Outcome {
-        if (order.quantity, order.line_count) == (self.quantity, self.line_count) {
-            Outcome::Replayed(order)
-        } else {
-            Outcome::Refused(Refusal::KeyReused { order_id: order.whole_id() })
         }
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{LineRequest, Lines, NO_LEDGER, OrderRequest, Purchases};
+use super::{LineRequest, Lines, NO_LEDGER, OrderRequest, Purchases, Source};
 use crate::catalog::{Catalog, CatalogRead, Unreachable};
-use gates::{Breaks, Card, Options, Strategy};
+use gates::{Breaks, Card, Strategy};
 use shop_domain::{Cents, Item, ItemId, ItemKind, Outcome, Refusal, Unavailable};
 
 /// Greatest age of the number of units left, for the waiting room.
@@ -28,21 +28,10 @@ pub(super) struct Gate<'a> {
     pub(super) strategy: &'a Arc<dyn Strategy>,
 }
 
-/// The source of an order's units.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source<'a> {
-    /// The stock, by the strategy of this name, or by the item's own: `default`.
-    Stock { strategy: &'a str, options: Options },
-    /// An offer from the waiting list.
-    Offer,
-}
-
-impl Source<'_> {
-    pub(super) fn options(&self) -> Options {
-        match self {
-            Self::Stock { options, .. } => *options,
-            Self::Offer => Options::default(),
-        }
+impl Line<'_> {
+    /// The name of the strategy; empty if there is none.
+    pub(super) fn strategy(&self) -> &'static str {
+        self.gate.as_ref().map_or("", |gate| gate.card.name)
     }
 }
 
@@ -50,28 +39,24 @@ impl Purchases {
     /// Finds the item and the strategy of each line.
     pub(super) async fn find<'a>(
         &'a self,
-        order: &OrderRequest<'a>,
+        order: &'a OrderRequest,
     ) -> Result<Lines<Line<'a>>, Outcome> {
         let mut lines: Lines<Line<'a>> = Lines::new();
-        for request in order.lines {
+        for request in &order.lines {
             let found = self.find_item(order, request.item).await;
             let item = found.map_err(|no| order.of_line(no, request.item))?;
             if lines.iter().any(|other| other.item.currency != item.currency) {
                 let refused = Outcome::Refused(Refusal::OtherCurrency);
                 return Err(order.of_line(refused, item.id));
             }
-            let gate = self.gate_of(order.source, &item);
+            let gate = self.gate_of(order, &item);
             let amount = item.price;
             lines.push(Line { request, item, gate, amount });
         }
         Ok(lines)
     }
 
-    async fn find_item(
-        &self,
-        order: &OrderRequest<'_>,
-        item: ItemId,
-    ) -> Result<Arc<Item>, Outcome> {
+    async fn find_item(&self, order: &OrderRequest, item: ItemId) -> Result<Arc<Item>, Outcome> {
         match self.parts.items.find(item).await {
             Ok(ItemRead::Fresh(item)) => Ok(item),
             Ok(ItemRead::Missing) => Err(Outcome::Refused(Refusal::ItemNotFound)),
@@ -85,17 +70,20 @@ impl Purchases {
     }
 
     /// Finds the strategy, and refuses what can never be sold this way.
-    fn gate_of(&self, source: Source<'_>, item: &Item) -> Result<Gate<'_>, Outcome> {
+    fn gate_of(&self, order: &OrderRequest, item: &Item) -> Result<Gate<'_>, Outcome> {
         let refuse = |refusal| Err(Outcome::Refused(refusal));
         let strategies = &self.parts.strategies;
-        let found = match source {
+        let found = match &order.source {
             Source::Offer => Some(strategies.offers()),
-            Source::Stock { strategy: "default", .. } => strategies.find(&item.strategy),
+            Source::Reservation => strategies.find("mysql-batch"),
+            Source::Stock { strategy, .. } if strategy == "default" => {
+                strategies.find(&item.strategy)
+            }
             Source::Stock { strategy, .. } => strategies.find(strategy),
         };
         let Some(found) = found else { return refuse(Refusal::StrategyNotFound) };
         let card = found.card;
-        let options = source.options();
+        let options = order.options();
         if !options.is_default() && !card.takes_options {
             return refuse(Refusal::OptionsNotTaken);
         }

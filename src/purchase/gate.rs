@@ -12,14 +12,14 @@ use super::finishing::Finishing;
 use super::requests::WaitingClient;
 use super::{Lines, OrderRequest, PurchaseParts, Purchases};
 use gates::{Options, Strategy};
-use shop_domain::{Doubt, Item, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Span};
+use shop_domain::{Doubt, Item, OrderId, Outcome, Purchase, Quantity, Refusal, RequestKey, Trace};
 
 impl Purchases {
     /// Runs the strategy and waits for its outcome until the deadline. It is finished also when nobody waits
     /// any more.
     pub(super) async fn pass_gate(
         &self,
-        order: &OrderRequest<'_>,
+        order: &OrderRequest,
         lines: &[Line<'_>],
         gate: Gate<'_>,
         permits: Lines<PurchasePermit>,
@@ -27,10 +27,10 @@ impl Purchases {
     ) -> Outcome {
         let mut span = order.trace.span("gate");
         span.set("strategy", gate.card.name);
-        let purchases = self.purchases(order, lines, gate, &span);
+        let purchases = self.purchases(order, lines, &span.trace());
         let parts = Arc::clone(&self.parts);
         let strategy = Arc::clone(gate.strategy);
-        let options = order.source.options();
+        let options = order.options();
         let deadline = started + self.parts.gate_wait;
         let card = gate.card;
         let clients: Lines<WaitingClient> =
@@ -63,19 +63,18 @@ impl Purchases {
     }
 
     /// Makes the purchases of all lines, which have one key and the same times.
-    fn purchases(
+    pub(super) fn purchases(
         &self,
-        order: &OrderRequest<'_>,
+        order: &OrderRequest,
         lines: &[Line<'_>],
-        gate: Gate<'_>,
-        span: &Span,
+        trace: &Trace,
     ) -> Lines<Purchase> {
         let line_count = order.line_count();
         let mut order_id = OrderId::generate();
         if line_count.is_some() {
             order_id = order_id.line(0);
         }
-        let key = order.key.cloned().unwrap_or_else(|| RequestKey::of_order(order_id));
+        let key = order.key.clone().unwrap_or_else(|| RequestKey::of_order(order_id));
         let holds = lines.iter().map(|line| line.item.hold_seconds);
         let hold = holds.chain(order.hold_seconds).min().unwrap_or_default();
         // The ledger ends the hold, so it begins by the same clock.
@@ -88,10 +87,10 @@ impl Purchases {
             quantity: line.request.quantity,
             amount: line.amount,
             key: key.clone(),
-            strategy: gate.card.name,
+            strategy: line.strategy(),
             created_at,
             expires_at,
-            trace: span.trace(),
+            trace: trace.clone(),
             line_count,
             counts_refusals: line_count.is_none(),
         };

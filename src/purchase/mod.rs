@@ -44,7 +44,7 @@ use shop_domain::outcome::Dependency;
 use shop_domain::{Clock, ItemId, Outcome, Quantity, RequestKey, Trace, Unavailable, UserId};
 use shop_metrics::Metrics;
 
-use find::{Line, Source};
+use find::Line;
 
 pub use admit::Admission;
 pub use find::Items;
@@ -54,35 +54,18 @@ pub use requests::{ANNOUNCE_AFTER, Announcer, Requests};
 pub use sold_out::SoldOut;
 pub use waiting_room::WaitingRoom;
 
-/// The request of a purchase.
+/// An order that is asked for, whoever asks.
 #[derive(Clone, Debug)]
-pub struct PurchaseRequest {
-    pub buyer: UserId,
-    pub item: ItemId,
-    /// The number of units.
-    pub quantity: Quantity,
-    /// The strategy's name, or `default`.
-    pub strategy: String,
-    /// The query parameters that refine a lock strategy.
-    pub options: Options,
-    /// The caller's key, if it sent one.
-    pub key: Option<RequestKey>,
-    /// The ticket of the item's waiting room, if it has one.
-    pub ticket: Option<String>,
-    /// Where its steps write their spans.
-    pub trace: Trace,
-}
-
-/// The request of a reservation: an order of one or several items, which `mysql-batch` writes.
-#[derive(Clone, Debug)]
-pub struct ReservationRequest {
+pub struct OrderRequest {
     pub buyer: UserId,
     /// From 1 to [`LINES_MAX`] lines, each of another item.
-    pub lines: Vec<LineRequest>,
+    pub lines: Lines<LineRequest>,
+    pub source: Source,
     /// How long the unpaid order keeps its units: at most as long as each of its items allows.
     pub hold_seconds: Option<u32>,
     /// The caller's key, if it sent one.
     pub key: Option<RequestKey>,
+    /// Where its steps write their spans.
     pub trace: Trace,
 }
 
@@ -90,26 +73,30 @@ pub struct ReservationRequest {
 #[derive(Clone, Debug)]
 pub struct LineRequest {
     pub item: ItemId,
+    /// The number of units.
     pub quantity: Quantity,
     /// The ticket of the item's waiting room, if it has one.
     pub ticket: Option<String>,
 }
 
-/// An order that is asked for, whoever asks.
-struct OrderRequest<'a> {
-    buyer: UserId,
-    /// In the sequence of their items, in which the ledger locks their rows.
-    lines: &'a [LineRequest],
-    source: Source<'a>,
-    hold_seconds: Option<u32>,
-    key: Option<&'a RequestKey>,
-    trace: &'a Trace,
-    /// Whether a refusal names the line that it comes from.
-    names_lines: bool,
+/// The source of an order's units.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The stock, by a strategy.
+    Stock {
+        /// The strategy's name, or `default`: the item's own.
+        strategy: String,
+        /// The query parameters that refine a lock strategy.
+        options: Options,
+    },
+    /// The stock of several items, by `mysql-batch`. A refusal names its line.
+    Reservation,
+    /// The unit that is offered to a buyer who waited.
+    Offer,
 }
 
 /// One of something for each line of an order. Most orders have one line, and allocate nothing.
-type Lines<T> = SmallVec<[T; 1]>;
+pub type Lines<T> = SmallVec<[T; 1]>;
 
 /// The purchase path. Clones share everything.
 #[derive(Clone)]
@@ -159,71 +146,27 @@ impl Purchases {
         Self { parts: Arc::new(parts) }
     }
 
-    /// Buys, or says why not. When the wait runs out the answer is `Unknown` and the purchase
-    /// still finishes; dropping the returned future does not stop it either.
-    pub async fn buy(&self, request: PurchaseRequest) -> Outcome {
-        let line =
-            LineRequest { item: request.item, quantity: request.quantity, ticket: request.ticket };
-        let order = OrderRequest {
-            buyer: request.buyer,
-            lines: &[line],
-            source: Source::Stock { strategy: &request.strategy, options: request.options },
-            hold_seconds: None,
-            key: request.key.as_ref(),
-            trace: &request.trace,
-            names_lines: false,
-        };
-        self.order(&order).await
-    }
-
-    /// Reserves the items of all lines, or says why not. Waits and ends as [`Purchases::buy`].
+    /// Takes the five steps for an order, or says why not. When the wait runs out the answer is `Unknown` and the
+    /// purchase still finishes; dropping the returned future does not stop it either.
     ///
     /// # Panics
     /// Without lines, and with too many.
-    pub async fn reserve(&self, mut request: ReservationRequest) -> Outcome {
-        let lines = request.lines.len();
-        assert!((1..=usize::from(LINES_MAX)).contains(&lines), "a reservation has few lines");
-        request.lines.sort_unstable_by_key(|line| line.item);
-        let order = OrderRequest {
-            buyer: request.buyer,
-            lines: &request.lines,
-            source: Source::Stock { strategy: "mysql-batch", options: Options::default() },
-            hold_seconds: request.hold_seconds,
-            key: request.key.as_ref(),
-            trace: &request.trace,
-            names_lines: true,
-        };
-        self.order(&order).await
-    }
-
-    /// Buys the unit that is offered to a buyer who waited, or says why not. Waits and ends as
-    /// [`Purchases::buy`].
-    pub async fn accept_offer(
-        &self,
-        buyer: UserId,
-        item: ItemId,
-        key: Option<RequestKey>,
-        trace: Trace,
-    ) -> Outcome {
-        let order = OrderRequest {
-            buyer,
-            lines: &[LineRequest { item, quantity: Quantity::ONE, ticket: None }],
-            source: Source::Offer,
-            hold_seconds: None,
-            key: key.as_ref(),
-            trace: &trace,
-            names_lines: false,
-        };
-        let outcome = self.order(&order).await;
-        if matches!(outcome, Outcome::Sold(_)) {
+    pub async fn order(&self, mut order: OrderRequest) -> Outcome {
+        assert!(
+            (1..=usize::from(LINES_MAX)).contains(&order.lines.len()),
+            "an order has few lines"
+        );
+        // The ledger locks their rows in this sequence.
+        order.lines.sort_unstable_by_key(|line| line.item);
+        let outcome = self.take_steps(&order).await;
+        if order.source == Source::Offer && matches!(outcome, Outcome::Sold(_)) {
             self.parts.metrics.waiting.changed("accepted");
-            self.parts.hub.waiting_changed(item, buyer);
+            self.parts.hub.waiting_changed(order.lines[0].item, order.buyer);
         }
         outcome
     }
 
-    /// The five steps.
-    async fn order(&self, order: &OrderRequest<'_>) -> Outcome {
+    async fn take_steps(&self, order: &OrderRequest) -> Outcome {
         let started = Instant::now();
         let span = order.trace.span("admission");
         let mut lines = match self.find(order).await {
@@ -239,10 +182,10 @@ impl Purchases {
             Ok((gate, permits)) => self.pass_gate(order, &lines, gate, permits, started).await,
             Err(outcome) => outcome,
         };
-        if let Some(key) = order.key
+        if order.key.is_some()
             && earlier::may_be_an_order(&outcome)
             && let _span = order.trace.span("earlier request")
-            && let Some(found) = Box::pin(self.earlier(order, key, &lines, &outcome)).await
+            && let Some(found) = Box::pin(self.earlier(order, &lines, &outcome)).await
         {
             outcome = found;
         }
@@ -287,10 +230,17 @@ impl Purchases {
 /// The outcome of a purchase whose ledger does not answer.
 const NO_LEDGER: Outcome = Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql));
 
-impl OrderRequest<'_> {
+impl OrderRequest {
+    fn options(&self) -> Options {
+        match self.source {
+            Source::Stock { options, .. } => options,
+            Source::Reservation | Source::Offer => Options::default(),
+        }
+    }
+
     /// The outcome for the whole order, when it comes from the line of `item`.
     fn of_line(&self, outcome: Outcome, item: ItemId) -> Outcome {
-        if self.names_lines { outcome.of_line(item) } else { outcome }
+        if self.source == Source::Reservation { outcome.of_line(item) } else { outcome }
     }
 
     /// The number of lines in the ledger; `None` for a single purchase.

@@ -48,7 +48,8 @@ impl SoldOut {
     #[must_use]
     pub fn is_known(&self, item: ItemId) -> bool {
         let Some(known) = self.known.get(item) else { return false };
-        let (now_us, look_again_us) = (self.now_us(), micros(self.look_again));
+        let now_us = self.now_us();
+        let look_again_us = micros(self.look_again);
         if now_us >= known.learnt_us.saturating_add(2 * look_again_us) {
             return false;
         }

@@ -1,7 +1,7 @@
 //! The waiting list of an item: joining, finding, leaving, and ending lapsed offers and places.
 //!
 //! Who gets a unit is decided in the transaction that returns it (`ledger::waiting_list`). The
-//! purchase of an offered unit is `Purchases::accept_offer`.
+//! purchase of an offered unit is an order from `Source::Offer`.
 
 mod tend;
 

@@ -13,7 +13,7 @@ use utoipa::openapi::{OpenApi, RefOr};
 
 use crate::http::problems;
 use crate::http::request_trace::RequestTrace;
-use crate::purchase::{PurchaseRequest, Purchases};
+use crate::purchase::{LineRequest, OrderRequest, Purchases, Source};
 use gates::{Options, Scope, Store, WaitFor};
 use shop_domain::{Doubt, ItemId, Order, OrderStatus, Outcome, Quantity, Span};
 use web::body::{Integer, OptionalJsonBody};
@@ -76,8 +76,10 @@ pub async fn purchase(
     let span = request_trace.begin("POST /api/seckill/{strategy}/{item_id}");
     let trace = span.trace();
     let log_span = trace.log_span();
-    let request = PurchaseRequest { buyer, item, quantity, strategy, options, key, ticket, trace };
-    let outcome = purchases.buy(request).instrument(log_span).await;
+    let lines = [LineRequest { item, quantity, ticket }].into();
+    let source = Source::Stock { strategy, options };
+    let order = OrderRequest { buyer, lines, source, hold_seconds: None, key, trace };
+    let outcome = purchases.order(order).instrument(log_span).await;
     answer_traced(span, item, outcome)
 }
 
@@ -126,7 +128,8 @@ pub(super) fn answer_traced(
 }
 
 fn answer(outcome: Outcome) -> Result<Response, Problem> {
-    let Placed { status, order, is_replayed } = placed(outcome)?;
+    let is_replayed = matches!(outcome, Outcome::Replayed(_));
+    let (status, order) = placed(outcome)?;
     let location = [("location", format!("/api/orders/{}", order.id))];
     let mut response = (status, location, Json(OrderBody::from(order))).into_response();
     if is_replayed {
@@ -135,24 +138,15 @@ fn answer(outcome: Outcome) -> Result<Response, Problem> {
     Ok(response)
 }
 
-/// An order that a request has made.
-pub(super) struct Placed {
-    pub(super) status: StatusCode,
-    pub(super) order: Order,
-    /// Whether an earlier request with the same key has made it.
-    pub(super) is_replayed: bool,
-}
-
-/// The order of an outcome, or its problem.
-pub(super) fn placed(outcome: Outcome) -> Result<Placed, Problem> {
-    let placed = |status, order, is_replayed| Ok(Placed { status, order, is_replayed });
+/// The order that a request has made, with the status of the answer; or the outcome's problem.
+pub(super) fn placed(outcome: Outcome) -> Result<(StatusCode, Order), Problem> {
     match outcome {
-        Outcome::Sold(order) => placed(StatusCode::CREATED, order, false),
-        Outcome::Queued(order) => placed(StatusCode::ACCEPTED, order, false),
+        Outcome::Sold(order) => Ok((StatusCode::CREATED, order)),
+        Outcome::Queued(order) => Ok((StatusCode::ACCEPTED, order)),
         Outcome::Replayed(order) => {
             // A queued order was answered 202, and stays so if it is rejected later.
             let queued = matches!(order.status, OrderStatus::Queued | OrderStatus::Rejected);
-            placed(if queued { StatusCode::ACCEPTED } else { StatusCode::CREATED }, order, true)
+            Ok((if queued { StatusCode::ACCEPTED } else { StatusCode::CREATED }, order))
         }
         Outcome::Refused(refusal) => Err(refusal.into()),
         Outcome::Unavailable(why) => Err(why.into()),

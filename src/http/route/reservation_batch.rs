@@ -15,13 +15,13 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use utoipa::ToSchema;
 
-use super::purchase::{Placed, placed};
+use super::purchase::placed;
 use super::reservations::{ReservationBody, ReservationLineBody};
 use crate::account::{Accounts, Guests};
 use crate::http::problems;
-use crate::purchase::{Purchases, ReservationRequest};
+use crate::purchase::{OrderRequest, Purchases};
 use lifecycle::Lifecycle;
-use shop_domain::{BuyerReference, RequestKey, Trace};
+use shop_domain::{BuyerReference, Outcome, RequestKey, Trace};
 use web::body::{Integer, JsonLines, parse};
 use web::extract::{Shop, reference_of};
 use web::layers::RequestId;
@@ -35,7 +35,7 @@ const RESERVATIONS_MAX: usize = 256;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BatchLineBody {
-    /// The shop's reference of the buyer: opaque, 1 to 64 printable ASCII characters without spaces. Limits count it like a user.
+    /// The shop's reference of the buyer: opaque, 1 to 255 printable ASCII characters without spaces. Limits count it like a user.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
     buyer: String,
     /// The key of this reservation, as an `Idempotency-Key`.
@@ -98,11 +98,11 @@ pub async fn reserve_each(
             let purchases = purchases.clone();
             let request = line.and_then(|line| line.into_request(&guests));
             let answered = async move {
-                let request = match request {
-                    Ok(request) => request,
-                    Err(problem) => return answer(number, Err(problem)),
+                let outcome = match request {
+                    Ok(request) => Ok(purchases.order(request).await),
+                    Err(problem) => Err(problem),
                 };
-                answer(number, placed(purchases.reserve(request).await))
+                answer(number, outcome)
             };
             async move {
                 // After a panic the ledger knows what became of the line.
@@ -134,7 +134,7 @@ struct Line {
 }
 
 impl Line {
-    fn into_request(self, guests: &Guests) -> Result<ReservationRequest, Problem> {
+    fn into_request(self, guests: &Guests) -> Result<OrderRequest, Problem> {
         let buyer = guests.buyer(&self.buyer)?;
         self.reservation.into_request(buyer, Some(self.key), Trace::default())
     }
@@ -149,17 +149,19 @@ fn read_line(line: &[u8]) -> Result<Line, Problem> {
 }
 
 /// Writes one line.
-fn answer(line: usize, placed: Result<Placed, Problem>) -> Vec<u8> {
-    let body = match placed {
-        Ok(Placed { status, order, is_replayed }) => BatchAnswerBody {
+fn answer(line: usize, outcome: Result<Outcome, Problem>) -> Vec<u8> {
+    let replayed = matches!(outcome, Ok(Outcome::Replayed(_)));
+    let body = match outcome.and_then(placed) {
+        Ok((status, order)) => BatchAnswerBody {
             line,
             status: status.as_u16(),
-            replayed: is_replayed,
+            replayed,
             order: Some(order.into()),
             problem: None,
         },
         Err(problem) => {
-            let (id, status) = (RequestId::generate(), problem.status().as_u16());
+            let id = RequestId::generate();
+            let status = problem.status().as_u16();
             let request_id = id.as_str();
             tracing::debug!(request_id, line, code = problem.code(), "line of a batch failed");
             let written = String::from_utf8(problem.body(request_id)).unwrap_or_default();

@@ -12,7 +12,7 @@ use super::fields::wanted_hold;
 use super::purchase::{answer_traced, quantity};
 use crate::http::problems;
 use crate::http::request_trace::RequestTrace;
-use crate::purchase::{LineRequest, Purchases, ReservationRequest};
+use crate::purchase::{LineRequest, Lines, OrderRequest, Purchases, Source};
 use shop_domain::order::LINES_MAX;
 use shop_domain::{ItemId, RequestKey, Trace, UserId};
 use web::body::{Integer, JsonBody};
@@ -69,7 +69,7 @@ pub async fn reserve(
     let log_span = trace.log_span();
     let request = body.into_request(buyer.user, key, trace)?;
     let item = request.lines[0].item;
-    let outcome = purchases.reserve(request).instrument(log_span).await;
+    let outcome = purchases.order(request).instrument(log_span).await;
     answer_traced(span, item, outcome)
 }
 
@@ -80,13 +80,13 @@ impl ReservationBody {
         buyer: UserId,
         key: Option<RequestKey>,
         trace: Trace,
-    ) -> Result<ReservationRequest, Problem> {
+    ) -> Result<OrderRequest, Problem> {
         if !(1..=usize::from(LINES_MAX)).contains(&self.lines.len()) {
             let detail = format!("Send 1 to {LINES_MAX} lines.");
             return Err(problems::LINES_OUT_OF_RANGE.detail(detail));
         }
         let mut items = HashSet::new();
-        let mut lines = Vec::with_capacity(self.lines.len());
+        let mut lines = Lines::with_capacity(self.lines.len());
         for line in self.lines {
             let line = line.into_request()?;
             if !items.insert(line.item) {
@@ -95,7 +95,7 @@ impl ReservationBody {
             lines.push(line);
         }
         let hold_seconds = wanted_hold(self.hold_seconds, "hold_seconds")?;
-        Ok(ReservationRequest { buyer, lines, hold_seconds, key, trace })
+        Ok(OrderRequest { buyer, lines, source: Source::Reservation, hold_seconds, key, trace })
     }
 }
 

@@ -10,10 +10,10 @@ use utoipa::ToSchema;
 
 use super::purchase::answer_traced;
 use crate::http::request_trace::RequestTrace;
-use crate::purchase::Purchases;
+use crate::purchase::{LineRequest, OrderRequest, Purchases, Source};
 use crate::waiting_list::{LinePosition, WaitingLists};
 use lifecycle::Lifecycle;
-use shop_domain::{Clock, ItemId};
+use shop_domain::{Clock, ItemId, Quantity};
 use web::body::OptionalJsonBody;
 use web::detached;
 use web::document::TryAgain;
@@ -26,7 +26,7 @@ use web::problem::Problem;
 pub struct PlaceBody {
     item_id: i64,
     /// `none`; `waiting`; `offered`; then `accepted`, `lapsed` (not bought in time), `left` or `ended`
-    /// (the sale was paused or is over).
+    /// (the sale is over, or was paused without being drawn).
     status: &'static str,
     /// While waiting: buyers in front.
     ahead: Option<u64>,
@@ -139,6 +139,15 @@ pub async fn accept(
     OptionalJsonBody(StepBody {}): OptionalJsonBody<StepBody>,
 ) -> Result<Response, Problem> {
     let span = request_trace.begin("POST /api/items/{id}/waiting/purchase");
-    let outcome = purchases.accept_offer(buyer.user, id, key, span.trace()).await;
+    let line = LineRequest { item: id, quantity: Quantity::ONE, ticket: None };
+    let order = OrderRequest {
+        buyer: buyer.user,
+        lines: [line].into(),
+        source: Source::Offer,
+        hold_seconds: None,
+        key,
+        trace: span.trace(),
+    };
+    let outcome = purchases.order(order).await;
     answer_traced(span, id, outcome)
 }

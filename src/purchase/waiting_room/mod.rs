@@ -198,7 +198,8 @@ impl WaitingRoom {
             return;
         };
         let Ok(permit) = Arc::clone(&self.exits).try_acquire_owned() else { return };
-        let (parts, item) = (Arc::clone(&self.parts), item.id);
+        let parts = Arc::clone(&self.parts);
+        let item = item.id;
         tokio::spawn(async move {
             let shift = parts.clock.shifted();
             match parts.room.leave(item, buyer, Leaving::HasPurchased, shift).await {

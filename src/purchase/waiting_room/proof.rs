@@ -138,8 +138,8 @@ impl Proofs {
         if !self.keys.iter().any(genuine) || parameters.data != data {
             return None;
         }
-        let (nonce, salt) =
-            (hex::decode(&parameters.nonce).ok()?, hex::decode(&parameters.salt).ok()?);
+        let nonce = hex::decode(&parameters.nonce).ok()?;
+        let salt = hex::decode(&parameters.salt).ok()?;
         let derived = hex::encode(derive(&nonce, &salt, solution.counter));
         let is_right =
             derived == solution.derived_key && derived.starts_with(&parameters.key_prefix);
