@@ -91,7 +91,8 @@ impl App {
     async fn build_parts(config: Config, extensions: &[&dyn Extension]) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
         let no_thread = |error: io::Error| format!("no thread for a runtime: {error}");
-        let (runtimes, drained) = (config.http.runtimes.get(), shared.lifecycle.drained());
+        let runtimes = config.http.runtimes.get();
+        let drained = shared.lifecycle.drained();
         let of_batches = Runtimes::start_batches(runtimes, &drained).map_err(no_thread)?;
         let writers = Writers::build(&config, &shared, of_batches.as_ref());
         let lock_servers = LockServers::new(&config)?;

@@ -66,7 +66,8 @@ fn strategy_context(
     writers: &Writers,
     locks: &LockSources,
 ) -> StrategyContext {
-    let (redis, pool) = (shared.redis.clone(), shared.pool.clone());
+    let redis = shared.redis.clone();
+    let pool = shared.pool.clone();
     StrategyContext {
         group_commit: writers.group_commit.clone(),
         arbiter: writers.arbiter.clone(),

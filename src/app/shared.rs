@@ -64,7 +64,8 @@ pub(super) struct Inboxes {
 
 impl Shared {
     pub(super) fn build(config: &Config) -> Result<(Self, Inboxes), String> {
-        let (metrics, clock) = (Metrics::new(), Clock::default());
+        let metrics = Metrics::new();
+        let clock = Clock::default();
         let lifecycle = Lifecycle::new();
         let instance = format!("{:016x}", rand::random::<u64>());
         let (traces, span_worker) =
@@ -180,7 +181,8 @@ impl Writers {
 }
 
 fn stream_limits(config: &Config) -> StreamLimits {
-    let (all, limits) = (config.live.streams_max, &config.limits);
+    let all = config.live.streams_max;
+    let limits = &config.limits;
     // Rounded down: the share of a few streams may be 0.
     let kept = all.saturating_mul(config.live.streams_kept_percent) / 100;
     StreamLimits {

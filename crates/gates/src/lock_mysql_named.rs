@@ -37,7 +37,8 @@ pub(super) const ENTRY: Entry = Entry {
         let locks = &context.locks;
         let pool = locks.mysql.for_locks().clone();
         let namespace = pool.connect_options().get_database().unwrap_or_default().to_owned();
-        let (server, idle_min) = (move || pool.connect_options(), named::SESSION_IDLE_MIN);
+        let server = move || pool.connect_options();
+        let idle_min = named::SESSION_IDLE_MIN;
         let mutex = Arc::new(named::following(server, &namespace, idle_min, &locks.tasks));
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Mysql))
     },

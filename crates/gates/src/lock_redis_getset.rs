@@ -36,7 +36,8 @@ pub(super) const ENTRY: Entry = Entry {
     },
     build: |context| {
         let locks = &context.locks;
-        let (redis, now_ms) = (locks.redis.clone(), Arc::clone(&locks.now_ms));
+        let redis = locks.redis.clone();
+        let now_ms = Arc::clone(&locks.now_ms);
         let mutex = Arc::new(getset::mutex(redis, &locks.prefix, now_ms, &locks.tasks)?);
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redis))
     },

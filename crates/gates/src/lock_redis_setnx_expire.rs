@@ -35,7 +35,8 @@ pub(super) const ENTRY: Entry = Entry {
     },
     build: |context| {
         let locks = &context.locks;
-        let (redis, repair) = (locks.redis.clone(), Repair::ByWaiters);
+        let redis = locks.redis.clone();
+        let repair = Repair::ByWaiters;
         let mutex = Arc::new(setnx_expire::mutex(redis, &locks.prefix, repair, &locks.tasks)?);
         Ok(GuardedSale::per_item(context, mutex, None, Dependency::Redis))
     },

@@ -43,7 +43,8 @@ impl MemoryCounters {
         if let Some(counter) = self.loaded.get(item) {
             return Ok(Some(counter));
         }
-        let (pool, loaded) = (self.pool.clone(), self.loaded.clone());
+        let pool = self.pool.clone();
+        let loaded = self.loaded.clone();
         let load = async move {
             let Some(row) = stock::read(&pool, item).await? else { return Ok(None) };
             let make = || MemoryCounter(Arc::new(AtomicI64::new(row.available)));

@@ -59,7 +59,8 @@ struct RedisBucket {
 #[async_trait]
 impl Strategy for RedisBucket {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        let item = purchase.item.id;
+        let units = purchase.quantity.signed();
         let first = first_bucket(purchase.buyer);
         let mut found_empty = 0;
         loop {

@@ -118,8 +118,9 @@ impl RedisLua {
         deadline: Instant,
         before: &mut Option<i64>,
     ) -> Option<Outcome> {
-        let (item, buyer, limit) =
-            (purchase.item.id, purchase.buyer, purchase.item.per_buyer_limit);
+        let item = purchase.item.id;
+        let buyer = purchase.buyer;
+        let limit = purchase.item.per_buyer_limit;
         let refused = Some(Outcome::Refused(Refusal::LimitReached { limit }));
         if purchase.item.arbiter == ArbiterMode::Off {
             return refused;

@@ -73,7 +73,8 @@ enum Try {
 #[async_trait]
 impl Strategy for RedisWatch {
     async fn purchase(&self, purchase: Purchase, deadline: Instant) -> Outcome {
-        let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        let item = purchase.item.id;
+        let units = purchase.quantity.signed();
         for _ in 0..TRIES_MAX {
             let permit = tokio::time::timeout_at(deadline, self.trying.acquire()).await;
             let Ok(Ok(permit)) = permit else { break };

@@ -59,7 +59,8 @@ impl<C: Cursor> Page<C> {
     /// 400 for any other parameter.
     pub fn read(pairs: &[(String, String)]) -> Result<Self, Problem> {
         let invalid = |detail: String| problems::INVALID_QUERY_PARAMETER.detail(detail);
-        let (mut limit, mut cursor) = (None, None);
+        let mut limit = None;
+        let mut cursor = None;
         for (name, value) in pairs {
             if name == "limit" && limit.is_none() {
                 let number = value.parse().ok().filter(|limit| (1..=ROWS_MAX).contains(limit));

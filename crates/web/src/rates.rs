@@ -51,7 +51,8 @@ impl Rates {
     /// none.
     #[must_use]
     pub fn new(user: Rate, address: Rate, loopback_exempt: bool) -> Self {
-        let (users, addresses) = (Buckets::new(user), Buckets::new(address));
+        let users = Buckets::new(user);
+        let addresses = Buckets::new(address);
         Self { users, addresses, loopback_exempt }
     }
 

@@ -51,7 +51,8 @@ impl Runtimes {
 /// Starts a thread with a runtime, which ends when `end` fires.
 fn start_thread(name: String, end: &CancellationToken) -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
-    let (handle, end) = (runtime.handle().clone(), end.clone());
+    let handle = runtime.handle().clone();
+    let end = end.clone();
     std::thread::Builder::new().name(name).spawn(move || runtime.block_on(end.cancelled()))?;
     Ok(handle)
 }

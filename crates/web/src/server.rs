@@ -33,7 +33,7 @@ use lifecycle::Lifecycle;
 use shop_metrics::Metrics;
 
 /// The largest head of a request, in bytes.
-const HEAD_BYTES_MAX: usize = 32 * 1024;
+const HEAD_BYTES_MAX: u32 = 32 * 1024;
 /// Streams that one HTTP/2 connection may open at once.
 const HTTP2_STREAMS_MAX: u32 = 250;
 /// Resets of streams that one HTTP/2 connection may have pending before it is closed.
@@ -105,11 +105,12 @@ pub async fn serve(
         .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(options.head_timeout)
-        .max_buf_size(HEAD_BYTES_MAX);
+        .max_buf_size(HEAD_BYTES_MAX as usize);
     builder
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(options.head_timeout)
+        .max_header_list_size(HEAD_BYTES_MAX)
         .max_concurrent_streams(HTTP2_STREAMS_MAX)
         .max_pending_accept_reset_streams(HTTP2_RESETS_MAX);
     let builder = Arc::new(builder);
@@ -140,8 +141,8 @@ pub async fn serve(
                     metrics: metrics.clone(),
                     _permits: (slot, permit),
                 };
-                let (connections, served) =
-                    (lifecycle.connections(), connection.serve(stop.clone()));
+                let connections = lifecycle.connections();
+                let served = connection.serve(stop.clone());
                 match &options.runtimes {
                     Some(runtimes) => connections.spawn_on(served, runtimes.next()),
                     None => connections.spawn(served),
@@ -188,7 +189,8 @@ impl<A: Application> Connection<A> {
         let io = TokioIo::new(Box::pin(stream));
         let has_request = AtomicBool::new(false);
         let peer = Peer(self.peer);
-        let (application, has_any) = (self.application, &has_request);
+        let application = self.application;
+        let has_any = &has_request;
         let budgets = self.budgets;
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);

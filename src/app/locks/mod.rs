@@ -38,7 +38,8 @@ pub(super) fn lock_sources(
 ) -> Result<LockSources, String> {
     let redis = &shared.redis;
     let subscriber = lock_subscriber(config, redis)?;
-    let (tasks, prefix) = (TaskTracker::new(), &config.redis.prefix);
+    let tasks = TaskTracker::new();
+    let prefix = &config.redis.prefix;
     let token = leaselock::redis::token::notified(redis.shared(), &subscriber, prefix, &tasks)
         .map_err(|error| format!("redis.prefix cannot be used: {error}"))?;
     let clock = shared.clock.clone();

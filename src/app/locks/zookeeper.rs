@@ -38,7 +38,8 @@ impl Zookeeper {
 
     /// Asks whether ZooKeeper answers.
     pub(super) fn probe(&self) -> Probe {
-        let (ensemble, lease) = (std::sync::Arc::clone(&self.ensemble), self.lease);
+        let ensemble = std::sync::Arc::clone(&self.ensemble);
+        let lease = self.lease;
         Box::new(move || {
             let ensemble = std::sync::Arc::clone(&ensemble);
             Box::pin(async move { ensemble.ping(lease).await })

@@ -49,7 +49,8 @@ pub struct FindingBody {
 
 impl From<Report> for AuditBody {
     fn from(report: Report) -> Self {
-        let (clean, oversold) = (report.is_clean(), report.units_oversold());
+        let clean = report.is_clean();
+        let oversold = report.units_oversold();
         let findings = report.findings.into_iter().map(|finding| FindingBody {
             invariant: finding.invariant,
             claim: finding.claim,

@@ -146,7 +146,8 @@ pub async fn list(
     let CatalogRead { value, age } = catalog.list_shop(now).await?;
     let stale = age.is_some();
     let body = |stocked| ItemBody { stale, ..ItemBody::new(stocked, now) };
-    let (items, currency) = (value.iter().map(body).collect(), currency.as_str());
+    let items = value.iter().map(body).collect();
+    let currency = currency.as_str();
     Ok(with_age(Json(ItemsBody { items, currency, stale, server_time: now }), age))
 }
 

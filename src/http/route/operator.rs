@@ -90,7 +90,8 @@ pub async fn ready(
     responses((status = 200, description = "OpenMetrics text", body = String, content_type = "application/openmetrics-text")))]
 pub async fn metrics(State(locks): State<Locks>, State(metrics): State<Metrics>) -> Response {
     for lock in &locks {
-        let (kind, stats) = (lock.capabilities(), lock.stats().snapshot());
+        let kind = lock.capabilities();
+        let stats = lock.stats().snapshot();
         for (event, count) in stats.counters() {
             metrics.lock_counted(kind.kind, kind.backend, event, count);
         }

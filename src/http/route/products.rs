@@ -139,11 +139,17 @@ pub(super) fn new_variant(
     Ok(Some(NewVariant { product, options }))
 }
 
-/// Reads options as a table has them: `Size=M; Colour=red`.
+/// Reads options as a table has them: `Size=M; Colour=red`, or as JSON: `[["Size","M"],["Colour","red"]]`.
 ///
 /// # Errors
 /// 422 `invalid_variant`.
 pub(in crate::http) fn options_of_table(text: &str) -> Result<Vec<VariantOptionBody>, Problem> {
+    if text.starts_with('[') {
+        let pairs: Vec<(String, String)> =
+            serde_json::from_str(text).map_err(|_| problems::INVALID_VARIANT.problem())?;
+        let options = pairs.into_iter().map(|(name, value)| VariantOptionBody { name, value });
+        return Ok(options.collect());
+    }
     let option = |part: &str| match part.split_once('=') {
         Some((name, value)) => {
             Ok(VariantOptionBody { name: name.to_owned(), value: value.to_owned() })
@@ -165,7 +171,8 @@ pub async fn find(
 ) -> Result<Json<ProductWithItemsBody>, Problem> {
     let product = catalog.product(id).await?.ok_or(&problems::PRODUCT_NOT_FOUND)?;
     let read = catalog.variants(id).await?;
-    let (now, stale) = (clock.now(), read.age.is_some());
+    let now = clock.now();
+    let stale = read.age.is_some();
     let items = read.value.iter().map(|stocked| ItemBody::new(stocked, now)).collect();
     let product = ProductBody::from(&product);
     Ok(Json(ProductWithItemsBody { product, items, stale, server_time: now }))

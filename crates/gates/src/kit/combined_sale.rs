@@ -90,7 +90,8 @@ impl CombinedSale {
         let batches = Arc::new(shared.context.group_commit.writer());
         let lock_name = name.clone();
         let execute: Executor<SaleRequest, ()> = Arc::new(move |held, operations| {
-            let (shared, name) = (Arc::clone(&shared), lock_name.clone());
+            let shared = Arc::clone(&shared);
+            let name = lock_name.clone();
             let batches = Arc::clone(&batches);
             Box::pin(async move {
                 shared.work(&batches, &name, &held, operations).await;
@@ -163,7 +164,8 @@ impl Shared {
         }
         let deadlines: Vec<_> = waiting.iter().map(|one| Some(one.deadline)).collect();
         let mut waiting: Vec<Option<StartedRequest>> = waiting.into_iter().map(Some).collect();
-        let (mut later_fence, mut fenced) = (None, Vec::new());
+        let mut later_fence = None;
+        let mut fenced = Vec::new();
         let mut tell = |answers: Vec<(usize, Answer)>| {
             let mut decided = Vec::with_capacity(answers.len());
             for (index, answer) in answers {

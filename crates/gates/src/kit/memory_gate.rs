@@ -15,7 +15,8 @@ pub async fn purchase(
     deadline: Instant,
     mutexes: Option<&ItemMutexes>,
 ) -> Outcome {
-    let (item, units) = (purchase.item.id, purchase.quantity.signed());
+    let item = purchase.item.id;
+    let units = purchase.quantity.signed();
     loop {
         let counter = match find(context, item).await {
             Ok(counter) => counter,

@@ -97,7 +97,9 @@ impl Options {
     pub fn read<'a>(
         pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<Self, OptionsError> {
-        let (mut store, mut scope, mut wait) = (None, None, None);
+        let mut store = None;
+        let mut scope = None;
+        let mut wait = None;
         for (name, value) in pairs {
             match name {
                 "store" => {

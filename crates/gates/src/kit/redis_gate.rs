@@ -60,7 +60,8 @@ pub async fn give_back_if_refused(
     outcome: &Outcome,
 ) {
     if !outcome.may_hold_stock() {
-        let (item, units) = (purchase.item.id, purchase.quantity.signed());
+        let item = purchase.item.id;
+        let units = purchase.quantity.signed();
         context.counters.give_back(item, epoch, units).await;
     }
 }

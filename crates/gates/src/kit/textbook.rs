@@ -47,7 +47,8 @@ pub async fn on_counter(
     context: &StrategyContext,
     purchase: &Purchase,
 ) -> Result<Option<u64>, Outcome> {
-    let (item, units) = (purchase.item.id, purchase.quantity.signed());
+    let item = purchase.item.id;
+    let units = purchase.quantity.signed();
     let seen =
         context.counters.read(item).await.map_err(|error| redis_gate::unavailable(&error))?;
     if seen.available < units {

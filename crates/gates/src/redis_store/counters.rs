@@ -105,13 +105,15 @@ impl Counters {
         metrics: Metrics,
         layout: Layout,
     ) -> Self {
-        let (epochs, loads) = (Cache::new(REMEMBERED_MAX), SingleFlight::new());
+        let epochs = Cache::new(REMEMBERED_MAX);
+        let loads = SingleFlight::new();
         Self { redis, pool, metrics, epochs, loads, layout }
     }
 
     /// Makes counters of another layout on the same Redis and ledger.
     pub(super) fn with(&self, layout: Layout) -> Self {
-        let (redis, pool) = (self.redis.clone(), self.pool.clone());
+        let redis = self.redis.clone();
+        let pool = self.pool.clone();
         Self::with_layout(redis, pool, self.metrics.clone(), layout)
     }
 

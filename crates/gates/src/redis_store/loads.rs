@@ -77,7 +77,8 @@ impl Counters {
     /// Loads the counter in Redis under the ledger's epoch, if it is not; answers the epoch.
     async fn current_epoch(&self, item: ItemId) -> Result<u64, CounterError> {
         let give_up = Instant::now() + LOADING_MAX;
-        let (mut waiting_for, mut loads_seen) = (None, 0);
+        let mut waiting_for = None;
+        let mut loads_seen = 0;
         let mut waiting_until = Instant::now() + load_wait(loads_seen);
         loop {
             let known = self.ledger_epoch(item).await?;
@@ -239,7 +240,8 @@ impl Counters {
 /// The share of `units` that part number `part` of `parts` gets; all shares add up to `units`.
 fn share(units: i64, part: usize, parts: usize) -> i64 {
     let count = |number: usize| i64::try_from(number).expect("a handful of parts");
-    let (part, parts) = (count(part), count(parts));
+    let part = count(part);
+    let parts = count(parts);
     assert!((0..parts).contains(&part), "a share is of a part that the counter has");
     units.div_euclid(parts) + i64::from(part < units.rem_euclid(parts))
 }

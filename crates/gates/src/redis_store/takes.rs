@@ -52,8 +52,10 @@ impl Counters {
     /// See [`CounterError`]; after an error of Redis the units may be taken, and a retry of the
     /// same request gets them.
     pub async fn take_once(&self, purchase: &Purchase) -> Result<Take, CounterError> {
-        let (item, units) = (purchase.item.id, purchase.quantity.signed());
-        let (buyer, window) = (purchase.buyer, &purchase.item.window);
+        let item = purchase.item.id;
+        let units = purchase.quantity.signed();
+        let buyer = purchase.buyer;
+        let window = &purchase.item.window;
         let us = |instant: OffsetDateTime| (instant.unix_timestamp_nanos() / 1_000).to_string();
         for _ in 0..READ_ATTEMPTS_MAX {
             let epoch = self.epoch(item).await?;

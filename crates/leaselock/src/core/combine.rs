@@ -260,7 +260,8 @@ where
         Box::pin(async move {
             for mut operation in batch {
                 let Some(input) = operation.take_input() else { continue };
-                let (held, run) = (held.clone(), Arc::clone(&run));
+                let held = held.clone();
+                let run = Arc::clone(&run);
                 let one = AssertUnwindSafe(async move { run(held, input).await }).catch_unwind();
                 match one.await {
                     Ok(output) => operation.answer(output),

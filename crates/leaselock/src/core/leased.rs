@@ -34,7 +34,8 @@ impl LeasedMutex {
         tasks: &TaskTracker,
     ) -> Self {
         let stats = Arc::new(Stats::default());
-        let (own_store, own_stats) = (Arc::clone(&store), Arc::clone(&stats));
+        let own_store = Arc::clone(&store);
+        let own_stats = Arc::clone(&stats);
         let core = Core {
             store,
             capabilities,

@@ -195,7 +195,8 @@ impl Renewals {
         let mut schedule = self.locked();
         let mut taken = Vec::new();
         while let Some(first) = schedule.holds.first_entry() {
-            let (due, look) = (first.key().0, first.get().1);
+            let due = first.key().0;
+            let look = first.get().1;
             let soon = look == Purpose::Renew && !taken.is_empty() && due <= now + RENEWED_EARLY;
             if due > now && !soon {
                 break;
@@ -232,7 +233,8 @@ impl Renewals {
     }
 
     fn take_answer(&self, sent: &SentRenewal, answer: Answer) {
-        let (hold, stats) = (&sent.hold, &sent.hold.stats);
+        let hold = &sent.hold;
+        let stats = &sent.hold.stats;
         match answer {
             Answer::Renewed => {
                 count(&stats.renewals);
@@ -310,7 +312,8 @@ fn renew(batch: Vec<SentRenewal>) -> BoxFuture<'static, Vec<(SentRenewal, Answer
     Box::pin(async move {
         let Some(SentRenewal { hold: first, .. }) = batch.first() else { return Vec::new() };
         count(&first.stats.renewal_batches);
-        let (store, mut lease) = (Arc::clone(&first.store), first.lease);
+        let store = Arc::clone(&first.store);
+        let mut lease = first.lease;
         let answers = if batch.len() == 1 {
             let renewed = store.renew(&first.name, &first.token, lease);
             ask(lease, renewed).await.map(|renewed| vec![Some(renewed)])

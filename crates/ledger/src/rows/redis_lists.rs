@@ -60,7 +60,8 @@ impl CounterLayout {
         after: i64,
         limit: u32,
     ) -> sqlx::Result<Vec<CountedItem>> {
-        let (table, condition) = (self.table(), sales.condition());
+        let table = self.table();
+        let condition = sales.condition();
         let statement = format!(
             "SELECT stock.item_id, available, version, arbiter, epoch FROM {table} \
              JOIN stock ON stock.item_id = {table}.item_id \

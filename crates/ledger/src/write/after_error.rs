@@ -24,7 +24,8 @@ pub(super) async fn after_error(
         // Two unique keys can be taken: the order's id (our own earlier try went through) and
         // the request's key (an earlier request did). Both are found by the key.
         Fault::Duplicate => {
-            let (buyer, item) = (purchase.buyer, purchase.item.id);
+            let buyer = purchase.buyer;
+            let item = purchase.item.id;
             match orders::find_by_key(connection, buyer, item, &purchase.key).await {
                 Ok(Some(order)) => replay(purchase, order),
                 Ok(None) => return Attempt::Again(Fault::Transient),

@@ -76,7 +76,8 @@ impl<'a> NewOrder<'a> {
         fence: Option<Fence>,
         fence_sequence: Option<u64>,
     ) -> Self {
-        let (status, key) = (WRITTEN_AS, purchase.key.as_str());
+        let status = WRITTEN_AS;
+        let key = purchase.key.as_str();
         Self { purchase, status, key, fence, fence_sequence }
     }
 
@@ -220,7 +221,8 @@ impl CountedUnits {
     /// The units of a purchase, counted against the limit of its item's group, if it is in one.
     pub(super) fn in_group(purchase: &Purchase) -> Option<Self> {
         let group = purchase.counted_group()?;
-        let (of, limit) = (group.id.get(), group.per_buyer_limit);
+        let of = group.id.get();
+        let limit = group.per_buyer_limit;
         Some(Self { of, limit, unpaid_max: 0, ..Self::of_buyer(purchase) })
     }
 

@@ -62,17 +62,17 @@ impl OrderCalls {
         connection: &mut MySqlConnection,
         write: &OrderWrite<'_>,
         outbox: Outbox,
-        is_galera: bool,
+        takes_calls: bool,
     ) -> sqlx::Result<Attempt> {
         let purchase = write.purchase;
-        // Galera never gets a call: a node that rolls a transaction back, because another node's came
-        // first, must be able to say so after each statement.
-        let fits = is_guarded(purchase) && write.stock.fits_a_call() && !is_galera;
+        // Some writers never get a call.
+        let fits = is_guarded(purchase) && write.stock.fits_a_call() && takes_calls;
         if !(fits && self.is_called && self.is_own(connection).await?) {
             return transaction::run(connection, write, outbox).await;
         }
         let call = call(write, outbox)?;
-        let (span, started) = (purchase.trace.span("transaction"), Instant::now());
+        let span = purchase.trace.span("transaction");
+        let started = Instant::now();
         // The driver logs nothing meanwhile, because it would log the text, which contains the values.
         let sent = connection.execute(sqlx::raw_sql(&call)).with_subscriber(Dispatch::none());
         let answer = within(TRANSACTION_MAX, sent).await;

@@ -35,7 +35,8 @@ fn write_problem(mut response: Response, request_id: &str, uri: &Uri) -> Respons
         None if needs_problem(&response, is_api(uri.path())) => adopt_problem(&mut response),
         None => return response,
     };
-    let (code, path) = (problem.code(), uri.path());
+    let code = problem.code();
+    let path = uri.path();
     if code == problems::INTERNAL.code() {
         tracing::error!(request_id, path, "internal error in request {request_id}");
     } else if response.status().is_server_error() {

@@ -305,8 +305,8 @@ impl Room {
         let mut first: usize = 1;
         loop {
             let rest = ordered.get(first - 1..).unwrap_or_default();
-            let (part, is_last) =
-                (rest.len().min(PLACES_TOGETHER_MAX), rest.len() <= PLACES_TOGETHER_MAX);
+            let part = rest.len().min(PLACES_TOGETHER_MAX);
+            let is_last = rest.len() <= PLACES_TOGETHER_MAX;
             let mut call = self.call(&PLACE, item);
             call.arg(shift_ms(shift))
                 .arg(ms(self.limits.ticket))

@@ -287,7 +287,8 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             has_queue: row.try_get::<i64, _>("has_queue")? != 0,
             revision: row.try_get("revision")?,
         };
-        let (total, available) = (row.try_get("total")?, row.try_get("available")?);
+        let total = row.try_get("total")?;
+        let available = row.try_get("available")?;
         Ok(Self { item: Arc::new(item), total, available })
     }
 }

@@ -95,7 +95,8 @@ pub async fn find_by_keys(
     let columns = format!("{COLUMNS}, request_key");
     let mut found = HashMap::new();
     for row in with_keys(connection, &columns, requests).await? {
-        let (Text(key), order) = (row.try_get("request_key")?, read(&row)?);
+        let Text(key) = row.try_get("request_key")?;
+        let order = read(&row)?;
         found.insert((order.user_id, order.item_id, key), order);
     }
     Ok(found)

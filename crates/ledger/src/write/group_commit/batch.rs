@@ -97,7 +97,8 @@ impl BatchWriter {
         };
         // Those that have to be told first are written first: each waits for rows of the item.
         for (index, deadline) in batch.undecided() {
-            let (purchase, stock) = (&purchases[index], StockWrite::Guarded);
+            let purchase = &purchases[index];
+            let stock = StockWrite::Guarded;
             let write = OrderWrite { purchase, fence, stock, deadline };
             batch.answers[index] = Some(self.arbiter.decide(&write).await);
             batch.tell_decided();

@@ -60,7 +60,8 @@ impl<'a> Batch<'a> {
         let traces = purchases.iter().map(|purchase| &purchase.trace);
         let mut span = SharedSpan::begin("batch", traces);
         span.set("orders", purchases.len());
-        let (answers, is_told) = (vec![None; purchases.len()], vec![false; purchases.len()]);
+        let answers = vec![None; purchases.len()];
+        let is_told = vec![false; purchases.len()];
         Self {
             arbiter,
             purchases,

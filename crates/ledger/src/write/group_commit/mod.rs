@@ -121,7 +121,8 @@ impl GroupCommit {
             if has_lines {
                 return Box::pin(self.write_alone(&lines, deadline)).await;
             }
-            let (purchase, stock) = (&lines[0], StockWrite::Guarded);
+            let purchase = &lines[0];
+            let stock = StockWrite::Guarded;
             let write = OrderWrite { purchase, fence: None, stock, deadline };
             return Box::pin(self.parts.arbiter.write(&write)).await.unwrap_or_else(Outcome::from);
         }
@@ -205,7 +206,8 @@ impl GroupCommit {
 
     /// Writes an order with several lines, which a batch or nobody has claimed, on a task of its own.
     fn spawn_alone(&self, waiting: Waiting) {
-        let (group, (lines, asker)) = (self.clone(), waiting.taken());
+        let group = self.clone();
+        let (lines, asker) = waiting.taken();
         self.tasks().spawn(async move {
             let outcome = group.write_alone(&lines, asker.deadline).await;
             asker.answer(Ok(outcome));

@@ -51,7 +51,8 @@ pub(super) async fn choose(
                 verdict = Verdict::NotNow;
                 break;
             };
-            let (item, units) = (purchase.item.id, purchase.quantity.signed());
+            let item = purchase.item.id;
+            let units = purchase.quantity.signed();
             let limit = purchase.item.per_buyer_limit;
             let counted = bought.get(&(item, purchase.buyer)).copied().unwrap_or_default();
             let written = counted.bought;
@@ -134,7 +135,9 @@ struct TakenUnits {
 
 impl TakenUnits {
     fn add(&mut self, purchase: &Purchase) {
-        let (item, buyer, units) = (purchase.item.id, purchase.buyer, purchase.quantity.signed());
+        let item = purchase.item.id;
+        let buyer = purchase.buyer;
+        let units = purchase.quantity.signed();
         *self.of_item.entry(item).or_default() += units;
         *self.by_buyer.entry((item, buyer)).or_default() += units;
         if let Some(group) = purchase.counted_group() {

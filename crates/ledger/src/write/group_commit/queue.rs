@@ -121,7 +121,8 @@ impl BatchQueue {
             batches: 0,
             directs: 0,
         };
-        let (arrived, filled) = (Notify::new(), Notify::new());
+        let arrived = Notify::new();
+        let filled = Notify::new();
         Self { item, connections, pipeline, state: Mutex::new(state), arrived, filled }
     }
 
@@ -147,7 +148,8 @@ impl BatchQueue {
     /// # Errors
     /// The order, when the queue is full.
     pub(super) fn push(self: &Arc<Self>, group: &GroupCommit, one: Waiting) -> Result<(), Waiting> {
-        let (item, mut state) = (one.item(), self.state());
+        let item = one.item();
+        let mut state = self.state();
         state.waiting.push(item, one)?;
         if !state.is_served {
             state.is_served = true;
@@ -175,7 +177,8 @@ impl BatchQueue {
                 continue;
             }
             self.state().batches += 1;
-            let (queue, group) = (Arc::clone(&self), group.clone());
+            let queue = Arc::clone(&self);
+            let group = group.clone();
             group.clone().tasks().spawn(queue.write(group, slot, batch));
         }
     }
@@ -232,7 +235,8 @@ impl BatchQueue {
         batch: Vec<Waiting>,
     ) {
         let begun = Instant::now();
-        let (mut purchases, mut deadlines) = (Vec::new(), Vec::new());
+        let mut purchases = Vec::new();
+        let mut deadlines = Vec::new();
         // At the first line of each order.
         let mut askers: Vec<Option<Asker>> = Vec::new();
         for (lines, asker) in batch.into_iter().map(Waiting::taken) {
