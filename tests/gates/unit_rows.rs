@@ -3,7 +3,7 @@
 
 use extension::job::Job;
 use gates::redis_store::{Counters, RedisClient};
-use ledger::write::tables::unit_rows::POOL_MAX;
+use ledger::rows::tables::unit_rows::POOL_MAX;
 use seckill::job::Reconcile;
 use serde_json::json;
 use shop_metrics::Metrics;

@@ -41,7 +41,7 @@ use tokio::time::{Instant, timeout_at};
 use super::kit::{ledger_view, redis_gate};
 use super::{Breaks, Card, Entry, Strategy, StrategyContext};
 use ledger::cache::Cache;
-use ledger::write::tables::unit_rows::{PoolChange, UnitPool, UnitRows, settle};
+use ledger::rows::tables::unit_rows::{PoolChange, UnitPool, UnitRows, settle};
 use ledger::write::{Conflict, OrderWrite, StockWrite, UnguardedWrite};
 use shop_domain::{ArbiterMode, ItemId, Outcome, Purchase, Refusal, Unavailable};
 

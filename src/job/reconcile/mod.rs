@@ -24,7 +24,7 @@ use tokio::sync::Mutex;
 use extension::job::Job;
 use gates::redis_store::{Buckets, Counter, CounterError, Counters};
 use ledger::rows::redis_lists::{CountedItem, CounterLayout, Sales};
-use ledger::write::tables::TABLES;
+use ledger::rows::tables::TABLES;
 use shop_domain::{ArbiterMode, ItemId};
 use shop_metrics::Metrics;
 use walk::{CounterState, Inspection, Walk};

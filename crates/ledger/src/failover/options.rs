@@ -11,8 +11,8 @@ pub struct LedgerOptions {
     pub lock_wait_timeout_seconds: u32,
     /// How long a request waits for a connection, in milliseconds.
     pub acquire_timeout_ms: u64,
-    /// Whether [`migrate`](crate::schema::migrate) makes the procedure of an order.
+    /// Whether `schema::migrate` makes the procedure of an order.
     pub order_routine: bool,
-    /// The currency of items of builds that knew none: [`migrate`](crate::schema::migrate) writes it down once.
+    /// The currency of items of builds that knew none: `schema::migrate` writes it down once.
     pub currency: String,
 }

@@ -6,8 +6,8 @@ use futures::TryStreamExt;
 use sqlx::{Executor, MySqlConnection};
 use time::OffsetDateTime;
 
+use super::tables::TABLES;
 use crate::sql::{Database, begin_on};
-use crate::write::tables::TABLES;
 use shop_domain::ItemId;
 use shop_domain::audit::Facts;
 use shop_domain::order::LINES_MAX;
@@ -107,7 +107,8 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
             0 => None,
             _ => Some(
                 count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?
-                    + count(connection, PARTIES_WRONG, &[id.get(); 2]).await?,
+                    + count(connection, PARTIES_WRONG, &[id.get(); 2]).await?
+                    + count(connection, PLACES_PASSED, &[id.get(); 4]).await?,
             ),
         },
         redis_available: None,
@@ -153,7 +154,8 @@ async fn places_overtaken(connection: &mut MySqlConnection, id: ItemId) -> sqlx:
          WHERE item_id = ? ORDER BY place DESC",
     );
     let mut rows = rows.bind(id.get()).fetch(connection);
-    let (mut first_behind, mut overtaken): (Option<OffsetDateTime>, _) = (None, 0);
+    let mut first_behind: Option<OffsetDateTime> = None;
+    let mut overtaken = 0;
     while let Some((offered_at, until, is_friend)) = rows.try_next().await? {
         let is_in_line = |at: OffsetDateTime| until.is_none_or(|until| at < until);
         if !is_friend && first_behind.is_some_and(is_in_line) {
@@ -173,7 +175,8 @@ async fn fences_fallen(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Re
          ORDER BY fence_backend, fence_sequence, fence DESC",
     );
     let mut rows = rows.bind(id.get()).fetch(connection);
-    let (mut before, mut fallen): (Option<(Option<String>, u64)>, _) = (None, 0);
+    let mut before: Option<(Option<String>, u64)> = None;
+    let mut fallen = 0;
     while let Some((backend, fence)) = rows.try_next().await? {
         match &mut before {
             Some((known, highest)) if *known == backend => {
@@ -324,3 +327,19 @@ const PARTIES_WRONG: &str = "SELECT \
        HAVING MIN(offered_at) < MAX(COALESCE(offered_at, closed_at, '9999-12-31'))) AS split) + \
      (SELECT COUNT(*) FROM (SELECT party FROM draw_entries JOIN draws ON draws.item_id = draw_entries.item_id \
        WHERE draws.item_id = ? GROUP BY party HAVING COUNT(*) > MAX(party_max)) AS large)";
+
+/// Entries that were owed a unit when somebody bought without an offer: they were never offered one, or the offer was
+/// ended for them before, by a pause. Friends are owed as many units as they are, or none.
+const PLACES_PASSED: &str = "SELECT COUNT(*) FROM ( \
+     SELECT COALESCE(members, 1) AS units, IF(offered_at IS NULL, '1970-01-01', closed_at) AS owed_from \
+       FROM draw_entries JOIN (SELECT user_id, MIN(place) AS place FROM waiting_list WHERE item_id = ? \
+         GROUP BY user_id) AS firsts ON firsts.user_id = draw_entries.user_id \
+       JOIN waiting_list ON waiting_list.place = firsts.place \
+       LEFT JOIN (SELECT party, COUNT(*) AS members FROM waiting_list \
+         WHERE item_id = ? AND party IS NOT NULL GROUP BY party) AS parties \
+         ON parties.party = waiting_list.party \
+       WHERE draw_entries.item_id = ? AND (status = 'ended' OR (status = 'waiting' AND offered_at IS NULL))) AS owed \
+     JOIN (SELECT MAX(created_at) AS of_one, MAX(IF(quantity > 1, created_at, NULL)) AS of_two, \
+         MAX(IF(quantity > 2, created_at, NULL)) AS of_three, MAX(IF(quantity > 3, created_at, NULL)) AS of_four \
+       FROM orders WHERE item_id = ? AND strategy <> 'waiting-list' AND status NOT IN ('queued', 'rejected')) AS last \
+     WHERE owed_from < CASE units WHEN 1 THEN of_one WHEN 2 THEN of_two WHEN 3 THEN of_three ELSE of_four END";

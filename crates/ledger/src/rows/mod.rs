@@ -1,6 +1,7 @@
 //! The rows in MySQL: all reads, and the writes of everything except orders and stock.
 //!
-//! Each folder has the rows of a subject: [`account`], [`item`], [`order`], [`event`] and [`draw`].
+//! Each folder has the rows of a subject: [`account`], [`item`], [`order`], [`event`] and [`draw`];
+//! [`tables`] has those that strategies keep beside the stock row.
 
 pub mod account;
 pub mod audit;
@@ -10,6 +11,7 @@ pub mod export;
 pub mod item;
 pub mod order;
 pub mod redis_lists;
+pub mod tables;
 pub mod waiting_list;
 
 pub use account::{actions, erased, operators, sessions, shops, subjects, users};

@@ -37,7 +37,6 @@ pub mod order_routine;
 mod reject;
 pub mod restock;
 mod stock;
-pub mod tables;
 mod transaction;
 mod unguarded;
 
@@ -166,7 +165,8 @@ impl Arbiter {
         let budget = Arc::new(RetryBudget::new());
         let kept_max = pool.connections_max() / KEPT_SHARE;
         let kept = KeptConnections::new(pool.clone(), kept_max);
-        let (calls, outbox) = (OrderCalls::default(), Outbox::default());
+        let calls = OrderCalls::default();
+        let outbox = Outbox::default();
         Self { pool, writer: None, metrics, budget, concurrency, kept, calls, outbox }
     }
 
@@ -255,9 +255,9 @@ impl Arbiter {
             };
             // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
             let mut has_ended = false;
-            let is_galera = self.writer.as_ref().is_some_and(Writer::is_galera);
+            let takes_calls = self.writer.as_ref().is_none_or(Writer::takes_calls);
             let connection = &mut kept.connection;
-            let tried = self.calls.try_once(connection, write, self.outbox, is_galera);
+            let tried = self.calls.try_once(connection, write, self.outbox, takes_calls);
             let mut tried = match tried.await {
                 Ok(tried) => {
                     has_ended = matches!(tried, Attempt::Done(_));

@@ -21,8 +21,6 @@ pub static TEXT: LazyLock<String> =
 const PLACEHOLDER: &str = "ORDER_ROUTINE";
 /// Bytes of the digest that stand in the name.
 const DIGEST_BYTES: usize = 6;
-/// The session in which the procedure is made decides about these for all who call it.
-const SESSION: &str = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'";
 
 /// The procedure's name in the ledger's database.
 pub static NAME: LazyLock<String> = LazyLock::new(|| {
@@ -77,7 +75,8 @@ pub async fn compare(connection: &mut MySqlConnection) -> sqlx::Result<RoutineSt
     Ok(if is_own { RoutineState::Own } else { RoutineState::Foreign })
 }
 
-/// Creates the procedure unless it is there, and replaces one with another text. The connection keeps the settings with which it was made.
+/// Creates the procedure unless it is there, and replaces one with another text. The `sql_mode` of the
+/// session that makes it is that of all who call it.
 ///
 /// # Errors
 /// The database's: it has no procedures, this account may not create them, or it does not answer.
@@ -95,7 +94,6 @@ pub async fn install(connection: &mut MySqlConnection) -> sqlx::Result<()> {
                 connection.execute(sqlx::raw_sql(&format!("DROP PROCEDURE {}", *NAME))).await?;
             }
         }
-        connection.execute(sqlx::raw_sql(SESSION)).await?;
         let text = TEXT.replacen(PLACEHOLDER, &NAME, 1);
         connection.execute(sqlx::raw_sql(&text)).await?;
         Ok(())

@@ -4,7 +4,7 @@
 use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
-use super::tables::TABLES;
+use crate::rows::tables::TABLES;
 use crate::work::item_permit::ItemPermit;
 use shop_domain::{Item, ItemId, OrderId, UserId};
 

@@ -7,10 +7,10 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::lock_row::lock_row;
-use super::tables::StrategyTable;
 use super::unguarded::{self, UnguardedWrite};
 use super::{Answer, Conflict};
 use crate::rows::event::outbox::Outbox;
+use crate::rows::tables::StrategyTable;
 use crate::waiting_list;
 use crate::write::new_order::stock_update;
 use shop_domain::{ArbiterMode, Item, Outcome, Purchase, Refusal};

@@ -10,8 +10,8 @@ use time::OffsetDateTime;
 use tokio::sync::Notify;
 
 use super::lock_row::lock_row;
-use super::tables::StrategyTable;
 use super::{Answer, Conflict};
+use crate::rows::tables::StrategyTable;
 use shop_domain::{ItemId, Outcome, Purchase, Refusal};
 
 /// The stock statement of a textbook.
