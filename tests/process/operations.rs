@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use events::metrics::EventMetrics;
 use seckill::config::DEFAULTS;
 use serde_json::{Value, json};
 use shop_metrics::{LockTime, Metrics};
@@ -44,8 +45,11 @@ fn metrics() -> BTreeSet<String> {
     metrics.job_ran("expire", "ok");
     metrics.audit.found("I1", 0);
     metrics.trace_spans("sent", 1);
-    metrics.events.failed(true);
-    metrics.events.set_lag(1, 0, 0);
+    let events = EventMetrics::default();
+    metrics.add(|registry| events.register(registry));
+    events.failed(true);
+    events.set_lag(1, 0, 0);
+    let _ = payment::open_refunds(&metrics);
     metrics.lock_counted("token", "redis", "acquired", 1);
     for time in [LockTime::Wait, LockTime::Hold, LockTime::RenewalLag] {
         metrics.lock_took("token", "redis", time, [(1_000, 1)].into_iter(), 1, 500);

@@ -1,17 +1,17 @@
-//! Every metric of the service, declared once; `GET /metrics` writes them as OpenMetrics text.
+//! Every metric of the core, declared once, and those that extensions add; `GET /metrics` writes them as OpenMetrics text.
 //!
 //! Label values come from fixed lists (strategies, codes, reasons), never from a request, so that
 //! the number of time series is bounded.
 
 mod audit;
-pub mod events;
 mod labels;
 mod ledger;
 mod times;
 mod waiting;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
+use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -42,6 +42,8 @@ type HistogramMaker = fn() -> Histogram;
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
+    /// Those of extensions.
+    added: Arc<Mutex<Registry>>,
     purchases: Family<PurchaseLabels, Counter>,
     purchase_seconds: Family<StrategyLabel, Histogram, HistogramMaker>,
     arbiter_refusals: Family<StrategyLabel, Counter>,
@@ -59,10 +61,6 @@ pub struct Metrics {
     pub queue_reclaimed: Counter,
     /// Queued orders moved to the dead letters.
     pub queue_parked: Counter,
-    /// Payments that have to go back, and are not known to have done so.
-    pub refunds_open: Gauge,
-    /// Events for other systems.
-    pub events: events::EventMetrics,
     trace_spans: Family<SpanLabel, Counter>,
     /// The waiting lists.
     pub waiting: waiting::WaitingMetrics,
@@ -120,6 +118,7 @@ impl Metrics {
         let maker: HistogramMaker = || Histogram::new(exponential_buckets(0.0005, 2.0, 16));
         let mut metrics = Self {
             registry: Arc::default(),
+            added: Arc::default(),
             purchases: Family::default(),
             purchase_seconds: Family::new_with_constructor(maker),
             arbiter_refusals: Family::default(),
@@ -134,8 +133,6 @@ impl Metrics {
             queue_waiting: Gauge::default(),
             queue_reclaimed: Counter::default(),
             queue_parked: Counter::default(),
-            refunds_open: Gauge::default(),
-            events: events::EventMetrics::default(),
             trace_spans: Family::default(),
             rate_limited: Family::default(),
             waiting: waiting::WaitingMetrics::default(),
@@ -253,13 +250,16 @@ impl Metrics {
         self.audit.register(r);
         let lag = "Time from the end of a hold to its expiry";
         r.register_with_unit("expiry_lag", lag, Unit::Seconds, self.expiry_lag.clone());
-        let open = "Payments that have to go back";
-        r.register("refunds_open", open, self.refunds_open.clone());
-        self.events.register(r);
         self.waiting.register(r);
         let spans = "Spans of traces: sent, failed (the collector did not take them), dropped (too many waited)";
         r.register("trace_spans", spans, self.trace_spans.clone());
         root
+    }
+
+    /// Adds metrics of an extension.
+    pub fn add(&self, register: impl FnOnce(&mut Registry)) {
+        let mut added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        register(added.sub_registry_with_prefix("seckill"));
     }
 
     /// Counts a purchase and its time.
@@ -357,10 +357,13 @@ impl Metrics {
     /// All metrics as OpenMetrics text.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry)
+        let mut written = String::new();
+        let added = self.added.lock().unwrap_or_else(PoisonError::into_inner);
+        text::encode_registry(&mut written, &self.registry)
+            .and_then(|()| text::encode_registry(&mut written, &added))
+            .and_then(|()| text::encode_eof(&mut written))
             .expect("writing to a String does not fail");
-        text
+        written
     }
 }
 

@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 use webhooks::{Failure, WebhookClient};
 
 use crate::filter::{Filter, FilteredEvent};
+use crate::metrics::EventMetrics;
 use crate::receiver::Receiver;
 use ledger::rows::deliveries::{Claim, Replay, due};
 use ledger::rows::endpoints::Endpoint;
 use ledger::rows::event_log::{self, LoggedEvent};
 use shop_domain::{Clock, Currency, EndpointId};
-use shop_metrics::Metrics;
 
 /// The largest sum of the data of the events in one message, in bytes; a single event may be larger.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -37,7 +37,7 @@ const END_MAX: Duration = Duration::from_secs(2);
 pub struct DelivererParts {
     pub pool: Database,
     pub webhooks: WebhookClient,
-    pub metrics: Metrics,
+    pub metrics: EventMetrics,
     pub clock: Clock,
     /// The currency of orders of builds that wrote none.
     pub shop_currency: Currency,
@@ -248,7 +248,7 @@ impl Service<'_> {
             None => Err(Failure::Away("address or filter not readable".to_owned())),
         };
         if sent.is_ok() {
-            self.parts.metrics.events.delivered(message.len());
+            self.parts.metrics.delivered(message.len());
             self.limit = self.parts.batch_max as usize;
             (self.endpoint.failures, self.endpoint.refusals) = (0, 0);
         }
@@ -266,7 +266,7 @@ impl Service<'_> {
             Failure::Away(error) => (error, false),
             Failure::Refused(error) => (error, true),
         };
-        self.parts.metrics.events.failed(is_refusal);
+        self.parts.metrics.failed(is_refusal);
         if is_refusal && count > 1 {
             self.limit = count / 2;
             return Ok(Step::Done);
@@ -295,7 +295,7 @@ impl Service<'_> {
         if let Source::Replay(replay) = source {
             self.claim.skip_replay(&self.parts.pool, replay, position).await?;
         }
-        self.parts.metrics.events.set_aside();
+        self.parts.metrics.set_aside();
         self.endpoint.delivered = self.endpoint.delivered.max(position);
         (self.endpoint.failures, self.endpoint.refusals) = (0, 0);
         self.limit = self.parts.batch_max as usize;

@@ -7,6 +7,7 @@
 pub mod deliver;
 pub mod endpoints;
 pub mod filter;
+pub mod metrics;
 pub mod problems;
 mod receiver;
 mod relay;
@@ -30,6 +31,7 @@ use webhooks::WebhookClient;
 
 use crate::deliver::{Deliverer, DelivererParts};
 use crate::endpoints::Endpoints;
+use crate::metrics::EventMetrics;
 use crate::settings::Events as Settings;
 use crate::tend::TendEvents;
 
@@ -66,11 +68,13 @@ impl Extension for Events {
         let settings = Settings::read(sections)?;
         let endpoints = Endpoints::new(core.ledger.clone(), core.outbox.is_enabled());
         let state = EventsState::new(Arc::clone(&core.kit), EventsParts { endpoints });
+        let metrics = EventMetrics::default();
+        core.kit.metrics.add(|registry| metrics.register(registry));
         let mut parts = Parts { routes: routes().with_state(state), ..Parts::default() };
         let networks = PrivateNetworks::parse(&settings.private_networks)
             .map_err(|why| format!("events.{why}"))?;
         if core.outbox.is_enabled() {
-            run(core, &settings, networks, &mut parts)?;
+            run(core, &settings, networks, &metrics, &mut parts)?;
         }
         Ok(parts)
     }
@@ -81,6 +85,7 @@ fn run(
     core: &Core,
     settings: &Settings,
     networks: PrivateNetworks,
+    metrics: &EventMetrics,
     parts: &mut Parts,
 ) -> Result<(), String> {
     let tls = tls::client(&settings.ca_file).map_err(|why| format!("events.{why}"))?;
@@ -91,7 +96,7 @@ fn run(
     let deliverer = Deliverer::new(DelivererParts {
         pool: pool.clone(),
         webhooks: WebhookClient { https, traces: core.traces.clone() },
-        metrics: core.kit.metrics.clone(),
+        metrics: metrics.clone(),
         clock: core.kit.clock.clone(),
         shop_currency: core.currency,
         instance: core.instance.clone(),
@@ -104,7 +109,7 @@ fn run(
     let relay = relay::run_relay(pool.clone(), poll, drained.clone());
     parts.workers.push(("event log", Box::pin(relay)));
     parts.workers.push(("event deliveries", Box::pin(deliverer.run(drained))));
-    let tend = TendEvents::new(pool.clone(), core.kit.metrics.clone(), settings.keep_hours);
+    let tend = TendEvents::new(pool.clone(), metrics.clone(), settings.keep_hours);
     parts.jobs.push(ScheduledJob::new("events", TEND_PERIOD, tend));
     Ok(())
 }

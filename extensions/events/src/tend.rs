@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 use async_trait::async_trait;
 use ledger::Database;
 
+use crate::metrics::EventMetrics;
 use extension::job::Job;
 use ledger::rows::{deliveries, event_log};
-use shop_metrics::Metrics;
 
 /// Events that one statement deletes.
 const FORGOTTEN_MAX: u32 = 1_000;
@@ -18,7 +18,7 @@ const STATEMENTS_MAX: u32 = 50;
 /// The job that looks after the log of events.
 pub struct TendEvents {
     pool: Database,
-    metrics: Metrics,
+    metrics: EventMetrics,
     keep_hours: u32,
     /// The endpoints that have a metric.
     measured: Mutex<HashSet<i64>>,
@@ -27,12 +27,12 @@ pub struct TendEvents {
 impl TendEvents {
     /// The job for the ledger behind `pool`, which keeps events for `keep_hours`.
     #[must_use]
-    pub fn new(pool: Database, metrics: Metrics, keep_hours: u32) -> Self {
+    pub fn new(pool: Database, metrics: EventMetrics, keep_hours: u32) -> Self {
         Self { pool, metrics, keep_hours, measured: Mutex::default() }
     }
 
     async fn measure(&self) -> ledger::Result<()> {
-        let metrics = &self.metrics.events;
+        let metrics = &self.metrics;
         metrics.set_waiting(event_log::waiting(&self.pool).await?);
         let lags = deliveries::lags(&self.pool).await?;
         let mut measured = self.measured.lock().unwrap_or_else(PoisonError::into_inner);

@@ -22,6 +22,8 @@ use extension::job::ScheduledJob;
 use extension::ports::PaidElsewhere;
 use extension::{Core, Extension, Parts};
 use outgoing_https::{HttpsClient, PrivateNetworks, Target, tls};
+use prometheus_client::metrics::gauge::Gauge;
+use shop_metrics::Metrics;
 use utoipa::openapi::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -75,11 +77,11 @@ impl Extension for Payment {
             clock: core.kit.clock.clone(),
             currency: core.currency.into(),
         });
+        let open = open_refunds(&core.kit.metrics);
         let mut parts = Parts::default();
         if !payments.are_made_here() {
             let payments = payments.clone();
-            let metrics = core.kit.metrics.clone();
-            let refunds = RequestRefunds { payments, metrics };
+            let refunds = RequestRefunds { payments, open };
             parts.jobs.push(ScheduledJob::new("refunds", REFUNDS_PERIOD, refunds));
             parts.paid_elsewhere = PaidElsewhere(true);
         }
@@ -87,6 +89,16 @@ impl Extension for Payment {
         parts.routes = routes().with_state(state);
         Ok(parts)
     }
+}
+
+/// Adds the metric of payments that have to go back, and are not known to have done so.
+#[must_use]
+pub fn open_refunds(metrics: &Metrics) -> Gauge {
+    let open = Gauge::default();
+    metrics.add(|registry| {
+        registry.register("refunds_open", "Payments that have to go back", open.clone());
+    });
+    open
 }
 
 fn provider(

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
+use prometheus_client::metrics::gauge::Gauge;
+
 use crate::payments::{MessageResult, PaymentParts, Payments};
 use ledger::order::refund::{self, ByHand, RefundResult};
 use ledger::rows::actions::Actor;
 use ledger::rows::payments::{self, Payment};
 use shop_domain::LedgerError;
 use shop_domain::payment::{PaymentId, PaymentStatus, ReceivedPayment};
-use shop_metrics::Metrics;
 
 /// Refunds that one run tells the provider.
 const REFUNDS_MAX: u32 = 50;
@@ -35,10 +36,10 @@ pub struct RefundRun {
 impl Payments {
     /// Tells the provider of refunds that are due, and forgets old messages. May run in every instance at
     /// once: the provider knows a repetition by its id.
-    pub async fn request_refunds(&self, metrics: &Metrics) -> ledger::Result<RefundRun> {
+    pub async fn request_refunds(&self, open: &Gauge) -> ledger::Result<RefundRun> {
         let PaymentParts { ledger, provider, clock, .. } = &self.parts;
         let pool = &ledger.pool;
-        metrics.refunds_open.set(payments::count_open_refunds(pool).await?);
+        open.set(payments::count_open_refunds(pool).await?);
         payments::forget_messages(pool, MESSAGES_KEPT_DAYS, FORGOTTEN_MAX).await?;
         let mut asked = RefundRun::default();
         if !provider.takes_refunds() {

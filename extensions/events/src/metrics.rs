@@ -30,7 +30,8 @@ pub struct EventMetrics {
 }
 
 impl EventMetrics {
-    pub(super) fn register(&self, r: &mut Registry) {
+    /// Adds them to those of the service.
+    pub fn register(&self, r: &mut Registry) {
         let delivered = "Events that endpoints have accepted from this instance";
         r.register("events_delivered", delivered, self.delivered.clone());
         let failures = "Failed deliveries of events";
