@@ -16,7 +16,7 @@ pub mod route;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use one_file::policy_of as page_policy;
+pub use pages::policy_of as page_policy;
 
 use axum::Router;
 use axum::routing::any;

@@ -1,17 +1,10 @@
 //! The page that checks draws as one file: what it names is put into it, so that a buyer can save it, and use it without
 //! the shop.
 
-use std::sync::LazyLock;
-
 use axum::http::HeaderValue;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use sha2::{Digest, Sha256};
-
-use super::pages;
-
-/// The page.
-pub(super) const VERIFY: &str = "verify.html";
 
 /// A page in one file.
 pub(super) struct OneFile {
@@ -20,23 +13,15 @@ pub(super) struct OneFile {
     pub policy: HeaderValue,
 }
 
-/// The page [`VERIFY`]; `None` never happens, because all its files are inside the program.
-pub(super) static VERIFY_FILE: LazyLock<Option<OneFile>> =
-    LazyLock::new(|| OneFile::new(&String::from_utf8(pages::file(VERIFY)?).ok()?, pages::file));
-
-/// The content security policy of the page [`VERIFY`]; `None` for any other path.
-pub fn policy_of(path: &str) -> Option<HeaderValue> {
-    let is_one_file = path.strip_prefix('/') == Some(VERIFY);
-    VERIFY_FILE.as_ref().filter(|_| is_one_file).map(|page| page.policy.clone())
-}
-
 impl OneFile {
     /// Puts what a page names into it. A style sheet and a script have a line of the page each; the scripts go to its end,
     /// because none inside a page is deferred.
-    fn new(page: &str, read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Self> {
+    pub(super) fn new(page: &str, read: impl Fn(&str) -> Option<Vec<u8>>) -> Option<Self> {
         let text = |name| String::from_utf8(read(name)?).ok();
-        let (mut html, mut scripts) = (String::new(), String::new());
-        let (mut script_hashes, mut style_hashes) = (String::new(), String::new());
+        let mut html = String::new();
+        let mut scripts = String::new();
+        let mut script_hashes = String::new();
+        let mut style_hashes = String::new();
         for line in page.lines() {
             let tag = line.trim();
             if let Some(name) = between(tag, "<script defer src=\"", "\"></script>") {

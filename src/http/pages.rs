@@ -22,7 +22,7 @@ use sha2::{Digest, Sha256};
 use tower_http::compression::CompressionLayer;
 use tower_http::services::{ServeDir, ServeFile};
 
-use super::one_file::{VERIFY, VERIFY_FILE};
+use super::one_file::OneFile;
 
 /// The value of `http.static_dir` that means: no pages.
 pub const NO_PAGES: &str = "none";
@@ -31,6 +31,8 @@ pub const NO_PAGES: &str = "none";
 const INDEX: &str = "index.html";
 /// The header of a request that decides between the plain and the compressed form, for caches.
 const ENCODING: HeaderValue = HeaderValue::from_static("accept-encoding");
+/// The page that checks draws, which is one file.
+const VERIFY: &str = "verify.html";
 /// The page of every unknown address.
 const NOT_FOUND: &str = "404.html";
 
@@ -62,8 +64,18 @@ static PAGES: LazyLock<HashMap<String, PageFile>> = LazyLock::new(|| {
     named.filter_map(|(name, file)| Some((name.to_string(), page(&name, file)?))).collect()
 });
 
+/// The page [`VERIFY`]; `None` never happens, because all its files are inside the program.
+static VERIFY_FILE: LazyLock<Option<OneFile>> =
+    LazyLock::new(|| OneFile::new(&String::from_utf8(file(VERIFY)?).ok()?, file));
+
+/// The content security policy of the page [`VERIFY`]; `None` for any other path.
+pub fn policy_of(path: &str) -> Option<HeaderValue> {
+    let is_one_file = path.strip_prefix('/') == Some(VERIFY);
+    VERIFY_FILE.as_ref().filter(|_| is_one_file).map(|page| page.policy.clone())
+}
+
 /// The content of a file inside the program.
-pub(super) fn file(name: &str) -> Option<Vec<u8>> {
+fn file(name: &str) -> Option<Vec<u8>> {
     Files::get(name).map(|file| file.data.into_owned())
 }
 

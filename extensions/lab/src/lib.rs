@@ -15,6 +15,7 @@ mod report;
 mod route;
 mod run;
 mod runs;
+mod tracked;
 
 use std::sync::Arc;
 
@@ -27,7 +28,8 @@ use utoipa_axum::routes;
 use web::problem::ProblemType;
 use web::routes_state;
 
-use crate::runs::{Lab as Runs, LabParts};
+use crate::runs::Lab as Runs;
+use crate::tracked::LabParts;
 
 /// The extension.
 pub struct Lab;

@@ -13,7 +13,7 @@ use crate::evaluate::{self, Evidence, note};
 use crate::load_generator::{AnswerCounts, LoadGenerator};
 use crate::plan::StrategyChoice;
 use crate::report::{Cell, CellState, Event, Latency, Progress, RunState};
-use crate::runs::{LabParts, TrackedRun};
+use crate::tracked::{LabParts, TrackedRun};
 use ledger::rows::actions::Actor;
 use ledger::rows::orders::OrderRecord;
 use ledger::rows::{self, orders, stock};

@@ -6,37 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::FutureExt;
 use tokio::sync::broadcast;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::plan::Plan;
-use crate::report::{Cell, Event, Run, RunRequest, RunState};
+use crate::report::{Event, Run, RunState};
 use crate::run;
-use extension::ports::TrialSales;
-use ledger::Database;
-use shop_domain::{Clock, OrderId, UserId};
-use shop_metrics::Metrics;
+use crate::tracked::{LabParts, TrackedRun};
+use shop_domain::{OrderId, UserId};
 
 /// Runs that are kept.
 const RUNS_MAX: usize = 20;
-/// Events that wait for a slow watcher; a watcher that misses some gets the whole run again.
-const EVENTS_MAX: usize = 256;
-
-/// The parts of the service that the lab uses.
-pub struct LabParts {
-    /// Creates its items, buys them and ends their sales.
-    pub sales: Arc<dyn TrialSales>,
-    /// Where the orders are read.
-    pub pool: Database,
-    /// Counts the arbiter's refusals.
-    pub metrics: Metrics,
-    /// The wall clock.
-    pub clock: Clock,
-    /// The tasks of the runs; a stop waits for them.
-    pub tasks: TaskTracker,
-    /// Fires when the service begins to stop.
-    pub stopping: CancellationToken,
-}
 
 /// The lab. Clones share it.
 #[derive(Clone)]
@@ -49,16 +27,6 @@ pub struct Lab {
 /// Error: another run is in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
-
-/// A run, while it runs and afterwards.
-pub(crate) struct TrackedRun {
-    pub(crate) request: RunRequest,
-    pub(crate) operator: UserId,
-    run: Mutex<Run>,
-    events: broadcast::Sender<Event>,
-    pub(crate) cancelled: CancellationToken,
-    clock: Clock,
-}
 
 impl Lab {
     /// Makes a lab without runs.
@@ -85,14 +53,7 @@ impl Lab {
             request: plan.request.clone(),
             cells,
         };
-        let running = Arc::new(TrackedRun {
-            request: plan.request.clone(),
-            operator,
-            run: Mutex::new(run.clone()),
-            events: broadcast::channel(EVENTS_MAX).0,
-            cancelled: self.parts.stopping.child_token(),
-            clock: self.parts.clock.clone(),
-        });
+        let running = Arc::new(TrackedRun::new(&self.parts, run.clone(), operator));
         runs.push_front(Arc::clone(&running));
         runs.truncate(RUNS_MAX);
         let parts = Arc::clone(&self.parts);
@@ -129,59 +90,14 @@ impl Lab {
     /// The present state of a run, and its events from then on.
     #[must_use]
     pub fn watch(&self, id: &str) -> Option<(Run, broadcast::Receiver<Event>)> {
-        let running = self.running(id)?;
-        // Under one lock with the changes, so that none falls in between.
-        let run = running.run();
-        Some((run.clone(), running.events.subscribe()))
+        self.running(id).map(|running| running.watch())
     }
 
     fn running(&self, id: &str) -> Option<Arc<TrackedRun>> {
-        self.runs().iter().find(|running| running.run().id == id).cloned()
+        self.runs().iter().find(|running| running.is(id)).cloned()
     }
 
     fn runs(&self) -> MutexGuard<'_, VecDeque<Arc<TrackedRun>>> {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl TrackedRun {
-    fn snapshot(&self) -> Run {
-        self.run().clone()
-    }
-
-    fn is_running(&self) -> bool {
-        self.run().state == RunState::Running
-    }
-
-    pub(crate) fn cell(&self, index: usize) -> Cell {
-        self.run().cells[index].clone()
-    }
-
-    pub(crate) fn cells(&self) -> Vec<Cell> {
-        self.run().cells.clone()
-    }
-
-    /// Stores a cell and sends it to the watchers.
-    pub(crate) fn update(&self, cell: Cell) {
-        let mut run = self.run();
-        let index = cell.index;
-        run.cells[index] = cell.clone();
-        self.publish(Event::Cell(Box::new(cell)));
-    }
-
-    /// Sends an event to the watchers, if there are any.
-    pub(crate) fn publish(&self, event: Event) {
-        let _ = self.events.send(event);
-    }
-
-    pub(crate) fn finish(&self, state: RunState) {
-        let mut run = self.run();
-        run.state = state;
-        run.finished_at = Some(self.clock.now());
-        self.publish(Event::Done);
-    }
-
-    fn run(&self) -> MutexGuard<'_, Run> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
