@@ -2,6 +2,9 @@
 
 mod attacks;
 mod code_flow;
+mod keys;
+mod providers;
+mod settings;
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -87,7 +90,9 @@ async fn roles_come_from_the_claim() {
         (json!(["sales"]), "operator"),
         (json!(["x", "shop-operators"]), "operator"),
         (json!(["sales", "chiefs"]), "admin"),
-        (json!("sales extra"), "operator"),
+        (json!("sales"), "operator"),
+        // One group whose name has a space, and not two roles.
+        (json!("sales chiefs"), "buyer"),
         (json!({ "chiefs": true }), "buyer"),
     ] {
         let mut claims = provider.claims("worker");

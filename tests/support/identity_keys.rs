@@ -6,8 +6,10 @@ use hmac::{Hmac, KeyInit, Mac};
 use ring::rand::SystemRandom;
 use ring::rsa::PublicKeyComponents;
 use ring::signature::{
-    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
-    KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA512, RSA_PSS_SHA256, RsaEncoding, RsaKeyPair,
+    ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING,
+    ECDSA_P384_SHA384_ASN1_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair,
+    EcdsaSigningAlgorithm, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384,
+    RSA_PKCS1_SHA512, RSA_PSS_SHA256, RSA_PSS_SHA384, RSA_PSS_SHA512, RsaEncoding, RsaKeyPair,
 };
 use serde_json::{Value, json};
 use sha2::Sha256;
@@ -23,9 +25,20 @@ pub struct TestKey {
 
 enum Pair {
     Rsa(RsaKeyPair),
-    Ec { fixed: Box<EcdsaKeyPair>, asn1: Box<EcdsaKeyPair> },
+    Ec { fixed: Box<EcdsaKeyPair>, asn1: Box<EcdsaKeyPair>, curve: Curve },
     Ed(Ed25519KeyPair),
 }
+
+/// A curve of NIST: its name, the algorithm of its tokens, and the length of a coordinate in bytes.
+#[derive(Clone, Copy)]
+struct Curve {
+    name: &'static str,
+    algorithm: &'static str,
+    bytes: usize,
+}
+
+const P256: Curve = Curve { name: "P-256", algorithm: "ES256", bytes: 32 };
+const P384: Curve = Curve { name: "P-384", algorithm: "ES384", bytes: 48 };
 
 impl TestKey {
     pub fn rsa(id: &str) -> Self {
@@ -36,13 +49,24 @@ impl TestKey {
     }
 
     pub fn ec(id: &str) -> Self {
+        let signing = [&ECDSA_P256_SHA256_FIXED_SIGNING, &ECDSA_P256_SHA256_ASN1_SIGNING];
+        Self::on(P256, signing, id)
+    }
+
+    /// A key on the larger curve.
+    pub fn ec384(id: &str) -> Self {
+        let signing = [&ECDSA_P384_SHA384_FIXED_SIGNING, &ECDSA_P384_SHA384_ASN1_SIGNING];
+        Self::on(P384, signing, id)
+    }
+
+    fn on(curve: Curve, signing: [&'static EcdsaSigningAlgorithm; 2], id: &str) -> Self {
         let random = SystemRandom::new();
-        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random);
-        let document = document.expect("a key");
-        let load = |signing| EcdsaKeyPair::from_pkcs8(signing, document.as_ref(), &random);
-        let fixed = load(&ECDSA_P256_SHA256_FIXED_SIGNING).expect("a key");
-        let asn1 = load(&ECDSA_P256_SHA256_ASN1_SIGNING).expect("a key");
-        Self { id: id.to_owned(), pair: Pair::Ec { fixed: Box::new(fixed), asn1: Box::new(asn1) } }
+        let document = EcdsaKeyPair::generate_pkcs8(signing[0], &random).expect("a key");
+        let [fixed, asn1] = signing.map(|signing| {
+            let pair = EcdsaKeyPair::from_pkcs8(signing, document.as_ref(), &random);
+            Box::new(pair.expect("a key"))
+        });
+        Self { id: id.to_owned(), pair: Pair::Ec { fixed, asn1, curve } }
     }
 
     pub fn ed(id: &str) -> Self {
@@ -55,7 +79,7 @@ impl TestKey {
     pub fn algorithm(&self) -> &'static str {
         match self.pair {
             Pair::Rsa(_) => "RS256",
-            Pair::Ec { .. } => "ES256",
+            Pair::Ec { curve, .. } => curve.algorithm,
             Pair::Ed(_) => "EdDSA",
         }
     }
@@ -67,10 +91,9 @@ impl TestKey {
                 let PublicKeyComponents::<Vec<u8>> { n, e } = pair.public().into();
                 json!({ "kty": "RSA", "n": BASE64.encode(n), "e": BASE64.encode(e) })
             }
-            Pair::Ec { fixed, .. } => {
-                let point = fixed.public_key().as_ref();
-                let (x, y) = (BASE64.encode(&point[1..33]), BASE64.encode(&point[33..]));
-                json!({ "kty": "EC", "crv": "P-256", "x": x, "y": y })
+            Pair::Ec { fixed, curve, .. } => {
+                let (x, y) = fixed.public_key().as_ref()[1..].split_at(curve.bytes);
+                json!({ "kty": "EC", "crv": curve.name, "x": BASE64.encode(x), "y": BASE64.encode(y) })
             }
             Pair::Ed(pair) => {
                 let x = BASE64.encode(pair.public_key());
@@ -102,8 +125,11 @@ impl TestKey {
         let signature = match &self.pair {
             Pair::Rsa(pair) => {
                 let encoding: &dyn RsaEncoding = match named.as_str() {
+                    "\"RS384\"" => &RSA_PKCS1_SHA384,
                     "\"RS512\"" => &RSA_PKCS1_SHA512,
                     "\"PS256\"" => &RSA_PSS_SHA256,
+                    "\"PS384\"" => &RSA_PSS_SHA384,
+                    "\"PS512\"" => &RSA_PSS_SHA512,
                     _ => &RSA_PKCS1_SHA256,
                 };
                 let mut signature = vec![0; pair.public().modulus_len()];

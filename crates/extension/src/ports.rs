@@ -19,6 +19,8 @@ use web::problem::Problem;
 use web::session::Session;
 use web::token::Role;
 
+pub use ledger::catalog::KeyedRequest;
+
 /// Sales of items that do not belong to the shop, for trying a strategy out.
 #[async_trait]
 pub trait TrialSales: Send + Sync {
@@ -79,11 +81,24 @@ pub trait NewItems: Send + Sync {
     /// When the ledger does not answer.
     async fn unknown_names(&self, new: &[NewItem]) -> Result<Vec<UnknownName>, Problem>;
 
-    /// Creates the items, and notes who did it.
+    /// Creates the items, and notes who did it. With a `request`, a repetition of it creates none.
     ///
     /// # Errors
     /// The problem of the first item that cannot be created, or the ledger's.
-    async fn create_all(&self, new: &[NewItem], actor: &Actor) -> Result<Vec<Arc<Item>>, Problem>;
+    async fn create_all(
+        &self,
+        new: &[NewItem],
+        actor: &Actor,
+        request: Option<KeyedRequest<'_>>,
+    ) -> Result<CreatedItems, Problem>;
+}
+
+/// Items that a request has created.
+pub struct CreatedItems {
+    /// In the order of the request.
+    pub items: Vec<Arc<Item>>,
+    /// Whether an earlier request with the same key and body has created them.
+    pub is_repeated: bool,
 }
 
 /// Something that a new item names and that does not exist.
@@ -113,6 +128,10 @@ pub trait SessionOpener: Send + Sync {
     /// The keys under which the subjects of deleted people are hashed.
     fn subject_keys(&self) -> &SubjectKeys;
 }
+
+/// The longest token of a provider, in bytes: one with 200 groups has about 12,000, and one with as many names of a
+/// directory twice that.
+pub const IDENTITY_TOKEN_BYTES_MAX: usize = 32 << 10;
 
 /// An extension that knows who people are, for the core.
 #[async_trait]
@@ -192,5 +211,8 @@ pub struct DrawPromise {
 pub trait AnnounceDraws: Send + Sync {
     /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close or this
     /// number of friends.
-    fn announce(&self, item: &NewItem, promise: DrawPromise) -> Option<NewDraw>;
+    ///
+    /// # Errors
+    /// The problem of a shop that can make no draw.
+    fn announce(&self, item: &NewItem, promise: DrawPromise) -> Result<Option<NewDraw>, Problem>;
 }

@@ -1,10 +1,14 @@
 //! What the settings of the core and of its extensions are made of.
 
+mod list;
+
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
+
+pub use list::List;
 
 /// A string that never shows in logs, errors or debug output.
 #[derive(Clone, Default, PartialEq, Eq, Deserialize)]
@@ -54,6 +58,12 @@ impl Sections {
         if let Value::Table(section) = section {
             section.insert(key.to_owned(), value.into());
         }
+    }
+
+    /// The text of a setting; `None` for a setting that is unknown or no text.
+    #[must_use]
+    pub fn text(&self, section: &str, key: &str) -> Option<&str> {
+        self.0.get(section)?.get(key)?.as_str()
     }
 
     /// Reads a section as a struct of settings.

@@ -90,8 +90,11 @@ impl Authenticator {
     pub async fn claims(&self, token: &str) -> Result<Claims, Problem> {
         let parts = &self.0;
         let claims = parts.tokens.read(token, self.now()).map_err(|error| match error {
-            TokenError::Invalid => &problems::INVALID_TOKEN,
-            TokenError::Expired => &problems::TOKEN_EXPIRED,
+            TokenError::Invalid if is_json_web_token(token) => problems::INVALID_TOKEN.detail(
+                "This is a token of an identity provider; exchange it for one of ours by POST /api/session.",
+            ),
+            TokenError::Invalid => problems::INVALID_TOKEN.problem(),
+            TokenError::Expired => problems::TOKEN_EXPIRED.problem(),
         })?;
         match parts.sessions.state(&claims) {
             SessionState::Live => {}
@@ -132,4 +135,9 @@ impl Authenticator {
     pub fn now(&self) -> OffsetDateTime {
         self.0.clock.now()
     }
+}
+
+/// Whether a token has the form of an identity provider's: three parts, of which the first is a JSON object.
+fn is_json_web_token(token: &str) -> bool {
+    token.starts_with("eyJ") && token.matches('.').count() == 2
 }

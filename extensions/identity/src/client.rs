@@ -4,29 +4,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jsonwebtoken::Algorithm;
 use ledger::Ledger;
 use ledger::rows::subjects::{self, Subject};
 use ledger::rows::{self, failed_change};
 use outgoing_https::HttpsClient;
 use time::OffsetDateTime;
 
+use crate::claim_path::{ClaimPath, Values};
 use crate::keys::{self, Keys, Source};
 use crate::problems;
 use crate::provider::{Provider, Registration};
 use crate::settings::Identity as Settings;
 use crate::signature;
-use crate::token::{IdentityClaims, Rules, TokenFault};
-use extension::ports::{IdentityProvider, SessionOpener};
+use crate::token::{IdentityClaims, Rules, SUBJECT_LENGTH_MAX, TokenFault};
+use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider, SessionOpener};
+use settings::List;
 use shop_domain::{Clock, LedgerError, UserId};
 use web::problem::Problem;
 use web::session::Session;
 use web::token::Role;
+use web::too_long;
 
-/// The longest name that is shown, in characters.
-const NAME_LENGTH_MAX: usize = 64;
+/// How much of a name is shown, in characters: as many as an e-mail address may have, which is the name of many.
+const NAME_LENGTH_MAX: usize = 320;
 /// The name of a user whose provider says none.
 const NAME_DEFAULT: &str = "user";
+/// Claims that have a name to show, the best first; the last three are those of Auth0 and Amazon Cognito.
+const NAMES: [&str; 5] = ["preferred_username", "name", "nickname", "cognito:username", "username"];
 
 /// The reason why nobody was signed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +44,12 @@ pub enum IdentityError {
     /// The provider refused, or its answer or token is not believed.
     #[error("the identity provider did not confirm the sign-in")]
     Refused,
+    /// The provider's name for the user has this many characters.
+    #[error("the subject has {0} characters")]
+    SubjectTooLong(usize),
+    /// The token has this many bytes.
+    #[error("the token has {0} bytes")]
+    TooLong(usize),
     /// The token has expired.
     #[error("the token has expired")]
     Expired,
@@ -57,6 +67,13 @@ impl From<IdentityError> for Problem {
             IdentityError::Off => problems::IDENTITY_OFF.problem(),
             IdentityError::NotStarted => problems::SIGN_IN_NOT_STARTED.problem(),
             IdentityError::Refused => problems::IDENTITY_REFUSED.problem(),
+            IdentityError::SubjectTooLong(length) => {
+                problems::IDENTITY_REFUSED.detail(too_long("sub", length, SUBJECT_LENGTH_MAX))
+            }
+            IdentityError::TooLong(length) => problems::IDENTITY_REFUSED.detail(format!(
+                "{} Let the identity provider put fewer groups into it.",
+                too_long("token", length, IDENTITY_TOKEN_BYTES_MAX)
+            )),
             IdentityError::Expired => problems::TOKEN_EXPIRED.problem(),
             IdentityError::Unavailable => Self::dependency("the identity provider"),
             IdentityError::Ledger(error) => error.into(),
@@ -74,9 +91,9 @@ pub struct ClientParts {
 
 /// Which values of which claim make operators and admins.
 struct RoleClaim {
-    path: String,
-    operators: Vec<String>,
-    admins: Vec<String>,
+    path: ClaimPath,
+    operators: List,
+    admins: List,
 }
 
 /// The identity provider, and the users that it knows.
@@ -102,7 +119,7 @@ impl Client {
         let provider = Provider::new(parts.https.clone(), &settings.issuer, &settings.jwks_url)?;
         let provider = Arc::new(provider);
         let file = &settings.jwks_file;
-        let algorithms = algorithms(&settings.algorithms)?;
+        let algorithms = signature::algorithms(&settings.algorithms)?;
         let source = if file.as_os_str().is_empty() {
             Source::Provider(Arc::clone(&provider))
         } else {
@@ -118,14 +135,14 @@ impl Client {
             client_secret: settings.client_secret.clone(),
             redirect_url: settings.redirect_url.clone(),
         });
-        let mut audiences = list(&settings.audience);
+        let mut audiences = settings.audience.to_vec();
         if audiences.is_empty() {
             audiences.push(settings.client_id.clone());
         }
         let roles = RoleClaim {
-            path: settings.role_claim.clone(),
-            operators: list(&settings.operator_values),
-            admins: list(&settings.admin_values),
+            path: ClaimPath::parse(&settings.role_claim)?,
+            operators: settings.operator_values.clone(),
+            admins: settings.admin_values.clone(),
         };
         Ok(Self {
             name: name_of(settings),
@@ -160,6 +177,11 @@ impl Client {
                 tracing::info!(%why, "token of the identity provider refused");
                 IdentityError::Refused
             }
+            TokenFault::SubjectTooLong(length) => {
+                tracing::warn!(length, "a subject of the identity provider is too long to be kept");
+                IdentityError::SubjectTooLong(length)
+            }
+            TokenFault::TooLong(length) => IdentityError::TooLong(length),
             TokenFault::Expired => IdentityError::Expired,
             TokenFault::Unavailable => IdentityError::Unavailable,
         })
@@ -198,7 +220,16 @@ impl Client {
         if path.is_empty() {
             return Role::Buyer;
         }
-        let values = claims.values(path);
+        let values = match path.values(&claims.all) {
+            Values::Said(values) => values,
+            Values::LeftOut => {
+                tracing::warn!(
+                    "the identity provider has left the groups out of a token, since they are too many, so its user is \
+                     a buyer; let it send app roles, or only the groups of this application"
+                );
+                return Role::Buyer;
+            }
+        };
         let has =
             |wanted: &[String]| values.iter().any(|value| wanted.iter().any(|it| it == value));
         if has(admins) {
@@ -235,7 +266,7 @@ impl IdentityProvider for Client {
 
 /// The name of a user on pages: what the provider says, without characters that do not show.
 fn shown_name(claims: &IdentityClaims) -> String {
-    let said = ["preferred_username", "name"].into_iter().find_map(|claim| claims.text(claim));
+    let said = NAMES.into_iter().find_map(|claim| claims.text(claim));
     let shown: String = said
         .unwrap_or_default()
         .chars()
@@ -252,19 +283,4 @@ fn name_of(settings: &Settings) -> String {
     }
     let host = settings.issuer.split("://").nth(1).and_then(|rest| rest.split('/').next());
     host.unwrap_or_default().to_owned()
-}
-
-fn list(text: &str) -> Vec<String> {
-    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
-    parts.map(str::to_owned).collect()
-}
-
-fn algorithms(text: &str) -> Result<Vec<Algorithm>, String> {
-    let named = list(text).into_iter().map(|name| match name.as_str() {
-        "RS256" => Ok(Algorithm::RS256),
-        "ES256" => Ok(Algorithm::ES256),
-        "EdDSA" => Ok(Algorithm::EdDSA),
-        _ => Err(format!("identity.algorithms takes RS256, ES256 and EdDSA, not {name:?}")),
-    });
-    named.collect()
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, PublicKeyUse};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyOperations, PublicKeyUse};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::Deserialize;
 use serde_json::Value;
@@ -13,19 +13,22 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use crate::provider::{KEYS_BYTES_MAX, Provider};
+use crate::signature::OF_RSA;
 
 /// The most keys of a set; further ones are left out.
 const KEYS_MAX: usize = 100;
+/// The most keys that a token is tried with: a set may have several with the same id, or without one.
+const CANDIDATES_MAX: usize = 4;
 /// The pause between two reads that tokens with unknown key ids cause, or that failed.
 const READ_PAUSE: Duration = Duration::from_secs(5);
 /// How long keys are used while they cannot be read again.
 const KEYS_AGE_MAX: Duration = Duration::from_secs(24 * 3_600);
 
-/// A public key and the one algorithm that it is for.
+/// A public key and the algorithms that it is for: one, or all of its kind if the set names none.
 #[derive(Clone, Debug)]
 pub(crate) struct Key {
     id: Option<String>,
-    pub algorithm: Algorithm,
+    algorithms: Vec<Algorithm>,
     pub decoding: DecodingKey,
 }
 
@@ -61,19 +64,23 @@ impl Keys {
         Self { source, algorithms, age_max, current: RwLock::new(None), tried_at: Mutex::new(None) }
     }
 
-    /// The key with the id `id`; without an id, the only key of the set.
-    pub(crate) async fn find(&self, id: Option<&str>) -> Result<Key, KeyError> {
+    /// The keys for an algorithm that have the id `id`, or any if a token names none.
+    pub(crate) async fn find(
+        &self,
+        id: Option<&str>,
+        algorithm: Algorithm,
+    ) -> Result<Vec<Key>, KeyError> {
         let current = self.current();
         let is_fresh = |read_at: Instant| read_at.elapsed() <= self.age_max;
         if let Some((keys, read_at)) = &current
             && is_fresh(*read_at)
-            && let Some(key) = choose(keys, id)
+            && let Some(found) = choose(keys, id, algorithm)
         {
-            return Ok(key);
+            return Ok(found);
         }
         self.read_again(current.map(|(_, read_at)| read_at)).await;
         let (keys, _) = self.current().ok_or(KeyError::Unavailable)?;
-        choose(&keys, id).ok_or(KeyError::Unknown)
+        choose(&keys, id, algorithm).ok_or(KeyError::Unknown)
     }
 
     /// Reads the keys, unless another task has done so since `seen`, or the pause is not over.
@@ -112,12 +119,13 @@ pub(crate) fn check_file(path: &Path, algorithms: &[Algorithm]) -> Result<(), St
     parse(&text, algorithms).map(drop)
 }
 
-fn choose(keys: &[Key], id: Option<&str>) -> Option<Key> {
-    match id {
-        Some(id) => keys.iter().find(|key| key.id.as_deref() == Some(id)),
-        None => <&[Key; 1]>::try_from(keys).ok().map(|[key]| key),
-    }
-    .cloned()
+/// The id alone chooses no key: keys of two kinds may have the same one (RFC 7517, section 4.5).
+fn choose(keys: &[Key], id: Option<&str>, algorithm: Algorithm) -> Option<Vec<Key>> {
+    let fits = |key: &&Key| {
+        key.algorithms.contains(&algorithm) && (id.is_none() || key.id.as_deref() == id)
+    };
+    let found: Vec<Key> = keys.iter().filter(fits).take(CANDIDATES_MAX).cloned().collect();
+    (!found.is_empty()).then_some(found)
 }
 
 /// Reads a set of keys. Keys for other purposes and of other kinds are left out, private and shared
@@ -133,28 +141,39 @@ fn parse(text: &[u8], algorithms: &[Algorithm]) -> Result<Vec<Key>, String> {
     let set: Set =
         serde_json::from_slice(text).map_err(|error| format!("no set of keys: {error}"))?;
     let keys = set.keys.into_iter().take(KEYS_MAX);
-    let keys: Vec<Key> =
-        keys.filter_map(key).filter(|key| algorithms.contains(&key.algorithm)).collect();
+    let keys: Vec<Key> = keys.filter_map(|value| key(value, algorithms)).collect();
     if keys.is_empty() { Err("the set has no key that can be used".to_owned()) } else { Ok(keys) }
 }
 
-fn key(value: Value) -> Option<Key> {
-    let jwk: Jwk = serde_json::from_value(value).ok()?;
-    // The key decides on the algorithm; the token has no say in it.
-    let algorithm = match &jwk.algorithm {
-        AlgorithmParameters::RSA(_) => Algorithm::RS256,
-        AlgorithmParameters::EllipticCurve(it) if it.curve == EllipticCurve::P256 => {
-            Algorithm::ES256
-        }
+fn key(value: Value, accepted: &[Algorithm]) -> Option<Key> {
+    let id = value.get("kid").cloned();
+    let jwk: Jwk = serde_json::from_value(value)
+        .inspect_err(|error| tracing::info!(?id, %error, "key of the identity provider left out"))
+        .ok()?;
+    let of_its_kind: &[Algorithm] = match &jwk.algorithm {
+        AlgorithmParameters::RSA(_) => &OF_RSA,
+        AlgorithmParameters::EllipticCurve(it) => match it.curve {
+            EllipticCurve::P256 => &[Algorithm::ES256],
+            EllipticCurve::P384 => &[Algorithm::ES384],
+            _ => return None,
+        },
         AlgorithmParameters::OctetKeyPair(it) if it.curve == EllipticCurve::Ed25519 => {
-            Algorithm::EdDSA
+            &[Algorithm::EdDSA]
         }
         _ => return None,
     };
-    let is_ours = jwk.common.key_algorithm.is_none_or(|named| named == algorithm.into());
-    let signs = jwk.common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature);
+    let common = &jwk.common;
+    let is_named =
+        |one: &Algorithm| common.key_algorithm.is_none_or(|named| named == (*one).into());
+    let algorithms = of_its_kind.iter().copied();
+    let algorithms: Vec<Algorithm> =
+        algorithms.filter(|one| is_named(one) && accepted.contains(one)).collect();
+    let signs = common.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature);
+    let verifies =
+        common.key_operations.as_ref().is_none_or(|all| all.contains(&KeyOperations::Verify));
     let decoding = DecodingKey::from_jwk(&jwk).ok()?;
-    (is_ours && signs).then(|| Key { id: jwk.common.key_id, algorithm, decoding })
+    let is_of_use = !algorithms.is_empty() && signs && verifies;
+    is_of_use.then(|| Key { id: jwk.common.key_id, algorithms, decoding })
 }
 
 #[cfg(test)]
@@ -162,32 +181,62 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const ALL: [Algorithm; 3] = [Algorithm::RS256, Algorithm::ES256, Algorithm::EdDSA];
+    const ALL: [Algorithm; 4] =
+        [Algorithm::RS256, Algorithm::PS256, Algorithm::ES256, Algorithm::EdDSA];
+
+    fn rsa(id: &str) -> Value {
+        json!({ "kty": "RSA", "kid": id, "n": "AQAB", "e": "AQAB" })
+    }
+
+    fn keys(set: &Value) -> Vec<Key> {
+        parse(json!({ "keys": set }).to_string().as_bytes(), &ALL).expect("a set")
+    }
+
+    fn changed(mut key: Value, name: &str, value: Value) -> Value {
+        key[name] = value;
+        key
+    }
 
     #[test]
     fn only_public_keys_for_signatures_are_taken() {
-        let rsa = |id: &str| json!({ "kty": "RSA", "kid": id, "n": "AQAB", "e": "AQAB" });
-        let mut encrypts = rsa("encrypts");
-        encrypts["use"] = json!("enc");
-        let mut pss = rsa("pss");
-        pss["alg"] = json!("PS256");
+        let encrypts = changed(rsa("encrypts"), "use", json!("enc"));
+        let wraps = changed(rsa("wraps"), "key_ops", json!(["wrapKey"]));
+        let padded = changed(rsa("padded"), "alg", json!("RSA-OAEP"));
         let shared = json!({ "kty": "oct", "kid": "shared", "k": "AQAB" });
         let curve = json!({ "kty": "EC", "crv": "P-384", "kid": "p384", "x": "AQ", "y": "AQ" });
-        let broken = json!({ "kty": "RSA", "kid": "broken" });
-        let set = json!({ "keys": [encrypts, pss, shared, curve, broken, rsa("good"), 7] });
-        let keys = parse(set.to_string().as_bytes(), &ALL).expect("a set");
-        let ids: Vec<_> = keys.iter().map(|key| key.id.as_deref()).collect();
+        let certificate = json!({ "kty": "RSA", "kid": "certificate", "x5c": ["MIIB"] });
+        let newer = json!({ "kty": "AKP", "alg": "ML-DSA-44", "kid": "newer", "pub": "AQ" });
+        let set =
+            json!([encrypts, wraps, padded, shared, curve, certificate, newer, rsa("good"), 7]);
+        let found = keys(&set);
+        let ids: Vec<_> = found.iter().map(|key| key.id.as_deref()).collect();
         assert_eq!(ids, [Some("good")]);
-        assert!(choose(&keys, None).is_some() && choose(&keys, Some("shared")).is_none());
-        let other = parse(set.to_string().as_bytes(), &[Algorithm::ES256]);
+        let choice = |id| choose(&found, id, Algorithm::RS256);
+        assert!(choice(None).is_some() && choice(Some("shared")).is_none());
+        let set = json!({ "keys": set }).to_string();
+        let other = parse(set.as_bytes(), &[Algorithm::ES256]);
         assert!(other.is_err(), "the key of an algorithm that is switched off");
     }
 
     #[test]
-    fn a_token_without_a_key_id_fits_only_a_set_of_one_key() {
-        let rsa = |id: &str| json!({ "kty": "RSA", "kid": id, "n": "AQAB", "e": "AQAB" });
-        let set = json!({ "keys": [rsa("1"), rsa("2")] }).to_string();
-        let keys = parse(set.as_bytes(), &ALL).expect("a set");
-        assert!(choose(&keys, None).is_none());
+    fn a_key_is_for_the_algorithm_that_the_set_names_or_for_those_of_its_kind() {
+        let found = keys(&json!([rsa("any"), changed(rsa("pss"), "alg", json!("PS256"))]));
+        let ids = |algorithm| {
+            let found = choose(&found, None, algorithm).unwrap_or_default();
+            found.into_iter().map(|key| key.id.unwrap_or_default()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(Algorithm::RS256), ["any"]);
+        assert_eq!(ids(Algorithm::PS256), ["any", "pss"]);
+        assert!(ids(Algorithm::RS512).is_empty(), "an algorithm that is switched off");
+        assert!(ids(Algorithm::HS256).is_empty() && ids(Algorithm::ES256).is_empty());
+    }
+
+    #[test]
+    fn keys_of_one_id_are_told_apart_by_kind_and_tried_up_to_a_limit() {
+        let curve = json!({ "kty": "EC", "crv": "P-256", "kid": "k", "x": "AQ", "y": "AQ" });
+        let many = vec![rsa("k"); 10];
+        let found = keys(&json!([vec![curve], many].concat()));
+        let chosen = |algorithm| choose(&found, Some("k"), algorithm).map_or(0, |keys| keys.len());
+        assert_eq!((chosen(Algorithm::ES256), chosen(Algorithm::RS256)), (1, CANDIDATES_MAX));
     }
 }

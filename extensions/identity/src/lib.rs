@@ -4,6 +4,7 @@
 //! Either gets a session of ours, so the purchase path knows nothing of the provider. A subject becomes a user once, at
 //! its first sign-in.
 
+mod claim_path;
 mod client;
 mod keys;
 mod problems;

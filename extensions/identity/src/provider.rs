@@ -13,12 +13,13 @@ use outgoing_https::{HttpsClient, Target};
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use extension::ports::IDENTITY_TOKEN_BYTES_MAX;
 use settings::Secret;
 
 /// The largest set of keys, in bytes.
 pub(crate) const KEYS_BYTES_MAX: usize = 256 << 10;
-/// The largest answer besides the set of keys, in bytes.
-const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// The largest answer besides the set of keys, in bytes: it may have an ID token, an access token and a refresh token.
+const ANSWER_BYTES_MAX: usize = 4 * IDENTITY_TOKEN_BYTES_MAX;
 /// How long a discovery document is used.
 const DISCOVERY_AGE_MAX: Duration = Duration::from_secs(3_600);
 
@@ -28,6 +29,8 @@ pub(crate) struct Endpoints {
     pub authorization: String,
     token: Target,
     keys: Target,
+    /// The secret goes into the form, since the provider takes it nowhere else, as Apple.
+    takes_secret_in_form: bool,
 }
 
 /// The provider.
@@ -59,6 +62,8 @@ struct Discovery {
     authorization_endpoint: String,
     token_endpoint: String,
     jwks_uri: String,
+    /// Without it: `client_secret_basic` (OpenID Connect Discovery, section 3).
+    token_endpoint_auth_methods_supported: Option<Vec<String>>,
 }
 
 #[derive(Deserialize)]
@@ -117,7 +122,10 @@ impl Provider {
         let found: Discovery = serde_json::from_slice(&text)
             .map_err(|error| format!("no discovery document: {error}"))?;
         if found.issuer != self.issuer {
-            return Err("the discovery document is of another issuer".to_owned());
+            let Discovery { issuer, .. } = found;
+            return Err(format!(
+                "the discovery document is of the issuer {issuer:?}; write identity.issuer exactly so, if it is yours"
+            ));
         }
         let parse = |url: &str| {
             let parsed = Target::parse(url).map_err(|why| format!("{url:?}: {why}"))?;
@@ -128,10 +136,13 @@ impl Provider {
             Ok(parsed)
         };
         parse(&found.authorization_endpoint)?;
+        let methods = found.token_endpoint_auth_methods_supported.unwrap_or_default();
+        let takes = |method: &str| methods.iter().any(|it| it == method);
         Ok(Endpoints {
             token: parse(&found.token_endpoint)?,
             keys: parse(&found.jwks_uri)?,
             authorization: found.authorization_endpoint,
+            takes_secret_in_form: takes("client_secret_post") && !takes("client_secret_basic"),
         })
     }
 
@@ -155,6 +166,9 @@ impl Provider {
             .header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         if client_secret.is_empty() {
             pairs.push(("client_id", client_id));
+        } else if endpoints.takes_secret_in_form {
+            pairs.push(("client_id", client_id));
+            pairs.push(("client_secret", client_secret.reveal()));
         } else {
             let encode =
                 |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();

@@ -105,7 +105,7 @@ impl Client {
         if !is_same(&underway.state, &returned.state) {
             return Err(IdentityError::NotStarted);
         }
-        if returned.issuer.as_ref().is_some_and(|issuer| *issuer != self.rules.issuer) {
+        if returned.issuer.as_ref().is_some_and(|issuer| !self.rules.is_issuer(issuer)) {
             return Err(refused("the answer of another issuer"));
         }
         if let Some(error) = &returned.error {
@@ -125,6 +125,9 @@ impl Client {
         })?;
         let audiences = [registration.client_id.clone()];
         let claims = self.verify(&token, &audiences).await?;
+        if claims.is_of_access {
+            return Err(refused("an access token in place of an ID token"));
+        }
         let nonce = claims.text("nonce").unwrap_or_default();
         if !is_same(&underway.nonce, nonce) {
             return Err(refused("an ID token of another sign-in"));

@@ -1,34 +1,44 @@
 //! Tokens of the identity provider (JSON Web Tokens): which ones are believed, and what they say.
 //!
-//! The key decides on the algorithm. The token only names a key of the provider's set, by its id;
-//! addresses and keys within a token are never used.
+//! The token only chooses a key of the provider's set, by its id and its algorithm, which has to be one that the key is
+//! for; addresses and keys within a token are never used.
 
 use std::collections::HashSet;
 use std::fmt;
 
-use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use extension::ports::IDENTITY_TOKEN_BYTES_MAX;
+use jsonwebtoken::errors::ErrorKind;
+use jsonwebtoken::{Algorithm, Header, TokenData, Validation, decode, decode_header};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 
-use crate::keys::{KeyError, Keys};
+use crate::keys::{Key, KeyError, Keys};
 
-/// The longest token, in bytes.
-pub const TOKEN_BYTES_MAX: usize = 8 << 10;
 /// The longest id of a key, in bytes.
 const KEY_ID_BYTES_MAX: usize = 256;
-/// The longest subject, in bytes.
-const SUBJECT_BYTES_MAX: usize = 255;
-/// The claims that a token must have.
-const REQUIRED: [&str; 4] = ["exp", "iss", "aud", "sub"];
-/// The types of token that are read.
+/// The longest subject, in characters, as OpenID Connect says.
+pub const SUBJECT_LENGTH_MAX: usize = 255;
+/// The claims that a token must have, besides those that are compared here.
+const REQUIRED: [&str; 2] = ["exp", "sub"];
+/// The types of token that are read; the first one is that of ID tokens and of most access tokens.
 const TYPES: [&str; 3] = ["JWT", "at+jwt", "application/at+jwt"];
+/// What Keycloak calls tokens that sign nobody in, in the claim `typ`.
+const KEYCLOAK_OTHERS: [&str; 3] = ["Refresh", "Offline", "Logout"];
+/// Google's tokens name their issuer in either way, as its page on the validation of ID tokens says.
+const GOOGLE: [&str; 2] = ["https://accounts.google.com", "accounts.google.com"];
+/// How much of a claim that does not fit is written into the log, in characters.
+const SHOWN_MAX: usize = 200;
 
 /// The reason why a token is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenFault {
     /// The token is not believed; the text is for the log.
     Refused(String),
+    /// The token has this many bytes.
+    TooLong(usize),
+    /// The token was genuine, and its subject has this many characters.
+    SubjectTooLong(usize),
     /// The token was genuine, and has expired.
     Expired,
     /// The provider's keys cannot be read.
@@ -48,6 +58,8 @@ pub struct IdentityClaims {
     pub subject: String,
     /// The end of its validity.
     pub expires_at: OffsetDateTime,
+    /// Whether it says that it is an access token, and so no ID token.
+    pub is_of_access: bool,
     /// All claims.
     pub all: Map<String, Value>,
 }
@@ -66,8 +78,8 @@ impl Rules {
         audiences: &[String],
     ) -> Result<IdentityClaims, TokenFault> {
         let refused = |why: &str| TokenFault::Refused(why.to_owned());
-        if token.len() > TOKEN_BYTES_MAX {
-            return Err(refused("too long"));
+        if token.len() > IDENTITY_TOKEN_BYTES_MAX {
+            return Err(TokenFault::TooLong(token.len()));
         }
         let header = decode_header(token).map_err(|error| refused(&error.to_string()))?;
         if header.crit.is_some() || header.enc.is_some() || header.zip.is_some() {
@@ -81,37 +93,80 @@ impl Rules {
         if key_id.is_some_and(|id| id.len() > KEY_ID_BYTES_MAX) {
             return Err(refused("id of the key too long"));
         }
-        let key = keys.find(key_id).await.map_err(|error| match error {
-            KeyError::Unknown => refused("unknown key"),
+        let found = keys.find(key_id, header.alg).await.map_err(|error| match error {
+            KeyError::Unknown => TokenFault::Refused(format!(
+                "signed by {:?}, and no key {key_id:?} is for that",
+                header.alg
+            )),
             KeyError::Unavailable => TokenFault::Unavailable,
         })?;
-        let validation = self.validation(key.algorithm, audiences);
-        let decoded = decode::<Claims>(token, &key.decoding, &validation);
-        let Claims(all) = decoded.map_err(|error| fault(&error))?.claims;
-        self.read(all)
+        let TokenData { header, claims: Claims(all) } = self.decode(token, &header, &found)?;
+        if let Some(what) = foreign_kind(&all) {
+            return Err(refused(what));
+        }
+        if !is_for(&all, audiences) {
+            let said = all.get("aud").or_else(|| all.get("client_id"));
+            return Err(TokenFault::Refused(format!("for {}, not for {audiences:?}", shown(said))));
+        }
+        self.read(&header, all)
     }
 
-    fn validation(&self, algorithm: Algorithm, audiences: &[String]) -> Validation {
+    /// Verifies a token with the keys that it may be signed with.
+    fn decode(
+        &self,
+        token: &str,
+        header: &Header,
+        keys: &[Key],
+    ) -> Result<TokenData<Claims>, TokenFault> {
+        let validation = self.validation(header.alg);
+        let mut last = TokenFault::Refused("unknown key".to_owned());
+        for key in keys {
+            match decode::<Claims>(token, &key.decoding, &validation) {
+                Ok(decoded) => return Ok(decoded),
+                Err(error) => {
+                    last = fault(&error);
+                    if !matches!(error.kind(), ErrorKind::InvalidSignature) {
+                        break;
+                    }
+                }
+            }
+        }
+        Err(last)
+    }
+
+    fn validation(&self, algorithm: Algorithm) -> Validation {
         let mut validation = Validation::new(algorithm);
         validation.leeway = self.clock_skew_seconds;
         validation.validate_nbf = true;
-        validation.set_issuer(&[&self.issuer]);
-        validation.set_audience(audiences);
+        // Both are compared here: the library knows neither a client instead of an audience, nor one issuer alone.
+        validation.validate_aud = false;
         validation.required_spec_claims = HashSet::from(REQUIRED.map(str::to_owned));
         validation
     }
 
+    /// Whether `said` is the provider's name.
+    pub(crate) fn is_issuer(&self, said: &str) -> bool {
+        said == self.issuer || (self.issuer == GOOGLE[0] && said == GOOGLE[1])
+    }
+
     /// Reads the claims of a genuine token.
-    fn read(&self, all: Map<String, Value>) -> Result<IdentityClaims, TokenFault> {
+    fn read(&self, header: &Header, all: Map<String, Value>) -> Result<IdentityClaims, TokenFault> {
         let refused = |why: &str| TokenFault::Refused(why.to_owned());
         let text = |name: &str| all.get(name).and_then(Value::as_str);
         let number = |name: &str| all.get(name).and_then(Value::as_f64);
-        // The library also takes a list of issuers that has ours.
-        if text("iss") != Some(&self.issuer) {
-            return Err(refused("of another issuer"));
+        if !text("iss").is_some_and(|said| self.is_issuer(said)) {
+            let said = shown(all.get("iss"));
+            return Err(TokenFault::Refused(format!(
+                "of the issuer {said}; identity.issuer is {:?}",
+                self.issuer
+            )));
         }
-        let subject = text("sub").filter(|it| (1..=SUBJECT_BYTES_MAX).contains(&it.len()));
-        let subject = subject.ok_or_else(|| refused("without a subject that we can store"))?;
+        let subject = text("sub").filter(|it| !it.is_empty());
+        let subject = subject.ok_or_else(|| refused("without a subject"))?;
+        let length = subject.chars().count();
+        if length > SUBJECT_LENGTH_MAX {
+            return Err(TokenFault::SubjectTooLong(length));
+        }
         let seconds = |at: f64| OffsetDateTime::from_unix_timestamp(at as i64).ok();
         let expires_at =
             number("exp").and_then(seconds).ok_or_else(|| refused("without an end"))?;
@@ -119,7 +174,11 @@ impl Rules {
         if issued_at.is_some_and(|at| at > OffsetDateTime::now_utc() + self.clock_skew()) {
             return Err(refused("issued in the future"));
         }
-        Ok(IdentityClaims { subject: subject.to_owned(), expires_at, all })
+        let is_typed = header.typ.as_ref().is_some_and(|kind| !kind.eq_ignore_ascii_case(TYPES[0]));
+        // Amazon Cognito and Keycloak say it in a claim.
+        let is_of_access =
+            is_typed || text("token_use") == Some("access") || text("typ") == Some("Bearer");
+        Ok(IdentityClaims { subject: subject.to_owned(), expires_at, is_of_access, all })
     }
 }
 
@@ -129,28 +188,52 @@ impl IdentityClaims {
     pub fn text(&self, name: &str) -> Option<&str> {
         self.all.get(name).and_then(Value::as_str)
     }
+}
 
-    /// The values of a claim such as `groups` or `realm_access.roles`: a list of texts, or texts
-    /// with spaces between them.
-    #[must_use]
-    pub fn values(&self, path: &str) -> Vec<&str> {
-        let mut value = self.all.get(path);
-        if value.is_none() {
-            let mut names = path.split('.');
-            value = names.next().and_then(|first| self.all.get(first));
-            value = names.fold(value, |value, name| value?.get(name));
+/// Why a genuine token is none that signs somebody in.
+fn foreign_kind(all: &Map<String, Value>) -> Option<&'static str> {
+    let is = |name: &str, values: &[&str]| {
+        all.get(name).is_some_and(|said| values.iter().any(|value| said == value))
+    };
+    if all.contains_key("events") {
+        // OpenID Connect Back-Channel Logout, section 2.4, and RFC 8417.
+        return Some("a message about an event, such as a logout");
+    }
+    if all.contains_key("cnf") {
+        // RFC 7800: only who proves to have the key may use it.
+        return Some("bound to a key that its bearer does not show here");
+    }
+    if is("typ", &KEYCLOAK_OTHERS) {
+        return Some("a refresh token or a logout token");
+    }
+    let is_of_cognito = all.contains_key("token_use");
+    (is_of_cognito && !is("token_use", &["id", "access"])).then_some("of a use that we do not know")
+}
+
+/// Whether a token is for one of `audiences`. Amazon Cognito's access tokens have no audience, and name the client.
+fn is_for(all: &Map<String, Value>, audiences: &[String]) -> bool {
+    let is_ours = |value: &Value| audiences.iter().any(|ours| value == ours.as_str());
+    match all.get("aud") {
+        Some(Value::Array(values)) => {
+            values.iter().all(Value::is_string) && values.iter().any(is_ours)
         }
-        match value {
-            Some(Value::String(text)) => text.split_whitespace().collect(),
-            Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).collect(),
-            _ => Vec::new(),
+        Some(value) => is_ours(value),
+        None => {
+            let is_of_access = all.get("token_use").is_some_and(|said| said == "access");
+            is_of_access && all.get("client_id").is_some_and(is_ours)
         }
     }
 }
 
+/// A claim, for the log.
+fn shown(value: Option<&Value>) -> String {
+    let text = value.map_or_else(|| "nobody".to_owned(), Value::to_string);
+    text.chars().take(SHOWN_MAX).collect()
+}
+
 fn fault(error: &jsonwebtoken::errors::Error) -> TokenFault {
     match error.kind() {
-        jsonwebtoken::errors::ErrorKind::ExpiredSignature => TokenFault::Expired,
+        ErrorKind::ExpiredSignature => TokenFault::Expired,
         _ => TokenFault::Refused(error.to_string()),
     }
 }
@@ -187,22 +270,6 @@ impl<'de> Deserialize<'de> for Claims {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn claims(value: Value) -> IdentityClaims {
-        let Value::Object(all) = value else { unreachable!("an object") };
-        IdentityClaims { subject: "1".to_owned(), expires_at: OffsetDateTime::UNIX_EPOCH, all }
-    }
-
-    #[test]
-    fn roles_are_found_by_the_path_of_their_claim() {
-        let nested = claims(json!({ "realm_access": { "roles": ["sales", "admin"] } }));
-        assert_eq!(nested.values("realm_access.roles"), ["sales", "admin"]);
-        assert!(nested.values("realm_access").is_empty() && nested.values("roles").is_empty());
-        let flat = claims(json!({ "https://shop.example/roles": "sales admin", "n": 7 }));
-        assert_eq!(flat.values("https://shop.example/roles"), ["sales", "admin"]);
-        assert!(flat.values("n").is_empty());
-    }
 
     #[test]
     fn a_claim_that_comes_twice_is_refused() {

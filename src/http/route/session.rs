@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::users::CredentialsBody;
 use crate::account::Accounts;
 use crate::http::problems;
-use extension::ports::IdentityProvider;
+use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider};
 use shop_domain::Clock;
 use web::address::{ClientAddress, rate_limit_key};
 use web::body::JsonBody;
@@ -25,6 +25,9 @@ use web::problem::Problem;
 use web::rates::AddressRateLimit;
 use web::session::Session;
 use web::session_cookie::SessionCookie;
+
+/// The longest body with a token of the identity provider, in bytes: the token, and room for a name and a password.
+pub(super) const TOKEN_BODY_BYTES: usize = IDENTITY_TOKEN_BYTES_MAX + (2 << 10);
 
 /// The ways to sign in.
 #[derive(Serialize, ToSchema)]
@@ -73,8 +76,8 @@ pub struct SessionBody {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IdentityTokenBody {
-    /// A JSON Web Token for this service, signed by RS256, ES256 or EdDSA.
-    #[schema(min_length = 1, max_length = 8192)]
+    /// A JSON Web Token for this service, signed as the setting `identity.algorithms` says.
+    #[schema(min_length = 1, max_length = 32768)]
     pub token: String,
 }
 
@@ -121,7 +124,7 @@ pub async fn create(
     _: AddressRateLimit,
     _: SameSite,
     ClientAddress(address): ClientAddress,
-    JsonBody(body): JsonBody<SignInFields>,
+    JsonBody(body): JsonBody<SignInFields, TOKEN_BODY_BYTES>,
 ) -> Result<Response, Problem> {
     let session = match (body.username, body.password, body.token) {
         (None, None, Some(token)) => {

@@ -9,7 +9,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::session::{forget, text};
+use super::session::{TOKEN_BODY_BYTES, forget, text};
 use crate::account::{Accounts, DeleteAccountError};
 use crate::http::problems;
 use crate::waiting_list::WaitingLists;
@@ -69,7 +69,7 @@ pub struct DeleteAccountBody {
     password: Option<String>,
     /// A token for this service that the identity provider has given to the same user.
     #[serde(default, deserialize_with = "text")]
-    #[schema(value_type = Option<String>, max_length = 8192)]
+    #[schema(value_type = Option<String>, max_length = 32768)]
     token: Option<String>,
 }
 
@@ -88,7 +88,7 @@ pub async fn delete(
     _: AddressRateLimit,
     holder: AccountHolder,
     ClientAddress(address): ClientAddress,
-    JsonBody(body): JsonBody<DeleteAccountBody>,
+    JsonBody(body): JsonBody<DeleteAccountBody, TOKEN_BODY_BYTES>,
 ) -> Result<Response, Problem> {
     // The provider may give a role that the account does not have.
     if holder.role.may_operate() {

@@ -63,7 +63,7 @@ fn on_signatures(provider: &TestIdentityProvider) -> Vec<Attack> {
         header["kid"] = json!(id);
         add("an id that is no key's", ec.sign(&header.to_string(), &claims.to_string()));
     }
-    for id in [Value::Null, json!(7), json!(["ec-1"])] {
+    for id in [json!(7), json!(["ec-1"])] {
         let mut header = ec.header();
         header["kid"] = id;
         add("an id that is no text", ec.sign(&header.to_string(), &claims.to_string()));
@@ -108,7 +108,7 @@ fn on_form(provider: &TestIdentityProvider) -> Vec<Attack> {
     add("a claim that comes twice", ec.sign(&ec.header().to_string(), &twice));
     add("claims that are a list", ec.sign(&ec.header().to_string(), "[]"));
     add("claims that are no JSON", ec.sign(&ec.header().to_string(), "sub=victim"));
-    let long = changed(claims.clone(), "pad", json!("x".repeat(7_000)));
+    let long = changed(claims.clone(), "pad", json!("x".repeat(24_000)));
     add("a token that is too long", ec.token(&long));
     for form in ["", ".", "..", "...", "a.b", "a.b.c", "a.b.c.d.e", "Bearer x", "\u{0}.\u{0}.\u{0}"]
     {
@@ -152,9 +152,43 @@ fn on_claims(provider: &TestIdentityProvider) -> Vec<Attack> {
         let what = format!("{name} {}", value.to_string().chars().take(60).collect::<String>());
         (what, ec.token(&changed(claims.clone(), name, value)))
     });
+    let logout = json!({ "http://schemas.openid.net/event/backchannel-logout": {} });
+    let foreign = [
+        // OpenID Connect Back-Channel Logout 1.0, section 2.4; the type of its header may be that of any token.
+        ("events", logout),
+        ("events", json!({})),
+        ("events", Value::Null),
+        // RFC 7800, as DPoP (RFC 9449) and certificates (RFC 8705) use it.
+        ("cnf", json!({ "jkt": "0ZcOCORZNYy-DWpqq30jZyJGHTN0d2HglBV3uiguA4I" })),
+        // The claim `typ` of Keycloak, and `token_use` of Amazon Cognito.
+        ("typ", json!("Refresh")),
+        ("typ", json!("Offline")),
+        ("typ", json!("Logout")),
+        ("token_use", json!("refresh")),
+        ("token_use", Value::Null),
+    ];
+    let foreign = foreign.into_iter().map(|(name, value)| {
+        (
+            format!("a token for something else: {name} {value}"),
+            ec.token(&changed(claims.clone(), name, value)),
+        )
+    });
+    // The client takes the place of the audience in access tokens of Amazon Cognito alone.
+    let client = changed(without(claims.clone(), "aud"), "client_id", json!(CLIENT_ID));
+    let clients = [
+        ("a client without a use", client.clone()),
+        ("a client of an ID token", changed(client.clone(), "token_use", json!("id"))),
+        (
+            "another client",
+            changed(changed(client, "token_use", json!("access")), "client_id", json!("another")),
+        ),
+        ("a list with more than texts", changed(claims.clone(), "aud", json!([CLIENT_ID, 7]))),
+        ("Google's other name", changed(claims.clone(), "iss", json!("accounts.google.com"))),
+    ];
+    let clients = clients.map(|(what, claims)| (what.to_owned(), ec.token(&claims)));
     let missing = ["aud", "iss", "exp", "sub"]
         .map(|name| (format!("no {name}"), ec.token(&without(claims.clone(), name))));
-    wrong.chain(missing).collect()
+    wrong.chain(missing).chain(foreign).chain(clients).collect()
 }
 
 #[tokio::test]

@@ -195,6 +195,10 @@ async fn an_id_token_that_is_not_for_this_sign_in_is_refused() {
         json!({ "iss": "https://evil.example" }),
         json!({ "exp": 1 }),
         json!({ "sub": null }),
+        // Access tokens of Keycloak and of Amazon Cognito, which could have the nonce, too.
+        json!({ "typ": "Bearer" }),
+        json!({ "token_use": "access" }),
+        json!({ "events": { "http://schemas.openid.net/event/backchannel-logout": {} } }),
     ] {
         provider.change_claims(changes.clone());
         let mut browser = Browser::new(instance.addr);
