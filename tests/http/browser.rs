@@ -12,9 +12,11 @@ mod forms;
 mod lab;
 mod looks;
 mod outcomes;
+mod plain_http;
 mod play;
 mod products;
 mod shop;
+mod silent;
 mod waiting;
 
 use serde_json::{Value, json};

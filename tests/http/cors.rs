@@ -7,6 +7,55 @@ use crate::support::{Answer, Client, Shop};
 
 const OURS: &str = "https://shop.example";
 
+/// What libraries add to each request of a page, as their documents say.
+const LIBRARIES: &[(&str, &[&str])] = &[
+    // https://www.w3.org/TR/trace-context/ and https://www.w3.org/TR/baggage/
+    ("W3C", &["traceparent", "tracestate", "baggage"]),
+    // https://docs.sentry.io/platforms/javascript/tracing/distributed-tracing/
+    ("Sentry", &["sentry-trace", "baggage", "traceparent"]),
+    // https://docs.datadoghq.com/real_user_monitoring/correlate_with_other_telemetry/apm/
+    (
+        "Datadog",
+        &[
+            "x-datadog-trace-id",
+            "x-datadog-parent-id",
+            "x-datadog-origin",
+            "x-datadog-sampling-priority",
+            "traceparent",
+            "tracestate",
+            "b3",
+            "x-b3-traceid",
+            "x-b3-spanid",
+            "x-b3-sampled",
+        ],
+    ),
+    // https://github.com/openzipkin/b3-propagation
+    (
+        "Zipkin",
+        &["b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid", "x-b3-sampled", "x-b3-flags"],
+    ),
+    // https://docs.newrelic.com/docs/browser/new-relic-browser/browser-pro-features/browser-data-distributed-tracing/
+    ("New Relic", &["newrelic", "traceparent", "tracestate"]),
+    // https://learn.microsoft.com/azure/azure-monitor/app/javascript-sdk-configuration
+    ("Application Insights", &["request-id", "request-context", "traceparent", "tracestate"]),
+    // https://www.elastic.co/guide/en/apm/agent/rum-js/current/distributed-tracing-guide.html
+    ("Elastic", &["traceparent", "tracestate", "elastic-apm-traceparent"]),
+    // https://www.jaegertracing.io/docs/1.76/client-libraries/
+    ("Jaeger", &["uber-trace-id"]),
+    // https://docs.aws.amazon.com/xray/latest/devguide/xray-concepts.html#xray-concepts-tracingheader
+    ("AWS X-Ray", &["x-amzn-trace-id"]),
+    // https://github.com/apache/skywalking-client-js
+    ("SkyWalking", &["sw8"]),
+    // https://posthog.com/docs/libraries/js/config
+    ("PostHog", &["x-posthog-session-id", "x-posthog-distinct-id", "x-posthog-window-id"]),
+    // https://api.jquery.com/jQuery.ajax/ (`headers`)
+    ("jQuery", &["x-requested-with"]),
+    // https://github.com/Azure/fetch-event-source
+    ("fetch-event-source", &["last-event-id", "cache-control"]),
+    // https://axios-http.com/docs/req_config (`xsrfHeaderName`)
+    ("axios", &["x-xsrf-token", "x-requested-with"]),
+];
+
 async fn preflight(client: &Client, origin: &str, path: &str) -> Answer {
     let request = client.request(Method::OPTIONS, path);
     let request = request
@@ -44,6 +93,16 @@ async fn a_page_of_a_named_origin_buys_with_a_token() {
         let vary = answer.headers.get_all("vary").iter();
         let vary: Vec<&str> = vary.map(|it| it.to_str().expect("text")).collect();
         assert!(vary.join(",").to_lowercase().contains("origin"), "{vary:?}");
+    }
+    // Nothing that a library adds by itself keeps a page from us (sentry-javascript#6077).
+    let all: Vec<&str> = headers.split(',').map(str::trim).collect();
+    for (library, added) in LIBRARIES {
+        for header in *added {
+            assert!(all.contains(header), "{library}: {header} is missing in {headers}");
+        }
+    }
+    for of_proxies in ["x-forwarded-for", "forwarded", "cookie", "webhook-signature", "*"] {
+        assert!(!all.contains(&of_proxies), "{of_proxies}");
     }
     // Refusals can be read, too.
     let request = instance.stranger().request(Method::GET, "/api/orders").header("origin", OURS);

@@ -1,13 +1,16 @@
 //! The HTTP contract: routes, status codes and events, as a client sees them.
 
+mod accept;
 mod access;
 mod admin_actions;
 mod bad_bodies;
 mod bad_requests;
+mod behind_proxies;
 mod browser;
 mod cors;
 mod degraded;
 mod documented;
+mod empty_bodies;
 mod erasure;
 mod fuzz;
 mod http2;

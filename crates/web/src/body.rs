@@ -24,6 +24,10 @@ pub const CSV_BYTES_MAX: usize = 1 << 20;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// The media type of most bodies.
 const JSON: &str = "application/json";
+/// The media type of tables, and what else programs and browsers call them.
+const CSV: &str = "text/csv";
+const CSV_ELSEWHERE: [&str; 3] =
+    ["application/csv", "text/tab-separated-values", "application/vnd.ms-excel"];
 
 /// The limits of a request body.
 #[derive(Clone, Copy, Debug)]
@@ -34,17 +38,22 @@ pub struct BodyLimits {
     pub timeout: Duration,
 }
 
-/// A JSON body of type `T`, which must deny unknown fields.
-pub struct JsonBody<T>(pub T);
+/// A JSON body of type `T`, which must deny unknown fields. It may have `BYTES` bytes, even if the limit of bodies is
+/// lower.
+pub struct JsonBody<T, const BYTES: usize = 0>(pub T);
 
-impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequest<S> for JsonBody<T>
+impl<T, S, const BYTES: usize> FromRequest<S> for JsonBody<T, BYTES>
 where
+    T: DeserializeOwned + Send,
+    S: Send + Sync,
     BodyLimits: FromRef<S>,
 {
     type Rejection = Problem;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
-        let bytes = read(request, BodyLimits::from_ref(state)).await?;
+        let mut limits = BodyLimits::from_ref(state);
+        limits.bytes_max = limits.bytes_max.max(BYTES);
+        let bytes = read(request, limits).await?;
         parse(&bytes).map(Self)
     }
 }
@@ -64,7 +73,11 @@ where
 }
 
 /// The bytes of a table in CSV, with a limit of its own.
-pub struct CsvBody(pub Bytes);
+pub struct CsvBody {
+    pub bytes: Bytes,
+    /// The parameter `charset` of its media type.
+    pub charset: Option<String>,
+}
 
 impl<S: Send + Sync> FromRequest<S> for CsvBody
 where
@@ -74,7 +87,11 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let limits = BodyLimits { bytes_max: CSV_BYTES_MAX, ..BodyLimits::from_ref(state) };
-        read_as("text/csv", request, limits).await.map(Self)
+        let charset = charset_of(request.headers());
+        let is_sent = |kind: &&str| is_typed(kind, request.headers());
+        let kind = CSV_ELSEWHERE.into_iter().find(is_sent).unwrap_or(CSV);
+        let bytes = read_as(kind, request, limits).await?;
+        Ok(Self { bytes, charset })
     }
 }
 
@@ -93,7 +110,8 @@ where
     }
 }
 
-/// A JSON body of type `T`. A request without a body and without a Content-Type counts as `{}`.
+/// A JSON body of type `T`. A request without a body counts as `{}`, whatever its Content-Type is: many tools name that of
+/// a form, of a page or of plain text. Only one that says to have JSON must have some.
 ///
 /// The body itself shows whether there is one: HTTP/2 needs no header that announces it.
 pub struct OptionalJsonBody<T>(pub T);
@@ -106,7 +124,7 @@ where
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let limits = BodyLimits::from_ref(state);
-        let bytes = if request.headers().contains_key(CONTENT_TYPE) {
+        let bytes = if is_typed(JSON, request.headers()) {
             read(request, limits).await?
         } else {
             expect_nothing(request, limits).await?;
@@ -116,7 +134,7 @@ where
     }
 }
 
-/// Refuses a body without a Content-Type, unless it is empty.
+/// Refuses a body of another type than JSON, unless it is empty.
 async fn expect_nothing(request: Request, limits: BodyLimits) -> Result<(), Problem> {
     let (head, mut body) = request.into_parts();
     // Before the body is read: a client with `Expect: 100-continue` has not sent it yet.
@@ -172,9 +190,7 @@ fn check_headers(
     if headers.contains_key(CONTENT_ENCODING) {
         return Err(problems::UNSUPPORTED_ENCODING.problem().close());
     }
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
-    if !media_type.trim().eq_ignore_ascii_case(wanted) {
+    if !is_typed(wanted, headers) {
         let detail = format!("Send the body as {wanted}.");
         return Err(problems::UNSUPPORTED_MEDIA_TYPE.detail(detail).close());
     }
@@ -185,6 +201,21 @@ fn check_headers(
         return Err(too_large(limits));
     }
     Ok(())
+}
+
+/// Whether the Content-Type is `wanted`, whatever its parameters are.
+fn is_typed(wanted: &str, headers: &HeaderMap) -> bool {
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let media_type = content_type.and_then(|value| value.split(';').next()).unwrap_or_default();
+    media_type.trim().eq_ignore_ascii_case(wanted)
+}
+
+/// The charset that the Content-Type names.
+fn charset_of(headers: &HeaderMap) -> Option<String> {
+    let content_type = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    let parameters = content_type.split(';').skip(1).filter_map(|part| part.split_once('='));
+    let mut charsets = parameters.filter(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
+    charsets.next().map(|(_, value)| value.trim().trim_matches('"').to_owned())
 }
 
 fn too_large(limits: BodyLimits) -> Problem {
@@ -234,7 +265,10 @@ pub fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
 
 /// The nesting depth of arrays and objects, counted without recursion.
 fn depth(bytes: &[u8]) -> usize {
-    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    let mut depth = 0_usize;
+    let mut deepest = 0;
+    let mut in_string = false;
+    let mut escaped = false;
     for byte in bytes {
         match byte {
             _ if escaped => escaped = false,

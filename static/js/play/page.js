@@ -315,10 +315,24 @@
   byId('find').addEventListener('click', find);
   byId('undo').addEventListener('click', undo);
   byId('again').addEventListener('click', restart);
+  /** Over plain http from another machine there is no `clipboard`, and a reader may forbid it. @returns {Promise<boolean>} */
+  async function copied(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      const field = Object.assign(document.createElement('textarea'), { value: text });
+      document.body.append(field);
+      field.select();
+      const done = document.execCommand('copy');
+      field.remove();
+      return done;
+    }
+  }
+
   byId('copy').addEventListener('click', async () => {
     writeAddress();
-    await navigator.clipboard.writeText(location.href);
-    note = say('copied');
+    note = (await copied(location.href)) ? say('copied') : say('inAddress');
     draw();
   });
   byId('language').addEventListener('click', () => {

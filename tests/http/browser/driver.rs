@@ -76,10 +76,12 @@ pub struct Look {
     pub dark: bool,
     /// What the browser says its reader reads.
     pub language: &'static str,
+    /// The name of this machine in addresses, as on another machine; `None`: its number.
+    pub host: Option<&'static str>,
 }
 
 pub const DESKTOP: Look =
-    Look { width: 1280, height: 900, phone: false, dark: false, language: "en-US" };
+    Look { width: 1280, height: 900, phone: false, dark: false, language: "en-US", host: None };
 pub const PHONE: Look = Look { width: 390, height: 844, phone: true, ..DESKTOP };
 
 /// A window with one of our pages in it.
@@ -101,7 +103,11 @@ impl Page {
             driver.cdp().send_raw("Emulation.setEmulatedMedia", dark).await.expect("dark");
         }
         driver.set_script_timeout(PATIENCE).await.expect("a timeout");
-        Self { driver, base: format!("http://{addr}"), _permit: permit }
+        let base = match look.host {
+            Some(name) => format!("http://{name}:{}", addr.port()),
+            None => format!("http://{addr}"),
+        };
+        Self { driver, base, _permit: permit }
     }
 
     /// Goes to a path of the shop and waits until its scripts have run.
@@ -339,11 +345,18 @@ fn capabilities(look: Look) -> Capabilities {
         "--disable-backgrounding-occluded-windows".to_owned(),
         "--disable-renderer-backgrounding".to_owned(),
         "--hide-scrollbars".to_owned(),
+        // Half of a browser's work would be pictures of motion. `looks` asks for it again.
+        "--force-prefers-reduced-motion".to_owned(),
         "--force-color-profile=srgb".to_owned(),
         "--no-first-run".to_owned(),
         format!("--accept-lang={}", look.language),
         format!("--window-size={},{}", look.width, look.height),
     ];
+    if let Some(name) = look.host {
+        arguments.push(format!("--host-resolver-rules=MAP {name} 127.0.0.1"));
+        // The address stays one without encryption.
+        arguments.push("--disable-features=HttpsUpgrades,HttpsFirstBalancedMode".to_owned());
+    }
     // The sandbox refuses to work for root, as in a container.
     if is_root() {
         arguments.push("--no-sandbox".to_owned());

@@ -1,0 +1,187 @@
+//! Requests without a body, in the forms in which tools send them: no operation whose body may be left out minds what
+//! they call it.
+
+use std::collections::BTreeSet;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use web::token::Role;
+
+use crate::support::raw::Raw;
+use crate::support::{Client, Instance, Shop};
+
+/// What tools name the type of a body that they do not have.
+const TYPES: [(&str, Option<&str>); 9] = [
+    // curl -X POST, wrk, vegeta, fetch, Postman, requests.post(url)
+    ("no type", None),
+    // curl -d '', k6's http.post(url, {}), Invoke-WebRequest, PHP's CURLOPT_POST
+    ("curl -d ''", Some("application/x-www-form-urlencoded")),
+    // apache/jmeter#6092
+    ("JMeter", Some("application/x-www-form-urlencoded; charset=UTF-8")),
+    // http --form POST
+    ("HTTPie", Some("application/x-www-form-urlencoded; charset=utf-8")),
+    // ab -p empty-file
+    ("ab", Some("text/plain")),
+    // hey -m POST
+    ("hey", Some("text/html")),
+    // A form with files, of which none was chosen.
+    ("a form with files", Some("multipart/form-data; boundary=x")),
+    ("bytes", Some("application/octet-stream")),
+    ("an empty type", Some("")),
+];
+
+/// An operation of the document whose body may be left out, with numbers for the parts of its path.
+fn operations() -> Vec<(Method, String)> {
+    let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
+    let paths = document["paths"].as_object().expect("paths");
+    let all = paths.iter().flat_map(|(path, operations)| {
+        let operations = operations.as_object().expect("operations");
+        operations.iter().map(move |(method, operation)| (method, path, operation))
+    });
+    let changes = all.filter(|(method, _, operation)| {
+        ["post", "put", "patch", "delete"].contains(&method.as_str())
+            && operation["requestBody"]["required"] != json!(true)
+    });
+    let found = changes.map(|(method, path, _)| {
+        let method: Method = method.to_uppercase().parse().expect("a method");
+        let path = path.replace("{strategy}", "default").replace("{item_id}", "1");
+        let path = path.replace("{id}", "01a1fdc7-1150-7a01-9d1e-5b7c3ad0c0de");
+        (method, path.replace(['{', '}'], ""))
+    });
+    found.collect()
+}
+
+/// The answer by which an operation says that it minds the body.
+fn minds(answer: &Value) -> bool {
+    let code = answer["code"].as_str().unwrap_or_default();
+    ["unsupported_media_type", "malformed_json", "payload_too_large"].contains(&code)
+}
+
+#[tokio::test]
+async fn no_operation_without_a_required_body_minds_its_type() {
+    let shop = Shop::with(|config| {
+        config.limits.user_per_second = 100_000;
+        config.limits.user_burst = 100_000;
+    })
+    .await;
+    let instance = shop.start().await;
+    let operations = operations();
+    let routes: BTreeSet<_> = operations.iter().map(|(_, path)| path.as_str()).collect();
+    for known in
+        ["/api/seckill/default/1", "/api/items/01a1fdc7-1150-7a01-9d1e-5b7c3ad0c0de/ticket"]
+    {
+        assert!(routes.contains(known), "{routes:?}");
+    }
+    assert!(operations.len() >= 12, "{routes:?}");
+    for (method, path) in &operations {
+        for (tool, kind) in TYPES {
+            // A new token each time: some of them end it.
+            let client = instance.admin();
+            let mut request = client.request(method.clone(), path).header("content-length", "0");
+            if let Some(kind) = kind {
+                request = request.header("content-type", kind);
+            }
+            let answer = Client::send(request).await;
+            assert!(answer.status < 500, "{tool}: {method} {path}: {}", answer.text);
+            assert!(!minds(&answer.json), "{tool}: {method} {path}: {}", answer.text);
+        }
+    }
+}
+
+/// Sends a purchase as a tool writes it, byte for byte, and answers the status.
+async fn purchase(instance: &Instance, item: i64, version: &str, headers: &str, body: &str) -> u16 {
+    let addr = instance.addr;
+    let token = instance.token(1, Role::Buyer);
+    let mut raw = Raw::connect(addr).await;
+    raw.send(format!(
+        "POST /api/seckill/mysql-atomic/{item} HTTP/{version}\r\nHost: {addr}\r\nAuthorization: Bearer {token}\r\n{headers}\r\n{body}"
+    ))
+    .await;
+    raw.answer().await.status
+}
+
+#[tokio::test]
+async fn the_requests_of_tools_buy() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
+    let form = "Content-Type: application/x-www-form-urlencoded";
+    let tools = [
+        ("curl -X POST", "1.1", "User-Agent: curl/8.14.1\r\nAccept: */*\r\n".to_owned(), ""),
+        ("curl -d ''", "1.1", format!("Accept: */*\r\nContent-Length: 0\r\n{form}\r\n"), ""),
+        (
+            "ab -p",
+            "1.0",
+            "Content-length: 0\r\nContent-type: text/plain\r\nUser-Agent: ApacheBench/2.3\r\n"
+                .to_owned(),
+            "",
+        ),
+        (
+            "ab -k -p",
+            "1.0",
+            "Connection: Keep-Alive\r\nContent-length: 0\r\nContent-type: text/plain\r\n"
+                .to_owned(),
+            "",
+        ),
+        ("wrk", "1.1", String::new(), ""),
+        (
+            "k6",
+            "1.1",
+            format!(
+                "User-Agent: Grafana k6/1.4.0\r\nContent-Length: 0\r\n{form}\r\nAccept-Encoding: gzip\r\n"
+            ),
+            "",
+        ),
+        (
+            "JMeter",
+            "1.1",
+            format!(
+                "Connection: keep-alive\r\n{form}; charset=UTF-8\r\nContent-Length: 0\r\nUser-Agent: Apache-HttpClient/4.5.14 (Java/17)\r\n"
+            ),
+            "",
+        ),
+        (
+            "HTTPie",
+            "1.1",
+            format!(
+                "Accept-Encoding: gzip, deflate\r\nConnection: keep-alive\r\n{form}; charset=utf-8\r\nContent-Length: 0\r\n"
+            ),
+            "",
+        ),
+        (
+            "PHP's curl",
+            "1.1",
+            format!("Accept: */*\r\nExpect: 100-continue\r\nContent-Length: 0\r\n{form}\r\n"),
+            "",
+        ),
+        (
+            "an empty body in chunks",
+            "1.1",
+            format!("Transfer-Encoding: chunked\r\n{form}\r\n"),
+            "0\r\n\r\n",
+        ),
+    ];
+    let count = tools.len();
+    for (tool, version, headers, body) in tools {
+        assert_eq!(purchase(&instance, item, version, &headers, body).await, 201, "{tool}");
+    }
+    assert_eq!(instance.audit(item).await["orders"], count);
+    // A body is read by its type, whatever the tool.
+    for (what, headers, body, status) in [
+        ("a form", format!("{form}\r\nContent-Length: 10\r\n"), "quantity=1", 415),
+        (
+            "a form in chunks",
+            format!("{form}\r\nTransfer-Encoding: chunked\r\n"),
+            "3\r\na=b\r\n0\r\n\r\n",
+            415,
+        ),
+        (
+            "JSON that is not there",
+            "Content-Type: application/json\r\nContent-Length: 0\r\n".to_owned(),
+            "",
+            400,
+        ),
+    ] {
+        assert_eq!(purchase(&instance, item, "1.1", &headers, body).await, status, "{what}");
+    }
+    assert_eq!(instance.audit(item).await["orders"], count, "a refused body bought");
+}
