@@ -51,11 +51,12 @@ export function outcomePanel(panel, { item, again, leave, named = false }) {
       return;
     }
     const atMs = Date.parse(order.expires_at);
-    const sentence = (leftMs) => text('outcome.soldText', { time: shortSpan(leftMs) });
+    const isFree = order.amount_cents === 0;
+    const sentence = (leftMs) => text(isFree ? 'outcome.freeText' : 'outcome.soldText', { time: shortSpan(leftMs) });
     const pay = el('a', {
       class: 'button',
       href: address,
-      text: text('outcome.pay', { amount: money(order.amount_cents, order.currency) }),
+      text: text(isFree ? 'outcome.free' : 'outcome.pay', { amount: money(order.amount_cents, order.currency) }),
     });
     show('good', text('outcome.sold'), sentence(atMs - serverNowMs()), pay, ordersLink());
     keepCounting(atMs, sentence);

@@ -1,6 +1,7 @@
 //! Payments by a provider that misbehaves: late, twice, wrong amount, wrong order, forged.
 
 mod amounts;
+mod free;
 mod returns;
 
 use serde_json::{Value, json};

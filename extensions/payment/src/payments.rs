@@ -14,6 +14,7 @@ use extension::ports::OrdersToPay;
 use shop_domain::payment::{CurrencyCode, RefundReason};
 use shop_domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
 use web::problem::Problem;
+use web::too_long;
 
 /// The reason why a message of the provider is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,6 +48,9 @@ impl From<TakeError> for Problem {
             TakeError::Off => problems::PAYMENTS_OFF.problem(),
             TakeError::Message(MessageError::Forged) => problems::INVALID_SIGNATURE.problem(),
             TakeError::Message(MessageError::Unreadable) => problems::INVALID_MESSAGE.problem(),
+            TakeError::Message(MessageError::TooLong { field, length, most }) => {
+                problems::INVALID_MESSAGE.detail(too_long(field, length, most))
+            }
             TakeError::Busy => problems::OVERLOADED
                 .detail("Too many long messages are verified; send it again in a moment."),
             TakeError::Ledger(error) => error.into(),
@@ -110,7 +114,7 @@ impl Payments {
     }
 
     /// Pays an order, or says where its buyer pays it. An order that is paid already is answered as
-    /// it is.
+    /// it is, and one that costs nothing is paid here.
     ///
     /// # Errors
     /// Those of the step; nothing changed then.
@@ -121,6 +125,11 @@ impl Payments {
             return Ok(Payable { order, checkout_url: None });
         }
         let order = orders.payable(id, owner).await?;
+        if order.whole_amount().cents() == 0 {
+            // No provider takes a payment of nothing, so the buyer's word is enough.
+            let order = orders.pay(id, owner).await?;
+            return Ok(Payable { order, checkout_url: None });
+        }
         let is_paid = order.status == OrderStatus::Paid;
         let checkout_url = (!is_paid).then(|| provider.checkout_url(&order));
         Ok(Payable { order, checkout_url })

@@ -32,7 +32,7 @@ use web::rates::{AddressRateLimit, Rates};
 pub struct ProviderMessageBody {
     /// `payment.succeeded` or `refund.succeeded`; any other message is taken and changes nothing.
     r#type: String,
-    /// The provider's id of the payment: 1 to 64 printable ASCII characters without spaces.
+    /// The provider's id of the payment: 1 to 255 printable ASCII characters without spaces.
     payment: String,
     /// The order that the payment is for.
     order: String,
@@ -105,7 +105,7 @@ impl From<Payment> for PaymentBody {
     }
 }
 
-/// Pay an order, or get the address of the page to pay it on. After the end of its hold this still
+/// Pay an order, or get the address of the page to pay it on; one that costs nothing is paid at once. After the end of its hold this still
 /// works while stock is left.
 #[utoipa::path(post, path = "/api/orders/{id}/payment", tag = "buyer", params(OrderPath),
     request_body(content = Option<StepBody>, description = "May be left out"), responses(

@@ -77,8 +77,10 @@ pub async fn find(
     OrderPath(id): OrderPath,
 ) -> Result<Json<OrderBody>, Problem> {
     let found = orders.find(id, buyer.user).await?;
-    let mut order: OrderBody = found.ok_or(&problems::ORDER_NOT_FOUND)?.into();
-    order.paid_elsewhere = elsewhere.then_some(true);
+    let found = found.ok_or(&problems::ORDER_NOT_FOUND)?;
+    let costs = found.whole_amount().cents() > 0;
+    let mut order: OrderBody = found.into();
+    order.paid_elsewhere = (elsewhere && costs).then_some(true);
     Ok(Json(order))
 }
 

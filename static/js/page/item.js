@@ -264,6 +264,7 @@ function buttonText(state, busy, unfinished) {
   if (state !== 'open' && unfinished === null) return text(`buy.${state}`);
   if (purchase === null) return text('buy.signIn');
   if (unfinished === null && room() < 1) return text('buy.limit', { count: item.per_buyer_limit });
+  if (item.price_cents === 0) return text('buy.free');
   return text('buy.buy', { amount: money(item.price_cents * quantity(), item.currency) });
 }
 

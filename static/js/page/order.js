@@ -126,7 +126,7 @@ function drawNow() {
   const name = late ? 'pendingLate' : nameOf(order);
   byId('order').dataset.late = String(late);
   setText(byId('status'), text(`order.${name}`));
-  setText(byId('status-text'), text(`order.${name}Text`));
+  setText(byId('status-text'), text(name === 'pending' && isFree() ? 'order.freeText' : `order.${name}Text`));
   byId('hold').hidden = order.status !== 'pending';
   setText(byId('hold-clock'), shortSpan(leftMs));
   byId('hold-ruler').style.setProperty(
@@ -137,12 +137,17 @@ function drawNow() {
   drawButtons(late);
 }
 
+/** Whether there is nothing to pay: then the button confirms the order, whoever takes the money of others. */
+function isFree() {
+  return order.amount_cents === 0;
+}
+
 function drawButtons(late) {
   const payable = order.status === 'pending' || order.status === 'expired';
   const extended = order.extended_seconds ?? null;
   const returnableMs = order.status === 'paid' ? Date.parse(order.paid_at) + allowed.return * 1_000 - serverNowMs() : 0;
   byId('pay').hidden = !payable;
-  byId('demo').hidden = !payable || paidElsewhere;
+  byId('demo').hidden = !payable || paidElsewhere || isFree();
   byId('cancel').hidden = order.status !== 'pending';
   byId('extend').hidden = order.status !== 'pending' || late || extended !== null || allowed.extend === 0;
   byId('extended').hidden = extended === null;
@@ -151,7 +156,8 @@ function drawButtons(late) {
   const amount = money(order.amount_cents, order.currency);
   const payKey = order.status === 'expired' || late ? 'order.payLate' : 'order.pay';
   const wording = (step, busyKey, words) => setText(byId(step), busy === step ? text(busyKey) : words);
-  wording('pay', 'order.paying', text(payKey, { amount }));
+  if (isFree()) wording('pay', 'order.confirming', text('order.free'));
+  else wording('pay', 'order.paying', text(payKey, { amount }));
   wording('extend', 'order.extending', text('order.extend', { time: duration(allowed.extend) }));
   wording('cancel', 'order.cancelling', text('order.cancel'));
   wording('return', 'order.returning', text('order.return'));

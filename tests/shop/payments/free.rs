@@ -1,0 +1,82 @@
+//! Orders that cost nothing: no provider is asked, as in other shops (saleor PR 8938, django-oscar PR 1348).
+
+use serde_json::{Value, json};
+
+use super::{assert_taken, buy, expire, shop_of, status};
+use crate::http::order_id;
+use crate::support::payment_provider::TestProvider;
+use crate::support::{assert_clean, eventually, when};
+
+#[tokio::test]
+async fn an_order_of_nothing_is_paid_without_the_provider() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let changes =
+        json!({ "stock": 3, "price_cents": 0, "return_seconds": 600, "per_buyer_limit": 3 });
+    let item = instance.make_item(changes).await;
+    let order = buy(&instance, 1, item).await;
+    let path = format!("/api/orders/{order}/payment");
+    let stranger = instance.buyer(2).post(&path, &json!({})).await;
+    assert_eq!(stranger.brief(), (404, "order_not_found"));
+    assert_eq!(status(&instance, 1, &order).await, "pending", "nobody has confirmed it");
+    // Twice, since an answer may be lost.
+    for turn in ["first", "again"] {
+        let paid = instance.buyer(1).post(&path, &json!({})).await;
+        let seen = (paid.status, &paid.json["status"], &paid.json["checkout_url"]);
+        assert_eq!(seen, (200, &json!("paid"), &Value::Null), "{turn}: {}", paid.text);
+    }
+    let seen = instance.buyer(1).get(&format!("/api/orders/{order}")).await.json;
+    assert_eq!((&seen["amount_cents"], &seen["paid_elsewhere"]), (&json!(0), &Value::Null));
+    // A provider that tells of a payment of nothing all the same changes nothing.
+    let said = provider.succeeded("m1", "p1", &order, 0);
+    assert_taken(&said.send(&instance).await, "unchanged", &Value::Null);
+    let events = eventually("the events", || async {
+        let log = instance.admin().get("/api/admin/events").await.json;
+        when(log["events"].as_array().is_some_and(|events| events.len() == 2), log)
+    })
+    .await;
+    assert!(events.to_string().contains("\"paid\""), "{events}");
+    // Given back, no money has to go back.
+    let back = instance.buyer(1).step(&order, "return").await;
+    assert_eq!((back.status, &back.json["status"]), (200, &json!("cancelled")), "{}", back.text);
+    let wanted = instance.admin().get("/api/admin/payments?status=refund_wanted").await;
+    assert_eq!(wanted.json["payments"], json!([]));
+    assert_clean(&instance, item).await;
+}
+
+#[tokio::test]
+async fn an_order_of_nothing_that_ran_out_is_confirmed_while_stock_is_left() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let item =
+        instance.make_item(json!({ "stock": 1, "price_cents": 0, "hold_seconds": 900 })).await;
+    let late = buy(&instance, 1, item).await;
+    expire(&shop, &instance, 1, &late).await;
+    let path = format!("/api/orders/{late}/payment");
+    let paid = instance.buyer(1).post(&path, &json!({})).await;
+    assert_eq!((paid.status, &paid.json["status"]), (200, &json!("paid")), "{}", paid.text);
+    assert_clean(&instance, item).await;
+}
+
+/// A cart with one line that costs something is paid at the provider.
+#[tokio::test]
+async fn a_cart_is_free_only_if_all_of_it_is() {
+    let provider = TestProvider::start().await;
+    let shop = shop_of(&provider).await;
+    let instance = shop.start().await;
+    let free = instance.make_item(json!({ "stock": 5, "price_cents": 0 })).await;
+    let gift = instance.make_item(json!({ "stock": 5, "price_cents": 0 })).await;
+    let dear = instance.make_item(json!({ "stock": 5 })).await;
+    for (buyer, items, expected) in [(1, [free, gift], "paid"), (2, [free, dear], "pending")] {
+        let lines = items.map(|item| json!({ "item_id": item, "quantity": 1 }));
+        let made =
+            instance.buyer(buyer).post("/api/reservations", &json!({ "lines": lines })).await;
+        let order = order_id(&made);
+        let path = format!("/api/orders/{order}/payment");
+        let paid = instance.buyer(buyer).post(&path, &json!({})).await;
+        assert_eq!((paid.status, &paid.json["status"]), (200, &json!(expected)), "{}", paid.text);
+        assert_eq!(paid.json["checkout_url"].is_string(), expected == "pending", "{}", paid.text);
+    }
+}
