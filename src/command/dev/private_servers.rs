@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use dev_servers::{MysqlOptions, MysqlServer, MysqlSet, StartError};
+use dev_servers::{MysqlOptions, MysqlServer, MysqlSet, StartError, VitessServer};
 
 use super::redis::{PrivateRedis, RedisShape};
 use crate::config::Config;
@@ -17,17 +17,8 @@ pub enum Replication {
     Group,
     /// Three nodes of MariaDB with Galera; needs `scripts/install-packages galera`.
     Galera,
-}
-
-impl Replication {
-    /// The recipe, and the folder of its data.
-    fn recipe(self) -> (dev_servers::Replication, &'static str) {
-        match self {
-            Self::Semisync => (dev_servers::Replication::SemiSync, "mysql-semisync"),
-            Self::Group => (dev_servers::Replication::Group, "mysql-group"),
-            Self::Galera => (dev_servers::Replication::Galera, "mysql-galera"),
-        }
-    }
+    /// Vitess over one MySQL server; needs `scripts/vitess-program` and `scripts/mysql-sid`.
+    Vitess,
 }
 
 /// The shapes of the servers.
@@ -48,6 +39,27 @@ pub struct PrivateServers {
 enum Ledger {
     One(Box<MysqlServer>),
     Several(Box<MysqlSet>),
+    Vitess(Box<VitessServer>),
+}
+
+impl Ledger {
+    /// Starts the servers with their data in a folder below `dir`.
+    async fn start(shape: Option<Replication>, dir: &Path) -> Result<Self, StartError> {
+        let (engine, folder) = match shape {
+            None => {
+                let options = MysqlOptions::new(dir.join("mysql"));
+                return Ok(Self::One(Box::new(MysqlServer::start(options).await?)));
+            }
+            Some(Replication::Vitess) => {
+                let started = VitessServer::start(&dir.join("mysql-vitess")).await?;
+                return Ok(Self::Vitess(Box::new(started)));
+            }
+            Some(Replication::Semisync) => (dev_servers::Replication::SemiSync, "mysql-semisync"),
+            Some(Replication::Group) => (dev_servers::Replication::Group, "mysql-group"),
+            Some(Replication::Galera) => (dev_servers::Replication::Galera, "mysql-galera"),
+        };
+        Ok(Self::Several(Box::new(MysqlSet::start(engine, &dir.join(folder)).await?)))
+    }
 }
 
 impl PrivateServers {
@@ -58,18 +70,7 @@ impl PrivateServers {
     /// The error of the server that did not start.
     pub async fn start(shape: Shape, config: &mut Config, dir: &Path) -> Result<Self, StartError> {
         let redis = PrivateRedis::start(shape.redis, dir);
-        let ledger = async {
-            Ok(match shape.mysql {
-                None => {
-                    let options = MysqlOptions::new(dir.join("mysql"));
-                    Ledger::One(Box::new(MysqlServer::start(options).await?))
-                }
-                Some(replicated) => {
-                    let (engine, folder) = replicated.recipe();
-                    Ledger::Several(Box::new(MysqlSet::start(engine, &dir.join(folder)).await?))
-                }
-            })
-        };
+        let ledger = Ledger::start(shape.mysql, dir);
         let (redis, ledger) = tokio::try_join!(redis, ledger)?;
         let servers = Self { ledger, redis };
         config.database_url = Secret::new(servers.database_url());
@@ -81,6 +82,7 @@ impl PrivateServers {
         match &self.ledger {
             Ledger::One(server) => server.url(),
             Ledger::Several(set) => set.url(),
+            Ledger::Vitess(server) => server.url(),
         }
     }
 
@@ -89,6 +91,7 @@ impl PrivateServers {
         let ledger = match &self.ledger {
             Ledger::One(server) => server.version(),
             Ledger::Several(set) => set.version(),
+            Ledger::Vitess(server) => server.version(),
         };
         [ledger, self.redis.version()]
     }
@@ -99,6 +102,7 @@ impl PrivateServers {
             match &self.ledger {
                 Ledger::One(server) => server.stop().await,
                 Ledger::Several(set) => set.stop().await,
+                Ledger::Vitess(server) => server.stop().await,
             }
         };
         tokio::join!(ledger, self.redis.stop());
@@ -110,6 +114,7 @@ impl PrivateServers {
             match &self.ledger {
                 Ledger::One(server) => server.ended().await,
                 Ledger::Several(set) => set.ended().await,
+                Ledger::Vitess(server) => server.ended().await,
             }
         };
         tokio::select! {

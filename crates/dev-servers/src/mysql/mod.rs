@@ -8,6 +8,7 @@ mod members;
 mod operator;
 mod semisync;
 pub(crate) mod set;
+pub(crate) mod vitess;
 
 use std::fs;
 use std::io;

@@ -1,0 +1,290 @@
+//! Vitess over one MySQL server: `vtcombo`, Vitess' own program for tests, which is vtgate, its tablets and their
+//! topology in one process. Clients connect to its vtgate as to a database server. It knows no passwords, so its port on the
+//! loopback is open to everybody on this machine; the server behind has them.
+//!
+//! Its keyspace [`DATABASE`] is the database of this name on the MySQL server behind, so tests can look at it there.
+//! CREATE DATABASE makes further keyspaces, each with one shard; a restart forgets those.
+
+use std::os::unix::fs::chown;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection, MySqlSslMode};
+use sqlx::{ConnectOptions, Connection, Executor};
+
+use super::access::is_denial;
+use super::flavour::{self, DATABASE, Flavour, USER};
+use super::{MysqlOptions, MysqlServer, operator};
+use crate::error::StartError;
+use crate::home::{Home, LOG, make_private, new_password, write_private};
+use crate::ports;
+use crate::program;
+use crate::server::{NotReady, ReadyServer, Recipe, Server};
+use crate::temporary::TemporaryDirectory;
+
+/// A running vtcombo with the MySQL server behind it.
+#[derive(Debug)]
+pub struct VitessServer {
+    gate: Server<Vtcombo>,
+    mysql: MysqlServer,
+    /// Of the operator's account on the MySQL server.
+    password: String,
+}
+
+impl VitessServer {
+    /// Starts both, with their data in folders below `directory`, and returns when vtgate answers.
+    ///
+    /// # Errors
+    /// A program is missing, or one did not start.
+    pub async fn start(directory: &Path) -> Result<Self, StartError> {
+        Self::start_in(Some(directory)).await
+    }
+
+    /// Starts both in throw-away directories, for tests.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_temporary() -> Result<Self, StartError> {
+        Self::start_in(None).await
+    }
+
+    /// Checks that the programs are there.
+    ///
+    /// # Errors
+    /// One is not; the sentence says what to do.
+    pub fn programs() -> Result<(), StartError> {
+        find()?;
+        flavour::find_only(Flavour::Mysql).map(drop)
+    }
+
+    async fn start_in(directory: Option<&Path>) -> Result<Self, StartError> {
+        let program = find()?;
+        let version = program::version(SERVER, &program)?;
+        let folder = |name: &str| directory.map(|directory| directory.join(name));
+        let (home, mut temporary) = Home::open_or_make(SERVER, folder("vtcombo")).await?;
+        let root = TemporaryDirectory::make(&home.path(LOG))?;
+        let password = new_password();
+        write_files(root.path(), &password)?;
+        let mysql = MysqlServer::start(mysql(folder("mysql"), &password, root.path())?).await?;
+        let recipe = Vtcombo {
+            program,
+            port: 0,
+            web_port: ports::choose(&home.path("web-port"))?,
+            root: root.path().to_path_buf(),
+        };
+        temporary.push(root);
+        let gate = Server::boot(ReadyServer { recipe, home, temporary, version }).await?;
+        Ok(Self { gate, mysql, password })
+    }
+
+    /// The URL of the keyspace [`DATABASE`] at vtgate.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.url_of(DATABASE)
+    }
+
+    /// The URL of another keyspace at vtgate.
+    #[must_use]
+    pub fn url_of(&self, keyspace: &str) -> String {
+        self.gate.recipe.url(keyspace)
+    }
+
+    /// The program with vtgate, to kill, freeze and restart.
+    pub fn gate(&mut self) -> &mut Server<Vtcombo> {
+        &mut self.gate
+    }
+
+    /// The MySQL server behind.
+    pub fn mysql(&mut self) -> &mut MysqlServer {
+        &mut self.mysql
+    }
+
+    /// A connection with all privileges to the MySQL server behind.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub async fn operator(&self) -> Result<MySqlConnection, StartError> {
+        operator::connect(self.mysql.port(), &self.password).await
+    }
+
+    /// Stops both, and returns when they have ended.
+    pub async fn stop(&self) {
+        self.gate.stop().await;
+        self.mysql.stop().await;
+    }
+
+    /// Waits until one of them has ended, and tells how.
+    pub async fn ended(&self) -> StartError {
+        tokio::select! {
+            error = self.gate.ended() => error,
+            error = self.mysql.ended() => error,
+        }
+    }
+
+    /// What vtcombo says about its version.
+    #[must_use]
+    pub fn version(&self) -> &str {
+        self.gate.version()
+    }
+}
+
+/// The name for people.
+const SERVER: &str = "Vitess";
+/// The folder that `scripts/vitess-program` fills, with the version that is pinned there.
+const FOLDER: &str = "vitess-v0.24.4";
+/// Runs the program as a user that it accepts; see its first lines.
+const SCRIPT: &str = include_str!("vitess.sh");
+/// The user and the group that [`SCRIPT`] takes when we are root.
+const NOBODY: u32 = 65_534;
+/// What shops give to the MySQL server of a tablet, to a tablet, and to a keyspace.
+const OF_MYSQL: &str = include_str!("../../../../deploy/vitess/mysqld.cnf");
+const OF_TABLET: &str = include_str!("../../../../deploy/vitess/vttablet.flags");
+const OF_KEYSPACE: &str = include_str!("../../../../deploy/vitess/vschema.json");
+/// The folder with [`OF_KEYSPACE`] in a folder of the keyspace's name.
+const SCHEMAS: &str = "schema";
+/// The socket of the MySQL server.
+const SOCKET: &str = "mysql.sock";
+/// The file with the account of the tablets on the MySQL server.
+const TABLETS: &str = "tablets.json";
+
+/// How to run vtcombo.
+#[derive(Debug)]
+pub struct Vtcombo {
+    program: PathBuf,
+    port: u16,
+    /// Where it shows its state to people.
+    web_port: u16,
+    /// A folder of its own user.
+    root: PathBuf,
+}
+
+impl Vtcombo {
+    fn url(&self, keyspace: &str) -> String {
+        format!("mysql://{USER}@127.0.0.1:{}/{keyspace}", self.port)
+    }
+
+    fn flags(&self) -> Vec<String> {
+        let file = |name: &str| self.root.join(name).display().to_string();
+        let loopback = || "127.0.0.1".to_owned();
+        let shard = format!(r#"shards:{{name:"0" db_name_override:"{DATABASE}"}}"#);
+        let named = [
+            ("proto-topo", format!(r#"keyspaces:{{name:"{DATABASE}" {shard}}} cells:"test""#)),
+            ("dbddl-plugin", "vttest".to_owned()),
+            ("mysql-server-port", self.port.to_string()),
+            ("mysql-server-bind-address", loopback()),
+            ("mysql-auth-server-impl", "none".to_owned()),
+            ("bind-address", loopback()),
+            ("port", self.web_port.to_string()),
+            // By TCP the tablets would set up a replication among them, and there is one server.
+            ("db-socket", file(SOCKET)),
+            ("db-credentials-file", file(TABLETS)),
+            ("schema-dir", file(SCHEMAS)),
+            ("mycnf-server-id", "1".to_owned()),
+            // One item lives in one shard, so a transaction over two is a mistake.
+            ("transaction-mode", "SINGLE".to_owned()),
+        ];
+        let mut flags = named.map(|(name, value)| format!("--{name}={value}")).to_vec();
+        let accounts = ["app", "appdebug", "allprivs", "dba", "filtered", "repl"];
+        flags.extend(accounts.map(|of| format!("--db-{of}-user={}", operator::OPERATOR)));
+        flags.extend(OF_TABLET.lines().filter(|line| line.starts_with("--")).map(str::to_owned));
+        flags
+    }
+}
+
+impl Recipe for Vtcombo {
+    const START_MAX: Duration = Duration::from_secs(60);
+
+    fn name(&self) -> &'static str {
+        SERVER
+    }
+
+    fn port(&self) -> u16 {
+        self.port
+    }
+
+    fn command(&mut self, _: &Home, port: u16) -> Result<Vec<String>, StartError> {
+        self.port = port;
+        let root = self.root.display();
+        let mut command = ["/bin/sh", "-c", SCRIPT, "sh"].map(str::to_owned).to_vec();
+        command.extend([root.to_string(), self.program.display().to_string()]);
+        command.extend(self.flags());
+        Ok(command)
+    }
+
+    async fn ask(&self) -> Result<(), NotReady> {
+        let asked = async {
+            let mut options = MySqlConnectOptions::from_str(&self.url(DATABASE))?;
+            // vtgate refuses the first of these two.
+            options = options.pipes_as_concat(false).no_engine_substitution(false);
+            let options = options.ssl_mode(MySqlSslMode::Disabled).disable_statement_logging();
+            let mut gate = options.connect().await?;
+            // The tablet answers, too.
+            gate.execute(sqlx::raw_sql("SHOW TABLES")).await?;
+            gate.close().await
+        };
+        asked.await.map_err(|error: sqlx::Error| {
+            let answer = error.to_string();
+            if is_denial(&error) { NotReady::Ever(answer) } else { NotReady::Yet(answer) }
+        })
+    }
+}
+
+/// Writes into the program's folder what it reads, for its user and for nobody else.
+fn write_files(root: &Path, password: &str) -> Result<(), StartError> {
+    let schemas = root.join(SCHEMAS);
+    let keyspace = schemas.join(DATABASE);
+    make_private(&keyspace)?;
+    let vschema = keyspace.join("vschema.json");
+    write_private(&vschema, OF_KEYSPACE)?;
+    let tablets = root.join(TABLETS);
+    write_private(&tablets, &format!(r#"{{"{}":["{password}"]}}"#, operator::OPERATOR))?;
+    for path in [&vschema, &keyspace, &schemas, &tablets, root] {
+        give_to_nobody(path)?;
+    }
+    Ok(())
+}
+
+/// The options of the MySQL server, with an account that may do everything and a socket in the program's folder.
+fn mysql(
+    data_dir: Option<PathBuf>,
+    password: &str,
+    root: &Path,
+) -> Result<MysqlOptions, StartError> {
+    let mut options = match data_dir {
+        Some(folder) => MysqlOptions::new(folder),
+        None => MysqlOptions::temporary(),
+    };
+    options.program = Some(flavour::find_only(Flavour::Mysql)?);
+    options.extra_arguments = OF_MYSQL.lines().filter_map(argument).collect();
+    let socket = root.join(SOCKET);
+    options.extra_arguments.push(format!("--socket={}", socket.display()));
+    options.extra_arguments.push("--server-id=1".to_owned());
+    options.extra_statements = operator::account(password);
+    Ok(options)
+}
+
+/// A line of an option file as an argument; `None` if it sets nothing.
+fn argument(line: &str) -> Option<String> {
+    let (name, value) = line.split_once(" = ").filter(|_| !line.starts_with('#'))?;
+    Some(format!("--{}={value}", name.replace('_', "-")))
+}
+
+/// vtcombo, in the folder of `SECKILL_VITESS`, else in the one that `scripts/vitess-program` fills.
+fn find() -> Result<PathBuf, StartError> {
+    let folder = program::named("SECKILL_VITESS").or_else(|| program::unpacked(FOLDER));
+    let program = folder.map(|folder| folder.join("vtcombo"));
+    program.filter(|program| program.is_file()).ok_or_else(|| StartError::Cluster {
+        server: SERVER,
+        action: "start it",
+        answer: "its programs were not found; run `scripts/vitess-program`, which needs a Go toolchain, or set SECKILL_VITESS".to_owned(),
+    })
+}
+
+/// Gives a file or a folder to the user that the program gets when we are root.
+fn give_to_nobody(path: &Path) -> Result<(), StartError> {
+    if !program::is_root() {
+        return Ok(());
+    }
+    chown(path, Some(NOBODY), Some(NOBODY)).map_err(StartError::io("give away", path))
+}
