@@ -1,12 +1,13 @@
-//! The ledger on engines that choose their writer themselves: Group Replication and Galera.
+//! The ledger on engines that choose their writer themselves: Group Replication, Galera and Vitess.
 //!
 //! `make test-engines` runs the walk of all strategies on each of them.
 
-use dev_servers::Replication;
+use dev_servers::{Replication, VitessServer};
 use ledger::rows::engine::Engine;
+use settings::Secret;
 
 use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost, metric, on};
-use crate::support::{eventually, when};
+use crate::support::{Shop, eventually, when};
 
 /// The writer is killed, another member takes over, and the killed one comes back.
 async fn sells_on_without_its_writer(engine: Replication) {
@@ -48,4 +49,35 @@ async fn a_group_sells_on_without_its_primary() {
         return println!("not tested: {missing}");
     }
     sells_on_without_its_writer(Replication::Group).await;
+}
+
+/// A keyspace of one shard sells through vtgate, and sells on when vtgate, and when the MySQL server behind it, was
+/// killed and has come back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_keyspace_of_vitess_sells_on() {
+    // It is built from its Go module.
+    if let Err(missing) = VitessServer::programs() {
+        return println!("not tested: {missing}");
+    }
+    let mut vitess = VitessServer::start_temporary().await.expect("it starts");
+    let shop = Shop::with(|config| {
+        config.database_url = Secret::new(vitess.url());
+        // Refused purchases are repeated at once.
+        config.limits.user_per_second = 0;
+    })
+    .await;
+    let said = Engine::read(&shop.pool).await.expect("it answers").to_string();
+    assert!(said.contains("Vitess, 1 of 1 primaries serve"), "{said}");
+    let instance = shop.start().await;
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!(ready.json["dependencies"]["mysql_replication"], "ok", "{}", ready.text);
+    let crowd = Crowd::enters(&instance).await;
+    crowd.has_bought(ENOUGH).await;
+    vitess.gate().kill().await;
+    vitess.gate().restart().await.expect("vtgate starts again");
+    crowd.has_bought(ENOUGH).await;
+    vitess.mysql().kill().await;
+    vitess.mysql().restart().await.expect("the server behind starts again");
+    crowd.has_bought(ENOUGH).await;
+    assert_nothing_lost(&shop, &instance, &crowd.leaves().await).await;
 }

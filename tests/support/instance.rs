@@ -19,7 +19,10 @@ use time::format_description::well_known::Rfc3339;
 use time::{Duration, OffsetDateTime};
 use web::token::{Holder, Role, Tokens};
 
-use super::{Client, etcd_url, independent_redis, servers, unique, zookeeper_hosts};
+use super::{Client, etcd_url, independent_redis, ledger_copy, servers, unique, zookeeper_hosts};
+
+/// The secret key by which shops sign draws.
+pub const DRAW_KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707";
 
 /// One database, one key prefix, one secret.
 pub struct Shop {
@@ -73,9 +76,13 @@ impl Shop {
         of_wanted_shape(&mut config).await;
         on_wanted_engine(&mut config, &name).await;
         config.redis.prefix = format!("{name}:");
+        config.sections.set("draw", "signing_key", DRAW_KEY);
         config.http.addr = "127.0.0.1:0".parse().expect("an address");
         config.mysql.pool_max = 16;
         change(&mut config);
+        if config.database_url.reveal() == servers.mysql.url_of(&name) {
+            ledger_copy::make(servers.mysql, &name).await;
+        }
         let pool = rows::pool(&config).expect("the URL is fine");
         schema::migrate(&config, &pool).await.expect("the schema is made");
         pool.close().await;
@@ -262,12 +269,16 @@ async fn of_wanted_shape(config: &mut Config) {
     }
 }
 
-/// Sets the ledger of the engine that `SECKILL_TEST_MYSQL` names: `semisync`, `group` or `galera`.
+/// Sets the ledger of the engine that `SECKILL_TEST_MYSQL` names: `semisync`, `group`, `galera` or `vitess`.
 async fn on_wanted_engine(config: &mut Config, database: &str) {
     let engine = match std::env::var("SECKILL_TEST_MYSQL").as_deref() {
         Ok("semisync") => Replication::SemiSync,
         Ok("group") => Replication::Group,
         Ok("galera") => Replication::Galera,
+        Ok("vitess") => {
+            config.database_url = Secret::new(super::vitess_url(database).await);
+            return;
+        }
         _ => return,
     };
     config.database_url = Secret::new(super::replicated_url(engine, database).await);

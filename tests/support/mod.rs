@@ -8,6 +8,8 @@ pub mod h2;
 pub mod identity_keys;
 pub mod identity_provider;
 mod instance;
+pub mod nginx;
+pub mod ledger_copy;
 pub mod payment_provider;
 mod purchase;
 pub mod raw;
@@ -22,8 +24,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use dev_servers::{
     Certificates, EtcdOptions, EtcdServer, MysqlOptions, MysqlServer, MysqlSet, RedisCluster,
-    RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, Replication, ZookeeperOptions,
-    ZookeeperServer,
+    RedisClusterOptions, RedisOptions, RedisSentinels, RedisServer, Replication, VitessServer,
+    ZookeeperOptions, ZookeeperServer,
 };
 use futures::future::join_all;
 use tokio::sync::OnceCell;
@@ -31,7 +33,9 @@ use tokio::sync::OnceCell;
 pub use client::{Answer, Client, purchase_path};
 pub use dev_servers::faulty_link::FaultyLink;
 pub use files::files_below;
-pub use instance::{Instance, Shop, hold_stock_row, item_body, redis_of, statements_running};
+pub use instance::{
+    DRAW_KEY, Instance, Shop, hold_stock_row, item_body, redis_of, statements_running,
+};
 pub use purchase::{
     is_breaker_open, purchase, purchase_of, until_in_flight, until_metric, write_batch,
 };
@@ -90,8 +94,11 @@ pub async fn own_redis(count: usize, extra_lines: &[&str]) -> Vec<RedisServer> {
     started.map(|server| server.expect("no panic").expect("the private Redis starts")).collect()
 }
 
-/// A database server of a test's own.
-pub async fn own_mysql(options: MysqlOptions) -> MysqlServer {
+/// A database server of a test's own. It never waits for the disk, where most of a run's time would go: the tests kill
+/// servers, and what a dead server has written stays, because they never cut the power.
+pub async fn own_mysql(mut options: MysqlOptions) -> MysqlServer {
+    // MySQL has no such option.
+    options.extra_arguments.push("--loose-debug-no-sync".to_owned());
     let started = RUNTIME.spawn(MysqlServer::start(options)).await;
     started.expect("no panic").expect("the private database starts")
 }
@@ -174,6 +181,16 @@ pub async fn replicated_url(engine: Replication, database: &str) -> String {
         started.expect("no panic").expect("the private servers start")
     };
     SET.get_or_init(start).await.url_of(database)
+}
+
+/// The URL of a keyspace of the run's Vitess, started when the first test asks. It is made when a shop is migrated.
+pub async fn vitess_url(keyspace: &str) -> String {
+    static VITESS: OnceCell<VitessServer> = OnceCell::const_new();
+    let start = async || {
+        let started = RUNTIME.spawn(VitessServer::start_temporary()).await;
+        started.expect("no panic").expect("the private Vitess starts")
+    };
+    VITESS.get_or_init(start).await.url_of(keyspace)
 }
 
 static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();

@@ -4,6 +4,7 @@
 use crate::config::{Config, Risk};
 use ledger::rows::engine::Engine;
 use ledger::rows::hosts;
+use ledger::rows::replication::Replication;
 
 use super::{Finding, State};
 
@@ -13,7 +14,8 @@ pub const CHECK: &str = "ledger.engine";
 /// Checks what a failover may lose.
 pub fn check(config: &Config, engine: &Engine) -> Vec<Finding> {
     let mut findings = vec![Finding::ok(CHECK, engine.to_string())];
-    if hosts::read(config.database_url.reveal()).is_ok_and(|all| all.len() > 1) {
+    let is_vitess = matches!(engine.replication, Replication::Vitess { .. });
+    if is_vitess || hosts::read(config.database_url.reveal()).is_ok_and(|all| all.len() > 1) {
         findings.extend(check_losses(config, engine));
     }
     findings
@@ -31,8 +33,6 @@ fn check_losses(config: &Config, engine: &Engine) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use ledger::rows::replication::Replication;
-
     use super::super::first;
     use super::*;
 
@@ -64,10 +64,14 @@ mod tests {
         Replication::Group { members: 3, online: 3, applies_first }
     }
 
+    fn vitess(waits: bool) -> Replication {
+        Replication::Vitess { primaries: 2, serving: 2, waits }
+    }
+
     #[test]
     fn an_engine_that_may_lose_orders_at_a_failover_is_refused_unless_the_risk_is_accepted() {
         let mut config = Config::defaults();
-        for safe in [semi_synchronous(true), group(true)] {
+        for safe in [semi_synchronous(true), group(true), vitess(true)] {
             assert_eq!(first(&check_losses(&config, &engine(safe)), State::Failed), None);
         }
         let lossy = [
@@ -76,6 +80,7 @@ mod tests {
             semi_synchronous(false),
             group(false),
             Replication::Galera { nodes: 3 },
+            vitess(false),
         ];
         for replication in lossy.clone() {
             let found = check_losses(&config, &engine(replication));

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use sqlx::MySqlConnection;
+use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
 use super::hosts;
 use super::replication::{self, Replication};
@@ -44,9 +45,11 @@ impl Engine {
             let shown = "SHOW SESSION VARIABLES \
                  WHERE Variable_name IN ('transaction_isolation', 'tx_isolation')";
             let isolation = value(&mut connection, shown).await?;
-            let protocol = "SHOW SESSION STATUS LIKE 'Ssl_version'";
-            let protocol = value(&mut connection, protocol).await?;
-            let cipher = value(&mut connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").await?;
+            let replication = replication::read(&mut connection).await?;
+            let tls = match replication {
+                Replication::Vitess { .. } => tls_of(&pool.connect_options()),
+                _ => tls(&mut connection).await?,
+            };
             Ok(Self {
                 version,
                 address: hosts::name(&pool.connect_options()),
@@ -54,8 +57,8 @@ impl Engine {
                 sync_binlog,
                 has_binlog,
                 isolation,
-                tls: (!cipher.is_empty()).then(|| format!("{protocol} {cipher}")),
-                replication: replication::read(&mut connection).await?,
+                tls,
+                replication,
             })
         };
         answered(read).await
@@ -81,7 +84,12 @@ impl Engine {
             Replication::Galera { .. } => vec![
                 "Galera has lost committed transactions when nodes crashed and the network was cut at once (Jepsen, March 2026)",
             ],
-            Replication::SemiSynchronous { .. } | Replication::Group { .. } => Vec::new(),
+            Replication::Vitess { waits: false, .. } => vec![
+                "the primary of a shard answers a COMMIT before a replica has it: a reparent that is not planned loses the last orders that were answered 201; set the durability policy semi_sync",
+            ],
+            Replication::SemiSynchronous { .. }
+            | Replication::Group { .. }
+            | Replication::Vitess { .. } => Vec::new(),
         }
     }
 }
@@ -96,6 +104,19 @@ impl fmt::Display for Engine {
             self.replication
         )
     }
+}
+
+/// The version of TLS and the cipher of a connection; `None` is plain text.
+async fn tls(connection: &mut MySqlConnection) -> sqlx::Result<Option<String>> {
+    let protocol = value(connection, "SHOW SESSION STATUS LIKE 'Ssl_version'").await?;
+    let cipher = value(connection, "SHOW SESSION STATUS LIKE 'Ssl_cipher'").await?;
+    Ok((!cipher.is_empty()).then(|| format!("{protocol} {cipher}")))
+}
+
+/// The TLS that a URL asks for. A vtgate answers for the connections of its tablets, and not for ours.
+fn tls_of(options: &MySqlConnectOptions) -> Option<String> {
+    let mode = options.get_ssl_mode();
+    (!matches!(mode, MySqlSslMode::Disabled)).then(|| format!("TLS by ssl-mode {mode:?}"))
 }
 
 /// The value of the first row of a SHOW statement; empty without a row.

@@ -53,7 +53,7 @@ pub fn pool_to(
     connections_max: u32,
 ) -> Database {
     let options = options.into();
-    let session = session::of_pool(options.lock_wait_timeout_seconds);
+    let lock_wait_seconds = options.lock_wait_timeout_seconds;
     let acquire_timeout = Duration::from_millis(options.acquire_timeout_ms);
     let found = writer.found();
     let pool: Database = Link::new(writer.found(), acquire_timeout)
@@ -63,11 +63,10 @@ pub fn pool_to(
         .idle_timeout(session::UNUSED_MAX)
         .test_before_acquire(false)
         .after_connect(move |connection, _| {
-            let session = session.clone();
             let found = Arc::clone(&found);
             Box::pin(async move {
                 let identity = found.confirm(connection).await?;
-                found.set_up(connection, &session).await?;
+                found.set_up(connection, lock_wait_seconds).await?;
                 // The writer may have changed meanwhile.
                 found.confirm_again(&identity)
             })

@@ -1,16 +1,19 @@
 //! The replication of a database server: whether it writes, and what a commit waits for.
+//!
+//! Behind a vtgate of Vitess stand many servers. It is known by its version, and answers for the primary of a shard.
 
 use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
+use sqlx::mysql::MySqlRow;
 use sqlx::{Executor, MySqlConnection, Row};
 
 use crate::sql::{Database, answered};
 
 /// The variables and states that tell how a server replicates. Each engine knows some of them.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', \
-     'super_read_only', 'hostname', 'port', 'server_id', 'wsrep_on', 'log_bin', \
+     'super_read_only', 'hostname', 'port', 'server_id', 'wsrep_on', 'log_bin', 'version', \
      'group_replication_group_name', 'group_replication_consistency', \
      'rpl_semi_sync_master_enabled', \
      'rpl_semi_sync_master_wait_point', 'rpl_semi_sync_master_timeout', \
@@ -23,6 +26,9 @@ const STATES: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 
 /// The members of a group, and how many of them are online, as this member sees them.
 const MEMBERS: &str = "SELECT COUNT(*), CAST(COALESCE(SUM(MEMBER_STATE = 'ONLINE'), 0) AS SIGNED) \
      FROM performance_schema.replication_group_members";
+
+/// The tablets that a vtgate knows, with keyspace, type and state in the second, fourth and fifth column.
+const TABLETS: &str = "SHOW VITESS_TABLETS";
 
 /// The answer of a host to the question whether it writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +76,15 @@ pub enum Replication {
         /// Nodes of the component.
         nodes: u64,
     },
+    /// What the keyspace's durability policy says.
+    Vitess {
+        /// Primaries of the keyspace, one for each shard that has one.
+        primaries: u64,
+        /// Primaries that serve.
+        serving: u64,
+        /// Whether a commit waits for a replica, by the settings of one primary's server.
+        waits: bool,
+    },
 }
 
 impl Replication {
@@ -83,6 +98,10 @@ impl Replication {
             Self::Group { members, online, .. } if online * 2 <= *members => Some("no majority"),
             Self::Group { online: 1, .. } => Some("the group has one member: commits exist once"),
             Self::Galera { nodes: 1 } => Some("the cluster has one node: commits exist once"),
+            Self::Vitess { primaries: 0, .. } => Some("no primary in the keyspace"),
+            Self::Vitess { primaries, serving, .. } if serving < primaries => {
+                Some("a primary of the keyspace does not serve")
+            }
             _ => None,
         }
     }
@@ -109,6 +128,13 @@ impl fmt::Display for Replication {
                 )
             }
             Self::Galera { nodes } => write!(formatter, "Galera, {nodes} nodes"),
+            Self::Vitess { primaries, serving, waits } => {
+                let replica = if *waits { "waits for a replica" } else { "waits for no replica" };
+                write!(
+                    formatter,
+                    "Vitess, {serving} of {primaries} primaries serve, a commit {replica}, orders as statements"
+                )
+            }
         }
     }
 }
@@ -175,12 +201,46 @@ async fn group_members(connection: &mut MySqlConnection) -> (u64, u64) {
     (members.unsigned_abs(), online.unsigned_abs())
 }
 
+/// Returns whether a server's version is that of a vtgate of Vitess.
+pub(super) fn is_vitess(version: &str) -> bool {
+    version.contains("Vitess")
+}
+
+/// Returns whether a connection leads to a vtgate of Vitess.
+pub(crate) async fn leads_to_vitess(connection: &mut MySqlConnection) -> sqlx::Result<bool> {
+    let shown = values(connection, "SHOW GLOBAL VARIABLES LIKE 'version'").await?;
+    Ok(shown.get("version").is_some_and(|version| is_vitess(version)))
+}
+
+/// Reads the state of the keyspace of a connection.
+async fn vitess(connection: &mut MySqlConnection, variables: &Values) -> sqlx::Result<Replication> {
+    let keyspace: Option<String> =
+        sqlx::query_scalar("SELECT CAST(DATABASE() AS CHAR)").fetch_one(&mut *connection).await?;
+    let rows = connection.fetch_all(sqlx::raw_sql(TABLETS)).await?;
+    let is = |row: &MySqlRow, column: usize, value: &str| {
+        row.try_get_unchecked::<String, _>(column).is_ok_and(|found| found == value)
+    };
+    let keyspace = keyspace.unwrap_or_default();
+    let primaries = rows.iter().filter(|row| is(row, 1, &keyspace) && is(row, 3, "PRIMARY"));
+    let states: Vec<bool> = primaries.map(|row| is(row, 4, "SERVING")).collect();
+    Ok(Replication::Vitess {
+        primaries: states.len() as u64,
+        serving: states.iter().filter(|serves| **serves).count() as u64,
+        waits: ["master", "source"]
+            .iter()
+            .any(|word| is_on(variables, &format!("rpl_semi_sync_{word}_enabled"))),
+    })
+}
+
 /// Reads how the server of a connection replicates.
 pub async fn read(connection: &mut MySqlConnection) -> sqlx::Result<Replication> {
     let variables = values(connection, VARIABLES).await?;
     let states = values(connection, STATES).await?;
     if is_on(&variables, "wsrep_on") {
         return Ok(Replication::Galera { nodes: number(&states, "wsrep_cluster_size") });
+    }
+    if variables.get("version").is_some_and(|version| is_vitess(version)) {
+        return vitess(connection, &variables).await;
     }
     if is_group(&variables) {
         let (members, online) = group_members(connection).await;

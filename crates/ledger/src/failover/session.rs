@@ -1,13 +1,23 @@
 //! The sessions of the ledger: the one place where one is opened and set up.
 //!
+//! A server's own settings and its `init_connect` belong to others: with `autocommit = 0` each single statement would
+//! be taken back after its answer. So each session sets what the program relies on ([`SETTINGS`]), and
+//! [`differences`] reads it back: a proxy between may have dropped it.
+//!
 //! The server ends a session that sends nothing for [`IDLE_SECONDS`], and with it the session's transaction, row
 //! locks and named locks. So an instance that hangs, or whose link died silently, blocks the others for no longer. The
 //! limit is `wait_timeout`, which all engines have: MySQL has none of its own for transactions.
 
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::{ConnectOptions, Executor};
+
+use super::replication;
+use crate::sql::statement::Read;
+use crate::sql::{Database, answered};
 
 /// Seconds without a statement after which the server ends a session.
 const IDLE_SECONDS: u32 = 20;
@@ -15,26 +25,134 @@ const IDLE_SECONDS: u32 = 20;
 /// [`IDLE_SECONDS`]: so the server seldom ends a session that an instance would use.
 pub(super) const UNUSED_MAX: Duration = Duration::from_secs(9);
 
+/// The rules for SQL: what does not fit is refused, and a quote has one meaning.
+const SQL_MODE: &str = "STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION";
+
+/// A variable of a session: its name, the value that is set, and how servers show it.
+struct Setting(&'static str, &'static str, &'static [&'static str]);
+
+/// The variables that all engines have, beside those of [`ISOLATION`] and [`by_the_driver`].
+const SETTINGS: [Setting; 10] = [
+    // Otherwise a statement outside of a transaction is never committed.
+    Setting("autocommit", "1", &["ON", "1"]),
+    // Otherwise a COMMIT begins another transaction, or ends the session.
+    Setting("completion_type", "0", &["NO_CHAIN", "0"]),
+    Setting("foreign_key_checks", "1", &["ON", "1"]),
+    Setting("unique_checks", "1", &["ON", "1"]),
+    // These refuse statements, or cut answers short.
+    Setting("sql_safe_updates", "0", &["OFF", "0"]),
+    Setting("sql_big_selects", "1", &["ON", "1"]),
+    Setting("sql_select_limit", "18446744073709551615", &["18446744073709551615"]),
+    Setting("group_concat_max_len", "1048576", &["1048576"]),
+    Setting("max_sort_length", "1024", &["1024"]),
+    // Otherwise `id IS NULL` finds the row that was inserted last.
+    Setting("sql_auto_is_null", "0", &["OFF", "0"]),
+];
+
+/// At READ COMMITTED there are no gap locks on the hot path, and a conditional UPDATE by primary key checks the latest
+/// version.
+const ISOLATION: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE";
+
+/// The variables that only MariaDB has, and that only MySQL has: each takes the other's for a comment.
+const OF_ONE_ENGINE: &str = "/*M! , max_statement_time = 0, check_constraint_checks = 1 */ \
+     /*!80000 , max_execution_time = 0 */";
+
+/// What the names above and those of the driver must show; of a name that a server lacks nothing is expected.
+const SHOWN: [(&str, &[&str]); 12] = [
+    ("transaction_isolation", &["READ-COMMITTED"]),
+    ("tx_isolation", &["READ-COMMITTED"]),
+    ("transaction_read_only", &["OFF", "0"]),
+    ("tx_read_only", &["OFF", "0"]),
+    ("max_statement_time", &["0.000000"]),
+    ("check_constraint_checks", &["ON"]),
+    ("max_execution_time", &["0"]),
+    ("time_zone", &["+00:00"]),
+    ("character_set_client", &["utf8mb4"]),
+    ("character_set_connection", &["utf8mb4"]),
+    ("character_set_results", &["utf8mb4"]),
+    ("collation_connection", &["utf8mb4_unicode_ci"]),
+];
+
+/// The settings that a vtgate of Vitess does not get: it has no such limit itself, and does not take this value.
+const NOT_OF_VITESS: [&str; 1] = ["sql_select_limit"];
+
+/// The statements that set up each session on Vitess, and on the other engines.
+static ON_VITESS: LazyLock<String> = LazyLock::new(|| statements(true));
+static ON_OTHERS: LazyLock<String> = LazyLock::new(|| statements(false));
+
+/// The settings that apply to an engine.
+fn settings(is_vitess: bool) -> impl Iterator<Item = &'static Setting> {
+    SETTINGS.iter().filter(move |setting| !is_vitess || !NOT_OF_VITESS.contains(&setting.0))
+}
+
+fn statements(is_vitess: bool) -> String {
+    let settings = settings(is_vitess).map(|Setting(name, value, _)| format!(", {name} = {value}"));
+    let settings: String = settings.collect();
+    format!(
+        "{ISOLATION}; SET wait_timeout = {IDLE_SECONDS}, sql_mode = '{SQL_MODE}'{settings} {OF_ONE_ENGINE}"
+    )
+}
+
+fn of_each(is_vitess: bool) -> &'static str {
+    if is_vitess { &ON_VITESS } else { &ON_OTHERS }
+}
+
+/// Leaves to the driver what it sets itself, whatever the URL says: the program's times are UTC, and its texts UTF-8.
+pub(super) fn by_the_driver(options: MySqlConnectOptions) -> MySqlConnectOptions {
+    options
+        .timezone(Some("+00:00".to_owned()))
+        .charset("utf8mb4")
+        .collation("utf8mb4_unicode_ci")
+        .pipes_as_concat(false)
+        .no_engine_substitution(false)
+}
+
 /// Opens a session outside of the pools.
 ///
 /// # Errors
 /// The server's. The wait is not bounded here.
 pub(crate) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlConnection> {
     let mut connection = options.connect().await?;
-    connection.execute(sqlx::raw_sql(&idle_limit())).await?;
+    match connection.execute(sqlx::raw_sql(of_each(false))).await {
+        Err(error) if is_of_vitess(&error, &mut connection).await => {
+            connection.execute(sqlx::raw_sql(of_each(true))).await?;
+        }
+        sent => sent.map(drop)?,
+    }
     Ok(connection)
 }
 
-/// The statements that set up a session of a pool: at READ COMMITTED there are no gap locks on the hot path, and a
-/// conditional UPDATE by primary key checks the latest version.
-pub(super) fn of_pool(lock_wait_seconds: u32) -> String {
-    format!(
-        "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; \
-         SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}; {}",
-        idle_limit()
-    )
+/// Returns whether an error is the refusal of a vtgate, which must get the settings for Vitess.
+pub(super) async fn is_of_vitess(error: &sqlx::Error, connection: &mut MySqlConnection) -> bool {
+    error.as_database_error().is_some()
+        && replication::leads_to_vitess(connection).await.unwrap_or(false)
 }
 
-fn idle_limit() -> String {
-    format!("SET SESSION wait_timeout = {IDLE_SECONDS}")
+/// The statements that set up a session of a pool.
+pub(super) fn of_pool(is_vitess: bool, lock_wait_seconds: u32) -> String {
+    let of_each = of_each(is_vitess);
+    format!("{of_each}; SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}")
+}
+
+/// The settings of a pool's session that are not what the program relies on, each as `name = value`.
+pub(super) async fn differences(pool: &Database) -> sqlx::Result<Vec<String>> {
+    let is_vitess = replication::leads_to_vitess(&mut *answered(pool.acquire()).await?).await?;
+    let own = settings(is_vitess).map(|Setting(name, _, shown)| (*name, *shown));
+    let expected: Vec<_> = own.chain(SHOWN).collect();
+    let names: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();
+    let question = format!(
+        "SHOW SESSION VARIABLES WHERE Variable_name IN ('sql_mode', '{}')",
+        names.join("', '")
+    );
+    let found: Vec<(String, String)> = sqlx::query_as(&question).all(pool).await?;
+    let modes = |text: &str| text.split(',').map(str::to_owned).collect::<BTreeSet<_>>();
+    let is_different = |(name, value): &(String, String)| match expected
+        .iter()
+        .find(|(expected, _)| name.eq_ignore_ascii_case(expected))
+    {
+        Some((_, shown)) => !shown.contains(&value.as_str()),
+        None => modes(value) != modes(SQL_MODE),
+    };
+    let different = found.into_iter().filter(is_different);
+    Ok(different.map(|(name, value)| format!("{name} = {value}")).collect())
 }

@@ -42,6 +42,9 @@ const FOUND_MAX: Duration = Duration::from_millis(500);
 /// change came, to the old writer, and pools tell the age of a connection from a moment after that.
 const CHANGE_MAX: Duration = Duration::from_millis(100);
 
+/// Tells Galera by the first variable, and Vitess by the second.
+const ENGINE: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'version')";
+
 /// Makes SELECT and BEGIN wait until a node of Galera has applied all that was committed before they came.
 const READS_WAIT: &str = "SET SESSION wsrep_sync_wait = 1";
 
@@ -61,6 +64,8 @@ pub(super) struct WriterState {
     suspected: Notify,
     /// Whether the last connection led to a node of Galera.
     is_galera: AtomicBool,
+    /// Whether the last connection led to a vtgate of Vitess.
+    is_vitess: AtomicBool,
     /// Whether the last look did not find that the writer writes.
     is_in_doubt: AtomicBool,
 }
@@ -87,6 +92,7 @@ impl Writer {
             writer: watch::Sender::new(None),
             suspected: Notify::new(),
             is_galera: AtomicBool::new(false),
+            is_vitess: AtomicBool::new(false),
             is_in_doubt: AtomicBool::new(false),
         };
         Ok(Self { found: Arc::new(found), pools: Arc::default() })
@@ -98,12 +104,15 @@ impl Writer {
         self.found.hosts.len() > 1
     }
 
-    /// Returns whether the writer is a node of Galera. Such a node may roll a transaction back because another
-    /// node's came first. Statements that were sent together would go on outside the transaction, so
-    /// each must be sent after the answer to the one before it.
+    /// Returns whether an order may be a call of the procedure.
+    ///
+    /// Not on a node of Galera: it may roll a transaction back because another node's came first. Statements that were
+    /// sent together would go on outside the transaction, so each must be sent after the answer to the one before it.
+    /// Not on Vitess, whose vtgate makes no procedures.
     #[must_use]
-    pub fn is_galera(&self) -> bool {
-        self.found.is_galera.load(Ordering::Relaxed)
+    pub fn takes_calls(&self) -> bool {
+        !self.found.is_galera.load(Ordering::Relaxed)
+            && !self.found.is_vitess.load(Ordering::Relaxed)
     }
 
     /// Returns whether the writer may be another one by now: the host that is followed did not say in the last look
@@ -245,18 +254,30 @@ impl WriterState {
         self.hosts.len() > 1 && !self.is_galera.load(Ordering::Relaxed)
     }
 
-    /// Sets up the session of a new connection, and notes whether it leads to a node of Galera. Instances may use
-    /// different nodes for a moment, so each read waits there until the node has applied what the others committed.
+    /// Sets up the session of a new connection, and notes whether it leads to a node of Galera, or to Vitess. Instances
+    /// may use different nodes of Galera for a moment, so each read waits there until the node has applied what the
+    /// others committed.
     pub(super) async fn set_up(
         &self,
         connection: &mut MySqlConnection,
-        session: &str,
+        lock_wait_seconds: u32,
     ) -> sqlx::Result<()> {
-        let statements = format!("{session}; SHOW GLOBAL VARIABLES LIKE 'wsrep_on'");
-        let rows = connection.fetch_all(sqlx::raw_sql(&statements)).await?;
-        let is_on = |row: &MySqlRow| row.try_get::<String, _>(1).is_ok_and(|value| value == "ON");
-        let is_galera = rows.iter().any(is_on);
+        let statements =
+            |is_vitess| format!("{}; {ENGINE}", session::of_pool(is_vitess, lock_wait_seconds));
+        // As the last session; the first one to a vtgate is refused what is for others.
+        let is_vitess = self.is_vitess.load(Ordering::Relaxed);
+        let rows = match connection.fetch_all(sqlx::raw_sql(&statements(is_vitess))).await {
+            Err(error) if session::is_of_vitess(&error, connection).await => {
+                connection.fetch_all(sqlx::raw_sql(&statements(true))).await?
+            }
+            rows => rows?,
+        };
+        let value = |row: &MySqlRow| row.try_get::<String, _>(1).unwrap_or_default();
+        let values: Vec<String> = rows.iter().map(value).collect();
+        let is_galera = values.iter().any(|value| value == "ON");
+        let is_vitess = values.iter().any(|value| replication::is_vitess(value));
         self.is_galera.store(is_galera, Ordering::Relaxed);
+        self.is_vitess.store(is_vitess, Ordering::Relaxed);
         if is_galera && self.hosts.len() > 1 {
             connection.execute(sqlx::raw_sql(READS_WAIT)).await?;
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection};
 
-use crate::failover::{LedgerOptions, hosts, is_writable, session};
+use crate::failover::{LedgerOptions, hosts, is_writable, replication, session};
 use crate::rows::account::users;
 use crate::rows::item::items;
 use crate::sql::limits::ANSWER_MAX;
@@ -106,11 +106,7 @@ async fn migrate_on(
 ) -> Result<(), String> {
     contract::check(&mut *connection).await.map_err(|why| migration_failed(&why))?;
     let is_new = migrations_done(pool).await == 0;
-    let level = sqlx::query("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED");
-    let migrated = match answered(level.execute(&mut *connection)).await {
-        Ok(_) => MIGRATIONS.run(&mut *connection).await,
-        Err(error) => Err(error.into()),
-    };
+    let migrated = MIGRATIONS.run(&mut *connection).await;
     migrated.map_err(|error| migration_failed(&error))?;
     let currency = items::set_shop_currency(&mut *connection, &options.currency);
     currency.await.map_err(|error| migration_failed(&error))?;
@@ -119,7 +115,9 @@ async fn migrate_on(
         if is_new { contract::contract(connection).await } else { Ok(()) }
     };
     indexed.await.map_err(|error| migration_failed(&error))?;
+    let takes_calls = !replication::leads_to_vitess(connection).await.unwrap_or(false);
     if options.order_routine
+        && takes_calls
         && let Err(error) = order_routine::install(connection).await
     {
         tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");

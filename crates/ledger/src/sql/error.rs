@@ -1,8 +1,11 @@
 //! Classifies database errors by their meaning for the transaction.
 //!
-//! Numbers are those of MySQL and MariaDB; where the two differ, both are named.
+//! Numbers are those of MySQL and MariaDB; where the two differ, both are named. The errors of Vitess have a number of a
+//! client, or the one that means any error, and words: see `vitess.rs`.
 
 use sqlx::mysql::MySqlDatabaseError;
+
+use super::vitess;
 
 /// The error of a call that got no connection although the server answers.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
@@ -103,8 +106,9 @@ impl Fault {
         Self::of(error) == Self::CheckViolated && error.as_database_error().is_some_and(named)
     }
 
-    fn of_answer(number: u16, message: &str) -> Self {
+    pub(super) fn of_answer(number: u16, message: &str) -> Self {
         match number {
+            _ if vitess::is_out_of_service(number, message) => Self::Connection,
             // TiDB: a schema change came between. The number means any error.
             1105 if message.contains("Information schema is changed") => Self::Transient,
             _ => Self::of_number(number),

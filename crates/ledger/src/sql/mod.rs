@@ -9,6 +9,7 @@ pub mod lost_commit;
 mod new_id;
 pub(crate) mod statement;
 mod transaction;
+mod vitess;
 
 pub use database::Database;
 pub use destination::Destination;
