@@ -8,9 +8,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use hyper::Uri;
 use ipnet::IpNet;
 
-/// The longest address, in characters.
-const LENGTH_MAX: usize = 500;
-
 /// The address of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
@@ -26,13 +23,16 @@ pub struct Target {
 }
 
 impl Target {
+    /// The longest address, in characters: addresses of automation services carry long signatures.
+    pub const LENGTH_MAX: usize = 2_048;
+
     /// Reads an address such as `https://shop.example/events`.
     ///
     /// # Errors
     /// A sentence for the operator.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
-        if text.len() > LENGTH_MAX {
-            return Err("Send an address of at most 500 characters.");
+        if text.len() > Self::LENGTH_MAX {
+            return Err("Send a target of at most 2048 characters.");
         }
         let uri: Uri = text
             .parse()

@@ -176,10 +176,13 @@ impl fmt::Display for OrderId {
 pub struct BuyerReference(String);
 
 impl BuyerReference {
-    /// Takes 1 to 64 printable ASCII characters without spaces.
+    /// The longest reference, in characters: that of a subject of OpenID Connect.
+    pub const LENGTH_MAX: usize = 255;
+
+    /// Takes 1 to 255 printable ASCII characters without spaces.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        is_plain(text).then(|| Self(text.to_owned()))
+        is_plain(text, Self::LENGTH_MAX).then(|| Self(text.to_owned()))
     }
 
     /// The text.
@@ -189,12 +192,9 @@ impl BuyerReference {
     }
 }
 
-/// The longest text that names something for a caller, in characters.
-const PLAIN_LENGTH_MAX: usize = 64;
-
-/// Returns whether a text has 1 to 64 characters, all of them printable ASCII without spaces.
-fn is_plain(text: &str) -> bool {
-    (1..=PLAIN_LENGTH_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+/// Returns whether a text has 1 to `most` characters, all of them printable ASCII without spaces.
+fn is_plain(text: &str, most: usize) -> bool {
+    (1..=most).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
 /// The idempotency key of a request, by which a retry is recognized: the caller's
@@ -207,12 +207,12 @@ pub struct RequestKey {
 
 impl RequestKey {
     /// The longest key that is accepted, in characters.
-    pub const LENGTH_MAX: usize = PLAIN_LENGTH_MAX;
+    pub const LENGTH_MAX: usize = 64;
 
     /// Takes a caller's key: 1 to 64 printable ASCII characters without spaces.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        is_plain(text).then(|| Self { text: text.into(), from_caller: true })
+        is_plain(text, Self::LENGTH_MAX).then(|| Self { text: text.into(), from_caller: true })
     }
 
     /// The key of a request that came without one: the id of the order it may become.
@@ -273,10 +273,11 @@ mod tests {
 
     #[test]
     fn keys_are_short_and_printable() {
-        for bad in ["", "a b", "a\r\nb", "schlüssel", &"x".repeat(65)] {
+        for bad in ["", "a b", "a\r\nb", "schlüssel", &"x".repeat(256)] {
             assert_eq!(RequestKey::parse(bad), None, "{bad:?}");
             assert_eq!(BuyerReference::parse(bad), None, "{bad:?}");
         }
+        assert_eq!(RequestKey::parse(&"x".repeat(65)), None);
         assert!(RequestKey::parse("3f2a-1").is_some_and(|key| key.is_from_caller()));
     }
 

@@ -82,8 +82,8 @@ impl Item {
     pub const EXTEND_SECONDS_DEFAULT: u32 = 120;
     /// The largest stock of one item.
     pub const STOCK_MAX: i64 = 1_000_000_000;
-    /// The longest name, in characters.
-    pub const NAME_LENGTH_MAX: usize = 200;
+    /// The longest name, in characters: that of a product of Shopify or Magento.
+    pub const NAME_LENGTH_MAX: usize = 255;
     /// The longest description, in characters.
     pub const DESCRIPTION_LENGTH_MAX: usize = 4_000;
 

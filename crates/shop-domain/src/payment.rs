@@ -5,13 +5,13 @@ use std::fmt;
 use super::item::word_enum;
 use super::{Cents, Currency, Order, OrderId, OrderStatus};
 
-/// A provider's id of a payment: 1 to 64 printable ASCII characters.
+/// A provider's id of a payment: 1 to 255 printable ASCII characters, as many as Stripe promises to need at most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PaymentId(String);
 
 impl PaymentId {
     /// The longest id, in characters.
-    pub const LENGTH_MAX: usize = 64;
+    pub const LENGTH_MAX: usize = 255;
 
     /// Takes an id; `None` for an empty, long or unprintable one.
     #[must_use]

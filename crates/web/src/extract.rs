@@ -5,10 +5,8 @@ use std::net::IpAddr;
 
 use axum::extract::rejection::PathRejection;
 use axum::extract::{FromRef, FromRequestParts, OptionalFromRequestParts, Path};
-use axum::http::header::{HOST, ORIGIN};
+use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use axum::http::uri::Authority;
-use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 use axum_extra::TypedHeader;
 use axum_extra::extract::CookieJar;
 use axum_extra::headers::Authorization;
@@ -20,8 +18,10 @@ use crate::address::{ClientAddress, Proxies};
 use crate::cors::CorsOrigins;
 use crate::problem::Problem;
 use crate::problems;
+use crate::same_site::{refuse_cross_site, refuse_other_sites};
 use crate::session::Authenticator;
 use crate::token::{Claims, Holder, Role};
+use crate::too_long;
 use shop_domain::{
     BuyerReference, EndpointId, ItemId, OrderId, ProductId, RequestKey, ShopId, UserId,
 };
@@ -94,7 +94,13 @@ async fn guest_named(
 /// # Errors
 /// 400 `buyer_reference_invalid`.
 pub fn reference_of(text: &str) -> Result<BuyerReference, Problem> {
-    BuyerReference::parse(text).ok_or_else(|| problems::INVALID_BUYER_REFERENCE.problem())
+    BuyerReference::parse(text).ok_or_else(|| match text.len() {
+        length if length > BuyerReference::LENGTH_MAX => {
+            let detail = too_long("Buyer-Reference", length, BuyerReference::LENGTH_MAX);
+            problems::INVALID_BUYER_REFERENCE.detail(detail)
+        }
+        _ => problems::INVALID_BUYER_REFERENCE.problem(),
+    })
 }
 
 /// Somebody with a valid token, of a user or of a shop, who ends this token.
@@ -227,35 +233,6 @@ where
     }
 }
 
-/// Refuses a change that a page of another site asked for.
-///
-/// # Errors
-/// 403 `cross_site_request`.
-pub fn refuse_cross_site(method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    if method.is_safe() { Ok(()) } else { refuse_other_sites(uri, headers) }
-}
-
-/// Refuses a request that a page of another site asked for. Compares `Origin` with `Host` (HTTP/2:
-/// `:authority`); `Origin: null` never matches.
-fn refuse_other_sites(uri: &Uri, headers: &HeaderMap) -> Result<(), Problem> {
-    let our_name = match headers.get(HOST) {
-        Some(host) => host.to_str().ok(),
-        None => uri.authority().map(Authority::as_str),
-    };
-    let is_ours = |origin: &HeaderValue| {
-        let name = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
-        let names = name.map(|(_, name)| name).zip(our_name);
-        names.is_some_and(|(theirs, ours)| theirs.eq_ignore_ascii_case(ours))
-    };
-    let by_browser =
-        headers.get("sec-fetch-site").map(|site| site == "same-origin" || site == "none");
-    let ours = by_browser.unwrap_or_else(|| headers.get(ORIGIN).is_none_or(is_ours));
-    if ours {
-        return Ok(());
-    }
-    Err(problems::CROSS_SITE_REQUEST.problem())
-}
-
 /// The value of the cookie `name`.
 #[must_use]
 pub fn cookie(headers: &HeaderMap, name: &str) -> Option<String> {
@@ -321,6 +298,10 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
         let key = value.to_str().ok().and_then(RequestKey::parse);
         match (key, values.next()) {
             (Some(key), None) => Ok(Self(Some(key))),
+            (None, None) if value.len() > RequestKey::LENGTH_MAX => {
+                let detail = too_long("Idempotency-Key", value.len(), RequestKey::LENGTH_MAX);
+                Err(problems::INVALID_IDEMPOTENCY_KEY.detail(detail))
+            }
             _ => Err(problems::INVALID_IDEMPOTENCY_KEY.problem()),
         }
     }

@@ -3,9 +3,10 @@
 //! [`server`] accepts connections; [`layers`] has the middleware around every request; [`extract`],
 //! [`body`], [`paging`] and [`session_cookie`] parse requests, [`token`] the sessions; [`address`], [`hosts`],
 //! [`connection_limiter`] and [`rates`] limit one client, [`budget`] and [`flight`] what it does not read; [`problem`] is
-//! how a failure is answered, [`problems`] the table of the failures that all routes share. An extractor takes its part
+//! how a failure is answered, [`problems`] the table of the failures that all routes share, [`accept`] what an answer may be. An extractor takes its part
 //! of the routes' state by `FromRef`.
 
+pub mod accept;
 pub mod address;
 pub mod body;
 pub mod budget;
@@ -26,14 +27,17 @@ pub mod problem;
 pub mod problems;
 pub mod rates;
 pub mod runtimes;
+mod same_site;
 pub mod server;
 pub mod session;
 pub mod session_cookie;
 pub mod streams;
 pub mod token;
+mod too_long;
 
 pub use detached::detached;
 pub use instant::instant;
+pub use too_long::too_long;
 
 use std::convert::Infallible;
 

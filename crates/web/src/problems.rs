@@ -12,7 +12,7 @@ crate::problem_types! {
     INVALID_IDEMPOTENCY_KEY: 400 "idempotency_key_invalid", "Invalid Idempotency-Key",
         "Send one Idempotency-Key of 1 to 64 printable ASCII characters without spaces.";
     INVALID_BUYER_REFERENCE: 400 "buyer_reference_invalid", "Invalid reference of a buyer",
-        "Send the shop's reference of the buyer, 1 to 64 printable ASCII characters without spaces, as Buyer-Reference.";
+        "Send the shop's reference of the buyer, 1 to 255 printable ASCII characters without spaces, as Buyer-Reference.";
     MALFORMED_JSON: 400 "malformed_json", "Malformed JSON",
         "Send a complete JSON object.";
     UNAUTHENTICATED: 401 "unauthenticated", "Missing token",
@@ -22,7 +22,7 @@ crate::problem_types! {
     TOKEN_EXPIRED: 401 "token_expired", "Expired token",
         "Sign in again to get a new token.";
     CROSS_SITE_REQUEST: 403 "cross_site_request", "Cross-site request",
-        "Send this request from a page of this site.";
+        "Send this request from a page of this site; a proxy in front must pass Host on.";
     FORBIDDEN: 403 "forbidden", "Another role required",
         "Sign in as an operator.";
     UNSAFE_STRATEGY: 403 "unsafe_strategy", "Unsafe strategy",
@@ -46,7 +46,7 @@ crate::problem_types! {
     METHOD_NOT_ALLOWED: 405 "method_not_allowed", "Method not allowed",
         "Use a method that the Allow header lists.";
     NOT_ACCEPTABLE: 406 "not_acceptable", "No acceptable media type",
-        "Accept application/json, or text/event-stream for events.";
+        "Accept a media type that /docs names for this operation, or */*.";
     REQUEST_TIMEOUT: 408 "request_timeout", "Request timeout",
         "Send the whole request body in time.";
     SOLD_OUT: 409 "sold_out", "Item sold out",
@@ -104,7 +104,7 @@ crate::problem_types! {
     AMOUNT_OVERFLOW: 422 "amount_overflow", "Amount out of range",
         "Buy fewer units: their price together is out of range.";
     IDEMPOTENCY_KEY_REUSED: 422 "idempotency_key_reused", "Idempotency-Key reused",
-        "This key belongs to an order for another quantity or with other lines; use a new key.";
+        "This key belongs to an order for another quantity or with other lines, or to a request with another body; use a new key.";
     INVALID_OPTIONS: 422 "invalid_options", "Invalid strategy options",
         "Send only options that this strategy takes.";
     RATE_LIMITED: 429 "rate_limited", "Rate limit exceeded",

@@ -8,6 +8,7 @@ use ledger::rows::actions::Actor;
 use ledger::rows::{endpoints, event_log};
 use shop_domain::{EndpointId, LedgerError};
 use web::problem::Problem;
+use web::too_long;
 
 use crate::filter::Filter;
 use crate::problems;
@@ -30,6 +31,9 @@ pub enum EndpointError {
     /// There are [`ENDPOINTS_MAX`] already.
     #[error("too many endpoints")]
     TooMany,
+    /// The address has this many characters.
+    #[error("the address has {0} characters")]
+    TargetTooLong(usize),
     /// The address cannot be used; a sentence says why.
     #[error("{0}")]
     InvalidTarget(&'static str),
@@ -51,6 +55,9 @@ impl From<EndpointError> for Problem {
             EndpointError::NotFound => problems::ENDPOINT_NOT_FOUND.problem(),
             EndpointError::TooMany => problems::TOO_MANY_ENDPOINTS.problem(),
             EndpointError::RangeOutOfLog => problems::RANGE_OUT_OF_LOG.problem(),
+            EndpointError::TargetTooLong(length) => {
+                problems::INVALID_TARGET.detail(too_long("target", length, Target::LENGTH_MAX))
+            }
             EndpointError::InvalidTarget(why) => problems::INVALID_TARGET.detail(why),
             EndpointError::InvalidFilter(why) => problems::INVALID_FILTER.detail(why),
             EndpointError::Ledger(error) => error.into(),
@@ -91,6 +98,9 @@ impl Endpoints {
     ) -> Result<Endpoint, EndpointError> {
         if !self.enabled {
             return Err(EndpointError::Off);
+        }
+        if new.target.len() > Target::LENGTH_MAX {
+            return Err(EndpointError::TargetTooLong(new.target.len()));
         }
         Target::parse(&new.target).map_err(EndpointError::InvalidTarget)?;
         new.filter.check().map_err(EndpointError::InvalidFilter)?;

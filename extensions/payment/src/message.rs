@@ -8,8 +8,11 @@ use shop_domain::{Cents, OrderId};
 
 /// How far the provider's clock may be off, and how long a message may be on its way, in seconds.
 const TOLERANCE_SECONDS: i64 = 300;
-/// The longest id of a message.
-const MESSAGE_ID_LENGTH_MAX: usize = 64;
+/// The longest id of a message, in characters. Standard Webhooks names no limit; ids of events have at most as many as
+/// those of payments.
+pub const MESSAGE_ID_LENGTH_MAX: usize = PaymentId::LENGTH_MAX;
+/// How much of a name of no order the log repeats, in characters.
+const LOGGED_LENGTH_MAX: usize = 64;
 
 /// The headers of a message.
 #[derive(Clone, Debug)]
@@ -40,6 +43,15 @@ pub enum MessageError {
     /// A genuine message that lacks what it has to say.
     #[error("the message cannot be read")]
     Unreadable,
+    /// A genuine message with a value that is longer than its column.
+    #[error("{field} has {length} characters")]
+    TooLong {
+        /// The field or the header.
+        field: &'static str,
+        length: usize,
+        /// The longest that is taken.
+        most: usize,
+    },
 }
 
 /// A genuine message.
@@ -64,6 +76,24 @@ struct Body {
     currency: Option<String>,
 }
 
+impl Body {
+    /// Refuses what the ledger could not keep whole, before it is asked.
+    fn check_lengths(&self, message: &str) -> Result<(), MessageError> {
+        let texts = [
+            ("webhook-id", Some(message), MESSAGE_ID_LENGTH_MAX),
+            ("payment", self.payment.as_deref(), PaymentId::LENGTH_MAX),
+            ("currency", self.currency.as_deref(), CurrencyCode::LENGTH_MAX),
+        ];
+        for (field, text, most) in texts {
+            let length = text.unwrap_or_default().chars().count();
+            if length > most {
+                return Err(MessageError::TooLong { field, length, most });
+            }
+        }
+        Ok(())
+    }
+}
+
 impl Message {
     /// Checks and reads a message.
     pub fn read(
@@ -73,7 +103,7 @@ impl Message {
         now: OffsetDateTime,
     ) -> Result<Self, MessageError> {
         let is_plain = headers.id.bytes().all(|byte| byte.is_ascii_graphic());
-        if !is_plain || !(1..=MESSAGE_ID_LENGTH_MAX).contains(&headers.id.len()) {
+        if !is_plain || headers.id.is_empty() {
             return Err(MessageError::Forged);
         }
         let sent_at: i64 = headers.timestamp.parse().map_err(|_| MessageError::Forged)?;
@@ -84,6 +114,7 @@ impl Message {
             return Err(MessageError::Forged);
         }
         let body: Body = serde_json::from_slice(body).map_err(|_| MessageError::Unreadable)?;
+        body.check_lengths(&headers.id)?;
         let received = || {
             let currency = match &body.currency {
                 Some(code) => CurrencyCode::parse(code)?,
@@ -110,7 +141,7 @@ impl Message {
 /// [`OrderId::NONE`], so it has to go back.
 fn order_named(text: &str, payment: Option<&str>) -> OrderId {
     OrderId::parse(text).unwrap_or_else(|| {
-        let order: String = text.chars().take(MESSAGE_ID_LENGTH_MAX).collect();
+        let order: String = text.chars().take(LOGGED_LENGTH_MAX).collect();
         tracing::warn!(?payment, ?order, "the provider names an order by no id");
         OrderId::NONE
     })

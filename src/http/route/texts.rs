@@ -5,9 +5,10 @@ use axum::http::uri::Authority;
 use crate::http::problems;
 use shop_domain::{Item, username};
 use web::problem::Problem;
+use web::too_long;
 
-/// The longest address of a picture, in bytes.
-const IMAGE_URL_LENGTH_MAX: usize = 500;
+/// The longest address of a picture, in bytes: that of content networks with signatures.
+const IMAGE_URL_LENGTH_MAX: usize = 2_048;
 /// A printable character that shows nothing.
 const BRAILLE_BLANK: char = '\u{2800}';
 
@@ -17,12 +18,12 @@ const BRAILLE_BLANK: char = '\u{2800}';
 /// 422 `invalid_text`.
 pub(super) fn name(typed: &str) -> Result<String, Problem> {
     let name = typed.trim();
+    fits("name", name.chars().count(), Item::NAME_LENGTH_MAX)?;
     let is_one_line = !name.chars().any(|c| c.is_control() || is_separator(c));
     let is_visible = name
         .chars()
         .any(|c| !username::is_invisible(c) && !c.is_whitespace() && c != BRAILLE_BLANK);
-    let fits = (1..=Item::NAME_LENGTH_MAX).contains(&name.chars().count());
-    if is_one_line && is_visible && fits && !changes_direction(name) {
+    if is_one_line && is_visible && !changes_direction(name) {
         return Ok(name.to_owned());
     }
     let detail = format!(
@@ -38,9 +39,9 @@ pub(super) fn name(typed: &str) -> Result<String, Problem> {
 /// 422 `invalid_text`.
 pub(super) fn description(typed: &str) -> Result<String, Problem> {
     let description = typed.trim();
+    fits("description", description.chars().count(), Item::DESCRIPTION_LENGTH_MAX)?;
     let is_printable = !description.chars().any(|c| c.is_control() && c != '\n');
-    let fits = description.chars().count() <= Item::DESCRIPTION_LENGTH_MAX;
-    if is_printable && fits && !changes_direction(description) {
+    if is_printable && !changes_direction(description) {
         return Ok(description.to_owned());
     }
     let detail = format!(
@@ -55,15 +56,24 @@ pub(super) fn description(typed: &str) -> Result<String, Problem> {
 /// # Errors
 /// 422 `invalid_text`.
 pub(super) fn image_url(url: String) -> Result<String, Problem> {
+    fits("image_url", url.len(), IMAGE_URL_LENGTH_MAX)?;
     // Browsers read a backslash as a slash, so `/\host` would be another host.
     let is_plain = url.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'\\');
     let is_ours = url.starts_with('/') && !url.starts_with("//");
     let is_foreign = url.strip_prefix("https://").is_some_and(names_a_host);
-    if is_plain && (is_ours || is_foreign) && url.len() <= IMAGE_URL_LENGTH_MAX {
+    if is_plain && (is_ours || is_foreign) {
         return Ok(url);
     }
     let detail = "Send image_url as a path of this site or an https address without a user.";
     Err(problems::INVALID_TEXT.detail(detail))
+}
+
+/// Refuses a text that is longer than its column, and names it.
+fn fits(field: &str, length: usize, most: usize) -> Result<(), Problem> {
+    if length <= most {
+        return Ok(());
+    }
+    Err(problems::INVALID_TEXT.detail(too_long(field, length, most)))
 }
 
 /// Whether an address after `https://` starts with a host name and perhaps a port, without a user.

@@ -7,6 +7,7 @@ use time::OffsetDateTime;
 use super::{read_back, rfc3339};
 use crate::draw;
 use crate::rows::account::actions::{self, Actor};
+use crate::rows::item::creations::{self, Earlier, KeyedRequest};
 use crate::rows::item::items::{self, StockedItem};
 use crate::rows::item::limit_groups;
 use crate::sql::{Database, transact, with_new_id};
@@ -22,34 +23,61 @@ pub struct NewItems<'a> {
     pub actor: Option<&'a Actor>,
     /// The id of the first item; `None` makes a new one. For demo sales, which pages name.
     pub first_id: Option<ItemId>,
+    /// The request, if it may come again.
+    pub request: Option<KeyedRequest<'a>>,
+}
+
+/// What became of a request to create items.
+#[derive(Clone, Debug)]
+pub enum Creation {
+    /// The items are new.
+    New(Vec<StockedItem>),
+    /// An earlier request with the same key and body has created them.
+    Repeated(Vec<StockedItem>),
+    /// An earlier request with the same key had another body; nothing was created.
+    KeyReused,
 }
 
 /// Creates items, and reads them back.
 ///
 /// # Errors
 /// The database's; nothing was created, unless the COMMIT was not answered.
-pub async fn create(pool: &Database, new: NewItems<'_>) -> sqlx::Result<Vec<StockedItem>> {
+pub async fn create(pool: &Database, new: NewItems<'_>) -> sqlx::Result<Creation> {
     with_new_id(|| transact(pool, move |transaction| Box::pin(insert_all(transaction, new)))).await
 }
 
 async fn insert_all(
     transaction: &mut MySqlConnection,
     new: NewItems<'_>,
-) -> sqlx::Result<Vec<StockedItem>> {
-    let NewItems { items, now, actor, first_id } = new;
+) -> sqlx::Result<Creation> {
+    let NewItems { items, now, actor, first_id, request } = new;
+    let first_id = first_id.unwrap_or_else(ItemId::generate);
+    let ids = std::iter::successors(Some(first_id), |id| Some(id.generate_after()));
+    let ids: Vec<ItemId> = ids.take(items.len()).collect();
+    if let Some(request) = request {
+        match creations::note(transaction, request, &ids, now).await? {
+            Earlier::None => (),
+            // Committed all the same: only so it is sure that the present writer says it.
+            Earlier::OtherBody => return Ok(Creation::KeyReused),
+            Earlier::Created(ids) => {
+                let mut earlier = Vec::with_capacity(ids.len());
+                for id in ids {
+                    earlier.push(read_back(transaction, id).await?);
+                }
+                return Ok(Creation::Repeated(earlier));
+            }
+        }
+    }
     let mut created = Vec::with_capacity(items.len());
-    let mut next_id = first_id.unwrap_or_else(ItemId::generate);
-    for new in items {
-        let id = next_id;
+    for (new, id) in items.iter().zip(ids) {
         insert_item(transaction, id, new, now).await?;
-        next_id = id.generate_after();
         if let Some(actor) = actor {
             let detail = new_item_json(new);
             actions::record(transaction, actor, "item_created", Some(id), &detail).await?;
         }
         created.push(read_back(transaction, id).await?);
     }
-    Ok(created)
+    Ok(Creation::New(created))
 }
 
 async fn insert_item(
@@ -64,7 +92,7 @@ async fn insert_item(
         limit_groups::add_item(transaction, group, id).await?;
     }
     if let Some(draw) = &new.draw {
-        draw::announce(transaction, id, draw).await?;
+        draw::announce(transaction, id, new.stock, draw).await?;
     }
     Ok(())
 }

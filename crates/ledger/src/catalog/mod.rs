@@ -13,7 +13,8 @@ use time::format_description::well_known::Rfc3339;
 use crate::rows::item::items::{self, StockedItem};
 use shop_domain::ItemId;
 
-pub use create::{NewItems, create};
+pub use crate::rows::item::creations::KeyedRequest;
+pub use create::{Creation, NewItems, create};
 pub use edit::{EditError, StrategyError, edit};
 pub use groups::create_group;
 pub use products::create_product;

@@ -34,7 +34,7 @@ const fn trace(table: &'static str, column: &'static str, fate: Fate) -> Trace {
 }
 
 /// Everything that the ledger has of a person.
-pub static ALL: [Trace; 28] = [
+pub static ALL: [Trace; 29] = [
     trace("users", "id", RowsDeleted),
     trace("users", "username", GoesWithRow),
     trace("users", "username_folded", GoesWithRow),
@@ -64,6 +64,7 @@ pub static ALL: [Trace; 28] = [
     trace("outbox", "payload", ForATime),
     trace("event_log", "payload", ForATime),
     trace("restocks", "user_id", Logged),
+    trace("item_creations", "user_id", Logged),
     trace("admin_actions", "user_id", Logged),
     trace("admin_actions", "address", Logged),
     trace("admin_actions", "detail", Logged),

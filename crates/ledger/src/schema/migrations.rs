@@ -53,6 +53,9 @@ const FILES: &[(i64, &str, &str)] = &[
     (41, "erased users", include_str!("../../../../migrations/0041_erased_users.sql")),
     (42, "unpaid holds", include_str!("../../../../migrations/0042_unpaid_holds.sql")),
     (43, "token keys", include_str!("../../../../migrations/0043_token_keys.sql")),
+    (44, "signed draws", include_str!("../../../../migrations/0044_signed_draws.sql")),
+    (46, "foreign values", include_str!("../../../../migrations/0046_foreign_values.sql")),
+    (47, "item creations", include_str!("../../../../migrations/0047_item_creations.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

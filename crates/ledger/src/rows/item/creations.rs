@@ -1,0 +1,66 @@
+//! Requests with a key that have created items, so that a repetition creates none.
+
+use sha2::{Digest, Sha256};
+use sqlx::MySqlConnection;
+use time::OffsetDateTime;
+
+use crate::sql::statement::{Binds, Read, Write};
+use shop_domain::{ItemId, RequestKey, UserId};
+
+/// A request that may come again.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyedRequest<'a> {
+    /// The operator who sends it.
+    pub user: UserId,
+    pub key: &'a RequestKey,
+    /// Its body, by which another request with the same key is told.
+    pub body: &'a [u8],
+}
+
+/// What an earlier request with the same key has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Earlier {
+    /// There was none; this one is noted now.
+    None,
+    /// It had the same body, and created these items.
+    Created(Vec<ItemId>),
+    /// It had another body.
+    OtherBody,
+}
+
+/// Notes that a request creates items, or finds what an earlier one has created. Waits for an earlier one that runs.
+///
+/// # Errors
+/// The database's; the caller rolls back.
+pub async fn note(
+    transaction: &mut MySqlConnection,
+    request: KeyedRequest<'_>,
+    items: &[ItemId],
+    now: OffsetDateTime,
+) -> sqlx::Result<Earlier> {
+    let digest = Sha256::digest(request.body).to_vec();
+    let user = request.user.get();
+    let key = request.key.as_str();
+    let ids: Vec<String> = items.iter().map(ToString::to_string).collect();
+    let noted = sqlx::query(
+        "INSERT IGNORE INTO item_creations (user_id, request_key, digest, item_ids, created_at) \
+         VALUES (?, ?, ?, ?, ?)",
+    )
+    .binds((user, key, digest.clone(), ids.join(","), now))
+    .changed(&mut *transaction)
+    .await?;
+    if noted == 1 {
+        return Ok(Earlier::None);
+    }
+    let earlier: (Vec<u8>, String) = sqlx::query_as(
+        "SELECT digest, item_ids FROM item_creations \
+         WHERE user_id = ? AND request_key = ? FOR UPDATE",
+    )
+    .binds((user, key))
+    .one(transaction)
+    .await?;
+    if earlier.0 != digest {
+        return Ok(Earlier::OtherBody);
+    }
+    Ok(Earlier::Created(earlier.1.split(',').filter_map(ItemId::parse).collect()))
+}
