@@ -21,17 +21,17 @@ enum Who {
 }
 
 /// An operation with its own smallest valid request.
-struct Operation {
-    method: Method,
+pub(super) struct Operation {
+    pub(super) method: Method,
     /// As the document writes it.
-    path: &'static str,
+    pub(super) path: &'static str,
     who: Who,
     body: Option<Value>,
     /// The status for a permitted caller.
     status: u16,
 }
 
-fn operations() -> Vec<Operation> {
+pub(super) fn operations() -> Vec<Operation> {
     let operation = |method: &str, path, who, body, status| Operation {
         method: method.parse().expect("a method"),
         path,
@@ -153,14 +153,14 @@ fn operations() -> Vec<Operation> {
 }
 
 /// The item and the order that fill the parameters of the paths.
-struct Testbed {
-    instance: Instance,
-    item: i64,
-    order: String,
+pub(super) struct Testbed {
+    pub(super) instance: Instance,
+    pub(super) item: i64,
+    pub(super) order: String,
 }
 
 impl Testbed {
-    async fn request(&self, operation: &Operation, client: &Client) -> RequestBuilder {
+    pub(super) async fn request(&self, operation: &Operation, client: &Client) -> RequestBuilder {
         let id = if operation.path.starts_with("/api/orders") {
             self.order.clone()
         } else if operation.path.starts_with("/api/admin/users") {
@@ -254,7 +254,7 @@ async fn each_operation_is_for_those_it_is_for() {
 }
 
 /// What the document says of an operation.
-fn documented(document: &Value) -> Vec<(String, String, &Value)> {
+pub(super) fn documented(document: &Value) -> Vec<(String, String, &Value)> {
     let paths = document["paths"].as_object().expect("paths");
     let each = paths.iter().flat_map(|(path, item)| {
         let methods = item.as_object().expect("operations");

@@ -3,23 +3,22 @@
 
 use axum::extract::Request;
 use axum::http::Version;
-use axum::http::header::{ACCEPT, HOST};
+use axum::http::header::HOST;
 use axum::response::{IntoResponse, Response};
 
 use super::is_api;
+use crate::accept::Accepted;
 use crate::hosts::Hosts;
 use crate::problem::Problem;
 use crate::problems;
 
-/// The media types of the API, and the patterns that include them.
-const MEDIA_TYPES: [&str; 8] = [
-    "*/*",
-    "application/*",
+/// The media types of the API. A test compares them with the document.
+const MEDIA_TYPES: [&str; 6] = [
     "application/json",
     "application/problem+json",
-    "text/*",
     "text/csv",
     "application/jsonl",
+    "application/x-ndjson",
     "text/event-stream",
 ];
 
@@ -46,12 +45,6 @@ fn refusal(hosts: &Hosts, request: &Request) -> Option<Problem> {
 }
 
 fn accepts_our_types(request: &Request) -> bool {
-    let mut accepted = request.headers().get_all(ACCEPT).iter().peekable();
-    if accepted.peek().is_none() {
-        return true;
-    }
-    let types = accepted.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(','));
-    types
-        .map(|media| media.split(';').next().unwrap_or_default().trim())
-        .any(|media| MEDIA_TYPES.contains(&media))
+    let accepted = Accepted::read(request.headers());
+    accepted.is_none_or(|accepted| MEDIA_TYPES.iter().any(|media| accepted.wants(media) > 0))
 }
