@@ -5,7 +5,7 @@ use time::OffsetDateTime;
 
 use super::edit::check_strategy;
 use super::{Catalog, StockedItem, StrategyError};
-use ledger::catalog::{self, NewItems};
+use ledger::catalog::{self, Creation, KeyedRequest, NewItems};
 use ledger::rows::actions::Actor;
 use ledger::rows::{self, failed_change};
 use shop_domain::{ArbiterMode, ItemId, ItemKind, LedgerError, NewItem};
@@ -19,6 +19,9 @@ pub enum CreateError {
     /// There is no such product.
     #[error("no such product")]
     NoSuchProduct,
+    /// An earlier request with the same key had another body.
+    #[error("the key belongs to another request")]
+    KeyReused,
     /// A shop item without the arbiter.
     #[error("an item of the shop must have the arbiter on")]
     ArbiterRequired,
@@ -39,9 +42,21 @@ pub async fn create(
     now: OffsetDateTime,
 ) -> ledger::Result<StockedItem> {
     let items = std::slice::from_ref(new);
-    let new = NewItems { items, now, actor: None, first_id: id };
-    let created = catalog::create(pool, new).await?;
-    created.into_iter().next().ok_or(ledger::Error::RowNotFound)
+    let new = NewItems { items, now, actor: None, first_id: id, request: None };
+    match catalog::create(pool, new).await? {
+        Creation::New(created) => created.into_iter().next().ok_or(ledger::Error::RowNotFound),
+        // There is no key.
+        Creation::Repeated(_) | Creation::KeyReused => Err(ledger::Error::RowNotFound),
+    }
+}
+
+/// Items that a request has created.
+#[derive(Clone, Debug)]
+pub struct Created {
+    /// In the order of the request.
+    pub items: Vec<StockedItem>,
+    /// Whether an earlier request with the same key and body has created them.
+    pub is_repeated: bool,
 }
 
 /// Checks whether a new item may be created.
@@ -53,19 +68,17 @@ pub fn check(new: &NewItem) -> Result<(), CreateError> {
 }
 
 impl Catalog {
-    /// Creates an item and its stock for an operator, and reads it back.
-    pub async fn create(&self, new: &NewItem, actor: &Actor) -> Result<StockedItem, CreateError> {
-        let created = self.create_all(std::slice::from_ref(new), actor).await?;
-        created.into_iter().next().ok_or(CreateError::Ledger(LedgerError::OutcomeUnknown))
-    }
-
-    /// Creates items and their stock for an operator, all or none, and reads them back.
+    /// Creates items and their stock for an operator, all or none, and reads them back. With a `request`, a repetition
+    /// of it creates none.
     pub async fn create_all(
         &self,
         all: &[NewItem],
         actor: &Actor,
-    ) -> Result<Vec<StockedItem>, CreateError> {
-        self.create_by(all, actor.now, Some(actor)).await
+        request: Option<KeyedRequest<'_>>,
+    ) -> Result<Created, CreateError> {
+        let new =
+            NewItems { items: all, now: actor.now, actor: Some(actor), first_id: None, request };
+        self.create_by(new).await
     }
 
     /// Finds the products and the groups of items that new items name and that do not exist. Returns the
@@ -100,27 +113,27 @@ impl Catalog {
         new: &NewItem,
         now: OffsetDateTime,
     ) -> Result<StockedItem, CreateError> {
-        let created = self.create_by(std::slice::from_ref(new), now, None).await?;
+        let items = std::slice::from_ref(new);
+        let new = NewItems { items, now, actor: None, first_id: None, request: None };
+        let created = self.create_by(new).await?.items;
         created.into_iter().next().ok_or(CreateError::Ledger(LedgerError::OutcomeUnknown))
     }
 
-    async fn create_by(
-        &self,
-        all: &[NewItem],
-        now: OffsetDateTime,
-        actor: Option<&Actor>,
-    ) -> Result<Vec<StockedItem>, CreateError> {
-        for new in all {
-            check(new)?;
+    async fn create_by(&self, new: NewItems<'_>) -> Result<Created, CreateError> {
+        for item in new.items {
+            check(item)?;
         }
-        if let Some((_, unknown)) = self.unknown_names(all).await?.into_iter().next() {
+        if let Some((_, unknown)) = self.unknown_names(new.items).await?.into_iter().next() {
             return Err(unknown);
         }
-        let new = NewItems { items: all, now, actor, first_id: None };
         let Ledger { pool, breaker, .. } = &self.ledger;
         let created = rows::change(breaker, Box::pin(catalog::create(pool, new))).await;
-        let created = created.map_err(|error| failed_change(&error))?;
-        for stocked in &created {
+        let created = match created.map_err(|error| failed_change(&error))? {
+            Creation::New(items) => Created { items, is_repeated: false },
+            Creation::Repeated(items) => Created { items, is_repeated: true },
+            Creation::KeyReused => return Err(CreateError::KeyReused),
+        };
+        for stocked in &created.items {
             // A request for this id may have cached that there is no such item.
             self.forget(stocked.item.id);
         }

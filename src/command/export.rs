@@ -8,7 +8,7 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
 use super::{ExitResult, parse};
-use files::export::{Exporter, Format, Selection, Table};
+use files::export::{Exporter, Form, Format, Selection, Table};
 use shop_domain::ItemId;
 
 /// The arguments: the rows to export, and the file to write.
@@ -20,6 +20,9 @@ pub struct Arguments {
     /// csv or jsonl.
     #[arg(long, default_value = "csv", value_parser = parse_format)]
     format: Format,
+    /// Begin CSV with a byte order mark, by which Excel knows UTF-8.
+    #[arg(long)]
+    bom: bool,
     /// One item; all of them if it is left out.
     #[arg(long, value_parser = parse::item)]
     item: Option<ItemId>,
@@ -38,7 +41,7 @@ pub struct Arguments {
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let config = super::settings(file)?;
     let exporter = Exporter::new(super::ledger(&config)?);
-    let Arguments { table, format, item, from, until, output } = arguments;
+    let Arguments { table, format, bom, item, from, until, output } = arguments;
     let mut output: Box<dyn Write> = match output {
         Some(path) => Box::new(
             std::fs::File::create(path).map_err(|error| format!("{}: {error}", path.display()))?,
@@ -46,7 +49,7 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
         None => Box::new(std::io::stdout()),
     };
     let selection = Selection { item: *item, from: *from, until: *until };
-    let started = exporter.start(*table, *format, selection).await;
+    let started = exporter.start(*table, Form { format: *format, has_mark: *bom }, selection).await;
     let mut pages = started.map_err(|error| format!("nothing was exported: {error}"))?;
     while let Some(page) = pages.recv().await {
         let page = page.map_err(|error| format!("the export is not complete: {error}"))?;

@@ -12,9 +12,10 @@ use crate::config::Config;
 use crate::http::item_form::ItemForm;
 use files::{FaultBody, read_table};
 use gates::redis_store::{Counters, RedisClient};
+use ledger::catalog::KeyedRequest;
 use ledger::rows::outbox::Outbox;
 use ledger::waiting_list::WaitingLine;
-use shop_domain::{Clock, Currency, UserId};
+use shop_domain::{Clock, Currency, RequestKey, UserId};
 use shop_metrics::Metrics;
 use web::body::CSV_BYTES_MAX;
 
@@ -26,6 +27,12 @@ pub struct Arguments {
     /// Check the table alone, and create nothing. Products and groups are looked up before the creation.
     #[arg(long)]
     dry_run: bool,
+    /// The charset of the table, such as gbk or windows-1252; UTF-8 and marked UTF-16 need none.
+    #[arg(long, value_name = "NAME", value_parser = parse_charset)]
+    charset: Option<Charset>,
+    /// The key of this import: with the same key and table, another run creates nothing.
+    #[arg(long, value_name = "KEY", value_parser = parse_key)]
+    key: Option<RequestKey>,
     /// The operator, for the operators' log.
     #[arg(long, value_name = "USER", value_parser = parse::user, required_unless_present = "dry_run")]
     operator: Option<UserId>,
@@ -41,7 +48,9 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     // A check needs no settings.
     let config = (!arguments.dry_run).then(|| super::settings(settings)).transpose()?;
     let currency = config.as_ref().map_or(Ok(Currency::USD), Config::currency)?;
-    let mut table = read_table(&table, currency, &ItemForm);
+    let bytes = table;
+    let charset = arguments.charset.map(|Charset(charset)| charset);
+    let mut table = read_table(&bytes, charset, currency, &ItemForm);
     let (Some(user), Some(config)) = (arguments.operator, config) else {
         if !table.faults.is_empty() {
             return refused(&path, &table.faults);
@@ -65,19 +74,38 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
         return refused(&path, &table.faults);
     }
     let actor = Actor { user, address: None, now: OffsetDateTime::now_utc() };
-    let created = catalog.create_all(&table.sales, &actor).await;
+    let key = arguments.key.as_ref();
+    let request = key.map(|key| KeyedRequest { user, key, body: &bytes });
+    let created = catalog.create_all(&table.sales, &actor, request).await;
     let created = created.map_err(|error| format!("the sales are not created: {error}"))?;
-    for stocked in &created {
+    for stocked in &created.items {
         println!("{}\t{}", stocked.item.id, stocked.item.name);
     }
-    println!("{} sales created", created.len());
+    let before = if created.is_repeated { " before" } else { "" };
+    println!("{} sales created{before}", created.items.len());
     Ok(ExitCode::SUCCESS)
+}
+
+/// A charset that a table may have.
+#[derive(Clone, Copy)]
+struct Charset(&'static files::Encoding);
+
+fn parse_charset(name: &str) -> Result<Charset, String> {
+    let known = files::charset_named(name).map(Charset);
+    known.ok_or_else(|| "there is no such charset; known are utf-8, utf-16le, gbk, big5, shift_jis, windows-1252 and more".to_owned())
+}
+
+fn parse_key(text: &str) -> Result<RequestKey, String> {
+    let key = RequestKey::parse(text);
+    key.ok_or_else(|| "a key has 1 to 64 printable ASCII characters without spaces".to_owned())
 }
 
 fn refused(path: &Display<'_>, faults: &[FaultBody]) -> ExitResult {
     for fault in faults {
         let column = fault.column.as_deref().map(|name| format!(" {name}:")).unwrap_or_default();
-        println!("{path}:{}:{column} {}", fault.line, fault.detail);
+        let cell = fault.cell.as_deref().map(|cell| format!(" {cell}")).unwrap_or_default();
+        let read = fault.read.as_deref().map(|read| format!(" ({read:?})")).unwrap_or_default();
+        println!("{path}:{}:{column}{cell}{read} {}", fault.line, fault.detail);
     }
     println!("{} faults; nothing was created", faults.len());
     Ok(ExitCode::from(1))

@@ -1,11 +1,9 @@
 //! New items by the text of their fields: the port of the extension `files` to the fields of a new sale.
 
-use std::sync::Arc;
-
 use crate::account::Actor;
 use async_trait::async_trait;
-use extension::ports::{self, NewItems, UnknownName};
-use shop_domain::{Currency, Item, NewItem};
+use extension::ports::{self, CreatedItems, KeyedRequest, NewItems, UnknownName};
+use shop_domain::{Currency, NewItem};
 use web::body::Integer;
 use web::problem::Problem;
 
@@ -44,9 +42,15 @@ impl NewItems for Catalog {
         Ok(named.collect())
     }
 
-    async fn create_all(&self, new: &[NewItem], actor: &Actor) -> Result<Vec<Arc<Item>>, Problem> {
-        let created = self.create_all(new, actor).await?;
-        Ok(created.into_iter().map(|stocked| stocked.item).collect())
+    async fn create_all(
+        &self,
+        new: &[NewItem],
+        actor: &Actor,
+        request: Option<KeyedRequest<'_>>,
+    ) -> Result<CreatedItems, Problem> {
+        let created = self.create_all(new, actor, request).await?;
+        let items = created.items.into_iter().map(|stocked| stocked.item).collect();
+        Ok(CreatedItems { items, is_repeated: created.is_repeated })
     }
 }
 
@@ -84,7 +88,7 @@ fn body_of(field: &dyn Fn(&str) -> Option<String>) -> Result<CreateItemBody, Pro
         product_id: number("product_id"),
         options: options_of_table(&text("options"))?,
         // A sale that is drawn is created by itself.
-        mode: None,
+        mode: field("mode"),
         draw_closes_at: None,
         draw_party_max: Integer::default(),
     })
@@ -99,7 +103,7 @@ mod tests {
     const RIGHT: &str = "Lamp,250,10,2026-11-22T10:00:00Z,2026-11-22T11:00:00Z,mysql-atomic,\n";
 
     fn faults(table: &str) -> Vec<(u64, String, String)> {
-        let faults = read_table(table.as_bytes(), Currency::USD, &ItemForm).faults;
+        let faults = read_table(table.as_bytes(), None, Currency::USD, &ItemForm).faults;
         let brief = |it: FaultBody| (it.line, it.column.unwrap_or_default(), it.code);
         faults.into_iter().map(brief).collect()
     }
@@ -116,7 +120,7 @@ mod tests {
         let formula = "'=1+1,1,2,2026-01-01T00:00:00Z,2026-01-02T00:00:00Z,,false\n";
         let table = format!("\u{feff}{HEAD}{RIGHT}{quoted}{formula}");
         let Table { sales: new, faults, .. } =
-            read_table(table.as_bytes(), Currency::USD, &ItemForm);
+            read_table(table.as_bytes(), None, Currency::USD, &ItemForm);
         assert_eq!(faults, []);
         let names: Vec<_> = new.iter().map(|item| &*item.name).collect();
         assert_eq!(names, ["Lamp", "Lamp, \"big\"", "=1+1"]);
@@ -135,7 +139,8 @@ mod tests {
                 (3, "starts_at", "invalid_schedule"),
                 (3, "strategy", "unsafe_strategy"),
                 (3, "waiting_room", "invalid_type"),
-                (5, "", "invalid_table"),
+                (5, "stock", "missing_field"),
+                (5, "starts_at", "invalid_schedule"),
             ],
         );
         assert!(faults("").iter().all(|(line, _, code)| (*line, &**code) == (1, "invalid_table")));
@@ -148,7 +153,7 @@ mod tests {
         let heads = ["x,".repeat(100_000), ",".repeat(100_000), "x".repeat(100_000)];
         let tables = heads.into_iter().map(|head| (head, 1)).chain([(rows, 1_000)]);
         for (table, expected) in tables {
-            let faults = read_table(table.as_bytes(), Currency::USD, &ItemForm).faults;
+            let faults = read_table(table.as_bytes(), None, Currency::USD, &ItemForm).faults;
             let bytes = serde_json::to_string(&faults).expect("JSON").len();
             assert!(faults.len() == expected && bytes < expected * 500, "{bytes} bytes");
         }

@@ -52,6 +52,8 @@ problems! {
         ArbiterRequired => ARBITER_REQUIRED, NoSuchGroup => LIMIT_GROUP_NOT_FOUND,
         NoSuchProduct => PRODUCT_NOT_FOUND; from Ledger;
         CreateError::Strategy(error) => of_strategy(error),
+        CreateError::KeyReused => problems::IDEMPOTENCY_KEY_REUSED
+            .detail("This key belongs to a request with another body; use a new key."),
     }
     GroupError {
         TooMany => TOO_MANY_LIMIT_GROUPS; from Ledger;

@@ -61,15 +61,16 @@ export function put(path, body) {
 }
 
 /**
- * Send text that is not JSON.
+ * Send the bytes of a file.
  * @param {string} path
  * @param {string} kind media type
- * @param {string} content
+ * @param {Blob} content
+ * @param {Record<string, string>} [headers]
  * @returns {Promise<any>} the body
  * @throws {ApiError}
  */
-export function postText(path, kind, content) {
-  return request('POST', path, content, { 'Content-Type': kind });
+export function postFile(path, kind, content, headers = {}) {
+  return request('POST', path, content, { 'Content-Type': kind, ...headers });
 }
 
 /** @param {string} path @returns {Promise<any>} @throws {ApiError} */
@@ -85,7 +86,7 @@ async function request(method, path, body, headers = {}) {
     response = await fetch(path, {
       method,
       headers: { Accept: 'application/json', ...(body && { 'Content-Type': 'application/json' }), ...headers },
-      body: typeof body === 'string' ? body : body && JSON.stringify(body),
+      body: body instanceof Blob ? body : body && JSON.stringify(body),
       cache: 'no-store',
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });

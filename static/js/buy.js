@@ -230,7 +230,7 @@ function pauseMs(number, retryAfterMs) {
 }
 
 /** A random UUID; `randomUUID` is missing on plain http addresses other than localhost. */
-function newKey() {
+export function newKey() {
   if (typeof crypto.randomUUID === 'function') return crypto.randomUUID();
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6] & 0x0f) | 0x40;

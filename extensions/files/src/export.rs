@@ -52,6 +52,14 @@ word_enum! {
     }
 }
 
+/// How an export is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Form {
+    pub format: Format,
+    /// Whether CSV begins with a byte order mark, by which spreadsheets know UTF-8.
+    pub has_mark: bool,
+}
+
 /// The reason why an export did not begin, or broke off.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExportError {
@@ -117,14 +125,20 @@ impl Exporter {
     pub async fn start(
         &self,
         table: Table,
-        format: Format,
+        form: Form,
         selection: Selection,
     ) -> Result<Pages, ExportError> {
+        let Form { format, has_mark } = form;
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         let permit = permit.map_err(|_| ExportError::Busy)?;
         let snapshot = self.ledger.read(export::begin(&self.ledger.pool)).await?;
         let (pages, receiver) = mpsc::channel(PAGES_MAX);
-        let run = run(snapshot, Writer::new(table, format, pages.clone()), selection, permit);
+        let run = run(
+            snapshot,
+            Writer::new(table, format, pages.clone()).marked(has_mark),
+            selection,
+            permit,
+        );
         tokio::spawn(async move {
             if let Err(error) = run.await {
                 tracing::warn!(%error, table = table.as_str(), "export broken off");

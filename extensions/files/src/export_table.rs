@@ -216,6 +216,7 @@ fn adds_up(sale: &Sale) -> bool {
 
 fn sale_cells(sale: Sale) -> Vec<(&'static str, Cell)> {
     let adds_up = adds_up(&sale);
+    let mode = if sale.is_drawn { "draw" } else { "race" };
     vec![
         ("id", sale.id.get().into()),
         ("name", Cell::Typed(sale.name)),
@@ -232,7 +233,32 @@ fn sale_cells(sale: Sale) -> Vec<(&'static str, Cell)> {
         ("paid_cents", sale.paid_cents.into()),
         ("adds_up", Cell::Flag(adds_up)),
         ("currency", sale.currency.as_str().into()),
+        ("description", Cell::Typed(sale.description)),
+        ("image_url", sale.image_url.map_or(Cell::Absent, Cell::Typed)),
+        ("per_buyer_limit", i64::from(sale.per_buyer_limit).into()),
+        ("unpaid_max", i64::from(sale.unpaid_max).into()),
+        ("hold_seconds", i64::from(sale.hold_seconds).into()),
+        ("arbiter", Cell::Plain(sale.arbiter)),
+        ("waiting_room", Cell::Flag(sale.waiting_room)),
+        ("offer_seconds", i64::from(sale.offer_seconds).into()),
+        ("extend_seconds", i64::from(sale.extend_seconds).into()),
+        ("return_seconds", i64::from(sale.return_seconds).into()),
+        ("limit_group_id", sale.limit_group_id.into()),
+        ("product_id", sale.product_id.into()),
+        ("options", sale.options.map_or(Cell::Absent, |stored| Cell::Typed(options_text(&stored)))),
+        ("mode", mode.into()),
     ]
+}
+
+/// Options as a table has them: `Size=M; Colour=red`. A list in JSON stays one if a text has these signs.
+fn options_text(stored: &str) -> String {
+    let pairs: Vec<(String, String)> = serde_json::from_str(stored).unwrap_or_default();
+    let is_plain = |text: &str| text == text.trim() && !text.contains([';', '=']);
+    if !pairs.iter().all(|(name, value)| is_plain(name) && is_plain(value)) {
+        return stored.to_owned();
+    }
+    let each = pairs.iter().map(|(name, value)| format!("{name}={value}"));
+    each.collect::<Vec<_>>().join("; ")
 }
 
 fn add<const N: usize>(mut sums: [i64; N], more: [i64; N]) -> [i64; N] {

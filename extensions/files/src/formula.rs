@@ -18,14 +18,17 @@ const SKIPPED: [char; 4] = [' ', '"', '\u{a0}', '\u{3000}'];
 /// A text in which no cell begins a formula.
 #[must_use]
 pub fn guarded(text: &str) -> Cow<'_, str> {
-    by_part(text, begins_formula, |part| format!("'{part}"))
+    // What has a guard of its own gets a second one, so that each text comes back as it was.
+    let has_to = |part: &str| begins_formula(part.trim_start_matches('\''));
+    by_part(text, has_to, |part| format!("'{part}"))
 }
 
 /// The text from which [`guarded`] has made this one.
 #[must_use]
 pub fn unguarded(text: &str) -> Cow<'_, str> {
     let rest = |part: &str| part.strip_prefix('\'').map(str::to_owned);
-    let is_guarded = |part: &str| rest(part).is_some_and(|rest| begins_formula(&rest));
+    let is_guarded =
+        |part: &str| part.starts_with('\'') && begins_formula(part.trim_start_matches('\''));
     by_part(text, is_guarded, |part| rest(part).unwrap_or_default())
 }
 
@@ -73,6 +76,7 @@ mod tests {
             assert_eq!(unguarded(&guarded(formula)), formula);
         }
         for (typed, harmless) in [
+            ("'=1", "''=1"),
             ("Lamp;=1+1", "Lamp;'=1+1"),
             ("Lamp; \"=1+1", "Lamp;' \"=1+1"),
             ("=1;-2;red", "'=1;'-2;red"),

@@ -6,16 +6,18 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use encoding_rs::Encoding;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::import_table::{FaultBody, Table, read_table};
 use crate::problems;
+use crate::table::{FaultBody, Table, charset_named, read_table};
 use extension::actor_of;
-use extension::ports::{ItemForm, NewItems};
+use extension::ports::{CreatedItems, ItemForm, KeyedRequest, NewItems};
 use shop_domain::Currency;
 use web::body::CsvBody;
-use web::extract::{Operator, QueryPairs};
+use web::cors::mark_repeated;
+use web::extract::{IdempotencyKey, Operator, QueryPairs};
 use web::problem::Problem;
 
 /// What an import did, or would do.
@@ -33,21 +35,25 @@ pub struct ImportBody {
 
 /// Create sales from a table, all or none; with `dry_run`, only check the table.
 #[utoipa::path(post, path = "/api/admin/import", tag = "operator",
-    params(("dry_run" = Option<bool>, Query, description = "Check the table, and create nothing")),
-    request_body(content = String, content_type = "text/csv", description = "A line of column names, which are the fields of a new sale, and one line for each sale"),
+    params(
+        ("dry_run" = Option<bool>, Query, description = "Check the table, and create nothing"),
+        ("Idempotency-Key" = Option<String>, Header, description = "A repetition with the same key and table creates nothing, and is answered with the items that the first request has created"),
+    ),
+    request_body(content = String, content_type = "text/csv", description = "A line of column names, which are the fields of a new sale, and one line for each sale: in UTF-8, in UTF-16 with a byte order mark, or in the `charset` that the Content-Type names"),
     responses(
         (status = 200, description = "The result of a check", body = ImportBody),
         (status = 201, description = "The new items", body = ImportBody),
         (status = "4XX", description = "Not an operator, or faults in the table"),
-        (status = "5XX", description = "List the sales before you try again"),
+        (status = "5XX", description = "Send it again with the same key"),
     ))]
 pub async fn import(
     State(form): State<Arc<dyn ItemForm>>,
     State(shelf): State<Arc<dyn NewItems>>,
     State(shop_currency): State<Currency>,
     operator: Operator,
+    IdempotencyKey(key): IdempotencyKey,
     QueryPairs(pairs): QueryPairs,
-    CsvBody(table): CsvBody,
+    CsvBody { bytes, charset }: CsvBody,
 ) -> Result<Response, Problem> {
     let dry_run = match pairs.as_slice() {
         [] => false,
@@ -55,7 +61,8 @@ pub async fn import(
         [(name, value)] if name == "dry_run" && value == "false" => false,
         _ => return Err(problems::INVALID_QUERY_PARAMETER.problem()),
     };
-    let mut table = read_table(&table, shop_currency, &*form);
+    let charset = charset.as_deref().map(charset_of).transpose()?;
+    let mut table = read_table(&bytes, charset, shop_currency, &*form);
     table.check_names(&*shelf).await?;
     let Table { sales: new, faults, .. } = table;
     if dry_run {
@@ -67,9 +74,21 @@ pub async fn import(
         let faults = serde_json::to_value(faults).unwrap_or_default();
         return Err(problems::INVALID_TABLE.detail(detail).member("faults", faults));
     }
-    let created = shelf.create_all(&new, &actor_of(&operator)).await?;
-    tracing::info!(items = created.len(), operator = %operator.user, "items imported");
-    let items = created.iter().map(|item| item.id.get()).collect();
+    let request = key.as_ref().map(|key| KeyedRequest { user: operator.user, key, body: &bytes });
+    let CreatedItems { items, is_repeated } =
+        shelf.create_all(&new, &actor_of(&operator), request).await?;
+    tracing::info!(items = items.len(), is_repeated, operator = %operator.user, "items imported");
+    let items = items.iter().map(|item| item.id.get()).collect();
     let body = ImportBody { dry_run, sales: new.len(), items, faults };
-    Ok((StatusCode::CREATED, Json(body)).into_response())
+    let mut response = (StatusCode::CREATED, Json(body)).into_response();
+    mark_repeated(&mut response, is_repeated);
+    Ok(response)
+}
+
+/// The charset that the sender names.
+fn charset_of(name: &str) -> Result<&'static Encoding, Problem> {
+    charset_named(name).ok_or_else(|| {
+        let detail = "Send a charset of the WHATWG Encoding Standard, such as utf-8, utf-16le, gbk or windows-1252.";
+        problems::UNSUPPORTED_MEDIA_TYPE.detail(detail)
+    })
 }

@@ -5,8 +5,8 @@ mod export_route;
 mod export_table;
 mod formula;
 mod import_route;
-mod import_table;
 pub mod problems;
+mod table;
 mod writer;
 
 use std::sync::Arc;
@@ -24,7 +24,8 @@ use web::routes_state;
 
 use crate::export::Exporter;
 
-pub use import_table::{FaultBody, Table, read_table};
+pub use encoding_rs::Encoding;
+pub use table::{FaultBody, Table, charset_named, read_table};
 
 /// The extension.
 pub struct Files;

@@ -12,6 +12,9 @@ use crate::formula;
 /// The size of a page, in bytes.
 const PAGE_BYTES: usize = 64 << 10;
 
+/// The byte order mark in UTF-8.
+const BYTE_ORDER_MARK: [u8; 3] = *b"\xef\xbb\xbf";
+
 /// A field of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Cell {
@@ -73,6 +76,21 @@ pub(super) fn columns(table: Table) -> &'static [&'static str] {
             "adds_up",
             "count",
             "currency",
+            // With these a sale can be imported again.
+            "description",
+            "image_url",
+            "per_buyer_limit",
+            "unpaid_max",
+            "hold_seconds",
+            "arbiter",
+            "waiting_room",
+            "offer_seconds",
+            "extend_seconds",
+            "return_seconds",
+            "limit_group_id",
+            "product_id",
+            "options",
+            "mode",
         ],
         Table::Orders => &[
             "record",
@@ -110,6 +128,14 @@ impl Writer {
         pages: mpsc::Sender<Result<Bytes, ExportError>>,
     ) -> Self {
         Self { table, format, page: Vec::new(), pages, has_head: false }
+    }
+
+    /// Begins CSV with a byte order mark, if `has_mark`.
+    pub(super) fn marked(mut self, has_mark: bool) -> Self {
+        if has_mark && self.format == Format::Csv {
+            self.page.extend(BYTE_ORDER_MARK);
+        }
+        self
     }
 
     /// Writes one record, and sends a page when it is full.

@@ -22,11 +22,11 @@ use crate::http::problems;
 use crate::purchase::Purchases;
 use crate::waiting_list::WaitingLists;
 use extension::actor_of;
-use extension::ports::{AnnounceDraws, DrawPromise};
+use extension::ports::{AnnounceDraws, DrawPromise, KeyedRequest};
 use shop_domain::{ArbiterMode, Cents, Currency, Item, ItemEdit, ItemKind, NewItem, SaleWindow};
-use web::body::{Integer, JsonBody};
-use web::document::TryAgain;
-use web::extract::{ItemPath, Operator};
+use web::body::{Integer, JsonBody, RawJson, parse};
+use web::cors::mark_repeated;
+use web::extract::{IdempotencyKey, ItemPath, Operator};
 use web::instant;
 use web::problem::Problem;
 
@@ -184,22 +184,30 @@ pub struct EditItemBody {
 }
 
 /// Create a sale.
-#[utoipa::path(post, path = "/api/admin/items", tag = "operator", request_body = CreateItemBody, responses(
+#[utoipa::path(post, path = "/api/admin/items", tag = "operator", params(
+    ("Idempotency-Key" = Option<String>, Header, description = "A repetition with the same key and body creates nothing, and is answered with the item that the first request has created"),
+), request_body = CreateItemBody, responses(
     (status = 201, description = "The item", body = ItemBody),
-    (status = "4XX", description = "Not an operator, or an invalid field"), TryAgain,
+    (status = "4XX", description = "Not an operator, or an invalid field"),
+    (status = "5XX", description = "Send it again with the same key"),
 ))]
 pub async fn create(
     State(catalog): State<Catalog>,
     State(draws): State<Option<Arc<dyn AnnounceDraws>>>,
     State(shop_currency): State<Currency>,
     operator: Operator,
-    JsonBody(body): JsonBody<CreateItemBody>,
+    IdempotencyKey(key): IdempotencyKey,
+    RawJson(bytes): RawJson,
 ) -> Result<Response, Problem> {
     let actor = actor_of(&operator);
-    let new = new_item(body, shop_currency, draws.as_deref())?;
-    let created = catalog.create(&new, &actor).await?;
-    tracing::info!(item = %created.item.id, operator = %actor.user, "item created");
-    Ok((StatusCode::CREATED, answer(&created, actor.now)).into_response())
+    let new = new_item(parse(&bytes)?, shop_currency, draws.as_deref())?;
+    let request = key.as_ref().map(|key| KeyedRequest { user: actor.user, key, body: &bytes });
+    let created = catalog.create_all(std::slice::from_ref(&new), &actor, request).await?;
+    let item = created.items.first().ok_or_else(|| problems::INTERNAL.problem())?;
+    tracing::info!(item = %item.item.id, is_repeated = created.is_repeated, operator = %actor.user, "item created");
+    let mut response = (StatusCode::CREATED, answer(item, actor.now)).into_response();
+    mark_repeated(&mut response, created.is_repeated);
+    Ok(response)
 }
 
 /// Reschedule, pause, restock, or change the strategy of a sale.
@@ -323,7 +331,7 @@ pub(in crate::http) fn new_item(
         draw: None,
     };
     let Some(promise) = promise else { return Ok(item) };
-    let draw = draws.and_then(|draws| draws.announce(&item, promise));
+    let draw = draws.map(|draws| draws.announce(&item, promise)).transpose()?.flatten();
     let draw = draw.ok_or(&problems::INVALID_DRAW)?;
     Ok(NewItem { draw: Some(draw), ..item })
 }

@@ -1,7 +1,8 @@
 /**
  * Files: exports as downloads, and new sales from a table, which is checked first.
  */
-import { get, postText } from '../api.js';
+import { get, postFile } from '../api.js';
+import { newKey } from '../buy.js';
 import { fieldInstant, reason, showResult } from '../desk.js';
 import { byId, el, setText } from '../dom.js';
 import { text } from '../strings.js';
@@ -28,12 +29,14 @@ export function startFiles(chosenSale, onCreated) {
     event.preventDefault();
     check();
   });
-  byId('import-file').addEventListener('change', () => forget());
+  for (const field of ['import-file', 'import-charset']) byId(field).addEventListener('change', () => forget());
   byId('import-create').addEventListener('click', () => create(onCreated));
 }
 
 function exportAddress(table, sale) {
-  const query = new URLSearchParams({ table, format: byId('export-format').value });
+  const [format, mark] = byId('export-format').value.split('-');
+  const query = new URLSearchParams({ table, format });
+  if (mark !== undefined) query.set('bom', 'true');
   if (byId('export-scope').value === 'chosen' && sale > 0) query.set('item', String(sale));
   for (const end of ['from', 'until']) {
     const instant = fieldInstant(byId(`export-${end}`).value);
@@ -55,11 +58,13 @@ async function check() {
   const [file] = byId('import-file').files;
   if (file === undefined) return say(text('files.noFile'), 'bad');
   if (file.size > FILE_BYTES_MAX) return say(text('files.tooLarge'), 'bad');
-  const table = await file.text();
+  const charset = byId('import-charset').value;
+  const kind = charset === '' ? 'text/csv' : `text/csv; charset=${charset}`;
+  const table = { kind, content: new Blob([await file.arrayBuffer()]), key: newKey() };
   await ask(async () => {
-    const { sales, faults } = await postText('/api/admin/import?dry_run=true', 'text/csv', table);
+    const { sales, faults } = await postFile('/api/admin/import?dry_run=true', kind, table.content);
     // The answer is about the table that was chosen then.
-    if (byId('import-file').files[0] !== file) return;
+    if (byId('import-file').files[0] !== file || byId('import-charset').value !== charset) return;
     if (faults.length > 0) return showFaults(faults);
     checked = table;
     say(text('files.right', { count: sales }));
@@ -72,7 +77,8 @@ async function create(onCreated) {
   if (checked === null) return;
   const table = checked;
   await ask(async () => {
-    const { items } = await postText('/api/admin/import', 'text/csv', table);
+    // Pressed again after an answer that was lost, the same key creates nothing twice.
+    const { items } = await postFile('/api/admin/import', table.kind, table.content, { 'Idempotency-Key': table.key });
     // Another table that was chosen meanwhile stays.
     if (checked === table) {
       forget();
@@ -98,9 +104,11 @@ async function ask(question) {
 
 function showFaults(faults) {
   say(text('files.wrong', { count: faults.length }), 'bad');
-  const lines = faults.map(({ line, column, detail }) => {
+  const lines = faults.map(({ line, cell, column, read, detail }) => {
     const place = column === null ? text('files.line', { line }) : text('files.lineColumn', { line, column });
-    return el('li', {}, el('strong', { class: 'digits', text: place }), el('span', { text: detail }));
+    const where = cell === null ? place : `${place} (${cell})`;
+    const said = read === null ? detail : text('files.read', { read, detail });
+    return el('li', {}, el('strong', { class: 'digits', text: where }), el('span', { text: said }));
   });
   byId('import-faults').replaceChildren(...lines);
 }

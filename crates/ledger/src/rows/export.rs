@@ -233,6 +233,21 @@ pub struct Sale {
     pub sold: i64,
     /// The money of paid orders.
     pub paid_cents: i64,
+    pub description: String,
+    pub image_url: Option<String>,
+    pub per_buyer_limit: u32,
+    pub unpaid_max: u32,
+    pub hold_seconds: u32,
+    pub arbiter: String,
+    pub waiting_room: bool,
+    pub offer_seconds: u32,
+    pub extend_seconds: u32,
+    pub return_seconds: u32,
+    pub limit_group_id: Option<i64>,
+    pub product_id: Option<i64>,
+    /// JSON: pairs of a name and a value.
+    pub options: Option<String>,
+    pub is_drawn: bool,
 }
 
 from_row!(Sale {
@@ -250,6 +265,20 @@ from_row!(Sale {
     held,
     sold,
     paid_cents,
+    description,
+    image_url,
+    per_buyer_limit,
+    unpaid_max,
+    hold_seconds,
+    arbiter,
+    waiting_room,
+    offer_seconds,
+    extend_seconds,
+    return_seconds,
+    limit_group_id,
+    product_id,
+    options,
+    is_drawn,
 });
 
 /// Reads sales that start in the selected time, behind the id `after`, by id.
@@ -265,14 +294,18 @@ pub async fn sales(
              AND status = '{status}'), 0) AS SIGNED)"
         )
     };
-    let (held, sold) = (sum("quantity", "pending"), sum("quantity", "paid"));
+    let held = sum("quantity", "pending");
+    let sold = sum("quantity", "paid");
     let paid = sum("amount_cents", "paid");
     let mut query = QueryBuilder::new(format!(
         "SELECT items.id, name, kind, strategy, price_cents, \
          COALESCE(currency, (SELECT code FROM shop_currency)) AS currency, \
          starts_at, ends_at, total, available, \
          (SELECT COUNT(*) FROM orders WHERE item_id = items.id) AS orders, \
-         {held} AS held, {sold} AS sold, {paid} AS paid_cents \
+         {held} AS held, {sold} AS sold, {paid} AS paid_cents, \
+         description, image_url, per_buyer_limit, unpaid_max, hold_seconds, arbiter, waiting_room, \
+         offer_seconds, extend_seconds, return_seconds, limit_group_id, product_id, options, \
+         EXISTS (SELECT 1 FROM draws WHERE item_id = items.id) AS is_drawn \
          FROM items JOIN stock ON stock.item_id = items.id WHERE items.id > "
     ));
     query.push_bind(after);

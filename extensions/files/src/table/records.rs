@@ -1,0 +1,227 @@
+//! The records of a table: its lines, cut into cells.
+//!
+//! The crate `csv`, which writes our exports, takes `"24" wide"` for a cell and goes on; a price could end in the
+//! wrong column that way. So this reads cells by itself, and refuses what has two readings.
+
+/// The most cells of a record that are kept; further ones must be empty.
+pub(super) const CELLS_MAX: usize = 200;
+/// What may separate cells.
+const SEPARATORS: [char; 4] = [',', ';', '\t', '|'];
+/// What may stand between a separator and a quote.
+const SPACES: [char; 3] = [' ', '\u{a0}', '\u{feff}'];
+const QUOTE: char = '"';
+
+/// Where a record stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Spot {
+    /// The row as a spreadsheet shows it, from 1.
+    pub row: u64,
+    /// The line of the file on which it begins, from 1.
+    pub line: u64,
+}
+
+/// A record.
+#[derive(Clone, Debug)]
+pub(super) struct Record {
+    pub spot: Spot,
+    /// The cells without their quotes.
+    pub cells: Vec<String>,
+}
+
+/// A record that has two readings.
+#[derive(Clone, Debug)]
+pub(super) struct Broken {
+    pub spot: Spot,
+    /// The number of the cell, from 0.
+    pub column: usize,
+    /// What was read from the beginning of the cell.
+    pub read: String,
+    /// How to mend it.
+    pub mend: &'static str,
+}
+
+/// The records of a text.
+pub(super) struct Records<'a> {
+    rest: &'a str,
+    separator: char,
+    /// Where the next record begins.
+    spot: Spot,
+}
+
+/// Begins to read a text, with the separator of its line `sep=`, else with the one that finds most cells which `knows`.
+pub(super) fn records<'a>(text: &'a str, knows: impl Fn(&str) -> bool) -> Records<'a> {
+    let begin = |rest, separator, line| Records { rest, separator, spot: Spot { row: 1, line } };
+    if let Some((separator, rest)) = separator_line(text) {
+        return begin(rest, separator, 2);
+    }
+    let known = |separator: &char| {
+        let head = begin(text, *separator, 1).find(|record| {
+            record.as_ref().is_ok_and(|record| record.cells.iter().any(|cell| !cell.is_empty()))
+        });
+        let cells = head.and_then(Result::ok).map(|record| record.cells).unwrap_or_default();
+        cells.iter().filter(|cell| knows(cell)).count()
+    };
+    // Of equals, the last one is taken: the comma.
+    let found = SEPARATORS.into_iter().rev().max_by_key(known);
+    begin(text, found.unwrap_or(','), 1)
+}
+
+/// The separator that a first line such as `sep=;` names, and what follows the line.
+fn separator_line(text: &str) -> Option<(char, &str)> {
+    let end = text.find(['\r', '\n']).unwrap_or(text.len());
+    let (key, values) = text[..end].trim_matches(QUOTE).split_at_checked("sep=".len())?;
+    let separator = values.chars().next()?;
+    // A spreadsheet that has saved the file again has filled the line with empty cells.
+    let is_one = values.chars().all(|it| SEPARATORS.contains(&it));
+    let rest = &text[end..];
+    let rest = rest.strip_prefix("\r\n").or_else(|| rest.get(1..)).unwrap_or_default();
+    (key.eq_ignore_ascii_case("sep=") && is_one).then_some((separator, rest))
+}
+
+impl<'a> Records<'a> {
+    /// The next cell.
+    fn cell(&mut self) -> Result<String, &'static str> {
+        let opened: Option<&'a str> = self.rest.trim_start_matches(SPACES).strip_prefix(QUOTE);
+        let Some(quoted) = opened else { return Ok(self.plain_cell()) };
+        let mut cell = String::new();
+        let mut rest = quoted;
+        loop {
+            let Some((text, after)) = rest.split_once(QUOTE) else {
+                return Err(
+                    "The quote that opens this cell is never closed: close it, or remove it.",
+                );
+            };
+            cell.push_str(text);
+            match after.strip_prefix(QUOTE) {
+                Some(further) => {
+                    cell.push(QUOTE);
+                    rest = further;
+                }
+                None => {
+                    rest = after.trim_start_matches(SPACES);
+                    break;
+                }
+            }
+        }
+        let is_end = rest.is_empty() || rest.starts_with(['\r', '\n', self.separator]);
+        if !is_end {
+            return Err("Double each quote inside a quoted cell: \"24\"\" wide\".");
+        }
+        self.go_to(rest);
+        Ok(cell.replace("\r\n", "\n").replace('\r', "\n"))
+    }
+
+    /// The next cell, which no quote opens.
+    fn plain_cell(&mut self) -> String {
+        let end = self.rest.find(['\r', '\n', self.separator]).unwrap_or(self.rest.len());
+        let cell = self.rest[..end].to_owned();
+        self.rest = &self.rest[end..];
+        cell
+    }
+
+    /// Goes on at `rest`, and counts the lines on the way.
+    fn go_to(&mut self, rest: &'a str) {
+        let passed = &self.rest[..self.rest.len() - rest.len()];
+        let ends = passed.replace("\r\n", "\n");
+        self.spot.line += ends.matches(['\r', '\n']).count() as u64;
+        self.rest = &self.rest[passed.len()..];
+    }
+
+    /// Goes behind the end of this line.
+    fn end_line(&mut self) {
+        let end = self.rest.find(['\r', '\n']).unwrap_or(self.rest.len());
+        self.rest = &self.rest[end..];
+        let behind = self.rest.strip_prefix("\r\n").or_else(|| self.rest.get(1..));
+        self.rest = behind.unwrap_or_default();
+        self.spot.line += 1;
+        self.spot.row += 1;
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = Result<Record, Broken>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let spot = self.spot;
+        let mut cells = Vec::new();
+        for column in 0.. {
+            let before = self.rest;
+            let cell = self.cell().and_then(|cell| match column {
+                CELLS_MAX.. if !cell.trim().is_empty() => Err("Send fewer cells in a row."),
+                _ => Ok(cell),
+            });
+            match cell {
+                Ok(cell) if column < CELLS_MAX => cells.push(cell),
+                Ok(_) => (),
+                Err(mend) => {
+                    let read = before.lines().next().unwrap_or_default().to_owned();
+                    self.end_line();
+                    return Some(Err(Broken { spot, column, read, mend }));
+                }
+            }
+            match self.rest.strip_prefix(self.separator) {
+                Some(rest) => self.rest = rest,
+                None => break,
+            }
+        }
+        self.end_line();
+        Some(Ok(Record { spot, cells }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Vec<Result<(u64, Vec<String>), usize>> {
+        let each = records(text, |name| name == "a" || name == "b").map(|record| match record {
+            Ok(Record { spot, cells }) => Ok((spot.line, cells)),
+            Err(broken) => Err(broken.column),
+        });
+        each.collect()
+    }
+
+    fn lines(text: &str) -> Vec<(u64, Vec<String>)> {
+        read(text).into_iter().map(|record| record.expect(text)).collect()
+    }
+
+    #[test]
+    fn each_separator_and_end_of_line_is_found() {
+        let expected = [(1, vec!["a".into(), "b".into()]), (2, vec!["1".into(), "2".into()])];
+        for separator in SEPARATORS {
+            for end in ["\n", "\r\n", "\r"] {
+                let text = format!("a{separator}b{end}1{separator}2{end}");
+                assert_eq!(lines(&text), expected, "{text:?}");
+                let named = format!("sep={separator}{end}{text}");
+                let found: Vec<_> = lines(&named).into_iter().map(|(_, cells)| cells).collect();
+                assert_eq!(found, expected.clone().map(|(_, cells)| cells), "{named:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_quote_belongs_to_one_cell_or_the_line_is_refused() {
+        assert_eq!(
+            lines("a, \"b\"\n\"1\r\n2\" ,\"say \"\"hi\"\"\"\n24\",x"),
+            [
+                (1, vec!["a".into(), "b".into()]),
+                (2, vec!["1\n2".into(), "say \"hi\"".into()]),
+                (4, vec!["24\"".into(), "x".into()]),
+            ]
+        );
+        let broken = read("a,b\n1,\"24\" wide\"\n3,4\n5,\"6");
+        assert_eq!(broken[1], Err(1));
+        assert_eq!(broken[2], Ok((3, vec!["3".into(), "4".into()])));
+        assert_eq!(broken[3], Err(1));
+    }
+
+    #[test]
+    fn a_long_tail_of_empty_cells_costs_nothing() {
+        let table = format!("a,b{}\n", ",".repeat(16_384));
+        assert_eq!(lines(&table)[0].1.len(), CELLS_MAX);
+        assert!(read(&format!("{}x", "x,".repeat(CELLS_MAX)))[0].is_err());
+    }
+}

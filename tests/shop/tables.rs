@@ -1,0 +1,320 @@
+//! Tables as spreadsheets and shops write them: what is taken as what, and what is refused with which words.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use files::{FaultBody, charset_named, read_table};
+use seckill::http::item_form::ItemForm;
+use shop_domain::{Currency, NewItem};
+use web::problem::rfc3339;
+
+/// What becomes of a file.
+enum Answer {
+    /// These sales.
+    Taken(&'static [&'static str]),
+    /// These faults: the cell, the beginning of what was read there, and a part of the sentence.
+    Refused(&'static [(&'static str, &'static str, &'static str)]),
+    /// These faults and others.
+    RefusedAmongOthers(&'static [(&'static str, &'static str, &'static str)]),
+}
+
+use Answer::{Refused, RefusedAmongOthers, Taken};
+
+/// The sale of most files.
+const GOOD: Answer = Taken(&["Desk lamp; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]);
+const PLAIN: Answer =
+    Taken(&["Desk lamp; 4900 USD; 100; lock-redis; no room; 2026-12-01T10:00:00Z"]);
+const NO_ROOM: Answer =
+    Taken(&["Desk lamp; 4900 USD; 100; redis-lua; no room; 2026-12-01T10:00:00Z"]);
+const MILLION: Answer =
+    Taken(&["Desk lamp; 1234500 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]);
+
+/// Each file of the folder `tables`, with the charset that the sender names.
+const FILES: &[(&str, Option<&str>, Answer)] = &[
+    ("bom.csv", None, GOOD),
+    ("bom_quoted.csv", None, GOOD),
+    ("double_bom.csv", None, GOOD),
+    ("comment.csv", None, Refused(&[("", "", "# exported 2026-11-28")])),
+    ("no_names.csv", None, Refused(&[("", "", "None of these")])),
+    ("empty.csv", None, Refused(&[("", "", "The table is empty")])),
+    ("header_only.csv", None, Refused(&[("", "", "no sale")])),
+    ("ctrl_z.csv", None, GOOD),
+    ("good.csv", None, GOOD),
+    ("good.csv", Some("utf-8"), GOOD),
+    ("no_last_line_end.csv", None, GOOD),
+    ("old_mac_line_ends.csv", None, GOOD),
+    ("blank_lines.csv", None, GOOD),
+    // Charsets.
+    ("cp1252.csv", None, Refused(&[("A2", "Caf\u{fffd}-Lampe", "charset=gbk")])),
+    (
+        "cp1252.csv",
+        Some("windows-1252"),
+        Taken(&["Café-Lampe €; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]),
+    ),
+    ("gbk.csv", None, Refused(&[("A2", "", "charset=gbk")])),
+    (
+        "gbk.csv",
+        Some("gbk"),
+        Taken(&["台灯; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]),
+    ),
+    ("gbk_2nd_line.csv", None, Refused(&[("A3", "", "charset=gbk")])),
+    (
+        "gbk_2nd_line.csv",
+        Some("GB2312"),
+        Taken(&[
+            "Desk lamp; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z",
+            "台灯; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z",
+        ]),
+    ),
+    (
+        "big5.csv",
+        Some("big5"),
+        Taken(&["檯燈; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]),
+    ),
+    (
+        "shift_jis.csv",
+        Some("shift_jis"),
+        Taken(&["ランプ; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]),
+    ),
+    ("excel_tab_utf16.csv", None, GOOD),
+    ("utf16_comma.csv", None, GOOD),
+    ("utf16_be_marked.csv", None, GOOD),
+    // The mark counts more than a charset that is wrong.
+    ("utf16_be_marked.csv", Some("utf-8"), GOOD),
+    ("utf16_le_unmarked.csv", None, GOOD),
+    ("utf16_be_unmarked.csv", None, GOOD),
+    ("workbook.xlsx", None, Refused(&[("", "", ".xlsx")])),
+    ("workbook.xls", None, Refused(&[("", "", ".xls)")])),
+    ("page.xls", None, Refused(&[("", "", "HTML")])),
+    // Separators and quotes.
+    ("excel_de_semicolon.csv", None, GOOD),
+    ("excel_sep_line.csv", None, GOOD),
+    ("sep_semicolon.csv", None, GOOD),
+    ("sep_line_saved_again.csv", None, GOOD),
+    ("tabs.tsv", None, GOOD),
+    ("pipes.csv", None, GOOD),
+    ("excel_trailing_cols.csv", None, GOOD),
+    ("excel_trailing_rows.csv", None, GOOD),
+    ("tail_of_16384_columns.csv", None, GOOD),
+    ("short_rows.csv", None, PLAIN),
+    (
+        "named_without_header_cell.csv",
+        None,
+        Refused(&[("H2", "left over", "No column has a name")]),
+    ),
+    (
+        "inch_mark.csv",
+        None,
+        Taken(&[
+            "Monitor 24\"; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z",
+            "Desk lamp; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z",
+        ]),
+    ),
+    (
+        "quote_inside_doubled.csv",
+        None,
+        Taken(&["Monitor 24\" wide; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]),
+    ),
+    ("inch_quoted.csv", None, Refused(&[("F2", "\"24\" screen, black\"", "Double each quote")])),
+    ("name_inch.csv", None, Refused(&[("A2", "\"Monitor 24\" wide\"", "Double each quote")])),
+    (
+        "unescaped_inner.csv",
+        None,
+        Refused(&[("F2", "\"He said \"buy\" now\"", "Double each quote")]),
+    ),
+    ("unclosed_quote.csv", None, Refused(&[("A2", "\"Desk lamp,4900", "never closed")])),
+    // Names of columns.
+    ("head_quoted_space.csv", None, PLAIN),
+    ("head_title.csv", None, GOOD),
+    ("head_upper.csv", None, GOOD),
+    ("head_words.csv", None, GOOD),
+    ("head_nbsp_and_mark.csv", None, GOOD),
+    ("head_twice.csv", None, Refused(&[("H1", "Stock", "first as column C")])),
+    ("head_unknown.csv", None, Refused(&[("H1", "colour", "No such column")])),
+    // Numbers.
+    ("leading_zero.csv", None, GOOD),
+    ("plus_number.csv", None, GOOD),
+    ("fullwidth_number.csv", None, GOOD),
+    ("nbsp_number.csv", None, GOOD),
+    ("pandas_float.csv", None, GOOD),
+    ("stock_magento.csv", None, GOOD),
+    ("number_as_text.csv", None, GOOD),
+    ("price_millions.csv", None, MILLION),
+    ("price_apostrophes.csv", None, MILLION),
+    ("thousands.csv", None, Refused(&[("B2", "4,900", "4900 or 4.900")])),
+    ("stock_thousand_dot.csv", None, Refused(&[("C2", "1.000", "1000 or 1.000")])),
+    ("stock_half.csv", None, Refused(&[("C2", "12.5", "whole number")])),
+    ("sci_number.csv", None, Refused(&[("B2", "4.90E+03", "shortened")])),
+    ("price_decimal.csv", None, Refused(&[("B2", "49.00", "4900 for this")])),
+    ("price_decimal_comma.csv", None, Refused(&[("B2", "49,00", "4900 for this")])),
+    ("price_german.csv", None, Refused(&[("B2", "1.234,50", "123450 for this")])),
+    ("price_english.csv", None, Refused(&[("B2", "1,234.50", "123450 for this")])),
+    ("price_symbol.csv", None, Refused(&[("B2", "$49.00", "whole number")])),
+    // Yes and no, words and codes.
+    ("excel_true.csv", None, GOOD),
+    ("python_True.csv", None, GOOD),
+    ("true_german.csv", None, GOOD),
+    ("flag_yes.csv", None, GOOD),
+    ("flag_one.csv", None, GOOD),
+    ("flag_no.csv", None, NO_ROOM),
+    ("flag_zero.csv", None, NO_ROOM),
+    ("flag_true_perhaps.csv", None, Refused(&[("G2", "perhaps", "true or false")])),
+    ("strategy_upper.csv", None, GOOD),
+    ("currency_lower.csv", None, GOOD),
+    // Times.
+    ("date_lower.csv", None, GOOD),
+    ("date_ms.csv", None, GOOD),
+    ("date_no_seconds.csv", None, GOOD),
+    ("date_offset_nocolon.csv", None, GOOD),
+    ("date_space.csv", None, GOOD),
+    ("date_slashes_year_first.csv", None, GOOD),
+    ("date_excel_us.csv", None, Refused(&[("D2", "12/1/2026 10:00", "told apart")])),
+    ("date_german.csv", None, Refused(&[("D2", "01.12.2026 10:00", "told apart")])),
+    ("date_local_no_zone.csv", None, Refused(&[("D2", "2026-12-01T10:00:00", "zone")])),
+    ("date_alone.csv", None, Refused(&[("D2", "2026-12-01", "time of day")])),
+    ("date_days.csv", None, Refused(&[("D2", "46357.4166667", "number of days")])),
+    // Texts.
+    ("trailing_spaces.csv", None, GOOD),
+    ("spaces_nbsp.csv", None, GOOD),
+    (
+        "desc_crlf.csv",
+        None,
+        Taken(&[
+            "Desk lamp; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z; Line one\nLine two",
+        ]),
+    ),
+    (
+        "desc_lf.csv",
+        None,
+        Taken(&[
+            "Desk lamp; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z; Line one\nLine two",
+        ]),
+    ),
+    (
+        "google_sheets.csv",
+        None,
+        Taken(&[
+            "Desk lamp; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z; Warm, and\nbright",
+        ]),
+    ),
+    (
+        "desc_html.csv",
+        None,
+        Taken(&[
+            "Desk lamp; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z; <p class=\"a\">Nice</p>",
+        ]),
+    ),
+    (
+        "desc_tab.csv",
+        None,
+        Taken(&["Desk lamp; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z; Size: M"]),
+    ),
+    (
+        "emoji_zwj.csv",
+        None,
+        Taken(&[
+            "👨\u{200d}👩\u{200d}👧 lamp; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z",
+        ]),
+    ),
+    (
+        "nfd.csv",
+        None,
+        Taken(&["Cafe\u{301}; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]),
+    ),
+    (
+        "rtl_marks.csv",
+        None,
+        Taken(&["מנורה; 4900 USD; 100; redis-lua; room; 2026-12-01T10:00:00Z"]),
+    ),
+    ("nul.csv", None, Refused(&[("A2", "Desk\u{fffd}lamp", "printable")])),
+    ("zero_width.csv", None, Refused(&[("A2", "", "empty")])),
+    ("total_row.csv", None, Refused(&[("B3", "", "empty"), ("D3", "", "empty")])),
+    // Exports of other shops, and ours.
+    (
+        "magento.csv",
+        None,
+        RefusedAmongOthers(&[
+            ("H1", "price", "price_cents, and write 4900"),
+            ("I1", "special_price_from_date", "starts_at"),
+            ("J1", "qty", "Call this column stock"),
+        ]),
+    ),
+    (
+        "shopify.csv",
+        None,
+        RefusedAmongOthers(&[
+            ("B1", "Title", "Call this column name"),
+            ("M1", "Variant Inventory Qty", "Call this column stock"),
+            ("O1", "Variant Price", "price_cents, and write 4900"),
+        ]),
+    ),
+    (
+        "woocommerce.csv",
+        None,
+        RefusedAmongOthers(&[
+            ("J1", "Date sale price starts", "Call this column starts_at"),
+            ("N1", "Regular price", "price_cents, and write 4900"),
+            ("P1", "Images", "Call this column image_url"),
+        ]),
+    ),
+    ("export_before.csv", None, NO_ROOM),
+    ("export_orders.csv", None, Refused(&[("A2", "order", "export of sales")])),
+    ("drawn.csv", None, Refused(&[("H2", "draw", "created by itself")])),
+];
+
+fn folder() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/shop/tables")
+}
+
+/// A sale in one line.
+fn brief(item: &NewItem) -> String {
+    let room = if item.waiting_room { "room" } else { "no room" };
+    let starts_at = rfc3339(item.window.starts_at());
+    let price = item.price.cents();
+    let NewItem { name, currency, stock, strategy, description, .. } = item;
+    let brief = format!("{name}; {price} {currency}; {stock}; {strategy}; {room}; {starts_at}");
+    if description.is_empty() { brief } else { format!("{brief}; {description}") }
+}
+
+fn is(fault: &FaultBody, (cell, read, word): &(&str, &str, &str)) -> bool {
+    let is_read = |found: &String| found.starts_with(read);
+    fault.cell.as_deref().unwrap_or_default() == *cell
+        && (read.is_empty() || fault.read.as_ref().is_some_and(is_read))
+        && fault.detail.contains(word)
+}
+
+/// Each file is taken as what it clearly says, or refused with what was read, where, and how to mend it.
+#[test]
+fn each_form_has_one_answer() {
+    for (file, charset, expected) in FILES {
+        let what = format!("{file} {charset:?}");
+        let bytes = std::fs::read(folder().join(file)).unwrap_or_else(|it| panic!("{what}: {it}"));
+        let charset = charset.map(|name| charset_named(name).expect("a charset"));
+        let table = read_table(&bytes, charset, Currency::USD, &ItemForm);
+        let faults = &table.faults;
+        match expected {
+            Taken(sales) => {
+                assert!(faults.is_empty(), "{what}: {faults:#?}");
+                let found: Vec<String> = table.sales.iter().map(brief).collect();
+                assert_eq!(found, *sales, "{what}");
+            }
+            Refused(wanted) | RefusedAmongOthers(wanted) => {
+                for one in *wanted {
+                    assert!(faults.iter().any(|it| is(it, one)), "{what}: {one:?} in {faults:#?}");
+                }
+                let is_all =
+                    matches!(expected, RefusedAmongOthers(_)) || faults.len() == wanted.len();
+                assert!(is_all, "{what}: {faults:#?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_file_is_left_out() {
+    let found = std::fs::read_dir(folder()).expect("a folder").flatten();
+    let found = found.map(|entry| entry.file_name().into_string().expect("a name in ASCII"));
+    let found: BTreeSet<String> = found.filter(|name| !name.starts_with('.')).collect();
+    let listed = FILES.iter().map(|(file, ..)| (*file).to_owned());
+    assert_eq!(found, listed.collect());
+}
