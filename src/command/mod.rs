@@ -39,7 +39,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-use crate::config::Config;
+use crate::config::{Config, process_variables};
 use ledger::Ledger;
 use ledger::breaker::Breakers;
 use ledger::rows::{self, actions};
@@ -90,7 +90,7 @@ async fn run_command(arguments: Arguments) -> ExitResult {
         Command::Export(arguments) => Box::pin(export::run(file, &arguments)).await,
         #[cfg(feature = "files")]
         Command::Import(arguments) => Box::pin(import::run(file, &arguments)).await,
-        Command::Verify(action) => verify::run(&action),
+        Command::Verify(action) => verify::run(file, &action),
         Command::Shop(arguments) => Box::pin(shop::run(file, &arguments)).await,
         Command::User(arguments) => Box::pin(user::run(file, &arguments)).await,
         Command::Openapi => openapi::run(),
@@ -163,7 +163,7 @@ fn refuse(sentence: impl std::fmt::Display) -> ExitResult {
 fn settings(file: Option<&Path>) -> Result<Config, String> {
     let mut variables = env_file::read().map_err(|refused| refused.to_string())?;
     // The process' own variables come last and win.
-    variables.extend(std::env::vars());
+    variables.extend(process_variables().map_err(|error| error.to_string())?);
     Config::load(file, variables).map_err(|error| error.to_string())
 }
 

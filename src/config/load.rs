@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
-use super::Config;
+use super::{Config, environment};
 use crate::extensions;
 use settings::Sections;
 
@@ -70,6 +70,13 @@ impl Config {
     }
 }
 
+/// The variables of all settings.
+#[cfg(test)]
+pub(super) fn settings_of_variables() -> Vec<String> {
+    let defaults: Table = toml::from_str(&DEFAULTS).expect("the defaults are TOML");
+    variables_of(&defaults).into_keys().collect()
+}
+
 /// The path of each variable's setting: `SECKILL_HTTP_ADDR` → `["http", "addr"]`.
 fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
     let mut variables = BTreeMap::new();
@@ -89,19 +96,6 @@ fn variables_of(defaults: &Table) -> BTreeMap<String, Vec<String>> {
     variables
 }
 
-/// Variables with our prefix that are not settings: `make` and the tests use them.
-const OTHER_VARIABLES: &[&str] = &[
-    "SECKILL_WITH",
-    "SECKILL_URL",
-    "SECKILL_MYSQLD",
-    "SECKILL_REDIS_SERVER",
-    "SECKILL_ZOOKEEPER_CLASSPATH",
-    "SECKILL_ETCD",
-    "SECKILL_BROWSER",
-    "SECKILL_CHROMEDRIVER",
-    "SECKILL_PROMTOOL",
-];
-
 fn overlay_variable(
     table: &mut Table,
     variables: &BTreeMap<String, Vec<String>>,
@@ -109,14 +103,7 @@ fn overlay_variable(
     text: &str,
 ) -> Result<(), ConfigError> {
     let Some(path) = variables.get(name) else {
-        let ours = name.starts_with("SECKILL_")
-            && !name.starts_with("SECKILL_TEST_")
-            && !OTHER_VARIABLES.contains(&name);
-        return if ours {
-            Err(ConfigError::Unreadable(format!("{name} is set, but there is no such setting")))
-        } else {
-            Ok(())
-        };
+        return environment::check_stranger(name, text, variables.keys().map(String::as_str));
     };
     let slot = match path.as_slice() {
         [key] => table.get_mut(key),
@@ -124,6 +111,8 @@ fn overlay_variable(
         _ => None,
     };
     let slot = slot.expect("variables_of names existing keys");
+    // A value from a file often ends with a line break, and no setting does. A secret stays as it is: it signs.
+    let text = if name.contains("SECRET") { text } else { text.trim_end_matches(['\r', '\n']) };
     *slot = match slot {
         Value::Integer(_) => Value::Integer(text.parse().map_err(|_| {
             ConfigError::Unreadable(format!("{name} must be a whole number, not {text:?}"))
@@ -199,6 +188,11 @@ mod tests {
     fn a_misspelt_variable_or_a_bad_value_is_named() {
         let misspelt = load(&[("SECKILL_HTP_ADDR", "x")]).expect_err("no such setting");
         assert!(misspelt.contains("SECKILL_HTP_ADDR"), "{misspelt}");
+        let ended =
+            load(&[("SECKILL_MYSQL_POOL_MAX", "3\n"), ("SECKILL_REDIS_URL", "redis://a\r\n")]);
+        let ended = ended.expect("the line break is none of the value");
+        assert_eq!(ended.mysql.pool_max, 3);
+        assert_eq!(ended.redis_url.reveal(), "redis://a");
         let bad = load(&[("SECKILL_MYSQL_POOL_MAX", "many")]).expect_err("not a number");
         assert!(bad.contains("SECKILL_MYSQL_POOL_MAX"), "{bad}");
     }

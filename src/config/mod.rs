@@ -4,6 +4,7 @@
 //! both. Settings that contradict each other refuse to start (`check.rs`).
 
 mod check;
+mod environment;
 mod load;
 mod options;
 mod runtime_count;
@@ -16,6 +17,7 @@ use serde::Deserialize;
 use settings::{Secret, Sections, sections};
 
 pub use check::SECRET_LENGTH_MIN;
+pub use environment::process_variables;
 pub use load::{ConfigError, DEFAULTS};
 pub use runtime_count::RuntimeCount;
 

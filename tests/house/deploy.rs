@@ -90,6 +90,22 @@ fn each_server_in_the_cluster_is_reached_by_named_pods_alone() {
     assert_eq!(servers, 4, "MySQL and Redis, in two overlays");
 }
 
+/// Variables of other services begin like settings, and a Service named `seckill` is here.
+#[test]
+fn no_pod_gets_the_variables_of_services() {
+    let mut pods = 0;
+    let folders = overlays().into_iter().chain([root().join("deploy/kubernetes/base")]);
+    for document in folders.flat_map(|folder| documents(&folder)) {
+        let is_pod =
+            ["Deployment", "StatefulSet", "Job"].iter().any(|it| is_of_kind(&document, it));
+        if is_pod {
+            pods += 1;
+            assert!(document.contains("\n      enableServiceLinks: false\n"), "{document}");
+        }
+    }
+    assert_eq!(pods, 7, "the service, the migration, and the servers");
+}
+
 #[test]
 fn sentinels_have_a_password_that_the_service_knows() {
     let redis = read("deploy/kubernetes/overlays/replicated/redis.yaml");

@@ -1,6 +1,8 @@
 //! Mistakes of an installation: `serve` says each in one sentence with the remedy and ends, or waits
 //! within a limit and says for what; `doctor` finds the same.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::Duration;
@@ -26,7 +28,7 @@ async fn serve(shop: &Shop, variables: &[(&str, &str)]) -> (i32, String) {
 }
 
 /// What `doctor --json` finds with some variables, and whether it exits as it says.
-async fn doctor(shop: &Shop, variables: &[(&str, &str)]) -> Value {
+pub async fn doctor(shop: &Shop, variables: &[(&str, &str)]) -> Value {
     let mut doctor = program(shop, &["doctor", "--json"]);
     let output = doctor.envs(variables.iter().copied()).output().await.expect("runs");
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -36,7 +38,7 @@ async fn doctor(shop: &Shop, variables: &[(&str, &str)]) -> Value {
 }
 
 /// Asserts that a finding of the doctor is not fine and says the same words.
-fn assert_found(found: &Value, words: &str) {
+pub fn assert_found(found: &Value, words: &str) {
     let checks = found["checks"].as_array().expect("a list");
     let named = checks.iter().any(|check| {
         let text = format!("{} {}", check["found"], check["remedy"]);
@@ -238,6 +240,30 @@ async fn a_cluster_behind_a_url_of_one_server_is_seen() {
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["redis"], "cluster mode behind a single-server URL");
     assert_eq!(ready.json["dependencies"]["mysql"], json!("ok"), "{}", ready.text);
+}
+
+/// What Kubernetes and Docker make for a service named `seckill` (kubernetes#35189), and a text of another program that is
+/// not in UTF-8.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_variables_of_others_stop_nothing() {
+    let shop = Shop::new().await;
+    let mut doctor = program(&shop, &["doctor", "--json"]);
+    for (name, value) in [
+        ("SECKILL_SERVICE_HOST", "10.96.12.7"),
+        ("SECKILL_SERVICE_PORT", "80"),
+        ("SECKILL_SERVICE_PORT_HTTP", "80"),
+        ("SECKILL_PORT", "tcp://10.96.12.7:80"),
+        ("SECKILL_PORT_80_TCP", "tcp://10.96.12.7:80"),
+        ("SECKILL_PORT_80_TCP_ADDR", "10.96.12.7"),
+        ("SECKILL_NAME", "/web/seckill"),
+        ("SECKILL_ENV_PATH", "/usr/bin"),
+    ] {
+        doctor.env(name, value);
+    }
+    doctor.env("LS_COLORS", OsStr::from_bytes(b"\xff"));
+    let output = doctor.output().await.expect("it runs");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found["healthy"], true, "{found:#}");
 }
 
 /// Valkey without its Lua module; elsewhere an account that may not use scripts.

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use crate::account::password;
 use crate::app::App;
-use crate::config::{Config, SECRET_LENGTH_MIN};
+use crate::config::{Config, SECRET_LENGTH_MIN, process_variables};
 use gates::redis_store::RedisClient;
 use ledger::rows::engine::Engine;
 use ledger::rows::{self, hosts, users};
@@ -46,7 +46,8 @@ pub struct Arguments {
 /// Starts the servers and the service, and serves until a signal.
 pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     // Without the file of an earlier run: its servers have ended.
-    let mut config = Config::load(file, std::env::vars()).map_err(|error| error.to_string())?;
+    let variables = process_variables().map_err(|error| error.to_string())?;
+    let mut config = Config::load(file, variables).map_err(|error| error.to_string())?;
     super::start_logging(&config)?;
     // An address that another program uses, or a folder without pages, is found before servers are started.
     drop(server::listen(config.http.addr)?);
@@ -66,6 +67,10 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     }
     if config.secret.is_empty() {
         config.secret = Secret::new(secret(&dir.join("secret"))?);
+    }
+    if config.sections.text("draw", "signing_key") == Some("") {
+        // Its format is that of the secret: 64 hexadecimal digits.
+        config.sections.set("draw", "signing_key", secret(&dir.join("draw-key"))?);
     }
     let (wanted, redis) =
         extra_servers::wanted(&std::env::var("SECKILL_WITH").unwrap_or_default())?;
@@ -260,6 +265,9 @@ fn write_env(path: &Path, url: &str, config: &Config) -> Result<(), String> {
         if !file.as_os_str().is_empty() {
             text.push_str(&format!("{key}={}\n", file.display()));
         }
+    }
+    if let Some(key) = config.sections.text("draw", "signing_key") {
+        text.push_str(&format!("SECKILL_DRAW_SIGNING_KEY={key}\n"));
     }
     for (key, value) in extra_servers::addresses(config) {
         if !value.is_empty() {

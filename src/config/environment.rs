@@ -1,0 +1,215 @@
+//! The process's variables, and those among them that look like ours and are no settings.
+//!
+//! A platform makes variables for each service that runs beside this one, with the service's name before them: for one
+//! named `seckill` they begin like settings. These are ignored. A name that is nearly a setting is refused, since its
+//! value would silently not be used; so is any other name with our prefix.
+
+use std::env;
+use std::net::IpAddr;
+
+use super::ConfigError;
+
+/// The beginning of each setting's variable.
+const PREFIX: &str = "SECKILL_";
+/// Letters that may be missing, wrong or too many in a misspelt name.
+const TYPOS_MAX: usize = 2;
+/// Names that are tried for a setting with another name.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("SECKILL_PORT", "SECKILL_HTTP_ADDR"),
+    ("SECKILL_HOST", "SECKILL_HTTP_ADDR"),
+    ("SECKILL_LISTEN", "SECKILL_HTTP_ADDR"),
+    ("SECKILL_LOG_LEVEL", "SECKILL_LOG_FILTER"),
+];
+
+/// Variables with our prefix that are not settings: `make` and the tests use them.
+const OTHER_VARIABLES: [&str; 9] = [
+    "SECKILL_WITH",
+    "SECKILL_URL",
+    "SECKILL_MYSQLD",
+    "SECKILL_REDIS_SERVER",
+    "SECKILL_ZOOKEEPER_CLASSPATH",
+    "SECKILL_ETCD",
+    "SECKILL_BROWSER",
+    "SECKILL_CHROMEDRIVER",
+    "SECKILL_PROMTOOL",
+];
+
+/// The variables of this process. Those of others may be anything but text, and are left out.
+///
+/// # Errors
+/// A variable of ours is not in UTF-8.
+pub fn process_variables() -> Result<Vec<(String, String)>, ConfigError> {
+    let mut all = Vec::new();
+    for (name, value) in env::vars_os() {
+        let Ok(name) = name.into_string() else { continue };
+        match value.into_string() {
+            Ok(value) => all.push((name, value)),
+            Err(_) if name.starts_with(PREFIX) => {
+                return Err(ConfigError::Unreadable(format!("{name} is not in UTF-8")));
+            }
+            Err(_) => {}
+        }
+    }
+    Ok(all)
+}
+
+/// Refuses a variable that is no setting and could be meant for one of `settings`.
+pub(super) fn check_stranger<'s>(
+    name: &str,
+    value: &str,
+    settings: impl Iterator<Item = &'s str>,
+) -> Result<(), ConfigError> {
+    let is_ours = name.starts_with(PREFIX);
+    let is_known = name.starts_with("SECKILL_TEST_") || OTHER_VARIABLES.contains(&name);
+    if is_known || (is_ours && is_made_by_a_platform(name, value)) {
+        return Ok(());
+    }
+    let meant = nearest(name, settings);
+    if !is_ours && meant.is_none() {
+        return Ok(());
+    }
+    let meant = meant.map_or(String::new(), |meant| format!("; did you mean {meant}?"));
+    Err(ConfigError::Unreadable(format!("{name} is set, but there is no such setting{meant}")))
+}
+
+/// Whether Kubernetes makes such a variable for a service whose name begins with ours (kubelet, `envvars.go`), or Docker
+/// for a linked container (`links.go`).
+fn is_made_by_a_platform(name: &str, value: &str) -> bool {
+    let is_address = value.parse::<IpAddr>().is_ok();
+    let is_port = value.parse::<u16>().is_ok();
+    let is_url = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
+    let is_of_port = name.match_indices("_PORT_").any(|(at, word)| {
+        let mut words = name[at + word.len()..].split('_');
+        let number = words.next().is_some_and(|word| word.parse::<u16>().is_ok());
+        number && words.next().is_some_and(|word| ["TCP", "UDP", "SCTP"].contains(&word))
+    });
+    (name.ends_with("_SERVICE_HOST") && is_address)
+        || (name.contains("_SERVICE_PORT") && is_port)
+        || (name.ends_with("_PORT") && is_url)
+        || is_of_port
+        || (name.ends_with("_NAME") && value.starts_with('/'))
+        || name.contains("_ENV_")
+}
+
+/// The setting that a name was meant for, if it is nearly one: in other letters, with a few wrong ones, with its words in
+/// another order, or without its section.
+fn nearest<'s>(name: &str, settings: impl Iterator<Item = &'s str>) -> Option<&'s str> {
+    let known = OTHER_NAMES.iter().find(|(other, _)| *other == name).map(|(_, setting)| *setting);
+    if known.is_some() {
+        return known;
+    }
+    let letters = letters(name);
+    if !letters.starts_with("SEC") {
+        return None;
+    }
+    let words = words(name);
+    let last_words = name.strip_prefix(PREFIX).map(|rest| format!("_{rest}"));
+    let distance = |setting: &str| {
+        let is_rearranged = words == self::words(setting)
+            || last_words.as_ref().is_some_and(|last| setting.ends_with(last));
+        if is_rearranged {
+            return 1;
+        }
+        strsim::damerau_levenshtein(&letters, &self::letters(setting))
+    };
+    let by_distance = settings.map(|setting| (distance(setting), setting)).min();
+    by_distance.filter(|(distance, _)| *distance <= TYPOS_MAX).map(|(_, setting)| setting)
+}
+
+fn letters(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|it| it.to_ascii_uppercase()).collect()
+}
+
+fn words(name: &str) -> Vec<&str> {
+    let mut words: Vec<_> = name.split('_').collect();
+    words.sort_unstable();
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::load::settings_of_variables;
+
+    /// Each form that a platform makes, for a service named `seckill`, `seckill-redis` or `seckill_http_1`.
+    const OF_PLATFORMS: [(&str, &str); 25] = [
+        // Kubernetes, pkg/kubelet/envvars/envvars.go: FromServices and makeLinkVariables. kubernetes#35189.
+        ("SECKILL_SERVICE_HOST", "10.96.12.7"),
+        ("SECKILL_SERVICE_HOST", "fd00:10:96::c07"),
+        ("SECKILL_SERVICE_PORT", "80"),
+        ("SECKILL_SERVICE_PORT_HTTP", "80"),
+        ("SECKILL_PORT", "tcp://10.96.12.7:80"),
+        ("SECKILL_PORT", "tcp://[fd00:10:96::c07]:80"),
+        ("SECKILL_PORT_80_TCP", "tcp://10.96.12.7:80"),
+        ("SECKILL_PORT_80_TCP_PROTO", "tcp"),
+        ("SECKILL_PORT_80_TCP_PORT", "80"),
+        ("SECKILL_PORT_80_TCP_ADDR", "10.96.12.7"),
+        ("SECKILL_PORT_8080_TCP", "tcp://10.96.12.7:8080"),
+        ("SECKILL_PORT_53_UDP", "udp://10.96.12.7:53"),
+        ("SECKILL_PORT_9_SCTP_ADDR", "10.96.12.7"),
+        ("SECKILL_REDIS_SERVICE_HOST", "10.96.12.8"),
+        ("SECKILL_REDIS_PORT", "tcp://10.96.12.8:6379"),
+        ("SECKILL_REDIS_PORT_6379_TCP_ADDR", "10.96.12.8"),
+        ("SECKILL_HTTP_SERVICE_PORT_METRICS", "9090"),
+        // Docker's links, daemon/links/links.go; Compose 1 numbers the containers.
+        ("SECKILL_NAME", "/worker/seckill"),
+        ("SECKILL_1_NAME", "/shop_worker_1/shop_seckill_1"),
+        ("SECKILL_ENV_SECKILL_LOG_FORMAT", "json"),
+        ("SECKILL_ENV_PATH", "/usr/bin"),
+        ("SECKILL_HTTP_1_PORT_8080_TCP", "tcp://172.17.0.2:8080"),
+        ("SECKILL_PORT_8080_TCP_START", "tcp://172.17.0.2:8080"),
+        ("SECKILL_PORT_8080_TCP_PORT_END", "8090"),
+        ("SECKILL_PORT_8080_TCP_END", "tcp://172.17.0.2:8090"),
+    ];
+
+    fn check(name: &str, value: &str) -> Result<(), String> {
+        let settings = settings_of_variables();
+        let checked = check_stranger(name, value, settings.iter().map(String::as_str));
+        checked.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_a_platform_makes_is_ignored() {
+        for (name, value) in OF_PLATFORMS {
+            assert_eq!(check(name, value), Ok(()), "{name}={value}");
+        }
+        for other in ["PATH", "DATABASE_URI", "KUBERNETES_SERVICE_HOST", "SECRET", "SECURITY_KEY"] {
+            assert_eq!(check(other, "x"), Ok(()), "{other}");
+        }
+    }
+
+    #[test]
+    fn no_setting_has_the_name_of_what_a_platform_makes() {
+        for setting in settings_of_variables() {
+            for value in ["10.0.0.1", "80", "tcp://10.0.0.1:80", "/a/b"] {
+                assert!(!is_made_by_a_platform(&setting, value), "{setting}={value}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_near_miss_names_the_setting_that_was_meant() {
+        for (name, value, meant) in [
+            ("SECKILL_HTP_ADDR", "x", "SECKILL_HTTP_ADDR"),
+            ("SECKILL_HTTP_ADRR", "x", "SECKILL_HTTP_ADDR"),
+            ("seckill_http_addr", "x", "SECKILL_HTTP_ADDR"),
+            ("SECKILL__HTTP__ADDR", "x", "SECKILL_HTTP_ADDR"),
+            ("SECKILL.HTTP.ADDR", "x", "SECKILL_HTTP_ADDR"),
+            ("SECKILL-HTTP-ADDR", "x", "SECKILL_HTTP_ADDR"),
+            ("SECKIL_HTTP_ADDR", "x", "SECKILL_HTTP_ADDR"),
+            ("SECKILL_ADDR_HTTP", "x", "SECKILL_HTTP_ADDR"),
+            ("SECKILL_POOL_MAX", "3", "SECKILL_MYSQL_POOL_MAX"),
+            ("SECKILL_SECRETS", "x", "SECKILL_SECRET"),
+            // By hand, unlike that of a platform.
+            ("SECKILL_PORT", "8080", "SECKILL_HTTP_ADDR"),
+            ("SECKILL_HOST", "0.0.0.0", "SECKILL_HTTP_ADDR"),
+            ("SECKILL_LOG_LEVEL", "info", "SECKILL_LOG_FILTER"),
+        ] {
+            let refused = check(name, value).expect_err(name);
+            assert!(refused.contains(&format!("did you mean {meant}?")), "{refused}");
+            assert!(refused.starts_with(name), "{refused}");
+        }
+        let unlike = check("SECKILL_SOMETHING_ELSE", "1").expect_err("no setting");
+        assert!(!unlike.contains("did you mean"), "{unlike}");
+    }
+}
