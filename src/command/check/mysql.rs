@@ -33,6 +33,7 @@ pub async fn check(config: &Config, pool: &Database) -> Vec<Finding> {
 
 async fn ask(config: &Config, pool: &Database, findings: &mut Vec<Finding>) -> ledger::Result<()> {
     findings.push(check_version(&server::version(pool).await?));
+    findings.push(check_session(&server::session_differences(pool).await?));
     let state = schema_state(pool).await?;
     findings.push(check_schema(state));
     if !state.is_usable() {
@@ -155,6 +156,12 @@ fn explain_number(number: u16, at: &str, message: &str) -> Finding {
             format!("MySQL at {at} has no connection left"),
             "raise max_connections of the server, or lower mysql.pool_max",
         ),
+        // ER_BINLOG_STMT_MODE_AND_ROW_ENGINE, of each write at READ COMMITTED.
+        1665 => (
+            State::Failed,
+            format!("MySQL at {at} refuses every write: its binary log takes statements only"),
+            "set binlog_format of the server to ROW or MIXED",
+        ),
         3 | 28 | 1021 | 1030 | 1114 => (
             State::Waiting,
             format!("MySQL at {at} cannot write, probably because its disk is full: {message}"),
@@ -184,6 +191,21 @@ fn check_version(version: &str) -> Finding {
     }
     let found = format!("the version of {name}, {version}, is too old");
     Finding::bad(check, State::Failed, found, USE_CHECKS)
+}
+
+/// Another value would lose or change what is written, whatever the other checks say.
+fn check_session(differences: &[String]) -> Finding {
+    let check = "ledger.session";
+    if differences.is_empty() {
+        return Finding::ok(check, "each session has the settings that the program relies on");
+    }
+    let found = format!(
+        "the program sets each session up, and the server still has {}",
+        differences.join(", ")
+    );
+    let remedy =
+        "let DATABASE_URL name the server itself, or a proxy that keeps what a session sets";
+    Finding::bad(check, State::Failed, found, remedy)
 }
 
 fn check_schema(state: SchemaState) -> Finding {
@@ -276,6 +298,7 @@ mod tests {
             (1040, State::Waiting, "max_connections"),
             (1021, State::Waiting, "disk is full"),
             (1114, State::Waiting, "disk is full"),
+            (1665, State::Failed, "binlog_format"),
             (4711, State::Waiting, "4711"),
         ] {
             let finding = explain_number(number, "db:3306", "why");

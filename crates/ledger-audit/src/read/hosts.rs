@@ -26,11 +26,16 @@ pub(super) fn read(url: &str) -> Result<Vec<MySqlConnectOptions>, CannotJudge> {
     hosts.split(',').map(|host| options(&format!("{scheme}://{account}{host}{tail}"))).collect()
 }
 
+/// The server's own settings may cut an answer short, or pad it: a reading would be wrong.
+const SESSION: &str = "SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', sql_big_selects = 1, \
+     sql_select_limit = 18446744073709551615, max_sort_length = 1024 \
+     /*M! , max_statement_time = 0 */ /*!80000 , max_execution_time = 0 */";
+
 /// Connects to the only host, or to the first that answers and takes writes.
 pub(super) async fn writer(hosts: &[MySqlConnectOptions]) -> Result<MySqlConnection, sqlx::Error> {
     let mut last = None;
     for host in hosts {
-        match host.connect().await {
+        match open(host).await {
             Ok(connection) if hosts.len() == 1 => return Ok(connection),
             Ok(mut connection) => {
                 let asked = sqlx::query_scalar("SELECT CAST(@@read_only AS SIGNED)");
@@ -44,6 +49,12 @@ pub(super) async fn writer(hosts: &[MySqlConnectOptions]) -> Result<MySqlConnect
         }
     }
     Err(last.unwrap_or_else(|| sqlx::Error::Configuration("no host takes writes".into())))
+}
+
+async fn open(host: &MySqlConnectOptions) -> Result<MySqlConnection, sqlx::Error> {
+    let mut connection = host.connect().await?;
+    sqlx::raw_sql(SESSION).execute(&mut connection).await?;
+    Ok(connection)
 }
 
 /// Connects to the host of a `mysql://` address that takes writes. Errors never contain the

@@ -87,3 +87,8 @@ pub async fn version(pool: &Database) -> sqlx::Result<String> {
 pub async fn connections_max(pool: &Database) -> sqlx::Result<u64> {
     sqlx::query_scalar("SELECT CAST(@@max_connections AS UNSIGNED)").one(pool).await
 }
+
+/// Reads the settings of the service's sessions that are not what it relies on, each as `name = value`.
+pub async fn session_differences(pool: &Database) -> sqlx::Result<Vec<String>> {
+    session::differences(pool).await
+}

@@ -4,6 +4,8 @@ use std::str::FromStr;
 
 use sqlx::mysql::{MySqlConnectOptions, MySqlSslMode};
 
+use super::session;
+
 /// Hosts that one URL may name.
 const HOSTS_MAX: usize = 9;
 /// The parameters of a URL that concern TLS, as sqlx reads them.
@@ -47,6 +49,7 @@ pub fn read(url: &str) -> Result<Vec<MySqlConnectOptions>, String> {
                         .to_owned(),
                 );
             }
+            let options = session::by_the_driver(options);
             Ok(if chosen { options } else { options.ssl_mode(MySqlSslMode::Disabled) })
         })
         .collect()
