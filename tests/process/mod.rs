@@ -1,9 +1,11 @@
 //! The program as a process: starts, stops, commands, logs and traces.
 
+mod checks_of_draws;
 mod load_of_carts;
 pub mod logs;
 pub mod operations;
 pub mod program;
+pub mod redis_rights;
 pub mod start_mistakes;
 pub mod starts;
 pub mod stopping;

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 use crate::cluster::SlotMap;
 use crate::connection::{Servers, SharedConnection};
 use crate::node::Node;
+use crate::refusal::is_command_refused;
 use crate::slot::Slot;
 
 /// What stands behind a connection now.
@@ -134,8 +135,13 @@ impl Primaries {
     }
 }
 
+/// The replicas of a server; none are known where the account may not ask.
 async fn replicas_of(node: &Node) -> RedisResult<usize> {
-    let role: Vec<Value> = from_redis_value(node.ask(&redis::cmd("ROLE")).await?)?;
+    let role = match node.ask(&redis::cmd("ROLE")).await {
+        Err(error) if is_command_refused(&error) => return Ok(0),
+        role => role?,
+    };
+    let role: Vec<Value> = from_redis_value(role)?;
     Ok(match role.get(2) {
         Some(Value::Array(replicas)) => replicas.len(),
         _ => 0,

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, Risk};
 use gates::LIST;
-use gates::redis_store::{Condition, DENIED, RedisClient, Topology, is_denial};
+use gates::redis_store::{Condition, DENIED, MissingRights, RedisClient, Topology, is_denial};
 use redis_connection::Address;
 use shop_domain::outcome::Dependency;
 
@@ -21,6 +21,9 @@ pub async fn check(config: &Config, redis: &RedisClient) -> Vec<Finding> {
     match redis.condition().await {
         Ok(condition) => {
             let mut findings = check_condition(config, &condition);
+            if let Ok(missing) = redis.missing_rights().await {
+                findings.push(check_rights(&missing, redis.prefix()));
+            }
             findings.extend(check_shape(config, redis).await);
             findings
         }
@@ -92,7 +95,7 @@ fn check_queue(replicas_min: u32, topology: &Topology) -> Option<Finding> {
 fn check_condition(config: &Config, condition: &Condition) -> Vec<Finding> {
     let mut findings =
         vec![Finding::ok("redis.reachable", format!("Redis answers at {}", address(config)))];
-    findings.push(check_version(&condition.version));
+    findings.extend(condition.version.as_deref().map(check_version));
     findings.push(if condition.is_cluster {
         let found = "Redis runs in cluster mode, and REDIS_URL names a single server: commands for other slots fail";
         let remedy = "write redis+cluster://host:port,host:port";
@@ -110,16 +113,40 @@ fn check_condition(config: &Config, condition: &Condition) -> Vec<Finding> {
         None => Finding::ok("redis.scripts", "Redis runs Lua scripts"),
         Some(answer) => without_scripts(answer),
     });
-    findings.push(match &condition.evicts {
-        None => Finding::ok("redis.eviction", "Redis keeps every key when its memory is full"),
+    findings.extend(match &condition.evicts {
+        None if condition.version.is_none() => None,
+        None => Some(Finding::ok("redis.eviction", "Redis keeps every key when its memory is full")),
         Some(policy) => {
             let found = format!(
                 "Redis runs with maxmemory-policy {policy}: when memory is short it deletes locks and counters"
             );
-            Finding::risk(config, "redis.eviction", Risk::EvictingRedis, found)
+            Some(Finding::risk(config, "redis.eviction", Risk::EvictingRedis, found))
         }
     });
     findings
+}
+
+/// Names the commands, keys and channels that an account of Redis lacks, in the words of ACL SETUSER.
+fn check_rights(missing: &MissingRights, prefix: &str) -> Finding {
+    let check = "redis.rights";
+    let lacks = missing.telling.iter().chain(&missing.selling);
+    let commands: Vec<String> =
+        lacks.map(|command| format!("+{}", command.to_ascii_lowercase())).collect();
+    let keys = missing.keys.then(|| format!("~{prefix}*"));
+    let channels = missing.channels.then(|| format!("&{prefix}*"));
+    let rules: Vec<String> = commands.into_iter().chain(keys).chain(channels).collect();
+    if rules.is_empty() {
+        return Finding::ok(check, "the account of REDIS_URL may do all that the service does");
+    }
+    let found = format!("the account of REDIS_URL lacks the rights {}", rules.join(" "));
+    if missing.lets_sell() {
+        let found = format!("{found}: Redis tells not all of its version, policy and replicas");
+        let remedy = "give it the rights with ACL SETUSER, or check these settings yourself";
+        return Finding::bad(check, State::Warning, found, remedy);
+    }
+    let found = format!("{found}: strategies that need them cannot sell");
+    let remedy = "give it the rights with ACL SETUSER; strategies without Redis sell meanwhile";
+    Finding::bad(check, State::Waiting, found, remedy)
 }
 
 /// Valkey has Lua as a module from 9.1 on, which may be absent.
@@ -157,7 +184,7 @@ mod tests {
     fn a_redis_that_loses_keys_or_is_a_cluster_is_refused() {
         let mut config = Config::defaults();
         let usual = Condition {
-            version: "7.0.15".to_owned(),
+            version: Some("7.0.15".to_owned()),
             is_cluster: false,
             is_replica: false,
             is_loading: false,

@@ -5,14 +5,11 @@ use redis_connection::is_command_refused;
 
 use super::RedisClient;
 
-/// The text for a server that does not tell its version.
-const UNKNOWN_VERSION: &str = "of unknown version";
-
 /// The condition of Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
-    /// The version of the server.
-    pub version: String,
+    /// The version of the server; `None` when the account may not ask for it, and the other answers are guesses.
+    pub version: Option<String>,
     /// Whether it is a node of a Redis Cluster, behind an address that names a single server.
     pub is_cluster: bool,
     /// Whether it is a replica, which takes no writes.
@@ -47,7 +44,7 @@ impl Condition {
         let flag = |key: &str| info.get::<u8>(key) == Some(1);
         let policy: Option<String> = info.get("maxmemory_policy");
         Self {
-            version: info.get("redis_version").unwrap_or_else(|| UNKNOWN_VERSION.to_owned()),
+            version: info.get("redis_version"),
             is_cluster: flag("cluster_enabled"),
             is_replica: info.get::<String>("role").as_deref() == Some("slave"),
             is_loading: flag("loading"),
@@ -63,15 +60,16 @@ impl RedisClient {
     /// # Errors
     /// When one of them does not answer in time.
     pub async fn condition(&self) -> RedisResult<Condition> {
-        let (mut script, redis) = (redis::cmd("EVAL"), self.shared());
+        let mut script = redis::cmd("EVAL");
+        let redis = self.shared();
         script.arg("return 1").arg(0);
         let (infos, scripts) = tokio::try_join!(self.info_of_each(), redis.ask_each(&script))?;
         let refused = |error: &RedisError| is_command_refused(error).then(|| error.to_string());
         let all: Vec<Condition> = infos.iter().map(Condition::of).collect();
         let any = |is: fn(&Condition) -> bool| all.iter().any(is);
-        let version = all.iter().map(|one| one.version.clone()).next();
+        let version = all.iter().find_map(|one| one.version.clone());
         Ok(Condition {
-            version: version.unwrap_or_else(|| UNKNOWN_VERSION.to_owned()),
+            version,
             is_cluster: self.is_single() && any(|one| one.is_cluster),
             is_replica: any(|one| one.is_replica),
             is_loading: any(|one| one.is_loading),
@@ -92,7 +90,7 @@ mod tests {
             "redis_version:7.0.15\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\nloading:0\r\n",
         );
         assert_eq!((usual.fault(), usual.evicts), (None, None));
-        assert_eq!(usual.version, "7.0.15");
+        assert_eq!(usual.version.as_deref(), Some("7.0.15"));
         for (line, word) in
             [("cluster_enabled:1", "cluster"), ("role:slave", "replica"), ("loading:1", "loading")]
         {

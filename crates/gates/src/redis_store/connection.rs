@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use redis::{ErrorKind, InfoDict, RedisError, RedisResult, Value, from_redis_value};
 use redis_connection::{
-    Address, Certificates, Options, OwnConnection, SharedConnection, Topology, is_denial,
+    Address, Certificates, Options, OwnConnection, SharedConnection, Topology, is_command_refused,
+    is_denial,
 };
 
 use super::DENIED;
@@ -112,11 +113,15 @@ impl RedisClient {
         Ok(numbers.collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().min()))
     }
 
-    /// Sends INFO to every primary. Without the parameter of a section, since servers before version
-    /// 7 take only one.
+    /// Sends INFO to every primary; it is empty where the account may not use it. Without the parameter of a section,
+    /// since servers before version 7 take only one.
     pub(super) async fn info_of_each(&self) -> RedisResult<Vec<InfoDict>> {
         let answers = self.shared.ask_each(&redis::cmd("INFO")).await?;
-        answers.into_iter().map(|answer| Ok(from_redis_value(answer?)?)).collect()
+        let read = |answer: RedisResult<Value>| match answer {
+            Err(error) if is_command_refused(&error) => Ok(InfoDict::new("")),
+            answer => Ok(from_redis_value(answer?)?),
+        };
+        answers.into_iter().map(read).collect()
     }
 
     /// A setting of every primary; `None` where the server does not tell.
@@ -146,8 +151,15 @@ impl RedisClient {
     /// # Errors
     /// When one of them does not answer in time.
     pub async fn ping(&self) -> RedisResult<()> {
-        let answers = self.shared.ask_each(&redis::cmd("PING")).await?;
-        let (all, mut answers) = (answers.len(), answers.into_iter());
+        let mut answers = self.shared.ask_each(&redis::cmd("PING")).await?;
+        // A server that refuses the word to this account has answered.
+        for answer in &mut answers {
+            if answer.as_ref().is_err_and(is_command_refused) {
+                *answer = Ok(Value::Okay);
+            }
+        }
+        let all = answers.len();
+        let mut answers = answers.into_iter();
         let failed = answers.as_slice().iter().filter(|answer| answer.is_err()).count();
         match answers.find_map(Result::err) {
             None => Ok(()),

@@ -28,6 +28,7 @@ mod inspect;
 mod known_items;
 mod loads;
 pub mod queue;
+pub mod rights;
 pub mod room;
 pub mod takes;
 
@@ -38,5 +39,6 @@ pub use counters::{Counter, CounterAndQueue, CounterError, Counters};
 pub use durability::Durability;
 pub use queue::Queue;
 pub use redis_connection::{DENIED, SharedConnection, Topology, is_denial};
+pub use rights::MissingRights;
 pub use room::Room;
 pub use takes::Take;

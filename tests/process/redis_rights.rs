@@ -1,0 +1,78 @@
+//! Accounts of Redis that may not do everything (ACL): the service sells with what it needs, and `doctor` names what lacks.
+
+use dev_servers::RedisServer;
+use serde_json::{Value, json};
+use settings::Secret;
+
+use crate::process::start_mistakes::{assert_found, doctor};
+use crate::support::{Shop, own_redis};
+
+/// A shop whose account of Redis has these rules, beside the password; `PREFIX` is the beginning of its keys.
+async fn shop_of_account(rules: &str) -> (RedisServer, Shop) {
+    let redis = own_redis(1, &[]).await.remove(0);
+    let url = redis.tcp_url();
+    let host = url.rsplit_once('@').expect("an account").1;
+    let url = format!("redis://shop:word@{host}");
+    let shop = Shop::with(|config| config.redis_url = Secret::new(&url)).await;
+    allow(&redis, &shop, rules).await;
+    (redis, shop)
+}
+
+async fn allow(redis: &RedisServer, shop: &Shop, rules: &str) {
+    let rules = rules.replace("PREFIX", &shop.config.redis.prefix);
+    let mut command = vec!["ACL", "SETUSER", "shop", "reset", "on", ">word"];
+    command.extend(rules.split(' '));
+    let () = redis.run(&command).await.expect("an account");
+}
+
+/// The finding of the check `redis.rights`.
+fn rights(found: &Value) -> &Value {
+    let checks = found["checks"].as_array().expect("a list");
+    checks.iter().find(|check| check["check"] == "redis.rights").expect("it is checked")
+}
+
+/// The usual account of a shared server: no INFO, ROLE, CONFIG or CLIENT. ioredis#1211 is a client that took such a
+/// server for absent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_account_without_info_is_served() {
+    let (redis, shop) =
+        shop_of_account("~PREFIX* &PREFIX* +@all -@dangerous -@admin -client").await;
+    let instance = shop.start().await;
+    let ready = instance.stranger().get("/readyz").await;
+    assert_eq!(ready.status, 200, "{}", ready.text);
+    assert_eq!(ready.json["dependencies"]["redis"], "ok", "{}", ready.text);
+    let item = instance.make_item(json!({ "stock": 9 })).await;
+    for (buyer, (strategy, status)) in
+        (1..).zip([("redis-lua", 201), ("redis-stream", 202), ("lock-redis-fair", 201)])
+    {
+        let answer = instance.buyer(buyer).buy(strategy, item).await;
+        assert_eq!(answer.status, status, "{strategy}: {}", answer.text);
+    }
+    let found = doctor(&shop, &[]).await;
+    assert_eq!(found["healthy"], true, "{found:#}");
+    let rights = rights(&found);
+    assert_eq!(rights["state"], "warning", "{rights}");
+    let said = rights["found"].as_str().expect("a sentence");
+    assert!(said.contains("lacks the rights +info +role +config:"), "{said}");
+    redis.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_missing_right_is_named() {
+    let whole = "~PREFIX* &PREFIX* +@all";
+    let (redis, shop) = shop_of_account(whole).await;
+    assert_eq!(rights(&doctor(&shop, &[]).await)["state"], "ok");
+    let prefix = &shop.config.redis.prefix;
+    for (rules, named) in [
+        (format!("{whole} -hset"), "lacks the rights +hset:".to_owned()),
+        (format!("{whole} -@stream"), "lacks the rights +xadd +xack +xdel".to_owned()),
+        (format!("{whole} -evalsha"), "lacks the rights +evalsha:".to_owned()),
+        (format!("{whole} -del -set"), "lacks the rights +set +del:".to_owned()),
+        ("~other:* &PREFIX* +@all".to_owned(), format!("lacks the rights ~{prefix}*:")),
+        ("~PREFIX* &other:* +@all".to_owned(), format!("lacks the rights &{prefix}*:")),
+    ] {
+        allow(&redis, &shop, &rules).await;
+        assert_found(&doctor(&shop, &[]).await, &named);
+    }
+    redis.stop().await;
+}
