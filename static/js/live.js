@@ -11,6 +11,12 @@ const REOPEN_MS_MIN = 1_000;
 const REOPEN_MS_MAX = 30_000;
 /** How long a fresh stream may stay silent before we fetch what it may have missed. */
 const FIRST_EVENT_MS_MAX = 1_500;
+/** The server sends `alive` at once: after this a proxy keeps the events, and we poll. */
+const SILENT_MS_AT_FIRST = 8_000;
+/** It sends `alive` again every 15 s. */
+const SILENT_MS_MAX = 40_000;
+/** How long we poll before a stream is tried again. */
+const RETRY_MS = 300_000;
 
 /**
  * Follow a stream.
@@ -25,11 +31,17 @@ export function follow(path, { events, poll, pollMs, onStatus = () => {} }) {
   let releaseSlot = null;
   let timer = 0;
   let reopenMs = REOPEN_MS_MIN;
+  let silence = 0;
+  let retryAtMs = 0;
   let opening = false;
   let closed = false;
 
   async function open() {
     if (closed || opening || source !== null || document.hidden) return;
+    if (performance.now() < retryAtMs) {
+      pollLater(pollMs);
+      return;
+    }
     opening = true;
     const release = await takeSlot();
     opening = false;
@@ -48,9 +60,14 @@ export function follow(path, { events, poll, pollMs, onStatus = () => {} }) {
   function connect() {
     let opened = false;
     source = new EventSource(path);
+    listen(SILENT_MS_AT_FIRST);
+    // A proxy may keep the head of the answer, too.
+    timer = setTimeout(poll, FIRST_EVENT_MS_MAX);
+    source.addEventListener('alive', () => listen(SILENT_MS_MAX));
     source.addEventListener('open', () => {
       reopenMs = REOPEN_MS_MIN;
       onStatus(true);
+      listen(SILENT_MS_AT_FIRST);
       // A second opening of the same source is the browser's own reconnection.
       if (opened) poll();
       opened = true;
@@ -59,6 +76,7 @@ export function follow(path, { events, poll, pollMs, onStatus = () => {} }) {
     });
     source.addEventListener('error', () => {
       if (source === null) return;
+      clearTimeout(silence);
       onStatus(false);
       // CONNECTING: the browser reconnects by itself. CLOSED: the server refused; that is ours.
       if (source.readyState !== EventSource.CLOSED) return;
@@ -69,9 +87,20 @@ export function follow(path, { events, poll, pollMs, onStatus = () => {} }) {
     for (const [name, handle] of Object.entries(events)) {
       source.addEventListener(name, (event) => {
         clearTimeout(timer);
+        listen(SILENT_MS_MAX);
         handle(JSON.parse(event.data));
       });
     }
+  }
+
+  /** Gives the stream up if nothing comes on it. */
+  function listen(ms) {
+    clearTimeout(silence);
+    silence = setTimeout(() => {
+      retryAtMs = performance.now() + RETRY_MS;
+      stop();
+      pollLater(0);
+    }, ms);
   }
 
   function pollLater(delayMs) {
@@ -84,6 +113,7 @@ export function follow(path, { events, poll, pollMs, onStatus = () => {} }) {
 
   function stop() {
     clearTimeout(timer);
+    clearTimeout(silence);
     source?.close();
     source = null;
     releaseSlot?.();

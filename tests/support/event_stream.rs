@@ -38,7 +38,7 @@ impl Events {
                 if event.is_some() {
                     return event;
                 }
-                // A comment that keeps the connection alive.
+                // It tells that the stream arrives.
                 continue;
             }
             let chunk = self.response.chunk().await.ok().flatten()?;
@@ -77,6 +77,9 @@ impl Events {
 
 fn parse(block: &str) -> Option<Event> {
     let field = |name: &str| block.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    if field("event:") == Some("alive") {
+        return None;
+    }
     let data = serde_json::from_str(field("data:")?).expect("JSON");
     Some(Event { name: field("event:").unwrap_or_default().to_owned(), data })
 }

@@ -2,14 +2,19 @@
 //!
 //! Every stream ends when the service stops, and one that was opened with a session ends with it. A slow
 //! reader misses figures, which are not buffered for it.
+//!
+//! A proxy between may keep events until it has many: its headers ask it not to, and the event `alive` lets a reader
+//! notice.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::header::CACHE_CONTROL;
+use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, KeepAliveStream, Sse};
-use futures::Stream;
+use futures::{Stream, StreamExt};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -22,15 +27,21 @@ use lifecycle::Lifecycle;
 use shop_domain::UserId;
 use shop_metrics::Metrics;
 
-/// The longest pause in a stream; then a comment is sent, which finds dead connections.
+/// The longest pause in a stream; then the event `alive` is sent, which finds dead connections.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// The time between two checks of the session that opened a stream.
 const SESSION_CHECK_PERIOD: Duration = Duration::from_secs(1);
 /// Events that one stream buffers; the next event waits for the reader.
 const BUFFERED_MAX: usize = 8;
 
+/// What proxies obey: nginx passes each piece on at once, and none compresses the whole.
+const UNBUFFERED: [(HeaderName, HeaderValue); 2] = [
+    (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
+    (CACHE_CONTROL, HeaderValue::from_static("no-store, no-transform")),
+];
+
 /// An answer that is a stream of events.
-pub type Events = Sse<KeepAliveStream<EventStream>>;
+pub type Events = ([(HeaderName, HeaderValue); 2], Sse<KeepAliveStream<EventStream>>);
 type EventStream = std::pin::Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
 
 /// Opens streams of events. Clones share everything.
@@ -89,7 +100,7 @@ impl Streams {
         })
     }
 
-    /// Sends the events of `work` on a stream. It ends with `work`, with the connection, when
+    /// Sends the events of `work` on a stream, after the event `alive`. It ends with `work`, with the connection, when
     /// the service stops, and when the session of `claims` is over.
     pub fn send<F, W>(self, permit: StreamPermit, claims: Option<Claims>, work: W) -> Events
     where
@@ -108,10 +119,16 @@ impl Streams {
             }
             drop(permit);
         });
-        let events = futures::StreamExt::map(ReceiverStream::new(receiver), Ok);
+        let events = futures::stream::iter([alive()]).chain(ReceiverStream::new(receiver)).map(Ok);
         let events: EventStream = Box::pin(events);
-        Sse::new(events).keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        let keep_alive = KeepAlive::new().interval(KEEP_ALIVE).event(alive());
+        (UNBUFFERED, Sse::new(events).keep_alive(keep_alive))
     }
+}
+
+/// Browsers give comments to no script, so it is an event.
+fn alive() -> Event {
+    Event::default().event("alive").data("{}")
 }
 
 /// Waits until a session has expired or was signed out on any instance; forever without claims.

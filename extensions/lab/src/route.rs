@@ -139,7 +139,7 @@ async fn record(ledger: &Ledger, actor: &Actor, action: &'static str, run: &str)
 
 /// The events of a run: `run` first, then `progress` and `lane`, and `done` at the end.
 #[utoipa::path(get, path = "/api/lab/runs/{id}/events", tag = "lab", params(("id" = String, Path)), responses(
-    (status = 200, description = "Events `run`, `progress`, `lane` and `done`", content_type = "text/event-stream", body = String),
+    (status = 200, description = "Events `alive`, `run`, `progress`, `lane` and `done`", content_type = "text/event-stream", body = String),
     (status = "4XX", description = "Not an operator, no such run, or too many streams of one user"),
     (status = "5XX", description = "Too many streams"),
 ))]

@@ -1,0 +1,158 @@
+//! Behind reverse proxies: streams arrive, and what a proxy sets or sends is answered as for anybody.
+
+use reqwest::Method;
+use serde_json::json;
+use web::token::Role;
+
+use super::assert_clean;
+use crate::support::event_stream::Events;
+use crate::support::nginx::Nginx;
+use crate::support::raw::Raw;
+use crate::support::{BOUND, Client, Instance, Shop};
+
+/// nginx keeps an answer until it has 4 KiB, unless a header asks it not to (nginx#1505).
+#[tokio::test]
+async fn events_arrive_behind_nginx_with_its_defaults() {
+    let (_shop, instance) = Shop::open().await;
+    let nginx = Nginx::before(instance.addr, "").await;
+    let item = instance.make_item(json!({ "stock": 3, "per_buyer_limit": 3 })).await;
+    let buyer = Client::new(nginx.addr, Some(instance.token(1, Role::Buyer)));
+    for (path, field, value) in [
+        (format!("/api/items/{item}/events"), "available", json!(2)),
+        ("/api/orders/events".to_owned(), "status", json!("pending")),
+    ] {
+        let opening = Events::open(buyer.request(Method::GET, &path));
+        let opened = tokio::time::timeout(BOUND, opening).await;
+        let mut events = opened.unwrap_or_else(|_| panic!("{path}: nginx keeps the stream"));
+        assert_eq!(buyer.buy("mysql-atomic", item).await.status, 201);
+        let news = events.seek(BOUND, |event| event.data[field] == value).await;
+        news.unwrap_or_else(|seen| panic!("{path}: {seen}"));
+    }
+    assert_clean(&instance, item).await;
+}
+
+/// What each stream says to proxies, and that it says something at once.
+#[tokio::test]
+async fn a_stream_asks_proxies_not_to_keep_it() {
+    let (_shop, instance) = Shop::open().await;
+    let request = instance.buyer(1).request(Method::GET, "/api/orders/events");
+    let mut answer = request.send().await.expect("an answer");
+    assert_eq!(answer.headers()["x-accel-buffering"], "no");
+    assert_eq!(answer.headers()["cache-control"], "no-store, no-transform");
+    let first = tokio::time::timeout(BOUND, answer.chunk()).await.expect("in time");
+    let first = first.expect("a stream").expect("an event");
+    assert_eq!(first, "event: alive\ndata: {}\n\n");
+}
+
+/// A request byte by byte, as a proxy sends it, and the status of its answer.
+async fn status(instance: &Instance, request: impl AsRef<[u8]>) -> u16 {
+    let mut raw = Raw::connect(instance.addr).await;
+    raw.send(request).await;
+    raw.answer().await.status
+}
+
+/// Each form in which a proxy passes a purchase on: the version of HTTP, the headers with `|` between, the status that is
+/// answered, and who sends it.
+const FORMS: [(&str, &str, u16, &str); 23] = [
+    ("1.0", "Host: shop.example|Connection: close", 201, "nginx before 1.29.7: HTTP/1.0"),
+    ("1.1", "Host: shop.example|Connection: close", 201, "Apache; HAProxy, httpclose"),
+    ("1.1", "Host: shop.example:443", 201, "Host with its port"),
+    ("1.1", "Host: SHOP.Example", 201, "Host in capitals"),
+    ("1.1", "Host: shop.example.", 201, "Host with its last dot"),
+    ("1.1", "Host: 10.0.0.3:8080", 201, "nginx: Host is the address of the upstream"),
+    ("1.1", "Host: seckill", 421, "nginx: Host is the name of the upstream"),
+    ("1.1", "Host: seckill|X-Forwarded-Host: shop.example", 421, "Apache: Host alone counts"),
+    ("1.1", "Host: shop.example|X-Forwarded-Host: evil.example:1, a", 201, "Traefik, Caddy"),
+    ("1.1", "X: y", 400, "no Host"),
+    ("1.0", "X: y", 201, "HAProxy's check over HTTP/1.0: no Host"),
+    ("1.1", "Host: shop.example|X-Forwarded-Proto: https, http", 201, "two proxies"),
+    ("1.1", "Host: shop.example|X-Forwarded-Proto: http", 201, "a setting says TLS, no header"),
+    ("1.1", "Host: shop.example|X-Forwarded-Port: 443|Front-End-Https: on", 201, "AWS; IIS"),
+    (
+        "1.1",
+        "Host: shop.example|X-Forwarded-For: _a, unknown|X-Forwarded-For: [::1",
+        201,
+        "Squid; broken",
+    ),
+    (
+        "1.1",
+        "Host: shop.example|Forwarded: for=\"_a\";proto=https, for=\"",
+        201,
+        "RFC 7239; broken",
+    ),
+    (
+        "1.1",
+        "Host: shop.example|X-Real-IP: 1.2.3.4|CF-Connecting-IP: 1.2.3.4",
+        201,
+        "nginx; Cloudflare",
+    ),
+    (
+        "1.1",
+        "Host: shop.example|Via: 1.1 google, 2 edge (Varnish/7.1)",
+        201,
+        "Google Cloud; Varnish",
+    ),
+    ("1.1", "Host: shop.example|CDN-Loop: cloudflare; loops=1|CF-Visitor: {}", 201, "Cloudflare"),
+    ("1.1", "Host: shop.example|X-Request-Id: theirs|X-Amzn-Trace-Id: Root=1", 201, "Envoy; AWS"),
+    ("1.1", "Host: shop.example|X-Envoy-Expected-Rq-Timeout-Ms: 15000", 201, "Envoy"),
+    (
+        "1.1",
+        "Host: shop.example|Connection: keep-alive, Upgrade|Upgrade: h2c",
+        201,
+        "Apache: not taken",
+    ),
+    (
+        "1.1",
+        "Host: shop.example|Content-Length: 0|Content-Type: application/json",
+        201,
+        "an empty body",
+    ),
+];
+
+#[tokio::test]
+async fn a_purchase_is_read_in_each_form_of_a_proxy() {
+    let shop = Shop::with(|config| config.http.hosts = "shop.example".to_owned()).await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "stock": 90, "per_buyer_limit": 90 })).await;
+    let token = instance.token(1, Role::Buyer);
+    let head = |version: &str, headers: &str| {
+        format!(
+            "POST /api/seckill/mysql-atomic/{item} HTTP/{version}\r\nAuthorization: Bearer {token}\r\n{headers}\r\n\r\n"
+        )
+    };
+    let mut sold = 0;
+    for (version, headers, expected, source) in FORMS {
+        let request = head(version, &headers.replace('|', "\r\n"));
+        assert_eq!(status(&instance, &request).await, expected, "{source}:\n{request}");
+        sold += i64::from(expected == 201);
+    }
+    // nginx with proxy_request_buffering off, Envoy, Google Cloud: the body in chunks.
+    let chunked =
+        "Host: shop.example\r\nTransfer-Encoding: chunked\r\nContent-Type: application/json";
+    let request = head("1.1", chunked) + "e\r\n{\"quantity\":1}\r\n0\r\n\r\n";
+    assert_eq!(status(&instance, &request).await, 201, "{request}");
+    assert_eq!(super::available(&instance, item).await, 90 - sold - 1);
+}
+
+/// The service does not read the PROXY protocol (v1 is a line, v2 is binary; haproxy.org's proxy-protocol.txt): it
+/// answers 400 and closes, and nothing is sold.
+#[tokio::test]
+async fn the_proxy_protocol_is_refused() {
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 3 })).await;
+    let token = instance.token(1, Role::Buyer);
+    let purchase = format!(
+        "POST /api/seckill/mysql-atomic/{item} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\r\n",
+        instance.addr
+    );
+    let v2 = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\x7f\0\0\x01\x7f\0\0\x01\xd4\x31\x1f\x90";
+    let heads: [&[u8]; 3] =
+        [b"PROXY TCP4 203.0.113.7 10.0.0.3 56324 8080\r\n", b"PROXY UNKNOWN\r\n", v2];
+    for head in heads {
+        let mut raw = Raw::connect(instance.addr).await;
+        raw.send([head, purchase.as_bytes()].concat()).await;
+        assert_eq!(raw.answer().await.status, 400, "{head:?}");
+        assert!(raw.ends().await, "{head:?}");
+    }
+    assert_eq!(super::available(&instance, item).await, 3);
+}

@@ -1,0 +1,73 @@
+//! A real nginx before an instance, with its defaults but for the lines that a test adds.
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use tokio::process::{Child, Command};
+
+use super::{BOUND, Client, eventually, unique};
+
+/// A running nginx. It ends with this value.
+pub struct Nginx {
+    /// Where clients connect to.
+    pub addr: SocketAddr,
+    folder: PathBuf,
+    _child: Child,
+}
+
+impl Nginx {
+    /// Starts it before `instance`, with more lines in its `location`, and waits until it passes requests on.
+    pub async fn before(instance: SocketAddr, lines: &str) -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let addr = free.local_addr().expect("an address");
+        drop(free);
+        let folder = std::env::temp_dir().join(unique("nginx"));
+        std::fs::create_dir(&folder).expect("a folder");
+        let here = folder.display();
+        let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .iter()
+            .map(|name| format!("{name}_temp_path {here}/{name};\n"))
+            .collect();
+        let configuration = format!(
+            "daemon off;\nmaster_process off;\npid {here}/pid;\nerror_log {here}/log;\n\
+             events {{ worker_connections 128; }}\n\
+             http {{\naccess_log off;\n{temporary}server {{\nlisten {addr};\n\
+             location / {{\nproxy_pass http://{instance};\n{lines}\n}}\n}}\n}}\n"
+        );
+        let file = folder.join("nginx.conf");
+        std::fs::write(&file, configuration).expect("written");
+        let program =
+            if PathBuf::from("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" };
+        let child = Command::new(program)
+            .arg("-p")
+            .arg(&folder)
+            .arg("-e")
+            .arg(folder.join("log"))
+            .arg("-c")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("nginx starts; scripts/install-packages proxies installs it");
+        let client = Client::new(addr, None);
+        eventually(BOUND, || async {
+            let answer = client.request(reqwest::Method::GET, "/healthz").send().await;
+            match answer.map(|answer| answer.status().as_u16()) {
+                Ok(200) => Ok(()),
+                other => Err(format!("{other:?}")),
+            }
+        })
+        .await;
+        Self { addr, folder, _child: child }
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        // It may write its log once more.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
