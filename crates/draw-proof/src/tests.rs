@@ -18,17 +18,20 @@ fn a_tree_is_split_at_the_largest_power_of_two() {
 fn friends_get_neighbouring_places() {
     let entry = |n: u8| Entry { id: [n; 16], party: [if n < 4 { 9 } else { n }; 16] };
     let entries: Vec<Entry> = (0..40).filter(|n| *n != 9).map(entry).collect();
-    let places = shuffle(&[1; 32], &[2; 32], &root(&entries), &entries);
+    let root = root(&entries);
+    let places = shuffle(&[1; 48], &root, &[2; 32], &entries);
     let first = places.iter().position(|entry| entry.party == [9; 16]).expect("the friends");
     let ids: Vec<u8> = places[first..first + 4].iter().map(|entry| entry.id[0]).collect();
     assert_eq!(ids, [0, 1, 2, 3]);
     let mut sorted = places.clone();
     sorted.sort_unstable();
     assert_eq!(sorted, entries, "an entry is lost or twice");
-    // Another seed, value or list: another order.
-    for other in [shuffle(&[3; 32], &[2; 32], &root(&entries), &entries), {
-        shuffle(&[1; 32], &[3; 32], &root(&entries), &entries)
-    }] {
+    // Another signature, list or rules: another order.
+    for other in [
+        shuffle(&[3; 48], &root, &[2; 32], &entries),
+        shuffle(&[1; 48], &[3; 32], &[2; 32], &entries),
+        shuffle(&[1; 48], &root, &[3; 32], &entries),
+    ] {
         assert_ne!(other, places);
     }
 }
@@ -37,23 +40,105 @@ fn friends_get_neighbouring_places() {
 fn a_round_of_drand_is_checked() {
     let signature = "b713718a38ae728dfd477991af2822e08d2f305e47718cef9f7848ce4050e7be41076862b98fad56e91a6b85b89cd97b";
     let signature = hex::decode(signature).expect("hex");
-    let value = Beacon::Drand.value(657_413, &signature).map(hex::encode);
-    let published = "fc1873a13f3545aeade8401532ef5519920652eee6b0d2b19ca12643b87b3587";
-    assert_eq!(value.as_deref(), Some(published));
-    assert_eq!(Beacon::Drand.value(657_414, &signature), None, "another round");
-    let at = Beacon::Drand.time_of(657_413);
+    assert!(Beacon::is_signed_by_drand(657_413, &signature));
+    assert!(!Beacon::is_signed_by_drand(657_414, &signature), "another round");
+    assert!(!Beacon::is_signed_by_drand(657_413, &signature[1..]));
+    let at = Beacon::Drand.time_of(657_413) / 1_000_000;
     assert_eq!(Beacon::Drand.round_at(at), 657_413);
     assert_eq!(Beacon::Drand.round_at(at + 1), 657_414);
 }
 
+/// A key as the example of docs/draw.md has it.
+fn key() -> ShopKey {
+    ShopKey::parse(&"07".repeat(32)).expect("a key")
+}
+
+fn rules() -> Rules {
+    let shop = key().public();
+    let closes = 1_694_775_573_000_000;
+    let beacon = Beacon::Drand;
+    Rules { shop, item: 7, units: 2, party_max: 2, closes, beacon, round: 657_413 }
+}
+
 #[test]
-fn a_round_of_a_local_beacon_is_checked() {
-    let beacon = |secret| Beacon::Local(LocalBeacon::of_secret(&secret).expect("a key"));
-    let Beacon::Local(key) = beacon([7; 32]) else { unreachable!() };
-    let signature = key.sign(12);
-    assert!(beacon([7; 32]).value(12, &signature).is_some());
-    assert!(beacon([7; 32]).value(13, &signature).is_none());
-    assert!(beacon([8; 32]).value(12, &signature).is_none(), "another key");
+fn the_shop_signs_the_value_of_a_local_round() {
+    let rules = rules_hash(&rules().text().expect("rules"));
+    let signature = Beacon::sign_locally(&key(), &rules);
+    assert_eq!(signature, Beacon::sign_locally(&key(), &rules), "there is one");
+    assert!(Beacon::is_signed_locally(&key().public(), &rules, &signature));
+    assert!(!Beacon::is_signed_locally(&key().public(), &[0; 32], &signature), "other rules");
+    let other = ShopKey::parse(&"08".repeat(32)).expect("a key");
+    assert!(!Beacon::is_signed_locally(&other.public(), &rules, &signature));
+}
+
+/// The close of the item is announced, so nobody may know the value before it.
+#[test]
+fn rules_whose_round_is_not_after_the_close_have_no_text() {
+    let rules = rules();
+    let time = Beacon::Drand.time_of(rules.round);
+    assert!(Rules { closes: time - 1, ..rules }.text().is_some());
+    for wrong in [
+        Rules { closes: time, ..rules },
+        Rules { closes: time + 1, ..rules },
+        Rules { party_max: 0, ..rules },
+        Rules { party_max: 5, ..rules },
+        Rules { item: 0, ..rules },
+        Rules { units: 1 << 53, ..rules },
+        Rules { round: u64::MAX, ..rules },
+        Rules { beacon: Beacon::Local, round: 0, closes: 0, ..rules },
+    ] {
+        assert_eq!(wrong.text(), None, "{wrong:?}");
+    }
+}
+
+/// What is computed here is what the page shows to those who write a checker.
+#[test]
+fn the_example_of_the_page_is_what_is_computed() {
+    let page = include_str!("../../../docs/draw.md");
+    let text = rules().text().expect("rules");
+    let hashed = rules_hash(&text);
+    let id = |n: u8| -> [u8; 16] { hash(&[&[n]])[..16].try_into().expect("16 bytes") };
+    let friends: [u8; 16] = hash(&[b"friends"])[..16].try_into().expect("16 bytes");
+    let mut entries: Vec<Entry> = (0..4).map(|n| Entry { id: id(n), party: id(n) }).collect();
+    entries.sort_unstable();
+    (entries[0].party, entries[2].party) = (friends, friends);
+    let root = root(&entries);
+    let head = Head { rules: hashed, item: 7, entries: 4, root, listed: 1_694_775_573_250_000 };
+    let signature = "b713718a38ae728dfd477991af2822e08d2f305e47718cef9f7848ce4050e7be41076862b98fad56e91a6b85b89cd97b";
+    let places = shuffle(&hex::decode(signature).expect("hex"), &root, &hashed, &entries);
+    let mut proof = text + &head.signed(&key()) + &beacon_line(signature);
+    for entry in &entries {
+        let place = 1 + places.iter().position(|placed| placed == entry).expect("a place") as u32;
+        proof += &entry_line(&hex::encode(entry.id), &hex::encode(entry.party), place);
+    }
+    assert!(page.contains(&proof), "docs/draw.md does not have {proof}");
+    let entry = hex::encode(entries[0].id);
+    let party = hex::encode(friends);
+    let entered = 1_694_775_513_000_000;
+    let promise = Promise { rules: hashed, item: 7, entry: &entry, party: &party, entered };
+    let promise = promise.signed(&key());
+    let signature = promise.lines().last().expect("a line");
+    assert!(page.contains(signature), "docs/draw.md does not have {promise}");
+}
+
+#[test]
+fn a_draw_finds_its_key_after_the_shop_has_a_new_one() {
+    let old = "07".repeat(32);
+    let new = "08".repeat(32);
+    let keys = ShopKeys::parse(&new, &old).expect("keys");
+    let public = |key: &ShopKey| key.public().to_string();
+    assert_eq!(keys.current().map(public), ShopKey::parse(&new).as_ref().map(public));
+    for text in [&old, &new] {
+        let public = ShopKey::parse(text).expect("a key").public().to_string();
+        assert_eq!(keys.find(&public).expect("found").public().to_string(), public);
+    }
+    let third = ShopKey::parse(&"09".repeat(32)).expect("a key").public().to_string();
+    assert!(keys.find(&third).is_none());
+    assert!(!format!("{keys:?}").contains(&old), "a secret shows");
+    assert!(ShopKeys::parse("", "").is_some_and(|keys| keys.current().is_none()));
+    for wrong in ["07", "x", &format!("{old}0")] {
+        assert!(ShopKeys::parse(wrong, "").is_none() && ShopKeys::parse("", wrong).is_none());
+    }
 }
 
 /// `cargo test --release -p draw-proof a_million -- --ignored --nocapture`
@@ -65,6 +150,6 @@ fn a_million_entries() {
     let started = std::time::Instant::now();
     let root = root(&entries);
     let hashed = started.elapsed();
-    let places = shuffle(&[1; 32], &[2; 32], &root, &entries);
+    let places = shuffle(&[1; 48], &root, &[2; 32], &entries);
     println!("root {hashed:?}, with places {:?}, first {:?}", started.elapsed(), places[0].id);
 }

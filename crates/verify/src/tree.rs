@@ -1,6 +1,6 @@
 //! The Merkle tree hash, as RFC 6962 defines it: by the largest power of two below the number of leaves.
 
-use crate::{Hash, hash};
+use super::{Hash, hash};
 
 /// The root over the hashes of leaves.
 pub(crate) fn root(leaves: &[Hash]) -> Hash {

@@ -1,63 +1,64 @@
 /**
  * Checks the published proof of a draw. It is written from docs/draw.md, shares no code with the service, and finds the
- * same faults as `seckill verify draw` (crates/verify), except that it cannot check signatures of drand.
+ * same faults as `seckill verify draw` (crates/verify).
  */
 'use strict';
 globalThis.DrawProof = (() => {
-  const { sha256 } = globalThis;
-  const QUICKNET_KEY =
-    '83cf0f2896adee7eb8b5f01fcad3912212c437e0073e911fb90022d3e760183c8c4b450b6a0a6c3ac6a5776a2d1064510d1fec758c921cc22b0e17e63aaf4bcb5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a';
-  /** The values of hexadecimal digits by their character codes; the others have none. */
-  const DIGITS = Array.from({ length: 103 }, (_, code) => parseInt(String.fromCharCode(code), 16));
+  const { sha256, curves, DrawTexts } = globalThis;
+  const { bytes } = DrawTexts;
+  const QUICKNET_KEY = bytes(
+    '83cf0f2896adee7eb8b5f01fcad3912212c437e0073e911fb90022d3e760183c8c4b450b6a0a6c3ac6a5776a2d1064510d1fec758c921cc22b0e17e63aaf4bcb5ed66304de9cf809bd274ca73bab4af5a6e9c76a4bc09e76eae8991ef5ece45a',
+  );
+  const QUICKNET_TAG = 'BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_';
+  const QUICKNET_GENESIS = 1692803367n;
+  const MICROS = 1000000n;
   const LEAF = Uint8Array.of(0);
   const NODE = Uint8Array.of(1);
-  const QUICKNET_GENESIS = 1692803367n;
   const bytesOf = (text) => new TextEncoder().encode(text);
-  const hexOf = (bytes) => Array.from(bytes, (byte) => byte.toString(16).padStart(2, '0')).join('');
+  const hexOf = (hash) => Array.from(hash, (byte) => byte.toString(16).padStart(2, '0')).join('');
 
-  /** The bytes of hexadecimal digits; `null` for other text, or another length than asked for. */
-  function bytes(text, length) {
-    if (typeof text !== 'string' || text.length % 2 !== 0) return null;
-    if (length !== undefined && text.length !== 2 * length) return null;
-    const result = new Uint8Array(text.length / 2);
-    for (let at = 0; at < result.length; at += 1) {
-      const byte = DIGITS[text.charCodeAt(2 * at)] * 16 + DIGITS[text.charCodeAt(2 * at + 1)];
-      if (!(byte >= 0)) return null;
-      result[at] = byte;
+  /** In microseconds since 1970. */
+  function timeOf({ chain, round }) {
+    const seconds = chain === 'local' ? BigInt(round) : QUICKNET_GENESIS + (BigInt(round) - 1n) * 3n;
+    return seconds * MICROS;
+  }
+
+  /** Ed25519 of RFC 8032, without the cofactor. @param {string} key of the shop @param {Uint8Array} message */
+  function isOfShop(key, message, signature) {
+    const { Point } = curves.ed25519;
+    const order = Point.Fn.ORDER;
+    const numberOf = (part) => part.reduceRight((sum, byte) => sum * 256n + BigInt(byte), 0n);
+    const times = (point, factor) => (factor === 0n ? Point.ZERO : point.multiplyUnsafe(factor));
+    const s = numberOf(signature.subarray(32));
+    if (s >= order) return false;
+    try {
+      const point = Point.fromBytes(bytes(key));
+      const start = signature.subarray(0, 32);
+      const hashed = curves.sha512(Uint8Array.of(...start, ...bytes(key), ...message));
+      const expected = times(Point.BASE, s).subtract(times(point, numberOf(hashed) % order));
+      return compare(expected.toBytes(), start) === 0;
+    } catch {
+      // The key is no point.
+      return false;
     }
-    return result;
   }
 
-  /** Reads a proof: the draw in the first line, then an entry a line. @param {string} text */
-  function read(text) {
-    const [first, ...lines] = text.split('\n').filter((line) => line !== '');
-    return { draw: JSON.parse(first), entries: lines.map((line) => JSON.parse(line)) };
+  /** BLS on G1, as drand's scheme `bls-unchained-g1-rfc9380` has it. */
+  function isOfDrand(round, signature) {
+    const { shortSignatures } = curves.bls12_381;
+    const number = new Uint8Array(8);
+    new DataView(number.buffer).setBigUint64(0, BigInt(round));
+    try {
+      return shortSignatures.verify(signature, shortSignatures.hash(sha256(number), QUICKNET_TAG), QUICKNET_KEY);
+    } catch {
+      // The signature is no point.
+      return false;
+    }
   }
 
-  /** Reads the lines of the rules; `null` for any other text. The first version has no parties. */
-  function readRules(text) {
-    const found =
-      /^draw-rules ([12])\nitem \d+\ncloses [^\n]*\nbeacon (drand-quicknet|local) ([0-9a-f]+)\nround (\d{1,19})\n(?:party (\d{1,2})\n)?$/.exec(
-        text ?? '',
-      );
-    if (found === null) return null;
-    const [, version, beacon, key, number, party] = found;
-    const known = beacon === 'drand-quicknet' ? key === QUICKNET_KEY : key.length === 64;
-    if (!known || (version === '1') !== (party === undefined)) return null;
-    return { beacon, key, round: BigInt(number), partyMax: Number(party ?? 1) };
-  }
-
-  function roundTime({ beacon, round }) {
-    return Number(beacon === 'local' ? round : QUICKNET_GENESIS + (round - 1n) * 3n);
-  }
-
-  /** Whether the beacon has signed the round; of drand, always: it is told as unchecked. */
-  async function isSigned({ beacon, key, round }, signature) {
-    if (beacon !== 'local') return true;
-    const message = new Uint8Array([...bytesOf('seckill beacon 1\n'), ...new Uint8Array(8)]);
-    new DataView(message.buffer).setBigUint64(message.length - 8, round);
-    const publicKey = await crypto.subtle.importKey('raw', bytes(key), 'Ed25519', false, ['verify']);
-    return crypto.subtle.verify('Ed25519', publicKey, signature, message);
+  function hasValue({ chain, round, shop }, rulesHash, signature) {
+    if (chain !== 'local') return isOfDrand(round, signature);
+    return isOfShop(shop, Uint8Array.of(...bytesOf('seckill draw local 3\n'), ...rulesHash), signature);
   }
 
   /** The Merkle tree hash of RFC 6962 over the hashes of leaves. */
@@ -74,58 +75,107 @@ globalThis.DrawProof = (() => {
     return 0;
   }
 
-  /** An entry as bytes; `null` when it cannot be read. */
-  function leafOf({ entry, party, place }) {
-    const id = bytes(entry, 16);
-    const group = party === undefined || party === null ? id : bytes(party, 16);
-    return id && group && Number.isSafeInteger(place) ? { id, party: group, place } : null;
+  const compareTexts = (left, right) => (left < right ? -1 : Number(left > right));
+
+  /** The places of the entries in the list, in the order of the shuffle. */
+  function shuffle(entries, parties, drawKey) {
+    const keys = parties.map((party) => sha256(drawKey, party));
+    // The first 48 bits of a key as a number: nearly every comparison ends there.
+    const starts = Float64Array.from(keys, (key) => key.subarray(0, 6).reduce((sum, byte) => sum * 256 + byte, 0));
+    return Uint32Array.from(entries, (_, at) => at).sort(
+      (one, other) =>
+        starts[one] - starts[other] ||
+        compare(keys[one], keys[other]) ||
+        compareTexts(entries[one].id, entries[other].id) ||
+        one - other,
+    );
+  }
+
+  /** Whether no party has too many entries, and none of several has the id of one of them. Friends stand side by side. */
+  function partiesFit(shuffled, partyMax) {
+    let start = 0;
+    for (let at = 1; at <= shuffled.length; at += 1) {
+      if (at < shuffled.length && shuffled[at].party === shuffled[start].party) continue;
+      if (at - start > partyMax) return false;
+      for (let friend = start; friend < at && at - start > 1; friend += 1) {
+        if (shuffled[friend].id === shuffled[friend].party) return false;
+      }
+      start = at;
+    }
+    return true;
+  }
+
+  function listFaults({ rules, head, beacon, entries }, rulesHash) {
+    const parties = entries.map(({ party }) => bytes(party));
+    const rises = entries.every(({ id }, at) => at === 0 || entries[at - 1].id < id);
+    const hashes = entries.map(({ id }, at) => sha256(LEAF, bytes(id), parties[at]));
+    const isWhole = rises && head.entries === entries.length && hexOf(rootOf(hashes)) === head.root;
+    const drawKey = sha256(bytesOf('seckill draw key 3\n'), beacon, bytes(head.root), rulesHash);
+    const shuffled = Array.from(shuffle(entries, parties, drawKey), (at) => entries[at]);
+    return {
+      entries: !isWhole,
+      parties: !partiesFit(shuffled, rules.partyMax),
+      places: !shuffled.every(({ place }, at) => place === at + 1),
+    };
+  }
+
+  function promiseFaults({ rules, entries }, rulesHash, promise) {
+    const isOfRules = promise.rules === hexOf(rulesHash) && promise.item === rules.item;
+    if (!isOfRules || !isOfShop(rules.shop, bytesOf(promise.text), promise.signature)) return { promise: true };
+    const mine = entries.filter(({ id }) => id === promise.entry);
+    return { missing_entry: mine.length === 0, party: mine.some(({ party }) => party !== promise.party) };
+  }
+
+  /** What a proof says, for people to compare. */
+  function factsOf({ rules, head, entries }, rulesHash, promise) {
+    return {
+      item: rules.item,
+      units: rules.units,
+      rules: hexOf(rulesHash),
+      closes: rules.closes,
+      round: rules.round,
+      entries: head.entries,
+      root: head.root,
+      listed: head.listed,
+      shop: rules.shop,
+      isPublic: rules.chain !== 'local',
+      mine: entries.find(({ id }) => id === promise?.entry) ?? null,
+    };
   }
 
   /**
-   * Checks a proof. No fault: the places are right.
-   * @param {{draw: any, entries: any[]}} proof
-   * @param {{announced?: any, entry?: string | null}} known the draw as it was published earlier, and an entry that must
-   *   be in the list
-   * @returns {Promise<{faults: string[], unchecked: string | null}>} `unchecked` is the address of a round to compare
+   * Checks a proof. No fault: the places are right; and if the facts say that the value is public, that is proven.
+   * @param {string} text
+   * @param {{announced?: string | null, promise?: string | null}} known texts that were kept
+   * @returns {{faults: string[], facts: any}}
    */
-  async function check({ draw, entries }, { announced = null, entry = null } = {}) {
-    const faults = [];
-    if (announced !== null) {
-      const same = (name) => announced[name] === undefined || announced[name] === null || announced[name] === draw[name];
-      const kept = announced.rules === draw.rules && announced.commitment === draw.commitment;
-      if (!kept || !same('root') || !same('entries')) faults.push('announcement');
+  function check(text, { announced = null, promise = null } = {}) {
+    let proof;
+    let promised = null;
+    try {
+      proof = DrawTexts.proof(text);
+      if (announced !== null) DrawTexts.announcement(announced);
+      if (promise !== null) promised = DrawTexts.promise(promise);
+    } catch (error) {
+      if (!(error instanceof DrawTexts.Unreadable)) throw error;
+      return { faults: ['unreadable'], facts: null };
     }
-    if (entry !== null && !entries.some((listed) => listed.entry === entry)) faults.push('missing_entry');
-    const [commitment, root, seed, value] = ['commitment', 'root', 'seed', 'beacon_value'].map((name) => bytes(draw[name], 32));
-    const signature = bytes(draw.beacon_signature);
-    const rules = readRules(draw.rules);
-    const listedMs = Date.parse(draw.listed_at ?? '');
-    if (!(commitment && root && seed && value && signature && rules) || Number.isNaN(listedMs)) {
-      return { faults: [...faults, 'unreadable'], unchecked: null };
-    }
-    if (compare(sha256(bytesOf('seckill draw commitment 1\n'), seed, bytesOf(draw.rules)), commitment) !== 0) faults.push('seed');
-    if (compare(sha256(signature), value) !== 0 || !(await isSigned(rules, signature))) faults.push('beacon');
-    if (listedMs >= roundTime(rules) * 1000) faults.push('late');
-    const leaves = entries.map(leafOf);
-    if (leaves.includes(null)) return { faults: [...faults, 'unreadable'], unchecked: null };
-    leaves.sort((one, other) => compare(one.id, other.id));
-    const twice = leaves.some((leaf, at) => at > 0 && compare(leaf.id, leaves[at - 1].id) === 0);
-    const hashes = leaves.map((leaf) => sha256(LEAF, leaf.id, leaf.party));
-    if (twice || draw.entries !== leaves.length || compare(rootOf(hashes), root) !== 0) faults.push('entries');
-    const drawKey = sha256(bytesOf('seckill draw key 1\n'), seed, value, root);
-    const keys = leaves.map((leaf) => sha256(drawKey, leaf.party));
-    // The first 48 bits of a key as a number: nearly every comparison ends there.
-    const starts = Float64Array.from(keys, (key) => key.subarray(0, 6).reduce((sum, byte) => sum * 256 + byte, 0));
-    const order = Uint32Array.from(leaves, (_, at) => at).sort(
-      (one, other) => starts[one] - starts[other] || compare(keys[one], keys[other]) || one - other,
-    );
-    if (!order.every((leaf, at) => leaves[leaf].place === at + 1)) faults.push('places');
-    // Friends stand side by side: the entry that is too many has the party of the one so far in front of it.
-    const tooMany = (leaf, at) => at >= rules.partyMax && compare(leaves[leaf].party, leaves[order[at - rules.partyMax]].party) === 0;
-    if (order.some(tooMany)) faults.push('parties');
-    const address = `https://api.drand.sh/52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971/public/${rules.round}`;
-    return { faults, unchecked: rules.beacon === 'local' ? null : address };
+    const { rules, head, beacon } = proof;
+    const rulesHash = sha256(bytesOf(rules.text));
+    const knownAt = timeOf(rules);
+    const isOfRules = head.rules === hexOf(rulesHash) && head.item === rules.item;
+    const found = {
+      round: knownAt <= BigInt(rules.closes),
+      head: !isOfRules || !isOfShop(rules.shop, bytesOf(head.text), head.signature),
+      late: head.listed < rules.closes || BigInt(head.listed) >= knownAt,
+      beacon: !hasValue(rules, rulesHash, beacon),
+      ...listFaults(proof, rulesHash),
+      announcement: announced !== null && !proof.announcement.startsWith(announced),
+      ...(promised === null ? {} : promiseFaults(proof, rulesHash, promised)),
+    };
+    const faults = Object.keys(found).filter((name) => found[name]);
+    return { faults, facts: factsOf(proof, rulesHash, promised) };
   }
 
-  return { read, check, hexOf };
+  return { check };
 })();

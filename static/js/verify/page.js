@@ -1,10 +1,8 @@
-/** The page that checks a draw: it reads the files that are chosen, or the proof of an item of this shop. */
+/** The page that checks a draw: it reads the files that are chosen, and nothing else. */
 'use strict';
 (() => {
-  const { read, check } = globalThis.DrawProof;
-  const words = globalThis.VERIFY_WORDS;
+  const { DrawProof, DrawTexts, VERIFY_WORDS: words } = globalThis;
   const byId = (id) => document.getElementById(id);
-  const asked = new URLSearchParams(location.hash.slice(1));
 
   const stored = () => {
     try {
@@ -15,62 +13,82 @@
   };
   let language = [stored(), ...navigator.languages.map((tag) => tag.slice(0, 2))].find((code) => Object.hasOwn(words, code)) ?? 'en';
   const say = (key, parameters = {}) => words[language][key].replace(/\{(\w+)\}/g, (_, name) => String(parameters[name]));
-  const paragraph = (text) => Object.assign(document.createElement('p'), { textContent: text });
+  const element = (tag, text, attributes = {}) => Object.assign(document.createElement(tag), { textContent: text, ...attributes });
+  const instant = (micros) => new Date(micros / 1000).toLocaleString(language, { dateStyle: 'medium', timeStyle: 'medium' });
 
   function drawWords() {
     document.documentElement.lang = language;
     document.title = say('title');
-    for (const element of document.querySelectorAll('[data-word]')) element.textContent = say(element.dataset.word);
+    for (const place of document.querySelectorAll('[data-word]')) place.textContent = say(place.dataset.word);
     byId('language').textContent = words[language === 'en' ? 'zh' : 'en'].name;
   }
 
-  function show(tone, heading, ...sentences) {
+  /** @param {string} tone @param {string} heading @param {...HTMLElement} children */
+  function show(tone, heading, ...children) {
     const result = byId('result');
     result.hidden = false;
     result.dataset.tone = tone;
-    const title = Object.assign(document.createElement('h2'), { textContent: heading });
-    result.replaceChildren(title, ...sentences.map(paragraph));
+    result.replaceChildren(element('h2', heading), ...children);
   }
 
-  /** The proof as text: a file, or that of the item in the address of this page. */
-  async function proofText() {
-    const file = byId('proof').files[0];
-    if (file !== undefined) return file.text();
-    if (location.protocol === 'file:') return null;
-    if (!asked.has('item')) return null;
-    const answer = await fetch(`/api/items/${Number(asked.get('item'))}/draw/entries`);
-    return answer.text();
+  const sentence = (key, parameters) => element('p', say(key, parameters));
+
+  /** What the proof says, to compare with what its reader knows. */
+  function factsOf(facts) {
+    const rows = [
+      ['item', facts.item],
+      ['units', facts.units],
+      ['count', facts.entries],
+      ['closes', instant(facts.closes)],
+      ['listed', instant(facts.listed)],
+      ['round', facts.round],
+      ['rules', facts.rules],
+      ['head', facts.root],
+      ['key', facts.shop],
+    ];
+    const list = element('dl', '', { className: 'verify-facts' });
+    for (const [name, value] of rows) {
+      const row = element('div', '');
+      row.append(element('dt', say(`fact_${name}`)), element('dd', String(value)));
+      list.append(row);
+    }
+    return list;
   }
+
+  /** What the place of the buyer means. */
+  function mineOf({ mine, entries, units }) {
+    if (mine === null) return [];
+    const { place } = mine;
+    return [sentence('mine', { place, entries }), sentence(place <= units ? 'won' : 'lost', { ahead: place - 1, units })];
+  }
+
+  const textOf = async (file) => DrawTexts.decode(new Uint8Array(await file.arrayBuffer()));
 
   async function run() {
+    const proof = byId('proof').files[0];
+    if (proof === undefined) return show('bad', say('noFile'));
     show('', say('busy'));
     // The browser shows this sentence before it computes.
     await new Promise((resolve) => setTimeout(resolve, 50));
     try {
-      const text = await proofText();
-      if (text === null) return show('bad', say('noFile'));
-      const earlier = byId('announced').files[0];
-      const announced = earlier === undefined ? null : JSON.parse(await earlier.text());
-      const entry = byId('entry').value.trim() || (announced?.entry ?? null);
-      const proof = read(text);
-      const { faults, unchecked } = await check(proof, { announced, entry });
-      if (faults.length > 0) return show('bad', say('bad'), ...faults.map((fault) => say(fault)));
-      const place = proof.entries.find((listed) => listed.entry === entry)?.place;
-      show(
-        'good',
-        say('good'),
-        say('goodText', { entries: proof.entries.length }),
-        ...(entry === null ? [] : [say('mine', { place })]),
-        ...(unchecked === null ? [] : [say('unchecked', { address: unchecked })]),
-      );
+      const kept = byId('saved').files[0];
+      const known = kept === undefined ? {} : DrawTexts.saved(await textOf(kept));
+      const { faults, facts } = DrawProof.check(await textOf(proof), known);
+      if (faults.length > 0) return show('bad', say('bad'), ...faults.map((fault) => sentence(fault)));
+      const kind = facts.isPublic ? 'good' : 'local';
+      const announcement = typeof known.announced === 'string' ? [sentence('kept')] : [];
+      const found = [sentence(`${kind}Text`, { entries: facts.entries }), ...mineOf(facts), ...announcement];
+      show(kind, say(kind), ...found, factsOf(facts), sentence('compare'));
     } catch {
-      show('bad', say('bad'), say('unreadable'));
+      // A file that the browser cannot read, or that is too long for a text.
+      show('bad', say('bad'), sentence('unreadable'));
     }
   }
 
   byId('language').addEventListener('click', () => {
     language = language === 'en' ? 'zh' : 'en';
     drawWords();
+    byId('result').hidden = true;
   });
   byId('form').addEventListener('submit', (event) => {
     event.preventDefault();
@@ -78,8 +96,6 @@
   });
   // A file has no shop to go to.
   if (location.protocol !== 'file:') byId('home').href = '/';
-  byId('entry').value = asked.get('entry') ?? '';
   drawWords();
   document.documentElement.dataset.ready = '';
-  if (asked.has('item') && location.protocol !== 'file:') run();
 })();
