@@ -6,6 +6,7 @@ import { everySecond, serverNowMs } from './clock.js';
 import { download } from './desk.js';
 import { announce, el, setText } from './dom.js';
 import { count, dateTime } from './format.js';
+import { forgetDraw, isKeptForLong, keepDraw, keptDraw } from './kept-draws.js';
 import { countdownText } from './sale.js';
 import { currentSession, signInAddress } from './session.js';
 import { explain, text } from './strings.js';
@@ -21,7 +22,9 @@ export function drawPanel(place, { item, onDrawn }) {
   const title = el('h2', { id: 'draw-title' });
   const sentence = el('p', {});
   const moment = el('p', { class: 'draw-left digits', role: 'timer' });
+  const reason = el('p', { class: 'draw-reason' });
   const mine = el('p', { class: 'hint' });
+  const saved = el('p', { class: 'hint draw-saved', role: 'status' });
   const failed = el('p', { class: 'result', role: 'alert', 'data-tone': 'bad' });
   const friends = el('p', {});
   const invitation = el('a', { class: 'draw-invitation' });
@@ -32,17 +35,21 @@ export function drawPanel(place, { item, onDrawn }) {
   const save = el('button', { class: 'button quiet', type: 'button', onClick: saveEntry });
   const checker = el('a', { href: '/verify.html', download: 'verify.html' });
   const keep = el('details', { class: 'draw-keep', hidden: true }, keepTitle, keepSentence, el('div', { class: 'actions' }, save), el('p', { class: 'hint' }, checker));
+  const worth = el('p', { class: 'hint' });
+  const how = el('p', { class: 'hint' });
   const proof = el('a', {});
-  const check = el('a', {});
+  const check = el('a', { href: '/verify.html' });
   const links = el('p', { class: 'hint' }, proof, ' · ', check);
   const actions = el('div', { class: 'actions' }, button, second);
-  place.append(title, sentence, moment, friends, invitation, mine, failed, actions, keep, links);
+  place.append(title, sentence, reason, moment, friends, invitation, mine, saved, failed, actions, keep, worth, how, links);
   /** @type {any} */
   let draw = null;
   /** @type {any} */
   let entry = null;
   let busy = false;
   let timer = 0;
+  /** The draw announces something else than this browser has kept. */
+  let isChanged = false;
 
   everySecond(show);
 
@@ -64,6 +71,7 @@ export function drawPanel(place, { item, onDrawn }) {
       if (error.status === undefined) throw error;
       // The next look shows it.
     }
+    keepOwn();
     show();
     clearTimeout(timer);
     if (!isOver() || entry === null) {
@@ -114,27 +122,71 @@ export function drawPanel(place, { item, onDrawn }) {
     setText(second, text(isInvited() ? (entered ? 'draw.join' : 'draw.enterAlone') : entered ? 'draw.invite' : 'draw.enterTogether'));
     for (const one of [button, second]) one.setAttribute('aria-disabled', String(busy));
     showFriends(state);
-    keep.hidden = !entered;
     setText(keepTitle, text('draw.keep'));
     setText(keepSentence, text('draw.keepText'));
     setText(save, text('draw.keepSave'));
     setText(checker, text('draw.keepChecker'));
-    setText(proof, text(state === 'drawn' ? 'draw.proof' : 'draw.announcement'));
-    proof.setAttribute('href', `/api/items/${item().id}/draw${state === 'drawn' ? '/entries' : ''}`);
+    showReason(state);
+    showSaved(entered);
+    showProof(state);
+  }
+
+  /** Why a buyer has no unit yet. */
+  function showReason(state) {
+    const units = item().total;
+    const lost = state === 'drawn' && (entry.place ?? 0) > units;
+    reason.hidden = !lost;
+    const words = { ahead: count(lost ? entry.place - 1 : 0), units: count(units) };
+    setText(reason, lost ? text(draw.proof === 'public' ? 'draw.lost' : 'draw.lostLocal', words) : '');
+  }
+
+  /** What this browser has kept, and what does not fit to it. */
+  function showSaved(entered) {
+    const own = kept();
+    keep.hidden = own === null;
+    saved.hidden = own === null;
+    if (own === null) return;
+    const missing = !entered && currentSession() !== null;
+    const hasList = own.announcement.includes('\nseckill draw head 3\n');
+    saved.dataset.tone = isChanged || missing ? 'bad' : '';
+    if (missing) setText(saved, text('draw.missing'));
+    else if (isChanged) setText(saved, text('draw.changed'));
+    else if (!isKeptForLong()) setText(saved, text('draw.savedNot'));
+    else setText(saved, text(hasList ? 'draw.savedList' : 'draw.saved'));
+  }
+
+  /** What proves the places, and what it is worth. */
+  function showProof(state) {
+    const drawn = state === 'drawn';
+    const none = draw.proof === 'none';
+    links.hidden = none;
+    worth.hidden = draw.proof === 'public';
+    setText(worth, text(none ? 'draw.none' : 'draw.local'));
+    how.hidden = none || !drawn;
+    setText(how, text('draw.how'));
+    setText(proof, text(drawn ? 'draw.proof' : 'draw.announcement'));
+    proof.setAttribute('href', `/api/items/${item().id}/draw/${drawn ? 'entries' : 'announcement'}`);
+    proof.setAttribute('download', `draw-${item().id}-${drawn ? 'proof' : 'announcement'}.txt`);
     setText(check, text('draw.check'));
-    check.setAttribute('href', checkPath());
   }
 
-  /** The page that checks the draw, and the entry if there is one. */
-  function checkPath() {
-    return `/verify.html#item=${item().id}${entry.status !== 'none' ? `&entry=${entry.entry}` : ''}`;
+  /** What this browser has kept of the buyer's entry. */
+  function kept() {
+    const session = currentSession();
+    return session === null ? null : keptDraw(item().id, session.user_id);
   }
 
-  /** The file has all that was published so far, and the entry. */
+  /** Keeps what is announced and promised now. */
+  function keepOwn() {
+    const session = currentSession();
+    if (session === null || draw === null || typeof entry?.promise !== 'string') return;
+    const announcement = `${draw.rules}${draw.head ?? ''}`;
+    isChanged = keepDraw(item().id, session.user_id, { announcement, entry });
+  }
+
   function saveEntry() {
-    const { entry: id, entered_at, item_id } = entry;
-    const file = { ...draw, entry: id, entered_at, check: `${location.origin}${checkPath()}` };
-    download(`draw-${item_id}-${id.slice(0, 8)}.json`, 'application/json', JSON.stringify(file, null, 2));
+    const { announcement, promise, entry: id } = kept();
+    download(`draw-${item().id}-${id.slice(0, 8)}.txt`, 'text/plain', announcement + promise);
   }
 
   /** The key of friends in the address of this page, as their invitation has it. */
@@ -166,8 +218,14 @@ export function drawPanel(place, { item, onDrawn }) {
 
   function press() {
     const path = `/api/items/${item().id}/entry`;
-    if (entry.status !== 'none') return change(async () => (await remove(path)) ?? { status: 'none' });
+    if (entry.status !== 'none') return change(() => withdraw(path));
     return change(() => post(path, isInvited() ? { party: keyOfFriends() } : {}));
+  }
+
+  async function withdraw(path) {
+    await remove(path);
+    forgetDraw(item().id, currentSession().user_id);
+    return { status: 'none' };
   }
 
   /** Enters with friends; or alone, if the page was opened by an invitation. */
@@ -187,6 +245,7 @@ export function drawPanel(place, { item, onDrawn }) {
     show();
     try {
       entry = await request();
+      keepOwn();
     } catch (error) {
       if (error.status === undefined) throw error;
       if (error.status === 401) return location.assign(signInAddress(hash));

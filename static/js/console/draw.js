@@ -39,16 +39,14 @@ function paint(id, draw, { entries, parties, placed }) {
     ['parties', draw.party_max > 1 ? text('draws.partiesOf', { parties: count(parties), most: count(draw.party_max) }) : null],
     ['placed', draw.root === null ? null : text('draws.placedOf', { placed: count(placed), entries: count(entries) })],
     ['beacon', text('draws.round', { beacon: draw.beacon, round: String(draw.round) })],
-    ['commitment', draw.commitment],
+    ['public', text(draw.proof === 'public' ? 'draws.publicYes' : 'draws.publicNo')],
     ['root', draw.root],
-    ['seed', draw.seed],
   ];
   const rows = facts
     .filter(([, value]) => value !== null)
     .map(([name, value]) => el('div', {}, el('dt', { text: text(`draws.${name}`) }), el('dd', { class: 'digits', text: value })));
   byId('draw-facts').replaceChildren(...rows);
-  const proof = byId('draw-proof');
-  proof.hidden = draw.state !== 'drawn';
-  proof.href = `/verify.html#item=${id}`;
+  byId('draw-proof').hidden = draw.state !== 'drawn' || draw.proof === 'none';
+  byId('draw-proof-file').href = `/api/items/${id}/draw/entries`;
   byId('draw').hidden = false;
 }

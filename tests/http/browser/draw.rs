@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use reqwest::Method;
 use serde_json::{Value, json};
 use web::token::Role;
 
 use super::driver::{DESKTOP, Look, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
-use crate::support::{Instance, Shop, unique};
+use crate::support::{Client, Instance, Shop, eventually, unique, when};
 
 const BUYER: i64 = 77;
 /// What a page would save, without a dialog of the browser.
@@ -31,6 +32,16 @@ async fn visit_drawn_sale(page: &Page, instance: &Instance) -> i64 {
     item
 }
 
+/// Waits until the places of a draw are known.
+async fn until_drawn(instance: &Instance, item: i64) {
+    let stranger = instance.stranger();
+    let drawn = eventually("the draw", || async {
+        let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
+        when(draw["state"] == "drawn", ())
+    });
+    drawn.await;
+}
+
 async fn shop() -> (Shop, Instance) {
     let shop = Shop::with(|config| {
         // The list must be published before the round, on a busy machine too.
@@ -42,29 +53,64 @@ async fn shop() -> (Shop, Instance) {
     (shop, instance)
 }
 
+/// Takes the file that the page has for its buyer, as a click on its button saves it.
+async fn saved_file(page: &Page) -> String {
+    page.run(KEEP, Vec::new()).await;
+    page.click(".draw-keep summary").await;
+    page.click(".draw-keep button").await;
+    page.until("the file", "typeof globalThis.kept === 'string'").await;
+    let kept = page.run("return globalThis.kept", Vec::new()).await;
+    kept.as_str().expect("a text").to_owned()
+}
+
+/// Gives files to the checking page as it was saved, without the shop.
+async fn check_alone(page: &Page, address: &str, proof: &str, saved: &str) {
+    page.visit_elsewhere(address).await;
+    page.until("the page", "'ready' in document.documentElement.dataset").await;
+    page.fill("#proof", proof).await;
+    page.fill("#saved", saved).await;
+    page.click("#form .button").await;
+}
+
+/// The page saves by itself, so a buyer who closes it can check the draw later, without the shop.
 #[tokio::test]
-async fn a_buyer_enters_wins_buys_and_checks_the_proof() {
+async fn won_and_checked_alone() {
     let (_shop, instance) = shop().await;
     let page = Page::open(instance.addr, DESKTOP).await;
-    visit_drawn_sale(&page, &instance).await;
+    let item = visit_drawn_sale(&page, &instance).await;
     page.until_text("#draw", "Enter until").await;
     page.until("no button to buy", "document.getElementById('buy-form').hidden").await;
     page.click("#draw .button").await;
     page.until_text("#draw", "You are in the draw").await;
+    page.until_text("#draw", "This browser has saved the shop’s signed promise").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-entered").await;
+    page.visit_elsewhere("about:blank").await;
+    until_drawn(&instance, item).await;
+    page.visit(&format!("/item.html?id={item}")).await;
     page.until_text("#draw", "Your place is 1").await;
+    page.until_text("#draw", "Not a proof: the shop makes the value").await;
     page.until_text("#waiting", "held for you").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-placed").await;
+    let kept = saved_file(&page).await;
     page.click("#waiting .button").await;
     page.until_text("#outcome", "It’s yours").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
-    // The link of the page leads to the check of this very entry.
-    page.run("document.querySelector('#draw a[href^=\"/verify.html#\"]').click()", Vec::new())
-        .await;
-    page.until_text("#result", "The places are right").await;
-    page.until_text("#result", "Your entry is in the list. Its place is 1").await;
+    let proof = page
+        .run("return document.querySelector('#draw a[download$=\"-proof.txt\"]').href", Vec::new());
+    let proof = proof.await;
+    let path = proof.as_str().and_then(|address| address.split_once("/api/")).expect("an address");
+    let proof = instance.stranger().get(&format!("/api/{}", path.1)).await.text;
+    let folder = new_folder();
+    let alone = one_file(&instance, &folder).await;
+    let proof = save(&folder, "proof.txt", &proof);
+    let kept = save(&folder, "kept.txt", &kept);
+    instance.stop().await;
+    check_alone(&page, &alone, &proof, &kept).await;
+    page.until_text("#result", "Not a proof: the shop made the value").await;
+    page.until_text("#result", "Your entry is in the list. Its place is 1 of 1").await;
+    page.until_text("#result", "as it was announced when you saved it").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-verified").await;
     page.close().await;
@@ -117,49 +163,77 @@ async fn friends_enter_by_an_invitation() {
     friend.close().await;
 }
 
+/// A page that stays open saves the signed list, too, before the round.
 #[tokio::test]
-async fn a_buyer_keeps_the_entry_loses_and_sees_why() {
+async fn lost_and_told_why() {
     let (_shop, instance) = shop().await;
     let page = Page::open(instance.addr, DESKTOP).await;
     let item = visit_drawn_sale(&page, &instance).await;
     page.until_text("#draw", "Enter the draw").await;
-    page.run(KEEP, Vec::new()).await;
-    page.click("#draw > .actions .button").await;
-    page.until_text("#draw", "Keep your entry").await;
-    page.click(".draw-keep summary").await;
-    assert_eq!(page.violations().await, Vec::<String>::new());
-    page.shot("draw-kept").await;
-    page.click(".draw-keep button").await;
-    page.until("the file", "typeof globalThis.kept === 'string'").await;
-    let kept = page.run("return globalThis.kept", Vec::new()).await;
-    let kept: Value = serde_json::from_str(kept.as_str().expect("a text")).expect("JSON");
-    let entry = instance.buyer(BUYER).get(&format!("/api/items/{item}/entry")).await.json;
-    assert_eq!(kept["entry"], entry["entry"]);
-    // Twenty others enter for the one unit. Then the kept file and the proof are checked without the shop.
+    // Twenty others enter for the one unit; the page's buyer comes behind them when chance says so.
     for buyer in 1..=20 {
         let path = format!("/api/items/{item}/entry");
         assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
     }
-    page.until_text("#draw", "Your place is").await;
+    page.click("#draw > .actions .button").await;
+    page.until_text("#draw", "This browser has saved").await;
+    // The page stays open, so it also saves the signed list before the round.
+    page.until_text("#draw", "and the signed list").await;
     page.until_text("#draw", "Of 21 entries").await;
+    let entry = instance.buyer(BUYER).get(&format!("/api/items/{item}/entry")).await.json;
+    let place = entry["place"].as_i64().expect("a place");
+    if place > 1 {
+        let ahead = place - 1;
+        page.until_text("#draw", &format!("Why: {ahead} entries stand before yours")).await;
+    }
+    assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-lost").await;
+    let kept = saved_file(&page).await;
+    assert!(kept.contains("\nseckill draw head 3\n"), "{kept}");
+    assert!(kept.contains(&format!("entry {}\n", entry["entry"].as_str().expect("an id"))));
     let proof = instance.stranger().get(&format!("/api/items/{item}/draw/entries")).await.text;
     let folder = new_folder();
-    let file = |name: &str, text: &str| save(&folder, name, text);
-    let files = [file("proof.ndjson", &proof), file("kept.json", &kept.to_string())];
+    let proof = save(&folder, "proof.txt", &proof);
+    let kept = save(&folder, "kept.txt", &kept);
     let alone = one_file(&instance, &folder).await;
-    page.visit_elsewhere(&alone).await;
-    page.until("the page", "'ready' in document.documentElement.dataset").await;
-    for (field, file) in ["#proof", "#announced"].into_iter().zip(&files) {
-        page.fill(field, file).await;
+    check_alone(&page, &alone, &proof, &kept).await;
+    let found = format!("Your entry is in the list. Its place is {place} of 21");
+    page.until_text("#result", &found).await;
+    if place > 1 {
+        page.until_text("#result", "entries stand before yours").await;
     }
-    page.click("#form .button").await;
-    page.until_text("#result", "The places are right").await;
-    let place =
-        instance.buyer(BUYER).get(&format!("/api/items/{item}/entry")).await.json["place"].clone();
-    page.until_text("#result", &format!("Your entry is in the list. Its place is {place}")).await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-verified-alone").await;
+    page.close().await;
+}
+
+/// What this browser has saved says something else than the shop does now.
+#[tokio::test]
+async fn what_was_saved_stays() {
+    let (_shop, instance) = shop().await;
+    let item = drawn_sale(&instance, 600).await;
+    let path = format!("/item.html?id={item}");
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &path).await;
+    page.until_text("#draw", "Enter the draw").await;
+    page.click("#draw > .actions .button").await;
+    page.until_text("#draw", "This browser has saved").await;
+    // The rules were others when they were saved.
+    let edit = "const all = JSON.parse(localStorage.getItem('seckill.draws')); \
+        for (const own of Object.values(all)) own.announcement = own.announcement.replace('units 1', 'units 2'); \
+        localStorage.setItem('seckill.draws', JSON.stringify(all));";
+    page.run(edit, Vec::new()).await;
+    page.reload().await;
+    page.until_text("#draw", "announces something else than this browser has saved").await;
+    page.shot("draw-changed").await;
+    let kept = saved_file(&page).await;
+    assert!(kept.contains("units 2\n"), "what was saved first stays: {kept}");
+    // The shop has no entry any more, and it was not the page that took it back.
+    let gone = instance.buyer(BUYER).request(Method::DELETE, &format!("/api/items/{item}/entry"));
+    assert_eq!(Client::send(gone).await.status, 204);
+    page.reload().await;
+    page.until_text("#draw", "this browser has its signed promise").await;
+    assert_eq!(page.violations().await, Vec::<String>::new());
     page.close().await;
 }
 
@@ -171,15 +245,15 @@ async fn an_operator_sees_the_state_and_the_proof_of_a_draw() {
         let path = format!("/api/items/{item}/entry");
         assert_eq!(instance.buyer(buyer).post(&path, &json!({})).await.status, 200);
     }
-    for (name, look, seed) in [
-        ("console-draw", DESKTOP, "Seed"),
-        ("phone-console-draw", Look { language: "zh-CN", ..PHONE }, "种子"),
+    for (name, look, worth) in [
+        ("console-draw", DESKTOP, "not a proof"),
+        ("phone-console-draw", Look { language: "zh-CN", ..PHONE }, "不是证明"),
     ] {
         let page = Page::open(instance.addr, look).await;
         let path = format!("/console.html?id={item}");
         page.visit_as(&instance, 1, Role::Admin, &path).await;
         page.until_text("#draw-facts", "3").await;
-        page.until_text("#draw-facts", seed).await;
+        page.until_text("#draw-facts", worth).await;
         assert_eq!(page.violations().await, Vec::<String>::new());
         page.shot(name).await;
         page.close().await;
@@ -216,8 +290,14 @@ pub async fn one_file(instance: &Instance, folder: &Path) -> String {
     format!("file://{}", path.display())
 }
 
+/// The file of planted frauds.
+fn vectors() -> Value {
+    serde_json::from_str(include_str!("../../../crates/verify/vectors.json")).expect("vectors")
+}
+
+/// The checker of the page and that of `seckill verify draw` are given the same files.
 #[tokio::test]
-async fn the_checking_page_finds_every_fraud_as_one_file_without_a_server() {
+async fn page_finds_every_fraud() {
     let (_shop, instance) = Shop::open().await;
     let folder = new_folder();
     let address = one_file(&instance, &folder).await;
@@ -225,22 +305,83 @@ async fn the_checking_page_finds_every_fraud_as_one_file_without_a_server() {
     let page = Page::open(SocketAddr::from(([127, 0, 0, 1], 9)), DESKTOP).await;
     page.visit_elsewhere(&address).await;
     page.until("the checker", "typeof DrawProof === 'object'").await;
-    let cases: Value =
-        serde_json::from_str(include_str!("../../../crates/verify/vectors.json")).expect("cases");
-    let script = "const cases = arguments[0]; \
-        Promise.all(cases.map((one) => DrawProof.check(one, \
-          { announced: one.announced ?? null, entry: one.entry ?? null }))) \
-        .then((found) => { globalThis.found = found.map((one) => one.faults.sort()); })";
-    page.run(script, vec![cases.clone()]).await;
-    page.until("every case", "Array.isArray(globalThis.found)").await;
-    let found = page.run("return globalThis.found", Vec::new()).await;
-    for (case, found) in
-        cases.as_array().expect("a list").iter().zip(found.as_array().expect("a list"))
+    let vectors = vectors();
+    // In parts, so that no script runs for long.
+    let script = "const { texts, cases } = arguments[0]; \
+        const textOf = (change) => { \
+          if (change === undefined) return null; \
+          const [name, at, remove, put] = typeof change === 'string' ? [change, 0, 0, ''] : change; \
+          const text = texts[name].slice(0, at) + put + texts[name].slice(at + remove); \
+          return DrawTexts.decode(Uint8Array.from(text, (one) => one.charCodeAt(0))); \
+        }; \
+        globalThis.found = null; \
+        const check = ({ proof, announced, promise }) => \
+          DrawProof.check(textOf(proof), { announced: textOf(announced), promise: textOf(promise) }); \
+        return cases.map(check).map(({ faults, facts }) => ({ faults, isPublic: facts?.isPublic ?? null }));";
+    let cases = vectors["cases"].as_array().expect("a list");
+    for part in cases.chunks(50) {
+        let given = json!({ "texts": vectors["texts"], "cases": part });
+        let found = page.run(script, vec![given]).await;
+        for (case, found) in part.iter().zip(found.as_array().expect("a list")) {
+            let name = &case["name"];
+            assert_eq!(found["faults"], case["faults"], "{name}");
+            let is_proof = found["isPublic"] == true && case["faults"] == json!([]);
+            assert_eq!(is_proof, case["exit"] == 0, "{name}");
+        }
+    }
+    page.close().await;
+}
+
+/// With a public value the page says what follows from what, and what to compare.
+#[tokio::test]
+async fn page_tells_what_is_proven() {
+    let (_shop, instance) = Shop::open().await;
+    let folder = new_folder();
+    let address = one_file(&instance, &folder).await;
+    let texts = vectors()["texts"].clone();
+    let text = |name: &str| texts[name].as_str().expect("a text").to_owned();
+    let proof = save(&folder, "proof.txt", &text("drand"));
+    let kept = [text("announcement of drand"), text("promise of drand")].concat();
+    let saved = save(&folder, "kept.txt", &kept);
+    let page = Page::open(instance.addr, DESKTOP).await;
+    check_alone(&page, &address, &proof, &saved).await;
+    page.until_text("#result", "The places are right").await;
+    for shown in ["Your entry is in the list", "ea4a6c63e29c520a", "657413", "as it was announced"]
     {
-        let mut expected: Vec<&str> =
-            case["faults"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
-        expected.sort_unstable();
-        assert_eq!(found, &json!(expected), "{}", case["name"]);
+        page.until_text("#result", shown).await;
+    }
+    page.shot("verify-proven").await;
+    let fraud = save(&folder, "fraud.txt", &text("drand").replace("units 2", "units 3"));
+    let phone = Page::open(instance.addr, Look { language: "zh-CN", dark: true, ..PHONE }).await;
+    check_alone(&phone, &address, &fraud, &saved).await;
+    phone.until_text("#result", "证明有误").await;
+    phone.until_text("#result", "抽签与您保存的内容不同").await;
+    phone.shot("phone-verify-fraud").await;
+    page.close().await;
+    phone.close().await;
+}
+
+/// A link in a message must not make the page show somebody's sentence or proof.
+#[tokio::test]
+async fn page_answers_nothing_by_its_address() {
+    let (_shop, instance) = shop().await;
+    let item = drawn_sale(&instance, 600).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    let entry = "00".repeat(16);
+    for address in [
+        format!("/verify.html?item={item}&entry={entry}"),
+        format!("/verify.html#item={item}&entry={entry}"),
+    ] {
+        page.visit_elsewhere(&format!("http://{}{address}", instance.addr)).await;
+        page.until("the page", "'ready' in document.documentElement.dataset").await;
+        page.until("no result", "document.getElementById('result').hidden").await;
+        page.until(
+            "no request",
+            "performance.getEntriesByType('resource').every((one) => !one.name.includes('/api/'))",
+        )
+        .await;
+        page.click("#form .button").await;
+        page.until_text("#result", "Choose the file").await;
     }
     page.close().await;
 }
