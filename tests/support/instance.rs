@@ -241,11 +241,11 @@ pub async fn hold_stock_row(pool: &Database, item: i64) -> Transaction<'static, 
 }
 
 /// How many sessions of the shop's database, this one apart, are in the middle of a statement that
-/// is `LIKE` this.
+/// is `LIKE` this. Behind a vtgate a keyspace's database has another name.
 pub async fn statements_running(pool: &Database, like: &str) -> i64 {
     sqlx::query_scalar(
         "SELECT COUNT(*) FROM information_schema.PROCESSLIST \
-         WHERE DB = DATABASE() AND ID <> CONNECTION_ID() AND INFO LIKE ?",
+         WHERE DB IN (DATABASE(), CONCAT('vt_', DATABASE(), '_0')) AND ID <> CONNECTION_ID() AND INFO LIKE ?",
     )
     .bind(like)
     .fetch_one(pool)
