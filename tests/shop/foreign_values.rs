@@ -1,5 +1,5 @@
-//! Values that others make: each column for one is as wide as the other side documents, and what is longer is refused by
-//! its name before the ledger is asked.
+//! Values that others make: each column for one is as wide as the other side documents. A longer value is refused by its
+//! name before the ledger is asked.
 
 use std::collections::{BTreeMap, BTreeSet};
 

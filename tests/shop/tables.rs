@@ -1,4 +1,4 @@
-//! Tables as spreadsheets and shops write them: what is taken as what, and what is refused with which words.
+//! Tables as spreadsheets and shops write them: which sales they become, or which words refuse them.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use web::problem::rfc3339;
 
 /// What becomes of a file.
 enum Answer {
-    /// These sales.
+    /// The file becomes sales.
     Taken(&'static [&'static str]),
-    /// These faults: the cell, the beginning of what was read there, and a part of the sentence.
+    /// Each fault has its cell, the beginning of the text of this cell, and a part of its sentence.
     Refused(&'static [(&'static str, &'static str, &'static str)]),
-    /// These faults and others.
+    /// Besides these faults there are others.
     RefusedAmongOthers(&'static [(&'static str, &'static str, &'static str)]),
 }
 

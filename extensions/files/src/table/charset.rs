@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
-/// The byte order mark of UTF-8, and what is left of one in a text.
+/// A byte order mark, as a text has it.
 const MARK: char = '\u{feff}';
 /// The character with which DOS ended a text.
 const END_OF_TEXT: char = '\u{1a}';

@@ -20,11 +20,11 @@ pub struct KeyedRequest<'a> {
 /// What an earlier request with the same key has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Earlier {
-    /// There was none; this one is noted now.
+    /// There is no earlier one; this one is noted now.
     None,
-    /// It had the same body, and created these items.
+    /// An earlier one with the same body has created these items.
     Created(Vec<ItemId>),
-    /// It had another body.
+    /// An earlier one had another body.
     OtherBody,
 }
 
