@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use protocol_models::batch::Batch;
+use protocol_models::batch::five_orders;
 use protocol_models::lock::{three_processes, two_processes};
 use stateright::Model;
 
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     match model {
         "lock" => drop(two_processes(None).checker().serve(ADDRESS)),
         "lock3" => drop(three_processes(None).checker().serve(ADDRESS)),
-        _ => drop(Batch(None).checker().serve(ADDRESS)),
+        _ => drop(five_orders(None).checker().serve(ADDRESS)),
     }
     ExitCode::SUCCESS
 }

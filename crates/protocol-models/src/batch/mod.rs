@@ -67,7 +67,23 @@ pub enum Mistake {
 
 /// The model.
 #[derive(Clone, Debug)]
-pub struct Batch(pub Option<Mistake>);
+pub struct Batch {
+    mistake: Option<Mistake>,
+    /// An order that nobody sends.
+    missing: Option<u8>,
+}
+
+/// The model with all orders.
+#[must_use]
+pub fn five_orders(mistake: Option<Mistake>) -> Batch {
+    Batch { mistake, missing: None }
+}
+
+/// The model without the second order of the first buyer for item 1: a tenth of the states, and no limit is reached.
+#[must_use]
+pub fn four_orders() -> Batch {
+    Batch { mistake: None, missing: Some(3) }
+}
 
 /// A line of an order; most orders have one. The number of the order is its key as well.
 #[derive(Clone, Copy, Debug)]
@@ -219,8 +235,13 @@ impl Model for Batch {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
+        let places = LINES.map(|line| match self.missing {
+            // As if its time had been over at once.
+            Some(missing) if missing == line.order => Place::Answered(Answer::Unavailable),
+            _ => Place::Shared,
+        });
         vec![State {
-            places: [Place::Shared; LINES.len()],
+            places,
             rows: [0; LINES.len()],
             stock: STOCK.map(u8::cast_signed),
             transactions: Vec::new(),
@@ -265,7 +286,7 @@ impl Model for Batch {
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
-        let is_possible = state.step(self.0, action);
+        let is_possible = state.step(self.mistake, action);
         state.transactions.sort_unstable();
         is_possible.then_some(state)
     }
@@ -282,12 +303,12 @@ impl Model for Batch {
             Property::always(WHOLE, |_, state: &State| state.are_whole()),
             Property::always(ONCE, |_, state: &State| state.each_once()),
             Property::always(NO_DEADLOCK, |model: &Self, state: &State| {
-                !state.has_deadlock(model.0)
+                !state.has_deadlock(model.mistake)
             }),
             Property::always(WAITS_ALONE, |model: &Self, state: &State| {
-                let waits = |one: &usize| state.waits_for(model.0, *one).is_some();
+                let waits = |one: &usize| state.waits_for(model.mistake, *one).is_some();
                 let all = 0..state.transactions.len();
-                all.filter(waits).all(|one| !state.has_stock_in_hand(model.0, one))
+                all.filter(waits).all(|one| !state.has_stock_in_hand(model.mistake, one))
             }),
             Property::always(ALL_ANSWERED, |model: &Self, state: &State| {
                 state.places.iter().all(|place| matches!(place, Place::Answered(_)))

@@ -1,5 +1,7 @@
 //! The rows that a transaction locks, and the transaction that it waits for.
 
+use smallvec::SmallVec;
+
 use super::{Kind, LINES, Line, Mistake, RowLock, State, Step, Transaction};
 
 impl State {
@@ -80,13 +82,16 @@ impl Transaction {
     }
 }
 
+/// The rows of a transaction. They are asked for in every state, so they stand on the stack.
+pub(super) type Rows = SmallVec<[RowLock; 3 * LINES.len()]>;
+
 /// The rows of a transaction in the order in which it locks them.
 pub(super) fn rows_of(
     mistake: Option<Mistake>,
     transaction: &Transaction,
     keyless: &[bool; LINES.len()],
-) -> Vec<RowLock> {
-    let mut rows: Vec<RowLock> = Vec::new();
+) -> Rows {
+    let mut rows = Rows::new();
     for &line in &transaction.lines {
         let Line { item, buyer, order, .. } = LINES[line];
         if !keyless[line] {
