@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-mysql test-engines test-redis faults loadtest compare bench book walk lint fmt
+.PHONY: help run test test-all test-mysql test-engines test-redis faults loadtest compare bench book walk lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -9,8 +9,11 @@ help: ## list the commands
 run: ## a shop to buy in at http://127.0.0.1:8080, with private servers; Ctrl-C stops it all
 	@exec scripts/run
 
-test: ## format, lints and every test on real servers
+test: ## format, lints and the tests on real servers, all but the slow ones
 	@exec scripts/test
+
+test-all: ## the slow tests, too, and the shop's tests on every Redis and database engine; hours. ARGS="tests"
+	@exec scripts/test-all $(ARGS)
 
 test-mysql: ## every test on a real MySQL server instead of MariaDB
 	@mysqld=$$(scripts/mysql-sid) && SECKILL_MYSQLD=$$mysqld exec scripts/test

@@ -33,19 +33,14 @@ macro_rules! rows {
     };
 }
 
-/// The rows of every `make test`: one of each kind, and what has found faults before.
+/// The rows of every `make test`: service and database die, a process aborts between statements, Redis forgets, locks end
+/// early, the answer to a COMMIT is lost, changes of an order meet. `make test-all` runs every row.
 pub const SHORT: &[&str] = &[
-    "service-killed",
     "batch-of-items-killed",
     "carts-at-crash-points",
     "redis-killed-memory",
-    "redis-older-copy",
     "redis-leases-cut",
-    "mysql-killed",
     "mysql-commits-unanswered",
-    "redis-link-resets",
-    "crash-points",
-    "lease-outlived",
     "order-races",
 ];
 

@@ -1,6 +1,6 @@
 //! The fault matrix: faults injected into real servers while a sale runs, each trial audited.
 //!
-//! `make faults` runs all of it, `make test` a short selection. A row ([`list`]) is one kind of fault.
+//! `make faults` and `make test-all` run all of it, `make test` a short selection. A row ([`list`]) is one kind of fault.
 //! A trial ([`trial`]) sells with several strategies at once ([`workload`]) and injects the fault into
 //! servers and service processes that the run owns ([`testbed`], [`service`], [`wire`]). It has to
 //! show that the fault took effect, and ends in an audit of the ledger against the record of every

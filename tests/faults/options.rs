@@ -107,7 +107,10 @@ impl Options {
         let read = Arguments::try_parse().map_err(|error| error.to_string())?;
         let built = PathBuf::from(env!("CARGO_BIN_EXE_seckill"));
         Ok(Self {
-            is_short: read.seeds.is_none() && read.only.is_empty() && read.filter.is_empty(),
+            is_short: read.seeds.is_none()
+                && read.only.is_empty()
+                && read.filter.is_empty()
+                && !read.include_ignored,
             seeds: read.seeds.unwrap_or(1).max(1),
             seed: read.seed,
             only: read.only,

@@ -83,7 +83,10 @@ impl Report {
         let word = if failed == 0 { "ok" } else { "FAILED" };
         let passed = self.trials.len().saturating_sub(failed);
         // As a test binary says it.
-        println!("test result: {word}. {passed} passed; {failed} failed; 0 ignored");
+        println!(
+            "test result: {word}. {passed} passed; {failed} failed; 0 ignored; finished in {:.2}s",
+            took.as_secs_f64()
+        );
         let broken = failed > 0 || matches!(written, Some(Err(_)));
         if broken { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }

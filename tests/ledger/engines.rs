@@ -1,6 +1,7 @@
 //! The ledger on engines that choose their writer themselves: Group Replication, Galera and Vitess.
 //!
-//! `make test-engines` runs the walk of all strategies on each of them.
+//! Three servers for a test are slow: `make test-all` runs them. `make test-engines` runs the walk of all strategies on
+//! each of them, and `writer.rs` a pair in every `make test`.
 
 use dev_servers::{Replication, VitessServer};
 use ledger::rows::engine::Engine;
@@ -38,11 +39,13 @@ async fn sells_on_without_its_writer(engine: Replication) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "slow: make test-all"]
 async fn galera_sells_on_without_its_first_node() {
     sells_on_without_its_writer(Replication::Galera).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "slow: make test-all"]
 async fn a_group_sells_on_without_its_primary() {
     // Debian's stable releases have no MySQL.
     if let Err(missing) = Replication::Group.program() {
