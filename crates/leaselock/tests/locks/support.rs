@@ -133,7 +133,10 @@ pub struct Database {
 impl Database {
     pub async fn new() -> Self {
         static MYSQL: OnceCell<MysqlServer> = OnceCell::const_new();
-        let server = MYSQL.get_or_init(|| start(MysqlServer::start(MysqlOptions::temporary())));
+        let mut options = MysqlOptions::temporary();
+        // No test cuts the power.
+        options.extra_arguments.push("--loose-debug-no-sync".to_owned());
+        let server = MYSQL.get_or_init(|| start(MysqlServer::start(options)));
         // The server's account may make databases whose names begin so.
         let (server, name) = (server.await, unique(DATABASE));
         let mut connection = MySqlConnection::connect(&server.url()).await.expect("connected");

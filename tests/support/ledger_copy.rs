@@ -1,0 +1,96 @@
+//! The ledger of each shop, as a copy of one that was migrated: forty migrations before each test would take longer
+//! than the tests do.
+
+use dev_servers::MysqlServer;
+use ledger::{Database, rows, schema};
+use seckill::config::Config;
+use settings::Secret;
+use sqlx::{Connection, Executor, MySqlConnection, Row};
+use tokio::sync::OnceCell;
+
+/// The database that the others are copies of.
+const ORIGINAL: &str = "seckill_original";
+
+/// Makes a database like one that this program has migrated. A migration adds what depends on settings: the shop's
+/// currency and the procedure of an order.
+pub(super) async fn make(server: &MysqlServer, database: &str) {
+    static DESCRIBED: OnceCell<String> = OnceCell::const_new();
+    let described = DESCRIBED.get_or_init(|| describe_original(server)).await;
+    let statements = format!(
+        "CREATE DATABASE `{database}` CHARACTER SET utf8mb4; USE `{database}`; \
+         SET SESSION foreign_key_checks = 0; {described}"
+    );
+    let mut connection = MySqlConnection::connect(&server.url()).await.expect("connected");
+    connection.execute(sqlx::raw_sql(&statements)).await.expect("the ledger is copied");
+    connection.close().await.expect("closed");
+}
+
+/// Migrates the original, and returns the statements that make one like it.
+async fn describe_original(server: &MysqlServer) -> String {
+    let mut config = Config::defaults();
+    config.database_url = Secret::new(server.url_of(ORIGINAL));
+    let pool = rows::pool(&config).expect("the URL is fine");
+    schema::migrate(&config, &pool).await.expect("the schema is made");
+    pool.execute("DELETE FROM shop_currency").await.expect("the shops set their own");
+    let mut statements = definitions(&pool).await;
+    for table in tables(&pool, "BASE TABLE").await {
+        if count(&pool, &table).await > 0 {
+            statements.push(format!("INSERT INTO `{table}` SELECT * FROM `{ORIGINAL}`.`{table}`"));
+        }
+    }
+    pool.close().await;
+    statements.join("; ")
+}
+
+/// The statements that make the tables and views of a database, in this order.
+pub async fn definitions(pool: &Database) -> Vec<String> {
+    let mut definitions = Vec::new();
+    for (kind, show) in [("BASE TABLE", "SHOW CREATE TABLE"), ("VIEW", "SHOW CREATE VIEW")] {
+        for name in tables(pool, kind).await {
+            let shown = pool.fetch_one(&*format!("{show} `{name}`")).await.expect("shown");
+            definitions.push(shown.try_get_unchecked(1).expect("a statement"));
+        }
+    }
+    definitions
+}
+
+/// The names of the tables of a kind.
+async fn tables(pool: &Database, kind: &str) -> Vec<String> {
+    let names = "SELECT CAST(table_name AS CHAR) AS name FROM information_schema.tables \
+         WHERE table_schema = DATABASE() AND table_type = ? ORDER BY name";
+    sqlx::query_scalar(names).bind(kind).fetch_all(pool).await.expect("the tables are listed")
+}
+
+async fn count(pool: &Database, table: &str) -> i64 {
+    let count = format!("SELECT COUNT(*) FROM `{table}`");
+    sqlx::query_scalar(&count).fetch_one(pool).await.expect("the rows are counted")
+}
+
+/// What no statement of a table shows is not copied, so there must be none of it; and no row is missing.
+#[tokio::test]
+async fn a_copy_is_what_a_migration_makes() {
+    let server = super::servers().await.mysql;
+    let [migrated, copied] = ["migrated", "copied"].map(super::unique);
+    make(server, &format!("seckill_{copied}")).await;
+    let [migrated, copied] = [migrated, copied].map(async |name| {
+        let mut config = Config::defaults();
+        config.database_url = Secret::new(server.url_of(&format!("seckill_{name}")));
+        let pool = rows::pool(&config).expect("the URL is fine");
+        schema::migrate(&config, &pool).await.expect("the schema is made");
+        let mut seen = definitions(&pool).await;
+        for table in tables(&pool, "BASE TABLE").await {
+            seen.push(format!("{table}: {}", count(&pool, &table).await));
+        }
+        for kind in ["routine", "trigger", "event"] {
+            let names = format!(
+                "SELECT CAST({kind}_name AS CHAR) FROM information_schema.{kind}s \
+                 WHERE {kind}_schema = DATABASE()"
+            );
+            let names: Vec<String> =
+                sqlx::query_scalar(&names).fetch_all(&pool).await.expect("listed");
+            seen.extend(names);
+        }
+        seen
+    });
+    assert_eq!(copied.await, migrated.await);
+}
