@@ -52,9 +52,9 @@ pub async fn note(
     if noted == 1 {
         return Ok(Earlier::None);
     }
+    // Without a lock: requests that have waited together share one, and to ask for more would be a deadlock.
     let earlier: (Vec<u8>, String) = sqlx::query_as(
-        "SELECT digest, item_ids FROM item_creations \
-         WHERE user_id = ? AND request_key = ? FOR UPDATE",
+        "SELECT digest, item_ids FROM item_creations WHERE user_id = ? AND request_key = ?",
     )
     .binds((user, key))
     .one(transaction)
