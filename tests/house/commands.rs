@@ -98,6 +98,7 @@ fn shown() -> Vec<Shown> {
             continue;
         }
         let typed = code_blocks(&page.text).into_iter().flat_map(|lines| typed_in(&lines));
+        let typed = typed.filter(|line| !is_text_of_draw(line));
         let typed = typed.map(|line| (line, true));
         let named = code_spans(&page.text).into_iter().map(|span| (span.to_owned(), false));
         for (line, is_typed) in typed.chain(named) {
@@ -108,6 +109,11 @@ fn shown() -> Vec<Shown> {
         }
     }
     all
+}
+
+/// Whether it is the first line of a text of a draw, such as `seckill draw rules 3`.
+fn is_text_of_draw(line: &str) -> bool {
+    line.starts_with("seckill draw ") && line.ends_with(" 3")
 }
 
 /// The lines of a block that are typed. A block with a prompt also has lines that are printed.

@@ -75,7 +75,7 @@ fn exit_codes() {
         (&["promise of drand"], 2, "line 1: it must be: seckill draw rules 3"),
         (&["drand", "--entry", "drand"], 2, "the promise: line 1: "),
         (&["drand", "--announced", "drand"], 2, "the announcement: line 16: "),
-        // What is not used is an error, so that nobody takes it for checked.
+        // What is not used is an error: otherwise it would be taken for checked.
         (
             &["drand", "--entry", "saved", "--announced", "announcement of drand"],
             2,

@@ -91,7 +91,7 @@ fn rules_whose_round_is_not_after_the_close_have_no_text() {
     }
 }
 
-/// What is computed here is what the page shows to those who write a checker.
+/// The page shows what is computed here, so that others can write a checker.
 #[test]
 fn the_example_of_the_page_is_what_is_computed() {
     let page = include_str!("../../../docs/draw.md");

@@ -32,7 +32,7 @@ struct Case {
     exit: u8,
 }
 
-/// The name of a text; and where so many characters are taken out of it, and what is put there.
+/// The name of a text; a place in it, the number of characters that are taken out there, and what is put in.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Change {
@@ -133,7 +133,7 @@ fn long_proof(count: u128, id: fn(u128) -> u128, party: fn(u128) -> u128) -> Str
     start + &lines.concat()
 }
 
-/// Work grows with the number of entries, and not with its square: also for lists that nobody would make.
+/// Work grows with the number of entries, and not with its square: also for absurd lists.
 #[test]
 fn work_is_in_proportion_to_the_list() {
     type Maker = fn(u128) -> u128;

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::*;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../verify/vectors.json");
-const NOTE: &str = "Each character is a byte. A case has the name of a text; or the name, where so many bytes are taken out of \
-     it, and what is put there. exit: 0 proven, 1 a fault, 2 unreadable, 3 right, but the shop made the value.";
+const NOTE: &str = "Each character is a byte. A case has the name of a text; or the name, a place in it, the number of bytes that \
+     are taken out there, and what is put in. exit: 0 proven, 1 a fault, 2 unreadable, 3 right, but the shop made the value.";
 /// The secret key of the shop, and of somebody else.
 const KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707";
 const OTHER_KEY: &str = "0808080808080808080808080808080808080808080808080808080808080808";
@@ -35,7 +35,7 @@ struct Draft {
     /// `None`: the shop makes it.
     beacon: Option<Vec<u8>>,
     entries: Vec<Entry>,
-    /// What the head says instead of what is so.
+    /// What the head says, if it is not true.
     of_rules: Option<Hash>,
     count: Option<u64>,
     root: Option<Hash>,
@@ -137,7 +137,7 @@ impl Draft {
     }
 }
 
-/// A number that nobody chooses.
+/// A number by chance.
 fn id(n: u8) -> [u8; 16] {
     let mut id = [0; 16];
     id.copy_from_slice(&hash(&[&[n]])[..16]);

@@ -157,7 +157,7 @@ fn of_heads(local: &Draft) -> Vec<Case> {
     cases
 }
 
-/// The same signature with the order added to its number, which a careless check takes for valid.
+/// A signature with the order added to its number, which a careless check takes for valid.
 fn plus_order(signature: &str) -> String {
     let mut bytes = hex::decode(signature).expect("hex");
     let mut carry = 0;
@@ -190,7 +190,7 @@ fn of_values(drand: &Draft, local: &Draft) -> Vec<Case> {
         ("with one bit changed", flipped(SIGNATURE, 47, 1)),
         ("of zeros", "00".repeat(48)),
         ("of ones", "ff".repeat(48)),
-        ("that nobody made", "aa".repeat(48)),
+        ("of letters", "aa".repeat(48)),
         ("of a number that is too large for a point", format!("9f{}", "ff".repeat(47))),
     ] {
         let value = hex::decode(&signature).expect("hex");
