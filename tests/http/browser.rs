@@ -9,6 +9,7 @@ mod draw;
 mod driver;
 mod foreign;
 mod forms;
+mod free;
 mod lab;
 mod looks;
 mod outcomes;

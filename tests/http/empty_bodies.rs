@@ -31,7 +31,7 @@ const TYPES: [(&str, Option<&str>); 9] = [
 ];
 
 /// An operation of the document whose body may be left out, with numbers for the parts of its path.
-fn operations() -> Vec<(Method, String)> {
+fn operations(item: i64) -> Vec<(Method, String)> {
     let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
     let paths = document["paths"].as_object().expect("paths");
     let all = paths.iter().flat_map(|(path, operations)| {
@@ -44,17 +44,24 @@ fn operations() -> Vec<(Method, String)> {
     });
     let found = changes.map(|(method, path, _)| {
         let method: Method = method.to_uppercase().parse().expect("a method");
-        let path = path.replace("{strategy}", "default").replace("{item_id}", "1");
-        let path = path.replace("{id}", "01a1fdc7-1150-7a01-9d1e-5b7c3ad0c0de");
-        (method, path.replace(['{', '}'], ""))
+        let item = item.to_string();
+        let order = "01a1fdc7-1150-7a01-9d1e-5b7c3ad0c0de";
+        let id = if path.contains("/orders/") { order } else { item.as_str() };
+        let path = path.replace("{strategy}", "default").replace("{item_id}", &item);
+        (method, path.replace("{id}", id).replace(['{', '}'], ""))
     });
-    found.collect()
+    let mut found: Vec<_> = found.collect();
+    // What ends the tokens of all others comes last.
+    found.sort_by_key(|(_, path)| path == "/api/sessions");
+    found
 }
 
 /// The answer by which an operation says that it minds the body.
 fn minds(answer: &Value) -> bool {
     let code = answer["code"].as_str().unwrap_or_default();
-    ["unsupported_media_type", "malformed_json", "payload_too_large"].contains(&code)
+    // One that minds the path has not looked at the body yet.
+    let codes = ["unsupported_media_type", "malformed_json", "invalid_path_parameter"];
+    codes.contains(&code)
 }
 
 #[tokio::test]
@@ -65,12 +72,11 @@ async fn no_operation_without_a_required_body_minds_its_type() {
     })
     .await;
     let instance = shop.start().await;
-    let operations = operations();
+    let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
+    let operations = operations(item);
     let routes: BTreeSet<_> = operations.iter().map(|(_, path)| path.as_str()).collect();
-    for known in
-        ["/api/seckill/default/1", "/api/items/01a1fdc7-1150-7a01-9d1e-5b7c3ad0c0de/ticket"]
-    {
-        assert!(routes.contains(known), "{routes:?}");
+    for known in [format!("/api/seckill/default/{item}"), format!("/api/items/{item}/ticket")] {
+        assert!(routes.contains(known.as_str()), "{routes:?}");
     }
     assert!(operations.len() >= 12, "{routes:?}");
     for (method, path) in &operations {
@@ -83,6 +89,7 @@ async fn no_operation_without_a_required_body_minds_its_type() {
             }
             let answer = Client::send(request).await;
             assert!(answer.status < 500, "{tool}: {method} {path}: {}", answer.text);
+            assert!(answer.status != 401 || path == "/api/sessions", "{tool}: {method} {path}");
             assert!(!minds(&answer.json), "{tool}: {method} {path}: {}", answer.text);
         }
     }

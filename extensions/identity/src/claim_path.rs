@@ -17,7 +17,7 @@ pub(crate) struct ClaimPath {
 /// What a token says of roles.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Values<'a> {
-    /// These values, perhaps none.
+    /// What the claim says, perhaps nothing.
     Said(Vec<&'a str>),
     /// The provider has left the claim out, because it is too long.
     LeftOut,

@@ -137,11 +137,14 @@ async fn tokens_with_many_groups_are_read_up_to_a_limit_that_is_named() {
         "{}",
         session.text
     );
-    let too_long = token(&key, json!({ "groups": groups(340) }));
+    let too_long = token(&key, json!({ "groups": groups(350) }));
     let refused = stranger.post("/api/session", &json!({ "token": too_long })).await;
     assert_problem(&refused, (401, "identity_refused"), "too long");
     let detail = refused.json["detail"].as_str().expect("text");
     assert!(detail.contains("32768") && detail.contains("fewer groups"), "{detail}");
+    let far_too_long = token(&key, json!({ "groups": groups(500) }));
+    let refused = stranger.post("/api/session", &json!({ "token": far_too_long })).await;
+    assert_problem(&refused, (413, "payload_too_large"), "far too long");
     // As a header it reaches us, in both versions of HTTP, and the answer says what to do with it.
     let bearer = instance.stranger().with_token(&long);
     let answer = bearer.get("/api/orders").await;
