@@ -1,7 +1,9 @@
 //! Sales that are drawn: entering, the draw on several instances that are killed, and its proof.
 
 mod frozen;
+mod key;
 mod parties;
+mod pause;
 
 use std::collections::HashSet;
 
@@ -58,6 +60,11 @@ pub(crate) async fn proof(client: &Client, item: i64) -> Proof {
     verify::read(text.as_bytes()).expect("a proof")
 }
 
+/// What the shop has announced so far, as a buyer saves it.
+pub(crate) async fn announcement(client: &Client, item: i64) -> String {
+    client.get(&format!("/api/items/{item}/draw/announcement")).await.text
+}
+
 pub(crate) fn faults(proof: &Proof, known: Known<'_>) -> Vec<Fault> {
     verify::check(proof, known).into_iter().map(|(fault, _)| fault).collect()
 }
@@ -68,25 +75,34 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     let instance = shop.start().await;
     let item = drawn_item(&instance, 2, 8).await;
     let stranger = instance.stranger();
-    let announced = stranger.get(&format!("/api/items/{item}/draw")).await.json;
-    assert_eq!((&announced["state"], &announced["seed"]), (&json!("open"), &Value::Null));
-    let announced: verify::Draw = serde_json::from_value(announced).expect("a draw");
+    let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
+    assert_eq!((&draw["state"], &draw["proof"]), (&json!("open"), &json!("local")));
+    let announced = announcement(&stranger, item).await;
+    assert_eq!((draw["rules"].as_str(), &draw["head"]), (Some(announced.as_str()), &Value::Null));
 
     let mut entries = Vec::new();
+    let mut promises = Vec::new();
+    let path = format!("/api/items/{item}/entry");
     for buyer in 1..=5 {
         let entered = enter(&instance.buyer(buyer), item).await;
         assert_eq!((entered.status, &entered.json["status"]), (200, &json!("entered")));
-        let again = enter(&instance.buyer(buyer), item).await;
-        assert_eq!(again.json["entry"], entered.json["entry"], "a second request is the same");
+        let promise = entered.json["promise"].as_str().expect("a promise").to_owned();
+        for again in
+            [enter(&instance.buyer(buyer), item).await, instance.buyer(buyer).get(&path).await]
+        {
+            assert_eq!(again.json["entry"], entered.json["entry"], "a second request is the same");
+            assert_eq!(again.json["promise"], promise, "byte by byte");
+        }
+        promises.push(promise);
         entries.push(entered.json["entry"].as_str().expect("an id").to_owned());
     }
-    let path = format!("/api/items/{item}/entry");
     let gone = instance.buyer(5);
     for _ in 0..2 {
         let left = Client::send(gone.request(Method::DELETE, &path)).await;
         assert_eq!(left.status, 204);
     }
-    assert_eq!(gone.get(&path).await.json["status"], "none");
+    let left = gone.get(&path).await.json;
+    assert_eq!((&left["status"], &left["promise"]), (&json!("none"), &Value::Null));
     // Nobody buys, and nobody stands in line without an entry.
     assert_problem(&instance.buyer(9).buy("default", item).await, (409, "draw_only"), "of a draw");
     let waiting = format!("/api/items/{item}/waiting");
@@ -101,11 +117,15 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     until_drawn(&stranger, item).await;
     assert_problem(&enter(&instance.buyer(9), item).await, (409, "entries_closed"), "of a draw");
     let proof = proof(&stranger, item).await;
-    let known = Known { announced: Some(&announced), entry: Some(&entries[0]) };
+    let known = Known { announced: Some(&announced), promise: Some(&promises[0]) };
     assert_eq!(faults(&proof, known), []);
+    assert!(!proof.is_public(), "the shop made the value");
     assert_eq!(proof.entries.len(), 4);
-    let left_out = Known { entry: Some(&entries[4]), ..known };
+    assert!(proof.entries.iter().any(|entry| entry.id == entries[0]));
+    let left_out = Known { promise: Some(&promises[4]), ..known };
     assert_eq!(faults(&proof, left_out), [Fault::MissingEntry]);
+    let all = announcement(&stranger, item).await;
+    assert!(all.starts_with(&announced) && all.contains("\nsignature "), "{all}");
 
     let mut accepted = 0;
     for buyer in 1..=4 {
@@ -154,6 +174,8 @@ async fn what_cannot_be_drawn_is_refused() {
         json!({ "mode": "race" }),
         json!({ "mode": "lottery" }),
         json!({ "draw_closes_at": from_now(999_999) }),
+        // The values of rounds that are over are known.
+        json!({ "draw_closes_at": from_now(-1), "starts_at": from_now(-60) }),
         json!({ "offer_seconds": 0 }),
         json!({ "arbiter": "off", "strategy": "mysql-naive" }),
     ] {

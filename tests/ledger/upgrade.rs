@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ledger::schema;
-use serde_json::json;
+use serde_json::{Value, json};
 use sqlx::Executor;
 use web::token::Role;
 
+use super::draw::{self, drawn_item};
+use crate::http::assert_problem;
 use crate::process::program::{free_addr, press, program, run, serve, signal, told};
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, purchase_path};
+use crate::support::{Client, Instance, Shop, assert_clean, eventually, purchase_path, when};
 
 /// What the migrations of a later build may do while this build sells: add tables, columns with a
 /// default, and indexes. docs/operations.md promises it.
@@ -272,4 +274,62 @@ async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
         assert_eq!(sold.status, 201, "{}", sold.text);
     }
     assert_clean(&instance, item).await;
+}
+
+/// A draw as the build before signed lists has it: with a secret seed.
+const OF_DRAWS_WITH_A_SEED: [&str; 3] = [
+    "ALTER TABLE draws DROP COLUMN shop_key, DROP COLUMN head, DROP COLUMN paused_at",
+    "UPDATE draws SET seed = REPEAT('07', 32), commitment = REPEAT('08', 32), rules = 'draw-rules 1\n'",
+    "DELETE FROM _sqlx_migrations WHERE version = 44",
+];
+const DRAW_IS_OVER: &str = "UPDATE draws SET closed_at = closes_at, listed_at = closes_at, entries = 1, \
+     root = REPEAT('09', 32), beacon_signature = REPEAT('10', 64), beacon_value = REPEAT('11', 32), placed = 1, \
+     drawn_at = closes_at";
+
+/// And one of them that is due.
+const OPEN_AGAIN: &str =
+    "UPDATE draws SET drawn_at = NULL, listed_at = NULL, closes_at = UTC_TIMESTAMP(6)";
+
+/// This build does not know how to end a draw that another one has announced, and says of one that is over that it has
+/// no proof.
+#[tokio::test]
+async fn draws_with_a_seed_end_before_an_upgrade_and_have_no_proof() {
+    let (shop, instance) = Shop::open().await;
+    let item = drawn_item(&instance, 1, 600).await;
+    assert_eq!(draw::enter(&instance.buyer(1), item).await.status, 200);
+    instance.stop().await;
+    for statement in OF_DRAWS_WITH_A_SEED {
+        shop.pool.execute(statement).await.expect("as before");
+    }
+    let sentence = format!("draws that an earlier build has announced are not over: {item};");
+    let (code, text) = run(&shop, &["migrate"]).await;
+    assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");
+    shop.pool.execute(DRAW_IS_OVER).await.expect("ended");
+    let (code, text) = run(&shop, &["migrate"]).await;
+    assert_eq!(code, 0, "{text}");
+
+    let instance = shop.start().await;
+    let stranger = instance.stranger();
+    let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
+    assert_eq!((&draw["state"], &draw["proof"]), (&json!("drawn"), &json!("none")));
+    for path in ["entries", "announcement"] {
+        let refused = stranger.get(&format!("/api/items/{item}/draw/{path}")).await;
+        assert_problem(&refused, (409, "no_proof"), "of an earlier build");
+    }
+    let entry = instance.buyer(1).get(&format!("/api/items/{item}/entry")).await.json;
+    assert_eq!((&entry["status"], &entry["promise"]), (&json!("entered"), &Value::Null));
+    let kept =
+        "SELECT COUNT(*) FROM draws WHERE seed = REPEAT('07', 32) AND rules = 'draw-rules 1\n'";
+    let kept: i64 = shop.read(sqlx::query_scalar(kept)).await;
+    assert_eq!(kept, 1, "its row stays");
+
+    // The build before goes on for a while beside this one, and announces a draw.
+    shop.pool.execute(OPEN_AGAIN).await.expect("open");
+    eventually("the job that says it", || async {
+        let job = stranger.get("/readyz").await.json["jobs"]["draws"].clone();
+        when(job["said"].as_str().is_some_and(|said| said.contains("1 of 1 draws failed")), job)
+    })
+    .await;
+    let (code, text) = run(&shop, &["migrate"]).await;
+    assert_eq!((code, text.contains(&sentence)), (2, true), "{text}");
 }

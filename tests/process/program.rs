@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::process::{Child, Command};
 use web::token::Role;
 
-use crate::support::{Client, Shop, assert_clean, eventually};
+use crate::support::{Client, DRAW_KEY, Shop, assert_clean, eventually};
 
 /// How long a buyer keeps pressing: far longer than a dead instance keeps its locks.
 const PRESS_MAX: Duration = Duration::from_secs(30);
@@ -30,6 +30,7 @@ pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
         .env("REDIS_URL", shop.config.redis_url.reveal())
         .env("SECKILL_REDIS_PREFIX", &shop.config.redis.prefix)
         .env("SECKILL_SECRET", shop.config.secret.reveal())
+        .env("SECKILL_DRAW_SIGNING_KEY", DRAW_KEY)
         .env("SECKILL_QUEUE_POLL_MS", shop.config.queue.poll_ms.to_string())
         .env("SECKILL_QUEUE_CLAIM_IDLE_MS", shop.config.queue.claim_idle_ms.to_string())
         .env("SECKILL_LOG_FILTER", "warn")

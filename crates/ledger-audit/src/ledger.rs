@@ -1,5 +1,7 @@
 //! One item as the database has it: the rows that the audit reads.
 
+use std::collections::HashMap;
+
 /// One item's rows, read in one consistent snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Ledger {
@@ -40,12 +42,14 @@ pub struct OrderLine {
 }
 
 /// A draw that is over.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Draw {
-    /// The rows as the shop publishes them.
-    pub proof: verify::Proof,
-    /// The buyers of the entries, in the same order.
-    pub buyers: Vec<i64>,
+    /// The proof, as the shop publishes it.
+    pub proof: String,
+    /// Place and buyer of each entry, in the order of places.
+    pub entries: Vec<(u64, i64)>,
+    /// When each order of the item was made, in microseconds since 1970.
+    pub ordered_at: HashMap<String, i64>,
 }
 
 /// One row of `restocks`.

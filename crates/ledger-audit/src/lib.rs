@@ -35,7 +35,7 @@
 //! | I18 | a buyer's list never loses an order that an earlier list or an answer showed | answers, in time |
 //! | I19 | a replay never names another order | answers, in time |
 //! | I20 | an order of several items is whole or absent | ledger |
-//! | I21 | the places of a draw are the published shuffle, and the line is in their order | ledger |
+//! | I21 | the places of a draw are the published shuffle, the line is in their order, and nobody buys past them | ledger |
 //!
 //! I16 to I19 are judged where the caller says how old a "sold out" may be ([`InTime`]). They use one
 //! clock, the client's; what readers saw beside the load makes them sharper ([`History`]).

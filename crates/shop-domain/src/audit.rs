@@ -233,7 +233,7 @@ pub fn verify(facts: Facts) -> Report {
     ];
     findings.extend(f.draw_places_wrong.map(|wrong| Finding {
         invariant: "I21",
-        claim: "each entry of the draw has one place, and the line is in their order",
+        claim: "each entry of the draw has one place, the line is in their order, and nobody buys past them",
         holds: Some(wrong == 0),
         detail: format!("{wrong} wrong"),
     }));

@@ -1,7 +1,5 @@
 //! A sale that is drawn: its steps, and the entries of buyers.
 
-use std::fmt;
-
 use time::OffsetDateTime;
 
 use super::SaleWindow;
@@ -31,6 +29,18 @@ word_enum! {
     }
 }
 
+word_enum! {
+    /// What the published proof of a draw shows.
+    DrawProof {
+        /// The places follow from a public beacon.
+        Public = "public",
+        /// Nothing: the shop made the value.
+        Local = "local",
+        /// Nothing: the draw was made before proofs had this format.
+        None = "none",
+    }
+}
+
 /// The draw of an item, as a purchase sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemDraw {
@@ -52,23 +62,16 @@ impl ItemDraw {
 pub const PARTY_MAX: u8 = 4;
 
 /// What a new draw promises.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct NewDraw {
     pub closes_at: OffsetDateTime,
     pub beacon: DrawBeacon,
     /// The round of the beacon, which comes after the close.
     pub round: u64,
-    /// The secret.
-    pub seed: [u8; 32],
+    /// The public key of the shop, in hexadecimal digits.
+    pub shop_key: String,
     /// The most buyers who are drawn as one, at most [`PARTY_MAX`].
     pub party_max: u8,
-}
-
-impl fmt::Debug for NewDraw {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { closes_at, beacon, round, party_max, .. } = self;
-        write!(formatter, "NewDraw({closes_at}, {beacon:?}, round {round}, {party_max} together)")
-    }
 }
 
 /// With whom a buyer enters.

@@ -27,7 +27,9 @@ pub mod window;
 pub use amount::{Cents, Quantity};
 pub use clock::Clock;
 pub use currency::Currency;
-pub use draw::{DrawBeacon, DrawEntry, DrawState, ItemDraw, NewDraw, PARTY_MAX, PartyChoice};
+pub use draw::{
+    DrawBeacon, DrawEntry, DrawProof, DrawState, ItemDraw, NewDraw, PARTY_MAX, PartyChoice,
+};
 pub use id::{
     BuyerReference, EndpointId, ItemId, LimitGroupId, OrderId, ProductId, RequestKey, ShopId,
     UserId,

@@ -91,14 +91,16 @@ impl Draws {
         match draws.close(item).await? {
             Step::Nothing => return Ok(Ended::Done),
             Step::Held => return self.held(item).await,
-            Step::Value { beacon, round, seed } => {
+            Step::EarlierBuild => return Err(StepError::EarlierBuild),
+            Step::Key { public } => return Err(StepError::Key(public)),
+            Step::Value { beacon, round, rules, shop_key } => {
                 let now = self.parts.clock.now();
-                let awaited = DrawRound { beacon, round, seed: &seed };
-                let value = self.parts.beacons.value(&awaited, now).await;
-                let Some((signature, value)) = value.map_err(StepError::Beacon)? else {
+                let awaited = DrawRound { beacon, round, rules: &rules, shop_key: &shop_key };
+                let signature = self.parts.beacons.signature(&awaited, now).await;
+                let Some(signature) = signature.map_err(StepError::Beacon)? else {
                     return Ok(Ended::Done);
                 };
-                draws.take_value(item, &signature, &value).await?;
+                draws.take_value(item, &signature).await?;
             }
             Step::Places => {}
         }
@@ -146,4 +148,8 @@ enum StepError {
     Ledger(#[from] ledger::Error),
     #[error("the beacon's value cannot be read: {0}")]
     Beacon(String),
+    #[error("a build before this one has announced it, and that build ends it")]
+    EarlierBuild,
+    #[error("neither draw.signing_key nor draw.signing_key_previous is the key {0} of its rules")]
+    Key(String),
 }

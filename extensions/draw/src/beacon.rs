@@ -1,4 +1,4 @@
-//! Values of beacons: from a key of the draw, or from drand over HTTP. A value without a valid signature is no value.
+//! Signatures of rounds: from the key of the shop, or from drand over HTTP, which is believed only when it is valid.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use outgoing_https::{HttpsClient, Target};
 use serde::Deserialize;
 use time::OffsetDateTime;
 
-use draw_proof::{Beacon, Hash};
+use draw_proof::{Beacon, Hash, ShopKeys};
+use ledger::draw::{beacon_of, micros};
 use shop_domain::DrawBeacon;
 
 /// The chain hash of drand's network `quicknet`.
@@ -23,14 +24,16 @@ pub struct Beacons {
     client: Arc<HttpsClient>,
     url: Arc<str>,
     of_new_draws: DrawBeacon,
+    keys: Arc<ShopKeys>,
 }
 
 /// The round that a draw waits for.
 pub(crate) struct DrawRound<'a> {
     pub beacon: DrawBeacon,
     pub round: u64,
-    /// The secret of the draw.
-    pub seed: &'a Hash,
+    /// The hash of the rules, and the public key of the shop in them.
+    pub rules: &'a Hash,
+    pub shop_key: &'a str,
 }
 
 /// What drand answers.
@@ -40,15 +43,21 @@ struct Round {
 }
 
 impl Beacons {
-    /// Beacons of which new draws use the one called `beacon`, `drand` or `local`; values of drand are read at `url`.
+    /// Beacons of which new draws use the one called `beacon`, `drand` or `local`. Rounds of drand are read at `url`; local
+    /// ones are signed with `keys`.
     ///
     /// # Errors
     /// A sentence when the address cannot be used.
-    pub fn new(client: HttpsClient, beacon: &str, url: &str) -> Result<Self, String> {
+    pub fn new(
+        client: HttpsClient,
+        beacon: &str,
+        url: &str,
+        keys: Arc<ShopKeys>,
+    ) -> Result<Self, String> {
         Target::parse(url).map_err(|why| format!("draw.drand_url cannot be used: {why}"))?;
         let of_new_draws = if beacon == "drand" { DrawBeacon::Drand } else { DrawBeacon::Local };
         let url = url.trim_end_matches('/').into();
-        Ok(Self { client: Arc::new(client), url, of_new_draws })
+        Ok(Self { client: Arc::new(client), url, of_new_draws, keys })
     }
 
     /// The beacon of draws that are announced now.
@@ -56,27 +65,31 @@ impl Beacons {
         self.of_new_draws
     }
 
-    /// Signature and value of a draw's round; `None` while its time has not come.
+    /// The signature of a draw's round; `None` while its time has not come.
     ///
     /// # Errors
     /// A sentence when drand does not answer, or answers without a valid signature.
-    pub(crate) async fn value(
+    pub(crate) async fn signature(
         &self,
         awaited: &DrawRound<'_>,
         now: OffsetDateTime,
-    ) -> Result<Option<(Vec<u8>, Hash)>, String> {
+    ) -> Result<Option<Vec<u8>>, String> {
         let round = awaited.round;
-        let beacon = Beacon::of(awaited.beacon.as_str(), awaited.seed);
-        let beacon = beacon.ok_or("the beacon has no key")?;
-        if i64::try_from(beacon.time_of(round)).is_ok_and(|at| now.unix_timestamp() < at) {
+        if micros(now) < beacon_of(awaited.beacon).time_of(round) {
             return Ok(None);
         }
-        let signature = match &beacon {
-            Beacon::Local(key) => key.sign(round),
-            Beacon::Drand => self.read(round).await?,
-        };
-        let value = beacon.value(round, &signature);
-        value.map(|value| Some((signature, value))).ok_or("the signature is not drand's".to_owned())
+        match awaited.beacon {
+            DrawBeacon::Local => {
+                let key =
+                    self.keys.find(awaited.shop_key).ok_or("the key of the draw is missing")?;
+                Ok(Some(Beacon::sign_locally(key, awaited.rules)))
+            }
+            DrawBeacon::Drand => {
+                let signature = self.read(round).await?;
+                let is_valid = Beacon::is_signed_by_drand(round, &signature);
+                is_valid.then_some(Some(signature)).ok_or("the signature is not drand's".to_owned())
+            }
+        }
     }
 
     async fn read(&self, round: u64) -> Result<Vec<u8>, String> {
@@ -123,22 +136,22 @@ mod tests {
             tls: tls::client(Path::new("")).expect("roots").into(),
             timeout: Duration::from_secs(20),
         };
-        Beacons::new(client, "drand", &url).expect("an address")
+        Beacons::new(client, "drand", &url, Arc::default()).expect("an address")
     }
 
     #[tokio::test]
     async fn a_value_of_drand_is_believed_only_with_its_signature() {
         let now = OffsetDateTime::now_utc();
-        let of_round = |round| DrawRound { beacon: DrawBeacon::Drand, round, seed: &[0; 32] };
+        let of_round = |round| {
+            let beacon = DrawBeacon::Drand;
+            DrawRound { beacon, round, rules: &[0; 32], shop_key: "" }
+        };
         let honest = beacons(SIGNATURE).await;
-        let value = honest.value(&of_round(657_413), now).await.expect("an answer");
-        assert_eq!(
-            value.map(|(_, value)| hex::encode(value)).as_deref(),
-            Some("fc1873a13f3545aeade8401532ef5519920652eee6b0d2b19ca12643b87b3587")
-        );
-        assert!(honest.value(&of_round(657_414), now).await.is_err(), "the signature of another");
-        assert!(beacons("").await.value(&of_round(657_413), now).await.is_err());
-        let early = honest.value(&of_round(u64::MAX / 16), now).await;
+        let signature = honest.signature(&of_round(657_413), now).await.expect("an answer");
+        assert_eq!(signature.map(hex::encode).as_deref(), Some(SIGNATURE));
+        assert!(honest.signature(&of_round(657_414), now).await.is_err(), "that of another");
+        assert!(beacons("").await.signature(&of_round(657_413), now).await.is_err());
+        let early = honest.signature(&of_round(u64::MAX / 16), now).await;
         assert_eq!(early, Ok(None), "its time has not come, so nobody is asked");
     }
 }

@@ -5,14 +5,18 @@ use std::time::{Duration, Instant};
 
 use crate::advance::HeldDraws;
 use crate::beacon::Beacons;
+use crate::problems;
+use draw_proof::{Hash, Promise, ShopKeys};
 use extension::ports::{AnnounceDraws, DrawPromise, Items, WaitingLists};
 use ledger::cache::Cache;
+use ledger::draw::{beacon_of, micros};
 use ledger::rows::draws;
 use shop_domain::window::Phase;
 use shop_domain::{
     ArbiterMode, Clock, DrawEntry, DrawState, ItemDraw, ItemId, LedgerError, NewDraw, NewItem,
     PARTY_MAX, PartyChoice, Refusal, UserId,
 };
+use web::problem::Problem;
 
 pub use ledger::draw::EntryRefusal;
 pub use ledger::rows::draws::DrawRow;
@@ -23,6 +27,9 @@ pub enum EntryError {
     /// The buyer cannot enter or withdraw.
     #[error("refused: {0:?}")]
     Refused(EntryRefusal),
+    /// The settings do not have the key that the rules of the draw name, so nothing can be promised.
+    #[error("the key of the draw is missing")]
+    NoKey,
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
@@ -40,6 +47,7 @@ pub struct DrawParts {
     pub lists: Arc<dyn WaitingLists>,
     pub clock: Clock,
     pub beacons: Beacons,
+    pub keys: Arc<ShopKeys>,
     /// From the close to the round of a new draw.
     pub round_after: Duration,
 }
@@ -54,14 +62,31 @@ const REMEMBERED_MAX: usize = 1_000;
 pub struct Draws {
     pub(crate) parts: DrawParts,
     found: Cache<ItemId, (Instant, DrawRow)>,
+    signed: Cache<ItemId, Arc<SignedRules>>,
     pub(crate) held: Arc<HeldDraws>,
+}
+
+/// What promises of a draw refer to; it never changes.
+struct SignedRules {
+    /// The hash of the rules.
+    hash: Hash,
+    /// The public key in them; `None` for a draw of an earlier build.
+    shop_key: Option<String>,
+}
+
+/// An entry with the promise of the shop.
+pub struct PromisedEntry {
+    pub entry: DrawEntry,
+    /// The signed text; `None` for a draw of an earlier build, and when the key is missing.
+    pub promise: Option<String>,
 }
 
 impl Draws {
     /// The draws over `parts`.
     #[must_use]
     pub fn new(parts: DrawParts) -> Self {
-        Self { parts, found: Cache::new(REMEMBERED_MAX), held: Arc::default() }
+        let found = Cache::new(REMEMBERED_MAX);
+        Self { parts, found, signed: Cache::new(REMEMBERED_MAX), held: Arc::default() }
     }
 
     /// Enters a buyer, or moves the entry that the buyer has to the party of choice.
@@ -70,10 +95,15 @@ impl Draws {
         item: ItemId,
         buyer: UserId,
         choice: &PartyChoice,
-    ) -> Result<DrawEntry, EntryError> {
+    ) -> Result<PromisedEntry, EntryError> {
         self.check(item).await?;
+        let rules = self.signed_rules(item).await?;
+        if rules.shop_key.as_deref().is_some_and(|key| self.parts.keys.find(key).is_none()) {
+            return Err(EntryError::NoKey);
+        }
         let entered = self.parts.transactions.enter(item, buyer, choice).await?;
-        entered.map_err(EntryError::Refused)
+        let entry = entered.map_err(EntryError::Refused)?;
+        Ok(self.promised(item, entry, &rules))
     }
 
     /// Takes the entry of a buyer back, before the close.
@@ -82,17 +112,17 @@ impl Draws {
         withdrawn.map_err(EntryError::Refused)
     }
 
-    /// Finds the entry of a buyer.
-    ///
-    /// # Errors
-    /// When the ledger does not answer.
+    /// Finds the entry of a buyer, with the same promise as [`Self::enter`].
     pub async fn entry(
         &self,
         item: ItemId,
         buyer: UserId,
-    ) -> Result<Option<DrawEntry>, LedgerError> {
+    ) -> Result<Option<PromisedEntry>, EntryError> {
         let ledger = self.parts.transactions.ledger();
-        ledger.read(draws::entry(&ledger.pool, item, buyer)).await
+        let found = ledger.read(draws::entry(&ledger.pool, item, buyer)).await?;
+        let Some(entry) = found else { return Ok(None) };
+        let rules = self.signed_rules(item).await?;
+        Ok(Some(self.promised(item, entry, &rules)))
     }
 
     /// Counts the entries of an item's draw, the parties among them, and the entries that have their places.
@@ -130,6 +160,31 @@ impl Draws {
         Ok(draw)
     }
 
+    async fn signed_rules(&self, item: ItemId) -> Result<Arc<SignedRules>, EntryError> {
+        if let Some(known) = self.signed.get(item) {
+            return Ok(known);
+        }
+        let draw = self.read(item).await?.ok_or(NO_DRAW)?;
+        let hash = draw_proof::rules_hash(&draw.rules);
+        let rules = Arc::new(SignedRules { hash, shop_key: draw.shop_key });
+        self.signed.insert(item, Arc::clone(&rules));
+        Ok(rules)
+    }
+
+    /// An entry with its promise, which has the same bytes each time.
+    fn promised(&self, item: ItemId, entry: DrawEntry, rules: &SignedRules) -> PromisedEntry {
+        let key = rules.shop_key.as_deref().and_then(|public| self.parts.keys.find(public));
+        let promise = Promise {
+            rules: rules.hash,
+            item: item.get().unsigned_abs(),
+            entry: &entry.entry,
+            party: &entry.party,
+            entered: micros(entry.entered_at),
+        };
+        let promise = key.map(|key| promise.signed(key));
+        PromisedEntry { entry, promise }
+    }
+
     /// Refuses an entry before the sale or while it is paused. The ledger's clock decides on the close.
     async fn check(&self, item: ItemId) -> Result<(), EntryError> {
         let found = self.parts.items.find_recent(item, Duration::from_millis(500)).await?;
@@ -145,19 +200,29 @@ impl Draws {
 }
 
 impl AnnounceDraws for Draws {
-    fn announce(&self, item: &NewItem, promise: DrawPromise) -> Option<NewDraw> {
+    fn announce(&self, item: &NewItem, promise: DrawPromise) -> Result<Option<NewDraw>, Problem> {
+        let key = self.parts.keys.current().ok_or(&problems::DRAW_KEY_MISSING)?;
+        Ok(self.new_draw(item, promise, key.public().to_string()))
+    }
+}
+
+impl Draws {
+    /// What a new draw promises; `None` if the item cannot be drawn, or not so.
+    fn new_draw(&self, item: &NewItem, promise: DrawPromise, shop_key: String) -> Option<NewDraw> {
         let DrawPromise { closes_at, party_max } = promise;
         // As exact as the ledger keeps it.
-        let micros = closes_at.microsecond() * 1_000;
-        let closes_at = closes_at.replace_nanosecond(micros).ok()?;
+        let whole_micros = closes_at.microsecond() * 1_000;
+        let closes_at = closes_at.replace_nanosecond(whole_micros).ok()?;
         let fits = ItemDraw { closes_at, is_drawn: false }.fits(item.window);
+        // The value of a round that is over is known.
+        let fits = fits && closes_at > self.parts.clock.now();
         let is_possible = item.arbiter == ArbiterMode::On && item.offer_seconds > 0;
-        let seed = rand::random();
-        let beacon = self.parts.beacons.of_new_draws();
-        let signer = draw_proof::Beacon::of(beacon.as_str(), &seed)?;
-        let after = (closes_at + self.parts.round_after).unix_timestamp();
-        let round = signer.round_at(u64::try_from(after).ok()?);
         let is_possible = is_possible && (1..=PARTY_MAX).contains(&party_max);
-        (fits && is_possible).then_some(NewDraw { closes_at, beacon, round, seed, party_max })
+        let beacon = self.parts.beacons.of_new_draws();
+        let after = (closes_at + self.parts.round_after).unix_timestamp();
+        let round = beacon_of(beacon).round_at(u64::try_from(after).ok()?);
+        let is_after = beacon_of(beacon).time_of(round) > micros(closes_at);
+        let draw = NewDraw { closes_at, beacon, round, shop_key, party_max };
+        (fits && is_possible && is_after).then_some(draw)
     }
 }

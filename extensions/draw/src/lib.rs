@@ -79,14 +79,22 @@ fn draws(core: &Core, settings: &Settings) -> Result<Draws, String> {
     let timeout = Duration::from_millis(settings.timeout_ms);
     let client = HttpsClient { networks, tls: Arc::new(tls), timeout };
     let entries_max = settings.entries_max.into();
-    let transactions =
-        ledger::draw::Draws::new(core.ledger.clone(), core.line.clone(), entries_max);
+    let keys = Arc::new(settings.keys().ok_or("draw.signing_key is no key")?);
+    let transactions = ledger::draw::Draws::new(
+        core.ledger.clone(),
+        core.line.clone(),
+        entries_max,
+        Arc::clone(&keys),
+    );
+    let url = &settings.drand_url;
+    let beacons = Beacons::new(client, &settings.beacon, url, Arc::clone(&keys))?;
     Ok(Draws::new(DrawParts {
         transactions: Arc::new(transactions),
         items: Arc::clone(&core.items),
         lists: Arc::clone(&core.waiting_lists),
         clock: core.kit.clock.clone(),
-        beacons: Beacons::new(client, &settings.beacon, &settings.drand_url)?,
+        beacons,
+        keys,
         round_after: Duration::from_secs(settings.round_after_seconds.into()),
     }))
 }
@@ -95,6 +103,7 @@ fn routes() -> OpenApiRouter<RoutesState> {
     OpenApiRouter::new()
         .routes(routes!(route::enter, route::find, route::withdraw))
         .routes(routes!(route::draw))
+        .routes(routes!(route::announcement))
         .routes(routes!(route::proof))
         .routes(routes!(route::progress))
 }

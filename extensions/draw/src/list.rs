@@ -1,7 +1,7 @@
 //! The published list of entries, page by page.
 
+use draw_proof::entry_line;
 use futures::{Stream, stream};
-use serde::Serialize;
 
 use crate::draws::Draws;
 use ledger::rows::draws;
@@ -10,18 +10,9 @@ use shop_domain::{ItemId, LedgerError};
 /// Entries of one read: what a request holds in memory.
 const PAGE: u32 = 500;
 
-/// An entry as it is published.
-#[derive(Serialize)]
-struct EntryLine<'a> {
-    entry: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    party: Option<&'a str>,
-    place: Option<u32>,
-}
-
 impl Draws {
-    /// The entries of an item in the order of their ids, a JSON object each, one a line. The list ends early with an error
-    /// when the ledger does not answer.
+    /// The entries of a draw that is over, in the order of their ids, one a line. The list ends early with an error when
+    /// the ledger does not answer.
     pub fn lines(&self, item: ItemId) -> impl Stream<Item = Result<String, LedgerError>> + use<> {
         let draws = self.clone();
         stream::try_unfold(Some(String::new()), move |after| {
@@ -32,10 +23,8 @@ impl Draws {
                 let page = ledger.read(draws::list(&ledger.pool, item, &after, PAGE)).await?;
                 let mut lines = String::new();
                 for listed in &page {
-                    let party = Some(listed.party.as_str()).filter(|party| *party != listed.entry);
-                    let line = EntryLine { entry: &listed.entry, party, place: listed.place };
-                    lines += &serde_json::to_string(&line).unwrap_or_default();
-                    lines.push('\n');
+                    let place = listed.place.unwrap_or_default();
+                    lines += &entry_line(&listed.entry, &listed.party, place);
                 }
                 let next = page.into_iter().nth(PAGE as usize - 1).map(|last| last.entry);
                 Ok(Some((lines, next)))

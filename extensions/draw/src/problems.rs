@@ -5,8 +5,12 @@ use web::problem::Problem;
 use web::problems;
 
 web::problem_types! {
-    ENTRIES_OPEN: 409 "entries_open", "List of entries not published yet",
-        "Read the list after the close of the draw.", retry 5;
+    ENTRIES_OPEN: 409 "entries_open", "Places not known yet",
+        "Read the proof once the state of the draw is drawn.", retry 5;
+    NO_PROOF: 409 "no_proof", "Draw without proof",
+        "This draw was made before proofs had this format.";
+    DRAW_KEY_MISSING: 503 "draw_key_missing", "Key of the draw missing",
+        "Set draw.signing_key, and draw.signing_key_previous while draws of the key before it are open.";
     NO_DRAW: 409 "no_draw", "Item without draw",
         "Buy this item; it is not drawn.";
     ENTRIES_CLOSED: 409 "entries_closed", "Draw closed",
@@ -23,6 +27,7 @@ impl From<EntryError> for Problem {
     fn from(error: EntryError) -> Self {
         match error {
             EntryError::Refused(refusal) => of_entry(refusal),
+            EntryError::NoKey => DRAW_KEY_MISSING.problem(),
             EntryError::Ledger(error) => error.into(),
         }
     }

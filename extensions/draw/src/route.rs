@@ -1,4 +1,4 @@
-//! `/api/items/{id}/entry` and `/api/items/{id}/draw`: entering a draw, and its proof.
+//! `/api/items/{id}/entry` and `/api/items/{id}/draw`: entering a draw, what it announces, and its proof.
 
 use axum::Json;
 use axum::body::Body;
@@ -11,15 +11,20 @@ use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use crate::draws::{DrawRow, Draws};
+use crate::draws::{DrawRow, Draws, PromisedEntry};
 use crate::problems;
+use draw_proof::beacon_line;
+use ledger::draw::beacon_of;
 use lifecycle::Lifecycle;
-use shop_domain::{Clock, DrawEntry, DrawState, ItemId, PartyChoice};
+use shop_domain::{Clock, DrawState, ItemId, PartyChoice};
 use web::body::OptionalJsonBody;
 use web::detached;
 use web::document::TryAgain;
 use web::extract::{Buyer, ItemPath, Operator};
 use web::problem::Problem;
+
+/// The media type of proofs: the checkers take ASCII alone.
+const TEXT: &str = "text/plain; charset=utf-8";
 
 /// A buyer's entry in the draw of an item.
 #[derive(Serialize, ToSchema)]
@@ -27,8 +32,11 @@ pub struct EntryBody {
     item_id: i64,
     /// `none`; `entered`; or `placed`, after the draw.
     status: &'static str,
-    /// The id of the entry in the published list. Keep it: it proves that you have entered.
+    /// The id of the entry in the published list.
     entry: Option<String>,
+    /// The signed promise of the shop, see docs/draw.md. Keep it: it proves that you have entered. Each answer has the same
+    /// until you change the party.
+    promise: Option<String>,
     /// The key of your party: friends who enter with it are drawn together with you, and are offered units together or
     /// not at all. Null: you are alone.
     party: Option<String>,
@@ -44,7 +52,9 @@ pub struct EntryBody {
 }
 
 impl EntryBody {
-    fn new(item: ItemId, entry: Option<DrawEntry>, now: OffsetDateTime) -> Self {
+    fn new(item: ItemId, found: Option<PromisedEntry>, now: OffsetDateTime) -> Self {
+        let promise = found.as_ref().and_then(|found| found.promise.clone());
+        let entry = found.map(|found| found.entry);
         let place = entry.as_ref().and_then(|entry| entry.place);
         Self {
             item_id: item.get(),
@@ -54,6 +64,7 @@ impl EntryBody {
                 (Some(_), Some(_)) => "placed",
             },
             place,
+            promise,
             party: entry.as_ref().filter(|entry| entry.is_in_party()).map(|own| own.party.clone()),
             members: entry.as_ref().map(|entry| entry.members),
             entered_at: entry.as_ref().map(|entry| entry.entered_at),
@@ -73,20 +84,26 @@ pub struct EnterBody {
     party: Option<String>,
 }
 
-/// The draw of an item, as far as it has come: what was announced, and what proves its places.
+/// The draw of an item, as far as it has come.
 #[derive(Serialize, ToSchema)]
 pub struct DrawBody {
     item_id: i64,
     /// `upcoming`; `open`: buyers can enter; `closed`; or `drawn`: each entry has its place.
     state: &'static str,
+    /// `public`: the places follow from a public beacon; `local`: not a proof, the shop made the value; or `none`: the draw
+    /// was made before proofs had this format.
+    proof: &'static str,
     /// The text that was announced, byte by byte as it is hashed.
     rules: String,
-    /// The hash of the secret seed and the rules, see docs/draw.md.
-    commitment: String,
+    /// The signed head of the list of entries, byte by byte, from before the round; see docs/draw.md.
+    head: Option<String>,
     /// `drand-quicknet` or `local`.
     beacon: &'static str,
     /// The round of the beacon that the places depend on.
     round: u64,
+    /// The time of the round.
+    #[serde(with = "time::serde::rfc3339::option")]
+    round_at: Option<OffsetDateTime>,
     #[serde(with = "time::serde::rfc3339")]
     closes_at: OffsetDateTime,
     /// The most friends who are drawn as one; 1: each buyer is drawn alone.
@@ -98,10 +115,8 @@ pub struct DrawBody {
     entries: Option<u32>,
     /// The root of the entries' Merkle tree.
     root: Option<String>,
-    /// The secret seed, once the value of the round is known.
-    seed: Option<String>,
+    /// The beacon's signature of the round.
     beacon_signature: Option<String>,
-    beacon_value: Option<String>,
     #[serde(with = "time::serde::rfc3339::option")]
     drawn_at: Option<OffsetDateTime>,
     /// The time of the server, to correct the clock of the client.
@@ -111,21 +126,22 @@ pub struct DrawBody {
 
 impl DrawBody {
     fn new(item: ItemId, (draw, state): (DrawRow, DrawState), now: OffsetDateTime) -> Self {
+        let round_at = i128::from(beacon_of(draw.beacon).time_of(draw.round)) * 1_000;
         Self {
             item_id: item.get(),
             state: state.as_str(),
+            proof: draw.proof().as_str(),
             rules: draw.rules,
-            commitment: draw.commitment,
+            head: draw.head,
             beacon: draw.beacon.as_str(),
             round: draw.round,
+            round_at: OffsetDateTime::from_unix_timestamp_nanos(round_at).ok(),
             closes_at: draw.closes_at,
             party_max: draw.party_max,
             listed_at: draw.listed_at,
             entries: draw.entries,
             root: draw.root,
-            seed: draw.beacon_value.is_some().then_some(draw.seed),
             beacon_signature: draw.beacon_signature,
-            beacon_value: draw.beacon_value,
             drawn_at: draw.drawn_at,
             server_time: now,
         }
@@ -133,7 +149,7 @@ impl DrawBody {
 }
 
 /// Enter the draw of an item, once, before its close, alone or with friends. A repetition answers the entry that you
-/// have; with another party it moves the entry there.
+/// have, with the same promise; with another party it moves the entry there.
 #[utoipa::path(post, path = "/api/items/{id}/entry", tag = "buyer", params(ItemPath),
     request_body(content = Option<EnterBody>, description = "May be left out"), responses(
     (status = 200, description = "Your entry", body = EntryBody),
@@ -191,7 +207,7 @@ pub async fn withdraw(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Find the draw of an item: its state, what was announced, and after it all that proves the places.
+/// Find the draw of an item: its state, and what was announced and signed so far.
 #[utoipa::path(get, path = "/api/items/{id}/draw", tag = "everyone", params(ItemPath), responses(
     (status = 200, description = "The draw", body = DrawBody),
     (status = "4XX", description = "No such item, or it is not drawn"), TryAgain,
@@ -229,22 +245,43 @@ pub async fn progress(
     Ok(Json(DrawProgressBody { entries, parties, placed }))
 }
 
-/// Read the proof of a draw after its close: the draw in the first line, then each entry with its place, as JSON. `seckill
-/// verify` and the page verify.html check it.
+/// Read what the shop has announced: the rules, and behind them the signed head of the list once there is one. Save it
+/// before the round: it begins the proof.
+#[utoipa::path(get, path = "/api/items/{id}/draw/announcement", tag = "everyone", params(ItemPath), responses(
+    (status = 200, description = "The texts, see docs/draw.md", body = String, content_type = "text/plain"),
+    (status = "4XX", description = "No such item, it is not drawn, or its draw proves nothing"), TryAgain,
+))]
+pub async fn announcement(
+    State(draws): State<Draws>,
+    ItemPath(id): ItemPath,
+) -> Result<Response, Problem> {
+    let draw = draws.find(id).await?.0;
+    if draw.shop_key.is_none() {
+        return Err(problems::NO_PROOF.problem());
+    }
+    let text = draw.rules + &draw.head.unwrap_or_default();
+    Ok(([(CONTENT_TYPE, TEXT)], text).into_response())
+}
+
+/// Read the proof of a draw after it: rules, head, the beacon's signature, and each entry with its place. `seckill verify` and
+/// the page verify.html check it.
 #[utoipa::path(get, path = "/api/items/{id}/draw/entries", tag = "everyone", params(ItemPath), responses(
-    (status = 200, description = "The proof, one JSON object a line", body = String, content_type = "application/x-ndjson"),
-    (status = "4XX", description = "No such item, it is not drawn, or not closed yet"), TryAgain,
+    (status = 200, description = "The proof, see docs/draw.md", body = String, content_type = "text/plain"),
+    (status = "4XX", description = "No such item, it is not drawn, or not yet, or its draw proves nothing"), TryAgain,
 ))]
 pub async fn proof(
     State(draws): State<Draws>,
-    State(clock): State<Clock>,
     ItemPath(id): ItemPath,
 ) -> Result<Response, Problem> {
-    let found = draws.find(id).await?;
-    if found.0.listed_at.is_none() {
-        return Err(problems::ENTRIES_OPEN.problem());
+    let draw = draws.find(id).await?.0;
+    if draw.shop_key.is_none() {
+        return Err(problems::NO_PROOF.problem());
     }
-    let first = serde_json::to_string(&DrawBody::new(id, found, clock.now())).unwrap_or_default();
-    let lines = stream::iter([Ok(first + "\n")]).chain(draws.lines(id));
-    Ok(([(CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response())
+    let (Some(_), Some(head), Some(signature)) = (draw.drawn_at, draw.head, draw.beacon_signature)
+    else {
+        return Err(problems::ENTRIES_OPEN.problem());
+    };
+    let first = draw.rules + &head + &beacon_line(&signature);
+    let lines = stream::iter([Ok(first)]).chain(draws.lines(id));
+    Ok(([(CONTENT_TYPE, TEXT)], Body::from_stream(lines)).into_response())
 }

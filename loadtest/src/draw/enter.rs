@@ -35,6 +35,8 @@ pub struct BuyerEntry {
     pub entry: String,
     /// The key of the friends.
     pub party: Option<String>,
+    /// The promise that the shop has signed.
+    pub promise: String,
     pub withdrew: bool,
 }
 
@@ -124,7 +126,10 @@ async fn call(entrants: Arc<Entrants>, caller: usize) -> Result<Vec<BuyerEntry>,
             let entry = entry.ok_or_else(|| CannotJudge(format!("no entry: {entered}")))?;
             let party = entered["party"].as_str().map(str::to_owned);
             key.clone_from(&party);
-            told.push(BuyerEntry { entry: entry.to_owned(), party, withdrew: false });
+            let promise = entered["promise"].as_str();
+            let promise =
+                promise.ok_or_else(|| CannotJudge(format!("no promise: {entered}")))?.to_owned();
+            told.push(BuyerEntry { entry: entry.to_owned(), party, promise, withdrew: false });
         }
         for (entrant, told) in group.iter().zip(&mut told[first..]) {
             if entrant.withdraws {

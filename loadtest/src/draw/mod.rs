@@ -45,7 +45,7 @@ struct DrawCourse {
     /// From the first look at the list to the last place; the value of the round comes in between.
     placed: Duration,
     /// What was published before the value was known.
-    at_close: verify::Draw,
+    at_close: String,
     told: Vec<BuyerEntry>,
 }
 
@@ -68,7 +68,10 @@ pub async fn run(options: &DrawOptions) -> CommandResult {
     let read = began.elapsed();
     let proof = verify::read(&*text).map_err(CannotJudge)?;
     let began = Instant::now();
-    let known = Known { announced: Some(&drawn.at_close), entry: None };
+    // All promises are made in the same way; one is checked with the proof.
+    let kept = drawn.told.iter().find(|told| !told.withdrew);
+    let promise = kept.map(|told| told.promise.as_str());
+    let known = Known { announced: Some(&drawn.at_close), promise };
     let mut faults: Vec<String> =
         verify::check(&proof, known).into_iter().map(|(_, sentence)| sentence).collect();
     let verified = began.elapsed();
@@ -146,8 +149,8 @@ async fn draw(
     let entered = began.elapsed();
     let listed = until(admin, item, closes_at, |draw| !draw["root"].is_null()).await?;
     let began = Instant::now();
-    let at_close = serde_json::from_value(listed.clone());
-    let at_close: verify::Draw = at_close.map_err(|error| CannotJudge(error.to_string()))?;
+    let text = |name: &str| listed[name].as_str().unwrap_or_default().to_owned();
+    let at_close = text("rules") + &text("head");
     until(admin, item, closes_at, |draw| draw["state"] == "drawn").await?;
     let placed = began.elapsed();
     let listed = OffsetDateTime::parse(
@@ -179,15 +182,13 @@ async fn until(
 
 /// Compares the published list with what the buyers were told.
 fn compare(told: &[BuyerEntry], proof: &Proof) -> Vec<String> {
-    let listed: HashMap<&str, Option<&str>> = proof
-        .entries
-        .iter()
-        .map(|listed| (listed.entry.as_str(), listed.party.as_deref()))
-        .collect();
+    let listed: HashMap<&str, &str> =
+        proof.entries.iter().map(|listed| (listed.id.as_str(), listed.party.as_str())).collect();
     let stayed = || told.iter().filter(|told| !told.withdrew);
     let lost = stayed().filter(|told| !listed.contains_key(told.entry.as_str())).count();
     let separated = stayed().filter(|told| {
-        listed.get(told.entry.as_str()).is_some_and(|party| *party != told.party.as_deref())
+        let party = told.party.as_deref().unwrap_or(told.entry.as_str());
+        listed.get(told.entry.as_str()).is_some_and(|listed| *listed != party)
     });
     let separated = separated.count();
     let strangers = proof.entries.len() as i64 - (stayed().count() - lost) as i64;

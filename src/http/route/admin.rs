@@ -14,8 +14,8 @@ use super::fields::{
     offer_out_of_range, offer_seconds, product, return_seconds, stock_out_of_range, unpaid_max,
 };
 use super::items::{ItemBody, answer};
-use super::products::{VariantOptionBody, new_variant};
 use super::texts;
+use super::variant::{VariantOptionBody, new_variant};
 use crate::catalog::Catalog;
 use crate::http::outcomes::of_edit;
 use crate::http::problems;

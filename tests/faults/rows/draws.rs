@@ -22,6 +22,8 @@ use crate::{Run, TrialResult};
 
 const ENTRIES: usize = 6_000;
 const STOCK: i64 = 2_300;
+/// The shop's secret key.
+const SIGNING_KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707";
 /// A buyer who is not the workload's.
 const FIRST_BUYER: usize = 7_000_000;
 /// How long an instance may need to its point, and the last one to the end of the draw.
@@ -32,6 +34,7 @@ const KILLS: usize = 3;
 /// Kills the instance that draws at the close, between list and places, and while units are offered.
 pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let setup = testbed.setup().with("SECKILL_DRAW_BEACON", "local");
+    let setup = setup.with("SECKILL_DRAW_SIGNING_KEY", SIGNING_KEY);
     let setup = setup.with("SECKILL_DRAW_ROUND_AFTER_SECONDS", "5");
     let mut plan = Plan::new(seed, Wanted::Safe, &setup);
     for setup in &mut plan.setups {
@@ -181,5 +184,5 @@ async fn assert_right(testbed: &Testbed, trial: &Trial, item: i64) -> Run<usize>
     if !broken.is_empty() || offered as i64 != STOCK {
         return Err(format!("the outside audit: {broken:?}, {offered} units are offered"));
     }
-    Ok(after.draw.map_or(0, |draw| draw.buyers.len()))
+    Ok(after.draw.map_or(0, |draw| draw.entries.len()))
 }

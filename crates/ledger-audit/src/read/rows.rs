@@ -148,33 +148,27 @@ async fn group(connection: &mut MySqlConnection, item: i64) -> Result<Option<Gro
     Ok(Some(Group { limit, over }))
 }
 
-/// The draw of an item, if it is over.
+/// The draw of an item, if it is over and has a proof: one of an earlier build has none.
 async fn draw(connection: &mut MySqlConnection, item: i64) -> Result<Option<Draw>, sqlx::Error> {
-    let statement = "SELECT CAST(rules AS CHAR), CAST(commitment AS CHAR), \
-         DATE_FORMAT(listed_at, '%Y-%m-%dT%H:%i:%s.%fZ'), CAST(entries AS UNSIGNED), \
-         CAST(root AS CHAR), CAST(seed AS CHAR), CAST(beacon_signature AS CHAR), \
-         CAST(beacon_value AS CHAR) FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL";
-    let found = sqlx::query_as(statement).bind(item).fetch_optional(&mut *connection).await?;
-    let Some((rules, commitment, listed_at, entries, root, seed, signature, value)) = found else {
-        return Ok(None);
-    };
-    let draw = verify::Draw {
-        rules,
-        commitment,
-        listed_at,
-        entries,
-        root,
-        seed,
-        beacon_signature: signature,
-        beacon_value: value,
-    };
+    let statement = "SELECT CAST(CONCAT(rules, head, 'beacon ', beacon_signature, '\n') AS CHAR) \
+         FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL AND shop_key IS NOT NULL";
+    let found: Option<Option<String>> =
+        sqlx::query_scalar(statement).bind(item).fetch_optional(&mut *connection).await?;
+    let Some(beginning) = found else { return Ok(None) };
+    let mut draw = Draw { proof: beginning.unwrap_or_default(), ..Draw::default() };
     let statement = "SELECT CAST(user_id AS SIGNED), CAST(entry AS CHAR), CAST(party AS CHAR), \
-         CAST(place AS UNSIGNED) FROM draw_entries WHERE item_id = ? ORDER BY entry";
-    let rows: Vec<(i64, String, Option<String>, Option<u64>)> =
+         CAST(COALESCE(place, 0) AS UNSIGNED) FROM draw_entries WHERE item_id = ? ORDER BY entry";
+    let entries: Vec<(i64, String, String, u64)> =
+        sqlx::query_as(statement).bind(item).fetch_all(&mut *connection).await?;
+    for (buyer, entry, party, place) in entries {
+        draw.proof.push_str(&format!("{entry} {party} {place}\n"));
+        draw.entries.push((place, buyer));
+    }
+    draw.entries.sort_unstable();
+    let statement = "SELECT CAST(id AS CHAR), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', created_at) \
+         FROM orders WHERE item_id = ?";
+    let orders: Vec<(String, i64)> =
         sqlx::query_as(statement).bind(item).fetch_all(connection).await?;
-    let (buyers, entries) = rows
-        .into_iter()
-        .map(|(buyer, entry, party, place)| (buyer, verify::Entry { entry, party, place }))
-        .unzip();
-    Ok(Some(Draw { proof: verify::Proof { draw, entries }, buyers }))
+    draw.ordered_at = orders.into_iter().collect();
+    Ok(Some(draw))
 }

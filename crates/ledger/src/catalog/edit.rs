@@ -5,6 +5,7 @@ use sqlx::MySqlConnection;
 use time::Duration;
 
 use super::{read_back, rfc3339};
+use crate::draw;
 use crate::rows::account::actions::{self, Actor};
 use crate::rows::item::items::{self, ItemUpdate, StockedItem};
 use crate::rows::item::limit_groups;
@@ -135,6 +136,9 @@ async fn edit_in(
     if let Some(group) = update.limit_group {
         limit_groups::add_item(transaction, group, id).await?;
     }
+    if item.draw.is_some() && update.paused != item.paused {
+        draw::set_paused(transaction, permit, update.paused).await?;
+    }
     let change = change_stock(transaction, permit, edit, line, actor).await?;
     let detail = edit_json(edit);
     actions::record(transaction, actor, "item_edited", Some(id), &detail).await?;
@@ -142,7 +146,8 @@ async fn edit_in(
     Ok((edited, change))
 }
 
-/// Restocks, and tends the line: new units go to the buyers who wait, and a pause ends the line.
+/// Restocks, and tends the line: new units go to the buyers who wait, and a pause ends the line, or suspends it if the sale
+/// is drawn.
 async fn change_stock(
     transaction: &mut MySqlConnection,
     permit: &ItemPermit,

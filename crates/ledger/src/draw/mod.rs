@@ -4,32 +4,37 @@
 //! instance may take it, two at once, or again after one was killed:
 //!
 //! 1. *close*: from now on no entry changes;
-//! 2. *list*: the number of entries, and the root of their Merkle tree;
-//! 3. *value*: what the beacon said;
+//! 2. *list*: the number of entries and the root of their Merkle tree, signed by the shop;
+//! 3. *value*: the beacon's signature of the round;
 //! 4. *places*: at most 500 in one transaction, from the first place on. The same transaction adds the entries to the
 //!    waiting list in this order, and offers the available units to the first buyers in the list.
 //!
 //! Entering takes the lock of the item's stock row shared, and the steps take it exclusively: so the close waits for
 //! buyers who are entering.
 
+mod announce;
+mod pause;
 mod steps;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::MySqlConnection;
-use time::format_description::well_known::Rfc3339;
+use time::OffsetDateTime;
 
 use crate::rows::account::erased;
 use crate::rows::draw::draws;
-use crate::rows::item::items;
 use crate::sql::statement::{Binds, Read, Write};
 use crate::waiting_list::WaitingLine;
 use crate::work::cache::Cache;
 use crate::work::item_permit::ItemPermit;
 use crate::work::{Ledger, RetryPolicy, failed_change, stock_lock};
-use draw_proof::{Beacon, Rules};
-use shop_domain::{DrawEntry, ItemId, LedgerError, NewDraw, PartyChoice, Refusal, UserId};
+use draw_proof::{Micros, ShopKeys};
+use shop_domain::{DrawEntry, ItemId, LedgerError, PartyChoice, Refusal, UserId};
 
+pub(crate) use announce::announce;
+pub use announce::beacon_of;
+pub(crate) use pause::set_paused;
 pub use steps::{Places, Step};
 
 /// Entries are counted again after this; more than the limit may enter meanwhile.
@@ -61,14 +66,16 @@ pub struct Draws {
     ledger: Ledger,
     line: WaitingLine,
     entries_max: u64,
+    keys: Arc<ShopKeys>,
     counts: Cache<ItemId, (Instant, u64)>,
 }
 
 impl Draws {
-    /// The draws in `ledger`, whose entries join `line`. An item takes about `entries_max` entries.
+    /// The draws in `ledger`, whose entries join `line`. An item takes about `entries_max` entries. Lists are signed with
+    /// `keys`.
     #[must_use]
-    pub fn new(ledger: Ledger, line: WaitingLine, entries_max: u64) -> Self {
-        Self { ledger, line, entries_max, counts: Cache::new(COUNTS_MAX) }
+    pub fn new(ledger: Ledger, line: WaitingLine, entries_max: u64, keys: Arc<ShopKeys>) -> Self {
+        Self { ledger, line, entries_max, keys, counts: Cache::new(COUNTS_MAX) }
     }
 
     /// The ledger of these draws.
@@ -253,28 +260,8 @@ async fn lock_open(
     })
 }
 
-/// Publishes what the draw of a new item promises.
-pub(crate) async fn announce(
-    transaction: &mut MySqlConnection,
-    item: ItemId,
-    draw: &NewDraw,
-) -> sqlx::Result<()> {
-    let unusable = || sqlx::Error::Protocol("a draw that cannot be announced".to_owned());
-    let NewDraw { closes_at, beacon, round, seed, party_max } = draw;
-    let signer = Beacon::of(beacon.as_str(), seed).ok_or_else(unusable)?;
-    let closing = closes_at.format(&Rfc3339).map_err(|_| unusable())?;
-    let closing = closing.as_str();
-    let party_max = *party_max;
-    let rules =
-        Rules { item: item.get(), closes_at: closing, beacon: &signer, round: *round, party_max };
-    let rules = rules.text();
-    let commitment = hex::encode(draw_proof::commitment(seed, &rules));
-    sqlx::query(
-        "INSERT INTO draws (item_id, seed, rules, commitment, beacon, round, closes_at, party_max) \
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-    )
-    .binds((item.get(), hex::encode(seed), rules, commitment, beacon.as_str(), *round))
-    .binds((items::datetime(*closes_at), party_max))
-    .run(transaction)
-    .await
+/// A time as signed texts have it.
+#[must_use]
+pub fn micros(at: OffsetDateTime) -> Micros {
+    u64::try_from(at.unix_timestamp_nanos() / 1_000).unwrap_or_default()
 }

@@ -1,8 +1,9 @@
 //! The steps of a draw after its close.
 
 use sqlx::{MySqlConnection, QueryBuilder};
+use time::OffsetDateTime;
 
-use super::Draws;
+use super::{Draws, micros};
 use crate::rows::account::erased;
 use crate::rows::draw::draw_lock::DrawLock;
 use crate::rows::draw::draws::{self, DrawRow, ListedEntry};
@@ -13,7 +14,7 @@ use crate::sql::{transact, within};
 use crate::waiting_list::LineChange;
 use crate::work::item_permit::ItemPermit;
 use crate::work::stock_lock;
-use draw_proof::{Entry, Hash};
+use draw_proof::{Entry, Hash, Head, ShopKey, rules_hash};
 use shop_domain::{DrawBeacon, ItemId, UserId};
 
 /// Entries that get their places in one transaction: the stock row is held for a few hundredths of a second.
@@ -26,8 +27,12 @@ pub enum Step {
     Nothing,
     /// Another session has its lock.
     Held,
-    /// The value of its round.
-    Value { beacon: DrawBeacon, round: u64, seed: Hash },
+    /// The build that announced it: this one does not know its secret.
+    EarlierBuild,
+    /// The key of the shop that its rules name.
+    Key { public: String },
+    /// The signature of its round. `rules` is the hash of the rules, and `shop_key` the public key in them.
+    Value { beacon: DrawBeacon, round: u64, rules: Hash, shop_key: String },
     /// Its places can be written.
     Places,
 }
@@ -43,7 +48,11 @@ impl Draws {
         if draw.drawn_at.is_some() {
             return Ok(Step::Nothing);
         }
+        let Some(shop_key) = draw.shop_key.clone() else { return Ok(Step::EarlierBuild) };
         if draw.listed_at.is_none() {
+            let Some(key) = self.keys.find(&shop_key) else {
+                return Ok(Step::Key { public: shop_key });
+            };
             let lock = DrawLock::take(pool, item).await?;
             if lock.is_none() {
                 return Ok(Step::Held);
@@ -58,39 +67,55 @@ impl Draws {
             failpoint!("draw-closed");
             let entries = draws::all_entries(pool, item).await?;
             let leaves = leaves(&entries)?;
-            let root = blocking(move || hex::encode(draw_proof::root(&leaves))).await?;
-            self.write(
-                item,
-                "UPDATE draws SET entries = ?, root = ?, listed_at = UTC_TIMESTAMP(6) \
-                 WHERE item_id = ? AND closed_at IS NOT NULL AND listed_at IS NULL",
-                &[&entries.len().to_string(), &root],
-            )
-            .await?;
+            let root = blocking(move || draw_proof::root(&leaves)).await?;
+            let rules = rules_hash(&draw.rules);
+            let entries = entries.len() as u64;
+            let item_number = item.get().unsigned_abs();
+            let head = Head { rules, item: item_number, entries, root, listed: 0 };
+            self.list(item, head, key).await?;
             failpoint!("draw-listed");
         }
-        Ok(match draw.beacon_value {
+        Ok(match draw.beacon_signature {
             Some(_) => Step::Places,
             None => {
-                Step::Value { beacon: draw.beacon, round: draw.round, seed: bytes(&draw.seed)? }
+                let rules = rules_hash(&draw.rules);
+                Step::Value { beacon: draw.beacon, round: draw.round, rules, shop_key }
             }
         })
     }
 
-    /// Stores the value of the round. The caller has checked its signature.
+    /// Signs the head of a list, with the time of the ledger, and publishes it, unless that was done.
+    async fn list(&self, item: ItemId, head: Head, key: &ShopKey) -> sqlx::Result<()> {
+        let permit = &ItemPermit::of_job(item);
+        let write = transact(&self.ledger.pool, |transaction| {
+            Box::pin(async move {
+                stock_lock::lock(transaction, permit).await?;
+                let now = sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)");
+                let now: OffsetDateTime = now.one(&mut **transaction).await?;
+                let signed = Head { listed: micros(now), ..head }.signed(key);
+                sqlx::query(
+                    "UPDATE draws SET entries = ?, root = ?, head = ?, listed_at = ? \
+                     WHERE item_id = ? AND closed_at IS NOT NULL AND listed_at IS NULL",
+                )
+                .binds((head.entries, hex::encode(head.root), signed))
+                .binds((datetime(now), item.get()))
+                .run(&mut **transaction)
+                .await
+            })
+        });
+        within(TRANSACTION_MAX, Box::pin(write)).await
+    }
+
+    /// Stores the beacon's signature of the round. The caller has checked it.
     ///
     /// # Errors
     /// The database's.
-    pub async fn take_value(
-        &self,
-        item: ItemId,
-        signature: &[u8],
-        value: &Hash,
-    ) -> sqlx::Result<()> {
+    pub async fn take_value(&self, item: ItemId, signature: &[u8]) -> sqlx::Result<()> {
         self.write(
             item,
-            "UPDATE draws SET beacon_signature = ?, beacon_value = ? \
-             WHERE item_id = ? AND listed_at IS NOT NULL AND beacon_value IS NULL",
-            &[&hex::encode(signature), &hex::encode(value)],
+            "UPDATE draws SET beacon_signature = ? \
+             WHERE item_id = ? AND listed_at IS NOT NULL AND beacon_signature IS NULL",
+            &[&hex::encode(signature)],
         )
         .await?;
         failpoint!("draw-valued");
@@ -242,12 +267,11 @@ async fn write_entries(
 
 /// The entries in the order of their places.
 fn in_order(draw: &DrawRow, entries: Vec<ListedEntry>) -> sqlx::Result<Vec<ListedEntry>> {
-    let known =
-        |text: &Option<String>| text.as_deref().map(bytes).unwrap_or_else(|| Err(damaged()));
-    let seed = bytes(&draw.seed)?;
-    let value = known(&draw.beacon_value)?;
-    let root = known(&draw.root)?;
-    let ordered = draw_proof::shuffle(&seed, &value, &root, &leaves(&entries)?);
+    let signature = draw.beacon_signature.as_deref().and_then(|text| hex::decode(text).ok());
+    let signature = signature.ok_or_else(damaged)?;
+    let root: Hash = bytes(draw.root.as_deref().unwrap_or_default())?;
+    let rules = rules_hash(&draw.rules);
+    let ordered = draw_proof::shuffle(&signature, &root, &rules, &leaves(&entries)?);
     // The entries are sorted by their ids, and so are these positions.
     let mut by_id: Vec<Option<ListedEntry>> = entries.into_iter().map(Some).collect();
     let mut ids: Vec<[u8; 16]> = ordered.iter().map(|entry| entry.id).collect();

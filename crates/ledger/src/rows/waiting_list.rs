@@ -10,12 +10,13 @@ use shop_domain::{ItemId, Place, UserId};
 
 const COLUMNS: &str = Place::COLUMNS;
 
-/// Whether units are available that are enough for a buyer in `line`, or for a party.
-const IS_IDLE: &str = "(available > 0 AND EXISTS (SELECT 1 FROM waiting_list AS own \
-     WHERE own.status = 'waiting' AND own.item_id = line.item_id AND party_size <= available))";
+/// Whether units of `stock` are available that are enough for a buyer who waits, or for a party.
+const IS_IDLE: &str = "(stock.available > 0 AND EXISTS (SELECT 1 FROM waiting_list AS own \
+     WHERE own.status = 'waiting' AND own.item_id = stock.item_id \
+       AND own.party_size <= stock.available))";
 
 /// Items with something to do that one read returns.
-const ITEMS_MAX: u32 = 1_000;
+const ITEMS_MAX: usize = 1_000;
 
 /// Finds a buyer's place in a list, if it is waiting or offered.
 pub async fn live(
@@ -94,23 +95,31 @@ pub async fn joined_after(
     Ok(joined.unsigned_abs())
 }
 
-/// Lists the items whose lines have something to end or to offer at `now`.
+/// Lists the items whose lines have something to end or to offer at `now`. A pause of a sale that is drawn suspends its
+/// line.
 pub async fn items_to_tend(pool: &Database, now: OffsetDateTime) -> sqlx::Result<Vec<ItemId>> {
-    let over = "(items.paused OR items.offer_seconds = 0 OR items.ends_at <= ?)";
+    let drawn = "SELECT 1 FROM draws WHERE draws.item_id";
+    let over = format!(
+        "((items.paused AND NOT EXISTS ({drawn} = items.id)) \
+          OR items.offer_seconds = 0 OR items.ends_at <= ?)"
+    );
     let statement = format!(
         "SELECT item_id FROM waiting_list \
          WHERE status = 'offered' AND offer_expires_at <= UTC_TIMESTAMP(6) \
+           AND NOT EXISTS ({drawn} = waiting_list.item_id AND draws.paused_at IS NOT NULL) \
          UNION SELECT line.item_id FROM \
            (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'waiting') AS line \
            JOIN stock ON stock.item_id = line.item_id JOIN items ON items.id = line.item_id \
-           WHERE {IS_IDLE} OR {over} \
+           WHERE ({IS_IDLE} AND NOT items.paused) OR {over} \
          UNION SELECT line.item_id FROM \
            (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'offered') AS line \
-           JOIN items ON items.id = line.item_id WHERE {over} \
-         LIMIT {ITEMS_MAX}"
+           JOIN items ON items.id = line.item_id WHERE {over}"
     );
     let found = sqlx::query_scalar(&statement).bind(now).bind(now).fetch_all(pool);
-    within(LONG_READ_MAX, found).await
+    let mut found = within(LONG_READ_MAX, found).await?;
+    // Not by LIMIT: the planner of Vitess 24.0.4 panics at one behind such a UNION.
+    found.truncate(ITEMS_MAX);
+    Ok(found)
 }
 
 /// Figures of all waiting lists.
@@ -124,20 +133,21 @@ pub struct Lines {
     pub idle: i64,
 }
 
-from_row!(Lines { waiting, offered, idle });
-
-/// Reads the figures of all waiting lists.
+/// Reads the figures of all waiting lists. By two statements: Vitess takes no EXISTS in a subquery of a column.
 pub async fn lines(pool: &Database, now: OffsetDateTime) -> sqlx::Result<Lines> {
-    let statement = format!(
+    let of_each = sqlx::query_as(
         "SELECT (SELECT COUNT(*) FROM waiting_list WHERE status = 'waiting') AS waiting, \
-         (SELECT COUNT(*) FROM waiting_list WHERE status = 'offered') AS offered, \
-         (SELECT CAST(COALESCE(SUM(available), 0) AS SIGNED) FROM \
-           (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'waiting') AS line \
-           JOIN stock ON stock.item_id = line.item_id JOIN items ON items.id = line.item_id \
-           WHERE {IS_IDLE} AND NOT items.paused AND items.offer_seconds > 0 AND items.ends_at > ?) AS idle"
+         (SELECT COUNT(*) FROM waiting_list WHERE status = 'offered') AS offered",
     );
-    let read = sqlx::query_as(&statement).bind(now);
-    within(LONG_READ_MAX, read.fetch_one(pool)).await
+    let of_each: (i64, i64) = within(LONG_READ_MAX, of_each.fetch_one(pool)).await?;
+    let idle = format!(
+        "SELECT CAST(COALESCE(SUM(stock.available), 0) AS SIGNED) FROM stock \
+         JOIN items ON items.id = stock.item_id WHERE {IS_IDLE} \
+         AND NOT items.paused AND items.offer_seconds > 0 AND items.ends_at > ?"
+    );
+    let idle = sqlx::query_scalar(&idle).bind(now).fetch_one(pool);
+    let idle = within(LONG_READ_MAX, idle).await?;
+    Ok(Lines { waiting: of_each.0, offered: of_each.1, idle })
 }
 
 /// Buyers who wait for an item, and its open offers.

@@ -47,6 +47,14 @@ pub(super) async fn check(connection: &mut MySqlConnection) -> Result<(), String
     if let Some(sentence) = misplaced.map_err(|error| error.to_string())? {
         return Err(sentence);
     }
+    let open = draws_of_earlier_builds(connection).await.map_err(|error| error.to_string())?;
+    if !open.is_empty() {
+        return Err(format!(
+            "draws that an earlier build has announced are not over: {}; this build does not know their secret: let that \
+             build end them, a moment after their rounds, and migrate then",
+            named(&open)
+        ));
+    }
     let archived = items_with_archived_orders(connection).await;
     match archived.map_err(|error| error.to_string())? {
         0 => Ok(()),
@@ -86,13 +94,30 @@ async fn misplaced(connection: &mut MySqlConnection) -> sqlx::Result<Option<Stri
         let statement = format!("{items} ORDER BY 1 LIMIT {NAMED_MAX}");
         let items: Vec<ItemId> = sqlx::query_scalar(&statement).all(&mut *connection).await?;
         if !items.is_empty() {
-            let named: Vec<String> = items.iter().map(ItemId::to_string).collect();
-            let more = if items.len() == NAMED_MAX { " and perhaps more" } else { "" };
-            let named = named.join(", ");
-            return Ok(Some(format!("{what}: {named}{more}; {remedy}")));
+            return Ok(Some(format!("{what}: {}; {remedy}", named(&items))));
         }
     }
     Ok(None)
+}
+
+/// Items in a sentence; a list that is full may have left some out.
+fn named(items: &[ItemId]) -> String {
+    let named: Vec<String> = items.iter().map(ItemId::to_string).collect();
+    let more = if items.len() == NAMED_MAX { " and perhaps more" } else { "" };
+    format!("{}{more}", named.join(", "))
+}
+
+/// The draws that are not over and whose list this build cannot sign.
+async fn draws_of_earlier_builds(connection: &mut MySqlConnection) -> sqlx::Result<Vec<ItemId>> {
+    if !has_table(connection, "draws").await? {
+        return Ok(Vec::new());
+    }
+    let has_keys = has_column(connection, "draws", "shop_key").await?;
+    let own = if has_keys { "AND shop_key IS NULL" } else { "" };
+    let statement = format!(
+        "SELECT item_id FROM draws WHERE drawn_at IS NULL {own} ORDER BY item_id LIMIT {NAMED_MAX}"
+    );
+    sqlx::query_scalar(&statement).all(connection).await
 }
 
 async fn items_with_archived_orders(connection: &mut MySqlConnection) -> sqlx::Result<i64> {

@@ -71,6 +71,31 @@ pub enum JoinRefusal {
     AccountDeleted,
 }
 
+/// Whether a line goes on.
+enum LineState {
+    Open,
+    /// A sale that is drawn is paused: nothing is offered, nothing ends, and nobody joins.
+    Suspended,
+    Over(JoinRefusal),
+}
+
+/// What the state of a line depends on.
+struct SaleRow {
+    starts_at: OffsetDateTime,
+    ends_at: OffsetDateTime,
+    paused: bool,
+    offer_seconds: u32,
+    is_drawn: i64,
+}
+
+from_row!(SaleRow { starts_at, ends_at, paused, offer_seconds, is_drawn });
+
+impl SaleRow {
+    const READ: &str = "SELECT starts_at, ends_at, paused, offer_seconds, \
+         EXISTS (SELECT 1 FROM draws WHERE draws.item_id = items.id) AS is_drawn \
+         FROM items WHERE id = ?";
+}
+
 /// What a transaction did to the line of one item. It is true once the transaction is committed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineChange {
@@ -127,8 +152,10 @@ impl WaitingLine {
             return Ok(Ok((place, None)));
         }
         // Under the lock: a pause that came before is seen.
-        if let Err(refusal) = self.check_sale(transaction, item.id).await? {
-            return Ok(Err(refusal));
+        match self.state(transaction, item.id).await? {
+            LineState::Open => {}
+            LineState::Suspended => return Ok(Err(JoinRefusal::Purchase(Refusal::SalePaused))),
+            LineState::Over(refusal) => return Ok(Err(refusal)),
         }
         if available > 0 {
             return Ok(Err(JoinRefusal::UnitsLeft));
@@ -217,7 +244,8 @@ impl WaitingLine {
     }
 
     /// Ends what is over: offers that were not accepted in time, and everything when the sale is
-    /// paused or has ended. Then offers whatever is available. Answers also whether more is to do.
+    /// paused or has ended. Then offers whatever is available. A pause of a sale that is drawn changes nothing: its places
+    /// and offers go on afterwards. Answers also whether more is to do.
     ///
     /// # Errors
     /// The database's; the caller rolls back.
@@ -228,8 +256,10 @@ impl WaitingLine {
     ) -> sqlx::Result<(LineChange, bool)> {
         let item = permit.item();
         stock_lock::lock(transaction, permit).await?;
-        if !self.is_open(transaction, item).await? {
-            return self.end(transaction, permit).await;
+        match self.state(transaction, item).await? {
+            LineState::Open => {}
+            LineState::Suspended => return Ok((LineChange::default(), false)),
+            LineState::Over(_) => return self.end(transaction, permit).await,
         }
         let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
         let more = lapsed.len() == TOGETHER_MAX;
@@ -280,32 +310,30 @@ impl WaitingLine {
 
     /// Whether units of the item may be offered now.
     async fn is_open(&self, transaction: &mut MySqlConnection, item: ItemId) -> sqlx::Result<bool> {
-        Ok(self.check_sale(transaction, item).await?.is_ok())
+        Ok(matches!(self.state(transaction, item).await?, LineState::Open))
     }
 
-    async fn check_sale(
+    async fn state(
         &self,
         transaction: &mut MySqlConnection,
         item: ItemId,
-    ) -> sqlx::Result<Result<(), JoinRefusal>> {
+    ) -> sqlx::Result<LineState> {
         // Without a lock: the row of an item is locked before its stock row.
-        let sale: Option<(OffsetDateTime, OffsetDateTime, bool, u32)> = sqlx::query_as(
-            "SELECT starts_at, ends_at, paused, offer_seconds FROM items WHERE id = ?",
-        )
-        .bind(item.get())
-        .fetch_optional(transaction)
-        .await?;
-        let Some((starts_at, ends_at, is_paused, offer_seconds)) = sale else {
-            return Ok(Err(JoinRefusal::Purchase(Refusal::ItemNotFound)));
+        let sale: Option<SaleRow> =
+            sqlx::query_as(SaleRow::READ).bind(item.get()).fetch_optional(transaction).await?;
+        let Some(sale) = sale else {
+            return Ok(LineState::Over(JoinRefusal::Purchase(Refusal::ItemNotFound)));
         };
-        if offer_seconds == 0 {
-            return Ok(Err(JoinRefusal::NoWaitingList));
+        if sale.offer_seconds == 0 {
+            return Ok(LineState::Over(JoinRefusal::NoWaitingList));
         }
-        let window = SaleWindow::new(starts_at, ends_at).ok_or(sqlx::Error::RowNotFound)?;
-        Ok(match window.check_open(self.parts.clock.now(), is_paused) {
+        let window = SaleWindow::new(sale.starts_at, sale.ends_at);
+        let window = window.ok_or(sqlx::Error::RowNotFound)?;
+        Ok(match window.check_open(self.parts.clock.now(), sale.paused) {
             // The start may have been moved since the line was formed.
-            Ok(()) | Err(Refusal::SaleNotStarted { .. }) => Ok(()),
-            Err(refusal) => Err(JoinRefusal::Purchase(refusal)),
+            Ok(()) | Err(Refusal::SaleNotStarted { .. }) => LineState::Open,
+            Err(Refusal::SalePaused) if sale.is_drawn != 0 => LineState::Suspended,
+            Err(refusal) => LineState::Over(JoinRefusal::Purchase(refusal)),
         })
     }
 

@@ -1,4 +1,4 @@
-//! Reads draws and their entries; [`crate::draw`] writes them.
+//! Reads draws and their entries; the module `draw` writes them.
 
 use sqlx::MySqlExecutor;
 use time::OffsetDateTime;
@@ -6,7 +6,7 @@ use time::OffsetDateTime;
 use crate::sql::limits::LONG_READ_MAX;
 use crate::sql::statement::{Binds, Read};
 use crate::sql::{Database, within};
-use shop_domain::{DrawBeacon, DrawEntry, ItemId, UserId};
+use shop_domain::{DrawBeacon, DrawEntry, DrawProof, ItemId, UserId};
 
 /// Draws with something to do that one read returns.
 const DUE_MAX: u32 = 100;
@@ -14,9 +14,9 @@ const DUE_MAX: u32 = 100;
 /// A draw, as far as it has come.
 #[derive(Clone, Debug)]
 pub struct DrawRow {
-    pub seed: String,
     pub rules: String,
-    pub commitment: String,
+    /// The public key of the shop; `None` for a draw of an earlier build.
+    pub shop_key: Option<String>,
     pub beacon: DrawBeacon,
     pub round: u64,
     pub closes_at: OffsetDateTime,
@@ -25,8 +25,9 @@ pub struct DrawRow {
     pub listed_at: Option<OffsetDateTime>,
     pub entries: Option<u32>,
     pub root: Option<String>,
+    /// The head of the list with its signature.
+    pub head: Option<String>,
     pub beacon_signature: Option<String>,
-    pub beacon_value: Option<String>,
     /// Entries that have their places.
     pub placed: u32,
     pub drawn_at: Option<OffsetDateTime>,
@@ -35,9 +36,8 @@ pub struct DrawRow {
 }
 
 from_row!(DrawRow {
-    seed,
     rules,
-    commitment,
+    shop_key,
     beacon,
     round,
     closes_at,
@@ -45,12 +45,24 @@ from_row!(DrawRow {
     listed_at,
     entries,
     root,
+    head,
     beacon_signature,
-    beacon_value,
     placed,
     drawn_at,
     party_max,
 });
+
+impl DrawRow {
+    /// What its proof shows.
+    #[must_use]
+    pub fn proof(&self) -> DrawProof {
+        match self.beacon {
+            _ if self.shop_key.is_none() => DrawProof::None,
+            DrawBeacon::Drand => DrawProof::Public,
+            DrawBeacon::Local => DrawProof::Local,
+        }
+    }
+}
 
 /// An entry of the list.
 #[derive(Clone, Debug)]

@@ -1,0 +1,143 @@
+//! A pause of a sale that is drawn suspends its places and offers.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use time::format_description::well_known::Rfc3339;
+use time::{Duration, OffsetDateTime};
+
+use super::{drawn_item, enter, shop, until_drawn};
+use crate::http::assert_problem;
+use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
+
+/// A draw of this many units that is over, with buyers 1 to 4; returns the item, and the buyers in the order of places.
+async fn drawn(instance: &Instance, units: i64) -> (i64, Vec<i64>) {
+    let item = drawn_item(instance, units, 4).await;
+    for buyer in 1..=4 {
+        assert_eq!(enter(&instance.buyer(buyer), item).await.status, 200);
+    }
+    until_drawn(&instance.stranger(), item).await;
+    let mut places = Vec::new();
+    for buyer in 1..=4 {
+        let entry = instance.buyer(buyer).get(&format!("/api/items/{item}/entry")).await.json;
+        places.push((entry["place"].as_i64().expect("a place"), buyer));
+    }
+    places.sort_unstable();
+    (item, places.into_iter().map(|(_, buyer)| buyer).collect())
+}
+
+async fn set_paused(instance: &Instance, item: i64, is_paused: bool) {
+    let edited = instance.admin().edit(item, json!({ "paused": is_paused })).await;
+    assert_eq!(edited.status, 200, "{}", edited.text);
+}
+
+async fn standing(instance: &Instance, item: i64, buyer: i64) -> Value {
+    instance.buyer(buyer).get(&format!("/api/items/{item}/waiting")).await.json
+}
+
+async fn accept(instance: &Instance, item: i64, buyer: i64) -> crate::support::Answer {
+    let path = format!("/api/items/{item}/waiting/purchase");
+    instance.buyer(buyer).post(&path, &json!({})).await
+}
+
+/// Lets the pause that goes on, and all offers, be older.
+async fn pause_was_longer(shop: &Shop, seconds: i64) {
+    for statement in [
+        "UPDATE draws SET paused_at = paused_at - INTERVAL ? SECOND",
+        "UPDATE waiting_list SET offer_expires_at = offer_expires_at - INTERVAL ? SECOND \
+         WHERE status = 'offered'",
+    ] {
+        shop.change(sqlx::query(statement).bind(seconds)).await;
+    }
+}
+
+/// Offers stay, also those whose time passes during the pause; afterwards they have the time that they had left, and
+/// a unit that came back meanwhile is offered to the next place, not to whoever is quick.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn offers_run_on_after_a_pause() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let (item, buyers) = drawn(&instance, 2).await;
+    let [first, second, third, fourth] = buyers[..] else { panic!("{buyers:?}") };
+    let until = standing(&instance, item, first).await["offer_expires_at"].clone();
+    set_paused(&instance, item, true).await;
+    pause_was_longer(&shop, 1_000).await;
+    let refused = eventually("a refusal", || async {
+        let refused = accept(&instance, item, first).await;
+        when(refused.brief() == (409, "sale_paused"), refused)
+    })
+    .await;
+    assert_problem(&refused, (409, "sale_paused"), "of an offer in a pause");
+    let path = format!("/api/items/{item}/waiting");
+    let left = instance.buyer(second).request(Method::DELETE, &path);
+    assert_eq!(Client::send(left).await.status, 204);
+    for (buyer, status) in [(first, "offered"), (second, "left"), (third, "waiting")] {
+        assert_eq!(standing(&instance, item, buyer).await["status"], status, "in the pause");
+    }
+    set_paused(&instance, item, false).await;
+    for (buyer, status) in [(first, "offered"), (third, "offered"), (fourth, "waiting")] {
+        assert_eq!(standing(&instance, item, buyer).await["status"], status, "after the pause");
+    }
+    let time = |text: &Value| {
+        OffsetDateTime::parse(text.as_str().expect("a time"), &Rfc3339).expect("a time")
+    };
+    let now = standing(&instance, item, first).await["offer_expires_at"].clone();
+    assert!(time(&now) >= time(&until), "{now}, and {until} before the pause");
+    assert!(time(&now) - time(&until) < Duration::seconds(900), "not as long as a new offer");
+    let stranger = instance.buyer(9).buy("default", item).await;
+    assert_problem(&stranger, (409, "sold_out"), "of a stranger");
+    for buyer in [first, third] {
+        eventually("an order", || async {
+            let bought = accept(&instance, item, buyer).await;
+            when(bought.status == 201, bought)
+        })
+        .await;
+    }
+    assert_clean(&instance, item).await;
+}
+
+/// What a pause did in earlier builds: it ended the line, and the units went to whoever was quick.
+#[tokio::test]
+async fn a_purchase_without_a_place_after_a_pause_is_found() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let (item, _) = drawn(&instance, 2).await;
+    assert_clean(&instance, item).await;
+    for statement in [
+        "UPDATE waiting_list SET status = 'ended', live = NULL, closed_at = UTC_TIMESTAMP(6) \
+         WHERE live = 1 AND item_id = ?",
+        "UPDATE stock SET available = available + offered, offered = 0, version = version + 1 \
+         WHERE item_id = ?",
+    ] {
+        shop.change(sqlx::query(statement).bind(item)).await;
+    }
+    // Without a purchase the units are only where they should not be.
+    assert_clean(&instance, item).await;
+    eventually("a purchase", || async {
+        let bought = instance.buyer(9).buy("default", item).await;
+        when(bought.status == 201, bought)
+    })
+    .await;
+    let audit = instance.audit(item).await;
+    let findings = audit["findings"].as_array().expect("findings").clone();
+    let broken = findings.iter().filter(|found| found["holds"] == false);
+    let broken: Vec<_> = broken.map(|found| &found["invariant"]).collect();
+    assert_eq!(broken, [&json!("I21")], "{audit}");
+    // The audit of the load test, which shares no code with the service, finds the same.
+    let mut reader = ledger_audit::Reader::connect(shop.config.database_url.reveal()).await;
+    let ledger = reader.as_mut().expect("connected").ledger(item).await.expect("read");
+    let evidence = ledger_audit::Evidence {
+        stock: 2,
+        per_buyer_limit: 1,
+        quantity: 1,
+        arbiter_on: true,
+        keyed: false,
+        before: &ledger_audit::Ledger::default(),
+        after: &ledger,
+        answers: &[],
+        in_time: None,
+    };
+    let judged = ledger_audit::judge(&evidence).expect("judged");
+    let found = judged.findings.iter().find(|found| found.invariant == "I21").expect("I21");
+    let text = found.examples.join("\n");
+    assert!(text.contains("has no place, and place"), "{text}");
+}
