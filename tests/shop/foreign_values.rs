@@ -324,3 +324,20 @@ async fn a_long_name_is_cut() {
     }
     assert_eq!(testbed.rows("users.username", 320).await, 2);
 }
+
+/// A value that no check has found too long is refused by the database: the answer says for certain that nothing changed.
+#[tokio::test]
+async fn what_the_database_refuses_has_not_happened() {
+    let (shop, instance) = Shop::open().await;
+    shop.change(sqlx::query("ALTER TABLE products MODIFY COLUMN name VARCHAR(5) NOT NULL")).await;
+    let refused = instance.admin().post("/api/admin/products", &json!({ "name": "Shirts" })).await;
+    assert_eq!(refused.brief(), (500, "internal"), "{}", refused.text);
+    assert_eq!(
+        (&refused.json["outcome"], &refused.json["retryable"]),
+        (&json!("none"), &json!(false)),
+        "{}",
+        refused.text
+    );
+    let rows: i64 = shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM products")).await;
+    assert_eq!(rows, 0);
+}

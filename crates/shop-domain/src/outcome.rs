@@ -283,6 +283,9 @@ pub enum LedgerError {
     /// The ledger answers, but refuses writes; nothing changed.
     #[error("the ledger is read-only")]
     ReadOnly,
+    /// A value does not fit its column, and nobody has looked before; nothing changed.
+    #[error("a value does not fit its column")]
+    DoesNotFit,
     /// The ledger did not answer a write: the change may have been made.
     #[error("the ledger did not answer; the change may have been made")]
     OutcomeUnknown,

@@ -82,6 +82,8 @@ impl From<LedgerError> for Problem {
             LedgerError::Overloaded => Self::no_connection(),
             LedgerError::Unavailable => Self::dependency("mysql"),
             LedgerError::ReadOnly => Self::read_only(),
+            // A mistake of ours: the log says which column.
+            LedgerError::DoesNotFit => problems::INTERNAL.problem(),
             LedgerError::OutcomeUnknown => Self::dependency_lost("mysql"),
         }
     }

@@ -10,7 +10,7 @@ use sqlx::MySqlConnection;
 use time::OffsetDateTime;
 
 use super::step::{
-    ReturnedUnits, count_back_expired, count_back_in_group, insert_movement, lock_stock, permit_of,
+    ReturnedUnits, count_back, count_back_in_group, insert_movement, lock_stock, permit_of,
     return_stock,
 };
 use super::{OrderSteps, StepError};
@@ -154,7 +154,10 @@ pub fn is_of_one_order(error: &StepError) -> bool {
     match error {
         StepError::Locked(_) => true,
         StepError::Unavailable(error) => {
-            matches!(Fault::of(error), Fault::CheckViolated | Fault::Duplicate | Fault::Other)
+            matches!(
+                Fault::of(error),
+                Fault::CheckViolated | Fault::Duplicate | Fault::DoesNotFit | Fault::Other
+            )
         }
         _ => false,
     }
@@ -203,7 +206,7 @@ async fn expire_batch(
     let mut lines: Vec<&Order> = expired.iter().flat_map(Order::lines).collect();
     lines.sort_by_key(|line| (line.item_id, line.user_id, line.id));
     for line in &lines {
-        count_back_expired(connection, line).await?;
+        count_back(connection, line, true).await?;
     }
     let mut by_group = lines.clone();
     by_group.sort_by_key(|line| (line.limit_group, line.user_id));

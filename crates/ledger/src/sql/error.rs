@@ -69,6 +69,8 @@ pub enum Fault {
     Connection,
     /// 1290, 1792 or 1836: the server or the session takes no writes. Nothing was written.
     ReadOnly,
+    /// 1406, 1264 or 1366: a value is too long for its column, out of its range, or of another charset. Nothing was written.
+    DoesNotFit,
     /// The server answers, but our own calls have all connections. Nothing was sent.
     AllInUse,
     /// Any other error of the server.
@@ -126,6 +128,7 @@ impl Fault {
             // write conflict.
             8002 | 8022 | 8028 | 8147 | 9007 => Self::Transient,
             1290 | 1792 | 1836 => Self::ReadOnly,
+            1406 | 1264 | 1366 => Self::DoesNotFit,
             // Too many connections; server shutdown in progress; connection killed; query
             // interrupted.
             1040 | 1203 | 1053 | 1927 | 1317 | 3168 | 4031 => Self::Connection,

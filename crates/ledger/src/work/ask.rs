@@ -63,6 +63,7 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
         _ if is_unconfirmed(error) => LedgerError::OutcomeUnknown,
         Fault::AllInUse => LedgerError::Overloaded,
         Fault::ReadOnly => LedgerError::ReadOnly,
+        Fault::DoesNotFit => LedgerError::DoesNotFit,
         // Rolled back, such as after a wait for a row.
         Fault::Transient => LedgerError::Contended,
         _ if nothing_was_sent(error) => LedgerError::Unavailable,

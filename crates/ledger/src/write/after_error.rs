@@ -50,7 +50,7 @@ pub(super) async fn after_error(
         fault @ (Fault::Transient | Fault::Connection) => return Attempt::Again(fault),
         Fault::ReadOnly => Outcome::Unavailable(Unavailable::ReadOnly),
         Fault::AllInUse => Outcome::Unavailable(Unavailable::Overloaded),
-        Fault::Other => {
+        Fault::DoesNotFit | Fault::Other => {
             tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");
             Outcome::Unavailable(Unavailable::Faulty(Dependency::Mysql))
         }

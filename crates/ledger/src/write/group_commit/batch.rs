@@ -308,13 +308,13 @@ impl BatchWriter {
                             }
                             return false;
                         }
-                        Fault::Other if batch.is_alone => {
+                        Fault::DoesNotFit | Fault::Other if batch.is_alone => {
                             tracing::error!(%error, "ledger refused an order");
                             let faulty = Unavailable::Faulty(Dependency::Mysql);
                             batch.answer_rest(&Ok(Outcome::Unavailable(faulty)));
                             return true;
                         }
-                        Fault::AllInUse | Fault::Other => return true,
+                        Fault::AllInUse | Fault::DoesNotFit | Fault::Other => return true,
                     }
                 }
                 Err(BatchError::AtCommit(error)) => {
