@@ -8,8 +8,8 @@ pub mod h2;
 pub mod identity_keys;
 pub mod identity_provider;
 mod instance;
-pub mod nginx;
 pub mod ledger_copy;
+pub mod nginx;
 pub mod payment_provider;
 mod purchase;
 pub mod raw;
@@ -68,7 +68,13 @@ pub async fn servers() -> Servers {
 /// The database server of this run, started when the first test asks.
 async fn mysql() -> &'static MysqlServer {
     static MYSQL: OnceCell<MysqlServer> = OnceCell::const_new();
-    MYSQL.get_or_init(|| own_mysql(MysqlOptions::temporary())).await
+    let start = async || {
+        let mut options = MysqlOptions::temporary();
+        // Each test makes all tables, and a file for each would cost more than the tables do.
+        options.extra_arguments.push("--loose-innodb-file-per-table=OFF".to_owned());
+        own_mysql(options).await
+    };
+    MYSQL.get_or_init(start).await
 }
 
 /// The Redis of this run, started when the first test asks.
@@ -108,6 +114,11 @@ pub async fn own_mysql(mut options: MysqlOptions) -> MysqlServer {
 pub fn rounds(few: u32) -> u32 {
     let asked = std::env::var("SECKILL_TEST_ROUNDS").ok();
     asked.map_or(few, |text| text.parse().expect("SECKILL_TEST_ROUNDS is a number"))
+}
+
+/// Whether the whole of a test that has a small form is asked for: `make test-all` sets `SECKILL_TEST_ALL`.
+pub fn is_whole() -> bool {
+    std::env::var_os("SECKILL_TEST_ALL").is_some()
 }
 
 /// The variable that makes a randomised test repeat its choices.

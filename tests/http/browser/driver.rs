@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use web::token::Role;
 
-use crate::support::Instance;
+use crate::support::{Instance, is_whole};
 
 /// How long a step may take: a test machine may be busy with other things.
 pub const PATIENCE: Duration = Duration::from_secs(45);
@@ -191,7 +191,7 @@ impl Page {
                 return;
             }
             if began.elapsed() > PATIENCE {
-                self.shot("failed").await;
+                self.take_picture("failed").await;
                 let body = self.run("return document.body.innerText", Vec::new()).await;
                 panic!("waited in vain for {what}: {expression}\non the page:\n{body}");
             }
@@ -280,8 +280,14 @@ impl Page {
         page.send_raw("Emulation.setEmulatedMedia", features).await.expect("media");
     }
 
-    /// Takes a picture of the whole page into `target/screenshots`.
+    /// Takes a picture of the whole page into `target/screenshots`, in `make test-all`.
     pub async fn shot(&self, name: &str) {
+        if is_whole() {
+            self.take_picture(name).await;
+        }
+    }
+
+    async fn take_picture(&self, name: &str) {
         let metrics = self.driver.cdp().send_raw("Page.getLayoutMetrics", json!({})).await;
         let size = metrics.expect("the page's size")["cssContentSize"].clone();
         let clip = json!({
