@@ -69,7 +69,7 @@ pub enum Mistake {
 #[derive(Clone, Debug)]
 pub struct Batch {
     mistake: Option<Mistake>,
-    /// An order that nobody sends.
+    /// The number of an order that is left out.
     missing: Option<u8>,
 }
 
