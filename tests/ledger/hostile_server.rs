@@ -7,7 +7,7 @@ use settings::Secret;
 use sqlx::{Connection, MySqlConnection};
 
 use crate::http::{PASSWORD, order_id, sign_up};
-use crate::support::{Shop, own_mysql, unique};
+use crate::support::{Shop, assert_clean, own_mysql, unique};
 
 /// What an operator may have set for another program. The last statement ends the writes of the start itself. The
 /// lines of one engine are comments to the other.
@@ -35,15 +35,16 @@ const OF_OTHERS: [&str; 17] = [
 ];
 
 async fn hostile_server() -> MysqlServer {
-    let extra_statements = OF_OTHERS.map(str::to_owned).to_vec();
-    own_mysql(MysqlOptions { extra_statements, ..MysqlOptions::temporary() }).await
+    let mut options = MysqlOptions::temporary();
+    options.extra_statements = OF_OTHERS.map(str::to_owned).to_vec();
+    own_mysql(options).await
 }
 
 /// An account and an order that were answered are there for others, in every letter; EF Core's
 /// Pomelo.EntityFrameworkCore.MySql#1740 is a program that lost them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_answered_is_written_whatever_the_server_sets() {
-    const NAME: &str = "zoë 买家";
+    const NAME: &str = "买家";
     let server = hostile_server().await;
     let database = unique("seckill");
     let url = server.url_of(&database);
@@ -56,7 +57,7 @@ async fn what_is_answered_is_written_whatever_the_server_sets() {
     for (buyer, strategy) in (1..).zip(["mysql-atomic", "mysql-batch"]) {
         orders.push(order_id(&instance.buyer(buyer).buy(strategy, item).await));
     }
-    assert_eq!(instance.audit(item).await["consistent"], true);
+    assert_clean(&instance, item).await;
     assert_eq!(check::session_differences(&shop.pool).await.expect("read"), Vec::<String>::new());
 
     let mut other = MySqlConnection::connect(&url).await.expect("a session");
