@@ -40,6 +40,8 @@ struct Shared {
     changes: Mutex<Value>,
     reads_of_keys: AtomicU64,
     away: AtomicBool,
+    /// Whether it takes the secret of a client in the form alone, as Apple does.
+    secret_in_form: AtomicBool,
 }
 
 /// The provider.
@@ -60,6 +62,7 @@ impl TestIdentityProvider {
             changes: Mutex::new(json!({})),
             reads_of_keys: AtomicU64::new(0),
             away: AtomicBool::new(false),
+            secret_in_form: AtomicBool::new(false),
         });
         let router = Router::new()
             .route("/.well-known/openid-configuration", get(discovery))
@@ -119,6 +122,11 @@ impl TestIdentityProvider {
         self.shared.reads_of_keys.load(Ordering::SeqCst)
     }
 
+    /// Takes the secret of a client in the form alone from now on.
+    pub fn take_secret_in_form(&self) {
+        self.shared.secret_in_form.store(true, Ordering::SeqCst);
+    }
+
     /// Whether discovery and keys are answered with an error from now on.
     pub fn be_away(&self, away: bool) {
         self.shared.away.store(away, Ordering::SeqCst);
@@ -138,7 +146,10 @@ async fn discovery(State(shared): State<Arc<Shared>>) -> Response {
         return StatusCode::BAD_GATEWAY.into_response();
     }
     let issuer = &shared.issuer;
+    let in_form = shared.secret_in_form.load(Ordering::SeqCst);
+    let method = if in_form { "client_secret_post" } else { "client_secret_basic" };
     Json(json!({
+        "token_endpoint_auth_methods_supported": [method, "private_key_jwt"],
         "issuer": issuer,
         "authorization_endpoint": format!("{issuer}/authorize"),
         "token_endpoint": format!("{issuer}/token"),
@@ -216,7 +227,15 @@ async fn token(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byte
     let encode = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = format!("{}:{}", encode(CLIENT_ID), encode(CLIENT_SECRET));
     let basic = format!("Basic {}", BASE64_STANDARD.encode(pair));
-    if headers.get("authorization").is_none_or(|it| it != basic.as_str()) {
+    let by_header = headers.get("authorization").is_some_and(|it| it == basic.as_str());
+    let has = |name: &str, value: &str| form.get(name).is_some_and(|it| it == value);
+    let by_form = has("client_id", CLIENT_ID) && has("client_secret", CLIENT_SECRET);
+    let is_known = if shared.secret_in_form.load(Ordering::SeqCst) {
+        by_form && !headers.contains_key("authorization")
+    } else {
+        by_header && !form.contains_key("client_secret")
+    };
+    if !is_known {
         return (StatusCode::UNAUTHORIZED, Json(json!({ "error": "invalid_client" })))
             .into_response();
     }

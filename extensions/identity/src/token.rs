@@ -94,10 +94,11 @@ impl Rules {
             return Err(refused("id of the key too long"));
         }
         let found = keys.find(key_id, header.alg).await.map_err(|error| match error {
-            KeyError::Unknown => TokenFault::Refused(format!(
-                "signed by {:?}, and no key {key_id:?} is for that",
-                header.alg
-            )),
+            KeyError::Unknown => {
+                let id = key_id.unwrap_or_default();
+                let why = format!("signed by {:?}; no key for that has the id {id:?}", header.alg);
+                TokenFault::Refused(why)
+            }
             KeyError::Unavailable => TokenFault::Unavailable,
         })?;
         let TokenData { header, claims: Claims(all) } = self.decode(token, &header, &found)?;

@@ -236,3 +236,16 @@ async fn refusals_and_absences_lead_back_to_the_page_of_sign_in() {
     let end = browser.visit("/api/session/provider?return=/orders.html").await;
     assert_eq!(end, "/signin.html?problem=dependency_unavailable&return=%2Forders.html");
 }
+
+/// Discovery says how the secret is sent; Apple takes it in the form alone
+/// (<https://appleid.apple.com/.well-known/openid-configuration>).
+#[tokio::test]
+async fn a_provider_that_takes_the_secret_in_the_form_gets_it_there() {
+    let (provider, _shop, instance) = testbed().await;
+    provider.take_secret_in_form();
+    let mut browser = Browser::new(instance.addr);
+    let page = browser.visit("/api/session/provider").await;
+    let back = browser.at_provider(&page, "ada").await;
+    assert_eq!(browser.visit(&back).await, "/signin.html?done=1&return=%2F");
+    assert_eq!(browser.who().await["username"], "ada");
+}

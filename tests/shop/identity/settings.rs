@@ -152,3 +152,48 @@ async fn tokens_with_many_groups_are_read_up_to_a_limit_that_is_named() {
     assert!(answer.text.contains("POST /api/session"), "{}", answer.text);
     std::fs::remove_file(keys).expect("removed");
 }
+
+/// A setting that differs from what the provider says is found in the log: the issuer without its slash, another audience,
+/// an algorithm without a key.
+#[tokio::test]
+async fn the_log_says_what_did_not_fit() {
+    let key = TestKey::ec("1");
+    let keys = keys_of(&key);
+    let shop = Shop::new().await;
+    let addr = free_addr();
+    let child = program(&shop, &["serve"])
+        .env("SECKILL_HTTP_ADDR", &addr)
+        .env("SECKILL_LOG_FILTER", "info")
+        .env("SECKILL_IDENTITY_ISSUER", ISSUER)
+        .env("SECKILL_IDENTITY_AUDIENCE", "shop")
+        .env("SECKILL_IDENTITY_JWKS_FILE", &keys)
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("started");
+    let pid = child.id().expect("running");
+    let output = tokio::spawn(child.wait_with_output());
+    let stranger = Client::new(addr.parse().expect("an address"), None);
+    stranger.until_answered().await;
+    let tokens = [
+        token(&key, json!({ "iss": format!("{ISSUER}/") })),
+        token(&key, json!({ "aud": ["account", "realm-management"] })),
+        token(&key, json!({ "aud": "shop", "events": {} })),
+        token(&TestKey::rsa("1"), json!({})),
+    ];
+    for token in tokens {
+        let refused = stranger.post("/api/session", &json!({ "token": token })).await;
+        assert_problem(&refused, (401, "identity_refused"), "a token that does not fit");
+    }
+    signal(pid, "TERM").await;
+    let output = output.await.expect("no panic").expect("ended");
+    let log = String::from_utf8_lossy(&output.stderr).replace('\\', "");
+    for said in [
+        "of the issuer \"https://id.example/\"; identity.issuer is \"https://id.example\"",
+        "for [\"account\",\"realm-management\"], not for [\"shop\"]",
+        "such as a logout",
+        "signed by RS256; no key for that has the id \"1\"",
+    ] {
+        assert!(log.contains(said), "{said}: {log}");
+    }
+    std::fs::remove_file(keys).expect("removed");
+}
