@@ -136,7 +136,8 @@ export function drawPanel(place, { item, onDrawn }) {
     const units = item().total;
     const lost = state === 'drawn' && (entry.place ?? 0) > units;
     reason.hidden = !lost;
-    const words = { ahead: count(lost ? entry.place - 1 : 0), units: count(units) };
+    const before = lost ? entry.place - 1 : 0;
+    const words = { count: before, ahead: count(before), units: count(units) };
     setText(reason, lost ? text(draw.proof === 'public' ? 'draw.lost' : 'draw.lostLocal', words) : '');
   }
 

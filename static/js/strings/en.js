@@ -162,8 +162,14 @@ export default {
   'draw.savedNot': 'This browser forbids saving. Save the file of your entry below: it is all that you can show later.',
   'draw.changed': 'The shop announces something else than this browser has saved. Save the file of your entry: it shows that.',
   'draw.missing': 'The shop knows no entry of yours, but this browser has its signed promise. If you did not take the entry back, save the file: it shows that.',
-  'draw.lost': 'Why: {ahead} entries stand before yours, and the {units} units are offered to the first places. The order follows from the signed list and a value that nobody knew before.',
-  'draw.lostLocal': 'Why: {ahead} entries stand before yours, and the {units} units are offered to the first places. The order follows from the signed list and a value of the shop.',
+  'draw.lost': {
+    one: 'Why: one entry stands before yours. Units: {units}, offered to the first places. The order follows from the signed list and a value that nobody knew before.',
+    other: 'Why: {ahead} entries stand before yours. Units: {units}, offered to the first places. The order follows from the signed list and a value that nobody knew before.',
+  },
+  'draw.lostLocal': {
+    one: 'Why: one entry stands before yours. Units: {units}, offered to the first places. The order follows from the signed list and a value of the shop.',
+    other: 'Why: {ahead} entries stand before yours. Units: {units}, offered to the first places. The order follows from the signed list and a value of the shop.',
+  },
   'draw.local': 'Not a proof: the shop makes the value of this draw itself.',
   'draw.none': 'This draw is of an earlier version of the shop’s program, and has no proof.',
   'draw.how': 'Save the proof and the file of your entry, then choose both on the page that checks them.',
