@@ -349,12 +349,14 @@ async fn page_tells_what_is_proven() {
     {
         page.until_text("#result", shown).await;
     }
+    assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("verify-proven").await;
     let fraud = save(&folder, "fraud.txt", &text("drand").replace("units 2", "units 3"));
     let phone = Page::open(instance.addr, Look { language: "zh-CN", dark: true, ..PHONE }).await;
     check_alone(&phone, &address, &fraud, &saved).await;
     phone.until_text("#result", "证明有误").await;
     phone.until_text("#result", "抽签与您保存的内容不同").await;
+    assert_eq!(phone.violations().await, Vec::<String>::new());
     phone.shot("phone-verify-fraud").await;
     page.close().await;
     phone.close().await;

@@ -111,8 +111,8 @@ async fn every_state_of_a_draw_can_be_looked_at() {
     page.shot("look-draw-bought").await;
     page.visit_as(&instance, loser, Role::Buyer, &path).await;
     look(&page, "draw-lost", "#draw[data-status='placed']").await;
-    page.visit_elsewhere(&format!("http://{}/verify.html#item={item}", instance.addr)).await;
-    look(&page, "draw-verified", "#result > *").await;
+    page.visit_elsewhere(&format!("http://{}/verify.html", instance.addr)).await;
+    look(&page, "draw-verify", "html[data-ready] #form").await;
     page.visit_as(&instance, 1, Role::Admin, &format!("/console.html?id={item}")).await;
     look(&page, "console-draw-over", "#draw:not([hidden])").await;
     page.close().await;
