@@ -9,7 +9,7 @@ use web::problem::Problem;
 
 use super::problems;
 use super::route::admin::{CreateItemBody, new_item};
-use super::route::products::options_of_table;
+use super::route::options_of_table;
 use crate::catalog::{Catalog, CreateError, check};
 
 /// Reads a new item of the text of its fields.

@@ -16,7 +16,7 @@ use gates::Options;
 use seckill::config::{Config, DEFAULTS};
 use seckill::http::route::admin::{CreateItemBody, EditItemBody};
 use seckill::http::route::purchase::PurchaseBody;
-use seckill::http::route::users::CredentialsBody;
+use seckill::http::route::session::CredentialsBody;
 use seckill::purchase::waiting_room::{QueueStatus, Tickets};
 use serde_json::json;
 use settings::Secret;

@@ -12,6 +12,7 @@ mod refunds;
 mod request_refunds;
 mod route;
 mod settings;
+mod take_error;
 mod verifier;
 
 use std::sync::Arc;

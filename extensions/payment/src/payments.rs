@@ -6,57 +6,14 @@ use axum::body::Bytes;
 use ledger::Ledger;
 use ledger::order::PaymentResult;
 
-use crate::message::{Headers, Message, MessageError, Sender};
-use crate::problems;
+use crate::message::{Headers, Message, Sender};
 use crate::provider::Provider;
+use crate::take_error::TakeError;
 use crate::verifier::Verifier;
 use extension::ports::OrdersToPay;
 use shop_domain::payment::{CurrencyCode, RefundReason};
-use shop_domain::{Clock, LedgerError, Order, OrderId, OrderStatus, UserId};
+use shop_domain::{Clock, Order, OrderId, OrderStatus, UserId};
 use web::problem::Problem;
-use web::too_long;
-
-/// The reason why a message of the provider is not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TakeError {
-    /// No provider sends messages.
-    #[error("the provider sends no messages")]
-    Off,
-    /// The message is forged, too old, or cannot be read.
-    #[error(transparent)]
-    Message(#[from] MessageError),
-    /// Other messages are verified; this one was not.
-    #[error("too many long messages are verified at once")]
-    Busy,
-    /// The ledger.
-    #[error(transparent)]
-    Ledger(#[from] LedgerError),
-}
-
-impl TakeError {
-    /// Whether the message counts against the limit of its sender's address: it has cost a
-    /// verification, and is not known to be genuine.
-    #[must_use]
-    pub fn counts(self) -> bool {
-        matches!(self, Self::Busy | Self::Message(MessageError::Forged))
-    }
-}
-
-impl From<TakeError> for Problem {
-    fn from(error: TakeError) -> Self {
-        match error {
-            TakeError::Off => problems::PAYMENTS_OFF.problem(),
-            TakeError::Message(MessageError::Forged) => problems::INVALID_SIGNATURE.problem(),
-            TakeError::Message(MessageError::Unreadable) => problems::INVALID_MESSAGE.problem(),
-            TakeError::Message(MessageError::TooLong { field, length, most }) => {
-                problems::INVALID_MESSAGE.detail(too_long(field, length, most))
-            }
-            TakeError::Busy => problems::OVERLOADED
-                .detail("Too many long messages are verified; send it again in a moment."),
-            TakeError::Ledger(error) => error.into(),
-        }
-    }
-}
 
 /// An order on its way to be paid.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use time::OffsetDateTime;
 use tokio::sync::Semaphore;
 
 use crate::message::{Headers, Message, Sender};
-use crate::payments::TakeError;
+use crate::take_error::TakeError;
 
 /// The longest body that is hashed where it arrives, in bytes: that takes a few microseconds.
 const INLINE_BYTES_MAX: usize = 4 << 10;

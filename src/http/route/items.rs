@@ -12,7 +12,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 
 use super::limit_groups::LimitGroupBody;
-use super::products::VariantBody;
+use super::variant::VariantBody;
 use crate::catalog::{Catalog, CatalogRead, StockedItem};
 use shop_domain::{ArbiterMode, Clock, Currency, Item, Refusal};
 use web::document::TryAgain;

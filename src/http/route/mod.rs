@@ -19,4 +19,7 @@ pub mod session;
 mod texts;
 pub mod ticket;
 pub mod users;
+mod variant;
 pub mod waiting_list;
+
+pub(in crate::http) use variant::options_of_table;

@@ -12,7 +12,6 @@ use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 use utoipa::ToSchema;
 
-use super::users::CredentialsBody;
 use crate::account::Accounts;
 use crate::http::problems;
 use extension::ports::{IDENTITY_TOKEN_BYTES_MAX, IdentityProvider};
@@ -28,6 +27,18 @@ use web::session_cookie::SessionCookie;
 
 /// The longest body with a token of the identity provider, in bytes: the token, and room for a name and a password.
 pub(super) const TOKEN_BODY_BYTES: usize = IDENTITY_TOKEN_BYTES_MAX + (2 << 10);
+
+/// A user name and a password.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialsBody {
+    /// 1 to 32 visible letters, digits, `.`, `_` and `-` of one script.
+    #[schema(min_length = 1, max_length = 32)]
+    pub username: String,
+    /// 8 characters to 256 bytes.
+    #[schema(format = Password, min_length = 8, max_length = 256)]
+    pub password: String,
+}
 
 /// The ways to sign in.
 #[derive(Serialize, ToSchema)]

@@ -9,7 +9,7 @@ use axum::response::Response;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::session::{TOKEN_BODY_BYTES, forget, text};
+use super::session::{CredentialsBody, TOKEN_BODY_BYTES, forget, text};
 use crate::account::{Accounts, DeleteAccountError};
 use crate::http::problems;
 use crate::waiting_list::WaitingLists;
@@ -23,18 +23,6 @@ use web::problem::Problem;
 use web::rates::AddressRateLimit;
 use web::session_cookie::SessionCookie;
 use web::token::Role;
-
-/// A user name and a password.
-#[derive(Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct CredentialsBody {
-    /// 1 to 32 visible letters, digits, `.`, `_` and `-` of one script.
-    #[schema(min_length = 1, max_length = 32)]
-    pub username: String,
-    /// 8 characters to 256 bytes.
-    #[schema(format = Password, min_length = 8, max_length = 256)]
-    pub password: String,
-}
 
 /// A new account.
 #[derive(Serialize, ToSchema)]
