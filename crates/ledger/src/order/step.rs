@@ -173,7 +173,7 @@ async fn give_back(
     line: &WaitingLine,
 ) -> Result<Vec<ReturnedUnits>, StepError> {
     for one in order.lines() {
-        count_back(connection, one).await?;
+        count_back(connection, one, false).await?;
     }
     for one in by_group(order) {
         count_back_in_group(connection, one).await?;
@@ -212,32 +212,20 @@ fn by_group(order: &Order) -> Vec<&Order> {
     lines
 }
 
-/// Gives units back to the buyer's limit.
+/// Gives units back to the buyer's limit, and counts a hold that has expired. The limit of such holds is compared when the
+/// buyer orders again: see `buyer_limits.unpaid_max`.
 pub(super) async fn count_back(
     connection: &mut MySqlConnection,
     order: &Order,
+    has_expired: bool,
 ) -> sqlx::Result<()> {
     // Lab items without an arbiter count no buyers, so the row may be missing.
-    sqlx::query("UPDATE buyer_limits SET bought = bought - ? WHERE item_id = ? AND user_id = ?")
-        .bind(order.quantity.signed())
-        .bind(order.item_id.get())
-        .bind(order.user_id.get())
-        .execute(connection)
-        .await?;
-    Ok(())
-}
-
-/// Gives the units of a hold that has expired back to the buyer's limit, and counts the hold. The limit of such holds is
-/// compared when the buyer orders again: see `buyer_limits.unpaid_max`.
-pub(super) async fn count_back_expired(
-    connection: &mut MySqlConnection,
-    order: &Order,
-) -> sqlx::Result<()> {
     sqlx::query(
-        "UPDATE buyer_limits SET bought = bought - ?, expired = expired + 1 \
+        "UPDATE buyer_limits SET bought = bought - ?, expired = expired + ? \
          WHERE item_id = ? AND user_id = ?",
     )
     .bind(order.quantity.signed())
+    .bind(i64::from(has_expired))
     .bind(order.item_id.get())
     .bind(order.user_id.get())
     .execute(connection)
