@@ -35,8 +35,8 @@ pub enum Fault {
     Other(String),
 }
 
-impl From<&crate::Error> for Fault {
-    fn from(error: &crate::Error) -> Self {
+impl From<&sqlx::Error> for Fault {
+    fn from(error: &sqlx::Error) -> Self {
         match error {
             sqlx::Error::Database(database) => {
                 let error = database.try_downcast_ref::<MySqlDatabaseError>();

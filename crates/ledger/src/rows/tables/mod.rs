@@ -11,7 +11,7 @@ use std::fmt;
 use async_trait::async_trait;
 use sqlx::MySqlConnection;
 
-use crate::Database;
+use crate::sql::Database;
 use shop_domain::{ItemId, Purchase};
 
 /// Every table of a strategy.
