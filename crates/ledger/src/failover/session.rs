@@ -73,28 +73,26 @@ const SHOWN: [(&str, &[&str]); 12] = [
     ("collation_connection", &["utf8mb4_unicode_ci"]),
 ];
 
-/// The settings that a vtgate of Vitess does not get: it has no such limit itself, and does not take this value.
-const NOT_OF_VITESS: [&str; 1] = ["sql_select_limit"];
+/// The setting that a vtgate of Vitess does not know as the others do: it has no such limit by itself.
+const NOT_OF_VITESS: &str = "sql_select_limit";
 
-/// The statements that set up each session on Vitess, and on the other engines.
-static ON_VITESS: LazyLock<String> = LazyLock::new(|| statements(true));
-static ON_OTHERS: LazyLock<String> = LazyLock::new(|| statements(false));
+/// What a session on Vitess sets. A vtgate would compare each further variable with the tablet's server, at a round trip
+/// each, and keep connections of their own kind for those that differ. So the servers behind have the settings
+/// themselves (`deploy/vitess/mysqld.cnf`), and [`differences`] says so if not.
+const OF_VITESS: &str = "SET autocommit = 1";
 
-/// The settings that apply to an engine.
-fn settings(is_vitess: bool) -> impl Iterator<Item = &'static Setting> {
-    SETTINGS.iter().filter(move |setting| !is_vitess || !NOT_OF_VITESS.contains(&setting.0))
-}
-
-fn statements(is_vitess: bool) -> String {
-    let settings = settings(is_vitess).map(|Setting(name, value, _)| format!(", {name} = {value}"));
+/// The statements that set up each session on other engines.
+static ON_OTHERS: LazyLock<String> = LazyLock::new(|| {
+    let settings = SETTINGS.iter().map(|Setting(name, value, _)| format!(", {name} = {value}"));
     let settings: String = settings.collect();
     format!(
         "{ISOLATION}; SET wait_timeout = {IDLE_SECONDS}, sql_mode = '{SQL_MODE}'{settings} {OF_ONE_ENGINE}"
     )
-}
+});
 
+/// The statements that set up each session on an engine.
 fn of_each(is_vitess: bool) -> &'static str {
-    if is_vitess { &ON_VITESS } else { &ON_OTHERS }
+    if is_vitess { OF_VITESS } else { &ON_OTHERS }
 }
 
 /// Leaves to the driver what it sets itself, whatever the URL says: the program's times are UTC, and its texts UTF-8.
@@ -137,7 +135,8 @@ pub(super) fn of_pool(is_vitess: bool, lock_wait_seconds: u32) -> String {
 /// The settings of a pool's session that are not what the program relies on, each as `name = value`.
 pub(super) async fn differences(pool: &Database) -> sqlx::Result<Vec<String>> {
     let is_vitess = replication::leads_to_vitess(&mut *answered(pool.acquire()).await?).await?;
-    let own = settings(is_vitess).map(|Setting(name, _, shown)| (*name, *shown));
+    let of_engine = SETTINGS.iter().filter(|setting| !is_vitess || setting.0 != NOT_OF_VITESS);
+    let own = of_engine.map(|Setting(name, _, shown)| (*name, *shown));
     let expected: Vec<_> = own.chain(SHOWN).collect();
     let names: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();
     let question = format!(
