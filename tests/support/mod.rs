@@ -227,6 +227,9 @@ pub async fn link_to_ledger(shop: &Shop) -> FaultyLink {
     if let Some((user, port)) = replicated_writer(shop) {
         return link_to(&format!("{user}@127.0.0.1:{port}/{database}")).await;
     }
+    if std::env::var("SECKILL_TEST_MYSQL").is_ok_and(|engine| engine == "vitess") {
+        return link_to(shop.config.database_url.reveal()).await;
+    }
     link_to(&mysql().await.tcp_url_of(database)).await
 }
 
