@@ -88,6 +88,7 @@ pub(super) fn operations() -> Vec<Operation> {
         operation("POST", "/api/items/{id}/entry", Who::Buyer, None, 409),
         operation("DELETE", "/api/items/{id}/entry", Who::Buyer, None, 409),
         operation("GET", "/api/items/{id}/draw", Who::Anyone, None, 409),
+        operation("GET", "/api/items/{id}/draw/announcement", Who::Anyone, None, 409),
         operation("GET", "/api/items/{id}/draw/entries", Who::Anyone, None, 409),
         operation("GET", "/api/admin/items/{id}/draw", Who::Admin, None, 409),
         operation("GET", "/api/admin/actions", Who::Admin, None, 200),

@@ -13,10 +13,11 @@ use crate::problem::Problem;
 use crate::problems;
 
 /// The media types of the API. A test compares them with the document.
-const MEDIA_TYPES: [&str; 6] = [
+const MEDIA_TYPES: [&str; 7] = [
     "application/json",
     "application/problem+json",
     "text/csv",
+    "text/plain",
     "application/jsonl",
     "application/x-ndjson",
     "text/event-stream",
