@@ -181,7 +181,8 @@ mod tests {
     #[test]
     fn no_setting_has_the_name_of_what_a_platform_makes() {
         for setting in settings_of_variables() {
-            for value in ["10.0.0.1", "80", "tcp://10.0.0.1:80", "/a/b"] {
+            // Docker's `_NAME` is that of one setting, too (`identity.name`), which wins.
+            for value in ["10.0.0.1", "80", "tcp://10.0.0.1:80"] {
                 assert!(!is_made_by_a_platform(&setting, value), "{setting}={value}");
             }
         }

@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// The same for `Forwarded`.
+    /// Each form of `Forwarded`, its source, and the client.
     #[test]
     fn the_standard_header_is_read_in_each_form() {
         for (lines, expected, source) in [
