@@ -32,7 +32,7 @@ struct Case {
     exit: u8,
 }
 
-/// The name of a text; a place in it, the number of characters that are taken out there, and what is put in.
+/// The name of a text; or with it a place, the number of characters that are taken out there, and the new ones.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Change {
