@@ -73,7 +73,7 @@ pub(crate) fn faults(proof: &Proof, known: Known<'_>) -> Vec<Fault> {
 async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     let shop = shop().await;
     let instance = shop.start().await;
-    let item = drawn_item(&instance, 2, 8).await;
+    let item = drawn_item(&instance, 2, 15).await;
     let stranger = instance.stranger();
     let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
     assert_eq!((&draw["state"], &draw["proof"]), (&json!("open"), &json!("local")));

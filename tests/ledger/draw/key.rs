@@ -26,7 +26,7 @@ async fn a_shop_without_a_key_makes_no_draw() {
 async fn a_draw_keeps_the_key_of_its_rules() {
     let shop = shop().await;
     let before = shop.start().await;
-    let item = drawn_item(&before, 1, 8).await;
+    let item = drawn_item(&before, 1, 20).await;
     let announced = announcement(&before.stranger(), item).await;
     let promise = enter(&before.buyer(1), item).await.json["promise"].clone();
     before.stop().await;

@@ -11,7 +11,7 @@ use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
 
 /// A draw of this many units that is over, with buyers 1 to 4; returns the item, and the buyers in the order of places.
 async fn drawn(instance: &Instance, units: i64) -> (i64, Vec<i64>) {
-    let item = drawn_item(instance, units, 4).await;
+    let item = drawn_item(instance, units, 15).await;
     for buyer in 1..=4 {
         assert_eq!(enter(&instance.buyer(buyer), item).await.status, 200);
     }
@@ -125,6 +125,12 @@ async fn a_purchase_without_a_place_after_a_pause_is_found() {
     // The audit of the load test, which shares no code with the service, finds the same.
     let mut reader = ledger_audit::Reader::connect(shop.config.database_url.reveal()).await;
     let ledger = reader.as_mut().expect("connected").ledger(item).await.expect("read");
+    let sold = ledger_audit::Answer {
+        status: 201,
+        outcome: ledger_audit::Outcome::Accepted,
+        last: true,
+        ..ledger_audit::Answer::default()
+    };
     let evidence = ledger_audit::Evidence {
         stock: 2,
         per_buyer_limit: 1,
@@ -133,7 +139,7 @@ async fn a_purchase_without_a_place_after_a_pause_is_found() {
         keyed: false,
         before: &ledger_audit::Ledger::default(),
         after: &ledger,
-        answers: &[],
+        answers: &[sold],
         in_time: None,
     };
     let judged = ledger_audit::judge(&evidence).expect("judged");
