@@ -106,8 +106,8 @@ impl Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use shop_domain::ItemId;
     use shop_domain::outcome::Dependency;
+    use shop_domain::{ItemId, OrderId};
 
     #[test]
     fn a_problem_has_the_code_of_its_outcome() {
@@ -128,7 +128,10 @@ mod tests {
             Refusal::ItemNotFound,
             Refusal::StrategyNotFound,
             Refusal::OptionsNotTaken,
+            Refusal::OptionsForLabItems,
             Refusal::UnsafeStrategy,
+            Refusal::DrawOnly,
+            Refusal::KeyReused { order_id: OrderId::generate() },
             Refusal::AmountOverflow,
             Refusal::RequestInProgress,
             Refusal::OtherCurrency,

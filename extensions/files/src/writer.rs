@@ -159,6 +159,10 @@ impl Writer {
 
     fn write_csv(&mut self, record: &str, cells: &[(&'static str, Cell)]) {
         let columns = columns(self.table);
+        debug_assert!(
+            cells.iter().all(|(name, _)| columns.contains(name)),
+            "each cell has a column"
+        );
         let mut lines = csv::Writer::from_writer(&mut self.page);
         // Writing into memory cannot fail.
         if !self.has_head {
