@@ -148,7 +148,7 @@ mod tests {
         let target = Target::parse("http://[::1]:8080").expect("an address");
         assert_eq!((&*target.host, target.port, &*target.authority), ("::1", 8080, "[::1]:8080"));
         assert_eq!(target.path, "/");
-        let long = format!("https://shop.example/{}", "x".repeat(500));
+        let long = format!("https://shop.example/{}", "x".repeat(Target::LENGTH_MAX));
         for bad in [
             "",
             "shop.example",
