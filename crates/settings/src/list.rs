@@ -45,7 +45,7 @@ impl<'de> Deserialize<'de> for List {
             Texts(Vec<String>),
         }
 
-        let texts = match Written::deserialize(deserializer)? {
+        let texts: Vec<String> = match Written::deserialize(deserializer)? {
             Written::Texts(texts) => texts,
             Written::Text(text) if text.trim_start().starts_with('[') => {
                 serde_json::from_str(&text).map_err(|error| {
@@ -56,6 +56,10 @@ impl<'de> Deserialize<'de> for List {
             }
             Written::Text(text) => return Ok(Self::cut(&text)),
         };
+        if texts.iter().any(|text| text.trim().is_empty()) {
+            // Perhaps of a variable that was never set; what a token leaves empty would be equal to it.
+            return Err(de::Error::custom("a text of the list is empty; leave it out"));
+        }
         Ok(Self { texts, was_cut: false })
     }
 }
@@ -106,6 +110,16 @@ mod tests {
             assert!(error.contains("a JSON array such as"), "{error}");
         }
         assert!(read(7).is_err() && read(Value::Array(vec![Value::from(7)])).is_err());
+    }
+
+    #[test]
+    fn a_list_with_an_empty_text_is_refused_by_the_name_of_the_setting() {
+        let array = Value::Array(vec![Value::from("a"), Value::from(" ")]);
+        for wrong in [array, r#"[""]"#.into(), r#"["a", "\t"]"#.into()] {
+            let error = read(wrong).expect_err("an empty text");
+            assert!(error.contains("is empty") && error.contains("section"), "{error}");
+            assert!(error.contains("values"), "{error}");
+        }
     }
 
     #[test]

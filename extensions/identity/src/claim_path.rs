@@ -60,7 +60,7 @@ impl ClaimPath {
     }
 
     /// The values of the claim: of a list its texts, of a scope its parts, of another text the whole text, since the
-    /// name of one group can have spaces and commas.
+    /// name of one group can have spaces and commas. Empty texts are no values.
     pub(crate) fn values<'a>(&self, claims: &'a Map<String, Value>) -> Values<'a> {
         let mut value = claims.get(&self.written);
         if value.is_none() {
@@ -68,17 +68,15 @@ impl ClaimPath {
             value = names.next().and_then(|first| claims.get(first));
             value = names.fold(value, |value, name| value?.get(name));
         }
-        match value {
-            None if self.is_left_out(claims) => Values::LeftOut,
-            Some(Value::String(text)) if self.is_scope() => {
-                Values::Said(text.split_whitespace().collect())
-            }
-            Some(Value::String(text)) => Values::Said(vec![text]),
-            Some(Value::Array(values)) => {
-                Values::Said(values.iter().filter_map(Value::as_str).collect())
-            }
-            _ => Values::Said(Vec::new()),
-        }
+        let mut said: Vec<&str> = match value {
+            None if self.is_left_out(claims) => return Values::LeftOut,
+            Some(Value::String(text)) if self.is_scope() => text.split_whitespace().collect(),
+            Some(Value::String(text)) => vec![text],
+            Some(Value::Array(values)) => values.iter().filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        said.retain(|text| !text.trim().is_empty());
+        Values::Said(said)
     }
 
     fn is_scope(&self) -> bool {
@@ -129,6 +127,9 @@ mod tests {
         assert_eq!(values("https://shop.example/roles", &flat), ["sales"]);
         assert_eq!(values("cognito:groups", &flat), ["a"]);
         assert!(values("n", &flat).is_empty());
+        let empty = json!({ "roles": "", "groups": ["", " ", "a"] });
+        assert!(values("roles", &empty).is_empty());
+        assert_eq!(values("groups", &empty), ["a"]);
     }
 
     #[test]
