@@ -57,22 +57,30 @@ async fn an_account_without_info_is_served() {
     redis.stop().await;
 }
 
+/// And no try leaves a key behind.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_missing_right_is_named() {
     let whole = "~PREFIX* &PREFIX* +@all";
     let (redis, shop) = shop_of_account(whole).await;
     assert_eq!(rights(&doctor(&shop, &[]).await)["state"], "ok");
     let prefix = &shop.config.redis.prefix;
+    let key = format!("{prefix}doctor");
     for (rules, named) in [
         (format!("{whole} -hset"), "lacks the rights +hset:".to_owned()),
         (format!("{whole} -@stream"), "lacks the rights +xadd +xack +xdel".to_owned()),
         (format!("{whole} -evalsha"), "lacks the rights +evalsha:".to_owned()),
         (format!("{whole} -del -set"), "lacks the rights +set +del:".to_owned()),
+        (
+            format!("{whole} -set -pexpire -unlink -del"),
+            "lacks the rights +set +pexpire +unlink +del:".to_owned(),
+        ),
         ("~other:* &PREFIX* +@all".to_owned(), format!("lacks the rights ~{prefix}*:")),
         ("~PREFIX* &other:* +@all".to_owned(), format!("lacks the rights &{prefix}*:")),
     ] {
         allow(&redis, &shop, &rules).await;
         assert_found(&doctor(&shop, &[]).await, &named);
+        let left: bool = redis.run(&["EXISTS", &key]).await.expect("an answer");
+        assert!(!left, "{rules} leaves a key behind");
     }
     redis.stop().await;
 }

@@ -1,5 +1,5 @@
-//! What the account of `REDIS_URL` may not do, by the server's own answers: each command is tried on a key that no
-//! command can change.
+//! What the account of `REDIS_URL` may not do, by the server's own answers: each command is tried on a key that none of
+//! them can change, and that ends by itself.
 
 use futures::future::join_all;
 use redis::{Cmd, RedisError, RedisResult};
@@ -11,35 +11,39 @@ const THAT_TELL: [&str; 4] = ["INFO", "ROLE", "CONFIG GET maxmemory", "PING"];
 
 /// Makes `KEY` a text for a moment.
 const FIRST: &str = "SET KEY x PX 10000";
-/// Remove it again.
-const LAST: [&str; 2] = ["UNLINK KEY", "DEL KEY"];
+/// Let it end in any case, and remove it.
+const LAST: [&str; 3] = ["PEXPIRE KEY 10000", "UNLINK KEY", "DEL KEY"];
+
+/// Commands that would make `KEY`, for good, if [`FIRST`] has not: they are only tried when that was allowed.
+const THAT_CREATE: [&str; 8] = [
+    "INCR KEY",
+    "DECR KEY",
+    "HSET KEY f v",
+    "HSETNX KEY f v",
+    "HINCRBY KEY f 1",
+    "SADD KEY m",
+    "ZADD KEY 1 m",
+    "XADD KEY * f v",
+];
 
 /// The other commands, of the program and of its scripts. A command for another type than a text fails, after the check
 /// of rights, and the others leave the key as it is. `WATCH`, `MULTI` and `SUBSCRIBE` would change the shared connection,
 /// and are not tried.
-const THAT_SELL: [&str; 46] = [
+const THAT_SELL: [&str; 37] = [
     "GET KEY",
     "EXISTS KEY",
-    "PEXPIRE KEY 10000",
     "PTTL KEY",
-    "INCR KEY",
-    "DECR KEY",
     "RENAME KEY KEY",
     "HGET KEY f",
-    "HSET KEY f v",
-    "HSETNX KEY f v",
     "HDEL KEY f",
     "HEXISTS KEY f",
     "HGETALL KEY",
-    "HINCRBY KEY f 1",
     "HLEN KEY",
     "HMGET KEY f",
     "HSCAN KEY 0",
-    "SADD KEY m",
     "SCARD KEY",
     "SISMEMBER KEY m",
     "SREM KEY m",
-    "ZADD KEY 1 m",
     "ZCARD KEY",
     "ZCOUNT KEY 0 1",
     "ZRANGE KEY 0 1",
@@ -47,7 +51,6 @@ const THAT_SELL: [&str; 46] = [
     "ZREM KEY m",
     "ZREMRANGEBYSCORE KEY 0 1",
     "ZSCORE KEY m",
-    "XADD KEY * f v",
     "XACK KEY g 0-1",
     "XDEL KEY 0-1",
     "XLEN KEY",
@@ -102,13 +105,16 @@ impl MissingRights {
 }
 
 impl RedisClient {
-    /// Tries each command on every primary, and says which are refused to this account.
+    /// Tries each command on every primary, and says which are refused to this account. Without `SET` some are not tried.
     ///
     /// # Errors
     /// When no primary is known.
     pub async fn missing_rights(&self) -> RedisResult<MissingRights> {
         let mut missing = MissingRights::default();
         self.try_all(&mut missing, &[FIRST], false).await?;
+        if missing.lets_sell() {
+            self.try_all(&mut missing, &THAT_CREATE, false).await?;
+        }
         self.try_all(&mut missing, &THAT_TELL, true).await?;
         self.try_all(&mut missing, &THAT_SELL, false).await?;
         for last in LAST {
