@@ -36,7 +36,7 @@ const RESERVATIONS_MAX: usize = 256;
 #[serde(deny_unknown_fields)]
 pub struct BatchLineBody {
     /// The shop's reference of the buyer: opaque, 1 to 255 printable ASCII characters without spaces. Limits count it like a user.
-    #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
+    #[schema(min_length = 1, max_length = 255, pattern = "^[!-~]+$")]
     buyer: String,
     /// The key of this reservation, as an `Idempotency-Key`.
     #[schema(min_length = 1, max_length = 64, pattern = "^[!-~]+$")]
@@ -172,4 +172,19 @@ fn answer(line: usize, outcome: Result<Outcome, Problem>) -> Vec<u8> {
     let mut text = serde_json::to_vec(&body).unwrap_or_default();
     text.push(b'\n');
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use utoipa::PartialSchema;
+
+    use super::*;
+
+    #[test]
+    fn the_description_names_the_lengths_that_are_taken() {
+        let described = serde_json::to_value(BatchLineBody::schema()).expect("a schema");
+        let length_max = |field: &str| &described["properties"][field]["maxLength"];
+        assert_eq!(length_max("buyer"), BuyerReference::LENGTH_MAX);
+        assert_eq!(length_max("key"), RequestKey::LENGTH_MAX);
+    }
 }
