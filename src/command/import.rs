@@ -10,7 +10,7 @@ use crate::account::Actor;
 use crate::catalog::Catalog;
 use crate::config::Config;
 use crate::http::item_form::ItemForm;
-use files::{FaultBody, read_table};
+use files::{Encoding, FaultBody, read_table};
 use gates::redis_store::{Counters, RedisClient};
 use ledger::catalog::KeyedRequest;
 use ledger::rows::outbox::Outbox;
@@ -75,7 +75,8 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
     }
     let actor = Actor { user, address: None, now: OffsetDateTime::now_utc() };
     let key = arguments.key.as_ref();
-    let request = key.map(|key| KeyedRequest { user, key, body: &bytes });
+    let charset = charset.map(Encoding::name);
+    let request = key.map(|key| KeyedRequest { user, key, body: &bytes, charset });
     let created = catalog.create_all(&table.sales, &actor, request).await;
     let created = created.map_err(|error| format!("the sales are not created: {error}"))?;
     for stocked in &created.items {
@@ -88,7 +89,7 @@ pub async fn run(settings: Option<&Path>, arguments: &Arguments) -> ExitResult {
 
 /// A charset that a table may have.
 #[derive(Clone, Copy)]
-struct Charset(&'static files::Encoding);
+struct Charset(&'static Encoding);
 
 fn parse_charset(name: &str) -> Result<Charset, String> {
     let known = files::charset_named(name).map(Charset);

@@ -116,6 +116,13 @@ async fn a_table_is_read_in_the_charset_of_its_request() {
         let item = instance.stranger().get(&format!("/api/items/{}", made.json["items"][0])).await;
         assert_eq!(item.json["name"], "台灯", "{kind}");
     }
+    // The key belongs to what the bytes say, so to their charset, by whichever of its names.
+    for (charset, expected) in [("gbk", 201), ("windows-1252", 422), ("GB2312", 201)] {
+        let kind = format!("text/csv; charset={charset}");
+        let answer = import_as(&admin, &kind, Some("k1"), gbk.clone()).await;
+        assert_eq!(answer.status, expected, "{charset}: {}", answer.text);
+        assert_eq!(is_replayed(&answer), charset == "GB2312", "{charset}");
+    }
     let unknown = import_as(&admin, "text/csv; charset=ebcdic", None, gbk.clone()).await;
     assert_problem(&unknown, (415, "unsupported_media_type"), "no such charset");
     let undeclared = import(&admin, None, gbk).await;

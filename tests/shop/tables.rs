@@ -97,6 +97,11 @@ const FILES: &[(&str, Option<&str>, Answer)] = &[
     ("excel_trailing_rows.csv", None, GOOD),
     ("tail_of_16384_columns.csv", None, GOOD),
     ("short_rows.csv", None, PLAIN),
+    // The price is 49,50, or 49 of a stock of 50.
+    ("cell_more.csv", None, Refused(&[("G2", "", "more cells")])),
+    ("cell_more_in_all_rows.csv", None, Refused(&[("G2", "", "\"49,50\""), ("G3", "", "")])),
+    ("cell_more_of_empty_column.csv", None, Refused(&[("G3", "", "more cells")])),
+    ("cell_more_of_300_columns.csv", None, Refused(&[("G2", "", ""), ("G3", "", "")])),
     (
         "named_without_header_cell.csv",
         None,
@@ -137,6 +142,7 @@ const FILES: &[(&str, Option<&str>, Answer)] = &[
     ("fullwidth_number.csv", None, GOOD),
     ("nbsp_number.csv", None, GOOD),
     ("pandas_float.csv", None, GOOD),
+    ("price_float.csv", None, Refused(&[("B2", "49.0", "49 or 4900: write 4900 for 49.00")])),
     ("stock_magento.csv", None, GOOD),
     ("number_as_text.csv", None, GOOD),
     ("price_millions.csv", None, MILLION),

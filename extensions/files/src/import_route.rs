@@ -74,7 +74,9 @@ pub async fn import(
         let faults = serde_json::to_value(faults).unwrap_or_default();
         return Err(problems::INVALID_TABLE.detail(detail).member("faults", faults));
     }
-    let request = key.as_ref().map(|key| KeyedRequest { user: operator.user, key, body: &bytes });
+    let user = operator.user;
+    let charset = charset.map(Encoding::name);
+    let request = key.as_ref().map(|key| KeyedRequest { user, key, body: &bytes, charset });
     let CreatedItems { items, is_repeated } =
         shelf.create_all(&new, &actor_of(&operator), request).await?;
     tracing::info!(items = items.len(), is_repeated, operator = %operator.user, "items imported");

@@ -200,9 +200,14 @@ pub async fn create(
     RawJson(bytes): RawJson,
 ) -> Result<Response, Problem> {
     let actor = actor_of(&operator);
-    let new = new_item(parse(&bytes)?, shop_currency, draws.as_deref())?;
-    let request = key.as_ref().map(|key| KeyedRequest { user: actor.user, key, body: &bytes });
-    let created = catalog.create_all(std::slice::from_ref(&new), &actor, request).await?;
+    let keyed = |key| KeyedRequest { user: actor.user, key, body: &bytes, charset: None };
+    let request = key.as_ref().map(keyed);
+    let new = parse(&bytes).and_then(|body| new_item(body, shop_currency, draws.as_deref()));
+    let created = match new {
+        Ok(new) => catalog.create_all(std::slice::from_ref(&new), &actor, request).await?,
+        // What was right when it was created may not be right any more: a draw may be closed.
+        Err(problem) => catalog.find_created(request).await?.ok_or(problem)?,
+    };
     let item = created.items.first().ok_or_else(|| problems::INTERNAL.problem())?;
     tracing::info!(item = %item.item.id, is_repeated = created.is_repeated, operator = %actor.user, "item created");
     let mut response = (StatusCode::CREATED, answer(item, actor.now)).into_response();
@@ -331,8 +336,7 @@ pub(in crate::http) fn new_item(
         draw: None,
     };
     let Some(promise) = promise else { return Ok(item) };
-    let draw = draws.map(|draws| draws.announce(&item, promise)).transpose()?.flatten();
-    let draw = draw.ok_or(&problems::INVALID_DRAW)?;
+    let draw = draws.ok_or(&problems::INVALID_DRAW)?.announce(&item, promise)?;
     Ok(NewItem { draw: Some(draw), ..item })
 }
 

@@ -96,7 +96,10 @@ pub fn read_table(
         Ok(text) => {
             let mut records = records::records(&text, heads::names_field);
             match read_heads(&mut records) {
-                Ok(heads) => Rows { heads, shop_currency, form }.read(records, &mut table),
+                Ok((heads, count)) => {
+                    let cells_max = cells_max(&heads, count, &records);
+                    Rows { heads, cells_max, shop_currency, form }.read(records, &mut table);
+                }
                 Err(faults) => table.faults = faults,
             }
         }
@@ -109,8 +112,8 @@ pub fn read_table(
     table
 }
 
-/// Reads the names of the columns: the first row that is not empty.
-fn read_heads(records: &mut Records<'_>) -> Result<Vec<Head>, Vec<FaultBody>> {
+/// Reads the names of the columns, the first row that is not empty, and counts its cells.
+fn read_heads(records: &mut Records<'_>) -> Result<(Vec<Head>, usize), Vec<FaultBody>> {
     let invalid = |detail: &str| problems::INVALID_TABLE.detail(detail.to_owned());
     let Some(record) = records.find(|record| !record.as_ref().is_ok_and(is_empty)) else {
         let top = Spot { row: 1, line: 1 };
@@ -119,9 +122,9 @@ fn read_heads(records: &mut Records<'_>) -> Result<Vec<Head>, Vec<FaultBody>> {
             &invalid("The table is empty: begin with the names of the columns."),
         )]);
     };
-    let Record { spot, cells } = record
+    let Record { spot, cells, count } = record
         .map_err(|it| vec![fault(it.spot, &invalid(it.mend)).place(it.column).read(&it.read)])?;
-    heads::heads(&cells).map_err(|faults| {
+    let found = heads::heads(&cells).map_err(|faults| {
         let each = faults.into_iter().map(|it| {
             let mut body = fault(spot, &invalid(&it.detail));
             body.column = it.column;
@@ -130,8 +133,17 @@ fn read_heads(records: &mut Records<'_>) -> Result<Vec<Head>, Vec<FaultBody>> {
                 None => body,
             }
         });
-        each.collect()
-    })
+        each.collect::<Vec<_>>()
+    });
+    Ok((found?, count))
+}
+
+/// The most cells of a row: those with a name. Spreadsheets add empty columns to the head and to every row. A cell more
+/// in some rows may be a separator inside a value, such as `49,50`, behind which each value is in the next column.
+fn cells_max(heads: &[Head], count: usize, records: &Records<'_>) -> usize {
+    let named = heads.iter().rposition(|head| *head != Head::Unnamed).map_or(0, |last| last + 1);
+    let mut rows = records.clone().flatten().filter(|record| !is_empty(record));
+    if rows.all(|record| record.count == count) { count } else { named }
 }
 
 fn is_empty(record: &Record) -> bool {
@@ -151,6 +163,8 @@ type Fields = HashMap<&'static str, Field>;
 /// How the rows of a table are read.
 struct Rows<'a> {
     heads: Vec<Head>,
+    /// The most cells of a row.
+    cells_max: usize,
     shop_currency: Currency,
     form: &'a dyn ItemForm,
 }
@@ -234,6 +248,7 @@ impl Rows<'_> {
     fn fields(&self, record: &Record) -> Result<Fields, Vec<FaultBody>> {
         let mut fields = Fields::new();
         let mut faults = Vec::new();
+        let has_floats = self.has_floats(record);
         for (place, cell) in record.cells.iter().enumerate() {
             let said = content(cell);
             let read = values::trimmed(&said);
@@ -252,7 +267,7 @@ impl Rows<'_> {
                     ));
                 }
                 Some(Head::Field(column)) => {
-                    let text = values::plain(column.kind, read);
+                    let text = values::plain(column.kind, read, has_floats);
                     fields.insert(column.name, Field { place, read: read.to_owned(), text });
                 }
                 Some(Head::Record) if read != "sale" => {
@@ -266,6 +281,12 @@ impl Rows<'_> {
                 }
             }
         }
+        if faults.is_empty() && record.count > self.cells_max {
+            let detail = "This row has more cells than columns have a name: quote the cell that has the separator, such as \
+                \"49,50\", or remove the empty cells at the end.";
+            let body = fault(record.spot, &problems::INVALID_TABLE.detail(detail));
+            faults.push(body.place(self.cells_max).read(""));
+        }
         if let Some(Field { place, read, .. }) =
             fields.get("mode").filter(|field| field.text.as_deref() == Ok("draw"))
         {
@@ -274,6 +295,18 @@ impl Rows<'_> {
             faults.push(body.place(*place).read(read).column("mode"));
         }
         if faults.is_empty() { Ok(fields) } else { Err(faults) }
+    }
+
+    /// Whether a program has written all whole numbers of a row, besides money, as floats.
+    fn has_floats(&self, record: &Record) -> bool {
+        let is_whole =
+            |head: &Head| matches!(head, Head::Field(column) if column.kind == Kind::Whole);
+        let each = self.heads.iter().zip(&record.cells).filter(|(head, _)| is_whole(head));
+        let mut said = each.map(|(_, cell)| content(cell));
+        said.all(|said| {
+            let read = values::trimmed(&said);
+            read.is_empty() || values::is_float(read)
+        })
     }
 
     /// Adds to a fault of a column the cell, and what was read in it.

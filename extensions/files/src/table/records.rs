@@ -24,8 +24,10 @@ pub(super) struct Spot {
 #[derive(Clone, Debug)]
 pub(super) struct Record {
     pub spot: Spot,
-    /// The cells without their quotes.
+    /// The first [`CELLS_MAX`] cells without their quotes.
     pub cells: Vec<String>,
+    /// How many cells there are.
+    pub count: usize,
 }
 
 /// A record that has two readings.
@@ -41,6 +43,7 @@ pub(super) struct Broken {
 }
 
 /// The records of a text.
+#[derive(Clone)]
 pub(super) struct Records<'a> {
     rest: &'a str,
     separator: char,
@@ -147,7 +150,9 @@ impl Iterator for Records<'_> {
         }
         let spot = self.spot;
         let mut cells = Vec::new();
+        let mut count = 0;
         for column in 0.. {
+            count = column + 1;
             let before = self.rest;
             let cell = self.cell().and_then(|cell| match column {
                 CELLS_MAX.. if !cell.trim().is_empty() => Err("Send fewer cells in a row."),
@@ -168,7 +173,7 @@ impl Iterator for Records<'_> {
             }
         }
         self.end_line();
-        Some(Ok(Record { spot, cells }))
+        Some(Ok(Record { spot, cells, count }))
     }
 }
 
@@ -178,7 +183,7 @@ mod tests {
 
     fn read(text: &str) -> Vec<Result<(u64, Vec<String>), usize>> {
         let each = records(text, |name| name == "a" || name == "b").map(|record| match record {
-            Ok(Record { spot, cells }) => Ok((spot.line, cells)),
+            Ok(Record { spot, cells, .. }) => Ok((spot.line, cells)),
             Err(broken) => Err(broken.column),
         });
         each.collect()
@@ -222,6 +227,8 @@ mod tests {
     fn a_long_tail_of_empty_cells_costs_nothing() {
         let table = format!("a,b{}\n", ",".repeat(16_384));
         assert_eq!(lines(&table)[0].1.len(), CELLS_MAX);
+        let count = records(&table, |_| true).flatten().map(|record| record.count);
+        assert_eq!(count.collect::<Vec<_>>(), [16_386]);
         assert!(read(&format!("{}x", "x,".repeat(CELLS_MAX)))[0].is_err());
     }
 }

@@ -19,22 +19,22 @@ pub(super) fn trimmed(cell: &str) -> &str {
     })
 }
 
-/// The text of a field.
+/// Whether a number is written as a program writes one that may have a fraction and has none, such as `100.0`.
+pub(super) fn is_float(cell: &str) -> bool {
+    cell.ends_with(".0") || cell.chars().map(ascii).collect::<String>().ends_with(".0")
+}
+
+/// The text of a field. `has_floats` says whether each other whole number of the row [is a float](is_float).
 ///
 /// # Errors
 /// A sentence that says how to mend the cell.
-pub(super) fn plain(kind: Kind, cell: &str) -> Result<String, String> {
+pub(super) fn plain(kind: Kind, cell: &str, has_floats: bool) -> Result<String, String> {
     match kind {
         Kind::Text => Ok(cell.replace('\t', " ")),
         Kind::Word => Ok(cell.to_lowercase()),
         Kind::Code => Ok(cell.to_uppercase()),
         Kind::Whole => whole(cell, is_zeros),
-        Kind::Money => {
-            whole(cell, |fraction| fraction == "0").map_err(|why| match money_meant(cell) {
-                Some(minor) => format!("Write whole minor units (cents): {minor} for this."),
-                None => why,
-            })
-        }
+        Kind::Money => money(cell, has_floats),
         Kind::Time => time(cell),
         Kind::Flag => flag(cell),
     }
@@ -49,6 +49,19 @@ fn flag(cell: &str) -> Result<String, String> {
         return Ok("false".to_owned());
     }
     Err("Write true or false.".to_owned())
+}
+
+/// An amount in minor units. One as a float is that of a program which writes every number so, or one in major units.
+fn money(cell: &str, has_floats: bool) -> Result<String, String> {
+    let minor = money_meant(cell);
+    let number = whole(cell, |fraction| fraction == "0");
+    match (number, minor) {
+        (Ok(number), Some(minor)) if number != minor && !has_floats => {
+            Err(format!("This can be {number} or {minor}: write {minor} for {number}.00."))
+        }
+        (Err(_), Some(minor)) => Err(format!("Write whole minor units (cents): {minor} for this.")),
+        (number, _) => number,
+    }
 }
 
 /// A whole number. `is_whole` says which fractions a program adds to one.
@@ -110,10 +123,12 @@ fn joined(digits: &str, separator: char) -> Option<String> {
 /// What an amount with decimals is in minor units, such as 4900 for `49,00` and 123450 for `1.234,50`.
 fn money_meant(cell: &str) -> Option<String> {
     let number: String = cell.chars().map(ascii).filter(|it| !GROUPS.contains(it)).collect();
-    let (units, decimals) = number.rsplit_once(['.', ','])?;
+    let (units, decimals) = number.trim_start_matches('+').rsplit_once(['.', ','])?;
     let units: String = units.chars().filter(|it| !matches!(it, '.' | ',')).collect();
     let is_amount = is_digits(&units) && is_digits(decimals) && (1..=2).contains(&decimals.len());
-    is_amount.then(|| format!("{units}{decimals:0<2}").trim_start_matches('0').to_owned())
+    let minor = format!("{units}{decimals:0<2}");
+    let zeros = minor.bytes().take(minor.len() - 1).take_while(|digit| *digit == b'0').count();
+    is_amount.then(|| minor[zeros..].to_owned())
 }
 
 /// A sign or a digit of full width, or the sign for minus, in ASCII.
@@ -200,14 +215,14 @@ mod tests {
     #[track_caller]
     fn taken(kind: Kind, forms: &[(&str, &str)]) {
         for (cell, expected) in forms {
-            assert_eq!(plain(kind, cell).as_deref(), Ok(*expected), "{cell:?}");
+            assert_eq!(plain(kind, cell, true).as_deref(), Ok(*expected), "{cell:?}");
         }
     }
 
     #[track_caller]
     fn refused(kind: Kind, forms: &[(&str, &str)]) {
         for (cell, word) in forms {
-            let said = plain(kind, cell).expect_err(cell);
+            let said = plain(kind, cell, false).expect_err(cell);
             assert!(said.contains(word), "{cell:?}: {said}");
         }
     }
@@ -237,6 +252,12 @@ mod tests {
         refused(Kind::Whole, &unclear);
         refused(Kind::Money, &unclear);
         refused(Kind::Money, &[("49.00", "4900"), ("49,00", "4900"), ("49.5", "4950")]);
+        refused(
+            Kind::Money,
+            &[("49.0", "49 or 4900: write 4900 for 49.00"), ("+４９.０", "49 or")],
+        );
+        assert_eq!(plain(Kind::Money, "0.0", false).as_deref(), Ok("0"));
+        refused(Kind::Money, &[("0.00", "(cents): 0 for this")]);
         refused(
             Kind::Money,
             &[("1.234,50", "123450"), ("1,234.50", "123450"), ("1 234,50", "123450")],

@@ -1,7 +1,7 @@
 //! Requests with a key that have created items, so that a repetition creates none.
 
 use sha2::{Digest, Sha256};
-use sqlx::MySqlConnection;
+use sqlx::{MySqlConnection, MySqlExecutor};
 use time::OffsetDateTime;
 
 use crate::sql::statement::{Binds, Read, Write};
@@ -15,12 +15,22 @@ pub struct KeyedRequest<'a> {
     pub key: &'a RequestKey,
     /// Its body, by which another request with the same key is told.
     pub body: &'a [u8],
+    /// The charset in which its sender reads the body, if named: in another one the same bytes are another request.
+    pub charset: Option<&'static str>,
+}
+
+impl KeyedRequest<'_> {
+    fn digest(&self) -> Vec<u8> {
+        let body = Sha256::digest(self.body);
+        let Some(charset) = self.charset else { return body.to_vec() };
+        Sha256::new_with_prefix(body).chain_update(charset).finalize().to_vec()
+    }
 }
 
 /// What an earlier request with the same key has done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Earlier {
-    /// There is no earlier one; this one is noted now.
+    /// There is no earlier one.
     None,
     /// An earlier one with the same body has created these items.
     Created(Vec<ItemId>),
@@ -38,29 +48,40 @@ pub async fn note(
     items: &[ItemId],
     now: OffsetDateTime,
 ) -> sqlx::Result<Earlier> {
-    let digest = Sha256::digest(request.body).to_vec();
-    let user = request.user.get();
-    let key = request.key.as_str();
     let ids: Vec<String> = items.iter().map(ToString::to_string).collect();
     let noted = sqlx::query(
         "INSERT IGNORE INTO item_creations (user_id, request_key, digest, item_ids, created_at) \
          VALUES (?, ?, ?, ?, ?)",
     )
-    .binds((user, key, digest.clone(), ids.join(","), now))
+    .binds((request.user.get(), request.key.as_str(), request.digest(), ids.join(","), now))
     .changed(&mut *transaction)
     .await?;
     if noted == 1 {
         return Ok(Earlier::None);
     }
     // Without a lock: requests that have waited together share one, and to ask for more would be a deadlock.
-    let earlier: (Vec<u8>, String) = sqlx::query_as(
+    match find(transaction, request).await? {
+        Earlier::None => Err(sqlx::Error::RowNotFound),
+        earlier => Ok(earlier),
+    }
+}
+
+/// Finds what an earlier request with the same key has created.
+pub async fn find(
+    executor: impl MySqlExecutor<'_>,
+    request: KeyedRequest<'_>,
+) -> sqlx::Result<Earlier> {
+    let earlier: Option<(Vec<u8>, String)> = sqlx::query_as(
         "SELECT digest, item_ids FROM item_creations WHERE user_id = ? AND request_key = ?",
     )
-    .binds((user, key))
-    .one(transaction)
+    .binds((request.user.get(), request.key.as_str()))
+    .first(executor)
     .await?;
-    if earlier.0 != digest {
-        return Ok(Earlier::OtherBody);
-    }
-    Ok(Earlier::Created(earlier.1.split(',').filter_map(ItemId::parse).collect()))
+    Ok(match earlier {
+        None => Earlier::None,
+        Some((of_body, ids)) if of_body == request.digest() => {
+            Earlier::Created(ids.split(',').filter_map(ItemId::parse).collect())
+        }
+        Some(_) => Earlier::OtherBody,
+    })
 }
