@@ -81,6 +81,19 @@ impl Catalog {
         self.create_by(new).await
     }
 
+    /// Finds the items that an earlier request with the same key and body has created.
+    ///
+    /// # Errors
+    /// When the ledger does not answer.
+    pub async fn find_created(
+        &self,
+        request: Option<KeyedRequest<'_>>,
+    ) -> Result<Option<Created>, LedgerError> {
+        let Some(request) = request else { return Ok(None) };
+        let items = self.ledger.read(catalog::find_created(&self.ledger.pool, request)).await?;
+        Ok(items.map(|items| Created { items, is_repeated: true }))
+    }
+
     /// Finds the products and the groups of items that new items name and that do not exist. Returns the
     /// place of the item in `all`, with the error that its creation would have.
     ///

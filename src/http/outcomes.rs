@@ -119,6 +119,7 @@ pub fn of_edit(error: EditError) -> Problem {
         EditError::NotFound => problems::ITEM_NOT_FOUND.problem(),
         EditError::RevisionChanged => problems::PRECONDITION_FAILED.problem(),
         EditError::InvalidSchedule => problems::INVALID_SCHEDULE.problem(),
+        EditError::OfferRequired => problems::INVALID_DRAW.problem(),
         EditError::CurrencyFixed => problems::CURRENCY_FIXED.problem(),
         EditError::NoSuchGroup => problems::LIMIT_GROUP_NOT_FOUND.problem(),
         EditError::NoSuchProduct => problems::PRODUCT_NOT_FOUND.problem(),

@@ -63,8 +63,6 @@ web::problem_types! {
         "Send a hold time in the range that /docs names.";
     OFFER_OUT_OF_RANGE: 422 "offer_out_of_range", "Offer time out of range",
         "Send an offer time in the range that /docs names.";
-    INVALID_DRAW: 422 "invalid_draw", "Invalid draw",
-        "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, offer_seconds of at least 1, and draw_party_max of 1 to 4.";
     STOCK_BELOW_SOLD: 422 "stock_below_sold", "Stock change out of range",
         "Take out no more units than are left, and do not raise the stock above its limit.";
     TOO_MANY_ATTEMPTS: 429 "too_many_attempts", "Too many failed sign-ins",

@@ -2,6 +2,7 @@
 
 mod frozen;
 mod key;
+mod many;
 mod parties;
 mod pause;
 
@@ -113,6 +114,11 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     );
     let list = stranger.get(&format!("/api/items/{item}/draw/entries")).await;
     assert_problem(&list, (409, "entries_open"), "of a draw");
+    // As if a writer had taken it whose clock was ahead.
+    let ahead = "UPDATE draw_entries JOIN draws USING (item_id) SET entered_at = closes_at + INTERVAL 2 SECOND \
+                 WHERE item_id = ? AND user_id = 2";
+    sqlx::query(ahead).bind(item).execute(&shop.pool).await.expect("moved");
+    let ahead = instance.buyer(2).get(&path).await.json["promise"].as_str().map(str::to_owned);
 
     until_drawn(&stranger, item).await;
     assert_problem(&enter(&instance.buyer(9), item).await, (409, "entries_closed"), "of a draw");
@@ -122,6 +128,8 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
     assert!(!proof.is_public(), "the shop made the value");
     assert_eq!(proof.entries.len(), 4);
     assert!(proof.entries.iter().any(|entry| entry.id == entries[0]));
+    let known = Known { promise: ahead.as_deref(), ..known };
+    assert_eq!(faults(&proof, known), [], "no entry is later than the list");
     let left_out = Known { promise: Some(&promises[4]), ..known };
     assert_eq!(faults(&proof, left_out), [Fault::MissingEntry]);
     let all = announcement(&stranger, item).await;
@@ -177,6 +185,8 @@ async fn what_cannot_be_drawn_is_refused() {
         // The values of rounds that are over are known.
         json!({ "draw_closes_at": from_now(-1), "starts_at": from_now(-60) }),
         json!({ "offer_seconds": 0 }),
+        // The offers of the first places would end with the sale.
+        json!({ "ends_at": from_now(900) }),
         json!({ "arbiter": "off", "strategy": "mysql-naive" }),
     ] {
         let mut body = crate::support::item_body(right.clone());
@@ -185,12 +195,40 @@ async fn what_cannot_be_drawn_is_refused() {
         }
         let refused = instance.admin().post("/api/admin/items", &body).await;
         assert_problem(&refused, (422, "invalid_draw"), "of a draw");
+        let names_end = refused.text.contains("Send ends_at of 20");
+        assert_eq!(names_end, change["ends_at"].is_string(), "{}", refused.text);
     }
-    // The close is announced: the sale cannot be moved away from it.
+    // The close and the round are announced: the sale cannot be moved away from them.
     let item = drawn_item(&instance, 1, 600).await;
-    let edit = json!({ "ends_at": from_now(300) });
-    let refused = instance.admin().edit(item, edit).await;
-    assert_problem(&refused, (422, "invalid_schedule"), "of a draw");
+    for (edit, problem) in [
+        (json!({ "ends_at": from_now(300) }), "invalid_schedule"),
+        (json!({ "ends_at": from_now(610) }), "invalid_schedule"),
+        (json!({ "offer_seconds": 0 }), "invalid_draw"),
+    ] {
+        let refused = instance.admin().edit(item, edit).await;
+        assert_problem(&refused, (422, problem), "of a draw");
+    }
+    assert_eq!(instance.admin().edit(item, json!({ "ends_at": from_now(700) })).await.status, 200);
+}
+
+/// The answer was lost, and the close has passed meanwhile.
+#[tokio::test]
+async fn a_draw_that_is_made_again_is_the_same() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let body = json!({ "mode": "draw", "draw_closes_at": from_now(4) });
+    let body = crate::support::item_body(body);
+    let make = || {
+        let request = instance.admin().request(Method::POST, "/api/admin/items");
+        Client::send(request.header("idempotency-key", "one").json(&body))
+    };
+    let made = make().await;
+    assert_eq!(made.status, 201, "{}", made.text);
+    let item = made.json["id"].as_i64().expect("an id");
+    until_drawn(&instance.stranger(), item).await;
+    let again = make().await;
+    assert_eq!((again.status, again.json["id"].as_i64()), (201, Some(item)), "{}", again.text);
+    assert_eq!(again.headers["idempotency-replayed"], "true");
 }
 
 /// Entries without requests, with ids of their own; one in four is followed by friends, two to four with it.

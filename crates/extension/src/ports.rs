@@ -209,10 +209,9 @@ pub struct DrawPromise {
 
 /// Asked by the core when an operator creates an item that is drawn.
 pub trait AnnounceDraws: Send + Sync {
-    /// Makes the promise of a new item's draw; `None` if the item cannot be drawn, or not with this close or this
-    /// number of friends.
+    /// Makes the promise of a new item's draw.
     ///
     /// # Errors
-    /// The problem of a shop that can make no draw.
-    fn announce(&self, item: &NewItem, promise: DrawPromise) -> Result<Option<NewDraw>, Problem>;
+    /// The problem of a shop that can make no draw, or of an item that cannot be drawn, or not so.
+    fn announce(&self, item: &NewItem, promise: DrawPromise) -> Result<NewDraw, Problem>;
 }

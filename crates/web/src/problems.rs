@@ -129,4 +129,6 @@ crate::problem_types! {
         "Choose a strategy that GET /api/strategies lists.";
     INVALID_SCHEDULE: 422 "invalid_schedule", "Invalid sale schedule",
         "Send starts_at and ends_at as RFC 3339 times with a zone, the start before the end, up to the year 9999.";
+    INVALID_DRAW: 422 "invalid_draw", "Invalid draw",
+        "Send mode draw with draw_closes_at between starts_at and ends_at, the arbiter on, offer_seconds of at least 1, and draw_party_max of 1 to 4.";
 }

@@ -17,6 +17,9 @@ const AT_ONCE: usize = 4;
 /// How long another session may have the lock of a draw without a new place before that is reported. An instance that
 /// hangs has the lock until the ledger ends its session.
 const HELD_MAX: Duration = Duration::from_secs(10);
+/// A draw writes its places for so long, and then ends the run if others are due: a list must be published before its
+/// round, and a run does not know the draws that closed after it began. The next run goes on.
+const PLACING_MAX: Duration = Duration::from_secs(2);
 
 /// What one look at the draws that are due has found.
 #[derive(Clone, Copy, Debug, Default)]
@@ -105,8 +108,15 @@ impl Draws {
             Step::Places => {}
         }
         let Some(mut places) = draws.places(item).await? else { return self.held(item).await };
+        let mut looked = Instant::now();
         while let Some(change) = places.write_next().await? {
             self.parts.lists.publish(item, &change).await;
+            if looked.elapsed() >= PLACING_MAX {
+                if draws::due(&draws.ledger().pool).await? != [item] {
+                    break;
+                }
+                looked = Instant::now();
+            }
         }
         self.held.forget(item);
         self.parts.items.forget(item);

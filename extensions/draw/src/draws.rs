@@ -16,7 +16,9 @@ use shop_domain::{
     ArbiterMode, Clock, DrawEntry, DrawState, ItemDraw, ItemId, LedgerError, NewDraw, NewItem,
     PARTY_MAX, PartyChoice, Refusal, UserId,
 };
-use web::problem::Problem;
+use time::OffsetDateTime;
+use web::problem::{Problem, rfc3339};
+use web::problems::INVALID_DRAW;
 
 pub use ledger::draw::EntryRefusal;
 pub use ledger::rows::draws::DrawRow;
@@ -200,10 +202,27 @@ impl Draws {
 }
 
 impl AnnounceDraws for Draws {
-    fn announce(&self, item: &NewItem, promise: DrawPromise) -> Result<Option<NewDraw>, Problem> {
+    fn announce(&self, item: &NewItem, promise: DrawPromise) -> Result<NewDraw, Problem> {
         let key = self.parts.keys.current().ok_or(&problems::DRAW_KEY_MISSING)?;
-        Ok(self.new_draw(item, promise, key.public().to_string()))
+        let draw = self.new_draw(item, promise, key.public().to_string());
+        let draw = draw.ok_or(&INVALID_DRAW)?;
+        let ends_min = ends_min(&draw, item.offer_seconds).ok_or(&INVALID_DRAW)?;
+        if item.window.ends_at() < ends_min {
+            let detail = format!(
+                "Send ends_at of {} or later, so that the first places can use all of their offer time.",
+                rfc3339(ends_min)
+            );
+            return Err(INVALID_DRAW.detail(detail));
+        }
+        Ok(draw)
     }
+}
+
+/// The earliest end of a sale: the first offers, which are made after the round, are over.
+fn ends_min(draw: &NewDraw, offer_seconds: u32) -> Option<OffsetDateTime> {
+    let round = beacon_of(draw.beacon).time_of(draw.round);
+    let round = OffsetDateTime::from_unix_timestamp_nanos(i128::from(round) * 1_000).ok()?;
+    round.checked_add(time::Duration::seconds(offer_seconds.into()))
 }
 
 impl Draws {

@@ -1,5 +1,6 @@
 //! A pause of a sale that is drawn suspends its places and offers.
 
+use ledger::rows::draws;
 use reqwest::Method;
 use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
@@ -59,6 +60,9 @@ async fn offers_run_on_after_a_pause() {
     let (item, buyers) = drawn(&instance, 2).await;
     let [first, second, third, fourth] = buyers[..] else { panic!("{buyers:?}") };
     let until = standing(&instance, item, first).await["offer_expires_at"].clone();
+    // An earlier pause, which a build that knew no times of pauses has ended.
+    let left = "UPDATE draws SET paused_at = UTC_TIMESTAMP(6) - INTERVAL 5000 SECOND";
+    assert_eq!(shop.change(sqlx::query(left)).await, 1);
     set_paused(&instance, item, true).await;
     pause_was_longer(&shop, 1_000).await;
     let refused = eventually("a refusal", || async {
@@ -92,6 +96,26 @@ async fn offers_run_on_after_a_pause() {
         })
         .await;
     }
+    assert_clean(&instance, item).await;
+}
+
+/// Else each look for draws would read all entries, and compute all places.
+#[tokio::test]
+async fn a_paused_draw_is_left_alone_once_its_value_is_known() {
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = drawn_item(&instance, 1, 4).await;
+    assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
+    set_paused(&instance, item, true).await;
+    let known = "SELECT COUNT(*) FROM draws WHERE beacon_signature IS NOT NULL";
+    eventually("the value", || async {
+        let known: i64 = shop.read(sqlx::query_scalar(known)).await;
+        when(known == 1, known)
+    })
+    .await;
+    assert_eq!(draws::due(&shop.pool).await.expect("read"), []);
+    set_paused(&instance, item, false).await;
+    until_drawn(&instance.stranger(), item).await;
     assert_clean(&instance, item).await;
 }
 

@@ -46,6 +46,22 @@ pub async fn create(pool: &Database, new: NewItems<'_>) -> sqlx::Result<Creation
     with_new_id(|| transact(pool, move |transaction| Box::pin(insert_all(transaction, new)))).await
 }
 
+/// Finds the items that an earlier request with the same key and body has created.
+///
+/// # Errors
+/// The database's.
+pub async fn find_created(
+    pool: &Database,
+    request: KeyedRequest<'_>,
+) -> sqlx::Result<Option<Vec<StockedItem>>> {
+    let Earlier::Created(ids) = creations::find(pool, request).await? else { return Ok(None) };
+    let mut earlier = Vec::with_capacity(ids.len());
+    for id in ids {
+        earlier.push(items::find(pool, id).await?.ok_or(sqlx::Error::RowNotFound)?);
+    }
+    Ok(Some(earlier))
+}
+
 async fn insert_all(
     transaction: &mut MySqlConnection,
     new: NewItems<'_>,

@@ -5,8 +5,9 @@ use sqlx::MySqlConnection;
 use time::Duration;
 
 use super::{read_back, rfc3339};
-use crate::draw;
+use crate::draw::{self, beacon_of, micros};
 use crate::rows::account::actions::{self, Actor};
+use crate::rows::draw::draws;
 use crate::rows::item::items::{self, ItemUpdate, StockedItem};
 use crate::rows::item::limit_groups;
 use crate::sql::Rollback;
@@ -15,7 +16,7 @@ use crate::work::item_permit::ItemPermit;
 use crate::work::{Ledger, RetryPolicy, failed_change};
 use crate::write::restock::{Restock, restock};
 use shop_domain::product::NewVariant;
-use shop_domain::{Currency, ItemEdit, ItemId, LedgerError, LimitGroupId, SaleWindow};
+use shop_domain::{Currency, Item, ItemEdit, ItemId, LedgerError, LimitGroupId, SaleWindow};
 
 /// The currency of an item is fixed this long before its sale: longer than an instance caches an item, so that no
 /// cached item has the old one.
@@ -44,6 +45,9 @@ pub enum EditError {
     /// The new schedule ends before it starts.
     #[error("the sale must start before it ends")]
     InvalidSchedule,
+    /// The item is drawn, and without an offer time its draw would give nobody a unit.
+    #[error("the units of a draw are offered")]
+    OfferRequired,
     /// The item has orders, or its sale has begun, so its currency stays.
     #[error("the currency cannot be changed")]
     CurrencyFixed,
@@ -106,13 +110,14 @@ async fn edit_in(
         edit.starts_at.unwrap_or_else(|| item.window.starts_at()),
         edit.ends_at.unwrap_or_else(|| item.window.ends_at()),
     );
-    let window = window.filter(|window| item.draw.is_none_or(|draw| draw.fits(*window)));
+    let window = window.ok_or(Rollback::Refused(EditError::InvalidSchedule))?;
+    check_draw(transaction, &item, edit, window).await?;
     let variant = match &edit.variant {
         Some(variant) => variant.clone(),
         None => item.variant.as_ref().map(NewVariant::from),
     };
     let update = ItemUpdate {
-        window: window.ok_or(Rollback::Refused(EditError::InvalidSchedule))?,
+        window,
         paused: edit.paused.unwrap_or(item.paused),
         waiting_room: edit.waiting_room.unwrap_or(item.waiting_room),
         unpaid_max: edit.unpaid_max.unwrap_or(item.unpaid_max),
@@ -144,6 +149,25 @@ async fn edit_in(
     actions::record(transaction, actor, "item_edited", Some(id), &detail).await?;
     let edited = read_back(transaction, id).await?;
     Ok((edited, change))
+}
+
+/// Refuses an edit after which a draw would offer no unit: that needs an offer time, and an open sale after the round.
+async fn check_draw(
+    transaction: &mut MySqlConnection,
+    item: &Item,
+    edit: &ItemEdit,
+    window: SaleWindow,
+) -> Result<(), Rollback<EditError>> {
+    let Some(draw) = item.draw else { return Ok(()) };
+    if edit.offer_seconds == Some(0) {
+        return Err(Rollback::Refused(EditError::OfferRequired));
+    }
+    let mut fits = draw.fits(window);
+    if edit.ends_at.is_some() {
+        let draw = draws::find(transaction, item.id).await?.ok_or(sqlx::Error::RowNotFound)?;
+        fits &= micros(window.ends_at()) > beacon_of(draw.beacon).time_of(draw.round);
+    }
+    fits.then_some(()).ok_or(Rollback::Refused(EditError::InvalidSchedule))
 }
 
 /// Restocks, and tends the line: new units go to the buyers who wait, and a pause ends the line, or suspends it if the sale

@@ -14,7 +14,7 @@ use crate::rows::item::items::{self, StockedItem};
 use shop_domain::ItemId;
 
 pub use crate::rows::item::creations::KeyedRequest;
-pub use create::{Creation, NewItems, create};
+pub use create::{Creation, NewItems, create, find_created};
 pub use edit::{EditError, StrategyError, edit};
 pub use groups::create_group;
 pub use products::create_product;

@@ -6,8 +6,8 @@ use crate::sql::statement::Write;
 use crate::work::item_permit::ItemPermit;
 use crate::work::stock_lock;
 
-/// Notes the begin of a pause, or its end: then each open offer has the time that it had left when the pause began. An
-/// item that is not drawn has no row here, and its pause ends its line.
+/// Notes the begin of a pause, or its end: then each open offer has the time that it had left when the pause began. The
+/// caller knows that it is no repetition. A time that stands there is of a pause that an earlier build ended.
 ///
 /// # Errors
 /// The database's; the caller rolls back.
@@ -19,8 +19,7 @@ pub(crate) async fn set_paused(
     stock_lock::lock(transaction, permit).await?;
     let item = permit.item().get();
     if is_paused {
-        let begin =
-            "UPDATE draws SET paused_at = UTC_TIMESTAMP(6) WHERE item_id = ? AND paused_at IS NULL";
+        let begin = "UPDATE draws SET paused_at = UTC_TIMESTAMP(6) WHERE item_id = ?";
         return sqlx::query(begin).bind(item).run(transaction).await;
     }
     sqlx::query(

@@ -3,7 +3,7 @@
 use sqlx::{MySqlConnection, QueryBuilder};
 use time::OffsetDateTime;
 
-use super::{Draws, micros};
+use super::{Draws, beacon_of, micros};
 use crate::rows::account::erased;
 use crate::rows::draw::draw_lock::DrawLock;
 use crate::rows::draw::draws::{self, DrawRow, ListedEntry};
@@ -66,13 +66,14 @@ impl Draws {
             .await?;
             failpoint!("draw-closed");
             let entries = draws::all_entries(pool, item).await?;
+            let latest = entries.iter().map(|entry| entry.entered_at).max();
             let leaves = leaves(&entries)?;
             let root = blocking(move || draw_proof::root(&leaves)).await?;
             let rules = rules_hash(&draw.rules);
             let entries = entries.len() as u64;
             let item_number = item.get().unsigned_abs();
             let head = Head { rules, item: item_number, entries, root, listed: 0 };
-            self.list(item, head, key).await?;
+            self.list(item, &draw, head, latest, key).await?;
             failpoint!("draw-listed");
         }
         Ok(match draw.beacon_signature {
@@ -84,26 +85,41 @@ impl Draws {
         })
     }
 
-    /// Signs the head of a list, with the time of the ledger, and publishes it, unless that was done.
-    async fn list(&self, item: ItemId, head: Head, key: &ShopKey) -> sqlx::Result<()> {
+    /// Signs the head of a list, with the time of the ledger, and publishes it, unless that was done. The clock of a new
+    /// writer may be behind: the list is no earlier than the latest entry in it.
+    async fn list(
+        &self,
+        item: ItemId,
+        draw: &DrawRow,
+        head: Head,
+        latest: Option<OffsetDateTime>,
+        key: &ShopKey,
+    ) -> sqlx::Result<()> {
         let permit = &ItemPermit::of_job(item);
         let write = transact(&self.ledger.pool, |transaction| {
             Box::pin(async move {
                 stock_lock::lock(transaction, permit).await?;
                 let now = sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)");
                 let now: OffsetDateTime = now.one(&mut **transaction).await?;
+                let now = latest.map_or(now, |latest| latest.max(now));
                 let signed = Head { listed: micros(now), ..head }.signed(key);
-                sqlx::query(
+                let listed = sqlx::query(
                     "UPDATE draws SET entries = ?, root = ?, head = ?, listed_at = ? \
                      WHERE item_id = ? AND closed_at IS NOT NULL AND listed_at IS NULL",
                 )
                 .binds((head.entries, hex::encode(head.root), signed))
                 .binds((datetime(now), item.get()))
-                .run(&mut **transaction)
-                .await
+                .changed(&mut **transaction)
+                .await?;
+                Ok((listed > 0).then(|| micros(now)))
             })
         });
-        within(TRANSACTION_MAX, Box::pin(write)).await
+        let listed = within(TRANSACTION_MAX, Box::pin(write)).await?;
+        let round = beacon_of(draw.beacon).time_of(draw.round);
+        if listed.is_some_and(|listed| listed >= round) {
+            tracing::warn!(%item, "the list of a draw was published after its round: each check of it says late");
+        }
+        Ok(())
     }
 
     /// Stores the beacon's signature of the round. The caller has checked it.

@@ -136,11 +136,12 @@ pub async fn placed(pool: &Database, item: ItemId) -> sqlx::Result<u32> {
     Ok(placed.bind(item.get()).first(pool).await?.unwrap_or(0))
 }
 
-/// Lists the draws whose close has come and that are not over.
+/// Lists the draws whose close has come and that are not over. Places are not written in a pause.
 pub async fn due(pool: &Database) -> sqlx::Result<Vec<ItemId>> {
     let statement = format!(
-        "SELECT item_id FROM draws WHERE drawn_at IS NULL AND closes_at <= UTC_TIMESTAMP(6) \
-         ORDER BY closes_at LIMIT {DUE_MAX}"
+        "SELECT item_id FROM draws JOIN items ON items.id = item_id \
+         WHERE drawn_at IS NULL AND closes_at <= UTC_TIMESTAMP(6) \
+         AND NOT (paused AND beacon_signature IS NOT NULL) ORDER BY closes_at LIMIT {DUE_MAX}"
     );
     sqlx::query_scalar(&statement).all(pool).await
 }
