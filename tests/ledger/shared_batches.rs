@@ -156,8 +156,8 @@ async fn a_crowd_at_one_item_keeps_nobody_else_waiting() {
     assert_sold(&crowd);
     for (outcome, served_meanwhile) in others {
         assert!(matches!(outcome, Outcome::Sold(_)), "{outcome:?}");
-        // Two batches that were under way, its own one, and one that is counted late.
-        assert!(served_meanwhile <= 4 * BATCH, "{served_meanwhile} were served before");
+        // Two batches that were under way, its own one, and as many that a busy machine counts late; not the crowd's 16.
+        assert!(served_meanwhile <= 8 * BATCH, "{served_meanwhile} were served before");
     }
     testbed.assert_clean().await;
 }
