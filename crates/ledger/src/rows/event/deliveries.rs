@@ -89,7 +89,8 @@ impl Claim<'_> {
         self.advance(pool, positions, answered).await
     }
 
-    /// Notes a failed try, after which the next one has to wait for `pause`.
+    /// Notes a failed try, after which the next one has to wait for `pause`. An endpoint that was switched off meanwhile keeps
+    /// the reason of that.
     pub async fn failed(
         &self,
         pool: &Database,
@@ -98,7 +99,8 @@ impl Claim<'_> {
     ) -> sqlx::Result<()> {
         sqlx::query(
             "UPDATE event_endpoints SET failures = failures + 1, refusals = refusals + ?, \
-             last_error = ?, next_try_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND \
+             last_error = IF(enabled, ?, last_error), \
+             next_try_at = UTC_TIMESTAMP(6) + INTERVAL ? MICROSECOND \
              WHERE id = ? AND claimed_by = ?",
         )
         .binds((
