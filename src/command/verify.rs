@@ -85,9 +85,13 @@ fn told(facts: &Facts, known: Known<'_>) -> String {
     if let Some(entry) = &facts.entry {
         told += &format!("entry {}: place {} of {entries}\n", entry.id, entry.place);
     }
-    if known.announced.is_some() {
-        told += "announcement: it was kept\n";
-    }
+    told += match known.announced {
+        None => "",
+        Some(_) if facts.is_list_kept => {
+            "announcement: rules and head are as saved; of the head it counts if it was saved before the round\n"
+        }
+        Some(_) => "announcement: the rules are as saved; no head was compared\n",
+    };
     told
 }
 

@@ -48,8 +48,8 @@ export function drawPanel(place, { item, onDrawn }) {
   let entry = null;
   let busy = false;
   let timer = 0;
-  /** The draw announces something else than this browser has kept. */
-  let isChanged = false;
+  /** The sentences about what does not fit to what this browser has kept. @type {string[]} */
+  let warnings = [];
 
   everySecond(show);
 
@@ -71,7 +71,7 @@ export function drawPanel(place, { item, onDrawn }) {
       if (error.status === undefined) throw error;
       // The next look shows it.
     }
-    keepOwn();
+    keepOwn(false);
     show();
     clearTimeout(timer);
     if (!isOver() || entry === null) {
@@ -149,9 +149,9 @@ export function drawPanel(place, { item, onDrawn }) {
     if (own === null) return;
     const missing = !entered && currentSession() !== null;
     const hasList = own.announcement.includes('\nseckill draw head 3\n');
-    saved.dataset.tone = isChanged || missing ? 'bad' : '';
+    saved.dataset.tone = warnings.length > 0 || missing ? 'bad' : '';
     if (missing) setText(saved, text('draw.missing'));
-    else if (isChanged) setText(saved, text('draw.changed'));
+    else if (warnings.length > 0) setText(saved, warnings.map((key) => text(key)).join(' '));
     else if (!isKeptForLong()) setText(saved, text('draw.savedNot'));
     else setText(saved, text(hasList ? 'draw.savedList' : 'draw.saved'));
   }
@@ -177,12 +177,11 @@ export function drawPanel(place, { item, onDrawn }) {
     return session === null ? null : keptDraw(item().id, session.user_id);
   }
 
-  /** Keeps what is announced and promised now. */
-  function keepOwn() {
+  /** Keeps what is announced and promised now. @param {boolean} isOwnChange the buyer has just changed the entry here */
+  function keepOwn(isOwnChange) {
     const session = currentSession();
     if (session === null || draw === null || typeof entry?.promise !== 'string') return;
-    const announcement = `${draw.rules}${draw.head ?? ''}`;
-    isChanged = keepDraw(item().id, session.user_id, { announcement, entry });
+    warnings = keepDraw(item().id, session.user_id, { rules: draw.rules, head: draw.head, entry, isOwnChange });
   }
 
   function saveEntry() {
@@ -246,7 +245,7 @@ export function drawPanel(place, { item, onDrawn }) {
     show();
     try {
       entry = await request();
-      keepOwn();
+      keepOwn(true);
     } catch (error) {
       if (error.status === undefined) throw error;
       if (error.status === 401) return location.assign(signInAddress(hash));

@@ -20,6 +20,9 @@ fn folder() -> PathBuf {
     let text = |name: &str| std::fs::read_to_string(folder.join(name)).expect("a text");
     let saved = [text("announcement of drand"), text("promise of drand")].concat();
     std::fs::write(folder.join("saved"), saved).expect("written");
+    let announced = text("announcement of drand");
+    let rules: String = announced.split_inclusive('\n').take(8).collect();
+    std::fs::write(folder.join("rules"), rules).expect("written");
     let fraud = text("drand").replace("units 2", "units 3");
     std::fs::write(folder.join("fraud"), fraud).expect("written");
     folder
@@ -33,15 +36,20 @@ fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// Success names item, rules, number of entries, head and key, and the place of the own entry.
+/// Success names item, rules, number of entries, head and key, the place of the own entry, and what was compared.
 #[test]
 fn proven_and_told() {
     let folder = folder();
-    for arguments in [
-        &["verify", "draw", "drand", "--entry", "saved"][..],
-        &["verify", "draw", "drand", "--entry", "promise of drand"],
-        &["verify", "draw", "drand", "--announced", "announcement of drand"],
-        &["verify", "draw", "drand"],
+    let both = "announcement: rules and head are as saved;";
+    for (arguments, compared) in [
+        (&["verify", "draw", "drand", "--entry", "saved"][..], both),
+        (&["verify", "draw", "drand", "--entry", "promise of drand"], ""),
+        (&["verify", "draw", "drand", "--announced", "announcement of drand"], both),
+        (
+            &["verify", "draw", "drand", "--announced", "rules"],
+            "announcement: the rules are as saved; no head",
+        ),
+        (&["verify", "draw", "drand"], ""),
     ] {
         let found = run(&folder, arguments);
         assert_eq!((found.0, found.2.as_str()), (Some(0), ""), "{arguments:?}");
@@ -54,6 +62,9 @@ fn proven_and_told() {
         ] {
             assert!(found.1.contains(shown), "{arguments:?}: no {shown} in {}", found.1);
         }
+        let last = found.1.lines().last().filter(|line| line.starts_with("announcement"));
+        assert!(last.unwrap_or_default().starts_with(compared), "{arguments:?}: {}", found.1);
+        assert_eq!(last.is_some(), !compared.is_empty(), "{arguments:?}: {}", found.1);
         let is_entry = arguments.contains(&"--entry");
         assert_eq!(found.1.contains("\nentry "), is_entry, "{arguments:?}: {}", found.1);
     }

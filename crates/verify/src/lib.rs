@@ -74,6 +74,8 @@ pub enum Fault {
     MissingEntry,
     /// The entry that was promised has another party.
     Party,
+    /// The entry was promised after the list was made.
+    Entered,
 }
 
 impl Fault {
@@ -93,6 +95,7 @@ impl Fault {
             Self::Promise => "promise",
             Self::MissingEntry => "missing_entry",
             Self::Party => "party",
+            Self::Entered => "entered",
         }
     }
 
@@ -112,6 +115,7 @@ impl Fault {
             }
             Self::MissingEntry => "the entry that was promised is not in the list",
             Self::Party => "the entry that was promised is drawn with another party",
+            Self::Entered => "the entry was promised after the time of the list",
         }
     }
 }
@@ -134,6 +138,8 @@ pub struct Facts {
     pub shop: String,
     /// The entry of a promise.
     pub entry: Option<Entry>,
+    /// The text that was announced has the head, too: it shows more than the rules alone.
+    pub is_list_kept: bool,
 }
 
 impl Proof {
@@ -150,6 +156,7 @@ impl Proof {
         let is_mine = |entry: &&Entry| {
             promise.as_ref().is_some_and(|promise| hex::encode(promise.entry) == entry.id)
         };
+        let announced = known.announced.and_then(|text| texts::announcement(text.as_bytes()).ok());
         let rules = &self.rules;
         let head = &self.head;
         Facts {
@@ -163,6 +170,7 @@ impl Proof {
             round: rules.round,
             shop: hex::encode(rules.shop),
             entry: self.entries.iter().find(is_mine).cloned(),
+            is_list_kept: announced.is_some_and(|announced| announced.1.is_some()),
         }
     }
 }
@@ -271,6 +279,7 @@ impl Proof {
         let mut listed = self.entries.iter().filter(|entry| entry.id == id).peekable();
         faults.note(Fault::MissingEntry, listed.peek().is_none());
         faults.note(Fault::Party, listed.any(|entry| entry.party != party));
+        faults.note(Fault::Entered, promise.entered > self.head.listed);
     }
 }
 

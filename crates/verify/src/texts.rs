@@ -57,6 +57,8 @@ pub(crate) struct Promise {
     pub(crate) item: u64,
     pub(crate) entry: [u8; 16],
     pub(crate) party: [u8; 16],
+    /// In microseconds since 1970.
+    pub(crate) entered: u64,
     pub(crate) signed: Signed,
 }
 
@@ -110,10 +112,10 @@ pub(crate) fn promise(text: &[u8]) -> Result<Promise, String> {
     let item = lines.number("item")?;
     let entry = lines.bytes("entry")?;
     let party = lines.bytes("party")?;
-    lines.number("entered")?;
+    let entered = lines.number("entered")?;
     let signed = signed(&mut lines)?;
     lines.end()?;
-    Ok(Promise { rules, item, entry, party, signed })
+    Ok(Promise { rules, item, entry, party, entered, signed })
 }
 
 /// The signature of the lines so far.

@@ -158,9 +158,10 @@ export default {
   'draw.keepSave': 'Save the file',
   'draw.keepChecker': 'Save the page that checks it without the shop and without a network',
   'draw.saved': 'This browser has saved the shop’s signed promise of your entry, and the rules of the draw.',
-  'draw.savedList': 'This browser has saved the shop’s signed promise of your entry, the rules of the draw, and the signed list.',
+  'draw.savedList': 'This browser has saved the shop’s signed promise of your entry, the rules of the draw, and the signed list, before the round.',
   'draw.savedNot': 'This browser forbids saving. Save the file of your entry below: it is all that you can show later.',
   'draw.changed': 'The shop announces something else than this browser has saved. Save the file of your entry: it shows that.',
+  'draw.otherEntry': 'The shop has another entry or other friends for you than it has promised to this browser. If you did not change that elsewhere, save the file of your entry: it shows that.',
   'draw.missing': 'The shop knows no entry of yours, but this browser has its signed promise. If you did not take the entry back, save the file: it shows that.',
   'draw.lost': {
     one: 'Why: one entry stands before yours. Units: {units}, offered to the first places. The order follows from the signed list and a value that nobody knew before.',

@@ -119,15 +119,19 @@ globalThis.DrawProof = (() => {
     };
   }
 
-  function promiseFaults({ rules, entries }, rulesHash, promise) {
+  function promiseFaults({ rules, head, entries }, rulesHash, promise) {
     const isOfRules = promise.rules === hexOf(rulesHash) && promise.item === rules.item;
     if (!isOfRules || !isOfShop(rules.shop, bytesOf(promise.text), promise.signature)) return { promise: true };
     const mine = entries.filter(({ id }) => id === promise.entry);
-    return { missing_entry: mine.length === 0, party: mine.some(({ party }) => party !== promise.party) };
+    return {
+      missing_entry: mine.length === 0,
+      party: mine.some(({ party }) => party !== promise.party),
+      entered: promise.entered > head.listed,
+    };
   }
 
   /** What a proof says, for people to compare. */
-  function factsOf({ rules, head, entries }, rulesHash, promise) {
+  function factsOf({ rules, head, announcement, entries }, rulesHash, { announced, promise }) {
     return {
       item: rules.item,
       units: rules.units,
@@ -139,6 +143,7 @@ globalThis.DrawProof = (() => {
       listed: head.listed,
       shop: rules.shop,
       isPublic: rules.chain !== 'local',
+      isListKept: announced === announcement,
       mine: entries.find(({ id }) => id === promise?.entry) ?? null,
     };
   }
@@ -174,7 +179,7 @@ globalThis.DrawProof = (() => {
       ...(promised === null ? {} : promiseFaults(proof, rulesHash, promised)),
     };
     const faults = Object.keys(found).filter((name) => found[name]);
-    return { faults, facts: factsOf(proof, rulesHash, promised) };
+    return { faults, facts: factsOf(proof, rulesHash, { announced, promise: promised }) };
   }
 
   return { check };

@@ -76,7 +76,7 @@
       const { faults, facts } = DrawProof.check(await textOf(proof), known);
       if (faults.length > 0) return show('bad', say('bad'), ...faults.map((fault) => sentence(fault)));
       const kind = facts.isPublic ? 'good' : 'local';
-      const announcement = typeof known.announced === 'string' ? [sentence('kept')] : [];
+      const announcement = typeof known.announced === 'string' ? [sentence(facts.isListKept ? 'keptList' : 'keptRules')] : [];
       const found = [sentence(`${kind}Text`, { entries: facts.entries }), ...mineOf(facts), ...announcement];
       show(kind, say(kind), ...found, factsOf(facts), sentence('compare'));
     } catch {

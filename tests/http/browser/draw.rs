@@ -94,6 +94,10 @@ async fn won_and_checked_alone() {
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-placed").await;
     let kept = saved_file(&page).await;
+    assert!(
+        !kept.contains("draw head"),
+        "a list that was read after the round shows nothing: {kept}"
+    );
     page.click("#waiting .button").await;
     page.until_text("#outcome", "It’s yours").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
@@ -110,7 +114,7 @@ async fn won_and_checked_alone() {
     check_alone(&page, &alone, &proof, &kept).await;
     page.until_text("#result", "Not a proof: the shop made the value").await;
     page.until_text("#result", "Your entry is in the list. Its place is 1 of 1").await;
-    page.until_text("#result", "as it was announced when you saved it").await;
+    page.until_text("#result", "the file has the rules alone").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-verified").await;
     page.close().await;
@@ -155,8 +159,12 @@ async fn friends_enter_by_an_invitation() {
     friend.visit_as(&instance, BUYER + 1, Role::Buyer, &format!("/item.html{path}")).await;
     friend.until_text("#draw", "朋友邀请您一起抽签").await;
     friend.shot("draw-invited").await;
-    friend.click("#draw .button").await;
+    friend.click("#draw > .actions .button:last-child").await;
+    friend.until_text("#draw", "您已报名").await;
+    friend.click("#draw > .actions .button:last-child").await;
     friend.until_text("#draw", "已有 2 人").await;
+    // The promise is another one now, and it was this page that asked for it.
+    friend.until_text("#draw", "此浏览器已保存").await;
     assert_eq!(friend.violations().await, Vec::<String>::new());
     friend.shot("draw-friends").await;
     page.close().await;
@@ -198,6 +206,7 @@ async fn lost_and_told_why() {
     check_alone(&page, &alone, &proof, &kept).await;
     let found = format!("Your entry is in the list. Its place is {place} of 21");
     page.until_text("#result", &found).await;
+    page.until_text("#result", "Rules and list are as you saved them").await;
     if place > 1 {
         page.until_text("#result", "entries stand before yours").await;
     }
@@ -232,6 +241,17 @@ async fn what_was_saved_stays() {
     assert_eq!(Client::send(gone).await.status, 204);
     page.reload().await;
     page.until_text("#draw", "this browser has its signed promise").await;
+    // The shop has another entry, and it was not the page that made it.
+    let path = format!("/api/items/{item}/entry");
+    assert_eq!(instance.buyer(BUYER).post(&path, &json!({})).await.status, 200);
+    page.reload().await;
+    page.until_text("#draw", "The shop has another entry").await;
+    assert_eq!(saved_file(&page).await, kept, "the promise that was saved first stays");
+    // The buyer changes it here: the newest promise counts.
+    page.click("#draw > .actions .button").await;
+    page.until_text("#draw", "Enter the draw").await;
+    page.click("#draw > .actions .button").await;
+    page.until_text("#draw", "This browser has saved the shop’s signed promise").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.close().await;
 }
@@ -345,7 +365,8 @@ async fn page_tells_what_is_proven() {
     let page = Page::open(instance.addr, DESKTOP).await;
     check_alone(&page, &address, &proof, &saved).await;
     page.until_text("#result", "The places are right").await;
-    for shown in ["Your entry is in the list", "ea4a6c63e29c520a", "657413", "as it was announced"]
+    for shown in
+        ["Your entry is in the list", "ea4a6c63e29c520a", "657413", "Rules and list are as you"]
     {
         page.until_text("#result", shown).await;
     }

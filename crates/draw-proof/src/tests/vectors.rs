@@ -31,6 +31,7 @@ struct Draft {
     key: &'static str,
     rules: String,
     item: u64,
+    entered: Micros,
     listed: Micros,
     /// `None`: the shop makes it.
     beacon: Option<Vec<u8>>,
@@ -51,6 +52,7 @@ impl Draft {
             key: KEY,
             rules: rules.text().expect("rules"),
             item: 7,
+            entered: CLOSES - 60 * MICROS,
             listed: CLOSES + 250_000,
             beacon: (!is_local).then(|| hex::decode(SIGNATURE).expect("hex")),
             entries: entries(9),
@@ -131,7 +133,7 @@ impl Draft {
         let rules = self.of_rules.unwrap_or_else(|| rules_hash(&self.rules));
         let id = hex::encode(entry.id);
         let party = hex::encode(entry.party);
-        let entered = CLOSES - 60 * MICROS;
+        let entered = self.entered;
         let promise = Promise { rules, item: self.item, entry: &id, party: &party, entered };
         promise.signed(&self.shop())
     }

@@ -10,6 +10,17 @@ const ORDER: [u8; 32] = [
 /// Signatures of the shop's key with another nonce, over the local round and over the head.
 const LOCAL_AGAIN: &str = "7767a3242dc9b58bbc68488c1265cc6cc5f26c6f3c88a5d55e901b0734dca572cd94436544675215e69d5c07b29056ee60b6f178c9becf130a1bf57a316be80a";
 const HEAD_AGAIN: &str = "6b12d4d055bd943206034b402ebe601bf715a3bbe772cdac6ab65b94d9a07bf637e8d84dd93c0d47240c90d3aee8907fb6c43c348f94e8718bb077139d39ef0e";
+/// The same where the nonce is zero, so that the signature's point is the neutral one; and where that point has a part of order
+/// 2, so that only a check with the cofactor takes it.
+const HEAD_NEUTRAL: &str = "0100000000000000000000000000000000000000000000000000000000000000449db235f662c924045b7e721247eee43abc44356285cb59683c07eafb564a08";
+const LOCAL_NEUTRAL: &str = "0100000000000000000000000000000000000000000000000000000000000000084ed7db9b95529eb40210a3dd65ce3e7af71f7b4b3ca2b5de4d029e0f916704";
+const HEAD_ORDER_2: &str = "feaf9d07b868cc52786305312c376563c622b0386a10d105e3c1501b28d65f7e1b7b10ac00c7b03bdaa666631bef9ca77714d5324c2ecaf5fcdad081dfa64709";
+const LOCAL_ORDER_2: &str = "feaf9d07b868cc52786305312c376563c622b0386a10d105e3c1501b28d65f7e163c414c00579529e658b5e0b1f6411649830d2f817421e715008a42ec80070a";
+/// The shop's key and a point of order 2, with signatures that hold; and one that holds only with the cofactor.
+const MIXED_KEY: &str = "03b5939c1d63adf5410aaf84ecd13a066ab889514141846dbde11596ebb92dd3";
+const MIXED_LOCAL: &str = "463997a82970b3fdd90b763557db637e22a33cb45e5b145666e5f92c38bfe4cfd653e7352a4247e8554637fa91556f570982cbd87bd84b4786d945a5cc1d8b00";
+const MIXED_HEAD: &str = "ef4f62f8479733ad879cfaced3c89a9c39dd4fc795ef2efa1c3eafe4d729a0810180b0d563afc9455ceeee7741db87e32012d36cd15491f7836e1b66a4f6a708";
+const MIXED_HEAD_ODD: &str = "1337036ac32d8f30d4589c3c1c595812ce0fff40e37c6f5a97ab213f318290ad9c7006df5b43a10423f930dd21d614ab57472b48eaceed6987aab13d5fe7b00e";
 /// Signatures of other rounds of `quicknet`.
 const ROUND_123: &str = "b75c69d0b72a5d906e854e808ba7e2accb1542ac355ae486d591aa9d43765482e26cd02df835d3546d23c4b13e0dfc92";
 const ROUND_1000: &str = "b44679b9a59af2ec876b1a6b1ad52ea9b1615fc3982b19576350f93447cb1125e342b73a8dd2bacbe47e4b6b63ed5e39";
@@ -26,8 +37,13 @@ pub(super) fn cases(drand: &Draft, local: &Draft) -> Vec<Case> {
     cases.extend(of_heads(local));
     cases.extend(of_values(drand, local));
     cases.extend(of_keys(drand));
+    cases.extend(of_mixed_keys(local));
     cases.extend(of_announcements(local));
     cases.extend(of_promises(local));
+    cases.extend(of_other_lists(local));
+    for (name, draft) in [("drand", drand), ("local", local)] {
+        cases.extend(of_entered(name, draft));
+    }
     cases
 }
 
@@ -154,6 +170,8 @@ fn of_heads(local: &Draft) -> Vec<Case> {
     let of_promise = &of_promise.lines().last().expect("a line")[10..];
     edited("the signature of a promise", 14, of_promise, &["head"]);
     edited("a signature made again with another nonce", 14, HEAD_AGAIN, &[]);
+    edited("a signature with the neutral point", 14, HEAD_NEUTRAL, &[]);
+    edited("a signature that holds only with the cofactor", 14, HEAD_ORDER_2, &["head"]);
     cases
 }
 
@@ -210,6 +228,8 @@ fn of_values(drand: &Draft, local: &Draft) -> Vec<Case> {
     let made = hex::encode(local.beacon());
     for (what, signature, faults) in [
         ("made again with another nonce", LOCAL_AGAIN.to_owned(), &[][..]),
+        ("with the neutral point", LOCAL_NEUTRAL.to_owned(), &[]),
+        ("that holds only with the cofactor", LOCAL_ORDER_2.to_owned(), &["beacon"]),
         ("with another number for the same", plus_order(&made), &["beacon"]),
         ("with one bit changed", flipped(&made, 40, 1), &["beacon"]),
         ("of other rules", hex::encode(Beacon::sign_locally(&local.shop(), &[0; 32])), &["beacon"]),
@@ -290,6 +310,22 @@ fn of_keys(drand: &Draft) -> Vec<Case> {
         cases.push(case.promise(draft.promise(0)));
     }
     cases
+}
+
+/// Keys that are no point of prime order, and none of small order.
+fn of_mixed_keys(local: &Draft) -> Vec<Case> {
+    let value = hex::decode(MIXED_LOCAL).expect("hex");
+    let mixed = local.with_rule("shop", MIXED_KEY).with(|draft| draft.beacon = Some(value));
+    let honest = mixed.proof();
+    let signature = honest.lines().nth(14).expect("a line").to_owned();
+    let case = |what: &str, put: &str, faults: &[&'static str]| {
+        let proof = honest.replace(&signature, &format!("signature {put}"));
+        Case::new(&format!("the shop's key is of mixed order: {what}"), proof, faults)
+    };
+    vec![
+        case("its signature holds", MIXED_HEAD, &[]),
+        case("its signature holds only with the cofactor", MIXED_HEAD_ODD, &["head"]),
+    ]
 }
 
 fn of_announcements(local: &Draft) -> Vec<Case> {
@@ -403,5 +439,59 @@ fn of_promises(local: &Draft) -> Vec<Case> {
     let stranger = local.promise_of(alone(51));
     let name = "promise: of an entry that was never listed";
     cases.push(Case::new(name, proof, &["missing_entry"]).promise(stranger));
+    cases
+}
+
+/// Promises of an entry that is twice in the list, and of a draw whose head is of other rules.
+fn of_other_lists(local: &Draft) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let again = Entry { party: id(103), ..local.entries[3] };
+    let twice = local.with(|draft| draft.entries.insert(4, again)).proof();
+    for (which, entry) in [("first", local.entries[3]), ("second", again)] {
+        let name = format!("promise: of the {which} of two parties that an entry is in");
+        let case = Case::new(&name, twice.clone(), &["entries", "party"]);
+        cases.push(case.promise(local.promise_of(entry)));
+    }
+    let other = local.with(|draft| draft.of_rules = Some([2; 32]));
+    let name = "promise: honest, and the head is of other rules";
+    cases.push(Case::new(name, other.proof(), &["head"]).promise(local.promise(1)));
+    let name = "promise: of other rules, as the head";
+    cases.push(Case::new(name, other.proof(), &["head", "promise"]).promise(other.promise(1)));
+    cases
+}
+
+/// The time in a promise, beside the close and the time of the list.
+fn of_entered(name: &str, draft: &Draft) -> Vec<Case> {
+    let listed = draft.listed;
+    let mut cases = Vec::new();
+    for (what, entered, faults) in [
+        ("a moment after the close, before the list", CLOSES + 1, &[][..]),
+        ("in the moment of the list", listed, &[]),
+        ("a microsecond after the list", listed + 1, &["entered"]),
+        ("in 2026, the list in 2023", YEAR_2026, &["entered"]),
+    ] {
+        let promise = draft.with(|draft| draft.entered = entered).promise(1);
+        let case = Case::new(&format!("{name}: entered {what}"), draft.proof(), faults);
+        cases.push(case.promise(promise));
+    }
+    let late = draft.with(|draft| draft.entered = listed + 1);
+    let mine = draft.entries[3];
+    let without = draft.with(without_fourth).proof();
+    let missing = Case::new(
+        &format!("{name}: entered after the list, and not in it"),
+        without,
+        &["missing_entry", "entered"],
+    );
+    cases.push(missing.promise(late.promise_of(mine)));
+    let other = draft.with(|draft| draft.entries[3].party = id(102)).proof();
+    let moved = Case::new(
+        &format!("{name}: entered after the list, and with another party"),
+        other,
+        &["party", "entered"],
+    );
+    cases.push(moved.promise(late.promise_of(mine)));
+    let forged = late.with(|draft| draft.key = OTHER_KEY).promise(1);
+    let name = format!("{name}: entered after the list, by another key");
+    cases.push(Case::new(&name, draft.proof(), &["promise"]).promise(forged));
     cases
 }

@@ -12,6 +12,7 @@ pub(super) fn cases(drand: &Draft, local: &Draft) -> Vec<Case> {
     }
     cases.extend(of_roots(local));
     cases.extend(of_parties(local));
+    cases.extend(of_honest_parties(local));
     cases.extend(of_places(local));
     cases
 }
@@ -158,6 +159,15 @@ fn of_roots(local: &Draft) -> Vec<Case> {
         let again = Entry { party: id(103), ..draft.entries[3] };
         draft.entries.insert(4, again);
     });
+    let twice = local.with(|draft| draft.entries.insert(3, draft.entries[3]));
+    let mut list = listed(&twice);
+    list[4].1 += 1;
+    let name = "a signed list with an entry twice, its places in the order of the list";
+    cases.push(Case::new(name, twice.proof_of(list.iter().copied()), &["entries", "parties"]));
+    swap(&mut list, 3, 4);
+    let name = "a signed list with an entry twice, its places exchanged";
+    let faults = &["entries", "parties", "places"];
+    cases.push(Case::new(name, twice.proof_of(list.into_iter()), faults));
     cases
 }
 
@@ -224,6 +234,25 @@ fn of_parties(local: &Draft) -> Vec<Case> {
         joined,
         &["entries", "parties", "places"],
     ));
+    cases
+}
+
+/// A party's key may be any number, also the id of an entry that is in another party.
+fn of_honest_parties(local: &Draft) -> Vec<Case> {
+    let mut cases = Vec::new();
+    let mut taken = |what: &str, change: fn(&mut Draft)| {
+        let name = format!("parties: {what}");
+        cases.push(Case::new(&name, local.with(change).proof(), &[]));
+    };
+    taken("one alone whose key is the id of another entry", |draft| {
+        draft.entries[3].party = draft.entries[5].id;
+        draft.entries[5].party = draft.entries[3].id;
+    });
+    taken("friends whose key is the id of another entry", |draft| {
+        draft.entries[1].party = draft.entries[0].id;
+        draft.entries[4].party = draft.entries[0].id;
+        draft.entries[0].party = id(106);
+    });
     cases
 }
 
