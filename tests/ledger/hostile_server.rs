@@ -11,7 +11,7 @@ use crate::support::{Shop, assert_clean, own_mysql, unique};
 
 /// What an operator may have set for another program. The last statement ends the writes of the start itself. The
 /// lines of one engine are comments to the other.
-const OF_OTHERS: [&str; 17] = [
+pub const OF_OTHERS: [&str; 17] = [
     "SET GLOBAL autocommit = 0",
     "SET GLOBAL completion_type = 2",
     "SET GLOBAL sql_mode = CONCAT('ANSI_QUOTES,PAD_CHAR_TO_FULL_LENGTH,NO_BACKSLASH_ESCAPES,IGNORE_SPACE,\

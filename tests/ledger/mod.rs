@@ -19,5 +19,6 @@ pub mod transactions;
 pub mod trouble;
 pub mod unpaid;
 pub mod upgrade;
+pub mod vitess;
 pub mod waiting_list;
 pub mod writer;

@@ -109,7 +109,7 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
 }
 
 /// Whether the servers of the tests are MariaDB, which can be told to be older.
-async fn is_mariadb(shop: &Shop) -> bool {
+pub async fn is_mariadb(shop: &Shop) -> bool {
     let version = sqlx::query_scalar("SELECT VERSION()").fetch_one(&shop.pool);
     let version: String = version.await.expect("it answers");
     version.contains("MariaDB")

@@ -24,7 +24,7 @@ pub struct Engine {
     pub has_binlog: bool,
     /// The isolation level of the service's sessions.
     pub isolation: String,
-    /// The version of TLS and the cipher of the service's connections; `None` is plain text.
+    /// The version of TLS and the cipher of the service's connections, or what is known of it; `None` is plain text.
     pub tls: Option<String>,
     /// What a commit waits for.
     pub replication: Replication,
@@ -115,8 +115,14 @@ async fn tls(connection: &mut MySqlConnection) -> sqlx::Result<Option<String>> {
 
 /// The TLS that a URL asks for. A vtgate answers for the connections of its tablets, and not for ours.
 fn tls_of(options: &MySqlConnectOptions) -> Option<String> {
-    let mode = options.get_ssl_mode();
-    (!matches!(mode, MySqlSslMode::Disabled)).then(|| format!("TLS by ssl-mode {mode:?}"))
+    match options.get_ssl_mode() {
+        MySqlSslMode::Disabled => None,
+        // The connection falls back to plain text, and does not tell.
+        MySqlSslMode::Preferred => Some("TLS not known (ssl-mode Preferred)".to_owned()),
+        mode @ (MySqlSslMode::Required | MySqlSslMode::VerifyCa | MySqlSslMode::VerifyIdentity) => {
+            Some(format!("TLS by ssl-mode {mode:?}"))
+        }
+    }
 }
 
 /// The value of the first row of a SHOW statement; empty without a row.
@@ -124,4 +130,19 @@ async fn value(connection: &mut MySqlConnection, statement: &str) -> sqlx::Resul
     let row: Option<(String, String)> =
         sqlx::query_as(statement).fetch_optional(connection).await?;
     Ok(row.map(|(_, value)| value).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_on_vitess_is_named_only_where_the_url_demands_it() {
+        let shown = |mode| tls_of(&MySqlConnectOptions::new().ssl_mode(mode)).unwrap_or_default();
+        assert_eq!(shown(MySqlSslMode::Disabled), "");
+        assert!(shown(MySqlSslMode::Preferred).starts_with("TLS not known"));
+        for mode in [MySqlSslMode::Required, MySqlSslMode::VerifyCa, MySqlSslMode::VerifyIdentity] {
+            assert!(shown(mode).starts_with("TLS by ssl-mode"), "{mode:?}");
+        }
+    }
 }

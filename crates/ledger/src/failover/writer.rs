@@ -265,8 +265,8 @@ impl WriterState {
         let statements =
             |is_vitess| format!("{}; {ENGINE}", session::of_pool(is_vitess, lock_wait_seconds));
         // As the last session; the first one to a vtgate is refused what is for others.
-        let is_vitess = self.is_vitess.load(Ordering::Relaxed);
-        let rows = match connection.fetch_all(sqlx::raw_sql(&statements(is_vitess))).await {
+        let was_vitess = self.is_vitess.load(Ordering::Relaxed);
+        let rows = match connection.fetch_all(sqlx::raw_sql(&statements(was_vitess))).await {
             Err(error) if session::is_of_vitess(&error, connection).await => {
                 connection.fetch_all(sqlx::raw_sql(&statements(true))).await?
             }
@@ -278,6 +278,10 @@ impl WriterState {
         let is_vitess = values.iter().any(|value| replication::is_vitess(value));
         self.is_galera.store(is_galera, Ordering::Relaxed);
         self.is_vitess.store(is_vitess, Ordering::Relaxed);
+        if was_vitess && !is_vitess {
+            // The address leads to another server now, which has got too few settings.
+            connection.execute(sqlx::raw_sql(&statements(false))).await?;
+        }
         if is_galera && self.hosts.len() > 1 {
             connection.execute(sqlx::raw_sql(READS_WAIT)).await?;
         }

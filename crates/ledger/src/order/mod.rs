@@ -91,6 +91,13 @@ impl WorkError for StepError {
             _ => None,
         }
     }
+
+    fn map_database(self, replace: impl FnOnce(sqlx::Error) -> sqlx::Error) -> Self {
+        match self {
+            Self::Unavailable(error) => Self::Unavailable(replace(error)),
+            other => other,
+        }
+    }
 }
 
 /// Writes steps of orders. Clones share everything.

@@ -5,6 +5,7 @@
 
 use sqlx::mysql::MySqlDatabaseError;
 
+use super::shown::shown;
 use super::vitess;
 
 /// The error of a call that got no connection although the server answers.
@@ -109,6 +110,8 @@ impl Fault {
     }
 
     pub(super) fn of_answer(number: u16, message: &str) -> Self {
+        // The values behind it are anybody's words.
+        let message = shown(message);
         match number {
             _ if vitess::is_out_of_service(number, message) => Self::Connection,
             // TiDB: a schema change came between. The number means any error.

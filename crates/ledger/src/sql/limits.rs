@@ -9,6 +9,9 @@
 use std::io;
 use std::time::Duration;
 
+use super::WorkError;
+use super::shown::without_values;
+
 /// How long one statement may take, the wait for a connection and for a row lock included.
 pub const ANSWER_MAX: Duration = Duration::from_secs(6);
 /// How long the statements of a short transaction may take together, its COMMIT not included.
@@ -36,14 +39,15 @@ pub fn within<T>(
 }
 
 /// Waits like [`within`] for work whose error may be a refusal.
-pub(crate) async fn within_limit<T, E: From<sqlx::Error>>(
+pub(crate) async fn within_limit<T, E: WorkError>(
     limit: Duration,
     work: impl Future<Output = Result<T, E>>,
 ) -> Result<T, E> {
-    tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+    let ended = tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
         let sentence = format!("the database did not answer within {} s", limit.as_secs());
         Err(sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, sentence)).into())
-    })
+    });
+    ended.map_err(|error| error.map_database(without_values))
 }
 
 /// Returns whether an error is a missing answer.

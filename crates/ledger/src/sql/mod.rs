@@ -7,6 +7,7 @@ mod error;
 pub mod limits;
 pub mod lost_commit;
 mod new_id;
+mod shown;
 pub(crate) mod statement;
 mod transaction;
 mod vitess;

@@ -12,6 +12,7 @@ use sqlx::{Connection, MySql, MySqlConnection, Transaction};
 
 use super::error::{Fault, unconfirmed};
 use super::limits::{answered, is_silence};
+use super::shown::without_values;
 use super::{Database, Destination};
 
 /// A transaction with the server that it began on. It is rolled back when it is dropped.
@@ -25,11 +26,19 @@ pub struct LedgerTransaction<'c> {
 pub trait WorkError: From<sqlx::Error> {
     /// The database's error; `None` when the work was refused, which is an answer of the ledger.
     fn database(&self) -> Option<&sqlx::Error>;
+
+    /// Replaces the database's error.
+    #[must_use]
+    fn map_database(self, replace: impl FnOnce(sqlx::Error) -> sqlx::Error) -> Self;
 }
 
 impl WorkError for sqlx::Error {
     fn database(&self) -> Option<&sqlx::Error> {
         Some(self)
+    }
+
+    fn map_database(self, replace: impl FnOnce(sqlx::Error) -> sqlx::Error) -> Self {
+        replace(self)
     }
 }
 
@@ -55,6 +64,13 @@ impl<R> WorkError for Rollback<R> {
             Self::Refused(_) => None,
         }
     }
+
+    fn map_database(self, replace: impl FnOnce(sqlx::Error) -> sqlx::Error) -> Self {
+        match self {
+            Self::Failed(error) => Self::Failed(replace(error)),
+            refused => refused,
+        }
+    }
 }
 
 /// Runs `work` in a transaction: BEGIN, the work, and COMMIT, or ROLLBACK after any error. The future of
@@ -77,7 +93,7 @@ pub async fn transact<'w, T, E: WorkError>(
                 Some(failed) => transaction.roll_back_after(failed).await,
                 None => transaction.roll_back_after_refusal().await,
             }
-            Err(error)
+            Err(error.map_database(without_values))
         }
     }
 }

@@ -34,9 +34,10 @@ pub(super) fn is_out_of_service(number: u16, message: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::Fault;
+    use super::super::new_id::is_of_primary;
 
     /// What Vitess 24.0.4 said when its MySQL server was killed or frozen, or ended a connection.
-    const SAID: [(u16, &str, Fault); 10] = [
+    const SAID: [(u16, &str, Fault); 12] = [
         (
             2006,
             "target: seckill.0.primary: vttablet: rpc error: code = Unavailable desc = conn 38: Write(packet) failed: write: broken pipe (errno 2006) (sqlstate HY000) (CallerID: userData1): Sql: \"commit\", BindVars: {}",
@@ -82,13 +83,24 @@ mod tests {
             "target: seckill.0.primary: vttablet: rpc error: code = Unknown desc = Check constraint 't_chk_1' is violated. (errno 3819) (sqlstate HY000) (CallerID: userData1)",
             Fault::CheckViolated,
         ),
+        (
+            1062,
+            "target: seckill.0.primary: vttablet: rpc error: code = AlreadyExists desc = Duplicate entry '5' for key 'users.PRIMARY' (errno 1062) (sqlstate 23000) (CallerID: userData1): Sql: \"insert into users(id, username) values (:v1 /* INT64 */, :v2 /* VARCHAR */)\", BindVars: {v1: \"type:INT64 value:\\\"5\\\"\"v2: \"type:VARCHAR value:\\\"a name\\\"\"}",
+            Fault::Duplicate,
+        ),
         (1105, "cannot parse int64 from \"18446744073709551615\": overflow", Fault::Other),
+        (
+            1105,
+            "target: seckill.0.primary: vttablet: rpc error: code = Unknown desc = unknown (errno 1105) (sqlstate HY000) (CallerID: userData1): Sql: \"select :v1 from dual\", BindVars: {v1: \"type:VARCHAR value:\\\"VT15001\\\"\"}",
+            Fault::Other,
+        ),
     ];
 
     #[test]
     fn what_a_vtgate_says_is_sorted() {
         for (number, message, fault) in SAID {
             assert_eq!(Fault::of_answer(number, message), fault, "{message}");
+            assert!(fault != Fault::Duplicate || is_of_primary(message), "{message}");
         }
     }
 }
