@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use toml::{Table, Value};
 
 use crate::house::docs::{read, root};
-use crate::support::files_below;
+use crate::support::{files_below, unique};
 
 /// Why a test may be ignored: `make test-all` runs it, or another test does.
 const REASONS: [&str; 3] = ["slow: make test-all", "a measurement", "the child of "];
@@ -36,10 +37,46 @@ fn a_schedule_and_a_release_run_the_slow_tests() {
     let nightly = read(".github/workflows/nightly.yml");
     let runs = nightly.contains("schedule:") && nightly.contains("run: make test-all");
     assert!(runs && nightly.contains("SECKILL_UNSTEADY: fail"), "{nightly}");
+    // Without Go, one engine could not be built there.
+    let vitess = read("scripts/vitess-program");
+    let least = vitess.lines().find_map(|line| line.strip_prefix("least_go="));
+    let go = format!("go-version: \"{}\"", least.expect("it names a version"));
+    assert!(nightly.contains(&go), "{nightly}");
     let release = read(".github/workflows/release.yml");
     assert!(release.contains("uses: ./.github/workflows/nightly.yml"), "{release}");
     assert!(release.contains("needs: proofs"), "{release}");
     assert!(read("scripts/test").contains("--include-ignored"), "scripts/test asks for them");
+}
+
+/// Makes the script's neighbours in the present folder: no program of MySQL or Vitess can be had, and no test fails.
+const NEIGHBOURS: &str = "mkdir scripts target && cp \"$1\" scripts/ && cd scripts && echo test_packages= >test-settings \
+     && echo '#!/bin/sh' | tee install-packages step >mysql-sid && echo exit 3 >>mysql-sid && cp mysql-sid vitess-program \
+     && chmod +x *";
+
+/// An engine whose program cannot be had is named at the end, fails the run, and does not keep the others from their
+/// tests.
+#[test]
+fn an_engine_that_cannot_be_tested_is_said_and_the_others_are_tested() {
+    let folder = std::env::temp_dir().join(unique("engines"));
+    fs::create_dir_all(&folder).expect("a folder");
+    let script = root().join("scripts/test-mysql-engines");
+    let mut make = Command::new("sh");
+    let make = make.args(["-c", NEIGHBOURS, "sh"]).arg(script).current_dir(&folder).status();
+    assert!(make.expect("it runs").success());
+    let run = |mysqld: &str| {
+        let mut run = Command::new(folder.join("scripts/test-mysql-engines"));
+        let run = run.args(["mysql", "vitess", "semisync"]).env("SECKILL_MYSQLD", mysqld);
+        let output = run.env_remove("CARGO_TARGET_DIR").output().expect("it runs");
+        let text = String::from_utf8(output.stdout).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        let words = text.lines().map(|line| line.split(',').next().unwrap_or_default().to_owned());
+        words.collect::<Vec<_>>()
+    };
+    let without = run("");
+    let with = run("mysqld");
+    fs::remove_dir_all(&folder).expect("removed");
+    assert_eq!(without, ["semisync: 0 passed", "mysql: NOT TESTED", "vitess: NOT TESTED"]);
+    assert_eq!(with, ["mysql: 0 passed", "semisync: 0 passed", "vitess: NOT TESTED"]);
 }
 
 /// A library that builds no program for its tests has none; so no test is forgotten without a word.
