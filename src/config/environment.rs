@@ -5,9 +5,11 @@
 //! value would silently not be used; so is any other name with our prefix.
 
 use std::env;
+use std::ffi::OsString;
 use std::net::IpAddr;
 
 use super::ConfigError;
+use super::load::settings_of_variables;
 
 /// The beginning of each setting's variable.
 const PREFIX: &str = "SECKILL_";
@@ -21,8 +23,8 @@ const OTHER_NAMES: [(&str, &str); 4] = [
     ("SECKILL_LOG_LEVEL", "SECKILL_LOG_FILTER"),
 ];
 
-/// Variables with our prefix that are not settings: `make` and the tests use them.
-const OTHER_VARIABLES: [&str; 9] = [
+/// Variables with our prefix that are not settings: `make`, the tests and the private servers use them.
+const OTHER_VARIABLES: [&str; 12] = [
     "SECKILL_WITH",
     "SECKILL_URL",
     "SECKILL_MYSQLD",
@@ -32,19 +34,29 @@ const OTHER_VARIABLES: [&str; 9] = [
     "SECKILL_BROWSER",
     "SECKILL_CHROMEDRIVER",
     "SECKILL_PROMTOOL",
+    "SECKILL_GALERA",
+    "SECKILL_VITESS",
+    "SECKILL_UNSTEADY",
 ];
 
 /// The variables of this process. Those of others may be anything but text, and are left out.
 ///
 /// # Errors
-/// A variable of ours is not in UTF-8.
+/// A setting, or another variable with our prefix, is not in UTF-8.
 pub fn process_variables() -> Result<Vec<(String, String)>, ConfigError> {
+    texts(env::vars_os())
+}
+
+fn texts(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> Result<Vec<(String, String)>, ConfigError> {
+    let settings = settings_of_variables();
     let mut all = Vec::new();
-    for (name, value) in env::vars_os() {
+    for (name, value) in variables {
         let Ok(name) = name.into_string() else { continue };
         match value.into_string() {
             Ok(value) => all.push((name, value)),
-            Err(_) if name.starts_with(PREFIX) => {
+            Err(_) if name.starts_with(PREFIX) || settings.contains(&name) => {
                 return Err(ConfigError::Unreadable(format!("{name} is not in UTF-8")));
             }
             Err(_) => {}
@@ -128,8 +140,12 @@ fn words(name: &str) -> Vec<&str> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::os::unix::ffi::OsStringExt;
+    use std::path::{Path, PathBuf};
+
     use super::*;
-    use crate::config::load::settings_of_variables;
 
     /// Each form that a platform makes, for a service named `seckill`, `seckill-redis` or `seckill_http_1`.
     const OF_PLATFORMS: [(&str, &str); 25] = [
@@ -212,5 +228,47 @@ mod tests {
         }
         let unlike = check("SECKILL_SOMETHING_ELSE", "1").expect_err("no setting");
         assert!(!unlike.contains("did you mean"), "{unlike}");
+    }
+
+    /// A folder may be exported for `scripts/run` and for the tests by the same line.
+    #[test]
+    fn what_scripts_and_private_servers_read_is_no_unknown_setting() {
+        let mut found = BTreeSet::new();
+        let mut left: Vec<PathBuf> = ["scripts", "crates/dev-servers/src"]
+            .map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))
+            .to_vec();
+        while let Some(path) = left.pop() {
+            if path.is_dir() {
+                left.extend(
+                    fs::read_dir(&path).expect("a folder").map(|one| one.expect("a name").path()),
+                );
+                continue;
+            }
+            let text = fs::read(&path).expect("a readable file");
+            let text = String::from_utf8_lossy(&text);
+            let names = text.match_indices(PREFIX).map(|(at, _)| {
+                let rest = &text[at..];
+                let end = rest.find(|it: char| !it.is_ascii_uppercase() && it != '_');
+                rest[..end.unwrap_or(rest.len())].to_owned()
+            });
+            found.extend(names.filter(|name| name != PREFIX));
+        }
+        assert!(found.len() > 20, "{found:?}");
+        let settings = settings_of_variables();
+        for name in found {
+            let is_setting = settings.contains(&name);
+            assert!(is_setting || check(&name, "x") == Ok(()), "{name} is not in OTHER_VARIABLES");
+        }
+    }
+
+    #[test]
+    fn a_setting_that_is_not_text_is_refused() {
+        let read =
+            |name: &str| texts([(name.into(), OsString::from_vec(vec![b'x', 0xff]))].into_iter());
+        for name in ["DATABASE_URL", "REDIS_URL", "SECKILL_SECRET", "SECKILL_HTP_ADDR"] {
+            let refused = read(name).expect_err(name).to_string();
+            assert_eq!(refused, format!("{name} is not in UTF-8"));
+        }
+        assert!(read("LS_COLORS").expect("another's").is_empty());
     }
 }

@@ -71,7 +71,6 @@ impl Config {
 }
 
 /// The variables of all settings.
-#[cfg(test)]
 pub(super) fn settings_of_variables() -> Vec<String> {
     let defaults: Table = toml::from_str(&DEFAULTS).expect("the defaults are TOML");
     variables_of(&defaults).into_keys().collect()
