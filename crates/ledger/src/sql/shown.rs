@@ -29,7 +29,7 @@ pub(super) fn shown(message: &str) -> &str {
     ends.min().map_or(message, |end| &message[..end])
 }
 
-/// An error whose message has values behind it. To those who ask for the driver's error it still is that, so its number
+/// An error whose message has values behind it. A caller that asks for the driver's error still gets it, so its number
 /// is known.
 struct WithoutValues(Box<dyn DatabaseError>);
 
