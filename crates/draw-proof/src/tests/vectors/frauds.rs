@@ -10,8 +10,8 @@ const ORDER: [u8; 32] = [
 /// Signatures of the shop's key with another nonce, over the local round and over the head.
 const LOCAL_AGAIN: &str = "7767a3242dc9b58bbc68488c1265cc6cc5f26c6f3c88a5d55e901b0734dca572cd94436544675215e69d5c07b29056ee60b6f178c9becf130a1bf57a316be80a";
 const HEAD_AGAIN: &str = "6b12d4d055bd943206034b402ebe601bf715a3bbe772cdac6ab65b94d9a07bf637e8d84dd93c0d47240c90d3aee8907fb6c43c348f94e8718bb077139d39ef0e";
-/// Such a signature of the head whose nonce is zero, so that the signature's point is the neutral one; and where that point has a part of order
-/// 2, so that only a check with the cofactor takes it.
+/// Such a signature of the head whose nonce is zero, so that the signature's point is the neutral one; and where that
+/// point has a part of order 2, so that only a check with the cofactor takes it.
 const HEAD_NEUTRAL: &str = "0100000000000000000000000000000000000000000000000000000000000000449db235f662c924045b7e721247eee43abc44356285cb59683c07eafb564a08";
 const LOCAL_NEUTRAL: &str = "0100000000000000000000000000000000000000000000000000000000000000084ed7db9b95529eb40210a3dd65ce3e7af71f7b4b3ca2b5de4d029e0f916704";
 const HEAD_ORDER_2: &str = "feaf9d07b868cc52786305312c376563c622b0386a10d105e3c1501b28d65f7e1b7b10ac00c7b03bdaa666631bef9ca77714d5324c2ecaf5fcdad081dfa64709";
