@@ -18,6 +18,7 @@ use verify::{Fault, Known, Proof};
 
 use crate::http::{BOUND, assert_problem};
 use crate::process::program::{free_addr, program, serve};
+use crate::support::crowd::RECOVERY_MAX;
 use crate::support::{Answer, Client, Instance, Shop, assert_clean, eventually, when};
 
 /// Short, because the times of a draw go by the database's clock, which no test can move.
@@ -47,8 +48,9 @@ pub(super) async fn enter(client: &Client, item: i64) -> Answer {
     client.post(&format!("/api/items/{item}/entry"), &json!({})).await
 }
 
+/// A draw of some tests is 20 s away.
 pub(crate) async fn until_drawn(client: &Client, item: i64) -> Value {
-    eventually("the draw", || async {
+    eventually(RECOVERY_MAX, || async {
         let draw = client.get(&format!("/api/items/{item}/draw")).await.json;
         when(draw["state"] == "drawn", draw)
     })
