@@ -70,7 +70,7 @@ impl Head {
     }
 }
 
-/// What the shop promises a buyer who has entered.
+/// The shop's signed promise to the buyer of an entry.
 #[derive(Clone, Copy, Debug)]
 pub struct Promise<'a> {
     /// The hash of the rules.

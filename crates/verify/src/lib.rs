@@ -66,7 +66,7 @@ pub enum Fault {
     Parties,
     /// The places are not those of the shuffle.
     Places,
-    /// The proof does not begin as what was announced.
+    /// The proof does not begin with the announcement.
     Announcement,
     /// The promise is not the shop's, or belongs to other rules.
     Promise,
@@ -192,7 +192,7 @@ pub fn read(text: impl BufRead) -> Result<Proof, String> {
     Ok(Proof { rules, head, beacon, entries })
 }
 
-/// Splits what the page of an item saves: what was announced, if it is there, and the promise.
+/// Splits the file of the item's page into the announcement, if there is one, and the promise.
 #[must_use]
 pub fn saved(text: &str) -> Known<'_> {
     let start = text.find(texts::PROMISE_START).unwrap_or_default();

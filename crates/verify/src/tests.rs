@@ -9,7 +9,7 @@ thread_local! {
     static HASHED_BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts what is hashed, as a measure of work that no busy machine changes.
+/// Counts the hashed bytes: a measure of work that is the same on a busy machine.
 pub(crate) fn count_bytes(bytes: usize) {
     HASHED_BYTES.set(HASHED_BYTES.get() + bytes);
 }

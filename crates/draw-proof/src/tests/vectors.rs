@@ -14,7 +14,7 @@ use super::*;
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../verify/vectors.json");
 const NOTE: &str = "Each character is a byte. A case has the name of a text; or the name, a place in it, the number of bytes that \
      are taken out there, and what is put in. exit: 0 proven, 1 a fault, 2 unreadable, 3 right, but the shop made the value.";
-/// The secret key of the shop, and of somebody else.
+/// The secret key of the shop, and one of another shop.
 const KEY: &str = "0707070707070707070707070707070707070707070707070707070707070707";
 const OTHER_KEY: &str = "0808080808080808080808080808080808080808080808080808080808080808";
 /// A round of `quicknet`, its time in seconds, and its signature.

@@ -328,7 +328,7 @@ const PARTIES_WRONG: &str = "SELECT \
      (SELECT COUNT(*) FROM (SELECT party FROM draw_entries JOIN draws ON draws.item_id = draw_entries.item_id \
        WHERE draws.item_id = ? GROUP BY party HAVING COUNT(*) > MAX(party_max)) AS large)";
 
-/// Entries that were owed a unit when somebody bought without an offer: they were never offered one, or the offer was
+/// Entries that were owed a unit when a buyer bought without an offer: they were never offered one, or the offer was
 /// ended for them before, by a pause. Friends are owed as many units as they are, or none.
 const PLACES_PASSED: &str = "SELECT COUNT(*) FROM ( \
      SELECT COALESCE(members, 1) AS units, IF(offered_at IS NULL, '1970-01-01', closed_at) AS owed_from \
