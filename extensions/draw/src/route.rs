@@ -255,10 +255,7 @@ pub async fn announcement(
     State(draws): State<Draws>,
     ItemPath(id): ItemPath,
 ) -> Result<Response, Problem> {
-    let draw = draws.find(id).await?.0;
-    if draw.shop_key.is_none() {
-        return Err(problems::NO_PROOF.problem());
-    }
+    let draw = find_signed(&draws, id).await?;
     let text = draw.rules + &draw.head.unwrap_or_default();
     Ok(([(CONTENT_TYPE, TEXT)], text).into_response())
 }
@@ -273,10 +270,7 @@ pub async fn proof(
     State(draws): State<Draws>,
     ItemPath(id): ItemPath,
 ) -> Result<Response, Problem> {
-    let draw = draws.find(id).await?.0;
-    if draw.shop_key.is_none() {
-        return Err(problems::NO_PROOF.problem());
-    }
+    let draw = find_signed(&draws, id).await?;
     let (Some(_), Some(head), Some(signature)) = (draw.drawn_at, draw.head, draw.beacon_signature)
     else {
         return Err(problems::ENTRIES_OPEN.problem());
@@ -284,4 +278,13 @@ pub async fn proof(
     let first = draw.rules + &head + &beacon_line(&signature);
     let lines = stream::iter([Ok(first)]).chain(draws.lines(id));
     Ok(([(CONTENT_TYPE, TEXT)], Body::from_stream(lines)).into_response())
+}
+
+/// A draw with a key of the shop; a draw of an earlier build has none, and proves nothing.
+async fn find_signed(draws: &Draws, id: ItemId) -> Result<DrawRow, Problem> {
+    let draw = draws.find(id).await?.0;
+    if draw.shop_key.is_none() {
+        return Err(problems::NO_PROOF.problem());
+    }
+    Ok(draw)
 }

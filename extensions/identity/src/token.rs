@@ -191,7 +191,7 @@ impl IdentityClaims {
     }
 }
 
-/// Why a genuine token is none that signs somebody in.
+/// The reason why a genuine token signs nobody in, if there is one.
 fn foreign_kind(all: &Map<String, Value>) -> Option<&'static str> {
     let is = |name: &str, values: &[&str]| {
         all.get(name).is_some_and(|said| values.iter().any(|value| said == value))

@@ -124,7 +124,7 @@ fn head_named(name: &str, is_export: bool) -> Option<Head> {
     if is_export && OF_EXPORTS.contains(&name) {
         return Some(Head::Ignored);
     }
-    // An export has what is left, and the stock that the sale began with.
+    // An export has the units that are left, and the stock that the sale began with.
     let name = if is_export && name == "total" { "stock" } else { name };
     columns::named(name).map(Head::Field)
 }

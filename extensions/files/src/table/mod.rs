@@ -1,7 +1,7 @@
 //! Sales as a table in CSV: what its rows mean, and every fault in it.
 //!
 //! Spreadsheets and shops write tables in many forms. A form with one reading is taken; one with two is refused with
-//! what was read, where it stands, and how to mend it.
+//! the text that was read, its place, and the way to mend it.
 
 mod charset;
 mod columns;
@@ -150,7 +150,7 @@ fn is_empty(record: &Record) -> bool {
     record.cells.iter().all(|cell| values::trimmed(cell).is_empty())
 }
 
-/// A cell of a field: what was read, and the text of the field, or how to mend it.
+/// A cell of a field: the text that was read, and the value of the field, or the way to mend it.
 struct Field {
     place: usize,
     read: String,
