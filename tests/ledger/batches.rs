@@ -191,3 +191,56 @@ async fn a_connection_that_was_closed_between_two_batches_is_replaced() {
     let answers = write_batch(&testbed.batches, &purchases, None).await;
     assert!(answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
 }
+
+/// What all orders of a batch have is no value of each row: the server would take longer for it.
+#[tokio::test]
+async fn batch_binds_only_own_values() {
+    let testbed = BatchTestbed::new(4).await;
+    let purchases: Vec<_> = (1..=4).map(|buyer| testbed.purchase(buyer, 1)).collect();
+    let key = purchases[0].key.as_str();
+    let mut rival = testbed.shop.pool.begin().await.expect("a transaction");
+    sqlx::query(
+        "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, request_key, \
+         created_at, expires_at) VALUES ('-', ?, 1, 1, 1, 'pending', '-', ?, NOW(), NOW())",
+    )
+    .bind(testbed.item.id.get())
+    .bind(key)
+    .execute(&mut *rival)
+    .await
+    .expect("the first order's key is taken");
+    let looks = async {
+        let text = eventually("the batch inserts its orders", || async {
+            let running = "SELECT INFO FROM information_schema.PROCESSLIST \
+                 WHERE DB = DATABASE() AND INFO LIKE 'INSERT INTO orders (%'";
+            let text: Option<String> =
+                sqlx::query_scalar(running).fetch_optional(&testbed.shop.pool).await.ok()?;
+            text
+        });
+        let text = text.await;
+        rival.rollback().await.expect("rolled back");
+        text
+    };
+    let (answers, text) = tokio::join!(write_batch(&testbed.batches, &purchases, None), looks);
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
+    assert!(text.contains("'pending', 'mysql-batch', "), "bound in each row: {text}");
+    assert!(!text.contains("fence") && !text.contains("line_count"), "no order has it: {text}");
+}
+
+/// Orders of one batch may differ in what the orders of most batches have in common.
+#[tokio::test]
+async fn orders_of_a_batch_keep_their_own_values() {
+    let testbed = BatchTestbed::new(4).await;
+    let named = |buyer, strategy| Purchase { strategy, ..testbed.purchase(buyer, 1) };
+    let purchases = [named(1, "mysql-batch"), named(2, "lock-redis"), named(3, "mysql-batch")];
+    let answers = write_batch(&testbed.batches, &purchases, None).await;
+    assert!(answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_)))), "{answers:?}");
+    let rows: Vec<(i64, String)> = sqlx::query_as(
+        "SELECT user_id, strategy FROM orders WHERE item_id = ? AND user_id < 4 ORDER BY user_id",
+    )
+    .bind(testbed.item.id.get())
+    .fetch_all(&testbed.shop.pool)
+    .await
+    .expect("read");
+    let expected = purchases.map(|one| (one.buyer.get(), one.strategy.to_owned()));
+    assert_eq!(rows, expected);
+}

@@ -4,8 +4,9 @@
 //! A call contains its values, so that it needs no round trip to be prepared. No text of a buyer stands
 //! in it as it came: see [`Text`].
 
+use std::collections::HashMap;
 use std::fmt::{self, Display, Write};
-use std::sync::{LazyLock, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 
 use sqlx::mysql::MySqlArguments;
 use sqlx::query::Query;
@@ -14,7 +15,7 @@ use time::format_description::FormatItem;
 use time::macros::format_description;
 use time::{OffsetDateTime, UtcOffset};
 
-use Value::{Ascii, At, Id, Signed, Unsigned};
+use Value::{Ascii, At, Id, Signed, Unsigned, Word};
 
 use super::WRITTEN_AS;
 use super::fence::Fence;
@@ -56,8 +57,8 @@ static COLUMNS: [Column; 16] = [
     Column { name: "user_id", in_procedure: "p_buyer", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.buyer.get())) },
     Column { name: "quantity", in_procedure: "p_units", parameter: "INT UNSIGNED", value: |new| Signed(Some(new.purchase.quantity.signed())) },
     Column { name: "amount_cents", in_procedure: "p_amount", parameter: "BIGINT", value: |new| Signed(Some(new.purchase.amount.cents())) },
-    Column { name: "status", in_procedure: "p_status", parameter: "VARCHAR(16) CHARACTER SET ascii", value: |new| Ascii(Some(new.status.as_str())) },
-    Column { name: "strategy", in_procedure: "p_strategy", parameter: "VARCHAR(64) CHARACTER SET ascii", value: |new| Ascii(Some(new.purchase.strategy)) },
+    Column { name: "status", in_procedure: "p_status", parameter: "VARCHAR(16) CHARACTER SET ascii", value: |new| Word(new.status.as_str()) },
+    Column { name: "strategy", in_procedure: "p_strategy", parameter: "VARCHAR(64) CHARACTER SET ascii", value: |new| Word(new.purchase.strategy) },
     Column { name: "fence", in_procedure: "p_token", parameter: "BIGINT UNSIGNED", value: |new| Unsigned(new.fence.map(|fence| fence.token)) },
     Column { name: "fence_backend", in_procedure: "p_backend", parameter: "VARCHAR(32) CHARACTER SET ascii", value: |new| Ascii(new.fence.map(|fence| fence.backend)) },
     Column { name: "fence_sequence", in_procedure: "v_sequence", parameter: "", value: |new| Unsigned(new.fence_sequence) },
@@ -92,6 +93,8 @@ impl<'a> NewOrder<'a> {
 #[derive(Clone, Copy)]
 enum Value<'a> {
     Id(OrderId),
+    /// One of few, such as the strategy.
+    Word(&'static str),
     Signed(Option<i64>),
     Unsigned(Option<u64>),
     Ascii(Option<&'a str>),
@@ -102,6 +105,7 @@ impl Display for Value<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Id(id) => write!(formatter, "'{id}'"),
+            Self::Word(word) => Text(word).fmt(formatter),
             Self::Signed(number) => OrNull(number).fmt(formatter),
             Self::Unsigned(number) => OrNull(number).fmt(formatter),
             Self::Ascii(text) => OrNull(text.map(Text)).fmt(formatter),
@@ -113,10 +117,15 @@ impl Display for Value<'_> {
 type Statement<'a> = Query<'a, MySql, MySqlArguments>;
 
 impl<'a> Value<'a> {
+    fn is_null(self) -> bool {
+        matches!(self, Signed(None) | Unsigned(None) | Ascii(None))
+    }
+
     fn bind(self, statement: Statement<'a>) -> Statement<'a> {
         match self {
             // Texts as bytes: the server would convert them character by character.
             Self::Id(id) => statement.bind(id.to_string().into_bytes()),
+            Self::Word(word) => statement.bind(word.as_bytes()),
             Self::Signed(number) => statement.bind(number),
             Self::Unsigned(number) => statement.bind(number),
             Self::Ascii(text) => statement.bind(text.map(str::as_bytes)),
@@ -147,11 +156,66 @@ struct Insert {
     texts: [OnceLock<String>; ROWS_MAX.ilog2() as usize + 1],
 }
 
-static ORDERS: LazyLock<Insert> = LazyLock::new(|| {
-    let names: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
-    let places = vec!["?"; names.len()].join(", ");
-    Insert::new(format!("INSERT INTO orders ({})", names.join(", ")), format!("({places})"), "")
-});
+/// How the values of a column stand in a statement that inserts orders. A value that all orders of a batch have
+/// is no parameter of each row: the server takes longer for a parameter than for a word or a default.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    /// A parameter in each row.
+    Parameter,
+    /// The one word of all rows, in the text.
+    Word(&'static str),
+    /// Left out: all rows have NULL, the column's default.
+    Absent,
+}
+
+type Places = [Place; COLUMNS.len()];
+
+/// The statements that insert orders, by the places of their values. There are as many as strategies, times the
+/// columns that may be NULL.
+static ORDERS: LazyLock<Mutex<HashMap<Places, Arc<Insert>>>> = LazyLock::new(Mutex::default);
+
+impl Place {
+    fn of<'a>(column: &Column, mut orders: impl Iterator<Item = NewOrder<'a>>) -> Self {
+        let Some(first) = orders.next().map(|order| (column.value)(&order)) else {
+            return Self::Parameter;
+        };
+        let mut others = orders.map(|order| (column.value)(&order));
+        match first {
+            Word(word) if others.all(|one| matches!(one, Word(other) if other == word)) => {
+                Self::Word(word)
+            }
+            first if first.is_null() && others.all(Value::is_null) => Self::Absent,
+            _ => Self::Parameter,
+        }
+    }
+
+    /// Its text in the row; `None` where it is left out.
+    fn text(self) -> Option<String> {
+        match self {
+            Self::Parameter => Some("?".to_owned()),
+            Self::Word(word) => Some(Text(word).to_string()),
+            Self::Absent => None,
+        }
+    }
+}
+
+/// The INSERT of orders with these values.
+fn insert_of_orders(places: Places) -> Arc<Insert> {
+    let mut known = ORDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let make = || {
+        let columns = COLUMNS.iter().zip(places);
+        let columns = columns.filter_map(|(column, place)| Some((column.name, place.text()?)));
+        let columns: Vec<_> = columns.collect();
+        let names: Vec<_> = columns.iter().map(|(name, _)| *name).collect();
+        let values: Vec<_> = columns.iter().map(|(_, value)| value.as_str()).collect();
+        Arc::new(Insert::new(head_of_orders(&names), format!("({})", values.join(", ")), ""))
+    };
+    Arc::clone(known.entry(places).or_insert_with(make))
+}
+
+fn head_of_orders(columns: &[&str]) -> String {
+    format!("INSERT INTO orders ({})", columns.join(", "))
+}
 
 /// Counts units against the limits of items. A buyer whose holds have expired too often is allowed less than nothing, so
 /// that the table's CHECK refuses the order.
@@ -239,11 +303,14 @@ impl CountedUnits {
 /// Inserts orders: a power of two, at most 256.
 pub(super) async fn insert_orders<'a>(
     connection: &mut MySqlConnection,
-    orders: impl ExactSizeIterator<Item = NewOrder<'a>>,
+    orders: impl ExactSizeIterator<Item = NewOrder<'a>> + Clone,
 ) -> sqlx::Result<()> {
-    let mut statement = sqlx::query(ORDERS.text(orders.len()));
+    let places: Places = std::array::from_fn(|index| Place::of(&COLUMNS[index], orders.clone()));
+    let insert = insert_of_orders(places);
+    let parameters = COLUMNS.iter().zip(places).filter(|(_, place)| *place == Place::Parameter);
+    let mut statement = sqlx::query(insert.text(orders.len()));
     for order in orders {
-        let values = COLUMNS.iter().map(|column| (column.value)(&order));
+        let values = parameters.clone().map(|(column, _)| (column.value)(&order));
         statement = values.fold(statement, |statement, value| value.bind(statement));
     }
     statement.execute(connection).await.map(drop)
@@ -299,14 +366,16 @@ pub(super) fn stock_update(stock: &str, units: &str, items: &str) -> String {
 
 /// Fills the statements into the text of the procedure.
 pub(crate) fn fill_in(text: &str) -> String {
+    let names: Vec<_> = COLUMNS.iter().map(|column| column.name).collect();
     let values: Vec<_> = COLUMNS.iter().map(|column| column.in_procedure).collect();
+    let order = format!("{} VALUES ({})", head_of_orders(&names), values.join(", "));
     let sold = MovementReason::Sold.as_str();
     let movement = format!("(p_item, p_order, '{sold}', -CAST(p_units AS SIGNED), p_created_at)");
     let columns = COLUMNS.iter().filter(|column| !column.parameter.is_empty());
     let typed = columns.map(|column| format!("{} {}", column.in_procedure, column.parameter));
     let parameters: Vec<_> = typed.collect();
     text.replace("ORDER_PARAMETERS", &parameters.join(",\n    "))
-        .replace("INSERT_ORDER", &ORDERS.of(&format!("({})", values.join(", "))))
+        .replace("INSERT_ORDER", &order)
         .replace("COUNT_BUYER", &BUYERS.of("(p_item, p_buyer, p_units, p_limit, p_unpaid_max)"))
         .replace("COUNT_IN_GROUP", &GROUPS.of("(p_group, p_buyer, p_units, p_group_limit)"))
         .replace("INSERT_MOVEMENT", &MOVEMENTS.of(&movement))
