@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ledger::{Database, Ledger};
+use ledger::{Database, Ledger, LedgerOptions};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
@@ -161,15 +161,15 @@ impl Writers {
             .with_outbox(shared.events)
             .with_calls(config.mysql.order_routine);
         let connections_max = config.mysql.batch_connections_max;
-        let own_pool = rows::pool_to(writer, config, connections_max);
+        let of_batches = LedgerOptions { one_shard: true, ..config.into() };
+        let own_pool = rows::pool_to(writer, of_batches.clone(), connections_max);
         let connections = BatchConnections::new(own_pool.clone(), connections_max);
         // A batch of many items waits for the row of one no longer than it must.
-        let mut impatient = config.clone();
-        impatient.mysql.lock_wait_timeout_seconds = 1;
+        let impatient = LedgerOptions { lock_wait_timeout_seconds: 1, ..of_batches };
         let mut batch_pools = vec![own_pool];
         let mut shared_queues = Vec::new();
         for _ in 0..config.mysql.shared_queues {
-            let pool = rows::pool_to(writer, &impatient, SHARED_CONNECTIONS);
+            let pool = rows::pool_to(writer, impatient.clone(), SHARED_CONNECTIONS);
             shared_queues.push(BatchConnections::new(pool.clone(), SHARED_CONNECTIONS));
             batch_pools.push(pool);
         }

@@ -14,6 +14,7 @@ impl From<&Config> for LedgerOptions {
             url: config.database_url.reveal().to_owned(),
             pool_connections_max: config.mysql.pool_max,
             lock_wait_timeout_seconds: config.mysql.lock_wait_timeout_seconds,
+            one_shard: false,
             acquire_timeout_ms: config.mysql.acquire_timeout_ms,
             order_routine: config.mysql.order_routine,
             currency: config.payment.currency.clone(),

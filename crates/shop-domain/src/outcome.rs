@@ -154,6 +154,8 @@ pub enum Refusal {
     RequestInProgress,
     /// The item has another currency than the items of the lines before it.
     OtherCurrency,
+    /// The item's rows are in another part of the ledger than those of the first line, and an order is written in one part.
+    ItemsApart,
     /// A line of an order with several lines was refused, and so the whole order.
     OfLine {
         /// The item of the line.
@@ -194,6 +196,7 @@ impl Refusal {
             Self::AmountOverflow => "amount_overflow",
             Self::RequestInProgress => "request_in_progress",
             Self::OtherCurrency => "other_currency",
+            Self::ItemsApart => "items_apart",
             Self::OfLine { refusal, .. } => refusal.code(),
             Self::KeyReused { .. } => "idempotency_key_reused",
         }

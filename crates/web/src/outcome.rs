@@ -135,6 +135,7 @@ mod tests {
             Refusal::AmountOverflow,
             Refusal::RequestInProgress,
             Refusal::OtherCurrency,
+            Refusal::ItemsApart,
             Refusal::SaleEnded.of_line(ItemId::new(1).expect("positive")),
         ];
         for refusal in refusals {

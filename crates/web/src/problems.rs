@@ -71,6 +71,8 @@ crate::problem_types! {
         "Enter the draw with POST /api/items/{id}/entry; the units are offered in the order of the places.";
     OTHER_CURRENCY: 409 "other_currency", "Items in several currencies",
         "Order the items of each currency by themselves; item_id names the first item with another currency.";
+    ITEMS_APART: 409 "items_apart", "Items in several shards of the ledger",
+        "Order the item by itself; item_id names the first one that is in another shard than the first line.";
     SALE_NOT_STARTED: 409 "sale_not_started", "Sale not started",
         "Try again when the sale has started.";
     SALE_ENDED: 409 "sale_ended", "Sale ended",

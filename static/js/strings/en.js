@@ -319,6 +319,8 @@ export default {
   'code.quantity_over_limit.text': 'The limit is {limit} for each buyer. Nothing was bought.',
   'code.idempotency_key_reused': 'Your last attempt was for another quantity',
   'code.idempotency_key_reused.text': 'Nothing was bought now. Look at your orders before you try again.',
+  'code.items_apart': 'These items cannot be in one order',
+  'code.items_apart.text': 'Order each of them by itself. Nothing was bought.',
   'code.other_currency': 'These items have different currencies',
   'code.other_currency.text': 'Order the items of each currency by themselves. Nothing was bought.',
   'code.username_taken': 'That name is taken. Choose another, or sign in if it is yours.',

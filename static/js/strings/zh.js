@@ -290,6 +290,8 @@ export default {
   'code.quantity_over_limit.text': '每人限购 {limit} 件。没有购买任何商品。',
   'code.idempotency_key_reused': '上一次下单的数量不同',
   'code.idempotency_key_reused.text': '这次没有购买。重试之前请先查看您的订单。',
+  'code.items_apart': '这些商品不能放在同一个订单中',
+  'code.items_apart.text': '请分别下单。这次没有购买。',
   'code.other_currency': '这些商品的货币不同',
   'code.other_currency.text': '请把同一种货币的商品放在一起下单。这次没有购买。',
   'code.username_taken': '这个用户名已被使用。请换一个；如果是您的，请登录。',

@@ -6,6 +6,7 @@ use time::OffsetDateTime;
 
 use super::{read_back, rfc3339};
 use crate::draw;
+use crate::failover::shards;
 use crate::rows::account::actions::{self, Actor};
 use crate::rows::item::creations::{self, Earlier, KeyedRequest};
 use crate::rows::item::items::{self, StockedItem};
@@ -67,9 +68,7 @@ async fn insert_all(
     new: NewItems<'_>,
 ) -> sqlx::Result<Creation> {
     let NewItems { items, now, actor, first_id, request } = new;
-    let first_id = first_id.unwrap_or_else(ItemId::generate);
-    let ids = std::iter::successors(Some(first_id), |id| Some(id.generate_after()));
-    let ids: Vec<ItemId> = ids.take(items.len()).collect();
+    let ids = ids_of(first_id, items);
     if let Some(request) = request {
         match creations::note(transaction, request, &ids, now).await? {
             Earlier::None => (),
@@ -94,6 +93,23 @@ async fn insert_all(
         created.push(read_back(transaction, id).await?);
     }
     Ok(Creation::New(created))
+}
+
+/// The ids of new items. Items that may be in one order get ids beside each other, for a ledger with shards: those of a group
+/// that has a limit, of a product, or of one request.
+fn ids_of(first_id: Option<ItemId>, items: &[NewItem]) -> Vec<ItemId> {
+    let mut ids: Vec<ItemId> = first_id.into_iter().collect();
+    for new in items.iter().skip(ids.len()) {
+        let next = ids.last().map_or_else(ItemId::generate, |last| last.generate_after());
+        let group = new.limit_group.map(LimitGroupId::get);
+        let product = new.variant.as_ref().map(|variant| variant.product.get());
+        let of_request = ids.first().map(|first| first.get());
+        ids.push(match group.or(product).or(of_request) {
+            Some(other) => shards::beside(next, other),
+            None => next,
+        });
+    }
+    ids
 }
 
 async fn insert_item(

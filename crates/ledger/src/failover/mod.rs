@@ -14,9 +14,11 @@ mod options;
 mod pool;
 pub mod replication;
 pub(crate) mod session;
+pub(crate) mod shards;
 mod writer;
 
 pub use monitor::is_writable;
 pub use options::LedgerOptions;
 pub use pool::{pool, pool_of, pool_to, sign_of_life};
+pub use shards::Shards;
 pub use writer::Writer;

@@ -9,6 +9,9 @@ pub struct LedgerOptions {
     pub pool_connections_max: u32,
     /// How long a statement waits for a locked row, in seconds.
     pub lock_wait_timeout_seconds: u32,
+    /// Whether each transaction writes rows of one shard, where the ledger has several. Others may write rows of two, at a
+    /// higher price.
+    pub one_shard: bool,
     /// How long a request waits for a connection, in milliseconds.
     pub acquire_timeout_ms: u64,
     /// Whether `schema::migrate` makes the procedure of an order.

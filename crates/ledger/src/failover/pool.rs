@@ -7,6 +7,7 @@ use sqlx::mysql::MySqlPoolOptions;
 use tokio_util::sync::CancellationToken;
 
 use super::link::{Link, SIGN_OF_LIFE_MAX};
+use super::session::PoolSession;
 use super::{LedgerOptions, Writer, session};
 use crate::sql::{Database, within};
 use crate::work::breaker::SignOfLife;
@@ -53,7 +54,10 @@ pub fn pool_to(
     connections_max: u32,
 ) -> Database {
     let options = options.into();
-    let lock_wait_seconds = options.lock_wait_timeout_seconds;
+    let session = PoolSession {
+        lock_wait_seconds: options.lock_wait_timeout_seconds,
+        is_of_one_shard: options.one_shard,
+    };
     let acquire_timeout = Duration::from_millis(options.acquire_timeout_ms);
     let found = writer.found();
     let pool: Database = Link::new(writer.found(), acquire_timeout)
@@ -66,7 +70,7 @@ pub fn pool_to(
             let found = Arc::clone(&found);
             Box::pin(async move {
                 let identity = found.confirm(connection).await?;
-                found.set_up(connection, lock_wait_seconds).await?;
+                found.set_up(connection, session).await?;
                 // The writer may have changed meanwhile.
                 found.confirm_again(&identity)
             })

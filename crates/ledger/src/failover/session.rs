@@ -79,7 +79,19 @@ const NOT_OF_VITESS: &str = "sql_select_limit";
 /// What a session on Vitess sets. A vtgate would compare each further variable with the tablet's server, at a round trip
 /// each, and keep connections of their own kind for those that differ. So the servers behind have the settings
 /// themselves (`deploy/vitess/mysqld.cnf`), and [`differences`] says so if not.
-const OF_VITESS: &str = "SET autocommit = 1";
+/// A change of two shards is atomic there, such as a new item with its line in the operators' log.
+const OF_VITESS: &str = "SET autocommit = 1, transaction_mode = 'twopc'";
+
+/// Has Vitess refuse a transaction that touches a second shard.
+const ONE_SHARD: &str = "SET transaction_mode = 'single'; ";
+
+/// What the sessions of a pool have of their own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PoolSession {
+    pub(super) lock_wait_seconds: u32,
+    /// Whether each transaction is of one shard.
+    pub(super) is_of_one_shard: bool,
+}
 
 /// The statements that set up each session on other engines.
 static ON_OTHERS: LazyLock<String> = LazyLock::new(|| {
@@ -127,9 +139,11 @@ pub(super) async fn is_of_vitess(error: &sqlx::Error, connection: &mut MySqlConn
 }
 
 /// The statements that set up a session of a pool.
-pub(super) fn of_pool(is_vitess: bool, lock_wait_seconds: u32) -> String {
+pub(super) fn of_pool(is_vitess: bool, pool: PoolSession) -> String {
+    let PoolSession { lock_wait_seconds, is_of_one_shard } = pool;
     let of_each = of_each(is_vitess);
-    format!("{of_each}; SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}")
+    let one_shard = if is_vitess && is_of_one_shard { ONE_SHARD } else { "" };
+    format!("{of_each}; {one_shard}SET SESSION innodb_lock_wait_timeout = {lock_wait_seconds}")
 }
 
 /// The settings of a pool's session that are not what the program relies on, each as `name = value`.

@@ -23,7 +23,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::choice::Choice;
 use super::replication::{self, Lag, Role};
-use super::{hosts, session};
+use super::session::PoolSession;
+use super::{Shards, hosts, session};
 use crate::sql::{Database, within};
 use shop_metrics::Metrics;
 
@@ -68,6 +69,7 @@ pub(super) struct WriterState {
     is_vitess: AtomicBool,
     /// Whether the last look did not find that the writer writes.
     is_in_doubt: AtomicBool,
+    shards: Shards,
 }
 
 /// The writer that was found.
@@ -94,6 +96,7 @@ impl Writer {
             is_galera: AtomicBool::new(false),
             is_vitess: AtomicBool::new(false),
             is_in_doubt: AtomicBool::new(false),
+            shards: Shards::default(),
         };
         Ok(Self { found: Arc::new(found), pools: Arc::default() })
     }
@@ -113,6 +116,12 @@ impl Writer {
     pub fn takes_calls(&self) -> bool {
         !self.found.is_galera.load(Ordering::Relaxed)
             && !self.found.is_vitess.load(Ordering::Relaxed)
+    }
+
+    /// The shards of the ledger, as the last connection found them.
+    #[must_use]
+    pub fn shards(&self) -> &Shards {
+        &self.found.shards
     }
 
     /// Returns whether the writer may be another one by now: the host that is followed did not say in the last look
@@ -260,10 +269,9 @@ impl WriterState {
     pub(super) async fn set_up(
         &self,
         connection: &mut MySqlConnection,
-        lock_wait_seconds: u32,
+        pool: PoolSession,
     ) -> sqlx::Result<()> {
-        let statements =
-            |is_vitess| format!("{}; {ENGINE}", session::of_pool(is_vitess, lock_wait_seconds));
+        let statements = |is_vitess| format!("{}; {ENGINE}", session::of_pool(is_vitess, pool));
         // As the last session; the first one to a vtgate is refused what is for others.
         let was_vitess = self.is_vitess.load(Ordering::Relaxed);
         let rows = match connection.fetch_all(sqlx::raw_sql(&statements(was_vitess))).await {
@@ -281,6 +289,9 @@ impl WriterState {
         if was_vitess && !is_vitess {
             // The address leads to another server now, which has got too few settings.
             connection.execute(sqlx::raw_sql(&statements(false))).await?;
+        }
+        if is_vitess {
+            self.shards.read(connection).await?;
         }
         if is_galera && self.hosts.len() > 1 {
             connection.execute(sqlx::raw_sql(READS_WAIT)).await?;

@@ -46,7 +46,7 @@ pub(crate) use crate::work::item_concurrency::in_time;
 pub(crate) use crate::work::retry::{ATTEMPTS_MAX, pause};
 use tokio::time::Instant;
 
-use crate::failover::Writer;
+use crate::failover::{Shards, Writer};
 use crate::rows::event::outbox::Outbox;
 use crate::rows::item::stock::StockRow;
 use crate::sql::{Database, Fault};
@@ -138,6 +138,8 @@ pub struct Arbiter {
     pool: Database,
     /// Asked to look again when a server refuses a write or is lost.
     writer: Option<Writer>,
+    /// Where items are; one transaction writes those of one shard.
+    shards: Shards,
     metrics: Metrics,
     budget: Arc<RetryBudget>,
     concurrency: ItemConcurrency,
@@ -167,13 +169,15 @@ impl Arbiter {
         let kept = KeptConnections::new(pool.clone(), kept_max);
         let calls = OrderCalls::default();
         let outbox = Outbox::default();
-        Self { pool, writer: None, metrics, budget, concurrency, kept, calls, outbox }
+        let shards = Shards::default();
+        Self { pool, writer: None, shards, metrics, budget, concurrency, kept, calls, outbox }
     }
 
     /// An arbiter that tells `writer` when the server behind the pool refuses writes or is lost.
     #[must_use]
     pub fn telling(self, writer: Writer) -> Self {
-        Self { writer: Some(writer), ..self }
+        let shards = writer.shards().clone();
+        Self { writer: Some(writer), shards, ..self }
     }
 
     /// An arbiter that answers "overloaded" where it gets no connection although the server answers `breaker`.

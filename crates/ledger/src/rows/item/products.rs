@@ -44,12 +44,6 @@ pub async fn find(
     sqlx::query_as(&statement).bind(id.get()).first(executor).await
 }
 
-/// The columns of an item that [`variant`] reads.
-pub(super) const VARIANT_COLUMNS: &str = "product_id, options, \
-     (SELECT products.name FROM products WHERE products.id = product_id) AS product_name, \
-     (SELECT products.description FROM products WHERE products.id = product_id) AS product_description, \
-     (SELECT products.image_url FROM products WHERE products.id = product_id) AS product_image_url";
-
 /// What an item is among the items of its product, if it has one.
 pub(super) fn variant(row: &MySqlRow) -> sqlx::Result<Option<Variant>> {
     let id: Option<ProductId> = row.try_get("product_id")?;

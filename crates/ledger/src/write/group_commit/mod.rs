@@ -34,7 +34,7 @@ use batch_orders::of_whole_orders;
 use pipeline::BatchPipeline;
 use quarantine::{Quarantine, QuarantineCount};
 use queue::{BatchQueue, Waiting};
-use shop_domain::{Doubt, ItemId, Outcome, Purchase, Unavailable};
+use shop_domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
 
 pub use batch::BatchWriter;
 pub use batch_orders::{BatchOrders, Tell};
@@ -112,6 +112,9 @@ impl GroupCommit {
     /// ids of lines if they are several. Once a batch has the order, its answer is waited for beyond the
     /// deadline.
     pub async fn write_order(&self, lines: Vec<Purchase>, deadline: Option<Instant>) -> Outcome {
+        if let Some(apart) = self.line_apart(&lines) {
+            return Outcome::Refused(Refusal::ItemsApart.of_line(apart));
+        }
         let queue = self.queue_of(lines[0].item.id);
         let has_lines = lines.len() > 1;
         let is_apart = has_lines && (!self.shares_queues() || self.has_quarantined_line(&lines));
@@ -144,13 +147,20 @@ impl GroupCommit {
 
     /// The queue that an order of the item belongs to.
     fn queue_of(&self, item: ItemId) -> Arc<BatchQueue> {
-        let queues = self.parts.shared.len() as u64;
-        let shared = item.get().unsigned_abs().checked_rem(queues);
-        let shared = shared.and_then(|index| self.parts.shared.get(usize::try_from(index).ok()?));
-        match shared {
+        let shared = &self.parts.shared;
+        let index = self.parts.arbiter.shards.queue_of(item, shared.len());
+        match index.and_then(|index| shared.get(index)) {
             Some(shared) if !self.is_quarantined(item) => Arc::clone(shared),
             _ => self.own_queue(item),
         }
+    }
+
+    /// The item of a line that no transaction writes together with the first one.
+    fn line_apart(&self, lines: &[Purchase]) -> Option<ItemId> {
+        let first = lines[0].item.id;
+        let shards = &self.parts.arbiter.shards;
+        let mut others = lines[1..].iter().map(|line| line.item.id);
+        others.find(|item| !shards.are_together([first, *item].into_iter()))
     }
 
     fn own_queue(&self, item: ItemId) -> Arc<BatchQueue> {

@@ -296,11 +296,17 @@ pub(super) async fn find_written(
     let places = vec!["?"; length].join(", ");
     let columns = orders::COLUMNS;
     let statement = format!(
-        "SELECT {columns} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) FOR UPDATE"
+        "SELECT {columns} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) \
+         AND item_id IN ({places}) FOR UPDATE"
     );
+    let padded = || purchases.iter().chain(std::iter::repeat(last)).take(length);
     let mut query = sqlx::query(&statement);
-    for purchase in purchases.iter().chain(std::iter::repeat(last)).take(length) {
+    for purchase in padded() {
         query = query.bind(purchase.order_id.to_string());
+    }
+    // Where items are in shards, this says which ones to ask.
+    for purchase in padded() {
+        query = query.bind(purchase.item.id.get());
     }
     let look = async {
         let mut connection = lost_commit::connection(pool).await?;

@@ -1,0 +1,235 @@
+//! The shards of a ledger: in which one an item's rows are.
+//!
+//! One transaction writes rows of one shard. So orders are gathered by shard before they are written together, items that
+//! share a limit get ids of one place ([`ItemId`]s are chosen by [`beside`]), and an order over two shards is refused
+//! before anything is written. The engine has the last word: it refuses a transaction that touches a second shard, so a
+//! list of shards that is out of date costs time, and no unit.
+//!
+//! Today's only such engine is Vitess. Its tables of items lie in a keyspace of their own, by its vindex `hash`: one block
+//! of DES with the key 0.
+
+use std::ops::Range;
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+
+use des::Des;
+use des::cipher::{BlockCipherEncrypt, KeyInit};
+use sqlx::{Executor, MySqlConnection, Row};
+
+use crate::sql::statement::Read;
+use shop_domain::ItemId;
+
+/// The keyspace of the items' tables is the database with this behind its name.
+const KEYSPACE_END: &str = "_items";
+/// Ids whose places the engine is asked for, to compare them with ours.
+const COMPARED: [i64; 4] = [1, 2, 4_096, 1 << 52];
+
+/// Shards that were found. Clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct Shards(Arc<RwLock<Found>>);
+
+/// What is known of the shards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Found {
+    /// The ledger has none: all rows are in one place.
+    #[default]
+    None,
+    /// Their ranges of places. While shards are split, the new ones stand beside the old ones.
+    Ranges(Vec<Range<u128>>),
+    /// The engine places items in another way than we compute.
+    Unknown,
+}
+
+impl Shards {
+    /// Returns the queue, of so many, for an item's orders. The orders of one queue are of one shard. `None`: none is, so
+    /// each item needs one of its own.
+    #[must_use]
+    pub fn queue_of(&self, item: ItemId, queues: usize) -> Option<usize> {
+        let spread = |among: usize| {
+            let number = usize::try_from(item.get()).ok()?;
+            number.checked_rem(among)
+        };
+        match &*self.found() {
+            Found::None => spread(queues),
+            Found::Ranges(ranges) => {
+                let shards = ranges.len();
+                let rest = spread(queues / shards)?;
+                Some(shard_of(ranges, item)? + shards * rest)
+            }
+            Found::Unknown => None,
+        }
+    }
+
+    /// Returns whether rows of these items can be written by one transaction.
+    #[must_use]
+    pub fn are_together(&self, mut items: impl Iterator<Item = ItemId>) -> bool {
+        let Some(first) = items.next() else { return true };
+        match &*self.found() {
+            Found::None => true,
+            Found::Ranges(ranges) => {
+                let shard = shard_of(ranges, first);
+                items.all(|item| shard_of(ranges, item) == shard)
+            }
+            Found::Unknown => items.all(|item| item == first),
+        }
+    }
+
+    /// The number of shards; 0 where all rows are in one place.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        match &*self.found() {
+            Found::Ranges(ranges) => ranges.len(),
+            Found::None | Found::Unknown => 0,
+        }
+    }
+
+    /// Asks a vtgate for the shards.
+    ///
+    /// # Errors
+    /// The vtgate's; what was known stays.
+    pub(super) async fn read(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+        let database = sqlx::query_scalar("SELECT CAST(DATABASE() AS CHAR)");
+        let database: Option<String> = database.one(&mut *connection).await?;
+        let keyspace = format!("{}{KEYSPACE_END}", database.unwrap_or_default());
+        let rows = connection.fetch_all(sqlx::raw_sql("SHOW VITESS_SHARDS")).await?;
+        let mut ranges = Vec::new();
+        for row in rows {
+            let name: String = row.try_get_unchecked(0)?;
+            let shard = name.strip_prefix(&keyspace).and_then(|rest| rest.strip_prefix('/'));
+            ranges.extend(shard.and_then(range_of));
+        }
+        ranges.sort_unstable_by_key(|range| (range.start, range.end));
+        let found = if ranges.is_empty() { Found::None } else { Found::Ranges(ranges) };
+        if *self.found() == found {
+            return Ok(());
+        }
+        let is_known = found == Found::None || places_agree(connection, &keyspace).await?;
+        if !is_known {
+            tracing::error!(
+                keyspace,
+                "items are not placed by the vindex `hash`; orders of different items are not written together"
+            );
+        }
+        let found = if is_known { found } else { Found::Unknown };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = found;
+        Ok(())
+    }
+
+    fn found(&self) -> std::sync::RwLockReadGuard<'_, Found> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Asks the engine where some ids have their places, and compares them with ours.
+async fn places_agree(connection: &mut MySqlConnection, keyspace: &str) -> sqlx::Result<bool> {
+    let ids = COMPARED.map(|id| id.to_string()).join(", ");
+    let question =
+        format!("SELECT id, hex_keyspace_id FROM `{keyspace}`.`hash` WHERE id IN ({ids})");
+    let rows = connection.fetch_all(sqlx::raw_sql(&question)).await?;
+    let places: Vec<String> =
+        rows.iter().map(|row| row.try_get_unchecked(1)).collect::<sqlx::Result<_>>()?;
+    let ours = COMPARED.map(|id| format!("{:016x}", place_of(id)));
+    Ok(places.len() == ours.len() && ours.iter().all(|place| places.contains(place)))
+}
+
+/// The place of an id: its rows are in the shard whose range has this number.
+fn place_of(id: i64) -> u64 {
+    static CIPHER: LazyLock<Des> = LazyLock::new(|| Des::new(&[0; 8].into()));
+    let mut block = id.to_be_bytes().into();
+    CIPHER.encrypt_block(&mut block);
+    u64::from_be_bytes(block.into())
+}
+
+/// Chooses an id from `item` on that lies beside another id in every split of up to 256 shards.
+#[must_use]
+pub(crate) fn beside(item: ItemId, other: i64) -> ItemId {
+    let region = |id: i64| place_of(id) >> 56;
+    let wanted = region(other);
+    let ids = (item.get()..).filter_map(ItemId::new);
+    ids.into_iter().find(|id| region(id.get()) == wanted).unwrap_or(item)
+}
+
+/// The range of places of a shard, by its name such as `-80` or `80-c0`.
+fn range_of(name: &str) -> Option<Range<u128>> {
+    let (start, end) = name.split_once('-')?;
+    let bound = |digits: &str, otherwise: u128| match digits.len() {
+        0 => Some(otherwise),
+        length @ 1..=16 => {
+            let number = u128::from_str_radix(digits, 16).ok()?;
+            Some(number << (64 - 4 * length))
+        }
+        _ => None,
+    };
+    Some(bound(start, 0)?..bound(end, 1 << 64)?)
+}
+
+/// The number of the narrowest shard that an item's place is in: while a shard is split, all places of a new one are
+/// in one old one, too.
+fn shard_of(ranges: &[Range<u128>], item: ItemId) -> Option<usize> {
+    let place = u128::from(place_of(item.get()));
+    let with_it = ranges.iter().enumerate().filter(|(_, range)| range.contains(&place));
+    with_it.min_by_key(|(_, range)| range.end - range.start).map(|(index, _)| index)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(id: i64) -> ItemId {
+        ItemId::new(id).expect("positive")
+    }
+
+    fn shards(names: &[&str]) -> Shards {
+        let ranges = names.iter().map(|name| range_of(name).expect("a range")).collect();
+        Shards(Arc::new(RwLock::new(Found::Ranges(ranges))))
+    }
+
+    /// What vtgate 24.0.4 says of these ids.
+    #[test]
+    fn a_place_is_where_vitess_puts_it() {
+        let said =
+            [(1, 0x166b_40b4_4aba_4bd6), (5, 0x70bb_023c_810c_a87a), (6, 0xf098_480a_c4c4_be71)];
+        for (id, place) in said {
+            assert_eq!(place_of(id), place, "{id}");
+        }
+    }
+
+    #[test]
+    fn orders_of_one_queue_are_of_one_shard() {
+        let two = shards(&["-80", "80-"]);
+        for queues in [2, 3, 4, 7] {
+            for (one, other) in (1..200).zip(2..) {
+                let is_one = two.queue_of(item(one), queues) == two.queue_of(item(other), queues);
+                let both = [item(one), item(other)].into_iter();
+                assert!(!is_one || two.are_together(both), "{queues}: {one} and {other}");
+            }
+            assert!((1..200).all(|id| two.queue_of(item(id), queues) < Some(queues)));
+        }
+        assert_eq!(two.queue_of(item(5), 1), None, "one queue is not enough for two shards");
+        assert_eq!(Shards::default().queue_of(item(5), 2), Some(1), "by the item's number");
+    }
+
+    /// Before the switch the old shards serve, and afterwards the new ones. The list has both meanwhile.
+    #[test]
+    fn a_split_changes_no_queue_that_is_of_one_shard() {
+        let split = shards(&["-40", "-80", "40-80", "80-"]);
+        let after = shards(&["-40", "40-80", "80-"]);
+        for (one, other) in (1..200).zip(2..) {
+            let both = || [item(one), item(other)].into_iter();
+            assert_eq!(split.are_together(both()), after.are_together(both()));
+        }
+    }
+
+    #[test]
+    fn ids_that_are_chosen_beside_each_other_stay_together() {
+        let many: Vec<String> =
+            (0..256).map(|at: u32| format!("{at:02x}-{:02x}", at + 1)).collect();
+        let mut names: Vec<&str> = many.iter().map(String::as_str).collect();
+        names[0] = "-01";
+        names[255] = "ff-";
+        let many = shards(&names);
+        for id in [1, 77, 1 << 40] {
+            let chosen = beside(item(id), 5);
+            assert!(chosen >= item(id) && many.are_together([chosen, item(5)].into_iter()));
+        }
+    }
+}
