@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-mysql test-engines test-redis faults loadtest compare bench book walk lint fmt
+.PHONY: help run test test-all test-mysql test-engines test-redis faults loadtest compare bench book walk release lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,8 +39,11 @@ bench: ## the performance ratios beside their baselines, report in target/bench;
 book: ## the pages of docs as one site with search, in target/book; needs mdbook
 	@exec scripts/book
 
-walk: ## every way to start it, then an installation on an empty machine up to the restored backup; needs root and debootstrap
-	@scripts/walk-starts && scripts/build-tests && exec scripts/walk
+walk: ## every way to start it, an installation on an empty machine up to the restored backup, and the archive on bare systems; needs root and debootstrap
+	@scripts/walk-starts && scripts/build-tests && scripts/walk && exec scripts/walk-archive
+
+release: ## archives and Debian packages for x86-64 and arm64, in target/release-archives; see scripts/release
+	@exec scripts/release $(ARGS)
 
 lint: ## format, lints, unused dependencies and rules of the source; builds the tests for `make test`
 	@scripts/install-packages build

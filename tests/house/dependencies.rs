@@ -132,7 +132,7 @@ fn the_program_of_the_image_starts_no_servers() {
         let tree = tree(&["--package", "seckill", "--features", features]);
         tree.iter().any(|line| line.starts_with(package))
     };
-    assert!(contains("dev", "dev-servers v") && contains("full", "opentelemetry v"));
+    assert!(contains("archive", "dev-servers v") && contains("full", "opentelemetry v"));
     assert!(!contains("full", "dev-servers v"), "private servers in the image");
 }
 

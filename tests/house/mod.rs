@@ -8,4 +8,5 @@ pub mod docs_locks;
 pub mod left_out;
 pub mod prose;
 pub mod reference;
+pub mod release;
 pub mod tidy;

@@ -190,6 +190,35 @@ async fn started_in_an_empty_folder_dev_serves_every_page() {
     std::fs::remove_dir_all(&folder).expect("removed");
 }
 
+/// Their passwords are in README: other machines can use them only where the operator says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn demo_accounts_are_public_only_if_asked() {
+    let shop = Shop::new().await;
+    let folder = std::env::temp_dir().join(unique("public"));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    for (arguments, expected) in
+        [(&["dev"][..], 401), (&["dev", "--public-demo-accounts"], 200), (&["dev"], 401)]
+    {
+        let mut dev = program(&shop, arguments);
+        dev.env("SECKILL_HTTP_ADDR", "0.0.0.0:0").env("SECKILL_DATA_DIR", &folder);
+        let mut dev = dev.spawn().expect("started");
+        let url = eventually("the file for a second terminal", || async {
+            let text = std::fs::read_to_string(folder.join("env")).ok()?;
+            let line =
+                text.lines().find_map(|line| line.strip_prefix("SECKILL_URL=http://0.0.0.0:"));
+            line.map(|port| format!("127.0.0.1:{port}"))
+        })
+        .await;
+        let stranger = Client::new(url.parse().expect("an address"), None);
+        let password = json!({ "username": "operator", "password": "operator-password" });
+        let answer = stranger.post("/api/session", &password).await;
+        assert_eq!(answer.status, expected, "{arguments:?}: {}", answer.text);
+        signal(dev.id().expect("it runs"), "INT").await;
+        assert_eq!(dev.wait().await.expect("it ends").code(), Some(0));
+    }
+    std::fs::remove_dir_all(&folder).expect("removed");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_folder_without_pages_is_refused_before_servers_start() {
     let shop = Shop::new().await;

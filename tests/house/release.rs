@@ -1,0 +1,58 @@
+//! The files of a release agree with each other: one version, one list of licences, one name of the archive.
+
+use std::collections::BTreeSet;
+
+use toml::{Table, Value};
+
+use crate::house::docs::read;
+
+fn manifest(path: &str) -> Table {
+    read(path).parse().unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn compose_pulls_the_image_of_this_version() {
+    let line = format!("  image: ${{SECKILL_IMAGE:-seckill}}:${{SECKILL_VERSION:-v{}}}", version());
+    let compose = read("docker-compose.yml");
+    assert!(compose.lines().any(|it| it == line), "docker-compose.yml has no line {line:?}");
+    assert!(!compose.contains("build:"), "it is built with docker-compose.build.yml alone");
+}
+
+#[test]
+fn cargo_binstall_finds_the_archive() {
+    let cargo = manifest("Cargo.toml");
+    let binstall = &cargo["package"]["metadata"]["binstall"];
+    let url = binstall["pkg-url"].as_str().expect("an address");
+    assert!(url.ends_with("/v{ version }/seckill-{ version }-{ target }.tar.gz"), "{url}");
+    let folder = binstall["bin-dir"].as_str().expect("a path");
+    assert_eq!(folder, "seckill-{ version }-{ target }/{ bin }{ binary-ext }");
+    assert!(read("scripts/release").contains("    name=seckill-$version-$1\n"));
+}
+
+#[test]
+fn the_archive_names_the_licences_that_are_allowed() {
+    let names = |list: &Value| -> BTreeSet<String> {
+        let list = list.as_array().expect("a list").iter();
+        list.map(|name| name.as_str().expect("a name").to_owned()).collect()
+    };
+    let allowed = names(&manifest("deny.toml")["licenses"]["allow"]);
+    assert_eq!(names(&manifest("scripts/licences.toml")["accepted"]), allowed);
+}
+
+/// The tools that the workflow installs are those that scripts/release asks for.
+#[test]
+fn the_workflow_installs_the_tools_of_the_archive() {
+    let workflow = read(".github/workflows/release.yml");
+    let script = read("scripts/release");
+    let needs: Vec<_> = script.split_whitespace().filter(|word| word.contains("@0.")).collect();
+    let pinned: Vec<_> = script.split_whitespace().filter(|word| word.contains("==")).collect();
+    assert!(needs.len() == 3 && pinned.len() == 2, "{needs:?} {pinned:?}");
+    for tool in needs.iter().chain(&pinned) {
+        assert!(workflow.contains(tool), "release.yml does not install {tool}");
+    }
+}
+
+fn version() -> String {
+    let cargo = manifest("Cargo.toml");
+    cargo["workspace"]["package"]["version"].as_str().expect("a version").to_owned()
+}
