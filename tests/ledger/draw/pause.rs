@@ -51,18 +51,29 @@ async fn pause_was_longer(shop: &Shop, seconds: i64) {
     }
 }
 
-/// Offers stay, also those whose time passes during the pause; afterwards they have the time that they had left, and
-/// a unit that came back meanwhile is offered to the next place, not to whoever is quick.
+/// An instance that learns of no pause while a test runs, instead of half a second late.
+async fn unaware(shop: &Shop) -> Instance {
+    let mut config = shop.config.clone();
+    config.purchase.item_age_ms_max = 600_000;
+    shop.start_with(config).await
+}
+
+/// Offers stay, also those whose time passes during the pause; afterwards they have the time that they had left. A unit
+/// that comes back meanwhile is offered to the next place, from the end of the pause on, and not sold by an instance that
+/// has not read the pause yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offers_run_on_after_a_pause() {
     let shop = shop().await;
     let instance = shop.start().await;
+    let unaware = unaware(&shop).await;
     let (item, buyers) = drawn(&instance, 2).await;
     let [first, second, third, fourth] = buyers[..] else { panic!("{buyers:?}") };
     let until = standing(&instance, item, first).await["offer_expires_at"].clone();
     // An earlier pause, which a build that knew no times of pauses has ended.
     let left = "UPDATE draws SET paused_at = UTC_TIMESTAMP(6) - INTERVAL 5000 SECOND";
     assert_eq!(shop.change(sqlx::query(left)).await, 1);
+    let stranger = unaware.buyer(9).buy("default", item).await;
+    assert_problem(&stranger, (409, "sold_out"), "of a stranger before the pause");
     set_paused(&instance, item, true).await;
     pause_was_longer(&shop, 1_000).await;
     let refused = eventually("a refusal", || async {
@@ -74,9 +85,12 @@ async fn offers_run_on_after_a_pause() {
     let path = format!("/api/items/{item}/waiting");
     let left = instance.buyer(second).request(Method::DELETE, &path);
     assert_eq!(Client::send(left).await.status, 204);
-    for (buyer, status) in [(first, "offered"), (second, "left"), (third, "waiting")] {
+    for (buyer, status) in [(first, "offered"), (second, "left"), (third, "offered")] {
         assert_eq!(standing(&instance, item, buyer).await["status"], status, "in the pause");
     }
+    let stranger = unaware.buyer(10).buy("mysql-atomic", item).await;
+    assert_problem(&stranger, (409, "sold_out"), "of a stranger in the pause");
+    let resumed = OffsetDateTime::now_utc();
     set_paused(&instance, item, false).await;
     for (buyer, status) in [(first, "offered"), (third, "offered"), (fourth, "waiting")] {
         assert_eq!(standing(&instance, item, buyer).await["status"], status, "after the pause");
@@ -87,6 +101,12 @@ async fn offers_run_on_after_a_pause() {
     let now = standing(&instance, item, first).await["offer_expires_at"].clone();
     assert!(time(&now) >= time(&until), "{now}, and {until} before the pause");
     assert!(time(&now) - time(&until) < Duration::seconds(900), "not as long as a new offer");
+    let new = time(&standing(&instance, item, third).await["offer_expires_at"]);
+    let left = new - resumed;
+    assert!(
+        (Duration::seconds(599)..Duration::seconds(900)).contains(&left),
+        "{left} for a new offer"
+    );
     let stranger = instance.buyer(9).buy("default", item).await;
     assert_problem(&stranger, (409, "sold_out"), "of a stranger");
     for buyer in [first, third] {

@@ -95,8 +95,7 @@ pub async fn joined_after(
     Ok(joined.unsigned_abs())
 }
 
-/// Lists the items whose lines have something to end or to offer at `now`. A pause of a sale that is drawn suspends its
-/// line.
+/// Lists the items whose lines have something to end or to offer at `now`. In a pause of a sale that is drawn nothing ends.
 pub async fn items_to_tend(pool: &Database, now: OffsetDateTime) -> sqlx::Result<Vec<ItemId>> {
     let drawn = "SELECT 1 FROM draws WHERE draws.item_id";
     let over = format!(
@@ -110,7 +109,7 @@ pub async fn items_to_tend(pool: &Database, now: OffsetDateTime) -> sqlx::Result
          UNION SELECT line.item_id FROM \
            (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'waiting') AS line \
            JOIN stock ON stock.item_id = line.item_id JOIN items ON items.id = line.item_id \
-           WHERE ({IS_IDLE} AND NOT items.paused) OR {over} \
+           WHERE {IS_IDLE} OR {over} \
          UNION SELECT line.item_id FROM \
            (SELECT DISTINCT item_id FROM waiting_list WHERE status = 'offered') AS line \
            JOIN items ON items.id = line.item_id WHERE {over}"

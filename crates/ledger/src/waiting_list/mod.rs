@@ -74,7 +74,8 @@ pub enum JoinRefusal {
 /// Whether a line goes on.
 enum LineState {
     Open,
-    /// A sale that is drawn is paused: nothing is offered, nothing ends, and nobody joins.
+    /// A sale that is drawn is paused: nothing ends, and nobody joins. Units are offered all the same: an instance that has
+    /// not read the pause yet sells what is available.
     Suspended,
     Over(JoinRefusal),
 }
@@ -198,7 +199,7 @@ impl WaitingLine {
             let together =
                 usize::try_from(left).map_or(TOGETHER_MAX, |left| left.min(TOGETHER_MAX));
             let first = first_in_line(transaction, item, left, together).await?;
-            if first.is_empty() || (offered == 0 && !self.is_open(transaction, item).await?) {
+            if first.is_empty() || (offered == 0 && self.is_over(transaction, item).await?) {
                 break;
             }
             offer(transaction, item, &first).await?;
@@ -244,7 +245,7 @@ impl WaitingLine {
     }
 
     /// Ends what is over: offers that were not accepted in time, and everything when the sale is
-    /// paused or has ended. Then offers whatever is available. A pause of a sale that is drawn changes nothing: its places
+    /// paused or has ended. Then offers whatever is available. A pause of a sale that is drawn ends nothing: its places
     /// and offers go on afterwards. Answers also whether more is to do.
     ///
     /// # Errors
@@ -258,7 +259,7 @@ impl WaitingLine {
         stock_lock::lock(transaction, permit).await?;
         match self.state(transaction, item).await? {
             LineState::Open => {}
-            LineState::Suspended => return Ok((LineChange::default(), false)),
+            LineState::Suspended => return Ok((self.hand_out(transaction, permit).await?, false)),
             LineState::Over(_) => return self.end(transaction, permit).await,
         }
         let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
@@ -308,9 +309,9 @@ impl WaitingLine {
         })
     }
 
-    /// Whether units of the item may be offered now.
-    async fn is_open(&self, transaction: &mut MySqlConnection, item: ItemId) -> sqlx::Result<bool> {
-        Ok(matches!(self.state(transaction, item).await?, LineState::Open))
+    /// Whether no unit of the item is offered any more.
+    async fn is_over(&self, transaction: &mut MySqlConnection, item: ItemId) -> sqlx::Result<bool> {
+        Ok(matches!(self.state(transaction, item).await?, LineState::Over(_)))
     }
 
     async fn state(

@@ -105,18 +105,19 @@ pub(super) async fn leave_party(
     Ok(())
 }
 
-/// Makes the places offers that end after the item's time.
+/// Makes the places offers that end after the item's time. In a pause of a drawn sale that time begins with the pause,
+/// whose end moves all open offers by its length.
 pub(super) async fn offer(
     transaction: &mut MySqlConnection,
     item: ItemId,
     rows: &[Row],
 ) -> sqlx::Result<()> {
     let mut update = QueryBuilder::new(
-        "UPDATE waiting_list SET status = 'offered', offered_at = UTC_TIMESTAMP(6), \
-         offer_expires_at = UTC_TIMESTAMP(6) + INTERVAL \
-         (SELECT offer_seconds FROM items WHERE id = ",
+        "UPDATE waiting_list SET status = 'offered', offered_at = UTC_TIMESTAMP(6), offer_expires_at = \
+         (SELECT COALESCE(IF(items.paused, draws.paused_at, NULL), UTC_TIMESTAMP(6)) + INTERVAL offer_seconds SECOND \
+          FROM items LEFT JOIN draws ON draws.item_id = items.id WHERE items.id = ",
     );
-    update.push_bind(item.get()).push(") SECOND WHERE status = 'waiting'");
+    update.push_bind(item.get()).push(") WHERE status = 'waiting'");
     all_of(update, transaction, item, rows).await
 }
 
