@@ -78,7 +78,7 @@ fn told(facts: &Facts, known: Known<'_>) -> String {
     let listed = instant(facts.listed);
     let mut told = format!(
         "item {item}: the places of {entries} entries follow from rules, list and value\n\
-         rules {rules}: {units} units, entries until {closes}, round {round}\n\
+         rules {rules}: units {units}, entries until {closes}, round {round}\n\
          head {root}: {entries} entries, listed at {listed}\n\
          key {shop}: is it the one that the shop names?\n"
     );

@@ -56,7 +56,7 @@ fn proven_and_told() {
         for shown in [
             "item 7: the places of 9 entries",
             "\nrules ",
-            "2 units, entries until 2023-09-15T10:59:33Z, round 657413",
+            "units 2, entries until 2023-09-15T10:59:33Z, round 657413",
             "\nhead 25685a0e4ff8c07e",
             "\nkey ea4a6c63e29c520a",
         ] {

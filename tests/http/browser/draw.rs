@@ -114,6 +114,7 @@ async fn won_and_checked_alone() {
     check_alone(&page, &alone, &proof, &kept).await;
     page.until_text("#result", "Not a proof: the shop made the value").await;
     page.until_text("#result", "Your entry is in the list. Its place is 1 of 1").await;
+    page.until_text("#result", "Units: 1. Your place was among the first").await;
     page.until_text("#result", "the file has the rules alone").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-verified").await;
