@@ -151,3 +151,17 @@ fn no_password_may_be_left_empty_in_compose() {
         }
     }
 }
+
+/// On one machine the service reaches MySQL by a socket, in a volume that both have.
+#[test]
+fn compose_shares_a_socket() {
+    let compose = read("docker-compose.yml");
+    for words in [
+        "?socket=/run/mysqld/mysqld.sock&ssl-mode=REQUIRED",
+        "[\"mysql-socket:/run/mysqld:ro\"]",
+        "- mysql-socket:/var/run/mysqld\n",
+        "--sync-binlog=1",
+    ] {
+        assert_eq!(compose.matches(words).count(), 1, "{words}");
+    }
+}
