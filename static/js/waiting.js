@@ -29,6 +29,8 @@ export function waitingPanel(place, { item, mayWait, accept }) {
   let standing = { status: 'none' };
   let stream = null;
   let busy = false;
+  /** The offer stands still in a pause of a sale that is drawn. */
+  let isSuspended = false;
 
   everySecond(draw);
 
@@ -89,11 +91,15 @@ export function waitingPanel(place, { item, mayWait, accept }) {
     if (place.hidden) return;
     const span = duration(facts.offer_seconds);
     const offered = standing.status === 'offered';
-    left.hidden = !offered;
+    const wasSuspended = isSuspended;
+    isSuspended = offered && facts.paused && facts.mode === 'draw';
+    // The end of a pause gives the offer the time that was left.
+    if (wasSuspended && !isSuspended) load();
+    left.hidden = !offered || isSuspended;
     no.hidden = !isLive();
     if (offered) {
       setText(title, text('waiting.offered'));
-      setText(sentence, text('waiting.offeredText'));
+      setText(sentence, text(isSuspended ? 'waiting.suspended' : 'waiting.offeredText'));
       setText(left, shortSpan(Math.max(0, Date.parse(standing.offer_expires_at) - serverNowMs())));
       setText(yes, text('waiting.buy', { amount: money(facts.price_cents, facts.currency) }));
       setText(no, text('waiting.decline'));
@@ -108,7 +114,7 @@ export function waitingPanel(place, { item, mayWait, accept }) {
       setText(sentence, text('waiting.text', { time: span }));
       setText(yes, text(currentSession() === null ? 'waiting.signIn' : 'waiting.join'));
     }
-    yes.hidden = standing.status === 'waiting';
+    yes.hidden = standing.status === 'waiting' || isSuspended;
     for (const button of [yes, no]) button.setAttribute('aria-disabled', String(busy));
   }
 
