@@ -1,7 +1,7 @@
 # One command for each thing that people do here; `make` alone lists them.
 # What a command needs and the machine lacks is installed first, see scripts/install-packages.
 .DEFAULT_GOAL := help
-.PHONY: help run test test-all test-mysql test-engines test-redis faults loadtest compare bench book walk release lint fmt
+.PHONY: help run test test-all test-mysql test-engines test-redis faults loadtest compare bench site walk release lint fmt
 
 help: ## list the commands
 	@awk -F ': ## ' '/^[a-z-]+: ## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,8 +36,8 @@ compare: ## every strategy beside the others, report in target/compare; ARGS="br
 bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--all", "--beside PROGRAM", "--growth"
 	@exec scripts/bench $(ARGS)
 
-book: ## the pages of docs as one site with search, in target/book; needs mdbook
-	@exec scripts/book
+site: ## the README, docs and play.html as a site with search for any host, in target/site; needs mdbook
+	@exec scripts/site
 
 walk: ## every way to start it, an installation on an empty machine up to the restored backup, and the archive on bare systems; needs root and debootstrap
 	@scripts/walk-starts && scripts/build-tests && scripts/walk && exec scripts/walk-archive
