@@ -22,6 +22,9 @@ const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// How old "sold out" may be: twice the default of `purchase.sold_out_ms`.
 const SOLD_OUT_AGE: Duration = Duration::from_millis(500);
 
+/// An answer that Redis gave before a power cut is read by its client within this.
+const UNDER_WAY: Duration = Duration::from_millis(500);
+
 /// The outcome of one trial.
 #[derive(Debug, Default)]
 pub struct TrialOutcome {
@@ -62,9 +65,35 @@ pub struct TrialOutcome {
 pub struct Allowed {
     /// Orders that were answered 202 may be lost: the queue's Redis promises no more.
     pub queue_may_be_lost: bool,
+    /// Of these, only those that were answered shortly before a power cut.
+    pub queue_cuts: Option<QueueCut>,
     /// Ids of the orders that only a writer had whose replica was behind. If there are any, what was seen before
     /// the promotion may be gone after it, so nothing is judged in the order of time (I16 to I19).
     pub lost_with_writer: HashSet<String>,
+}
+
+/// When the power of the queue's Redis was cut.
+#[derive(Clone, Debug)]
+pub struct QueueCut {
+    /// How much earlier an order may have been answered that is lost.
+    within: Duration,
+    /// Microseconds from the start of the workload.
+    pub at_us: Vec<u64>,
+}
+
+impl QueueCut {
+    pub fn within(within: Duration) -> Self {
+        Self { within, at_us: Vec::new() }
+    }
+
+    /// Whether an answer came so shortly before a cut, or while it came, that its order may be lost.
+    fn excuses(&self, answer: &Answer) -> bool {
+        let microseconds = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.at_us.iter().any(|cut| {
+            let from = cut.saturating_sub(microseconds(self.within));
+            (from..=cut + microseconds(UNDER_WAY)).contains(&answer.answered_at_us)
+        })
+    }
 }
 
 /// How much the rules about time had to judge.
@@ -213,20 +242,21 @@ async fn check_item(
     record: Record,
     allowed: &Allowed,
 ) -> Run<CheckedItem> {
-    let Allowed { queue_may_be_lost, ref lost_with_writer } = *allowed;
+    let Allowed { queue_may_be_lost, ref queue_cuts, ref lost_with_writer } = *allowed;
     let is_in_order = lost_with_writer.is_empty();
     let Record { item, mut answers, history } = record;
     let item = &*item;
     let mut reader = Reader::new(&testbed.ledger_url()).map_err(|error| error.0)?;
-    let is_promised = |answer: &Answer| {
-        let queued = queue_may_be_lost && answer.status == 202;
-        !queued && !is_of(answer, lost_with_writer)
+    let may_be_lost = |answer: &Answer| {
+        let excused = queue_cuts.as_ref().is_none_or(|cuts| cuts.excuses(answer));
+        queue_may_be_lost && answer.status == 202 && excused
     };
+    let is_promised = |answer: &Answer| !may_be_lost(answer) && !is_of(answer, lost_with_writer);
     let mut settled = settled(&mut reader, item, &answers, is_promised).await?;
     let lost_with_writer = forget_lost_with_writer(&mut answers, lost_with_writer, &settled);
     let mut queued_lost = 0;
     if queue_may_be_lost {
-        queued_lost = forget_lost_promises(&mut answers, &mut settled);
+        queued_lost = forget_lost_promises(&mut answers, &mut settled, may_be_lost);
     }
     let in_time = InTime { history: &history, sold_out_age: SOLD_OUT_AGE };
     let evidence = Evidence {
@@ -273,7 +303,11 @@ async fn settled(
 
 /// Takes 202 answers out of the record whose orders the ledger has not, or has as rejected because
 /// their key became another order while Redis forgot this one; answers how many orders.
-fn forget_lost_promises(answers: &mut Vec<Answer>, ledger: &mut Ledger) -> i64 {
+fn forget_lost_promises(
+    answers: &mut Vec<Answer>,
+    ledger: &mut Ledger,
+    may_be_lost: impl Fn(&Answer) -> bool,
+) -> i64 {
     let before = ledger.orders.len();
     ledger.orders.retain(|order| {
         let is_superseded = order.key.as_deref() == Some(order.id.as_str());
@@ -284,7 +318,7 @@ fn forget_lost_promises(answers: &mut Vec<Answer>, ledger: &mut Ledger) -> i64 {
     let mut gone = HashSet::new();
     answers.retain(|answer| {
         let id = answer.order_id.as_deref().unwrap_or_default();
-        let lost = answer.status == 202 && !there.contains(id);
+        let lost = may_be_lost(answer) && !there.contains(id);
         if lost {
             gone.insert(id.to_owned());
         }

@@ -5,7 +5,7 @@ use futures::future::LocalBoxFuture;
 use crate::TrialResult;
 use crate::rows::{
     batch, buyers, clock, crash, disk, draws, failover, held, idle, locks, mysql, mysql_engines,
-    network, orders, redis, redis_groups, service, waiting,
+    network, orders, power, redis, redis_groups, service, waiting,
 };
 use crate::soak;
 use crate::testbed::Testbed;
@@ -130,6 +130,42 @@ pub const LIST: &[Row] = rows! {
     "mysql-killed": mysql::killed,
         "kill -9 of the database under load; started again",
         "what was answered 201 is there; open keys are answered later";
+    "power-cut": power::cut,
+        "the power of the database is cut at a random moment, at a write or at a flush, and it comes back on what was flushed; ten times a second of a trial of two seconds or more",
+        "what was answered 201 is there; no payment and no cancellation is taken back";
+    "power-cut-batches": power::batches,
+        "the same during batches",
+        "the same; a batch is there as a whole or not at all";
+    "power-cut-carts": power::carts,
+        "the same during batches with orders of three items",
+        "the same; an order is there with all its lines or not at all";
+    "power-cut-payments": power::payments,
+        "the same while a provider says that orders are paid",
+        "no payment that was acknowledged is missing";
+    "power-cut-draw": power::draw,
+        "the same when the instance that draws 6,000 entries is killed at each of its steps",
+        "as in draw-killed";
+    "power-cut-at-crash-points": power::points,
+        "the same when an instance aborts at a crash point",
+        "what was answered 201 is there, and nothing is sold twice";
+    "power-cut-binlog": power::binlog,
+        "the same with a binary log that is flushed at each COMMIT",
+        "the same";
+    "power-cut-redis-always": power::queue::always,
+        "the power of a Redis with appendfsync always is cut while orders are queued",
+        "no order that was answered 202 is lost";
+    "power-cut-redis-everysec": power::queue::every_second,
+        "the same with appendfsync everysec",
+        "orders that were answered 202 in the two seconds before a cut may be lost, and some are; no others";
+    "power-cut-planted-log": power::planted_log,
+        "the same with innodb_flush_log_at_trx_commit = 2, and nothing survives that was not flushed",
+        "the audit finds the lost orders";
+    "power-cut-planted-binlog": power::planted_binlog,
+        "the same with a binary log and sync_binlog = 0",
+        "the audit finds the lost orders";
+    "power-cut-planted-lie": power::planted_lie,
+        "the same on a disk that answers flushes and does not carry them out",
+        "the audit finds the lost orders";
     "mysql-frozen": mysql::frozen,
         "SIGSTOP of the database for 1.5 s",
         "purchases wait or are unknown; none is lost";

@@ -114,6 +114,11 @@ impl Workload {
         Self { items, clients: tasks, readers, phase, clock }
     }
 
+    /// Microseconds since the start.
+    pub fn now_us(&self) -> u64 {
+        self.clock.now_us()
+    }
+
     /// The fault is over: recovery counts from now.
     pub fn fault_ended(&self) {
         self.clock.fault_ended_us.store(self.clock.now_us(), Ordering::SeqCst);

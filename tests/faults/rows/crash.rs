@@ -7,10 +7,11 @@ use seckill::failpoint::POINTS;
 use serde_json::json;
 use tokio::time::timeout;
 
+use super::power::Power;
 use super::{orders, proven};
 use crate::TrialResult;
 use crate::checker::TrialOutcome;
-use crate::service::Service;
+use crate::service::{Service, Setup};
 use crate::testbed::Testbed;
 use crate::trial::{Plan, RUSH, Wanted, run_trial};
 
@@ -50,29 +51,47 @@ fn strategies(point: &str) -> &'static [&'static str] {
 
 /// Walks the points, all or a few.
 pub async fn points(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    walk(testbed, seed, POINTS, 1).await
+    let setup = testbed.setup();
+    walk(testbed, seed, Walk { points: POINTS, lines: 1, setup, power: None }).await
+}
+
+/// Walks the points up to a COMMIT and after it; the power of the database is cut at each.
+pub(super) async fn points_of_power(
+    testbed: &mut Testbed,
+    seed: u64,
+    power: &Power<'_>,
+) -> TrialResult {
+    let setup = testbed.setup_of_new_ledger();
+    walk(testbed, seed, Walk { points: POINTS, lines: 1, setup, power: Some(power) }).await
 }
 
 /// Walks the points of a batch with orders of three items: between its statements, before COMMIT and after it.
 pub async fn points_of_carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
     let points = POINTS.iter().copied().filter(|point| point.starts_with("batch"));
-    walk(testbed, seed, &points.collect::<Vec<_>>(), 3).await
+    let (points, setup) = (points.collect::<Vec<_>>(), testbed.setup());
+    walk(testbed, seed, Walk { points: &points, lines: 3, setup, power: None }).await
 }
 
-/// Walks these points, all or a few, with orders of this number of lines.
-async fn walk(
-    testbed: &mut Testbed,
-    seed: u64,
-    points: &[&'static str],
+/// What is walked.
+struct Walk<'a> {
+    points: &'a [&'static str],
+    /// Lines of each order.
     lines: usize,
-) -> TrialResult {
+    setup: Setup,
+    /// The power of the database, if it is cut at each point.
+    power: Option<&'a Power<'a>>,
+}
+
+/// Walks these points, all or a few.
+async fn walk(testbed: &mut Testbed, seed: u64, walk: Walk<'_>) -> TrialResult {
+    let points = walk.points;
     let count = if testbed.sells >= WHOLE_WALK { points.len() } else { POINTS_FEW };
     let first = usize::try_from(seed).unwrap_or_default() * POINTS_FEW;
     let mut whole = TrialOutcome::default();
     let mut walked = Vec::new();
     for &point in points.iter().cycle().skip(first % points.len()).take(count) {
         let trial =
-            one(testbed, seed, point, lines).await.map_err(|why| format!("{point}: {why}"))?;
+            one(testbed, seed, point, &walk).await.map_err(|why| format!("{point}: {why}"))?;
         walked.push(point);
         whole.add(&trial, point);
     }
@@ -81,9 +100,14 @@ async fn walk(
 }
 
 /// Aborts one instance at a point while orders with this number of lines are sold.
-async fn one(testbed: &mut Testbed, seed: u64, point: &'static str, lines: usize) -> TrialResult {
-    let mut plan = Plan::new(seed, Wanted::These(strategies(point)), &testbed.setup());
-    (plan.control, plan.lines) = (false, lines);
+async fn one(
+    testbed: &mut Testbed,
+    seed: u64,
+    point: &'static str,
+    walk: &Walk<'_>,
+) -> TrialResult {
+    let mut plan = Plan::new(seed, Wanted::These(strategies(point)), &walk.setup);
+    (plan.control, plan.lines) = (false, walk.lines);
     // The crash points are in the program that was built with this runner.
     for setup in &mut plan.setups {
         setup.program = env!("CARGO_BIN_EXE_seckill").into();
@@ -124,8 +148,15 @@ async fn one(testbed: &mut Testbed, seed: u64, point: &'static str, lines: usize
         let victim: &mut Service = &mut trial.services[0];
         let ended = timeout(Duration::from_secs(1), victim.ended()).await;
         let ended = ended.map_err(|_| "it was not reached".to_owned())??;
-        trial.injections += 1;
-        trial.fault_ended();
+        match walk.power {
+            Some(power) => {
+                power.cut_now(testbed, trial, true).await?;
+            }
+            None => {
+                trial.injections += 1;
+                trial.fault_ended();
+            }
+        }
         trial.services[0].restart_without("FAILPOINT").await?;
         proven(ended.signal() == Some(ABORTED), format!("the {time}. time: {ended}"))
     })

@@ -160,7 +160,7 @@ fn left_out() -> TrialOutcome {
 }
 
 /// A wrapper of the running server's program with further arguments, beside what belongs to it.
-fn small_server(folder: &Path, running: u32) -> io::Result<PathBuf> {
+pub(super) fn small_server(folder: &Path, running: u32) -> io::Result<PathBuf> {
     // A server that a loader runs has the loader's name there.
     let program = match std::env::var_os("SECKILL_MYSQLD") {
         Some(named) => named.into(),

@@ -14,6 +14,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::time::timeout;
 use web::token::Role;
 
+use super::power::{Power, Total};
 use super::proven;
 use crate::service::Setup;
 use crate::testbed::Testbed;
@@ -33,7 +34,18 @@ const KILLS: usize = 3;
 
 /// Kills the instance that draws at the close, between list and places, and while units are offered.
 pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let setup = testbed.setup().with("SECKILL_DRAW_BEACON", "local");
+    let setup = testbed.setup();
+    drawn(testbed, seed, setup, None).await
+}
+
+/// The same, and the power of the database is cut each time, if it is on such a disk.
+pub(super) async fn drawn(
+    testbed: &mut Testbed,
+    seed: u64,
+    setup: Setup,
+    power: Option<&Power<'_>>,
+) -> TrialResult {
+    let setup = setup.with("SECKILL_DRAW_BEACON", "local");
     let setup = setup.with("SECKILL_DRAW_SIGNING_KEY", SIGNING_KEY);
     let setup = setup.with("SECKILL_DRAW_ROUND_AFTER_SECONDS", "5");
     let mut plan = Plan::new(seed, Wanted::Safe, &setup);
@@ -45,6 +57,7 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let item = drawn_item(testbed, trial).await?;
         let setup = setup.with("SECKILL_DRAW_POLL_MS", "20");
         let (sold_before, mut idle_max) = (trial.sold(), 0);
+        let mut total = Total::default();
         let further = (2..=4).map(|time| format!("draw-part-placed:{time}"));
         let points = DRAW_POINTS.iter().map(|point| (*point).to_owned()).chain(further);
         for point in points.map(Some).chain((0..KILLS).map(|_| None)) {
@@ -64,7 +77,10 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
                     doomed.kill().await.map_err(|error| error.to_string())?;
                 }
             }
-            trial.injections += 1;
+            match power {
+                Some(power) => total.add(power.cut(testbed, trial, false).await?),
+                None => trial.injections += 1,
+            }
             idle_max = idle_max.max(idle(testbed, item).await?);
         }
         trial.fault_ended();
@@ -74,9 +90,10 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
             .map_err(|_| "the draw does not end".to_owned())??;
         let entries = assert_right(testbed, trial, item).await?;
         let sold = trial.sold() - sold_before;
+        let forgotten = if power.is_some() { total.proof()? } else { String::new() };
         let proof = format!(
-            "{} instances killed; {entries} entries have the published places, {STOCK} units are offered, at most \
-             {idle_max} idle after a kill; {sold} units of other items sold meanwhile",
+            "{} kills; {entries} entries have the published places, {STOCK} units are offered, at most \
+             {idle_max} idle after a kill; {sold} units of other items sold meanwhile {forgotten}",
             trial.injections
         );
         proven(entries == ENTRIES && idle_max == 0 && sold > 0, proof)

@@ -17,9 +17,9 @@ use web::token::Role;
 
 use super::mysql_engines::{followed, look_at_writer, on, said, take_over};
 use super::{FAULT, proven};
-use crate::service::{Service, ask_with};
+use crate::service::{Service, Setup, ask_with};
 use crate::testbed::{Testbed, until};
-use crate::trial::{Plan, Wanted, make_item, run_trial};
+use crate::trial::{Plan, Trial, Wanted, make_item, run_trial};
 use crate::{Run, TrialResult};
 
 /// Buyers at once, beside those of the workload.
@@ -36,63 +36,89 @@ const ITEMS_MAX: usize = 60;
 /// Payments that were acknowledged: the payment's id and its order.
 type Paid = Arc<Mutex<Vec<(String, String)>>>;
 
-/// The writer is frozen, replaced and wakes up while a provider says that orders are paid.
-pub async fn payments(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let (mut set, setup) = on(testbed, Replication::SemiSync).await?;
-    let secret = webhooks::new_secret();
-    let with_provider = setup
-        .clone()
-        .with("SECKILL_PAYMENT_PROVIDER", "webhook")
-        .with("SECKILL_PAYMENT_CHECKOUT_URL", "https://pay.example/?o={order}&c={amount_cents}")
-        .with("SECKILL_PAYMENT_SECRET", secret.clone());
-    let plan = Plan::new(seed, Wanted::Safe, &setup);
-    run_trial(testbed, plan, async |testbed, trial| {
-        let till = Arc::new(Service::start(&with_provider).await?);
+/// An instance, and buyers beside the workload whose orders are paid by a provider's messages.
+pub(super) struct Till {
+    service: Arc<Service>,
+    buyers: JoinSet<Run<()>>,
+    stop: Arc<AtomicBool>,
+    paid: Paid,
+}
+
+impl Till {
+    /// Starts them.
+    pub(super) async fn open(testbed: &Testbed, trial: &Trial, setup: &Setup) -> Run<Self> {
+        let secret = webhooks::new_secret();
+        let setup = setup
+            .clone()
+            .with("SECKILL_PAYMENT_PROVIDER", "webhook")
+            .with("SECKILL_PAYMENT_CHECKOUT_URL", "https://pay.example/?o={order}&c={amount_cents}")
+            .with("SECKILL_PAYMENT_SECRET", secret.clone());
+        let service = Arc::new(Service::start(&setup).await?);
         let more = json!({ "stock": 1_000_000, "per_buyer_limit": 1_000_000 });
         let item = make_item(testbed, &trial.services[0], false, &more).await?;
         let (stop, paid) = (Arc::new(AtomicBool::new(false)), Paid::default());
         let mut buyers = JoinSet::new();
         for number in 0..AT_ONCE {
-            let (till, secret) = (Arc::clone(&till), secret.clone());
+            let (service, secret) = (Arc::clone(&service), secret.clone());
             let (stop, paid) = (Arc::clone(&stop), Arc::clone(&paid));
             let token = testbed.token(STRANGERS + number, Role::Buyer);
             buyers.spawn(async move {
                 while !stop.load(Ordering::Relaxed) {
                     let order =
-                        order_for_sure(&till, (item, "mysql-atomic"), &token, &key()).await?;
-                    let payment = pay_for_sure(&till, &secret, &order).await?;
+                        order_for_sure(&service, (item, "mysql-atomic"), &token, &key()).await?;
+                    let payment = pay_for_sure(&service, &secret, &order).await?;
                     paid.lock().unwrap_or_else(PoisonError::into_inner).push((payment, order));
                 }
-                Ok::<(), String>(())
+                Ok(())
             });
         }
+        Ok(Self { service, buyers, stop, paid })
+    }
+
+    /// Payments that were acknowledged so far.
+    pub(super) fn paid(&self) -> usize {
+        self.paid.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Ends them, and answers how many payments were acknowledged; all of them have to be in this ledger.
+    pub(super) async fn close(mut self, url: &str) -> Run<usize> {
+        self.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = self.buyers.join_next().await {
+            ended.map_err(|error| error.to_string())??;
+        }
+        let paid = std::mem::take(&mut *self.paid.lock().unwrap_or_else(PoisonError::into_inner));
+        match not_paid(url, &paid).await? {
+            missing if missing.is_empty() => Ok(paid.len()),
+            missing => {
+                Err(format!("acknowledged payments that are not in the ledger: {missing:?}"))
+            }
+        }
+    }
+}
+
+/// The writer is frozen, replaced and wakes up while a provider says that orders are paid.
+pub async fn payments(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let (mut set, setup) = on(testbed, Replication::SemiSync).await?;
+    let plan = Plan::new(seed, Wanted::Safe, &setup);
+    run_trial(testbed, plan, async |testbed, trial| {
+        let till = Till::open(testbed, trial, &setup).await?;
         sleep(FAULT).await;
         let old = set.writer();
         let paused = set.member(old).pause();
         trial.injections += 1;
-        let before = paid.lock().unwrap_or_else(PoisonError::into_inner).len();
+        let before = till.paid();
         let took = take_over(&mut set, testbed, trial).await?;
         let took = followed(trial, paused && before > 0, took).await;
         // A service that did not hear of the new writer yet would believe the old one.
         let follows = until("the till to follow the new writer", ANSWERED_MAX, || async {
-            let changes = till.metric("seckill_ledger_writer_changes_total", "").await;
+            let changes = till.service.metric("seckill_ledger_writer_changes_total", "").await;
             (changes > 0.0).then_some(())
         });
         follows.await?;
         set.member(old).resume();
         sleep(FAULT).await;
-        stop.store(true, Ordering::Relaxed);
-        while let Some(ended) = buyers.join_next().await {
-            ended.map_err(|error| error.to_string())??;
-        }
-        let acknowledged =
-            std::mem::take(&mut *paid.lock().unwrap_or_else(PoisonError::into_inner));
         let url = set.member(set.writer()).tcp_url_of(Testbed::DATABASE);
-        let missing = not_paid(&url, &acknowledged).await?;
-        if !missing.is_empty() {
-            return Err(format!("acknowledged payments that are not in the ledger: {missing:?}"));
-        }
-        let after = acknowledged.len() - before;
+        let after = till.close(&url).await? - before;
         Ok(format!("{}; {before} payments before, {after} after", took?))
     })
     .await

@@ -14,6 +14,7 @@ pub mod mysql;
 pub mod mysql_engines;
 pub mod network;
 pub mod orders;
+pub mod power;
 pub mod redis;
 pub mod redis_groups;
 pub mod service;

@@ -14,7 +14,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
-use dev_servers::MysqlOptions;
+use dev_servers::{MysqlOptions, MysqlServer};
+use forgetful_disk::{ForgetfulDisk, Survives};
 use futures::TryStreamExt;
 use rand::RngExt;
 use reqwest::Method;
@@ -28,7 +29,7 @@ use uuid::Uuid;
 use web::token::Role;
 
 use crate::process::program::{free_addr, serve};
-use crate::support::{Client, Shop, eventually, own_mysql, purchase_path, unique, when};
+use crate::support::{Client, Shop, eventually, is_whole, own_mysql, purchase_path, unique, when};
 
 /// Orders of an ordinary run.
 const ORDERS: u64 = 1_200;
@@ -190,12 +191,60 @@ async fn sell(
     }
 }
 
+/// The ledger's server, perhaps on a disk whose power is cut when it is killed.
+struct Database {
+    mysql: MysqlServer,
+    disk: Option<ForgetfulDisk>,
+    /// What the cuts have taken.
+    forgotten: u64,
+}
+
+impl Database {
+    async fn kill_and_restart(&mut self) {
+        if let Some(disk) = &self.disk {
+            disk.cut();
+        }
+        self.mysql.kill().await;
+        if let Some(disk) = &self.disk {
+            let survives = Survives::Some(rand::rng().random_range(0..u64::MAX));
+            self.forgotten += disk.power_on(survives).expect("power").steps;
+        }
+        self.mysql.restart().await.expect("the database starts again");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_durable_change_arrives_and_none_is_invented_while_all_are_killed() {
+    let mysql = own_mysql(MysqlOptions::temporary()).await;
+    all_arrive(Database { mysql, disk: None, forgotten: 0 }).await;
+}
+
+/// The same, and the database loses what it has not flushed. In `make test-all`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn power_cuts() {
+    if !is_whole() {
+        return;
+    }
+    let folder = std::env::temp_dir().join(unique("seckill-power"));
+    let options = MysqlOptions::new(folder.clone());
+    let mut mysql = MysqlServer::start(options).await.expect("it starts");
+    mysql.stop().await;
+    match ForgetfulDisk::over(&folder.join("data")) {
+        Ok(disk) => {
+            mysql.restart().await.expect("it starts");
+            all_arrive(Database { mysql, disk: Some(disk), forgotten: 0 }).await;
+        }
+        Err(error) => {
+            println!("left out: no disk whose power can be cut can be mounted here: {error}")
+        }
+    }
+    std::fs::remove_dir_all(folder).expect("the folder of the database goes");
+}
+
+async fn all_arrive(mut database: Database) {
     let asked = std::env::var("SECKILL_TEST_ORDERS").ok();
     let wanted = asked.map_or(ORDERS, |text| text.parse().expect("a number"));
-    let mut mysql = own_mysql(MysqlOptions::temporary()).await;
-    let url = mysql.url_of(&unique("seckill"));
+    let url = database.mysql.url_of(&unique("seckill"));
     let shop = Shop::with(|config| {
         config.database_url = Secret::new(url);
         config.events.enabled = true;
@@ -263,8 +312,7 @@ async fn every_durable_change_arrives_and_none_is_invented_while_all_are_killed(
                 kills[1] += 1;
             }
             _ => {
-                mysql.kill().await;
-                mysql.restart().await.expect("the database starts again");
+                database.kill_and_restart().await;
                 kills[2] += 1;
             }
         }
@@ -305,4 +353,7 @@ async fn every_durable_change_arrives_and_none_is_invented_while_all_are_killed(
     assert_eq!((missing, invented), (0, 0));
     assert!(orders.values().sum::<u64>() >= wanted);
     assert!(kills.iter().all(|count| *count > 0), "{kills:?}");
+    println!("{} unflushed steps were forgotten", database.forgotten);
+    assert!(database.disk.is_none() || database.forgotten > 0, "the cuts took something");
+    database.mysql.stop().await;
 }

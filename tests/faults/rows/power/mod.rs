@@ -1,0 +1,353 @@
+//! The power of the database is cut: it is killed and comes back on what it had flushed, again and again.
+
+pub mod queue;
+
+use std::time::Duration;
+
+use dev_servers::{MysqlOptions, MysqlServer};
+use forgetful_disk::{ForgetfulDisk, Forgotten, Moment, Survives};
+use rand::RngExt;
+use tokio::time::sleep;
+
+use super::disk::small_server;
+use super::failover::Till;
+use super::{crash, draws, proven};
+use crate::checker::TrialOutcome;
+use crate::testbed::{Testbed, until};
+use crate::trial::{Plan, RECOVERY_MAX, Trial, Wanted, run_trial};
+use crate::workload::Pace;
+use crate::{Run, TrialResult};
+
+/// Cuts of a trial for each second that it sells at least, and of a trial of a second.
+const CUTS_PER_SECOND: u32 = 10;
+const CUTS_FEW: u32 = 2;
+/// Cuts of a trial with a mistake.
+const CUTS_PLANTED: u32 = 4;
+/// Items of one trial, of the strategies that its seed would choose.
+const ITEMS: usize = 4;
+/// A pace that leaves units for each cut, also on a slow machine.
+const SLOW: Pace = Pace { clients: 6, per_second: 12.0 };
+/// Units of each item for one cut; a quarter of them is left for afterwards.
+const STOCK_PER_CUT: i64 = 60;
+/// Purchases of all items between two cuts, at least.
+const SOLD_BEFORE_CUT: u64 = 12;
+/// The longest random pause before a cut, in milliseconds.
+const CUT_AFTER_MS: u64 = 60;
+/// Operations on the disk that are let pass before the one at which the power is cut, at most.
+const OPERATIONS_MAX: u32 = 6;
+/// The power is cut in any case when the disk is idle for so long.
+const OPERATION_AFTER: Duration = Duration::from_millis(300);
+
+/// The arguments of a server with a binary log, but for its flushes.
+const BINLOG: &[&str] = &["--log-bin", "--server-id=1", "--binlog-format=ROW"];
+
+/// Safe strategies, with readers who pay and cancel.
+pub async fn cut(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    again_and_again(testbed, seed, Server::default(), sell_some).await
+}
+
+/// Batches of one item each.
+pub async fn batches(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    again_and_again(testbed, seed, Server::default(), sell_batches).await
+}
+
+/// Batches with orders of three items.
+pub async fn carts(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    again_and_again(testbed, seed, Server::default(), |plan| {
+        sell_batches(plan);
+        plan.lines = 3;
+    })
+    .await
+}
+
+/// Payments by a provider's messages, beside safe strategies.
+pub async fn payments(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let power = match Power::over_ledger(testbed, Server::default()).await? {
+        Ok(power) => power,
+        Err(why) => return Ok(left_out(&why)),
+    };
+    let mut plan = power.plan(testbed, seed);
+    sell_some(&mut plan);
+    let setup = plan.setups[0].clone();
+    let trial = run_trial(testbed, plan, async |testbed, trial| {
+        let till = Till::open(testbed, trial, &setup).await?;
+        let total = power.cut_often(testbed, trial).await?;
+        let before = till.paid();
+        let paid = till.close(&testbed.ledger_url()).await?;
+        proven(before > 0, format!("{}; {paid} payments acknowledged", total.proof()?))
+    });
+    let trial = trial.await;
+    power.end(testbed).await;
+    trial
+}
+
+/// A draw whose instance is killed at each step.
+pub async fn draw(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let power = match Power::over_ledger(testbed, Server::default()).await? {
+        Ok(power) => power,
+        Err(why) => return Ok(left_out(&why)),
+    };
+    let setup = testbed.setup_of_new_ledger();
+    let trial = draws::drawn(testbed, seed, setup, Some(&power)).await;
+    power.end(testbed).await;
+    trial
+}
+
+/// At each crash point of an instance.
+pub async fn points(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let power = match Power::over_ledger(testbed, Server::default()).await? {
+        Ok(power) => power,
+        Err(why) => return Ok(left_out(&why)),
+    };
+    let trial = crash::points_of_power(testbed, seed, &power).await;
+    power.end(testbed).await;
+    trial
+}
+
+/// With a binary log, as a writer with replicas has one.
+pub async fn binlog(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let server =
+        Server { arguments: &[BINLOG, &["--sync-binlog=1"]].concat(), ..Server::default() };
+    again_and_again(testbed, seed, server, sell_some).await
+}
+
+/// Planted: the log is written at each COMMIT, and flushed once a second.
+pub async fn planted_log(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let arguments = &["--innodb-flush-log-at-trx-commit=2"];
+    planted(testbed, seed, Server { arguments, ..Server::default() }).await
+}
+
+/// Planted: the binary log is not flushed, and InnoDB relies on it.
+pub async fn planted_binlog(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let server =
+        Server { arguments: &[BINLOG, &["--sync-binlog=0"]].concat(), ..Server::default() };
+    planted(testbed, seed, server).await
+}
+
+/// Planted: the disk answers a flush and does not carry it out.
+pub async fn planted_lie(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    planted(testbed, seed, Server { lies: true, ..Server::default() }).await
+}
+
+/// A server with a mistake: the audit has to find what it loses.
+async fn planted(testbed: &mut Testbed, seed: u64, server: Server<'_>) -> TrialResult {
+    let server = Server { is_planted: true, ..server };
+    let mut trial = again_and_again(testbed, seed, server, sell_batches).await?;
+    if trial.injections == 0 {
+        return Ok(trial);
+    }
+    let found = trial.broken.first().cloned().unwrap_or_default();
+    trial.controls = (u32::from(trial.lost > 0), 1);
+    let proof = format!("{}; the audit found {} lost: {found}", trial.proof, trial.lost);
+    let trial = TrialOutcome { lost: 0, duplicated: 0, broken: Vec::new(), proof, ..trial };
+    match trial.controls.0 {
+        1 => Ok(trial),
+        _ => Err(format!("the audit did not catch it: {}", trial.proof)),
+    }
+}
+
+fn sell_some(plan: &mut Plan) {
+    plan.strategies.truncate(ITEMS);
+}
+
+fn sell_batches(plan: &mut Plan) {
+    plan.strategies = vec!["mysql-batch"; ITEMS];
+    plan.pace = Pace { clients: 16, ..SLOW };
+}
+
+/// The database of a trial.
+#[derive(Default)]
+struct Server<'a> {
+    arguments: &'a [&'a str],
+    /// Whether its disk answers flushes without carrying them out.
+    lies: bool,
+    /// Whether something of this is a mistake, so that nothing survives and orders are lost.
+    is_planted: bool,
+}
+
+async fn again_and_again(
+    testbed: &mut Testbed,
+    seed: u64,
+    server: Server<'_>,
+    change: impl FnOnce(&mut Plan),
+) -> TrialResult {
+    let power = match Power::over_ledger(testbed, server).await? {
+        Ok(power) => power,
+        Err(why) => return Ok(left_out(&why)),
+    };
+    let mut plan = power.plan(testbed, seed);
+    change(&mut plan);
+    let trial = run_trial(testbed, plan, async |testbed, trial| {
+        power.cut_often(testbed, trial).await?.proof()
+    });
+    let trial = trial.await;
+    power.end(testbed).await;
+    trial
+}
+
+/// How often a trial cuts the power.
+fn cuts_of(testbed: &Testbed) -> u32 {
+    match u32::try_from(testbed.sells.as_secs()) {
+        Ok(0 | 1) => CUTS_FEW,
+        Ok(seconds) => seconds.saturating_mul(CUTS_PER_SECOND),
+        Err(_) => CUTS_PER_SECOND,
+    }
+}
+
+/// What one cut has taken.
+#[derive(Clone, Copy)]
+pub(super) struct Taken {
+    /// Whether it came at an operation on the disk.
+    at_operation: bool,
+    forgotten: Forgotten,
+}
+
+/// What the cuts of a trial have taken.
+#[derive(Default)]
+pub(super) struct Total {
+    cuts: u32,
+    /// Cuts that came at an operation on the disk.
+    at_operations: u32,
+    forgotten: Forgotten,
+}
+
+impl Total {
+    pub(super) fn add(&mut self, taken: Taken) {
+        let Taken { at_operation, forgotten } = taken;
+        self.cuts += 1;
+        self.at_operations += u32::from(at_operation);
+        self.forgotten.steps += forgotten.steps;
+        self.forgotten.bytes += forgotten.bytes;
+    }
+
+    /// In words; an error where nothing was forgotten.
+    pub(super) fn proof(&self) -> Run<String> {
+        let Self { cuts, at_operations, forgotten } = self;
+        proven(
+            forgotten.steps > 0,
+            format!(
+                "{cuts} cuts, {at_operations} at a write or flush; {} steps with {} bytes were forgotten",
+                forgotten.steps, forgotten.bytes
+            ),
+        )
+    }
+}
+
+/// A database on a disk whose power can be cut, instead of the usual one.
+pub(super) struct Power<'a> {
+    disk: ForgetfulDisk,
+    server: Server<'a>,
+    /// Cuts of a trial that has as many as it likes.
+    cuts: u32,
+    usual: MysqlServer,
+}
+
+impl<'a> Power<'a> {
+    /// Makes such a database the ledger of this trial; says why where no such disk can be mounted.
+    async fn over_ledger(testbed: &mut Testbed, server: Server<'a>) -> Run<Result<Self, String>> {
+        let folder = testbed.folder().join(format!("power-{:016x}", rand::random::<u64>()));
+        let mut options = MysqlOptions::new(folder.join("mysql"));
+        options.program = Some(small_server(&folder, testbed.mysql.pid()).map_err(said)?);
+        options.extra_arguments = server.arguments.iter().map(|word| (*word).to_owned()).collect();
+        let mut database = testbed.ledger(options).await?;
+        database.stop().await;
+        let disk = match ForgetfulDisk::over(&folder.join("mysql/data")) {
+            Ok(disk) => disk,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        database.restart().await.map_err(|error| error.to_string())?;
+        disk.lie(server.lies);
+        let cuts = if server.is_planted { CUTS_PLANTED } else { cuts_of(testbed) };
+        let usual = std::mem::replace(&mut testbed.mysql, database);
+        Ok(Ok(Self { disk, server, cuts, usual }))
+    }
+
+    /// Puts the usual database back.
+    async fn end(self, testbed: &mut Testbed) {
+        std::mem::replace(&mut testbed.mysql, self.usual).stop().await;
+    }
+
+    /// A slow sale with units for all cuts.
+    fn plan(&self, testbed: &Testbed, seed: u64) -> Plan {
+        let setup = testbed.setup_of_new_ledger();
+        let setup = match self.server.is_planted {
+            true => setup.with("SECKILL_ACCEPT_RISKS", "volatile-database"),
+            false => setup,
+        };
+        let mut plan = Plan::new(seed, Wanted::Safe, &setup);
+        plan.stock = i64::from(self.cuts) * STOCK_PER_CUT;
+        (plan.pace, plan.control) = (SLOW, false);
+        plan
+    }
+
+    /// Cuts it after some purchases, again and again.
+    async fn cut_often(&self, testbed: &mut Testbed, trial: &mut Trial) -> Run<Total> {
+        let mut total = Total::default();
+        for cut in 1..=self.cuts {
+            let sold = trial.sold() + SOLD_BEFORE_CUT;
+            until("some purchases", RECOVERY_MAX, || {
+                std::future::ready((trial.sold() >= sold).then_some(()))
+            })
+            .await?;
+            total.add(self.cut(testbed, trial, cut == self.cuts).await?);
+        }
+        Ok(total)
+    }
+
+    /// Cuts it at any moment or at an operation on its disk, and starts the database again.
+    pub(super) async fn cut(
+        &self,
+        testbed: &mut Testbed,
+        trial: &mut Trial,
+        is_last: bool,
+    ) -> Run<Taken> {
+        let moment = match trial.random.random_range(0..4) {
+            0 => None,
+            1 => Some(Moment::Write),
+            2 => Some(Moment::BeforeFlush),
+            _ => Some(Moment::AfterFlush),
+        };
+        sleep(Duration::from_millis(trial.random.random_range(0..CUT_AFTER_MS))).await;
+        if let Some(moment) = moment {
+            self.disk.cut_at(moment, trial.random.random_range(0..OPERATIONS_MAX));
+            let cut = until("an operation on the disk", OPERATION_AFTER, || {
+                std::future::ready(self.disk.is_cut().then_some(()))
+            });
+            let _idle = cut.await;
+        }
+        self.cut_now(testbed, trial, is_last).await
+    }
+
+    /// Cuts it unless it is cut, kills the database and starts it again on what was flushed.
+    pub(super) async fn cut_now(
+        &self,
+        testbed: &mut Testbed,
+        trial: &mut Trial,
+        is_last: bool,
+    ) -> Run<Taken> {
+        let at_operation = self.disk.is_cut();
+        self.disk.cut();
+        testbed.mysql.kill().await;
+        trial.injections += 1;
+        let survives = match self.server.is_planted || trial.random.random_bool(0.5) {
+            true => Survives::Nothing,
+            false => Survives::Some(trial.random.random_range(0..u64::MAX)),
+        };
+        let forgotten = self.disk.power_on(survives).map_err(said)?;
+        if is_last {
+            trial.fault_ended();
+        }
+        testbed.mysql.restart().await.map_err(|error| error.to_string())?;
+        Ok(Taken { at_operation, forgotten })
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
+fn said(error: std::io::Error) -> String {
+    format!("the disk: {error}")
+}
+
+fn left_out(why: &str) -> TrialOutcome {
+    let proof = format!("left out: no disk whose power can be cut can be mounted here: {why}");
+    TrialOutcome { proof, ..TrialOutcome::default() }
+}

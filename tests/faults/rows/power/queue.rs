@@ -1,0 +1,94 @@
+//! The power of the Redis that has the queue is cut, while the ledger is frozen so that orders wait in the queue.
+
+use std::time::Duration;
+
+use dev_servers::{AppendFsync, RedisServer};
+use forgetful_disk::{ForgetfulDisk, Survives};
+use rand::RngExt;
+use tokio::time::sleep;
+
+use super::{cuts_of, left_out, proven, said};
+use crate::TrialResult;
+use crate::checker::QueueCut;
+use crate::testbed::{OwnRedis, Testbed, until};
+use crate::trial::{Plan, RECOVERY_MAX, Wanted, run_trial};
+use crate::workload::Pace;
+
+/// Orders come all the time, also while the ledger is frozen.
+const STEADY: Pace = Pace { clients: 16, per_second: 100.0 };
+/// Units for one cut; a quarter of them is left for afterwards.
+const STOCK_PER_CUT: i64 = 600;
+/// Orders between two cuts, at least.
+const SOLD_BEFORE_CUT: u64 = 20;
+/// How long the ledger is frozen before the cut, in milliseconds.
+const FROZEN_MS: std::ops::Range<u64> = 300..900;
+/// What `appendfsync everysec` may lose, as docs/promises.md says it.
+const EVERY_SECOND_LOSES: Duration = Duration::from_secs(2);
+
+/// `appendfsync always`: no order is lost.
+pub async fn always(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    cut(testbed, seed, AppendFsync::Always).await
+}
+
+/// `appendfsync everysec`: orders of the last two seconds are lost, and no others.
+pub async fn every_second(testbed: &mut Testbed, seed: u64) -> TrialResult {
+    let trial = cut(testbed, seed, AppendFsync::EverySecond).await?;
+    match trial.injections > 0 && trial.queued_lost == 0 {
+        true => Err(format!("no order was lost, so nothing is shown: {}", trial.proof)),
+        false => Ok(trial),
+    }
+}
+
+async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResult {
+    let cuts = cuts_of(testbed);
+    let OwnRedis { mut server, folder } = testbed.own_redis(fsync, &[]).await?;
+    server.stop().await;
+    let disk = match ForgetfulDisk::over(&folder.join("data")) {
+        Ok(disk) => disk,
+        Err(error) => return Ok(left_out(&error.to_string())),
+    };
+    restart(&mut server).await?;
+    let setup = testbed.setup().with("REDIS_URL", server.url());
+    let mut plan = Plan::new(seed, Wanted::These(&["redis-stream"]), &setup);
+    plan.stock = i64::from(cuts) * STOCK_PER_CUT;
+    (plan.pace, plan.control) = (STEADY, false);
+    if fsync == AppendFsync::EverySecond {
+        plan.allowed.queue_may_be_lost = true;
+        plan.allowed.queue_cuts = Some(QueueCut::within(EVERY_SECOND_LOSES));
+    }
+    let trial = run_trial(testbed, plan, async |testbed, trial| {
+        let mut bytes = 0;
+        for cut in 1..=cuts {
+            let sold = trial.sold() + SOLD_BEFORE_CUT;
+            until("some purchases", RECOVERY_MAX, || {
+                std::future::ready((trial.sold() >= sold).then_some(()))
+            })
+            .await?;
+            testbed.mysql.pause();
+            sleep(Duration::from_millis(trial.random.random_range(FROZEN_MS))).await;
+            disk.cut();
+            let now_us = trial.workload.now_us();
+            if let Some(queue) = &mut trial.allowed.queue_cuts {
+                queue.at_us.push(now_us);
+            }
+            server.kill().await;
+            trial.injections += 1;
+            bytes += disk.power_on(Survives::Nothing).map_err(said)?.bytes;
+            testbed.mysql.resume();
+            if cut == cuts {
+                trial.fault_ended();
+            }
+            restart(&mut server).await?;
+        }
+        let is_kept = fsync == AppendFsync::Always;
+        proven(bytes > 0 || is_kept, format!("{cuts} cuts; {bytes} bytes were forgotten"))
+    });
+    let trial = trial.await;
+    testbed.mysql.resume();
+    server.stop().await;
+    trial
+}
+
+async fn restart(server: &mut RedisServer) -> crate::Run<()> {
+    server.restart().await.map_err(|error| error.to_string())
+}
