@@ -18,6 +18,30 @@ pub fn check(config: &Config, engine: &Engine) -> Vec<Finding> {
     if is_vitess || hosts::read(config.database_url.reveal()).is_ok_and(|all| all.len() > 1) {
         findings.extend(check_losses(config, engine));
     }
+    if let Replication::Vitess { primaries, .. } = engine.replication {
+        // One primary has what does not belong to an item.
+        findings.extend(check_shards(config, primaries.saturating_sub(1)));
+    }
+    findings
+}
+
+/// Checks the settings that items in shards need.
+fn check_shards(config: &Config, shards: u64) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if shards > 0 && config.events.enabled {
+        let found = "events are on, and the ledger has its items in shards".to_owned();
+        let remedy =
+            "set events.enabled = false: rows of the outbox cannot be placed in shards yet";
+        findings.push(Finding::bad(CHECK, State::Failed, found, remedy));
+    }
+    let queues = config.mysql.shared_queues;
+    if u64::from(queues) < shards {
+        let found = format!(
+            "mysql.shared_queues = {queues}, and items are in {shards} shards: each item has batches of its own"
+        );
+        let remedy = "set mysql.shared_queues to the number of shards, or to a multiple";
+        findings.push(Finding::bad(CHECK, State::Warning, found, remedy));
+    }
     findings
 }
 
@@ -66,6 +90,21 @@ mod tests {
 
     fn vitess(waits: bool) -> Replication {
         Replication::Vitess { primaries: 2, serving: 2, waits }
+    }
+
+    #[test]
+    fn shards_need_queues_and_take_no_events() {
+        let mut config = Config::defaults();
+        let failed = |config: &Config, shards| {
+            let findings = check_shards(config, shards);
+            let states: Vec<State> = findings.iter().map(|finding| finding.state).collect();
+            states
+        };
+        assert_eq!(failed(&config, 0), []);
+        assert_eq!(failed(&config, 2), [State::Warning]);
+        config.mysql.shared_queues = 2;
+        config.events.enabled = true;
+        assert_eq!(failed(&config, 2), [State::Failed]);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 //! loopback is open to everybody on this machine; the server behind has them.
 //!
 //! Its keyspace [`DATABASE`] is the database of this name on the MySQL server behind, so tests can look at it there.
-//! CREATE DATABASE makes further keyspaces, each with one shard; a restart forgets those.
+//! CREATE DATABASE makes further keyspaces, each with one shard; a restart forgets those. On demand there is a keyspace
+//! [`ITEMS`], too, whose two shards are databases of the one server: the tables of items lie there.
 
 use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
@@ -38,7 +39,7 @@ impl VitessServer {
     /// # Errors
     /// A program is missing, or one did not start.
     pub async fn start(directory: &Path) -> Result<Self, StartError> {
-        Self::start_in(Some(directory)).await
+        Self::start_in(Some(directory), false).await
     }
 
     /// Starts both in throw-away directories, for tests.
@@ -46,7 +47,16 @@ impl VitessServer {
     /// # Errors
     /// As [`Self::start`].
     pub async fn start_temporary() -> Result<Self, StartError> {
-        Self::start_in(None).await
+        Self::start_in(None, false).await
+    }
+
+    /// Starts both in throw-away directories, with the tables of items in two shards. Before a service uses vtgate, the
+    /// database [`DATABASE`] of the server behind is to be migrated.
+    ///
+    /// # Errors
+    /// As [`Self::start`].
+    pub async fn start_sharded() -> Result<Self, StartError> {
+        Self::start_in(None, true).await
     }
 
     /// Checks that the programs are there.
@@ -58,18 +68,22 @@ impl VitessServer {
         flavour::find_only(Flavour::Mysql).map(drop)
     }
 
-    async fn start_in(directory: Option<&Path>) -> Result<Self, StartError> {
+    async fn start_in(directory: Option<&Path>, is_sharded: bool) -> Result<Self, StartError> {
         let program = find()?;
         let version = program::version(SERVER, &program)?;
         let folder = |name: &str| directory.map(|directory| directory.join(name));
         let (home, mut temporary) = Home::open_or_make(SERVER, folder("vtcombo")).await?;
         let root = TemporaryDirectory::make(&home.path(LOG))?;
         let password = new_password();
-        write_files(root.path(), &password)?;
+        write_files(root.path(), &password, is_sharded)?;
         let mysql =
             MysqlServer::start(mysql(folder("mysql").as_deref(), &password, root.path())?).await?;
+        if is_sharded {
+            make_shards(mysql.port(), &password).await?;
+        }
         let recipe = Vtcombo {
             program,
+            topology: topology(is_sharded),
             port: 0,
             web_port: ports::choose(&home.path("web-port"))?,
             root: root.path().to_path_buf(),
@@ -89,6 +103,13 @@ impl VitessServer {
     #[must_use]
     pub fn url_of(&self, keyspace: &str) -> String {
         self.gate.recipe.url(keyspace)
+    }
+
+    /// The URL of a database of the server behind, for the account that may do everything.
+    #[must_use]
+    pub fn server_url(&self, database: &str) -> String {
+        let Self { mysql, password, .. } = self;
+        format!("mysql://{}:{password}@127.0.0.1:{}/{database}", operator::OPERATOR, mysql.port())
     }
 
     /// The program with vtgate, to kill, freeze and restart.
@@ -142,6 +163,15 @@ const NOBODY: u32 = 65_534;
 const OF_MYSQL: &str = include_str!("../../../../deploy/vitess/mysqld.cnf");
 const OF_TABLET: &str = include_str!("../../../../deploy/vitess/vttablet.flags");
 const OF_KEYSPACE: &str = include_str!("../../../../deploy/vitess/vschema.json");
+/// The keyspace of items' tables, and its shards.
+pub const ITEMS: &str = "seckill_items";
+const SHARDS: [&str; 2] = ["-80", "80-"];
+/// What shops give to Vitess for shards.
+const OF_MAIN: &str = include_str!("../../../../deploy/vitess/sharded/main.json");
+const OF_ITEMS: &str = include_str!("../../../../deploy/vitess/sharded/items.json");
+const ROUTING: &str = include_str!("../../../../deploy/vitess/sharded/routing.json");
+const MAIN_TABLES: &str = include_str!("../../../../deploy/vitess/sharded/main.sql");
+const ITEM_TABLES: &str = include_str!("../../../../deploy/vitess/sharded/items.sql");
 /// The folder with [`OF_KEYSPACE`] in a folder of the keyspace's name.
 const SCHEMAS: &str = "schema";
 /// The socket of the MySQL server.
@@ -153,6 +183,8 @@ const TABLETS: &str = "tablets.json";
 #[derive(Debug)]
 pub struct Vtcombo {
     program: PathBuf,
+    /// The keyspaces, in the text format of Vitess' tests.
+    topology: String,
     port: u16,
     /// Where it shows its state to people.
     web_port: u16,
@@ -168,9 +200,8 @@ impl Vtcombo {
     fn flags(&self) -> Vec<String> {
         let file = |name: &str| self.root.join(name).display().to_string();
         let loopback = || "127.0.0.1".to_owned();
-        let shard = format!(r#"shards:{{name:"0" db_name_override:"{DATABASE}"}}"#);
         let named = [
-            ("proto-topo", format!(r#"keyspaces:{{name:"{DATABASE}" {shard}}} cells:"test""#)),
+            ("proto-topo", self.topology.clone()),
             ("dbddl-plugin", "vttest".to_owned()),
             ("mysql-server-port", self.port.to_string()),
             ("mysql-server-bind-address", loopback()),
@@ -231,19 +262,59 @@ impl Recipe for Vtcombo {
     }
 }
 
+/// The keyspaces, their shards, and where the names of tables lead.
+fn topology(is_sharded: bool) -> String {
+    let shard = |name: &str, database: &str| {
+        format!(r#"shards:{{name:"{name}" db_name_override:"{database}"}} "#)
+    };
+    let main = format!(r#"keyspaces:{{name:"{DATABASE}" {}}} cells:"test""#, shard("0", DATABASE));
+    if !is_sharded {
+        return main;
+    }
+    let shards: String = SHARDS.map(|name| shard(name, &database_of(name))).concat();
+    let of_line = |line: &str| {
+        let table = line.split('"').nth(3)?.split_once('.')?.1;
+        Some(format!(r#"rules:{{from_table:"{DATABASE}.{table}" to_tables:"{ITEMS}.{table}"}} "#))
+    };
+    let rules: String = ROUTING.lines().filter_map(of_line).collect();
+    // One tablet a shard: there is one server.
+    format!(
+        r#"{main} keyspaces:{{name:"{ITEMS}" replica_count:1 {shards}}} routing_rules:{{{rules}}}"#
+    )
+}
+
+fn database_of(shard: &str) -> String {
+    format!("{ITEMS}_{shard}")
+}
+
+/// Makes the databases of the shards with their tables.
+async fn make_shards(port: u16, password: &str) -> Result<(), StartError> {
+    let mut connection = operator::connect(port, password).await?;
+    let mut statements = format!("USE {DATABASE}; {MAIN_TABLES}");
+    for database in SHARDS.map(database_of) {
+        statements += &format!("CREATE DATABASE `{database}` CHARACTER SET utf8mb4; ");
+        statements += &format!("USE `{database}`; {ITEM_TABLES}");
+    }
+    operator::run(&mut connection, "make the tables of the shards", &statements).await
+}
+
 /// Writes into the program's folder what it reads, for its user and for nobody else.
-fn write_files(root: &Path, password: &str) -> Result<(), StartError> {
+fn write_files(root: &Path, password: &str, is_sharded: bool) -> Result<(), StartError> {
     let schemas = root.join(SCHEMAS);
-    let keyspace = schemas.join(DATABASE);
-    make_private(&keyspace)?;
-    let vschema = keyspace.join("vschema.json");
-    write_private(&vschema, OF_KEYSPACE)?;
+    let main = if is_sharded { OF_MAIN } else { OF_KEYSPACE };
+    let keyspaces = [(DATABASE, main), (ITEMS, OF_ITEMS)];
+    let mut written = Vec::new();
+    for (name, text) in keyspaces.into_iter().take(if is_sharded { 2 } else { 1 }) {
+        let keyspace = schemas.join(name);
+        make_private(&keyspace)?;
+        let vschema = keyspace.join("vschema.json");
+        write_private(&vschema, text)?;
+        written.extend([vschema, keyspace]);
+    }
     let tablets = root.join(TABLETS);
     write_private(&tablets, &format!(r#"{{"{}":["{password}"]}}"#, operator::OPERATOR))?;
-    for path in [&vschema, &keyspace, &schemas, &tablets, root] {
-        give_to_nobody(path)?;
-    }
-    Ok(())
+    written.extend([schemas, tablets, root.to_path_buf()]);
+    written.iter().try_for_each(|path| give_to_nobody(path))
 }
 
 /// The options of the MySQL server, with an account that may do everything and a socket in the program's folder.
@@ -253,7 +324,7 @@ fn mysql(data_dir: Option<&Path>, password: &str, root: &Path) -> Result<MysqlOp
         None => MysqlOptions::temporary(),
     };
     options.program = Some(flavour::find_only(Flavour::Mysql)?);
-    options.extra_arguments = OF_MYSQL.lines().filter_map(argument).collect();
+    options.extra_arguments.extend(OF_MYSQL.lines().filter_map(argument));
     if data_dir.is_none() {
         // For tests, which kill servers and never cut the power: what a dead server has written stays.
         options.extra_arguments.push("--innodb-flush-method=nosync".to_owned());

@@ -9,6 +9,7 @@ use std::time::Duration;
 use sqlx::mysql::MySqlRow;
 use sqlx::{Executor, MySqlConnection, Row};
 
+use super::shards;
 use crate::sql::{Database, answered};
 
 /// The variables and states that tell how a server replicates. Each engine knows some of them.
@@ -221,7 +222,9 @@ async fn vitess(connection: &mut MySqlConnection, variables: &Values) -> sqlx::R
         row.try_get_unchecked::<String, _>(column).is_ok_and(|found| found == value)
     };
     let keyspace = keyspace.unwrap_or_default();
-    let primaries = rows.iter().filter(|row| is(row, 1, &keyspace) && is(row, 3, "PRIMARY"));
+    let of_items = shards::keyspace_of(&keyspace);
+    let is_ours = |row: &MySqlRow| is(row, 1, &keyspace) || is(row, 1, &of_items);
+    let primaries = rows.iter().filter(|row| is_ours(row) && is(row, 3, "PRIMARY"));
     let states: Vec<bool> = primaries.map(|row| is(row, 4, "SERVING")).collect();
     Ok(Replication::Vitess {
         primaries: states.len() as u64,

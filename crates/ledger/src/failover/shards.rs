@@ -86,10 +86,10 @@ impl Shards {
     ///
     /// # Errors
     /// The vtgate's; what was known stays.
-    pub(super) async fn read(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+    pub(crate) async fn read(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
         let database = sqlx::query_scalar("SELECT CAST(DATABASE() AS CHAR)");
         let database: Option<String> = database.one(&mut *connection).await?;
-        let keyspace = format!("{}{KEYSPACE_END}", database.unwrap_or_default());
+        let keyspace = keyspace_of(&database.unwrap_or_default());
         let rows = connection.fetch_all(sqlx::raw_sql("SHOW VITESS_SHARDS")).await?;
         let mut ranges = Vec::new();
         for row in rows {
@@ -117,6 +117,11 @@ impl Shards {
     fn found(&self) -> std::sync::RwLockReadGuard<'_, Found> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The keyspace of the items' tables beside a database.
+pub(super) fn keyspace_of(database: &str) -> String {
+    format!("{database}{KEYSPACE_END}")
 }
 
 /// Asks the engine where some ids have their places, and compares them with ours.

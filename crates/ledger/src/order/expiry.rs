@@ -14,7 +14,7 @@ use super::step::{
     return_stock,
 };
 use super::{OrderSteps, StepError};
-use crate::rows::order::orders::{self, WHOLE};
+use crate::rows::order::orders::{self, LinesOf, WHOLE};
 use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
 use crate::sql::statement::in_list;
 use crate::sql::{Database, Fault, answered, begin_on, lost_commit, transact, within};
@@ -171,8 +171,10 @@ async fn recover_lost_commit(pool: &Database, batch: ExpiryBatch) -> Option<Expi
     let read = async {
         let mut connection = lost_commit::connection(pool).await?;
         let mut transaction = begin_on(&mut connection).await?;
-        let status = sqlx::query_scalar("SELECT status FROM orders WHERE id = ? FOR UPDATE")
+        let lock = "SELECT status FROM orders WHERE id = ? AND item_id = ? FOR UPDATE";
+        let status = sqlx::query_scalar(lock)
             .bind(first.id.to_string())
+            .bind(first.item_id.get())
             .fetch_optional(&mut *transaction)
             .await?;
         // Nothing was written.
@@ -253,19 +255,25 @@ async fn lock_overdue(
         Overdue::First(limit) => ("", limit),
         Overdue::One(_) => ("AND id = ?", 1),
     };
+    // The lock by a statement of its own: see `orders::lock`.
     let statement = format!(
-        "SELECT {} FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} {this_one} \
-         ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED",
-        orders::COLUMNS
+        "SELECT id FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} {this_one} \
+         ORDER BY expires_at LIMIT ? FOR UPDATE SKIP LOCKED"
     );
-    let mut query = sqlx::query(&statement).bind(item.get());
+    let mut query = sqlx::query_scalar(&statement).bind(item.get());
     if let Overdue::One(id) = which {
         query = query.bind(id.to_string());
     }
-    let rows = query.bind(limit).fetch_all(&mut *connection).await?;
-    let mut overdue: Vec<Order> = rows.iter().map(orders::read).collect::<sqlx::Result<_>>()?;
+    let locked: Vec<OrderId> = query.bind(limit).fetch_all(&mut *connection).await?;
+    let Some((places, padded)) = in_list(&locked) else { return Ok(Vec::new()) };
+    let columns = orders::COLUMNS;
+    let statement = format!(
+        "SELECT {columns} FROM orders WHERE id IN ({places}) AND item_id = ? AND {OVERDUE}"
+    );
+    let select = padded.fold(sqlx::query_as(&statement), |select, id| select.bind(id.to_string()));
+    let mut overdue: Vec<Order> = select.bind(item.get()).fetch_all(&mut *connection).await?;
     // Whoever changes an order locks its first line first.
-    orders::add_lines(connection, &mut overdue, "FOR UPDATE").await?;
+    orders::lock_lines(connection, &mut overdue).await?;
     overdue.sort_unstable_by_key(|order| (order.user_id, order.id));
     Ok(overdue)
 }
@@ -273,14 +281,12 @@ async fn lock_overdue(
 /// Sets an order expired; `false` when it has changed since it was read. Some engines accept SKIP LOCKED and lock
 /// nothing, so the order may have been paid or extended meanwhile.
 async fn set_expired(connection: &mut MySqlConnection, order: &Order) -> sqlx::Result<bool> {
-    let ids: Vec<OrderId> = order.lines().map(|line| line.id).collect();
-    let Some((places, padded)) = in_list(&ids) else { return Ok(false) };
-    let statement = format!("UPDATE orders SET status = ? WHERE id IN ({places}) AND {OVERDUE}");
-    let update = sqlx::query(&statement).bind(OrderStatus::Expired.as_str());
-    let update = padded.fold(update, |update, id| update.bind(id.to_string()));
+    let Some(lines) = LinesOf::order(order) else { return Ok(false) };
+    let statement = format!("UPDATE orders SET status = ? WHERE {} AND {OVERDUE}", lines.condition);
+    let update = lines.bind(sqlx::query(&statement).bind(OrderStatus::Expired.as_str()));
     match update.execute(connection).await?.rows_affected() {
         0 => Ok(false),
-        changed if changed == ids.len() as u64 => Ok(true),
+        changed if changed == lines.rows => Ok(true),
         _ => Err(sqlx::Error::RowNotFound),
     }
 }

@@ -138,7 +138,7 @@ impl OrderSteps {
     ) -> Result<StepResult, StepError> {
         let mut turn = self.turn(id, step).await?;
         loop {
-            match self.step_in(id, owner, step, &turn.permits).await {
+            match self.step_in(id, owner, step, &turn).await {
                 Err(StepError::Locked(item)) => turn = self.turn_after(turn, item).await?,
                 ended => return ended,
             }
@@ -150,7 +150,7 @@ impl OrderSteps {
         id: OrderId,
         owner: UserId,
         step: Step,
-        permits: &ItemPermits,
+        turn: &Turn,
     ) -> Result<StepResult, StepError> {
         // The change of the last COMMIT that was sent.
         let sent: Mutex<Option<StepResult>> = Mutex::default();
@@ -158,7 +158,7 @@ impl OrderSteps {
             let sent = &sent;
             let line = &self.line;
             Box::pin(async move {
-                let made = step::apply(transaction, id, owner, step, permits, line).await?;
+                let made = step::apply(transaction, id, owner, step, turn, line).await?;
                 failpoint!("step-applied");
                 if made.changed {
                     *sent.lock().unwrap_or_else(PoisonError::into_inner) = Some(made.clone());
@@ -232,4 +232,11 @@ struct Turn {
     /// Of all items, or of none where the step needs none.
     permits: ItemPermits,
     deadline: Option<Instant>,
+}
+
+impl Turn {
+    /// The item of the order's first line; `None` when the order was not found.
+    fn first_item(&self) -> Option<ItemId> {
+        self.items.first().copied()
+    }
 }

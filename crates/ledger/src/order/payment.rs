@@ -7,15 +7,14 @@
 use sqlx::MySqlConnection;
 
 use super::step::{StepResult, apply, lock_lines};
-use super::{OrderSteps, StepError};
+use super::{OrderSteps, StepError, Turn};
 use crate::rows::order::{orders, payments};
 use crate::sql::answered;
 use crate::waiting_list::WaitingLine;
-use crate::work::item_permit::ItemPermits;
 use crate::work::{RetryPolicy, failed_change};
 use shop_domain::order::Step;
 use shop_domain::payment::{PaymentStatus, ReceivedPayment, RefundReason};
-use shop_domain::{LedgerError, Order, OrderId, UserId};
+use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 
 /// What became of a payment.
 #[derive(Clone)]
@@ -37,10 +36,10 @@ impl OrderSteps {
         let mut turn = self.turn(received.order, Step::Pay).await?;
         let mut refusal = None;
         loop {
-            let permits = &turn.permits;
+            let now = &turn;
             // A duplicate is another delivery of this message, which was quicker.
             let written = self.ledger.transact(RetryPolicy::ROLLED_BACK, |transaction| {
-                Box::pin(write(transaction, received, refusal, permits, &self.line))
+                Box::pin(write(transaction, received, refusal, now, &self.line))
             });
             // A refused step is rolled back, and the payment is written as one that has to go back.
             match written.await {
@@ -66,7 +65,7 @@ async fn write(
     connection: &mut MySqlConnection,
     received: &ReceivedPayment,
     refusal: Option<RefundReason>,
-    permits: &ItemPermits,
+    turn: &Turn,
     line: &WaitingLine,
 ) -> Result<PaymentResult, StepError> {
     if !payments::note_message(connection, &received.message).await? {
@@ -76,7 +75,7 @@ async fn write(
     if known.as_ref().is_some_and(|known| !known.is_refund_alone()) {
         return Ok(PaymentResult::Known);
     }
-    let found = find_for_update(connection, received.order).await?;
+    let found = find_for_update(connection, received.order, turn.first_item()).await?;
     if let Some(known) = known {
         let reason = payments::complete(connection, &known, received).await?;
         return Ok(reason.map_or(PaymentResult::Known, PaymentResult::RefundWanted));
@@ -97,7 +96,7 @@ async fn write(
     let owner: Option<UserId> = found.map(|order| order.user_id);
     let owner = owner.ok_or(sqlx::Error::RowNotFound)?;
     payments::insert(connection, received, (PaymentStatus::Accepted, None)).await?;
-    let made = apply(connection, received.order, owner, Step::Pay, permits, line).await?;
+    let made = apply(connection, received.order, owner, Step::Pay, turn, line).await?;
     Ok(PaymentResult::Paid(Box::new(made)))
 }
 
@@ -105,8 +104,10 @@ async fn write(
 async fn find_for_update(
     connection: &mut MySqlConnection,
     id: OrderId,
+    item: Option<ItemId>,
 ) -> sqlx::Result<Option<Order>> {
-    let statement = format!("SELECT {} FROM orders WHERE id = ? FOR UPDATE", orders::COLUMNS);
+    orders::lock(connection, &[id], item).await?;
+    let statement = format!("SELECT {} FROM orders WHERE id = ?", orders::COLUMNS);
     let row = sqlx::query(&statement).bind(id.to_string()).fetch_optional(&mut *connection);
     match answered(row).await?.as_ref().map(orders::read).transpose()? {
         Some(order) if order.is_further_line() => Ok(None),

@@ -5,9 +5,8 @@ use std::slice;
 use sqlx::{MySqlConnection, Row};
 use time::OffsetDateTime;
 
-use super::{StepError, terms};
+use super::{StepError, Turn, terms};
 use crate::rows::order::orders;
-use crate::sql::statement::in_list;
 use crate::sql::{Database, Fault};
 use crate::waiting_list::{LineChange, WaitingLine};
 use crate::work::item_permit::{ItemPermit, ItemPermits};
@@ -58,7 +57,7 @@ pub(super) async fn find(pool: &Database, id: OrderId) -> sqlx::Result<Option<Or
     let statement = format!("SELECT {} FROM orders WHERE id = ?", orders::COLUMNS);
     let row = sqlx::query_as(&statement).bind(id.to_string()).fetch_optional(&mut *connection);
     let mut found: Vec<Order> = row.await?.into_iter().collect();
-    orders::add_lines(&mut connection, &mut found, "").await?;
+    orders::add_lines(&mut connection, &mut found).await?;
     Ok(found.pop())
 }
 
@@ -69,12 +68,13 @@ pub(super) async fn apply(
     id: OrderId,
     owner: UserId,
     step: Step,
-    permits: &ItemPermits,
+    turn: &Turn,
     line: &WaitingLine,
 ) -> Result<StepResult, StepError> {
+    let permits = &turn.permits;
+    orders::lock(connection, &[id], turn.first_item()).await?;
     let statement = format!(
-        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders \
-         WHERE id = ? AND user_id = ? FOR UPDATE",
+        "SELECT {}, UTC_TIMESTAMP(6) AS ledger_now FROM orders WHERE id = ? AND user_id = ?",
         orders::COLUMNS
     );
     let row = sqlx::query(&statement)
@@ -132,7 +132,7 @@ pub(super) async fn lock_lines(
     order: Order,
 ) -> sqlx::Result<Order> {
     let mut orders = [order];
-    orders::add_lines(connection, &mut orders, "FOR UPDATE").await?;
+    orders::lock_lines(connection, &mut orders).await?;
     let [order] = orders;
     Ok(order)
 }
@@ -153,11 +153,10 @@ async fn set_status(
     now: OffsetDateTime,
 ) -> sqlx::Result<Order> {
     let paid_at = if status == OrderStatus::Paid { Some(now) } else { order.paid_at };
-    let ids: Vec<OrderId> = order.lines().map(|line| line.id).collect();
-    let Some((places, ids)) = in_list(&ids) else { return Ok(order) };
-    let statement = format!("UPDATE orders SET status = ?, paid_at = ? WHERE id IN ({places})");
+    let Some(lines) = orders::LinesOf::order(&order) else { return Ok(order) };
+    let statement = format!("UPDATE orders SET status = ?, paid_at = ? WHERE {}", lines.condition);
     let update = sqlx::query(&statement).bind(status.as_str()).bind(paid_at);
-    ids.fold(update, |update, id| update.bind(id.to_string())).execute(connection).await?;
+    lines.bind(update).execute(connection).await?;
     failpoint!("step-status-set");
     let changed = |line: Order| Order { status, paid_at, ..line };
     let further = order.further.iter().cloned().map(changed).collect();

@@ -4,9 +4,10 @@ use sqlx::MySqlConnection;
 use time::{Duration, OffsetDateTime};
 
 use super::StepError;
+use crate::rows::order::orders::LinesOf;
 use crate::rows::order::payments;
 use crate::sql::statement::in_list;
-use shop_domain::{ItemId, Order, OrderId};
+use shop_domain::{ItemId, Order};
 
 /// Extends the hold of an order whose rows are locked, by `wanted` seconds or by as many as all its items allow.
 /// Returns the order, and whether this call changed it: a hold is extended once.
@@ -27,18 +28,17 @@ pub(super) async fn extend(
     if seconds == 0 {
         return Err(StepError::NotExtendable);
     }
-    let ids: Vec<OrderId> = order.lines().map(|line| line.id).collect();
-    let Some((places, padded)) = in_list(&ids) else { return Ok((order, false)) };
+    let Some(lines) = LinesOf::order(&order) else { return Ok((order, false)) };
     // The time since the row was read was spent on waiting for its lock, perhaps.
     let statement = format!(
         "UPDATE orders SET expires_at = expires_at + INTERVAL ? SECOND, extended_seconds = ? \
-         WHERE id IN ({places}) AND expires_at > UTC_TIMESTAMP(6)"
+         WHERE {} AND expires_at > UTC_TIMESTAMP(6)",
+        lines.condition
     );
-    let update = sqlx::query(&statement).bind(seconds).bind(seconds);
-    let update = padded.fold(update, |update, id| update.bind(id.to_string()));
+    let update = lines.bind(sqlx::query(&statement).bind(seconds).bind(seconds));
     match update.execute(connection).await?.rows_affected() {
         0 => return Err(StepError::HoldOver),
-        changed if changed == ids.len() as u64 => {}
+        changed if changed == lines.rows => {}
         _ => return Err(sqlx::Error::RowNotFound.into()),
     }
     let extended = |line: Order| Order {

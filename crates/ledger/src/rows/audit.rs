@@ -1,16 +1,17 @@
 //! Reads the figures of the audit in one consistent snapshot.
 
-use std::sync::LazyLock;
+use std::collections::HashMap;
 
 use futures::TryStreamExt;
-use sqlx::{Executor, MySqlConnection};
+use sqlx::mysql::MySqlRow;
+use sqlx::{Executor, MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::tables::TABLES;
+use crate::sql::statement::in_list;
 use crate::sql::{Database, begin_on};
-use shop_domain::ItemId;
 use shop_domain::audit::Facts;
-use shop_domain::order::LINES_MAX;
+use shop_domain::{ItemId, OrderId};
 
 /// Sales that are audited while the service runs.
 const RECENT_MAX: u32 = 1_000;
@@ -101,8 +102,8 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         waiting_in_vain: count(connection, WAITING_IN_VAIN, &[id.get()]).await?,
         is_grouped: count(connection, IS_GROUPED, &[id.get(); 2]).await? != 0,
         group_buyers_over_limit: count(connection, GROUP_OVER_LIMIT, &[id.get()]).await?,
-        group_buyers_miscounted: count(connection, GROUP_MISCOUNTED, &[id.get(); 2]).await?,
-        orders_halved: count(connection, &ORDERS_HALVED, &[id.get()]).await?,
+        group_buyers_miscounted: group_buyers_miscounted(connection, id).await?,
+        orders_halved: orders_halved(connection, id).await?,
         draw_places_wrong: match count(connection, IS_DRAWN, &[id.get()]).await? {
             0 => None,
             _ => Some(
@@ -189,6 +190,73 @@ async fn fences_fallen(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Re
     Ok(fallen)
 }
 
+/// Counts the buyers whose count in a group that the item is or was in differs from their live orders.
+async fn group_buyers_miscounted(
+    connection: &mut MySqlConnection,
+    id: ItemId,
+) -> sqlx::Result<i64> {
+    let mut differences: HashMap<(i64, i64), i64> = HashMap::new();
+    for (statement, sign) in [(GROUP_UNITS, 1), (GROUP_COUNTS, -1)] {
+        let rows = sqlx::query_as(statement).bind(id.get()).fetch_all(&mut *connection).await?;
+        let rows: Vec<(i64, i64, i64)> = rows;
+        for (group, buyer, units) in rows {
+            *differences.entry((group, buyer)).or_default() += sign * units;
+        }
+    }
+    let miscounted = differences.values().filter(|difference| **difference != 0).count();
+    Ok(i64::try_from(miscounted).unwrap_or(i64::MAX))
+}
+
+/// What the lines of an order have in common: status, buyer, number of lines, and whether the units were taken.
+type LineFacts = (String, i64, Option<u8>, bool);
+
+/// Counts the lines of orders that are not whole: a line of the order is missing, or has another status, another buyer or
+/// another number of lines, or one of the two has its movement alone.
+async fn orders_halved(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
+    let own = format!("{LINES} WHERE orders.item_id = ? AND orders.line_count IS NOT NULL");
+    let rows = sqlx::query(&own).bind(id.get()).fetch_all(&mut *connection).await?;
+    let own: Vec<(OrderId, LineFacts)> =
+        rows.iter().map(line_facts).collect::<sqlx::Result<_>>()?;
+    let mut halved = 0;
+    for chunk in own.chunks(LINES_TOGETHER_MAX) {
+        let wanted = |(id, facts): &(OrderId, LineFacts)| {
+            let id = *id;
+            (0..facts.2.unwrap_or(1)).map(move |number| id.line(number))
+        };
+        let ids: Vec<OrderId> = chunk.iter().flat_map(wanted).collect();
+        let Some((places, padded)) = in_list(&ids) else { continue };
+        let all = format!("{LINES} WHERE orders.id IN ({places})");
+        let query = padded.fold(sqlx::query(&all), |query, id| query.bind(id.to_string()));
+        let rows = query.fetch_all(&mut *connection).await?;
+        let found: HashMap<OrderId, LineFacts> =
+            rows.iter().map(line_facts).collect::<sqlx::Result<_>>()?;
+        let is_whole = |line: &&(OrderId, LineFacts)| {
+            let is_counted = line.0.line_number() < line.1.2.unwrap_or(1);
+            is_counted && wanted(line).all(|id| found.get(&id) == Some(&line.1))
+        };
+        halved += chunk.iter().filter(|line| !is_whole(line)).map(|_| 1).sum::<i64>();
+    }
+    Ok(halved)
+}
+
+fn line_facts(row: &MySqlRow) -> sqlx::Result<(OrderId, LineFacts)> {
+    let is_taken: i64 = row.try_get("is_taken")?;
+    let facts = (
+        row.try_get("status")?,
+        row.try_get("user_id")?,
+        row.try_get("line_count")?,
+        is_taken != 0,
+    );
+    Ok((row.try_get("id")?, facts))
+}
+
+/// Lines whose other lines are read by one statement. An order has few.
+const LINES_TOGETHER_MAX: usize = 64;
+
+const LINES: &str = "SELECT orders.id, orders.status, orders.user_id, orders.line_count, \
+     taken.order_id IS NOT NULL AS is_taken FROM orders LEFT JOIN stock_movements AS taken \
+     ON taken.item_id = orders.item_id AND taken.order_id = orders.id AND taken.reason = 'sold'";
+
 const BUYERS_OVER_LIMIT: &str = "SELECT COUNT(*) FROM (SELECT user_id FROM orders \
      WHERE item_id = ? AND status IN ('pending', 'paid') \
      GROUP BY user_id HAVING SUM(quantity) > ?) AS buyers";
@@ -259,27 +327,6 @@ const WAITING_IN_VAIN: &str = "SELECT COUNT(*) FROM waiting_list \
      WHERE waiting_list.item_id = ? AND status = 'waiting' AND available >= party_size AND NOT paused \
        AND offer_seconds > 0 AND ends_at > UTC_TIMESTAMP(6)";
 
-/// Lines of orders that are not whole: a line of the order is missing, or has another status, another buyer or
-/// another number of lines, or one of the two has its movement alone.
-static ORDERS_HALVED: LazyLock<String> = LazyLock::new(|| {
-    let numbers: Vec<String> = (0..LINES_MAX).map(|number| format!("SELECT {number}")).collect();
-    format!(
-        "SELECT COUNT(DISTINCT own.id) FROM orders AS own \
-         JOIN ({} ) AS numbers ON number < own.line_count \
-         LEFT JOIN orders AS others \
-           ON others.id = CONVERT(CONCAT(LEFT(own.id, 34), LPAD(LOWER(HEX(number)), 2, '0')) USING ascii) \
-         LEFT JOIN stock_movements AS own_sold ON own_sold.item_id = own.item_id \
-           AND own_sold.order_id = own.id AND own_sold.reason = 'sold' \
-         LEFT JOIN stock_movements AS other_sold ON other_sold.item_id = others.item_id \
-           AND other_sold.order_id = others.id AND other_sold.reason = 'sold' \
-         WHERE own.item_id = ? AND (others.id IS NULL OR others.status <> own.status \
-           OR others.user_id <> own.user_id OR NOT others.line_count <=> own.line_count \
-           OR (own_sold.order_id IS NULL) <> (other_sold.order_id IS NULL) \
-           OR CONV(RIGHT(own.id, 2), 16, 10) >= own.line_count)",
-        numbers.join(" UNION ALL ").replacen("SELECT 0", "SELECT 0 AS number", 1)
-    )
-});
-
 const IS_GROUPED: &str = "SELECT EXISTS (SELECT 1 FROM items \
      WHERE id = ? AND limit_group_id IS NOT NULL) \
      OR EXISTS (SELECT 1 FROM limit_group_items WHERE item_id = ?)";
@@ -294,19 +341,18 @@ const GROUP_OVER_LIMIT: &str = "SELECT COUNT(*) FROM ( \
      WHERE own.item_id = ? GROUP BY orders.limit_group_id, user_id \
      HAVING SUM(quantity) > MAX(limit_groups.per_buyer_limit)) AS buyers";
 
-/// Buyers whose count in a group that the item is or was in differs from their live orders.
-const GROUP_MISCOUNTED: &str = "SELECT COUNT(*) FROM ( \
-     SELECT group_id, user_id, SUM(units) AS difference FROM ( \
-       SELECT orders.limit_group_id AS group_id, user_id, CAST(quantity AS SIGNED) AS units \
-         FROM limit_group_items AS own \
-         JOIN limit_group_items AS all_items ON all_items.group_id = own.group_id \
-         JOIN orders ON orders.item_id = all_items.item_id \
-           AND orders.limit_group_id = own.group_id AND status IN ('pending', 'paid') \
-         WHERE own.item_id = ? \
-       UNION ALL \
-       SELECT group_limits.group_id, user_id, -bought FROM limit_group_items AS own \
-         JOIN group_limits ON group_limits.group_id = own.group_id WHERE own.item_id = ?) AS both_sides \
-     GROUP BY group_id, user_id HAVING difference <> 0) AS buyers";
+/// The live units of each buyer in each group that the item is or was in, as the orders have them.
+const GROUP_UNITS: &str = "SELECT orders.limit_group_id, user_id, CAST(SUM(quantity) AS SIGNED) \
+     FROM limit_group_items AS own \
+     JOIN limit_group_items AS all_items ON all_items.group_id = own.group_id \
+     JOIN orders ON orders.item_id = all_items.item_id \
+       AND orders.limit_group_id = own.group_id AND status IN ('pending', 'paid') \
+     WHERE own.item_id = ? GROUP BY orders.limit_group_id, user_id";
+
+/// And as the limits count them.
+const GROUP_COUNTS: &str = "SELECT group_limits.group_id, user_id, CAST(bought AS SIGNED) \
+     FROM limit_group_items AS own \
+     JOIN group_limits ON group_limits.group_id = own.group_id WHERE own.item_id = ?";
 
 const IS_DRAWN: &str = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL";
 
@@ -331,15 +377,18 @@ const PARTIES_WRONG: &str = "SELECT \
 /// Entries that were owed a unit when a buyer bought without an offer: they were never offered one, or the offer was
 /// ended for them before, by a pause. Friends are owed as many units as they are, or none.
 const PLACES_PASSED: &str = "SELECT COUNT(*) FROM ( \
-     SELECT COALESCE(members, 1) AS units, IF(offered_at IS NULL, '1970-01-01', closed_at) AS owed_from \
-       FROM draw_entries JOIN (SELECT user_id, MIN(place) AS place FROM waiting_list WHERE item_id = ? \
-         GROUP BY user_id) AS firsts ON firsts.user_id = draw_entries.user_id \
-       JOIN waiting_list ON waiting_list.place = firsts.place \
-       LEFT JOIN (SELECT party, COUNT(*) AS members FROM waiting_list \
-         WHERE item_id = ? AND party IS NOT NULL GROUP BY party) AS parties \
-         ON parties.party = waiting_list.party \
+     SELECT draw_entries.item_id, COALESCE(members, 1) AS units, \
+         IF(offered_at IS NULL, '1970-01-01', closed_at) AS owed_from \
+       FROM draw_entries JOIN (SELECT item_id, user_id, MIN(place) AS place FROM waiting_list WHERE item_id = ? \
+         GROUP BY item_id, user_id) AS firsts \
+         ON firsts.item_id = draw_entries.item_id AND firsts.user_id = draw_entries.user_id \
+       JOIN waiting_list ON waiting_list.item_id = firsts.item_id AND waiting_list.place = firsts.place \
+       LEFT JOIN (SELECT item_id, party, COUNT(*) AS members FROM waiting_list \
+         WHERE item_id = ? AND party IS NOT NULL GROUP BY item_id, party) AS parties \
+         ON parties.item_id = waiting_list.item_id AND parties.party = waiting_list.party \
        WHERE draw_entries.item_id = ? AND (status = 'ended' OR (status = 'waiting' AND offered_at IS NULL))) AS owed \
-     JOIN (SELECT MAX(created_at) AS of_one, MAX(IF(quantity > 1, created_at, NULL)) AS of_two, \
+     JOIN (SELECT item_id, MAX(created_at) AS of_one, MAX(IF(quantity > 1, created_at, NULL)) AS of_two, \
          MAX(IF(quantity > 2, created_at, NULL)) AS of_three, MAX(IF(quantity > 3, created_at, NULL)) AS of_four \
-       FROM orders WHERE item_id = ? AND strategy <> 'waiting-list' AND status NOT IN ('queued', 'rejected')) AS last \
+       FROM orders WHERE item_id = ? AND strategy <> 'waiting-list' AND status NOT IN ('queued', 'rejected') \
+       GROUP BY item_id) AS last ON last.item_id = owed.item_id \
      WHERE owed_from < CASE units WHEN 1 THEN of_one WHEN 2 THEN of_two WHEN 3 THEN of_three ELSE of_four END";

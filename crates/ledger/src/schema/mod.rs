@@ -11,7 +11,7 @@ use std::time::Duration;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection};
 
-use crate::failover::{LedgerOptions, hosts, is_writable, replication, session};
+use crate::failover::{LedgerOptions, Shards, hosts, is_writable, replication, session};
 use crate::rows::account::users;
 use crate::rows::item::items;
 use crate::sql::limits::ANSWER_MAX;
@@ -108,6 +108,15 @@ async fn migrate_on(
     let is_new = migrations_done(pool).await == 0;
     let migrated = MIGRATIONS.run(&mut *connection).await;
     migrated.map_err(|error| migration_failed(&error))?;
+    let is_vitess = replication::leads_to_vitess(connection).await.unwrap_or(false);
+    let shards = Shards::default();
+    if is_vitess {
+        shards.read(&mut *connection).await.map_err(|error| migration_failed(&error))?;
+    }
+    if shards.count() > 0 {
+        // The tables of items were made in the shards, with all of what follows; docs/vitess.md.
+        return Ok(());
+    }
     let currency = items::set_shop_currency(&mut *connection, &options.currency);
     currency.await.map_err(|error| migration_failed(&error))?;
     let indexed = async {
@@ -115,9 +124,8 @@ async fn migrate_on(
         if is_new { contract::contract(connection).await } else { Ok(()) }
     };
     indexed.await.map_err(|error| migration_failed(&error))?;
-    let takes_calls = !replication::leads_to_vitess(connection).await.unwrap_or(false);
     if options.order_routine
-        && takes_calls
+        && !is_vitess
         && let Err(error) = order_routine::install(connection).await
     {
         tracing::warn!(%error, "the procedure of an order cannot be made; orders are sent as statements");

@@ -114,6 +114,7 @@ impl Fault {
         let message = shown(message);
         match number {
             _ if vitess::is_out_of_service(number, message) => Self::Connection,
+            _ if vitess::is_over_shards(message) => Self::Transient,
             // TiDB: a schema change came between. The number means any error.
             1105 if message.contains("Information schema is changed") => Self::Transient,
             _ => Self::of_number(number),

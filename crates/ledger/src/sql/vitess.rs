@@ -31,13 +31,19 @@ pub(super) fn is_out_of_service(number: u16, message: &str) -> bool {
         || (number == ANY && WORDS.iter().any(|words| message.contains(words)))
 }
 
+/// Returns whether an error says that a transaction has touched a second shard, where one alone is allowed. Vitess has rolled
+/// it back. Items were placed otherwise than we knew, as after a split of shards, so another try may be of one shard.
+pub(super) fn is_over_shards(message: &str) -> bool {
+    message.contains("multi-db transaction attempted")
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::Fault;
     use super::super::new_id::is_of_primary;
 
     /// What Vitess 24.0.4 said when its MySQL server was killed or frozen, or ended a connection.
-    const SAID: [(u16, &str, Fault); 12] = [
+    const SAID: [(u16, &str, Fault); 13] = [
         (
             2006,
             "target: seckill.0.primary: vttablet: rpc error: code = Unavailable desc = conn 38: Write(packet) failed: write: broken pipe (errno 2006) (sqlstate HY000) (CallerID: userData1): Sql: \"commit\", BindVars: {}",
@@ -72,6 +78,11 @@ mod tests {
             1317,
             "target: seckill.0.primary: vttablet: rpc error: code = Aborted desc = transaction 1795917989167537612: ended at 2026-11-29 02:19:13.232 UTC (unlocked closed connection) (CallerID: userData1)",
             Fault::Connection,
+        ),
+        (
+            1317,
+            "multi-db transaction attempted: [target:{keyspace:\"seckill_items\" shard:\"-80\" tablet_type:PRIMARY} transaction_id:1795929058223496111]",
+            Fault::Transient,
         ),
         (
             1213,

@@ -40,6 +40,8 @@ pub(crate) fn step_deadline() -> Instant {
 #[derive(Clone)]
 pub struct ItemConcurrency {
     items: Cache<ItemId, Arc<Semaphore>>,
+    /// One permit for the operators of each item.
+    edits: Cache<ItemId, Arc<Semaphore>>,
     of_each: usize,
 }
 
@@ -47,7 +49,8 @@ impl ItemConcurrency {
     /// A share of `connections` for each item.
     #[must_use]
     pub fn new(connections: u32) -> Self {
-        Self { items: Cache::new(ITEMS_MAX), of_each: (connections / SHARE).max(1) as usize }
+        let of_each = (connections / SHARE).max(1) as usize;
+        Self { items: Cache::new(ITEMS_MAX), edits: Cache::new(ITEMS_MAX), of_each }
     }
 
     /// Waits for a permit of the item, first come first served.
@@ -61,6 +64,14 @@ impl ItemConcurrency {
     /// `None` when other transactions of the item have all permits for too long.
     pub(crate) async fn acquire_for_step(&self, item: ItemId) -> Option<ItemPermit> {
         timeout_at(step_deadline(), self.acquire(item)).await.ok().flatten()
+    }
+
+    /// Waits for the one permit of the item's operators, who do not wait behind its buyers: whoever pauses a sale does it
+    /// while the sale is busy. `None` when another change of the item takes too long.
+    pub(crate) async fn acquire_for_edit(&self, item: ItemId) -> Option<ItemPermit> {
+        let permits = self.edits.get_or_insert_with(item, || Arc::new(Semaphore::new(1)));
+        let permit = timeout_at(step_deadline(), permits.acquire_owned()).await.ok()?.ok()?;
+        Some(ItemPermit::new(item, permit))
     }
 
     /// Takes the permits of several items. While one is missing, that one alone is waited for; `None` when the
@@ -168,6 +179,18 @@ mod tests {
             drop(taken);
             assert!(limits.acquire(item(1)).now_or_never().is_some());
         }
+    }
+
+    /// The operator of a busy item waits for its other operators alone.
+    #[tokio::test]
+    async fn an_edit_waits_for_no_buyer() {
+        let item = ItemId::new(1).expect("positive");
+        let limits = ItemConcurrency::new(4);
+        let _buyer = limits.acquire(item).await;
+        assert!(limits.acquire(item).now_or_never().is_none(), "the buyers have all permits");
+        let edit = limits.acquire_for_edit(item).now_or_never().flatten();
+        assert!(edit.is_some(), "an edit goes on");
+        assert!(limits.acquire_for_edit(item).now_or_never().is_none(), "a second one waits");
     }
 
     /// Two orders of the same items in opposite sequence take turns, and none keeps a permit while it waits.

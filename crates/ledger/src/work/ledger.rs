@@ -106,6 +106,14 @@ impl Ledger {
         self.items.acquire_for_step(item).await.ok_or_else(contended)
     }
 
+    /// The permit of an operator's change of the item, which does not wait behind the item's buyers.
+    ///
+    /// # Errors
+    /// Contended, when another change of the item takes too long.
+    pub async fn permit_for_edit(&self, item: ItemId) -> sqlx::Result<ItemPermit> {
+        self.items.acquire_for_edit(item).await.ok_or_else(contended)
+    }
+
     /// Runs `work` in a transaction behind the breaker. Its errors are rolled back, and tried again as `policy`
     /// says.
     ///

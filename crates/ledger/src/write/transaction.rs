@@ -110,23 +110,23 @@ pub(super) async fn find_locking(
     pool: &Database,
     purchase: &Purchase,
 ) -> sqlx::Result<Option<Order>> {
-    let statement = format!(
-        "SELECT {} FROM orders WHERE item_id = ? AND user_id = ? AND request_key = ? FOR UPDATE",
-        orders::COLUMNS
-    );
+    let Purchase { item, buyer, key, .. } = purchase;
+    // By a statement of its own: see `orders::lock`.
+    let lock =
+        "SELECT id FROM orders WHERE item_id = ? AND user_id = ? AND request_key = ? FOR UPDATE";
     let look = async {
         let mut connection = lost_commit::connection(pool).await?;
         let mut transaction = begin_on(&mut connection).await?;
-        let row = sqlx::query(&statement)
-            .bind(purchase.item.id.get())
-            .bind(purchase.buyer.get())
-            .bind(purchase.key.as_str())
+        sqlx::query(lock)
+            .bind(item.id.get())
+            .bind(buyer.get())
+            .bind(key.as_str())
             .fetch_optional(&mut *transaction)
             .await?;
+        let found = orders::find_by_key(&mut *transaction, *buyer, item.id, key).await?;
         // Nothing was written, and the lock was all that was wanted.
         let _ = transaction.rollback().await;
-        Ok(row)
+        Ok(found)
     };
-    let row = answered(look).await?;
-    row.as_ref().map(orders::read).transpose()
+    answered(look).await
 }

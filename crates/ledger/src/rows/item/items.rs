@@ -57,9 +57,9 @@ const COLUMNS: &str = "items.id, items.name, items.description, items.image_url,
 const FROM: &str = "items JOIN stock ON stock.item_id = items.id \
      LEFT JOIN draws ON draws.item_id = items.id \
      LEFT JOIN redis_queues ON redis_queues.item_id = items.id \
+     LEFT JOIN shop_currency ON shop_currency.id = 1 \
      LEFT JOIN limit_groups ON limit_groups.id = items.limit_group_id \
-     LEFT JOIN products ON products.id = items.product_id \
-     LEFT JOIN shop_currency ON shop_currency.id = 1";
+     LEFT JOIN products ON products.id = items.product_id";
 
 /// The most items that one list returns.
 pub const LIST_MAX: u32 = 200;

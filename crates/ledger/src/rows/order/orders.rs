@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
+use sqlx::mysql::{MySqlArguments, MySqlRow};
+use sqlx::query::Query;
+use sqlx::{FromRow, MySql, MySqlConnection, MySqlExecutor, QueryBuilder, Row};
 
 use crate::sql::limits::LONG_READ_MAX;
 use crate::sql::statement::{Binds, Read, in_list};
@@ -33,28 +34,63 @@ async fn with_lines<T: AsMut<Order>>(pool: &Database, mut orders: Vec<T>) -> sql
     if orders.iter_mut().any(|order| order.as_mut().line_count.is_some()) {
         // Boxed: it is rarely awaited, and would make the future of each caller larger.
         let mut connection = Box::pin(answered(pool.acquire())).await?;
-        Box::pin(add_lines(&mut connection, &mut orders, "")).await?;
+        Box::pin(add_lines(&mut connection, &mut orders)).await?;
     }
     Ok(orders)
 }
 
-/// Reads the further lines of orders, with a lock if `locking` names one.
+/// Locks orders until the transaction ends. By a statement of its own: where columns have subqueries, as [`COLUMNS`], a
+/// vtgate of Vitess reads items in shards without the lock. Where all orders are of one item, `item` says in which shard.
+///
+/// # Errors
+/// The database's.
+pub(crate) async fn lock(
+    connection: &mut MySqlConnection,
+    ids: &[OrderId],
+    item: Option<ItemId>,
+) -> sqlx::Result<()> {
+    for chunk in ids.chunks(LINES_TOGETHER_MAX) {
+        let Some((places, ids)) = in_list(chunk) else { break };
+        let of_item = if item.is_some() { "AND item_id = ?" } else { "" };
+        let statement = format!(
+            "SELECT id FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) {of_item} FOR UPDATE"
+        );
+        let select = ids.fold(sqlx::query(&statement), |select, id| select.bind(id.to_string()));
+        let select = item.into_iter().fold(select, |select, item| select.bind(item.get()));
+        select.all(&mut *connection).await?;
+    }
+    Ok(())
+}
+
+/// Locks the further lines of orders, and reads them.
+///
+/// # Errors
+/// The database's, and that a line is missing.
+pub(crate) async fn lock_lines<T: AsMut<Order>>(
+    connection: &mut MySqlConnection,
+    orders: &mut [T],
+) -> sqlx::Result<()> {
+    let ids: Vec<OrderId> =
+        orders.iter_mut().flat_map(|order| order.as_mut().further_ids()).collect();
+    lock(connection, &ids, None).await?;
+    add_lines(connection, orders).await
+}
+
+/// Reads the further lines of orders.
 ///
 /// # Errors
 /// The database's, and that a line is missing.
 pub async fn add_lines<T: AsMut<Order>>(
     connection: &mut MySqlConnection,
     orders: &mut [T],
-    locking: &str,
 ) -> sqlx::Result<()> {
     let ids: Vec<OrderId> =
         orders.iter_mut().flat_map(|order| order.as_mut().further_ids()).collect();
     let mut lines: HashMap<OrderId, Order> = HashMap::with_capacity(ids.len());
     for chunk in ids.chunks(LINES_TOGETHER_MAX) {
         let Some((places, ids)) = in_list(chunk) else { break };
-        let statement = format!(
-            "SELECT {COLUMNS} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) {locking}"
-        );
+        let statement =
+            format!("SELECT {COLUMNS} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places})");
         let select = ids.fold(sqlx::query_as(&statement), |select, id| select.bind(id.to_string()));
         let read: Vec<Order> = select.all(&mut *connection).await?;
         lines.extend(read.into_iter().map(|line| (line.id, line)));
@@ -64,6 +100,41 @@ pub async fn add_lines<T: AsMut<Order>>(
         order.further = further.collect::<Option<_>>().ok_or(sqlx::Error::RowNotFound)?;
     }
     Ok(())
+}
+
+/// The rows of all lines of an order, for a statement that changes them: by their ids, and by their items for a ledger with
+/// shards.
+pub(crate) struct LinesOf {
+    pub(crate) condition: String,
+    /// Their number.
+    pub(crate) rows: u64,
+    ids: Vec<OrderId>,
+    items: Vec<ItemId>,
+}
+
+impl LinesOf {
+    /// The lines of an order.
+    pub(crate) fn order(order: &Order) -> Option<Self> {
+        let of_lines: Vec<OrderId> = order.lines().map(|line| line.id).collect();
+        let items: Vec<ItemId> = order.lines().map(|line| line.item_id).collect();
+        let (places, ids) = in_list(&of_lines)?;
+        let (item_places, items) = in_list(&items)?;
+        Some(Self {
+            condition: format!("id IN ({places}) AND item_id IN ({item_places})"),
+            rows: of_lines.len() as u64,
+            ids: ids.collect(),
+            items: items.collect(),
+        })
+    }
+
+    /// Binds the values of the condition.
+    pub(crate) fn bind<'q>(
+        &self,
+        query: Query<'q, MySql, MySqlArguments>,
+    ) -> Query<'q, MySql, MySqlArguments> {
+        let query = self.ids.iter().fold(query, |query, id| query.bind(id.to_string()));
+        self.items.iter().fold(query, |query, item| query.bind(item.get()))
+    }
 }
 
 /// Finds the order of a request.

@@ -294,24 +294,27 @@ pub(super) async fn find_written(
     let Some(last) = purchases.last() else { return Ok(HashMap::new()) };
     let length = purchases.len().next_power_of_two();
     let places = vec!["?"; length].join(", ");
-    let columns = orders::COLUMNS;
-    let statement = format!(
-        "SELECT {columns} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) \
-         AND item_id IN ({places}) FOR UPDATE"
-    );
     let padded = || purchases.iter().chain(std::iter::repeat(last)).take(length);
-    let mut query = sqlx::query(&statement);
-    for purchase in padded() {
-        query = query.bind(purchase.order_id.to_string());
-    }
-    // Where items are in shards, this says which ones to ask.
-    for purchase in padded() {
-        query = query.bind(purchase.item.id.get());
-    }
+    let question = |columns: &str, locking: &str| {
+        format!(
+            "SELECT {columns} FROM orders FORCE INDEX (PRIMARY) WHERE id IN ({places}) \
+             AND item_id IN ({places}) {locking}"
+        )
+    };
+    // The lock by a statement of its own: see `orders::lock`.
+    let lock = question("id", "FOR UPDATE");
+    let read = question(orders::COLUMNS, "");
+    let bound = |statement| {
+        let query = padded()
+            .fold(sqlx::query(statement), |query, one| query.bind(one.order_id.to_string()));
+        // Where items are in shards, this says which ones to ask.
+        padded().fold(query, |query, one| query.bind(one.item.id.get()))
+    };
     let look = async {
         let mut connection = lost_commit::connection(pool).await?;
         let mut transaction = begin_on(&mut connection).await?;
-        let rows = query.fetch_all(&mut *transaction).await?;
+        bound(&lock).fetch_all(&mut *transaction).await?;
+        let rows = bound(&read).fetch_all(&mut *transaction).await?;
         // Nothing was written, and the locks were all that was wanted.
         let _ = transaction.rollback().await;
         Ok(rows)

@@ -1,0 +1,150 @@
+//! A ledger whose items are in two shards: Vitess with its tables of items in a keyspace of their own.
+
+use std::collections::BTreeMap;
+
+use dev_servers::VitessServer;
+use serde_json::{Value, json};
+use settings::Secret;
+use sqlx::Row;
+
+use crate::support::crowd::{Crowd, ENOUGH, assert_nothing_lost};
+use crate::support::{Instance, Shop, assert_clean};
+
+/// The databases of the shards on the server behind.
+const SHARDS: [&str; 2] = ["seckill_items_-80", "seckill_items_80-"];
+/// Items that are made until each shard has one.
+const ITEMS_MAX: usize = 30;
+
+/// A shop over shards. What lies beside the items' tables is made on the server behind.
+async fn sharded_shop(vitess: &VitessServer) -> Shop {
+    let at = |url: String| {
+        Shop::with(move |config| {
+            config.database_url = Secret::new(url);
+            // Refused purchases are repeated at once.
+            config.limits.user_per_second = 0;
+            config.mysql.shared_queues = 2;
+        })
+    };
+    at(vitess.server_url("seckill")).await;
+    at(vitess.url()).await
+}
+
+/// The number of rows of a table in each shard.
+async fn rows_in(vitess: &VitessServer, table: &str) -> Vec<i64> {
+    let mut server = vitess.operator().await.expect("it answers");
+    let mut rows = Vec::new();
+    for shard in SHARDS {
+        let count = format!("SELECT COUNT(*) FROM `{shard}`.{table}");
+        rows.push(sqlx::query_scalar(&count).fetch_one(&mut server).await.expect("counted"));
+    }
+    rows
+}
+
+/// Makes items until each shard has one; an item of each.
+async fn an_item_of_each(vitess: &VitessServer, instance: &Instance) -> [i64; 2] {
+    let mut of_each = [None; 2];
+    for _ in 0..ITEMS_MAX {
+        let before = rows_in(vitess, "items").await;
+        let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 4 })).await;
+        let after = rows_in(vitess, "items").await;
+        let shard = usize::from(after[1] > before[1]);
+        of_each[shard] = Some(item);
+        if let [Some(first), Some(second)] = of_each {
+            return [first, second];
+        }
+    }
+    panic!("{ITEMS_MAX} items are in one shard");
+}
+
+/// The tables of a file for Vitess, each with its columns.
+fn tables_of(file: &str) -> BTreeMap<String, Vec<String>> {
+    let file: Value = serde_json::from_str(file).expect("JSON");
+    let tables = file["tables"].as_object().expect("tables");
+    let names = |columns: &Value| {
+        let columns = columns.as_array().into_iter().flatten();
+        columns.map(|column| column["name"].as_str().expect("a name").to_owned()).collect()
+    };
+    tables.iter().map(|(name, table)| (name.clone(), names(&table["columns"]))).collect()
+}
+
+/// Vitess is told each table of the ledger with its columns, once, and where the tables of items are.
+#[tokio::test]
+async fn the_files_for_shards_have_the_schema() {
+    let shop = Shop::new().await;
+    let read = "SELECT CAST(table_name AS CHAR), CAST(column_name AS CHAR) FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND table_name <> 'order_lines' ORDER BY table_name, ordinal_position";
+    let rows: Vec<(String, String)> =
+        sqlx::query_as(read).fetch_all(&shop.pool).await.expect("the columns");
+    let mut schema: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (table, column) in rows {
+        schema.entry(table).or_default().push(column);
+    }
+    let items = tables_of(include_str!("../../deploy/vitess/sharded/items.json"));
+    let mut both = tables_of(include_str!("../../deploy/vitess/sharded/main.json"));
+    assert_eq!(both.remove("outbox_numbers"), Some(Vec::new()), "the numbers of the outbox");
+    assert!(items.keys().all(|table| !both.contains_key(table)), "each table is in one keyspace");
+    both.extend(items.clone());
+    assert_eq!(both, schema);
+    let routing: Value =
+        serde_json::from_str(include_str!("../../deploy/vitess/sharded/routing.json"))
+            .expect("JSON");
+    let rules = routing["rules"].as_array().expect("rules").iter();
+    let routed: Vec<String> = rules
+        .map(|rule| rule["to_tables"][0].as_str().expect("a table").replace("seckill_items.", ""))
+        .collect();
+    assert_eq!(routed, items.into_keys().collect::<Vec<_>>());
+}
+
+/// Asserts that the tables of the shards are those that `seckill migrate` makes.
+async fn assert_same_tables(vitess: &VitessServer) {
+    let mut server = vitess.operator().await.expect("it answers");
+    for table in tables_of(include_str!("../../deploy/vitess/sharded/items.json")).keys() {
+        let mut made: Vec<String> = Vec::new();
+        for database in ["seckill", SHARDS[0], SHARDS[1]] {
+            let show = format!("SHOW CREATE TABLE `{database}`.{table}");
+            let row = sqlx::query(&show).fetch_one(&mut server).await.expect("shown");
+            made.push(row.get(1));
+        }
+        assert!(made.iter().all(|one| *one == made[0]), "{made:?}");
+    }
+}
+
+/// Orders of items in two shards are written one by one, in batches and under a lock, each in the shard of its item, and
+/// also while vtgate is killed. A cart over both is refused, and nothing is bought.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn items_in_two_shards_are_sold() {
+    // It is built from its Go module.
+    if let Err(missing) = VitessServer::programs() {
+        return println!("not tested: {missing}");
+    }
+    let mut vitess = VitessServer::start_sharded().await.expect("it starts");
+    let shop = sharded_shop(&vitess).await;
+    assert_same_tables(&vitess).await;
+    let instance = shop.start().await;
+    let items = an_item_of_each(&vitess, &instance).await;
+    let mut tasks = tokio::task::JoinSet::new();
+    for (strategy, first) in [("mysql-atomic", 100), ("mysql-batch", 200), ("lock-redis", 300)] {
+        for buyer in first..first + 16 {
+            for item in items {
+                let buyer = instance.buyer(buyer);
+                tasks.spawn(async move { buyer.buy_for_good(strategy, item).await });
+            }
+        }
+    }
+    for answer in tasks.join_all().await {
+        assert_eq!(answer.status, 201, "{}", answer.text);
+    }
+    assert_eq!(rows_in(&vitess, "orders").await, [48, 48]);
+    let lines = items.map(|item| json!({ "item_id": item, "quantity": 1 }));
+    let cart = instance.buyer(20).post("/api/reservations", &json!({ "lines": lines })).await;
+    assert_eq!(cart.brief(), (409, "items_apart"), "{}", cart.text);
+    let crowd = Crowd::enters(&instance).await;
+    crowd.has_bought(ENOUGH).await;
+    vitess.gate().kill().await;
+    vitess.gate().restart().await.expect("vtgate starts again");
+    crowd.has_bought(ENOUGH).await;
+    assert_nothing_lost(&shop, &instance, &crowd.leaves().await).await;
+    for item in items {
+        assert_clean(&instance, item).await;
+    }
+}
