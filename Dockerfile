@@ -44,13 +44,12 @@ RUN apt-get update \
     && rm -rf /tmp/install-packages /var/lib/apt/lists/* \
     && install -d -o 10001 -g 10001 /data
 COPY --from=build-demo /seckill /usr/local/bin/seckill
-COPY deploy/healthcheck /usr/local/bin/healthcheck
 WORKDIR /app
 # MariaDB and Redis, too, run as this user.
 USER 10001:10001
 ENV SECKILL_HTTP_ADDR=0.0.0.0:8080 SECKILL_DATA_DIR=/data
 EXPOSE 8080
-HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=3 CMD ["healthcheck"]
+HEALTHCHECK --interval=5s --timeout=3s --start-period=60s --retries=3 CMD ["seckill", "healthcheck"]
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["seckill"]
 CMD ["dev", "--public-demo-accounts"]
@@ -62,13 +61,12 @@ LABEL org.opencontainers.image.title="Seckill" \
 # Migrations and the shop's pages are inside the program.
 WORKDIR /app
 COPY --from=build /seckill /usr/local/bin/seckill
-COPY deploy/healthcheck /usr/local/bin/healthcheck
 # No account of the machine: nothing in the image belongs to it, nothing can be changed by it.
 USER 10001:10001
 # Inside a container loopback reaches nobody.
 ENV SECKILL_HTTP_ADDR=0.0.0.0:8080
 EXPOSE 8080
-HEALTHCHECK --interval=5s --timeout=3s --start-period=20s --retries=3 CMD ["healthcheck"]
+HEALTHCHECK --interval=5s --timeout=3s --start-period=20s --retries=3 CMD ["seckill", "healthcheck"]
 # SIGTERM drains for up to ten seconds; give `docker stop` more than that.
 STOPSIGNAL SIGTERM
 ENTRYPOINT ["seckill"]

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use ledger::Database;
-use tokio::net::TcpListener;
 
 use crate::config::Config;
 use crate::extensions;
@@ -35,6 +34,9 @@ use web::connection_limiter::ConnectionLimiter;
 use web::cors::CorsOrigins;
 use web::hosts::Hosts;
 use web::layers::LayerParts;
+use web::listen_address::ListenAddress;
+use web::listener::Listener;
+use web::prober::{self, Prober, Probes};
 use web::runtimes::Runtimes;
 use web::server::{self, ServerOptions};
 
@@ -57,14 +59,16 @@ pub fn lock_server_probes(config: &Config) -> Result<Vec<(Dependency, Probe)>, S
 pub struct App {
     config: Config,
     connection_limiter: ConnectionLimiter,
-    listener: TcpListener,
+    listeners: Vec<Listener>,
+    prober: Prober,
+    probes: Probes,
     state: http::AppState,
     extended_routes: Vec<OpenApiRouter>,
     layers: LayerParts,
     workers: Vec<Worker>,
     shared: Shared,
     batch_pools: Vec<Database>,
-    addr: SocketAddr,
+    addresses: Vec<ListenAddress>,
     runtimes: Option<Runtimes>,
 }
 
@@ -77,6 +81,17 @@ impl App {
         Self::build_with(config, extensions::ALL)
     }
 
+    /// As [`Self::build`], on listeners that were passed to this process: `http.addr` is not used if there are some.
+    ///
+    /// # Errors
+    /// As [`Self::build`].
+    pub fn build_on(
+        config: Config,
+        listeners: Vec<Listener>,
+    ) -> BoxFuture<'static, Result<Self, String>> {
+        Box::pin(Self::build_parts(config, extensions::ALL, listeners))
+    }
+
     /// As [`Self::build`], with these extensions.
     ///
     /// # Errors
@@ -85,10 +100,14 @@ impl App {
         config: Config,
         extensions: &'static [&'static dyn Extension],
     ) -> BoxFuture<'static, Result<Self, String>> {
-        Box::pin(Self::build_parts(config, extensions))
+        Box::pin(Self::build_parts(config, extensions, Vec::new()))
     }
 
-    async fn build_parts(config: Config, extensions: &[&dyn Extension]) -> Result<Self, String> {
+    async fn build_parts(
+        config: Config,
+        extensions: &[&dyn Extension],
+        mut listeners: Vec<Listener>,
+    ) -> Result<Self, String> {
         let (shared, inboxes) = Shared::build(&config)?;
         let no_thread = |error: io::Error| format!("no thread for a runtime: {error}");
         let runtimes = config.http.runtimes.get();
@@ -119,8 +138,12 @@ impl App {
         );
         workers.extend(purchase_workers);
 
-        let listener = server::listen(config.http.addr)?;
-        let addr = listener.local_addr().map_err(|error| error.to_string())?;
+        if listeners.is_empty() {
+            listeners.push(Listener::bind(&config.http.addr, config.http.socket_mode)?);
+        }
+        let addresses: Result<Vec<_>, _> = listeners.iter().map(Listener::address).collect();
+        let addresses = addresses.map_err(|error| error.to_string())?;
+        let is_loopback = addresses.iter().all(ListenAddress::is_loopback);
         let runtimes = Runtimes::start(runtimes, &drained).map_err(no_thread)?;
         let proxies = Proxies::parse(&config.http.trusted_proxies)?;
         let limits = &config.limits;
@@ -163,31 +186,46 @@ impl App {
         };
         let state = state::state(&config, &shared, kit, &lock_servers, cases)?;
         let layers = LayerParts {
-            hosts: Hosts::new(&config.http.hosts, addr),
+            hosts: Hosts::new(&config.http.hosts, is_loopback),
             cors: CorsOrigins::parse(&config.http.cors_origins)?,
             metrics: shared.metrics.clone(),
             is_secure: config.http.cookie_secure,
             page_policy: http::page_policy,
         };
+        let prober = prober::prober();
         Ok(Self {
             connection_limiter,
-            listener,
+            listeners,
+            prober: prober.0,
+            probes: prober.1,
             state,
             extended_routes: routes,
             layers,
             workers,
             shared,
             batch_pools: writers.batch_pools,
-            addr,
+            addresses,
             runtimes,
             config,
         })
     }
 
-    /// The address of the listener, with the real port if the configuration said 0.
+    /// The addresses of the listeners, with the real port if the configuration said 0.
     #[must_use]
-    pub fn addr(&self) -> SocketAddr {
-        self.addr
+    pub fn addresses(&self) -> &[ListenAddress] {
+        &self.addresses
+    }
+
+    /// The address of TCP, if it listens on one.
+    #[must_use]
+    pub fn addr(&self) -> Option<SocketAddr> {
+        self.addresses.iter().find_map(ListenAddress::tcp)
+    }
+
+    /// Asks this service whether it answers.
+    #[must_use]
+    pub fn prober(&self) -> Prober {
+        self.prober.clone()
     }
 
     /// The wall clock of the service, which tests can move.
@@ -242,7 +280,14 @@ impl App {
             &self.config.http.static_dir,
             self.layers,
         );
-        let server = server::serve(self.listener, application, options, lifecycle.clone(), metrics);
+        let server = server::serve(
+            self.listeners,
+            self.probes,
+            application,
+            options,
+            lifecycle.clone(),
+            metrics,
+        );
         let acceptor = tokio::spawn(server);
         let bound = Duration::from_millis(self.config.lifecycle.drain_ms);
         let ended = lifecycle.run_until_stopped(bound).await;

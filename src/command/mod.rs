@@ -10,20 +10,25 @@ mod dev;
 mod doctor;
 #[cfg(feature = "files")]
 mod export;
+mod healthcheck;
 #[cfg(feature = "files")]
 mod import;
 mod log_lines;
+#[cfg(feature = "archive")]
+mod manual;
 mod migrate;
 #[cfg(not(feature = "dev"))]
 mod no_dev;
 mod openapi;
 mod operator;
 mod parse;
+mod passed_sockets;
 mod preflight;
 mod progress;
 mod restored;
 mod seed;
 mod serve;
+mod service_manager;
 mod shop;
 mod token;
 mod user;
@@ -45,6 +50,7 @@ use ledger::breaker::Breakers;
 use ledger::rows::{self, actions};
 #[cfg(not(feature = "dev"))]
 use no_dev as dev;
+use passed_sockets::PassedSockets;
 use shop_metrics::Metrics;
 
 /// Parses the command line, runs the command, and returns the program's exit code.
@@ -54,9 +60,11 @@ use shop_metrics::Metrics;
 #[must_use]
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
+    // Before the first thread starts.
+    let sockets = PassedSockets::take();
     crate::open_files::raise_limit();
     let ended = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime.block_on(run_command(arguments)),
+        Ok(runtime) => runtime.block_on(run_command(arguments, sockets)),
         Err(error) => Err(format!("the threads of the runtime do not start: {error}")),
     };
     ended.unwrap_or_else(|sentence| {
@@ -71,17 +79,18 @@ pub fn command_line() -> clap::Command {
     Arguments::command()
 }
 
-async fn run_command(arguments: Arguments) -> ExitResult {
+async fn run_command(arguments: Arguments, sockets: PassedSockets) -> ExitResult {
     let file = arguments.config.as_deref();
     if !matches!(arguments.command, Command::Serve | Command::Dev(_)) {
         actions::set_system_user(caller::system_user());
     }
     match arguments.command {
-        Command::Serve => Box::pin(serve::run(file)).await,
+        Command::Serve => Box::pin(serve::run(file, sockets)).await,
         Command::Dev(arguments) => Box::pin(dev::run(file, &arguments)).await,
         Command::Migrate(arguments) => migrate::run(file, arguments).await,
         Command::Seed => seed::run(file).await,
         Command::Token(arguments) => token::run(file, &arguments),
+        Command::Healthcheck => healthcheck::run(file).await,
         Command::Doctor(arguments) => Box::pin(doctor::run(file, &arguments)).await,
         Command::Operator(arguments) => Box::pin(operator::run(file, &arguments)).await,
         Command::Audit(arguments) => audit::run(file, &arguments).await,
@@ -94,6 +103,8 @@ async fn run_command(arguments: Arguments) -> ExitResult {
         Command::Shop(arguments) => Box::pin(shop::run(file, &arguments)).await,
         Command::User(arguments) => Box::pin(user::run(file, &arguments)).await,
         Command::Openapi => openapi::run(),
+        #[cfg(feature = "archive")]
+        Command::Manual(arguments) => manual::run(&arguments),
         Command::DeadLetter(arguments) => dead_letter::run(file, &arguments).await,
     }
 }
@@ -122,6 +133,8 @@ enum Command {
     Seed,
     /// Print bearer tokens of users, one a line, without a database.
     Token(token::Arguments),
+    /// Ask the service on this machine whether it answers: exit 1 when it does not.
+    Healthcheck,
     /// Say what is wrong with this installation: exit 1 when `serve` would not start.
     Doctor(doctor::Arguments),
     /// Operators: create the first one, list them, give and take roles, set a password.
@@ -145,6 +158,9 @@ enum Command {
     Verify(verify::Action),
     /// Print the description of the API, for generators of clients.
     Openapi,
+    /// Write manual pages and completions of shells into a folder.
+    #[cfg(feature = "archive")]
+    Manual(manual::Arguments),
     /// Queued orders that could not be decided: list them, try one again, or drop it.
     DeadLetter(dead_letter::Arguments),
 }

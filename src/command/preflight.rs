@@ -12,8 +12,10 @@ use crate::config::Config;
 use gates::redis_store::RedisClient;
 use ledger::Database;
 use lifecycle::Lifecycle;
+use tokio_util::sync::CancellationToken;
 
 use super::check::{self, Finding, State, first};
+use super::service_manager;
 
 /// How long the start waits for the first findings; later ones come while the service answers.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
@@ -33,8 +35,14 @@ pub fn settings(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// The sentence with which a start that had to wait was given up, if it was.
-pub type GivenUp = Arc<OnceLock<String>>;
+/// How a start goes on.
+#[derive(Clone, Default)]
+pub struct Progress {
+    /// The sentence with which a start that had to wait was given up, if it was.
+    pub given_up: Arc<OnceLock<String>>,
+    /// Fires when the ledger can be used.
+    pub can_sell: CancellationToken,
+}
 
 /// Checks the database and Redis. While one of them is not usable yet, a worker of `lifecycle` keeps
 /// checking, and stops the service if a check fails or the ledger is waited for too long; then the
@@ -46,17 +54,18 @@ pub async fn servers(
     config: &Config,
     pool: Database,
     lifecycle: &Lifecycle,
-) -> Result<GivenUp, String> {
-    let given_up = GivenUp::default();
+) -> Result<Progress, String> {
+    let progress = Progress::default();
     let start = Start {
         redis: RedisClient::new(config)?,
         config: config.clone(),
         pool,
         began: Instant::now(),
+        can_sell: progress.can_sell.clone(),
     };
     let checked = tokio::time::timeout(ANSWER_TIMEOUT, start.check()).await;
     match checked {
-        Ok(Ok(None)) => return Ok(given_up),
+        Ok(Ok(None)) => return Ok(progress),
         Ok(Ok(Some(waiting))) => waiting.log(),
         Ok(Err(sentence)) => return Err(sentence),
         Err(_) => {
@@ -65,7 +74,7 @@ pub async fn servers(
     }
     let drained = lifecycle.drained();
     let stopping = lifecycle.clone();
-    let told = Arc::clone(&given_up);
+    let told = Arc::clone(&progress.given_up);
     lifecycle.worker("preflight", async move {
         let checked = tokio::select! {
             checked = start.wait() => checked,
@@ -78,7 +87,7 @@ pub async fn servers(
         }
         drained.cancelled().await;
     });
-    Ok(given_up)
+    Ok(progress)
 }
 
 /// A start that may have to wait for its servers.
@@ -87,6 +96,7 @@ struct Start {
     pool: Database,
     redis: RedisClient,
     began: Instant,
+    can_sell: CancellationToken,
 }
 
 /// Something that is waited for.
@@ -99,12 +109,21 @@ struct Obstacle {
 impl Obstacle {
     fn log(&self) {
         tracing::warn!("waiting: {}", self.sentence);
+        service_manager::tell_obstacle(&self.sentence);
     }
 }
 
 impl Start {
     /// Checks both servers once, and returns what is waited for, if anything is.
     async fn check(&self) -> Result<Option<Obstacle>, String> {
+        let obstacle = self.find_obstacle().await?;
+        if obstacle.as_ref().is_none_or(|obstacle| !obstacle.is_ledger) {
+            self.can_sell.cancel();
+        }
+        Ok(obstacle)
+    }
+
+    async fn find_obstacle(&self) -> Result<Option<Obstacle>, String> {
         let (ledger, redis) = tokio::join!(
             check::mysql::check(&self.config, &self.pool),
             check::redis::check(&self.config, &self.redis),

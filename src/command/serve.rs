@@ -5,22 +5,46 @@ use std::process::ExitCode;
 
 use crate::app::App;
 use lifecycle::StopResult;
+use web::listen_address::ListenAddress;
+use web::listener::Listener;
 
-use super::ExitResult;
+use super::passed_sockets::PassedSockets;
+use super::{ExitResult, service_manager};
 
 /// Serves until a signal. Exit 0 after a clean stop, 1 after one that was cut short or a crash.
-pub async fn run(file: Option<&Path>) -> ExitResult {
-    let config = super::settings(file)?;
+pub async fn run(file: Option<&Path>, sockets: PassedSockets) -> ExitResult {
+    let mut config = super::settings(file)?;
     super::start_logging(&config)?;
+    let listeners = sockets.listeners()?;
+    if let Some(address) = widest(&listeners)? {
+        config.http.addr = address;
+    }
     super::preflight::settings(&config)?;
-    let app = App::build(config.clone()).await?;
-    let given_up = super::preflight::servers(&config, app.pool(), &app.lifecycle()).await?;
-    tracing::info!("serving http://{}", app.addr());
-    let ended = Box::pin(until_stopped(app)).await;
-    match given_up.get() {
+    let app = App::build_on(config.clone(), listeners).await?;
+    let start = super::preflight::servers(&config, app.pool(), &app.lifecycle()).await?;
+    for address in app.addresses() {
+        match address {
+            ListenAddress::Tcp(address) => tracing::info!("serving http://{address}"),
+            ListenAddress::Unix(_) => tracing::info!("serving {address}"),
+        }
+    }
+    let stopping = app.lifecycle().stopping();
+    let told = service_manager::tell(app.prober(), start.can_sell, stopping);
+    let ended = tokio::select! {
+        ended = Box::pin(until_stopped(app)) => ended,
+        () = told => Err("systemd is told nothing any more".to_owned()),
+    };
+    match start.given_up.get() {
         Some(sentence) => Err(sentence.clone()),
         None => ended,
     }
+}
+
+/// The passed address that most others can reach: the settings are judged by it.
+fn widest(listeners: &[Listener]) -> Result<Option<ListenAddress>, String> {
+    let addresses: Result<Vec<_>, _> = listeners.iter().map(Listener::address).collect();
+    let addresses = addresses.map_err(|error| error.to_string())?;
+    Ok(addresses.into_iter().min_by_key(ListenAddress::is_loopback))
 }
 
 /// Serves until a signal; a second one stops hard.

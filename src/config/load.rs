@@ -160,7 +160,7 @@ mod tests {
     fn the_defaults_fit_and_the_environment_wins() {
         let config = load(&[("SECKILL_HTTP_ADDR", "127.0.0.1:9"), ("SECKILL_MYSQL_POOL_MAX", "3")])
             .expect("good settings");
-        assert_eq!(config.http.addr.port(), 9);
+        assert_eq!(config.http.addr.to_string(), "127.0.0.1:9");
         assert_eq!(config.mysql.pool_max, 3);
         assert_eq!(config.redis.prefix, "seckill:");
     }

@@ -9,12 +9,12 @@ mod load;
 mod options;
 mod runtime_count;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
 use settings::{Secret, Sections, sections};
+use web::listen_address::{ListenAddress, SocketMode};
 
 pub use check::SECRET_LENGTH_MIN;
 pub use environment::process_variables;
@@ -126,7 +126,8 @@ impl Risk {
 
 sections! {
     Http {
-        addr: SocketAddr,
+        addr: ListenAddress,
+        socket_mode: SocketMode,
         connections_max: usize,
         runtimes: RuntimeCount,
         head_timeout_ms: u64,

@@ -63,13 +63,14 @@ pub struct Answer {
 
 impl Client {
     pub fn new(addr: SocketAddr, token: Option<String>) -> Self {
+        Self::of(reqwest::Client::builder(), format!("http://{addr}"), token)
+    }
+
+    /// A client whose connections are made in another way.
+    pub fn of(builder: reqwest::ClientBuilder, base: String, token: Option<String>) -> Self {
         print_recent_answers_on_failure();
-        let http = reqwest::Client::builder()
-            .no_proxy()
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .expect("a client");
-        Self { http, base: format!("http://{addr}"), token }
+        let builder = builder.no_proxy().redirect(reqwest::redirect::Policy::none());
+        Self { http: builder.build().expect("a client"), base, token }
     }
 
     /// A client with another token on this client's connections.

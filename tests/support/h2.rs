@@ -13,6 +13,7 @@ use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::{Method, Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::support::Answer;
@@ -29,7 +30,7 @@ pub enum Carried {
 /// One connection.
 pub struct Http2 {
     sender: SendRequest<BoxBody<Bytes, Infallible>>,
-    addr: SocketAddr,
+    authority: String,
 }
 
 impl Http2 {
@@ -46,16 +47,25 @@ impl Http2 {
 
     async fn connect_with(addr: SocketAddr, builder: &Builder<TokioExecutor>) -> Self {
         let stream = TcpStream::connect(addr).await.expect("a connection");
+        Self::over(stream, addr.to_string(), builder).await
+    }
+
+    /// HTTP/2 over a connection that there is already.
+    pub async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        authority: String,
+        builder: &Builder<TokioExecutor>,
+    ) -> Self {
         let (sender, connection) =
             builder.handshake(TokioIo::new(stream)).await.expect("HTTP/2 is spoken");
         // It ends with the last sender.
         tokio::spawn(connection);
-        Self { sender, addr }
+        Self { sender, authority }
     }
 
     /// A request to be sent; the name of the host is in `:authority` alone.
     pub fn request(&self, method: Method, path: &str) -> request::Builder {
-        Request::builder().method(method).uri(format!("http://{}{path}", self.addr))
+        Request::builder().method(method).uri(format!("http://{}{path}", self.authority))
     }
 
     /// Sends a request; answers as soon as the head of the answer is there.

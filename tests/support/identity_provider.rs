@@ -17,6 +17,7 @@ use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD as BASE64};
 use seckill::config::Config;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use web::listen_address::ListenAddress;
 
 use crate::support::identity_keys::TestKey;
 
@@ -136,7 +137,7 @@ impl TestIdentityProvider {
 /// A free address for a service whose address a provider has to know before.
 pub fn serve_at(config: &mut Config) -> SocketAddr {
     let addr: SocketAddr = crate::process::program::free_addr().parse().expect("an address");
-    config.http.addr = addr;
+    config.http.addr = ListenAddress::Tcp(addr);
     config.sections.set("identity", "redirect_url", format!("http://{addr}/api/session/callback"));
     addr
 }

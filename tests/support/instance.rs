@@ -108,7 +108,7 @@ impl Shop {
     async fn start_app(&self, app: impl Future<Output = Result<App, String>>) -> Instance {
         let app = app.await.expect("the service is built");
         Instance {
-            addr: app.addr(),
+            addr: app.addr().expect("an address of TCP"),
             clock: app.clock(),
             lifecycle: app.lifecycle(),
             tokens: Tokens::new(&self.config.secret, &self.config.secret_previous),

@@ -1,7 +1,7 @@
 //! The host names of this service. A request for another name is answered 421, so that a foreign
 //! page whose own name was made to resolve to this service (DNS rebinding) cannot use it.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use axum::http::header::HOST;
 use axum::http::uri::Authority;
@@ -19,11 +19,10 @@ impl Hosts {
     /// listens on loopback is `localhost`, and another one has any name, since it cannot know its
     /// own. IP addresses and names below `localhost` always match, since DNS cannot redirect them.
     #[must_use]
-    pub fn new(names: &str, addr: SocketAddr) -> Self {
+    pub fn new(names: &str, is_loopback: bool) -> Self {
         let names = names.split(',').map(|name| name.trim().to_ascii_lowercase());
         let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
-        let any =
-            names.iter().any(|name| name == "*") || names.is_empty() && !addr.ip().is_loopback();
+        let any = names.iter().any(|name| name == "*") || names.is_empty() && !is_loopback;
         Self { names, any }
     }
 
@@ -56,9 +55,11 @@ impl Hosts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::listen_address::ListenAddress;
 
     fn matches(names: &str, addr: &str, host: &str) -> bool {
-        let hosts = Hosts::new(names, addr.parse().expect("an address"));
+        let addr: ListenAddress = addr.parse().expect("an address");
+        let hosts = Hosts::new(names, addr.is_loopback());
         let headers = [(HOST, host.parse().expect("a header"))].into_iter().collect();
         hosts.match_request(&Uri::from_static("/"), &headers)
     }
@@ -83,6 +84,7 @@ mod tests {
             assert!(!local(host), "{host}");
         }
         assert!(matches("", "0.0.0.0:8080", "shop.example"));
+        assert!(matches("", "unix:/run/http.sock", "shop.example"), "a proxy is in front");
         assert!(matches("shop.example, www.shop.example", "0.0.0.0:8080", "WWW.shop.example.:443"));
         assert!(!matches("shop.example", "0.0.0.0:8080", "evil.example"));
         assert!(matches("*", "127.0.0.1:8080", "evil.example"));
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_authority_of_the_address_counts_too() {
-        let hosts = Hosts::new("", "127.0.0.1:8080".parse().expect("an address"));
+        let hosts = Hosts::new("", true);
         let headers: HeaderMap =
             [(HOST, "localhost".parse().expect("a header"))].into_iter().collect();
         assert!(!hosts.match_request(&Uri::from_static("http://evil.example/"), &headers));

@@ -1,6 +1,6 @@
 //! The HTTP kit below all routes: the only crate that knows status codes and problem details.
 //!
-//! [`server`] accepts connections; [`layers`] has the middleware around every request; [`extract`],
+//! [`server`] accepts connections, on a [`listener`] of TCP or a unix socket; [`layers`] has the middleware around every request; [`extract`],
 //! [`body`], [`paging`] and [`session_cookie`] parse requests, [`token`] the sessions; [`address`], [`hosts`],
 //! [`connection_limiter`] and [`rates`] limit one client, [`budget`] and [`flight`] what it does not read; [`problem`] is
 //! how a failure is answered, [`problems`] the table of the failures that all routes share, [`accept`] what an answer may be. An extractor takes its part
@@ -20,9 +20,12 @@ pub mod hosts;
 mod instant;
 pub mod kit;
 pub mod layers;
+pub mod listen_address;
+pub mod listener;
 pub mod order_body;
 pub mod outcome;
 pub mod paging;
+pub mod prober;
 pub mod problem;
 pub mod problems;
 pub mod rates;
@@ -31,6 +34,7 @@ mod same_site;
 pub mod server;
 pub mod session;
 pub mod session_cookie;
+mod socket_file;
 pub mod streams;
 pub mod token;
 mod too_long;
@@ -47,7 +51,11 @@ use tower::Service;
 
 /// A service that answers every request; clones are cheap and share everything.
 pub trait Application:
-    Service<Request, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+    Service<Request, Response = Response, Error = Infallible, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
 {
 }
 
@@ -55,6 +63,7 @@ impl<S> Application for S where
     S: Service<Request, Response = Response, Error = Infallible, Future: Send>
         + Clone
         + Send
+        + Sync
         + 'static
 {
 }

@@ -41,6 +41,12 @@ impl Runtimes {
         (count > 0).then(|| start_thread("batches".to_owned(), end)).transpose()
     }
 
+    /// All runtimes.
+    #[must_use]
+    pub fn all(&self) -> &[Handle] {
+        &self.handles
+    }
+
     /// The runtime of the next connection.
     #[must_use]
     pub fn next(&self) -> &Handle {

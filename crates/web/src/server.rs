@@ -7,27 +7,31 @@
 
 use std::error::Error;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::body::Body;
+use futures::future::{join, join_all};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutWriter;
+use tokio_util::sync::CancellationToken;
 
 use crate::Application;
 use crate::address::Peer;
 use crate::budget::{Budget, Budgets};
 use crate::connection_limiter::{ConnectionLimiter, ConnectionPermit};
 use crate::flight::StreamExecutor;
+use crate::listener::{Accepted, Listener};
+use crate::prober::Probes;
 use crate::runtimes::Runtimes;
 use lifecycle::Lifecycle;
 use shop_metrics::Metrics;
@@ -40,38 +44,8 @@ const HTTP2_STREAMS_MAX: u32 = 250;
 const HTTP2_RESETS_MAX: usize = 50;
 /// The pause after an `accept` that failed, as it does when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Connections that may wait to be accepted; the kernel may allow fewer (net.core.somaxconn).
-const BACKLOG: u32 = 4_096;
-/// Unsent bytes that the kernel buffers for one client. Without this limit it would buffer
-/// megabytes of events for each client that does not read.
-#[cfg(target_os = "linux")]
-const UNSENT_BYTES_MAX: u32 = 16 * 1024;
-
-/// Listens on `addr` with a backlog of [`BACKLOG`] connections. With the usual 128, most of a
-/// thousand clients that connect at once would try again a second later.
-///
-/// # Errors
-/// Why `addr` cannot be used, as a sentence for the operator.
-pub fn listen(addr: SocketAddr) -> Result<TcpListener, String> {
-    let bound = || {
-        let socket = if addr.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        // Accepted connections inherit it.
-        #[cfg(target_os = "linux")]
-        socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
-        socket.bind(addr)?;
-        socket.listen(BACKLOG)
-    };
-    bound().map_err(|error: io::Error| {
-        if error.kind() == io::ErrorKind::AddrInUse {
-            return format!(
-                "another program listens on {addr} already: stop it, or choose another address with SECKILL_HTTP_ADDR"
-            );
-        }
-        format!("cannot listen on {addr}: {error}")
-    })
-}
+/// How long a stop waits for the first request of a connection that was accepted just before it.
+const FIRST_REQUEST_MAX: Duration = Duration::from_secs(1);
 
 /// The limits of connections.
 #[derive(Clone)]
@@ -89,17 +63,16 @@ pub struct ServerOptions {
     pub runtimes: Option<Runtimes>,
 }
 
-/// Serves `application` on `listener` until the lifecycle stops.
+/// Serves `application` on `listeners`, and answers `probes`, until the lifecycle stops.
 pub async fn serve(
-    listener: TcpListener,
+    listeners: Vec<Listener>,
+    probes: Probes,
     application: impl Application,
     options: ServerOptions,
     lifecycle: Lifecycle,
     metrics: Metrics,
 ) {
-    let slots = Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS)));
     let streams = StreamExecutor { limit: options.write_timeout, metrics: metrics.clone() };
-    let process_budget = Budget::of_process();
     let mut builder = auto::Builder::new(streams);
     builder
         .http1()
@@ -113,102 +86,148 @@ pub async fn serve(
         .max_header_list_size(HEAD_BYTES_MAX)
         .max_concurrent_streams(HTTP2_STREAMS_MAX)
         .max_pending_accept_reset_streams(HTTP2_RESETS_MAX);
-    let builder = Arc::new(builder);
-    let service = TowerToHyperService::new(application);
-    let stop = lifecycle.stopping();
-    loop {
-        let accepted = tokio::select! {
-            accepted = accept(&listener, &slots) => accepted,
-            () = stop.cancelled() => return,
-        };
-        match accepted {
-            Ok((stream, peer, slot)) => {
-                let Some(permit) = options.connection_limiter.try_acquire(peer) else {
-                    metrics.connections_refused.inc();
-                    continue;
-                };
-                let connection = Connection {
-                    stream: stream.into_std(),
-                    peer,
-                    budgets: Budgets::of_connection(
-                        permit.budget.clone(),
-                        Arc::clone(&process_budget),
-                    ),
-                    builder: Arc::clone(&builder),
-                    head_timeout: options.head_timeout,
-                    write_timeout: options.write_timeout,
-                    application: service.clone(),
-                    metrics: metrics.clone(),
-                    _permits: (slot, permit),
-                };
-                let connections = lifecycle.connections();
-                let served = connection.serve(stop.clone());
-                match &options.runtimes {
-                    Some(runtimes) => connections.spawn_on(served, runtimes.next()),
-                    None => connections.spawn(served),
-                };
-            }
-            // No descriptor is left, or the client closed at once: go on, but do not spin.
-            Err(error) => {
-                tracing::warn!(%error, "accept failed");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+    let server = Server {
+        slots: Arc::new(Semaphore::new(options.connections_max.min(Semaphore::MAX_PERMITS))),
+        process_budget: Budget::of_process(),
+        builder: Arc::new(builder),
+        application: Arc::new(TowerToHyperService::new(application)),
+        options,
+        lifecycle: lifecycle.clone(),
+        metrics,
+    };
+    // A stop waits for all connections: also for one that is being accepted.
+    let _accepting = lifecycle.connections().token();
+    let accepting = join_all(listeners.iter().map(|listener| server.accept_all(listener)));
+    let work = join(accepting, server.answer_probes(probes));
+    lifecycle.stopping().run_until_cancelled(work).await;
+}
+
+/// What all connections share.
+struct Server<A> {
+    slots: Arc<Semaphore>,
+    process_budget: Arc<Budget>,
+    builder: Arc<auto::Builder<StreamExecutor>>,
+    application: Arc<TowerToHyperService<A>>,
+    options: ServerOptions,
+    lifecycle: Lifecycle,
+    metrics: Metrics,
+}
+
+impl<A: Application> Server<A> {
+    /// Accepts connections. After an await that accepted one there is none before it is served, so that a stop
+    /// drops none.
+    async fn accept_all(&self, listener: &Listener) {
+        loop {
+            match self.accept(listener).await {
+                Ok((stream, slot)) => {
+                    let limiter = &self.options.connection_limiter;
+                    let Some(permit) = limiter.try_acquire(stream.peer()) else {
+                        self.metrics.connections_refused.inc();
+                        continue;
+                    };
+                    let runtime = self.options.runtimes.as_ref().map(Runtimes::next);
+                    self.serve_on(runtime, stream, Some((slot, permit)));
+                }
+                // No descriptor is left, or the client closed at once: go on, but do not spin.
+                Err(error) => {
+                    tracing::warn!(%error, "accept failed");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }
+
+    async fn accept(&self, listener: &Listener) -> io::Result<(Accepted, OwnedSemaphorePermit)> {
+        let slot = Arc::clone(&self.slots).acquire_owned().await.map_err(io::Error::other)?;
+        Ok((listener.accept().await?, slot))
+    }
+
+    /// Opens a connection to each runtime for whoever asks. They take no slot.
+    async fn answer_probes(&self, mut probes: Probes) {
+        while let Some(question) = probes.0.recv().await {
+            let runtimes = self
+                .options
+                .runtimes
+                .as_ref()
+                .map_or_else(|| vec![None], |runtimes| runtimes.all().iter().map(Some).collect());
+            let opened = runtimes.into_iter().map(|runtime| {
+                let pair = UnixStream::pair()?;
+                pair.0.set_nonblocking(true)?;
+                pair.1.set_nonblocking(true)?;
+                self.serve_on(runtime, Accepted::Unix(pair.0), None);
+                Ok(pair.1)
+            });
+            // Whoever asked may have stopped to wait.
+            let _ = question.send(opened.collect());
+        }
+    }
+
+    fn serve_on(&self, runtime: Option<&Handle>, stream: Accepted, permits: Option<Permits>) {
+        let address_budget = permits.as_ref().and_then(|permits| permits.1.budget.clone());
+        let connection = Connection {
+            stream,
+            budgets: Budgets::of_connection(address_budget, Arc::clone(&self.process_budget)),
+            builder: Arc::clone(&self.builder),
+            head_timeout: self.options.head_timeout,
+            write_timeout: self.options.write_timeout,
+            application: Arc::clone(&self.application),
+            metrics: self.metrics.clone(),
+            _permits: permits,
+        };
+        let connections = self.lifecycle.connections();
+        let served = connection.serve(self.lifecycle.stopping());
+        match runtime {
+            Some(runtime) => connections.spawn_on(served, runtime),
+            None => connections.spawn(served),
+        };
+    }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    slots: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, IpAddr, OwnedSemaphorePermit)> {
-    let slot = Arc::clone(slots).acquire_owned().await.map_err(io::Error::other)?;
-    let (stream, peer) = listener.accept().await?;
-    stream.set_nodelay(true)?;
-    Ok((stream, peer.ip(), slot))
-}
+/// The place among all connections, and among those of its address.
+type Permits = (OwnedSemaphorePermit, ConnectionPermit);
 
 struct Connection<A> {
-    stream: io::Result<std::net::TcpStream>,
-    peer: IpAddr,
+    stream: Accepted,
     budgets: Budgets,
     builder: Arc<auto::Builder<StreamExecutor>>,
     head_timeout: Duration,
     write_timeout: Duration,
-    application: TowerToHyperService<A>,
+    application: Arc<TowerToHyperService<A>>,
     metrics: Metrics,
-    _permits: (OwnedSemaphorePermit, ConnectionPermit),
+    _permits: Option<Permits>,
 }
 
 impl<A: Application> Connection<A> {
-    async fn serve(self, stop: tokio_util::sync::CancellationToken) {
+    async fn serve(self, stop: CancellationToken) {
+        let peer = Peer(self.stream.peer());
         // Only here: a stream belongs to the runtime that registers it.
-        let Ok(stream) = self.stream.and_then(TcpStream::from_std) else { return };
+        let Ok(stream) = self.stream.register() else { return };
         self.metrics.connections.inc();
         let mut stream = TimeoutWriter::new(stream);
         stream.set_timeout(Some(self.write_timeout));
         let io = TokioIo::new(Box::pin(stream));
-        let has_request = AtomicBool::new(false);
-        let peer = Peer(self.peer);
+        let first_request = FirstRequest::default();
         let application = self.application;
-        let has_any = &has_request;
+        let first = &first_request;
         let budgets = self.budgets;
         let service = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(peer);
             request.extensions_mut().insert(budgets.clone());
-            has_any.store(true, Ordering::Relaxed);
+            first.came();
             application.call(request.map(Body::new))
         });
         let connection = self.builder.serve_connection(io, service);
         tokio::pin!(connection);
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = stop.cancelled() => {
+            // hyper would close a connection whose first request is on its way.
+            () = first_request.stopped(&stop) => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
             // hyper's time-out for heads starts when the version of HTTP is known. This one is for
             // clients that send less.
-            () = no_request_within(self.head_timeout, &has_request) => Ok(()),
+            () = first_request.missed(self.head_timeout) => Ok(()),
         };
         if let Err(error) = ended {
             tracing::trace!(%error, "connection ended with an error");
@@ -220,18 +239,42 @@ impl<A: Application> Connection<A> {
     }
 }
 
+/// Whether a connection has had a request.
+#[derive(Default)]
+struct FirstRequest {
+    has_come: AtomicBool,
+    awaited: Notify,
+}
+
+impl FirstRequest {
+    fn came(&self) {
+        if !self.has_come.load(Ordering::Relaxed) {
+            self.has_come.store(true, Ordering::Relaxed);
+            self.awaited.notify_one();
+        }
+    }
+
+    /// Ends after a stop, when the first request has come, or has not for [`FIRST_REQUEST_MAX`].
+    async fn stopped(&self, stop: &CancellationToken) {
+        stop.cancelled().await;
+        if !self.has_come.load(Ordering::Relaxed) {
+            let _ = tokio::time::timeout(FIRST_REQUEST_MAX, self.awaited.notified()).await;
+        }
+    }
+
+    /// Ends when no request came within `bound`; otherwise never.
+    async fn missed(&self, bound: Duration) {
+        tokio::time::sleep(bound).await;
+        if self.has_come.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
 /// Whether a connection ended because its client did not read: then an I/O time-out is the cause
 /// of hyper's error. A head that is late is an error of hyper without such a cause.
 fn is_write_timeout(error: &(dyn Error + 'static)) -> bool {
     let io_error = error.downcast_ref::<io::Error>();
     io_error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
         || error.source().is_some_and(is_write_timeout)
-}
-
-/// Ends when no request came within `bound`; otherwise never.
-async fn no_request_within(bound: Duration, has_request: &AtomicBool) {
-    tokio::time::sleep(bound).await;
-    if has_request.load(Ordering::Relaxed) {
-        std::future::pending::<()>().await;
-    }
 }

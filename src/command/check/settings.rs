@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use crate::config::{Config, Risk};
 use crate::http::pages::NO_PAGES;
 use redis_connection::Address;
+use web::address::Proxies;
+use web::listener::LOCAL_PEER;
 
 use super::{Finding, State};
 
@@ -19,6 +21,7 @@ const SCHEMES: [&str; 2] = ["mysql", "mariadb"];
 pub fn check(config: &Config) -> Vec<Finding> {
     let mut findings = vec![check_secret(config), check_static_dir(config)];
     findings.extend(check_scheme(config));
+    findings.extend(check_proxy(config));
     findings.extend(check_traces(config, shop_traces::ARE_BUILT_IN));
     for (check, name, open) in [
         (
@@ -46,7 +49,7 @@ fn check_secret(config: &Config) -> Finding {
     let mut letters: Vec<char> = secret.chars().collect();
     letters.sort_unstable();
     letters.dedup();
-    let guessable = letters.len() < DIFFERENT_MIN && !config.http.addr.ip().is_loopback();
+    let guessable = letters.len() < DIFFERENT_MIN && !config.http.addr.is_loopback();
     if PUBLISHED.contains(&secret) || guessable {
         let found = "SECKILL_SECRET is a published sample or easy to guess";
         return Finding::risk(config, check, Risk::SampleSecret, found);
@@ -101,6 +104,18 @@ fn check_scheme(config: &Config) -> Option<Finding> {
     Some(Finding::bad("settings.database_url", State::Failed, found, remedy))
 }
 
+/// Checks that the proxy on a unix socket is trusted: otherwise all buyers have one address.
+fn check_proxy(config: &Config) -> Option<Finding> {
+    config.http.addr.path()?;
+    let trusts = |proxies: Proxies| proxies.contain(LOCAL_PEER);
+    if Proxies::parse(&config.http.trusted_proxies).is_ok_and(trusts) {
+        return None;
+    }
+    let found = "http.addr is a unix socket, and http.trusted_proxies does not name 127.0.0.1: all buyers have the address of the proxy";
+    let remedy = "add 127.0.0.1 to SECKILL_HTTP_TRUSTED_PROXIES";
+    Some(Finding::bad("settings.trusted_proxies", State::Warning, found, remedy))
+}
+
 /// Returns whether the database of a URL is on another machine and has no password. A URL that cannot be
 /// read is refused elsewhere.
 fn database_is_open(url: &str) -> bool {
@@ -143,6 +158,18 @@ mod tests {
         config.traces.endpoint = "http://collector:4318/v1/traces".to_owned();
         let state = |are_built_in| check_traces(&config, are_built_in).map(|one| one.state);
         assert_eq!((state(false), state(true)), (Some(State::Failed), Some(State::Ok)));
+    }
+
+    #[test]
+    fn a_proxy_on_a_unix_socket_has_to_be_trusted() {
+        let mut config = Config::defaults();
+        let warned = |config: &Config| check_proxy(config).map(|one| one.state);
+        assert_eq!(warned(&config), None, "it listens on TCP");
+        config.http.addr = "unix:/run/http.sock".parse().expect("an address");
+        config.http.trusted_proxies = "10.0.0.0/8".to_owned();
+        assert_eq!(warned(&config), Some(State::Warning));
+        config.http.trusted_proxies = "10.0.0.0/8, 127.0.0.1".to_owned();
+        assert_eq!(warned(&config), None);
     }
 
     #[test]

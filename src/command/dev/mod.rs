@@ -2,6 +2,7 @@
 //! everything that it started and nothing else.
 
 mod extra_servers;
+mod install;
 mod private_servers;
 mod redis;
 
@@ -19,7 +20,7 @@ use ledger::rows::{self, hosts, users};
 use settings::Secret;
 use shop_domain::{UserId, Username};
 use time::OffsetDateTime;
-use web::server;
+use web::listener::Listener;
 use web::token::Role;
 
 use super::check::State;
@@ -41,6 +42,9 @@ pub struct Arguments {
     /// The shape of the private Redis; SECKILL_WITH=redis-cluster says the same.
     #[arg(long, value_enum)]
     redis: Option<RedisShape>,
+    /// Let the demo accounts sign in from other machines, too. Everybody knows their passwords: only for a demonstration.
+    #[arg(long)]
+    public_demo_accounts: bool,
 }
 
 /// Starts the servers and the service, and serves until a signal.
@@ -50,7 +54,12 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let mut config = Config::load(file, variables).map_err(|error| error.to_string())?;
     super::start_logging(&config)?;
     // An address that another program uses, or a folder without pages, is found before servers are started.
-    drop(server::listen(config.http.addr)?);
+    if config.http.addr.tcp().is_none() {
+        return Err(
+            "seckill dev serves a browser: give SECKILL_HTTP_ADDR an address of TCP".to_owned()
+        );
+    }
+    drop(Listener::bind(&config.http.addr, config.http.socket_mode)?);
     let pages = super::check::settings::check_static_dir(&config);
     if pages.state == State::Failed {
         return Err(pages.sentence());
@@ -78,6 +87,8 @@ pub async fn run(file: Option<&Path>, arguments: &Arguments) -> ExitResult {
     let shape = Shape { mysql: arguments.mysql, redis };
     let servers = Box::pin(start_servers(shape, &mut config, &dir)).await?;
     let extra = extra_servers::ExtraServers::start(&wanted, &mut config, &dir).await?;
+    // Their passwords are known to everyone, so they work for this machine alone.
+    config.demo_accounts = config.http.addr.is_loopback() || arguments.public_demo_accounts;
     let served = Box::pin(serve_shop(config, shape.mysql, &dir, servers.as_ref(), &extra)).await;
     // The servers of these addresses have ended.
     let _ = fs::remove_file(dir.join("env"));
@@ -107,6 +118,7 @@ async fn start_servers(
             Ok(None)
         }
         (true, true) => {
+            install::install_servers().await?;
             say("starting a private database and a private Redis");
             let started = super::progress::while_waiting(
                 "starting the servers",
@@ -121,7 +133,7 @@ async fn start_servers(
 }
 
 async fn serve_shop(
-    mut config: Config,
+    config: Config,
     shape: Option<Replication>,
     dir: &Path,
     servers: Option<&PrivateServers>,
@@ -131,8 +143,6 @@ async fn serve_shop(
     // On servers of its own it is the only build.
     super::migrate::migrate(&config, servers.is_some()).await?;
     let pool = rows::pool(&config)?;
-    // Their passwords are known to everyone, so they work for this machine alone.
-    config.demo_accounts = config.http.addr.ip().is_loopback();
     if config.demo_accounts {
         make_demo_accounts(&pool).await?;
     }
@@ -146,7 +156,8 @@ async fn serve_shop(
         say("made the demo sales");
     }
     let app = App::build(config.clone()).await?;
-    let url = format!("http://{}", app.addr());
+    let addr = app.addr().ok_or("there is no address of TCP")?;
+    let url = format!("http://{addr}");
     write_env(&dir.join("env"), &url, &config)?;
     greet(&url, &config);
     let lifecycle = app.lifecycle();
@@ -209,7 +220,10 @@ fn greet(url: &str, config: &Config) {
             println!("  demo account:     {name} / {password}  ({})", role.as_str());
         }
     }
-    println!("  a load test:      make loadtest   (in a second terminal)");
+    // An archive has no load test to compile.
+    if Path::new("scripts/loadtest").exists() {
+        println!("  a load test:      make loadtest   (in a second terminal)");
+    }
     println!("  stop:             Ctrl-C");
     println!();
 }

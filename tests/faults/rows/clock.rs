@@ -30,7 +30,8 @@ pub async fn jumps(testbed: &mut Testbed, seed: u64) -> TrialResult {
         config.lock.etcd_endpoints = testbed.etcd.url();
         config.http.addr = "127.0.0.1:0".parse().map_err(|_| "an address".to_owned())?;
         let app = App::build(config).await?;
-        let (clock, addr, lifecycle) = (app.clock(), app.addr(), app.lifecycle());
+        let addr = app.addr().ok_or("an address of TCP")?;
+        let (clock, lifecycle) = (app.clock(), app.lifecycle());
         let serving = tokio::spawn(app.serve());
         let mut codes = Vec::new();
         let mut buyer = STRANGERS;
