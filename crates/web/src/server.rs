@@ -100,6 +100,8 @@ pub async fn serve(
     let accepting = join_all(listeners.iter().map(|listener| server.accept_all(listener)));
     let work = join(accepting, server.answer_probes(probes));
     lifecycle.stopping().run_until_cancelled(work).await;
+    // While the stop still waits: the file of a unix socket goes before the process does.
+    drop(listeners);
 }
 
 /// What all connections share.

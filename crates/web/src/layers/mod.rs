@@ -46,7 +46,7 @@ pub struct LayerParts {
 /// box and clone all of them for each request.
 pub fn wrap<S>(service: S, parts: LayerParts) -> impl Application + use<S>
 where
-    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + 'static,
+    S: Service<Request, Response = Response, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send,
 {
     let LayerParts { hosts, cors, metrics, is_secure, page_policy } = parts;
