@@ -17,6 +17,7 @@ use fuser::{
     ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
 
+use crate::unflushed::{Target, sector_of};
 use crate::{Moment, Power, lock};
 
 /// The kernel asks each time: names change below it when the power comes back.
@@ -40,7 +41,7 @@ pub(crate) struct Files {
 struct Known {
     /// The names, relative to the folder.
     paths: HashMap<u64, PathBuf>,
-    open: HashMap<u64, (u64, Arc<File>)>,
+    open: HashMap<u64, Target>,
     /// Open files so far.
     opened: u64,
 }
@@ -81,10 +82,10 @@ impl Files {
     fn attributes(&self, inode: INodeNo, handle: Option<FileHandle>) -> io::Result<FileAttr> {
         let file = handle.map(|handle| self.file(handle)).transpose()?;
         let metadata = match file {
-            Some((_, file)) => file.metadata()?,
+            Some(open) => open.file.metadata()?,
             None => match self.path(inode) {
                 Ok(path) => fs::symlink_metadata(self.below.join(path))?,
-                Err(_) => self.open_file(inode)?.metadata()?,
+                Err(_) => self.open_file(inode)?.file.metadata()?,
             },
         };
         let mut found = attributes(&metadata);
@@ -92,24 +93,24 @@ impl Files {
         Ok(found)
     }
 
-    fn file(&self, handle: FileHandle) -> io::Result<(u64, Arc<File>)> {
-        let file = self.known().open.get(&handle.0).cloned();
-        file.ok_or(io::Error::from_raw_os_error(crate::EIO))
+    fn file(&self, handle: FileHandle) -> io::Result<Target> {
+        let open = self.known().open.get(&handle.0).cloned();
+        open.ok_or(io::Error::from_raw_os_error(crate::EIO))
     }
 
     /// A file that is open, perhaps without a name.
-    fn open_file(&self, inode: INodeNo) -> io::Result<Arc<File>> {
+    fn open_file(&self, inode: INodeNo) -> io::Result<Target> {
         let known = self.known();
-        let open = known.open.values().find(|(number, _)| *number == inode.0);
-        open.map(|(_, file)| Arc::clone(file)).ok_or(io::Error::from_raw_os_error(ENOENT))
+        let open = known.open.values().find(|open| open.inode == inode.0);
+        open.cloned().ok_or(io::Error::from_raw_os_error(ENOENT))
     }
 
-    fn hold(&self, file: File) -> io::Result<FileHandle> {
+    fn hold(&self, file: File, path: &Path) -> io::Result<FileHandle> {
         let inode = file.metadata()?.ino();
         let mut known = self.known();
         known.opened += 1;
         let handle = known.opened;
-        known.open.insert(handle, (inode, Arc::new(file)));
+        known.open.insert(handle, Target { inode, file: Arc::new(file), sector: sector_of(path) });
         Ok(FileHandle(handle))
     }
 
@@ -118,10 +119,9 @@ impl Files {
         let path = self.below.join(self.path(inode)?);
         // Reads, too, because what stood there is remembered.
         let opened = OpenOptions::new().read(true).write(true).open(&path);
-        let handle = self.hold(opened.or_else(|_| File::open(&path))?)?;
+        let handle = self.hold(opened.or_else(|_| File::open(&path))?, &path)?;
         if flags.0 & TRUNCATE != 0 {
-            let (inode, file) = self.file(handle)?;
-            power.unflushed.resize(inode, &file, 0)?;
+            power.unflushed.resize(&self.file(handle)?, 0)?;
         }
         Ok(handle)
     }
@@ -139,6 +139,7 @@ impl Files {
 
     fn created(&self, path: PathBuf, mode: u32) -> io::Result<(FileAttr, FileHandle)> {
         let mut file = None;
+        let name = path.clone();
         let found = self.made(path, |path| {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create_new(true).mode(mode);
@@ -146,7 +147,7 @@ impl Files {
             Ok(())
         })?;
         let file = file.ok_or(io::Error::from_raw_os_error(crate::EIO))?;
-        Ok((found, self.hold(file)?))
+        Ok((found, self.hold(file, &name)?))
     }
 
     fn deleted(&self, path: &Path) -> io::Result<()> {
@@ -169,16 +170,16 @@ impl Files {
 
     fn wrote(&self, handle: FileHandle, at: u64, data: &[u8], flags: OpenFlags) -> io::Result<()> {
         let mut power = self.on()?;
-        let (inode, file) = self.file(handle)?;
-        let at = if flags.0 & APPEND == 0 { at } else { file.metadata()?.len() };
-        power.unflushed.write(inode, &file, at, data)?;
+        let open = self.file(handle)?;
+        let at = if flags.0 & APPEND == 0 { at } else { open.file.metadata()?.len() };
+        power.unflushed.write(&open, at, data)?;
         power.reached(Moment::Write);
         power.works()
     }
 
     fn read_some(&self, handle: FileHandle, at: u64, size: u32) -> io::Result<Vec<u8>> {
         let _power = self.on()?;
-        let (_, file) = self.file(handle)?;
+        let file = self.file(handle)?.file;
         let mut data = vec![0; size as usize];
         let mut length = 0;
         while length < data.len() {
@@ -198,14 +199,15 @@ impl Files {
             fs::set_permissions(path, Permissions::from_mode(mode & 0o7777))?;
         }
         if let Some(size) = size {
-            let file = match self.open_file(inode) {
-                Ok(file) => file,
+            let open = match self.open_file(inode) {
+                Ok(open) => open,
                 Err(_) => {
                     let path = self.below.join(self.path(inode)?);
-                    Arc::new(OpenOptions::new().read(true).write(true).open(path)?)
+                    let file = OpenOptions::new().read(true).write(true).open(&path)?;
+                    Target { inode: inode.0, file: Arc::new(file), sector: sector_of(&path) }
                 }
             };
-            power.unflushed.resize(inode.0, &file, size)?;
+            power.unflushed.resize(&open, size)?;
         }
         Ok(())
     }
@@ -215,9 +217,9 @@ impl Files {
             return Err(io::Error::from_raw_os_error(EOPNOTSUPP));
         }
         let mut power = self.on()?;
-        let (inode, file) = self.file(handle)?;
-        match file.metadata()?.len() < end {
-            true => power.unflushed.resize(inode, &file, end),
+        let open = self.file(handle)?;
+        match open.file.metadata()?.len() < end {
+            true => power.unflushed.resize(&open, end),
             false => Ok(()),
         }
     }

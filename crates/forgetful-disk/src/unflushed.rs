@@ -1,8 +1,10 @@
 //! What was written and not flushed, as the steps that undo it.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +16,9 @@ use crate::{Forgotten, Survives};
 
 /// The part of a write that is there as a whole or not at all.
 const SECTOR: u64 = 512;
+/// The same in tables of Aria, MariaDB's own: it has no copy of a page that is torn, and does not start then.
+const ARIA_PAGE: u64 = 8_192;
+const OF_ARIA: [&str; 2] = ["MAI", "MAD"];
 
 /// Everything that a cut undoes.
 pub(crate) struct Unflushed {
@@ -36,6 +41,21 @@ struct Write {
     before: Vec<u8>,
     length_before: u64,
     bytes: u64,
+    sector: u64,
+}
+
+/// The part of a write to a file of this name that is there as a whole or not at all.
+pub(crate) fn sector_of(path: &Path) -> u64 {
+    let extension = path.extension().and_then(OsStr::to_str).unwrap_or_default();
+    if OF_ARIA.contains(&extension) { ARIA_PAGE } else { SECTOR }
+}
+
+/// What is written to.
+#[derive(Clone)]
+pub(crate) struct Target {
+    pub(crate) inode: u64,
+    pub(crate) file: Arc<File>,
+    pub(crate) sector: u64,
 }
 
 /// A change of a name. Paths are relative to the folder.
@@ -53,39 +73,35 @@ impl Unflushed {
     }
 
     /// Writes `data` to a file.
-    pub(crate) fn write(
-        &mut self,
-        inode: u64,
-        file: &Arc<File>,
-        at: u64,
-        data: &[u8],
-    ) -> io::Result<()> {
+    pub(crate) fn write(&mut self, target: &Target, at: u64, data: &[u8]) -> io::Result<()> {
+        let file = &target.file;
         let length = file.metadata()?.len();
         let end = at.saturating_add(data.len() as u64).min(length);
-        self.remember(inode, file, at..end, (length, data.len() as u64))?;
+        self.remember(target, at..end, length, data.len())?;
         file.write_all_at(data, at)
     }
 
     /// Makes a file longer or shorter.
-    pub(crate) fn resize(&mut self, inode: u64, file: &Arc<File>, to: u64) -> io::Result<()> {
-        let length = file.metadata()?.len();
-        self.remember(inode, file, to..length, (length, 0))?;
-        file.set_len(to)
+    pub(crate) fn resize(&mut self, target: &Target, to: u64) -> io::Result<()> {
+        let length = target.file.metadata()?.len();
+        self.remember(target, to..length, length, 0)?;
+        target.file.set_len(to)
     }
 
     /// Remembers what stands in a range of a file of this length.
     fn remember(
         &mut self,
-        inode: u64,
-        file: &Arc<File>,
-        range: std::ops::Range<u64>,
-        (length_before, bytes): (u64, u64),
+        target: &Target,
+        range: Range<u64>,
+        length_before: u64,
+        bytes: usize,
     ) -> io::Result<()> {
-        let mut before =
-            vec![0; usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(0)];
-        file.read_exact_at(&mut before, range.start)?;
-        let file = Arc::clone(file);
-        let write = Write { file, at: range.start, before, length_before, bytes };
+        let length = range.end.saturating_sub(range.start);
+        let mut before = vec![0; usize::try_from(length).unwrap_or(0)];
+        target.file.read_exact_at(&mut before, range.start)?;
+        let Target { inode, sector, .. } = *target;
+        let (file, bytes) = (Arc::clone(&target.file), bytes as u64);
+        let write = Write { file, at: range.start, before, length_before, bytes, sector };
         self.writes.entry(inode).or_default().push(write);
         Ok(())
     }
@@ -194,8 +210,9 @@ fn undo_writes(writes: &[Write], random: Option<&mut StdRng>) -> io::Result<()> 
         let mut at = write.at;
         let mut rest = write.before.as_slice();
         while !rest.is_empty() {
-            let sector = at / SECTOR;
-            let in_sector = usize::try_from((sector + 1) * SECTOR - at).unwrap_or(rest.len());
+            let sector = at / write.sector;
+            let end = (sector + 1) * write.sector;
+            let in_sector = usize::try_from(end - at).unwrap_or(rest.len());
             let (piece, further) = rest.split_at(in_sector.min(rest.len()));
             if *lost.entry(sector).or_insert_with(|| random.random_bool(0.5)) {
                 write.file.write_all_at(piece, at)?;
