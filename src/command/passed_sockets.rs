@@ -26,7 +26,7 @@ impl PassedSockets {
     /// Listens on them.
     ///
     /// # Errors
-    /// A sentence for the operator: on a socket that nobody answers, clients would wait for ever.
+    /// A sentence for the operator. No socket is left out: its clients would wait for ever.
     pub fn listeners(mut self) -> Result<Vec<Listener>, String> {
         (0..self.sockets.len()).map(|index| self.listener(index)).collect()
     }

@@ -125,7 +125,7 @@ async fn a_restart_on_a_unix_socket_refuses_no_connection() {
     let listener = UnixListener::bind(&folder.socket).expect("a socket");
     let socket = || listener.try_clone().expect("a copy").into();
     restart_under_load(&shop, &maker, client_of(&folder.socket, builder()), socket).await;
-    assert!(folder.socket.exists(), "it belongs to who passed it");
+    assert!(folder.socket.exists(), "it belongs to this process");
 }
 
 /// Its connection is not closed before the first request had time to come.

@@ -70,7 +70,8 @@ async fn stop(mut child: Child) {
 async fn a_socket_belongs_to_one_process_at_a_time() {
     let shop = Shop::new().await;
     let folder = Folder::new();
-    drop(UnixListener::bind(&folder.socket).expect("a socket that nobody uses any more"));
+    // As a killed process leaves it.
+    drop(UnixListener::bind(&folder.socket).expect("a socket"));
     let (mut child, client) = serve(&shop, &folder, &[]).await;
     let found = fs::metadata(&folder.socket).expect("a file");
     assert!(found.file_type().is_socket());

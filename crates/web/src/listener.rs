@@ -1,4 +1,4 @@
-//! Listeners: of TCP or a unix socket, of our own or passed by who started this process.
+//! Listeners: of TCP or a unix socket, made here or passed to this process.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -27,7 +27,7 @@ pub(crate) type Stream = Either<TcpStream, UnixStream>;
 /// A socket on which clients connect.
 pub struct Listener {
     socket: ListeningSocket,
-    /// `None` for a socket that somebody else made, and keeps.
+    /// `None` for a passed socket, whose file is not ours.
     _file: Option<SocketFile>,
 }
 
