@@ -23,7 +23,7 @@ pub struct Admission {
     /// Requests with a caller's key that run in this process. Between processes the ledger's
     /// unique key decides; here it would hold a connection while waiting for it.
     requests: Requests,
-    metrics: Arc<Metrics>,
+    metrics: Metrics,
 }
 
 /// The right of one line of an order to run. Dropping it gives everything back.
@@ -61,7 +61,6 @@ impl Admission {
         metrics: Metrics,
     ) -> Self {
         let places = Arc::new(Semaphore::new(in_flight_max.min(Semaphore::MAX_PERMITS)));
-        let metrics = Arc::new(metrics);
         Self { places, load_shedder: LoadShedder::new(item_limits), requests, metrics }
     }
 
@@ -108,12 +107,12 @@ impl PurchasePermit {
 }
 
 /// Counts a purchase as running until it is dropped.
-struct InFlight(Arc<Metrics>);
+struct InFlight(Metrics);
 
 impl InFlight {
-    fn new(metrics: &Arc<Metrics>) -> Self {
+    fn new(metrics: &Metrics) -> Self {
         metrics.purchases_in_flight.inc();
-        Self(Arc::clone(metrics))
+        Self(metrics.clone())
     }
 }
 

@@ -280,3 +280,28 @@ fn is_write_timeout(error: &(dyn Error + 'static)) -> bool {
     io_error.is_some_and(|error| error.kind() == io::ErrorKind::TimedOut)
         || error.source().is_some_and(is_write_timeout)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each of ten thousand buyers has a connection, which keeps its size while it waits for a request.
+    #[test]
+    fn a_connection_that_waits_is_small() {
+        let metrics = Metrics::new();
+        let streams = StreamExecutor { limit: Duration::ZERO, metrics: metrics.clone() };
+        let pair = UnixStream::pair().expect("two sockets");
+        let connection = Connection {
+            stream: Accepted::Unix(pair.0),
+            budgets: Budgets::of_connection(None, Budget::of_process()),
+            builder: Arc::new(auto::Builder::new(streams)),
+            head_timeout: Duration::ZERO,
+            write_timeout: Duration::ZERO,
+            application: Arc::new(TowerToHyperService::new(axum::Router::new())),
+            metrics,
+            _permits: None,
+        };
+        let bytes = size_of_val(&connection.serve(CancellationToken::new()));
+        assert!(bytes <= 3 * 1024, "{bytes} bytes");
+    }
+}
