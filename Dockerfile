@@ -19,7 +19,8 @@ COPY . .
 # It builds with counters, sells for two minutes with a MariaDB and a Redis of this stage, and builds again by what was
 # counted. With --build-arg PROFILE=... it builds once, by a recorded profile.
 ARG PROFILE=
-# The caches stay on the builder: a second build compiles only what changed.
+# The caches stay on the builder: a second build compiles only what changed. Only the program leaves this stage.
+# hadolint ignore=DL3009
 RUN --mount=type=cache,target=/usr/local/cargo/registry \
     --mount=type=cache,target=/build/target \
     apt-get update \

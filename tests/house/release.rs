@@ -12,7 +12,7 @@ fn manifest(path: &str) -> Table {
 
 #[test]
 fn compose_pulls_the_image_of_this_version() {
-    let line = format!("  image: ${{SECKILL_IMAGE:-seckill}}:${{SECKILL_VERSION:-v{}}}", version());
+    let line = format!("  image: ${{SHOP_IMAGE:-seckill}}:${{SHOP_VERSION:-v{}}}", version());
     let compose = read("docker-compose.yml");
     assert!(compose.lines().any(|it| it == line), "docker-compose.yml has no line {line:?}");
     assert!(!compose.contains("build:"), "it is built with docker-compose.build.yml alone");
