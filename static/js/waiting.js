@@ -93,8 +93,8 @@ export function waitingPanel(place, { item, mayWait, accept }) {
     const offered = standing.status === 'offered';
     const wasSuspended = isSuspended;
     isSuspended = offered && facts.paused && facts.mode === 'draw';
-    // The end of a pause gives the offer the time that was left.
-    if (wasSuspended && !isSuspended) load();
+    // The end of a pause gives the offer its whole time again, after a moment if there are many.
+    if (wasSuspended && !isSuspended) load().then(() => setTimeout(load, POLL_MS));
     left.hidden = !offered || isSuspended;
     no.hidden = !isLive();
     if (offered) {

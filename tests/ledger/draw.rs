@@ -293,6 +293,7 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
     });
     let item = maker.make_item(body).await;
     insert_entries(&shop.pool, item, count).await;
+    maker.stop().await;
     // Each process goes on where the one before was killed; the last point is reached with each part of the list.
     let parts = (1..=parts).map(|time| format!("draw-part-placed:{time}"));
     let points = DRAW_POINTS[..3].iter().map(|point| (*point).to_owned()).chain(parts);
@@ -340,7 +341,7 @@ async fn instances_that_are_killed_at_any_step_make_one_draw() {
         }
     }
     assert_eq!(left, 0, "all units are offered");
-    assert_clean(&maker, item).await;
+    assert_clean(&shop.start().await, item).await;
     for mut service in services {
         service.kill().await.expect("killed");
     }

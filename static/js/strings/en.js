@@ -188,7 +188,7 @@ export default {
   'waiting.leave': 'Leave the list',
   'waiting.offered': 'A unit is held for you',
   'waiting.offeredText': 'Buy it before the time is over. Then it goes to the next buyer.',
-  'waiting.suspended': 'The sale is paused. When it goes on, you have the time that was left.',
+  'waiting.suspended': 'The sale is paused. When it goes on, you have the whole time again.',
   'waiting.buy': 'Buy it for {amount}',
   'waiting.decline': 'No, thanks',
   'waiting.lapsed': 'Your offer is over',

@@ -166,7 +166,7 @@ export default {
   'waiting.leave': '退出候补',
   'waiting.offered': '已为您保留一件商品',
   'waiting.offeredText': '请在时间结束前购买，否则会让给下一位买家。',
-  'waiting.suspended': '销售已暂停。恢复后，您仍可在剩余的时间内购买。',
+  'waiting.suspended': '销售已暂停。恢复后，保留时间重新计算。',
   'waiting.buy': '以 {amount} 购买',
   'waiting.decline': '不需要了',
   'waiting.lapsed': '您的保留已过期',

@@ -93,7 +93,7 @@ async fn won_and_checked_alone() {
     page.until_text("#waiting", "held for you").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-placed").await;
-    for (paused, said) in [(true, "you have the time that was left"), (false, "Buy it before")] {
+    for (paused, said) in [(true, "you have the whole time again"), (false, "Buy it before")] {
         let edited = instance.admin().edit(item, json!({ "paused": paused })).await;
         assert_eq!(edited.status, 200, "{}", edited.text);
         page.until_text("#waiting", said).await;

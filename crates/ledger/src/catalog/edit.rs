@@ -142,7 +142,7 @@ async fn edit_in(
         limit_groups::add_item(transaction, group, id).await?;
     }
     if item.draw.is_some() && update.paused != item.paused {
-        draw::set_paused(transaction, permit, update.paused).await?;
+        draw::note_pause(transaction, permit).await?;
     }
     let change = change_stock(transaction, permit, edit, line, actor).await?;
     let detail = edit_json(edit);

@@ -34,7 +34,7 @@ use shop_domain::{DrawEntry, ItemId, LedgerError, PartyChoice, Refusal, UserId};
 
 pub(crate) use announce::announce;
 pub use announce::beacon_of;
-pub(crate) use pause::set_paused;
+pub(crate) use pause::note_pause;
 pub use steps::{Places, Step};
 
 /// Entries are counted again after this; more than the limit may enter meanwhile.

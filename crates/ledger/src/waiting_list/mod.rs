@@ -30,6 +30,7 @@ use shop_domain::{Clock, Item, ItemId, Place, Refusal, SaleWindow, UserId, Waiti
 use shop_metrics::Metrics;
 use sql::{
     Row, close, first_in_line, lapsed, move_to_available, move_to_offered, offer, open_offers,
+    resume_offers,
 };
 
 use length::{Length, Lengths};
@@ -41,6 +42,8 @@ const TOGETHER_MAX: usize = 256;
 /// Places of buyers who wait that one transaction ends, from the back of the line: the stock row, for which
 /// all others of the item wait, is held for a few hundredths of a second.
 pub const ENDED_MAX: u32 = 1_000;
+/// Offers that one transaction gives their time after a pause.
+const RESUMED_MAX: u32 = 2_000;
 
 /// The line in front of units that come back. Clones share everything.
 #[derive(Clone)]
@@ -77,6 +80,8 @@ enum LineState {
     /// A sale that is drawn is paused: nothing ends, and nobody joins. Units are offered all the same: an instance that has
     /// not read the pause yet sells what is available.
     Suspended,
+    /// Such a pause is over, and not all offers have their time yet: until then none ends.
+    Resuming,
     Over(JoinRefusal),
 }
 
@@ -87,13 +92,15 @@ struct SaleRow {
     paused: bool,
     offer_seconds: u32,
     is_drawn: i64,
+    has_paused: i64,
 }
 
-from_row!(SaleRow { starts_at, ends_at, paused, offer_seconds, is_drawn });
+from_row!(SaleRow { starts_at, ends_at, paused, offer_seconds, is_drawn, has_paused });
 
 impl SaleRow {
     const READ: &str = "SELECT starts_at, ends_at, paused, offer_seconds, \
-         EXISTS (SELECT 1 FROM draws WHERE draws.item_id = items.id) AS is_drawn \
+         EXISTS (SELECT 1 FROM draws WHERE draws.item_id = items.id) AS is_drawn, \
+         EXISTS (SELECT 1 FROM draws WHERE draws.item_id = items.id AND paused_at IS NOT NULL) AS has_paused \
          FROM items WHERE id = ?";
 }
 
@@ -154,7 +161,7 @@ impl WaitingLine {
         }
         // Under the lock: a pause that came before is seen.
         match self.state(transaction, item.id).await? {
-            LineState::Open => {}
+            LineState::Open | LineState::Resuming => {}
             LineState::Suspended => return Ok(Err(JoinRefusal::Purchase(Refusal::SalePaused))),
             LineState::Over(refusal) => return Ok(Err(refusal)),
         }
@@ -260,6 +267,10 @@ impl WaitingLine {
         match self.state(transaction, item).await? {
             LineState::Open => {}
             LineState::Suspended => return Ok((self.hand_out(transaction, permit).await?, false)),
+            LineState::Resuming => {
+                let more = resume_offers(transaction, item, RESUMED_MAX).await?;
+                return Ok((self.hand_out(transaction, permit).await?, more));
+            }
             LineState::Over(_) => return self.end(transaction, permit).await,
         }
         let lapsed = lapsed(transaction, item, TOGETHER_MAX).await?;
@@ -332,6 +343,9 @@ impl WaitingLine {
         let window = window.ok_or(sqlx::Error::RowNotFound)?;
         Ok(match window.check_open(self.parts.clock.now(), sale.paused) {
             // The start may have been moved since the line was formed.
+            Ok(()) | Err(Refusal::SaleNotStarted { .. }) if sale.has_paused != 0 => {
+                LineState::Resuming
+            }
             Ok(()) | Err(Refusal::SaleNotStarted { .. }) => LineState::Open,
             Err(Refusal::SalePaused) if sale.is_drawn != 0 => LineState::Suspended,
             Err(refusal) => LineState::Over(JoinRefusal::Purchase(refusal)),

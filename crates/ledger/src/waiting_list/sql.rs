@@ -1,6 +1,7 @@
 //! The statements of the waiting line. They run under the lock of the item's stock row.
 
 use sqlx::{MySqlConnection, QueryBuilder};
+use time::OffsetDateTime;
 
 use crate::rows::event::outbox::{OfferChange, Outbox};
 use shop_domain::{ItemId, Purchase, UserId, WaitingStatus};
@@ -35,10 +36,12 @@ pub(crate) async fn accept(
     // The lock of the stock row keeps the place as it is read.
     let place: Option<i64> = sqlx::query_scalar(
         "SELECT place FROM waiting_list WHERE item_id = ? AND user_id = ? AND live = 1 \
-         AND status = 'offered' AND offer_expires_at > UTC_TIMESTAMP(6)",
+         AND status = 'offered' AND (offer_expires_at > UTC_TIMESTAMP(6) \
+           OR EXISTS (SELECT 1 FROM draws WHERE draws.item_id = ? AND paused_at IS NOT NULL))",
     )
     .bind(item)
     .bind(buyer)
+    .bind(item)
     .fetch_optional(&mut *transaction)
     .await?;
     let Some(place) = place else { return Ok(false) };
@@ -105,19 +108,18 @@ pub(super) async fn leave_party(
     Ok(())
 }
 
-/// Makes the places offers that end after the item's time. In a pause of a drawn sale that time begins with the pause,
-/// whose end moves all open offers by its length.
+/// Makes the places offers that end after the item's time.
 pub(super) async fn offer(
     transaction: &mut MySqlConnection,
     item: ItemId,
     rows: &[Row],
 ) -> sqlx::Result<()> {
     let mut update = QueryBuilder::new(
-        "UPDATE waiting_list SET status = 'offered', offered_at = UTC_TIMESTAMP(6), offer_expires_at = \
-         (SELECT COALESCE(IF(items.paused, draws.paused_at, NULL), UTC_TIMESTAMP(6)) + INTERVAL offer_seconds SECOND \
-          FROM items LEFT JOIN draws ON draws.item_id = items.id WHERE items.id = ",
+        "UPDATE waiting_list SET status = 'offered', offered_at = UTC_TIMESTAMP(6), \
+         offer_expires_at = UTC_TIMESTAMP(6) + INTERVAL \
+         (SELECT offer_seconds FROM items WHERE id = ",
     );
-    update.push_bind(item.get()).push(") WHERE status = 'waiting'");
+    update.push_bind(item.get()).push(") SECOND WHERE status = 'waiting'");
     all_of(update, transaction, item, rows).await
 }
 
@@ -192,6 +194,38 @@ async fn move_units(
         1 => Ok(moved.last_insert_id()),
         _ => Err(sqlx::Error::RowNotFound),
     }
+}
+
+/// Gives open offers their whole time from the end of the pause on, at most `count`. Returns whether more are left. A step
+/// that is taken twice has no further effect, so any number of offers gets its time in short transactions.
+pub(super) async fn resume_offers(
+    transaction: &mut MySqlConnection,
+    item: ItemId,
+    count: u32,
+) -> sqlx::Result<bool> {
+    let until: OffsetDateTime = sqlx::query_scalar(
+        "SELECT paused_at + INTERVAL offer_seconds SECOND FROM draws \
+         JOIN items ON items.id = draws.item_id WHERE draws.item_id = ? AND paused_at IS NOT NULL",
+    )
+    .bind(item.get())
+    .fetch_one(&mut *transaction)
+    .await?;
+    let moved = sqlx::query(
+        "UPDATE waiting_list SET offer_expires_at = ? WHERE item_id = ? AND status = 'offered' \
+         AND offer_expires_at < ? ORDER BY offer_expires_at LIMIT ?",
+    )
+    .bind(until)
+    .bind(item.get())
+    .bind(until)
+    .bind(count)
+    .execute(&mut *transaction)
+    .await?;
+    if moved.rows_affected() == u64::from(count) {
+        return Ok(true);
+    }
+    let over = "UPDATE draws SET paused_at = NULL WHERE item_id = ?";
+    sqlx::query(over).bind(item.get()).execute(transaction).await?;
+    Ok(false)
 }
 
 /// Inserts a place at the end of the line.
