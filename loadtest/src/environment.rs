@@ -12,21 +12,30 @@ const KNOWN: [&str; 4] = ["SECKILL_URL", "DATABASE_URL", "REDIS_URL", "SECKILL_S
 #[derive(Debug, Default, Clone)]
 pub struct Environment {
     file: HashMap<String, String>,
+    /// What holds whatever the variables and the file say.
+    set: HashMap<String, String>,
 }
 
 impl Environment {
     /// Reads the file that a running `make run` writes. A missing file is no error: the variables may all be set.
     pub fn load() -> Result<Self, CannotJudge> {
         let file = env_file::read().map_err(|refused| CannotJudge(refused.to_string()))?;
-        Ok(Self { file: file.into_iter().collect() })
+        Ok(Self { file: file.into_iter().collect(), set: HashMap::new() })
     }
 
     /// The value of `name`; an empty variable counts as unset.
     pub fn get(&self, name: &str) -> Option<String> {
-        env::var(name)
-            .ok()
-            .filter(|value| !value.is_empty())
+        let set = self.set.get(name).cloned();
+        set.or_else(|| env::var(name).ok().filter(|value| !value.is_empty()))
             .or_else(|| self.file.get(name).cloned())
+    }
+
+    /// A copy with another value.
+    #[must_use]
+    pub fn with(&self, name: &str, value: String) -> Self {
+        let mut changed = self.clone();
+        changed.set.insert(name.to_owned(), value);
+        changed
     }
 
     /// The address of the ledger's database.

@@ -107,6 +107,14 @@ pub fn name_and_seconds(process: &Path) -> Option<(String, f64)> {
     Some((name.to_owned(), (ticks(11)? + ticks(12)?) / TICKS_PER_SECOND))
 }
 
+/// The most memory that a process has had so far, in MiB; `None` when it has ended.
+pub fn resident_mib_max(process: u32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: f64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib / 1024.0)
+}
+
 /// How busy the machine was between two readings of its ticks, 0 to 1.
 pub fn machine_share(before: Option<(f64, f64)>, after: Option<(f64, f64)>) -> Option<f64> {
     let ((busy_before, all_before), (busy, all)) = before.zip(after)?;

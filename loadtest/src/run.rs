@@ -253,6 +253,7 @@ fn prepare_drive(
         retries_max: retries_max(options),
         timeout: Duration::from_secs_f64(options.timeout_seconds),
         wait: if options.kills > 0 { KILLED_WAIT } else { Duration::ZERO },
+        connects_first: true,
         traffic_max: options.seconds_max.map(Duration::from_secs_f64),
         readers: options.readers,
         change_percent: options.change_percent,

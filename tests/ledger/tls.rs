@@ -62,3 +62,18 @@ async fn a_verified_server_sells_and_one_of_an_unknown_authority_is_refused() {
     let refused = pool.acquire().await.expect_err("nobody vouches for the server").to_string();
     assert!(refused.contains("certificate") || refused.contains("UnknownIssuer"), "{refused}");
 }
+
+/// As docker-compose.yml has it: MySQL's logins need TLS on a socket.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sells_by_a_socket_with_tls() {
+    let server = server_with_tls().await;
+    let mut url = server.socket_url_of(&unique("seckill"));
+    if !url.contains("ssl-mode") {
+        url.push_str("&ssl-mode=REQUIRED");
+    }
+    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
+    assert!(tls_of(&shop).await.is_some());
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    assert_eq!(instance.buyer(1).buy("mysql-batch", item).await.status, 201);
+}

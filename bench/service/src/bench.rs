@@ -18,8 +18,9 @@ use crate::growth::points::Curve;
 use crate::growth::{self, Growth};
 use crate::measure::Build;
 use crate::report::Report;
-use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, planned};
+use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, Subjects, planned};
 use crate::sample::Round;
+use crate::shapes::Shapes;
 use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
 use crate::{older, report};
@@ -31,7 +32,7 @@ const GROWTH_SHARE: f64 = 1.0 / 2.0;
 #[derive(Debug, Clone, Args)]
 pub struct BenchOptions {
     /// Rounds. Each measures every figure once; with --growth there may be none.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, default_value_t = steps::ROUNDS, value_parser = clap::value_parser!(u32).range(0..=100))]
     rounds: u32,
     /// Seconds that one load lasts; a load of the curves lasts half of it.
     #[arg(long, default_value_t = 2.0)]
@@ -44,10 +45,12 @@ pub struct BenchOptions {
     /// commas [without names: those of the comparison with a Java service].
     #[arg(long, value_name = "NAMES", num_args = 0..=1, default_missing_value = STRATEGIES)]
     strategies: Option<String>,
-    /// Measure a hundred items alone, beside a crowd at another item, and beside an item whose orders
-    /// fail.
+    /// Offer five times the peak (P7).
     #[arg(long)]
-    neighbours: bool,
+    overload: bool,
+    /// Measure a hundred items beside an item whose orders fail.
+    #[arg(long)]
+    poison: bool,
     /// Measure four instances behind HAProxy and one (P11); needs haproxy.
     #[arg(long)]
     instances: bool,
@@ -58,7 +61,11 @@ pub struct BenchOptions {
     /// Write this number of older orders into the ledgers first, then measure everything on them.
     #[arg(long, value_name = "ORDERS", value_parser = clap::value_parser!(u32).range(50_000..=50_000_000))]
     filled: Option<u32>,
-    /// All of --strategies, --neighbours and, where haproxy is installed, --instances.
+    /// Measure the ways to run the database, each on a server of its own: MariaDB and MySQL, by socket and by TCP,
+    /// with and without a binary log (P16) [without a path: the MySQL of scripts/mysql-sid].
+    #[arg(long, value_name = "MYSQLD", num_args = 0..=1, default_missing_value = ".data/mysql-sid/mysqld")]
+    shapes: Option<PathBuf>,
+    /// All of --strategies, --overload, --poison and, where haproxy is installed, --instances.
     #[arg(long)]
     all: bool,
     /// Measure only figures whose name in the report contains this text, beside the peak. May be repeated.
@@ -99,7 +106,9 @@ impl BenchOptions {
         let names = named.unwrap_or_default().split(',').map(str::trim);
         Selection {
             strategies: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
-            neighbours: self.neighbours || self.all,
+            overload: self.overload || self.all,
+            poison: self.poison || self.all,
+            shapes: self.shapes.is_some(),
             older: self.older.is_some(),
             instances: self.instances || (self.all && haproxy::program().is_some()),
             builds: if self.beside.is_some() { 2 } else { 1 },
@@ -226,7 +235,13 @@ async fn prepare(
             pairs.push(pair);
         }
     }
-    Bench::prepare(selection.clone(), span, subjects, pairs, environment, &options.out).await
+    let own = Mint::new(None, environment).into_program();
+    let shapes = match &options.shapes {
+        Some(mysqld) => Shapes::start(mysqld, &own, environment, &options.out).await?,
+        None => Shapes::default(),
+    };
+    let subjects = Subjects { running: subjects, older: pairs, shapes };
+    Bench::prepare(selection.clone(), span, subjects, environment, &options.out).await
 }
 
 /// The shop that runs, or two builds that are started for the bench, with their older orders.

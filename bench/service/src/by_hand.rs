@@ -47,7 +47,7 @@ impl ByHand {
         let mut connection = self.tables.connect().await?;
         let mut latencies = Vec::with_capacity(orders as usize);
         let began = Instant::now();
-        let before = Moment::now(&Services::Named);
+        let before = Moment::now(&Services::default());
         while latencies.len() < orders as usize && began.elapsed() < span {
             self.buyers += 1;
             let packet = packet(self.buyers);
@@ -55,7 +55,7 @@ impl ByHand {
             statements::send(&mut connection, &packet).await?;
             latencies.push(u64::try_from(sent.elapsed().as_micros()).unwrap_or(u64::MAX));
         }
-        let used = before.until(&Moment::now(&Services::Named));
+        let used = before.until(&Moment::now(&Services::default()));
         connection.close().await.or_cannot_judge("the database for the transaction by hand")?;
         let p50_us = Latency::of_all(&latencies).p50_us as f64;
         Ok((p50_us, latencies.len() as u64, used))

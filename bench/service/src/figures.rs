@@ -28,6 +28,8 @@ pub struct Line {
     pub cpu_us: BTreeMap<&'static str, Spread>,
     pub machine: Spread,
     pub others: Spread,
+    /// H's p99 just before, in microseconds.
+    pub noise_us: Spread,
     /// New over old, made in each round: the value, and the processor time of each program.
     pub over_old: Option<OverOld>,
 }
@@ -87,6 +89,7 @@ impl Line {
             cpu_us,
             machine: spread(|sample| sample.machine),
             others: spread(|sample| sample.others),
+            noise_us: spread(|sample| sample.noise_us.unwrap_or(0.0)),
             over_old: over_old.flatten(),
         }
     }

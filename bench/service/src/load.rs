@@ -9,7 +9,7 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde::Serialize;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 use uuid::Uuid;
 
 use crate::audit::{QUANTITY, audit};
@@ -31,7 +31,6 @@ use loadtest::service;
 const SETTLE_MAX: Duration = Duration::from_secs(30);
 /// How long a load beside another one may take to get its first answers.
 const FLOW_MAX: Duration = Duration::from_secs(15);
-const FLOW_POLL: Duration = Duration::from_millis(5);
 
 /// What one load found.
 #[derive(Debug, Clone, Serialize)]
@@ -42,6 +41,8 @@ pub struct Load {
     pub refused_per_second: f64,
     pub p50_us: f64,
     pub p99_us: f64,
+    /// Accepted per second in the first and in the second half of the span, whose last answers come after it.
+    pub halves_per_second: [f64; 2],
     /// Answers that were no order, by code.
     pub not_accepted: BTreeMap<String, u64>,
     /// Orders of a mean batch; `None` when the service did not tell.
@@ -79,6 +80,8 @@ pub struct Target<'a> {
     pub buyers: (i64, u32),
     /// Whether each purchase has a key of its own.
     pub keyed: bool,
+    /// Whether connections are made before the start, or each by its first purchase.
+    pub connects_first: bool,
 }
 
 impl<'a> Target<'a> {
@@ -102,6 +105,7 @@ impl<'a> Target<'a> {
             span,
             buyers,
             keyed: true,
+            connects_first: true,
         }
     }
 }
@@ -166,6 +170,7 @@ impl LoadGenerator {
         for answer in traffic.answers.iter().filter(|one| one.outcome != Outcome::Accepted) {
             *not_accepted.entry(answer.code.clone()).or_default() += 1;
         }
+        let halves_per_second = halves(&traffic.answers, target.span);
         let Target { items, stock, keyed, .. } = *target;
         let broken = audit(items, stock, keyed, &before, &after, traffic.answers)?;
         let orders = summary.accepted.purchases + others_orders;
@@ -178,6 +183,7 @@ impl LoadGenerator {
             refused_per_second: summary.refused_per_second_once_sold_out.unwrap_or(0.0),
             p50_us: summary.accepted.from_plan.p50_us as f64,
             p99_us: summary.accepted.from_plan.p99_us as f64,
+            halves_per_second,
             not_accepted,
             batch: batches_after.zip(batches).and_then(|(after, before)| mean(after, before)),
             work: work_after.since(&work, orders),
@@ -196,14 +202,9 @@ impl LoadGenerator {
         let traffic = tokio::spawn(drive::fire(Arc::clone(&aimed.drive)));
         let Target { stock, keyed, .. } = *target;
         let background = Background { aimed, traffic, items: target.items.to_vec(), stock, keyed };
-        let answered = &background.aimed.drive.tally.done;
-        let until = Instant::now() + FLOW_MAX;
         // Each connection has had its turn, on average.
-        while answered.load(Ordering::Relaxed) < u64::from(target.connections) {
-            if Instant::now() >= until {
-                return Err(CannotJudge::new("the load beside another one got no answers"));
-            }
-            sleep(FLOW_POLL).await;
+        if !background.aimed.drive.answered(target.connections.into(), FLOW_MAX).await {
+            return Err(CannotJudge::new("the load beside another one got no answers"));
         }
         Ok(background)
     }
@@ -255,7 +256,10 @@ impl LoadGenerator {
         }
         let path = |item: &i64| service::purchase_path(target.strategy, *item);
         let paths = target.items.iter().map(path).collect::<Result<Vec<_>, _>>()?;
-        let policy = Policy::once(target.connections as usize, target.span);
+        let policy = Policy {
+            connects_first: target.connects_first,
+            ..Policy::once(target.connections as usize, target.span)
+        };
         let tokens = self.tokens.of(first_buyer, buyers).await?;
         let instances = target.instances.to_vec();
         let drive = Drive::new(plan, policy, instances, &paths, tokens, first_buyer);
@@ -266,6 +270,22 @@ impl LoadGenerator {
 
 fn accepted(drive: &Drive) -> u64 {
     drive.tally.accepted.load(Ordering::Relaxed)
+}
+
+/// Accepted orders per second in each half of `span`.
+pub fn halves(answers: &[Answer], span: Duration) -> [f64; 2] {
+    let half = span / 2;
+    let half_us = half.as_micros();
+    let accepted = answers.iter().filter(|answer| answer.outcome == Outcome::Accepted);
+    let mut counts = [0_u32; 2];
+    for answer in accepted {
+        let number = u128::from(answer.answered_at_us) / half_us.max(1);
+        if let Some(count) = usize::try_from(number).ok().and_then(|number| counts.get_mut(number))
+        {
+            *count += 1;
+        }
+    }
+    counts.map(|count| f64::from(count) / half.as_secs_f64())
 }
 
 /// Orders of a mean batch between two readings.

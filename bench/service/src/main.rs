@@ -12,7 +12,9 @@
 //! build of the service; with `--beside` there are two, which take turns in every step. Each [`load`] on
 //! the service has its [`audit`], and one oversold, lost or duplicate order makes the whole run void.
 //! [`figures`] makes medians of the rounds, and the ratios with their [`goals`]. [`neighbours`] asks
-//! what a crowd or a failing item costs the others, and [`older`] what older orders cost a new one.
+//! what a crowd or a failing item costs the others, [`older`] what older orders cost a new one,
+//! [`opening`] how the first second of a sale compares with its peak, and [`shapes`] what each choice
+//! about the database costs.
 //! [`growth`] measures curves instead of ratios.
 
 mod audit;
@@ -28,11 +30,13 @@ mod load;
 mod measure;
 mod neighbours;
 mod older;
+mod opening;
 mod per_order;
 mod processes;
 mod report;
 mod round;
 mod sample;
+mod shapes;
 mod statements;
 mod steps;
 mod subject;

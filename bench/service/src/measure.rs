@@ -6,10 +6,13 @@ use serde::{Serialize, Serializer};
 
 use loadtest::document::grouped;
 
-/// The clients of P1, P2, P5, P10 and of baseline H.
+use crate::shapes::Shape;
+
+/// The clients of P1, P2c, P5, P10 and of baseline H.
 pub const CLIENTS: u32 = 256;
-/// The numbers of clients of P4, each with the one that it is compared with.
-pub const CLIENTS_MANY: [(u32, u32); 2] = [(4_096, 64), (10_000, 1_024)];
+/// The clients of P4, and those that they are compared with.
+pub const CLIENTS_MANY: u32 = 4_096;
+pub const CLIENTS_FEW: u32 = 64;
 /// The numbers of clients at which strategies are measured, P14 among them.
 pub const CLIENTS_OF_STRATEGIES: [u32; 2] = [64, CLIENTS];
 /// The numbers of items of P10.
@@ -28,8 +31,6 @@ pub const LOCK: &str = "lock-redis";
 pub enum Measure {
     /// Baseline H, requests per second.
     BareHttp,
-    /// H with one client: p50.
-    BareLone,
     /// H at the rate of `ComfortP99`: p99.
     BareP99,
     /// Baseline T, orders per second.
@@ -54,12 +55,35 @@ pub enum Measure {
     Hundred { beside_crowd: bool },
     /// Orders per second of the crowd beside them.
     Crowd,
+    /// p99 of a hundred clients of H.
+    BareHundred { beside_crowd: bool },
+    /// Ten thousand buyers connect at once to a service that has just started.
+    Opening(Opening),
+    /// A figure of the opening of H.
+    BareOpening(Opening),
     /// Orders per second over a hundred items.
     Good { beside_poison: bool },
     /// Of these, the ones that were not accepted beside the poison.
     GoodNotAccepted,
     /// Orders per second on one item, on a ledger that is filled with older orders or empty.
     Older { filled: bool },
+    /// Orders per second on one item, with a database of its own that is run in this way.
+    Shape { shape: Shape, strategy: &'static str },
+}
+
+/// A figure of the opening.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Opening {
+    /// Per second from the first connection on, for the time of one load.
+    First,
+    /// Per second in the time of one load after that.
+    Second,
+    /// Per second with 1,024 connections that were made before.
+    Peak,
+    /// The purchases that were not accepted.
+    NotAccepted,
+    /// The most memory of the service meanwhile.
+    Memory,
 }
 
 /// What a figure belongs to.
@@ -85,13 +109,26 @@ impl Build {
     }
 }
 
+impl Opening {
+    /// The words of the report.
+    fn words(self) -> &'static str {
+        match self {
+            Self::First => "10,000 buyers connect and buy",
+            Self::Second => "these connections afterwards",
+            Self::Peak => "1,024 connections afterwards",
+            Self::NotAccepted => "purchases that were not accepted",
+            Self::Memory => "the most memory of the service",
+        }
+    }
+}
+
 impl Measure {
     /// Orders per second on one item.
     pub fn orders(strategy: &str, clients: u32) -> Self {
         Self::Orders { strategy: strategy.to_owned(), clients }
     }
 
-    /// P2's figure, the peak of P7 and P8.
+    /// P2c's figure, the peak of P7 and P8.
     pub fn peak() -> Self {
         Self::orders(BATCH, CLIENTS)
     }
@@ -101,25 +138,28 @@ impl Measure {
         match self {
             Self::BareHttp => "requests/s",
             Self::Refusals => "refusals/s",
-            Self::BareLone
-            | Self::BareP99
+            Self::BareP99
             | Self::ByHand
             | Self::ComfortP99
             | Self::Lone { .. }
+            | Self::BareHundred { .. }
             | Self::Hundred { .. } => "us",
-            Self::GoodNotAccepted => "orders",
+            Self::GoodNotAccepted | Self::Opening(Opening::NotAccepted) => "orders",
+            Self::Opening(Opening::Memory) => "MiB",
+            Self::BareOpening(_) => "requests/s",
             _ => "orders/s",
         }
     }
 
     /// Whether H is measured just before and just after it, since it is compared with H.
     pub fn is_beside_bare(&self) -> bool {
-        *self == Self::Refusals || *self == Self::peak()
+        *self == Self::Refusals
     }
 
     /// Whether it is of no build.
     pub fn is_baseline(&self) -> bool {
-        matches!(self, Self::BareHttp | Self::BareLone | Self::PerOrder | Self::ByHand)
+        matches!(self, Self::BareHttp | Self::PerOrder | Self::ByHand)
+            || matches!(self, Self::BareHundred { .. } | Self::BareOpening(_))
     }
 }
 
@@ -129,7 +169,6 @@ impl fmt::Display for Measure {
         let number = |count: &u32| grouped(u64::from(*count));
         match self {
             Self::BareHttp => write!(formatter, "H: bare axum handler, {CLIENTS} clients"),
-            Self::BareLone => formatter.write_str("H, one client, p50"),
             Self::BareP99 => formatter.write_str("H at the rate of the line below, p99 from plan"),
             Self::PerOrder => formatter.write_str("T: one transaction an order, best of 1 to 64"),
             Self::ByHand => formatter.write_str("the transaction by hand in one packet, p50"),
@@ -152,6 +191,12 @@ impl fmt::Display for Measure {
             Self::Hundred { beside_crowd: true } => {
                 formatter.write_str("the same beside 4,096 buyers of another item, p99")
             }
+            Self::BareHundred { beside_crowd: false } => formatter.write_str("H, 100 clients, p99"),
+            Self::BareHundred { beside_crowd: true } => {
+                formatter.write_str("H, the same beside 4,096 other clients, p99")
+            }
+            Self::Opening(part) => write!(formatter, "opening: {}", part.words()),
+            Self::BareOpening(part) => write!(formatter, "opening of H: {}", part.words()),
             Self::Crowd => formatter.write_str("those 4,096 meanwhile"),
             Self::Good { beside_poison: false } => {
                 write!(formatter, "{BATCH}, {CLIENTS} clients, 100 good items")
@@ -165,6 +210,9 @@ impl fmt::Display for Measure {
             }
             Self::Older { filled: true } => {
                 write!(formatter, "{BATCH}, {CLIENTS} clients, a ledger with older orders")
+            }
+            Self::Shape { shape, strategy } => {
+                write!(formatter, "{strategy}, {CLIENTS} clients, {shape}")
             }
         }
     }

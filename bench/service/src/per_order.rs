@@ -61,7 +61,7 @@ impl PerOrder {
         }
         let orders = Arc::new(AtomicU64::new(0));
         let over = Arc::new(AtomicBool::new(false));
-        let before = Moment::now(&Services::Named);
+        let before = Moment::now(&Services::default());
         let mut tasks = tokio::task::JoinSet::new();
         for (number, mut connection) in (1_i64..).zip(opened) {
             let orders = Arc::clone(&orders);
@@ -76,7 +76,7 @@ impl PerOrder {
         }
         tokio::time::sleep(span).await;
         let written = orders.load(Ordering::Relaxed);
-        let after = Moment::now(&Services::Named);
+        let after = Moment::now(&Services::default());
         over.store(true, Ordering::Relaxed);
         while let Some(ended) = tasks.join_next().await {
             ended.or_cannot_judge(WHAT)?.or_cannot_judge(WHAT)?;

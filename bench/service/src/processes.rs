@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::time::Instant;
 
 use loadtest::process::{cores, machine_share, machine_ticks, name_and_seconds};
@@ -30,13 +31,12 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("haproxy", PROXY),
 ];
 
-/// Which processes are the service and the database.
-#[derive(Debug, Clone)]
-pub enum Services {
-    /// All of its name.
-    Named,
-    /// The processes with these ids: another build runs beside them.
-    Only(Vec<u32>),
+/// Which processes are the service and the database; `None`: all of that name.
+#[derive(Debug, Clone, Default)]
+pub struct Services {
+    pub services: Option<Vec<u32>>,
+    /// Others may run beside it, such as those of tests.
+    pub database: Option<u32>,
 }
 
 /// Processor time so far.
@@ -104,17 +104,23 @@ fn seconds_by_program(services: &Services) -> BTreeMap<&'static str, f64> {
 }
 
 fn program(name: &str, id: u32, own: u32, services: &Services) -> Option<&'static str> {
-    if let Services::Only(ids) = services
-        && ids.contains(&id)
-    {
+    if services.services.as_ref().is_some_and(|only| only.contains(&id)) {
         return Some(SERVICE);
     }
     let (_, program) = PROGRAMS.iter().find(|(start, _)| name.starts_with(start))?;
-    match (*program, services) {
-        (SERVICE, Services::Only(_)) => None,
-        (GENERATOR, _) if id != own => Some(BARE),
-        (program, _) => Some(program),
+    match *program {
+        SERVICE if services.services.is_some() => None,
+        DATABASE if services.database.is_some_and(|only| only != id) => None,
+        GENERATOR if id != own => Some(BARE),
+        program => Some(program),
     }
+}
+
+/// The process of a database server with this pid file, if it runs on this machine.
+pub fn database_of(pid_file: &Path) -> Option<u32> {
+    let id = fs::read_to_string(pid_file).ok()?.trim().parse().ok()?;
+    let (name, _) = name_and_seconds(&Path::new("/proc").join(format!("{id}")))?;
+    (program(&name, id, 0, &Services::default()) == Some(DATABASE)).then_some(id)
 }
 
 #[cfg(test)]
@@ -123,14 +129,17 @@ mod tests {
 
     #[test]
     fn another_build_is_not_the_service() {
-        let only = Services::Only(vec![7]);
+        let only = Services { services: Some(vec![7]), database: None };
         assert_eq!(program("old-seckill", 7, 1, &only), Some(SERVICE));
         assert_eq!(program("seckill", 8, 1, &only), None);
-        assert_eq!(program("seckill", 8, 1, &Services::Named), Some(SERVICE));
+        assert_eq!(program("seckill", 8, 1, &Services::default()), Some(SERVICE));
         assert_eq!(program("service-bench", 1, 1, &only), Some(GENERATOR));
         assert_eq!(program("service-bench", 2, 1, &only), Some(BARE));
         assert_eq!(program("bash", 3, 1, &only), None);
         assert_eq!(program("mariadbd", 9, 1, &only), Some(DATABASE));
+        let one = Services { database: Some(9), ..only };
+        assert_eq!(program("mariadbd", 9, 1, &one), Some(DATABASE));
+        assert_eq!(program("mysqld", 10, 1, &one), None);
     }
 
     #[test]

@@ -64,7 +64,8 @@ pub fn document(report: &Report) -> Document {
         document.table(ratios(report));
         document.paragraph(
             "Processor time is microseconds for one order (of a refusal, or of H: for one request), \
-             by `/proc`, from the first request to the last answer.",
+             by `/proc`, from the first request to the last answer. *H's p99* is that of the bare handler \
+             just before: where it is high, the machine was busy with something else.",
         );
         document.table(measures(report));
         document.table(work(report));
@@ -128,7 +129,7 @@ fn ratios(report: &Report) -> Table {
 fn measures(report: &Report) -> Table {
     let mut columns = vec!["measured", "build", "median", "lowest to highest", "unit"];
     columns.extend(PROGRAMS);
-    columns.extend(["H or proxy", "machine busy", "by others"]);
+    columns.extend(["H or proxy", "H's p99, us", "machine busy", "by others"]);
     let mut table = Table::new(columns).with_details(&["machine busy", "by others"]);
     for line in &report.figures.lines {
         let Spread { min, median, max } = line.value;
@@ -141,7 +142,8 @@ fn measures(report: &Report) -> Table {
         ];
         row.extend(PROGRAMS.map(|program| used(&line.cpu_us, program, 1)));
         let share = |share: Spread| format!("{:.0} %", share.median * 100.0);
-        row.extend([other(line), share(line.machine), share(line.others)]);
+        let noise = format!("{:.0} to {:.0}", line.noise_us.min, line.noise_us.max);
+        row.extend([other(line), noise, share(line.machine), share(line.others)]);
         table.row(row);
         if let Some(over) = &line.over_old {
             let Spread { min, median, max } = over.value;
@@ -153,7 +155,7 @@ fn measures(report: &Report) -> Table {
                 String::new(),
             ];
             row.extend(PROGRAMS.map(|program| used(&over.cpu_us, program, 2)));
-            row.extend([String::new(), String::new(), String::new()]);
+            row.extend([String::new(), String::new(), String::new(), String::new()]);
             table.row(row);
         }
     }

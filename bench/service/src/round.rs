@@ -8,14 +8,14 @@ use crate::bare_load::BareLoad;
 use crate::by_hand::ByHand;
 use crate::load::{Load, Target};
 use crate::measure::{BATCH, Build, CLIENTS, Measure};
-use crate::neighbours;
 use crate::per_order::PerOrder;
-use crate::processes::Services;
 use crate::sample::{REQUESTS_PER_SECOND, Round, Sample, Samples};
+use crate::shapes::Shapes;
 use crate::steps::{self, Selection, Step};
 use crate::subject::{ITEM_STOCK, Subject};
 use crate::tokens::FIRST_BUYER;
 use crate::workload::Workload;
+use crate::{neighbours, opening};
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
 use loadtest::haproxy::{self, Haproxy};
@@ -25,6 +25,8 @@ use loadtest::plan::Pace;
 pub const CLIENTS_OPEN: u32 = 4_096;
 /// The most connections of any load, where the system allows them.
 pub const CLIENTS_MAX: u32 = 10_000;
+/// How long H is asked before each step, for the machine's own noise.
+pub const NOISE_SPAN: Duration = Duration::from_millis(250);
 /// How many times its peak the service is offered for P7.
 const OVERLOAD: f64 = 5.0;
 /// The part of its peak that it is offered for P8.
@@ -45,9 +47,8 @@ const REQUESTS: (f64, f64) = (500.0, 1_000_000.0);
 pub struct Bench {
     selection: Selection,
     span: Duration,
-    subjects: Vec<Subject>,
-    /// Of each build, if P15 is measured: on an empty ledger, and on one with older orders.
-    older: Vec<[Subject; 2]>,
+    subjects: Subjects,
+    environment: Environment,
     bare: BareLoad,
     per_order: PerOrder,
     by_hand: ByHand,
@@ -55,13 +56,22 @@ pub struct Bench {
     folder: PathBuf,
 }
 
+/// What is loaded.
+pub struct Subjects {
+    /// The shop that runs, or the builds that are compared.
+    pub running: Vec<Subject>,
+    /// Of each build, if P15 is measured: on an empty ledger, and on one with older orders.
+    pub older: Vec<[Subject; 2]>,
+    /// The ways to run the database.
+    pub shapes: Shapes,
+}
+
 impl Bench {
     /// Starts the baselines, and makes the items of the subjects.
     pub async fn prepare(
         selection: Selection,
         span: Duration,
-        mut subjects: Vec<Subject>,
-        older: Vec<[Subject; 2]>,
+        mut subjects: Subjects,
         environment: &Environment,
         folder: &Path,
     ) -> Result<Self, CannotJudge> {
@@ -72,15 +82,15 @@ impl Bench {
         } else {
             None
         };
-        for subject in &mut subjects {
+        for subject in &mut subjects.running {
             subject.stock_up(selection.items()).await?;
         }
-        let database_url = subjects[0].database_url().to_owned();
+        let database_url = subjects.running[0].database_url().to_owned();
         Ok(Self {
             selection,
             span,
             subjects,
-            older,
+            environment: environment.clone(),
             bare: BareLoad::start(environment).await?,
             per_order: PerOrder::prepare(&database_url).await?,
             by_hand: ByHand::prepare(&database_url).await?,
@@ -96,16 +106,26 @@ impl Bench {
                 eprintln!("the tables of a baseline are still there: {failure}");
             }
         }
-        for subject in self.subjects.into_iter().chain(self.older.into_iter().flatten()) {
+        let Subjects { running, older, shapes } = self.subjects;
+        for subject in running.into_iter().chain(older.into_iter().flatten()) {
             subject.finish().await;
         }
+        shapes.finish().await;
     }
 
     /// Measures everything once.
     pub async fn round(&mut self, number: u32) -> Result<Round, CannotJudge> {
         let mut round = Round::default();
         for step in steps::of_round(&self.selection, number) {
+            round.noise_us = Some(self.noise().await?);
             match step {
+                Step::Shapes => {
+                    let measured = self.subjects.shapes.measure(self.span, number).await?;
+                    round.broken.extend(measured.1);
+                    for (measure, sample) in measured.0 {
+                        round.add(&measure, Build::New, sample);
+                    }
+                }
                 Step::One(measure) if measure.is_baseline() => {
                     let sample = self.baseline(&measure).await?;
                     round.add(&measure, Build::Baseline, sample);
@@ -118,7 +138,12 @@ impl Bench {
                     round.add(&Measure::BareHttp, Build::Baseline, bare.clone());
                     round.bare_beside.insert(measure, bare);
                 }
-                step => self.each_build(&step, number, &mut round).await?,
+                step => {
+                    self.each_build(&step, number, &mut round).await?;
+                    for (measure, sample) in self.of_bare(&step).await? {
+                        round.add(&measure, Build::Baseline, sample);
+                    }
+                }
             }
         }
         Ok(round)
@@ -131,38 +156,55 @@ impl Bench {
         number: u32,
         round: &mut Round,
     ) -> Result<(), CannotJudge> {
-        let mut order: Vec<usize> = (0..self.subjects.len()).collect();
+        let mut order: Vec<usize> = (0..self.subjects.running.len()).collect();
         if number % 2 == 1 {
             order.reverse();
         }
         for index in order {
-            let build = self.subjects[index].build;
+            let build = self.subjects.running[index].build;
             let alone_first = number.is_multiple_of(2);
             let (samples, broken) = match step {
                 Step::One(measure) => self.one(index, measure).await?,
                 Step::Crowd => {
-                    let subject = &mut self.subjects[index];
+                    let subject = &mut self.subjects.running[index];
                     neighbours::crowd(subject, self.span, alone_first).await?
                 }
+                Step::Opening => {
+                    opening::of_service(&mut self.subjects.running[index], self.span).await?
+                }
                 Step::Poison => {
-                    let subject = &mut self.subjects[index];
+                    let subject = &mut self.subjects.running[index];
                     neighbours::poison(subject, self.span, alone_first).await?
                 }
+                Step::Shapes => return Ok(()),
             };
             let what = samples.first().map(|(measure, _)| measure.to_string()).unwrap_or_default();
             let broken = broken.into_iter();
             round.broken.extend(broken.map(|fault| format!("{what}, {}: {fault}", build.word())));
             for (measure, sample) in samples {
-                self.subjects[index].reached.insert(measure.clone(), sample.value);
+                self.subjects.running[index].reached.insert(measure.clone(), sample.value);
                 round.add(&measure, build, sample);
             }
         }
         Ok(())
     }
 
+    /// What H does in a step that has several loads.
+    async fn of_bare(&self, step: &Step) -> Result<Vec<(Measure, Sample)>, CannotJudge> {
+        match step {
+            Step::Opening => {
+                let bare = BareLoad::start(&self.environment).await?;
+                opening::of_bare(&bare, self.span).await
+            }
+            Step::Crowd => neighbours::bare_crowd(&self.bare, self.span).await,
+            _ => Ok(Vec::new()),
+        }
+    }
+
     /// One figure of one build.
     async fn one(&mut self, index: usize, measure: &Measure) -> Result<Samples, CannotJudge> {
-        let peak = self.subjects[index].reached.get(&Measure::peak()).copied().unwrap_or(1_000.0);
+        let peak =
+            self.subjects.running[index].reached.get(&Measure::peak()).copied().unwrap_or(1_000.0);
         if *measure == Measure::BareP99 {
             let seconds = self.span.as_secs_f64();
             let pace = Pace::Open { rate_per_second: peak * COMFORT, seconds };
@@ -214,8 +256,8 @@ impl Bench {
         let (stock, buyers) =
             if refusals { (1, REFUSED_BUYERS) } else { (i64::from(planned), planned) };
         let subject = match measure {
-            Measure::Older { filled } => &mut self.older[index][usize::from(*filled)],
-            _ => &mut self.subjects[index],
+            Measure::Older { filled } => &mut self.subjects.older[index][usize::from(*filled)],
+            _ => &mut self.subjects.running[index],
         };
         let instances = subject.instances.clone();
         let item = subject.item(stock).await?;
@@ -232,7 +274,7 @@ impl Bench {
 
     /// A load that is spread over items.
     async fn many_items(&mut self, index: usize, count: u32) -> Result<Load, CannotJudge> {
-        let subject = &mut self.subjects[index];
+        let subject = &mut self.subjects.running[index];
         let items = subject.first_items(count)?;
         let requests = bounded(MANY_ITEMS_PER_SECOND * self.span.as_secs_f64());
         let instances = subject.instances.clone();
@@ -247,7 +289,7 @@ impl Bench {
     /// A load on one item through the proxy before `count` instances, which run only meanwhile.
     async fn behind_proxy(&mut self, index: usize, count: u32) -> Result<Load, CannotJudge> {
         let program = self.proxy.as_deref().unwrap_or(Path::new("haproxy"));
-        let subject = &mut self.subjects[index];
+        let subject = &mut self.subjects.running[index];
         let services = subject.start_instances(count).await?;
         let addresses: Vec<SocketAddr> =
             services.iter().map(|service| service.instance.address).collect();
@@ -257,13 +299,13 @@ impl Bench {
         let stock = i64::from(requests);
         let item = subject.item(stock).await?;
         let ids = services.iter().filter_map(loadtest::launcher::Service::process).collect();
-        let own = std::mem::replace(&mut subject.generator.services, Services::Only(ids));
+        let own = subject.generator.services.services.replace(ids);
         let instances = std::slice::from_ref(&proxy.instance);
         let items = [item];
         let buyers = (FIRST_BUYER, requests);
         let target = Target::closed(instances, &items, stock, CLIENTS, buyers, self.span);
         let load = subject.generator.fire(&target).await;
-        subject.generator.services = own;
+        subject.generator.services.services = own;
         drop(proxy);
         for service in services {
             service.stop().await;
@@ -271,17 +313,18 @@ impl Bench {
         load
     }
 
+    /// H's p99 in microseconds: what the machine itself does at the moment.
+    async fn noise(&self) -> Result<f64, CannotJudge> {
+        let pace = Pace::Closed { requests: 2 * planned(NOISE_SPAN) };
+        let traffic = self.bare.fire(pace, CLIENTS, NOISE_SPAN).await?.0;
+        Ok(traffic.accepted.from_plan.p99_us as f64)
+    }
+
     async fn baseline(&mut self, measure: &Measure) -> Result<Sample, CannotJudge> {
         let closed = |requests: f64| Pace::Closed { requests: bounded(requests) };
         let (value, operations, used) = match measure {
             Measure::PerOrder => self.per_order.best(self.span).await?,
             Measure::ByHand => self.by_hand.p50_us(LONE_REQUESTS, self.span).await?,
-            Measure::BareLone => {
-                let pace = closed(f64::from(LONE_REQUESTS));
-                let (traffic, used) = self.bare.fire(pace, 1, self.span).await?;
-                let p50_us = traffic.accepted.from_plan.p50_us as f64;
-                (p50_us, traffic.accepted.purchases, used)
-            }
             _ => {
                 // Twice as often as the others.
                 let span = self.span / 2;

@@ -25,6 +25,8 @@ pub struct Sample {
     /// How busy the machine was, 0 to 1, and the part of it that other programs took.
     pub machine: f64,
     pub others: f64,
+    /// H's p99 just before, in microseconds: the machine's own noise.
+    pub noise_us: Option<f64>,
     /// What the databases did per accepted order.
     pub work: Option<Counters>,
     /// Orders of a mean batch.
@@ -41,6 +43,7 @@ impl Sample {
             cpu_us: load.cpu_us.clone(),
             machine: load.machine,
             others: load.others,
+            noise_us: None,
             work: (load.accepted > 1).then_some(load.work),
             batch: load.batch,
             not_accepted: load.not_accepted.clone(),
@@ -78,11 +81,15 @@ pub struct Round {
     pub bare_beside: BTreeMap<Measure, Sample>,
     /// Verdicts that were not clean, with the measure.
     pub broken: Vec<String>,
+    /// The noise before the step that is measured.
+    #[serde(skip)]
+    pub noise_us: Option<f64>,
 }
 
 impl Round {
     pub fn add(&mut self, measure: &Measure, build: Build, sample: Sample) {
         eprintln!("  {measure}, {}: {:.0} {}", build.word(), sample.value, measure.unit());
+        let sample = Sample { noise_us: self.noise_us, ..sample };
         self.samples.entry(measure.clone()).or_default().insert(build, sample);
     }
 

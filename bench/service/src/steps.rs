@@ -3,15 +3,22 @@
 use std::time::Duration;
 
 use crate::measure::{
-    BATCH, CLIENTS, CLIENTS_MANY, CLIENTS_OF_STRATEGIES, DIRECT, INSTANCES, ITEMS, LOCK, Measure,
+    BATCH, CLIENTS_FEW, CLIENTS_MANY, CLIENTS_OF_STRATEGIES, DIRECT, INSTANCES, ITEMS, Measure,
+    Opening,
 };
 use crate::neighbours;
+use crate::round::{CLIENTS_MAX, NOISE_SPAN};
+use crate::shapes::{SHAPE_LOADS, SHAPES};
 
+/// Rounds without an option: with them, what counts takes five minutes.
+pub const ROUNDS: u32 = 3;
 /// The strategies that `--strategies` measures when it names none.
 pub const STRATEGIES: &str =
     "mysql-atomic,mysql-for-update,mysql-version,redis-watch,redis-lua,lock-redis,mysql-batch";
 /// What a load takes beside its span: an item, connections, the audit.
 const BESIDE_A_LOAD: Duration = Duration::from_millis(900);
+/// What a load for the noise takes beside its span.
+const BESIDE_NOISE: Duration = Duration::from_millis(300);
 /// The start of an instance, and of the proxy until it has found it.
 const INSTANCE_START: Duration = Duration::from_millis(700);
 const PROXY_START: Duration = Duration::from_secs(4);
@@ -23,10 +30,14 @@ const PREPARATION: Duration = Duration::from_secs(20);
 pub enum Step {
     /// One figure.
     One(Measure),
-    /// A hundred items alone and beside a crowd.
+    /// A hundred items alone and beside a crowd, and the same for H.
     Crowd,
+    /// Ten thousand buyers who connect at once, and the same for H.
+    Opening,
     /// A hundred items alone and beside one whose orders fail.
     Poison,
+    /// The ways to run the database.
+    Shapes,
 }
 
 /// What a bench was asked for.
@@ -34,10 +45,15 @@ pub enum Step {
 pub struct Selection {
     /// The strategies to measure beside those of the table.
     pub strategies: Vec<String>,
-    pub neighbours: bool,
+    /// Whether five times the peak is offered.
+    pub overload: bool,
+    /// Whether an item whose orders fail is beside others.
+    pub poison: bool,
     pub instances: bool,
     /// Whether a ledger with older orders is measured beside an empty one.
     pub older: bool,
+    /// Whether the ways to run the database are measured.
+    pub shapes: bool,
     /// How many builds there are.
     pub builds: u32,
     /// Connections that this system allows.
@@ -52,7 +68,10 @@ impl Selection {
         let measure = match step {
             Step::One(measure) => measure.clone(),
             Step::Crowd => Measure::Hundred { beside_crowd: true },
+            Step::Opening => Measure::Opening(Opening::First),
             Step::Poison => Measure::Good { beside_poison: true },
+            // They have databases of their own, so they are left out by not being asked for.
+            Step::Shapes => return true,
         };
         let name = measure.to_string();
         self.only.is_empty()
@@ -65,7 +84,7 @@ impl Selection {
         let items = of_round(self, 0).into_iter().map(|step| match step {
             Step::One(Measure::Items { items }) => items,
             Step::Crowd | Step::Poison => neighbours::ITEMS,
-            Step::One(_) => 0,
+            Step::One(_) | Step::Opening | Step::Shapes => 0,
         });
         items.max().unwrap_or_default()
     }
@@ -90,29 +109,34 @@ pub fn of_round(selection: &Selection, number: u32) -> Vec<Step> {
         measures.extend([false, true].map(|filled| Measure::Older { filled }));
     }
     let mut steps: Vec<Step> = measures.into_iter().map(Step::One).collect();
-    if selection.neighbours {
-        steps.extend([Step::Crowd, Step::Poison]);
+    steps.push(Step::Crowd);
+    if selection.connections_max >= CLIENTS_MAX {
+        steps.push(Step::Opening);
+    }
+    if selection.poison {
+        steps.push(Step::Poison);
+    }
+    if selection.shapes {
+        steps.push(Step::Shapes);
     }
     steps.retain(|step| selection.has(step));
     // By a third of them: loads of one kind stand beside each other.
     let turn = steps.len().div_ceil(3) * number as usize % steps.len().max(1);
     steps.rotate_left(turn);
-    let last = [Measure::Overload, Measure::BareP99, Measure::ComfortP99].map(Step::One);
-    steps.extend(last.into_iter().filter(|step| selection.has(step)));
+    let overload = selection.overload.then_some(Measure::Overload);
+    let last = overload.into_iter().chain([Measure::BareP99, Measure::ComfortP99]).map(Step::One);
+    steps.extend(last.filter(|step| selection.has(step)));
     steps
 }
 
 /// What is measured without an option.
 fn always(selection: &Selection) -> Vec<Measure> {
     let mut measures = vec![Measure::Refusals, Measure::peak(), Measure::PerOrder];
-    for (many, few) in
-        CLIENTS_MANY.into_iter().filter(|(many, _)| *many <= selection.connections_max)
-    {
-        measures.extend([Measure::orders(BATCH, few), Measure::orders(BATCH, many)]);
+    if CLIENTS_MANY <= selection.connections_max {
+        measures.extend([CLIENTS_FEW, CLIENTS_MANY].map(|clients| Measure::orders(BATCH, clients)));
     }
-    measures.push(Measure::orders(LOCK, CLIENTS));
     measures.extend(CLIENTS_OF_STRATEGIES.map(|clients| Measure::orders(DIRECT, clients)));
-    measures.extend([Measure::ByHand, Measure::BareLone]);
+    measures.push(Measure::ByHand);
     measures.extend([DIRECT, BATCH].map(|strategy| Measure::Lone { strategy }));
     measures.extend(ITEMS.map(|items| Measure::Items { items }));
     measures
@@ -121,6 +145,8 @@ fn always(selection: &Selection) -> Vec<Measure> {
 /// About how long `rounds` rounds take.
 pub fn estimate(selection: &Selection, rounds: u32, span: Duration) -> Duration {
     let load = span + BESIDE_A_LOAD;
+    let noise = NOISE_SPAN + BESIDE_NOISE;
+    let shapes = u32::try_from(SHAPES.len() * SHAPE_LOADS.len()).unwrap_or(u32::MAX);
     let step = |step: Step| match step {
         Step::One(Measure::Instances { instances }) => {
             (load + PROXY_START + INSTANCE_START * instances) * selection.builds
@@ -129,9 +155,12 @@ pub fn estimate(selection: &Selection, rounds: u32, span: Duration) -> Duration 
         Step::One(measure) if measure.is_beside_bare() => load * selection.builds + load,
         Step::One(measure) if measure.is_baseline() => load,
         Step::One(_) => load * selection.builds,
-        Step::Crowd | Step::Poison => load * 2 * selection.builds,
+        Step::Crowd => load * 2 * (selection.builds + 1),
+        Step::Opening => ((load + span) * 2 + INSTANCE_START) * (selection.builds + 1),
+        Step::Poison => load * 2 * selection.builds,
+        Step::Shapes => load * shapes,
     };
-    let round: Duration = of_round(selection, 0).into_iter().map(step).sum();
+    let round: Duration = of_round(selection, 0).into_iter().map(|one| noise + step(one)).sum();
     PREPARATION * selection.builds + round * rounds
 }
 
@@ -143,9 +172,11 @@ mod tests {
         let strategies = STRATEGIES.split(',').map(str::to_owned).collect();
         Selection {
             strategies,
-            neighbours: true,
+            overload: true,
+            poison: true,
             instances: true,
             older: true,
+            shapes: false,
             builds: 2,
             connections_max: 10_000,
             only: Vec::new(),
@@ -186,5 +217,12 @@ mod tests {
     fn five_rounds_of_everything_stay_within_25_minutes() {
         let estimate = estimate(&everything(), 5, Duration::from_secs(2));
         assert!(estimate < Duration::from_secs(25 * 60), "{estimate:?}");
+    }
+
+    #[test]
+    fn what_counts_takes_five_minutes() {
+        let default = Selection { builds: 1, connections_max: 10_000, ..Selection::default() };
+        let estimate = estimate(&default, ROUNDS, Duration::from_secs(2));
+        assert!(estimate < Duration::from_secs(5 * 60), "{estimate:?}");
     }
 }

@@ -9,16 +9,17 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use sqlx::Connection;
 use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::items;
 use crate::load::LoadGenerator;
 use crate::measure::{Build, Measure};
-use crate::processes::Services;
+use crate::processes::{Services, database_of};
 use crate::statements::execute;
 use crate::tokens::Tokens;
-use ledger_audit::Reader;
+use ledger_audit::{Reader, writer_of};
 use loadtest::drive::Instance;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, OrCannotJudge};
@@ -88,7 +89,10 @@ impl Subject {
                 environment: environment.clone(),
                 tokens: Tokens::new(mint),
                 reader: Reader::connect(&database_url).await?,
-                services: Services::Named,
+                services: Services {
+                    services: None,
+                    database: database_process(&database_url).await?,
+                },
             },
             items: Vec::new(),
             reached: BTreeMap::new(),
@@ -129,7 +133,7 @@ impl Subject {
         let instances = vec![service.instance.clone()];
         let mut subject =
             Self::at(build, instances, program, Some(launcher), environment, database_url).await?;
-        subject.generator.services = Services::Only(service.process().into_iter().collect());
+        subject.generator.services.services = Some(service.process().into_iter().collect());
         subject.overrides = overrides;
         subject.service = Some(service);
         subject.database = Some(name);
@@ -202,6 +206,16 @@ impl Subject {
             eprintln!("the database {name} is still there: {failure}");
         }
     }
+}
+
+/// The process of the server, if it says where its process number is written, and runs on this machine.
+async fn database_process(database_url: &str) -> Result<Option<u32>, CannotJudge> {
+    let mut connection = writer_of(database_url).await?;
+    let asked = "SELECT CAST(@@GLOBAL.datadir AS CHAR), CAST(@@GLOBAL.pid_file AS CHAR)";
+    let told: Option<(String, String)> =
+        sqlx::query_as(asked).fetch_optional(&mut connection).await.unwrap_or_default();
+    let _ = connection.close().await;
+    Ok(told.and_then(|(folder, file)| database_of(&Path::new(&folder).join(file))))
 }
 
 fn lab_item() -> RunOptions {

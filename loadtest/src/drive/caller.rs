@@ -45,9 +45,13 @@ impl Caller {
         Self { drive, connection: None, instance, request, started, answers }
     }
 
-    /// Connects before the start. A failure shows again, and counts, at the first purchase.
+    /// Connects before the start, if the policy says so. A failure shows again, and counts, at the first
+    /// purchase.
     pub async fn prepare(&mut self) {
         let drive = Arc::clone(&self.drive);
+        if !drive.policy.connects_first {
+            return;
+        }
         let _slot = drive.connecting.acquire().await;
         self.connection = Connection::open(drive.instances[self.instance].address).await.ok();
     }

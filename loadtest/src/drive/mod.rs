@@ -32,6 +32,7 @@ use hyper::body::Bytes;
 use hyper::header::HeaderValue;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 
 use crate::plan::Plan;
 use crate::progress::Bar;
@@ -46,6 +47,8 @@ use threads::CallerThreads;
 const CONNECTING_MAX: usize = 64;
 /// How long one answer may take, where no option says it.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// The time between two looks at how many purchases have ended.
+const FLOW_POLL: Duration = Duration::from_millis(5);
 /// How often the progress bar moves.
 const PROGRESS_PERIOD_MS: u64 = 100;
 /// Seconds between two plain lines, where there is no bar.
@@ -73,6 +76,8 @@ pub struct Policy {
     pub timeout: Duration,
     /// How long to try for a connection.
     pub wait: Duration,
+    /// Whether connections are made before the start, or each by its first purchase.
+    pub connects_first: bool,
     /// After this time no purchase and no retry is begun (closed model).
     pub traffic_max: Option<Duration>,
     /// Clients that read orders meanwhile.
@@ -89,6 +94,7 @@ impl Policy {
             retries_max: 0,
             timeout: TIMEOUT,
             wait: Duration::ZERO,
+            connects_first: true,
             traffic_max: Some(span),
             readers: 0,
             change_percent: 0,
@@ -198,6 +204,16 @@ impl Drive {
     /// Whether it was ended, or its last answer has come.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many purchases have ended; whether that was within `limit`.
+    pub async fn answered(&self, count: u64, limit: Duration) -> bool {
+        let flow = async {
+            while self.tally.done.load(Ordering::Relaxed) < count {
+                sleep(FLOW_POLL).await;
+            }
+        };
+        timeout(limit, flow).await.is_ok()
     }
 
     /// Whether the time for purchases is over.

@@ -181,6 +181,7 @@ impl Sale {
             retries_max: 20,
             timeout: ANSWER_MAX,
             wait: Duration::ZERO,
+            connects_first: true,
             traffic_max: None,
             readers: READERS,
             change_percent: 30,

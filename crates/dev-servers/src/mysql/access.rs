@@ -24,9 +24,15 @@ impl Access {
         if self.flavour == Flavour::Mysql {
             return self.tcp_url(database);
         }
+        self.socket_url(database)
+    }
+
+    /// See [`super::MysqlServer::socket_url_of`].
+    pub(super) fn socket_url(&self, database: &str) -> String {
         let password = &self.password;
         let socket = ports::url_path(&self.socket);
-        format!("mysql://{USER}:{password}@localhost/{database}?socket={socket}")
+        let tls = if self.flavour == Flavour::Mysql { "&ssl-mode=REQUIRED" } else { "" };
+        format!("mysql://{USER}:{password}@localhost/{database}?socket={socket}{tls}")
     }
 
     /// See [`super::MysqlServer::tcp_url_of`].

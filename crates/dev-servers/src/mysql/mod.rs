@@ -81,8 +81,6 @@ pub type MysqlServer = Server<Mysql>;
 #[derive(Debug)]
 pub struct Mysql {
     program: PathBuf,
-    /// Whether its data stay when it ends.
-    kept: bool,
     launcher: Vec<String>,
     extra_arguments: Vec<String>,
     access: Access,
@@ -91,7 +89,14 @@ pub struct Mysql {
 impl MysqlOptions {
     /// A server whose data stay in `data_dir`; its binary is `SECKILL_MYSQLD` if that is set.
     pub fn new(data_dir: impl Into<PathBuf>) -> Self {
-        Self { data_dir: Some(data_dir.into()), ..Self::temporary() }
+        Self { data_dir: Some(data_dir.into()), ..Self::temporary() }.for_long()
+    }
+
+    /// With the memory for data that stay and grow.
+    #[must_use]
+    pub fn for_long(mut self) -> Self {
+        self.extra_arguments.extend(FOR_LONG.map(str::to_owned));
+        self
     }
 
     /// A server in a new directory that is removed afterwards, for tests; its binary is
@@ -112,7 +117,6 @@ impl MysqlServer {
     pub async fn start(options: MysqlOptions) -> Result<Self, StartError> {
         let (program, flavour, version) = flavour::find(options.program.as_deref())?;
         let server = flavour.name();
-        let kept = options.data_dir.is_some();
         let (home, mut temporary) = Home::open_or_make(server, options.data_dir).await?;
         let temporary_tables = home.path(flavour::TEMPORARY);
         fs::create_dir_all(&temporary_tables).map_err(StartError::io("make", &temporary_tables))?;
@@ -140,7 +144,7 @@ impl MysqlServer {
         temporary.extend(short);
         let access = Access { flavour, socket, port: 0, password };
         let MysqlOptions { launcher, extra_arguments, .. } = options;
-        let recipe = Mysql { program, kept, launcher, extra_arguments, access };
+        let recipe = Mysql { program, launcher, extra_arguments, access };
         let server = Self::boot(ReadyServer { recipe, home, temporary, version }).await?;
         mark_ready(server.home(), flavour)?;
         Ok(server)
@@ -159,6 +163,12 @@ impl MysqlServer {
     #[must_use]
     pub fn url_of(&self, database: &str) -> String {
         self.recipe.access.url(database)
+    }
+
+    /// The URL of a database on the unix socket, for MySQL with TLS: see [`Self::url`].
+    #[must_use]
+    pub fn socket_url_of(&self, database: &str) -> String {
+        self.recipe.access.socket_url(database)
     }
 
     /// The URL of the database [`DATABASE`] over TCP on 127.0.0.1.
@@ -191,9 +201,6 @@ impl Recipe for Mysql {
         let Access { flavour, socket, .. } = &self.access;
         let mut command = self.launcher.clone();
         command.extend(flavour.serve(&self.program, home, socket, port, &self.extra_arguments));
-        if self.kept {
-            command.extend(FOR_LONG.map(str::to_owned));
-        }
         Ok(command)
     }
 

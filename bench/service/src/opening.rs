@@ -1,0 +1,77 @@
+//! P17, the opening: ten thousand buyers connect to a service that has just started, all in the same second, and each buys
+//! as soon as it is connected. Then the same connections buy once more, and at last 1,024 connections that were made before
+//! show the peak.
+
+use std::time::Duration;
+
+use loadtest::failure::CannotJudge;
+use loadtest::process::resident_mib_max;
+
+use crate::bare_load::BareLoad;
+use crate::load::Target;
+use crate::measure::{Measure, Opening};
+use crate::processes::Usage;
+use crate::round::{CLIENTS_MAX, planned};
+use crate::sample::{Sample, Samples};
+use crate::subject::Subject;
+use crate::tokens::FIRST_BUYER;
+
+/// The connections of the peak.
+const WARM: u32 = 1_024;
+
+/// The opening of an instance of its own, which has used no memory yet.
+pub async fn of_service(subject: &mut Subject, span: Duration) -> Result<Samples, CannotJudge> {
+    let mut started = subject.start_instances(1).await?;
+    let service = started.pop().ok_or_else(|| CannotJudge::new("no instance was started"))?;
+    let process = service.process();
+    let own = subject.generator.services.services.replace(process.into_iter().collect());
+    let instances = [service.instance.clone()];
+    let measured = loads(subject, &instances, process, span).await;
+    subject.generator.services.services = own;
+    service.stop().await;
+    measured
+}
+
+async fn loads(
+    subject: &mut Subject,
+    instances: &[loadtest::drive::Instance],
+    process: Option<u32>,
+    span: Duration,
+) -> Result<Samples, CannotJudge> {
+    let mut measured: Samples = (Vec::new(), Vec::new());
+    for (connections, connects_first) in [(CLIENTS_MAX, false), (WARM, true)] {
+        let requests = planned(2 * span);
+        let stock = i64::from(requests);
+        let items = [subject.item(stock).await?];
+        let buyers = (FIRST_BUYER, requests);
+        let closed = Target::closed(instances, &items, stock, connections, buyers, 2 * span);
+        let load = subject.generator.fire(&Target { connects_first, ..closed }).await?;
+        measured.1.extend(load.broken.iter().cloned());
+        let [first, second] = load.halves_per_second;
+        let mut add = |part, value| {
+            let sample = Sample::of(&load, value);
+            measured.0.push((Measure::Opening(part), sample));
+        };
+        if connects_first {
+            add(Opening::Peak, second);
+            continue;
+        }
+        add(Opening::First, first);
+        add(Opening::Second, second);
+        add(Opening::NotAccepted, load.not_accepted.values().sum::<u64>() as f64);
+        add(Opening::Memory, process.and_then(resident_mib_max).unwrap_or(f64::NAN));
+    }
+    Ok(measured)
+}
+
+/// The opening of an H of its own.
+pub async fn of_bare(
+    bare: &BareLoad,
+    span: Duration,
+) -> Result<Vec<(Measure, Sample)>, CannotJudge> {
+    let [first, _] = bare.halves(CLIENTS_MAX, false, 2 * span).await?;
+    let [_, peak] = bare.halves(WARM, true, 2 * span).await?;
+    let samples = [(Opening::First, first), (Opening::Peak, peak)];
+    let sample = |value| Sample::of_baseline(value, 0, &Usage::default());
+    Ok(samples.map(|(part, value)| (Measure::BareOpening(part), sample(value))).into())
+}

@@ -1,0 +1,155 @@
+//! What each choice about the database costs: MariaDB or MySQL, a unix socket or TCP, a binary log or none.
+//!
+//! Servers with the memory of `make run`'s own are started, and an instance of the service for each way to them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use dev_servers::{DATABASE, MysqlOptions, MysqlServer};
+
+use crate::load::Target;
+use crate::measure::{BATCH, Build, CLIENTS, DIRECT, Measure};
+use crate::round::planned;
+use crate::sample::{Sample, Samples};
+use crate::subject::Subject;
+use crate::tokens::FIRST_BUYER;
+use loadtest::environment::Environment;
+use loadtest::failure::{CannotJudge, OrCannotJudge};
+
+/// The arguments of the log, as docs/databases.md names them: what the two kinds of servers do not share is ignored
+/// by the other one.
+const LOG: &str = "--log-bin=binlog --server-id=1 --binlog-format=ROW --sync-binlog=1 \
+     --binlog-cache-size=1M --loose-binlog-annotate-row-events=OFF";
+
+/// The strategies that are measured.
+pub const SHAPE_LOADS: [&str; 2] = [BATCH, DIRECT];
+
+/// A way to run the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    pub is_mysql: bool,
+    pub is_tcp: bool,
+    /// Whether it writes a binary log.
+    pub has_log: bool,
+}
+
+/// As `make run` starts it.
+pub const AS_RUN: Shape = Shape { is_mysql: false, is_tcp: false, has_log: false };
+/// As docker-compose.yml starts it.
+pub const AS_COMPOSE: Shape = Shape { is_mysql: true, is_tcp: false, has_log: true };
+/// With the log alone, for P16.
+pub const WITH_LOG: Shape = Shape { has_log: true, ..AS_RUN };
+
+/// Those that are measured: each choice alone, then what is shipped, and that without each of its choices.
+pub const SHAPES: [Shape; 6] = [
+    AS_RUN,
+    Shape { is_tcp: true, ..AS_RUN },
+    WITH_LOG,
+    Shape { is_mysql: true, ..AS_RUN },
+    AS_COMPOSE,
+    Shape { is_tcp: true, ..AS_COMPOSE },
+];
+
+/// The servers, and a service for each way to them.
+#[derive(Default)]
+pub struct Shapes {
+    subjects: Vec<(Shape, Subject)>,
+    /// By whether it is MySQL, and whether it has a log.
+    servers: BTreeMap<(bool, bool), MysqlServer>,
+}
+
+impl Shapes {
+    /// Starts them; `mysqld` is the program of MySQL, and `program` the service's.
+    pub async fn start(
+        mysqld: &Path,
+        program: &Path,
+        environment: &Environment,
+        folder: &Path,
+    ) -> Result<Self, CannotJudge> {
+        let mut started = Self::default();
+        for shape in SHAPES {
+            let logs = folder.join("logs");
+            let added = started.add(shape, mysqld, program.to_owned(), environment, &logs).await;
+            if let Err(failure) = added {
+                started.finish().await;
+                return Err(failure);
+            }
+        }
+        Ok(started)
+    }
+
+    async fn add(
+        &mut self,
+        shape: Shape,
+        mysqld: &Path,
+        program: PathBuf,
+        environment: &Environment,
+        logs: &Path,
+    ) -> Result<(), CannotJudge> {
+        let kind = (shape.is_mysql, shape.has_log);
+        if !self.servers.contains_key(&kind) {
+            let mut options = MysqlOptions::temporary().for_long();
+            options.program = shape.is_mysql.then(|| mysqld.to_owned());
+            let log = shape.has_log.then_some(LOG).into_iter().flat_map(str::split_whitespace);
+            options.extra_arguments.extend(log.map(str::to_owned));
+            let server = MysqlServer::start(options).await;
+            let server = server.or_cannot_judge(format_args!("a database, {shape}"))?;
+            eprintln!("{shape}: {}", server.version());
+            self.servers.insert(kind, server);
+        }
+        let server = &self.servers[&kind];
+        let url = if shape.is_tcp { server.tcp_url() } else { server.socket_url_of(DATABASE) };
+        let environment = environment.with("DATABASE_URL", url);
+        let purpose = format!("shape{}", self.subjects.len());
+        let subject = Subject::start(Build::New, &purpose, program, &environment, logs).await?;
+        self.subjects.push((shape, subject));
+        Ok(())
+    }
+
+    /// One load of each strategy on each of them; who is first changes from round to round.
+    pub async fn measure(&mut self, span: Duration, number: u32) -> Result<Samples, CannotJudge> {
+        let mut measured: Samples = (Vec::new(), Vec::new());
+        for strategy in SHAPE_LOADS {
+            for place in 0..self.subjects.len() {
+                let index = (place + number as usize) % self.subjects.len();
+                let (shape, subject) = &mut self.subjects[index];
+                let requests = planned(span);
+                let stock = i64::from(requests);
+                let instances = subject.instances.clone();
+                let items = [subject.item(stock).await?];
+                let buyers = (FIRST_BUYER, requests);
+                let target = Target {
+                    strategy,
+                    ..Target::closed(&instances, &items, stock, CLIENTS, buyers, span)
+                };
+                let load = subject.generator.fire(&target).await?;
+                let measure = Measure::Shape { shape: *shape, strategy };
+                let faults = load.broken.iter().map(|fault| format!("{measure}: {fault}"));
+                measured.1.extend(faults);
+                measured.0.push((measure, Sample::of(&load, load.accepted_per_second)));
+            }
+        }
+        Ok(measured)
+    }
+
+    /// Ends them.
+    pub async fn finish(self) {
+        for (_, subject) in self.subjects {
+            subject.finish().await;
+        }
+        for server in self.servers.values() {
+            server.stop().await;
+        }
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let server = if self.is_mysql { "MySQL" } else { "MariaDB" };
+        let way = if self.is_tcp { "TCP" } else { "a socket" };
+        let log = if self.has_log { ", with a binary log" } else { "" };
+        write!(formatter, "{server} by {way}{log}")
+    }
+}
