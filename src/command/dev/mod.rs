@@ -214,7 +214,8 @@ async fn make_demo_accounts(pool: &ledger::Database) -> Result<(), String> {
 
 fn greet(url: &str, config: &Config) {
     println!();
-    println!("  Seckill is open:  {url}");
+    // On all addresses it is open at this one, too, which every browser knows.
+    println!("  Seckill is open:  {}", url.replace("//0.0.0.0:", "//127.0.0.1:"));
     if config.demo_accounts {
         for (name, password, role) in DEMO_ACCOUNTS {
             println!("  demo account:     {name} / {password}  ({})", role.as_str());
