@@ -14,7 +14,9 @@ mod unflushed;
 
 use std::fs;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fuser::{BackgroundSession, Config, MountOption};
@@ -56,7 +58,12 @@ pub struct ForgetfulDisk {
     folder: PathBuf,
     power: Arc<Mutex<Power>>,
     session: Option<BackgroundSession>,
+    /// Its input ends with this value or with our process.
+    janitor: Child,
 }
+
+/// Takes the disk away if we cannot.
+const JANITOR: &str = r#"read -r _; umount -l -- "$1" 2>/dev/null"#;
 
 /// The state that the operations on the disk share.
 struct Power {
@@ -87,7 +94,16 @@ impl ForgetfulDisk {
         config.mount_options = vec![MountOption::FSName("forgetful-disk".to_owned())];
         let files = Files::new(below.clone(), Arc::clone(&power));
         match fuser::spawn_mount(files, folder, &config) {
-            Ok(session) => Ok(Self { folder: folder.to_path_buf(), power, session: Some(session) }),
+            Ok(session) => {
+                let janitor = Command::new("/bin/sh")
+                    .args(["-c", JANITOR, "forgetful-disk-janitor"])
+                    .arg(folder)
+                    .stdin(Stdio::piped())
+                    .process_group(0)
+                    .spawn()?;
+                let session = Some(session);
+                Ok(Self { folder: folder.to_path_buf(), power, session, janitor })
+            }
             Err(error) => {
                 // As it was.
                 fs::remove_dir(folder)?;
@@ -137,6 +153,8 @@ impl Drop for ForgetfulDisk {
         if let Some(Err(error)) = ended {
             eprintln!("{} is still mounted: {error}", self.folder.display());
         }
+        drop(self.janitor.stdin.take());
+        let _ = self.janitor.wait();
     }
 }
 
