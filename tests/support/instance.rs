@@ -269,7 +269,8 @@ async fn of_wanted_shape(config: &mut Config) {
     }
 }
 
-/// Sets the ledger of the engine that `SECKILL_TEST_MYSQL` names: `semisync`, `group`, `galera` or `vitess`.
+/// Sets the ledger of the engine that `SECKILL_TEST_MYSQL` names: `semisync`, `group`, `galera`, `vitess` or
+/// `vitess-shards`.
 async fn on_wanted_engine(config: &mut Config, database: &str) {
     let engine = match std::env::var("SECKILL_TEST_MYSQL").as_deref() {
         Ok("semisync") => Replication::SemiSync,
@@ -277,6 +278,11 @@ async fn on_wanted_engine(config: &mut Config, database: &str) {
         Ok("galera") => Replication::Galera,
         Ok("vitess") => {
             config.database_url = Secret::new(super::vitess_url(database).await);
+            return;
+        }
+        Ok("vitess-shards") => {
+            config.database_url = Secret::new(super::sharded_vitess_url().await);
+            config.mysql.shared_queues = 2;
             return;
         }
         _ => return,

@@ -14,6 +14,7 @@ pub mod payment_provider;
 mod purchase;
 pub mod raw;
 mod rows;
+pub mod shards;
 pub mod strategies;
 pub mod trace_collector;
 mod waiting;
@@ -204,6 +205,22 @@ pub async fn vitess_url(keyspace: &str) -> String {
     VITESS.get_or_init(start).await.url_of(keyspace)
 }
 
+/// The URL of the run's Vitess with the items in two shards, started when the first test asks. All shops share its tables.
+pub async fn sharded_vitess_url() -> String {
+    static VITESS: OnceCell<VitessServer> = OnceCell::const_new();
+    let start = async || {
+        let started = async || {
+            let mut vitess =
+                VitessServer::start_sharded().await.expect("the private Vitess starts");
+            shards::make_tables(&mut vitess).await;
+            vitess
+        };
+        let start = move || RUNTIME.block_on(started());
+        RUNTIME.spawn_blocking(start).await.expect("no panic")
+    };
+    VITESS.get_or_init(start).await.url()
+}
+
 static ZOOKEEPER: OnceCell<ZookeeperServer> = OnceCell::const_new();
 
 /// The address of the run's ZooKeeper, started when the first test asks.
@@ -227,7 +244,7 @@ pub async fn link_to_ledger(shop: &Shop) -> FaultyLink {
     if let Some((user, port)) = replicated_writer(shop) {
         return link_to(&format!("{user}@127.0.0.1:{port}/{database}")).await;
     }
-    if std::env::var("SECKILL_TEST_MYSQL").is_ok_and(|engine| engine == "vitess") {
+    if std::env::var("SECKILL_TEST_MYSQL").is_ok_and(|engine| engine.starts_with("vitess")) {
         return link_to(shop.config.database_url.reveal()).await;
     }
     link_to(&mysql().await.tcp_url_of(database)).await

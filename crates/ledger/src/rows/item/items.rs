@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use sqlx::mysql::MySqlRow;
-use sqlx::{FromRow, MySqlConnection, MySqlExecutor, Row};
+use sqlx::{Executor, FromRow, MySqlConnection, MySqlExecutor, Row};
 use time::{OffsetDateTime, PrimitiveDateTime, UtcOffset};
 
 use super::products;
 use crate::sql::statement::{Binds, Read, Write, in_list};
-use crate::sql::{Database, out_of_range};
+use crate::sql::{Database, answered, out_of_range};
 use shop_domain::product::NewVariant;
 use shop_domain::{
     Currency, Item, ItemDraw, ItemId, LimitGroup, LimitGroupId, NewItem, ProductId, SaleWindow,
@@ -42,14 +42,15 @@ pub struct ItemUpdate<'a> {
     pub currency: Currency,
 }
 
-/// Each column with its table: a vtgate of Vitess knows the columns of all tables of a join.
+/// Plain columns, each with its table: what a vtgate of Vitess computes itself for tables in two keyspaces has another type in a
+/// prepared statement than it says.
 const COLUMNS: &str = "items.id, items.name, items.description, items.image_url, items.price_cents, items.starts_at, \
      items.ends_at, items.per_buyer_limit, items.unpaid_max, items.hold_seconds, items.strategy, items.kind, \
      items.arbiter, items.paused, items.waiting_room, items.offer_seconds, items.extend_seconds, items.return_seconds, \
-     items.limit_group_id, COALESCE(items.currency, shop_currency.code) AS currency, \
+     items.limit_group_id, items.currency, shop_currency.code AS shop_currency, \
      limit_groups.name AS group_name, limit_groups.per_buyer_limit AS group_limit, \
-     redis_queues.item_id IS NOT NULL AS has_queue, draws.closes_at AS draw_closes_at, \
-     draws.drawn_at IS NOT NULL AS is_drawn, items.revision, stock.total, stock.available, \
+     redis_queues.item_id AS queue_item_id, draws.closes_at AS draw_closes_at, \
+     draws.drawn_at AS draw_drawn_at, items.revision, stock.total, stock.available, \
      items.product_id, items.options, products.name AS product_name, \
      products.description AS product_description, products.image_url AS product_image_url";
 
@@ -84,22 +85,19 @@ pub struct ItemsRead {
     pub ledger_now: Option<OffsetDateTime>,
 }
 
-/// Reads several items with one statement, and the time by the database's clock.
-pub async fn find_several(
-    executor: impl MySqlExecutor<'_>,
-    ids: &[ItemId],
-) -> sqlx::Result<ItemsRead> {
+/// Reads several items with one statement, and before it the time by the database's clock.
+pub async fn find_several(pool: &Database, ids: &[ItemId]) -> sqlx::Result<ItemsRead> {
     let Some((places, ids)) = in_list(ids) else { return Ok(ItemsRead::default()) };
-    let statement = format!(
-        "SELECT {COLUMNS}, UTC_TIMESTAMP(6) AS ledger_now FROM {FROM} WHERE items.id IN ({places})"
-    );
+    let now = answered(pool.fetch_one(sqlx::raw_sql("SELECT UTC_TIMESTAMP(6)"))).await?;
+    let ledger_now = now.try_get(0)?;
+    let statement = format!("SELECT {COLUMNS} FROM {FROM} WHERE items.id IN ({places})");
     let mut query = sqlx::query(&statement);
     for id in ids {
         query = query.bind(id.get());
     }
     let mut read = ItemsRead::default();
-    for row in query.all(executor).await? {
-        read.ledger_now = Some(row.try_get("ledger_now")?);
+    for row in query.all(pool).await? {
+        read.ledger_now = Some(ledger_now);
         read.found.insert(row.try_get("id")?, StockedItem::from_row(&row));
     }
     Ok(read)
@@ -263,7 +261,10 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             description: row.try_get("description")?,
             image_url: row.try_get("image_url")?,
             price: row.try_get("price_cents")?,
-            currency: row.try_get("currency")?,
+            currency: match row.try_get("currency")? {
+                Some(currency) => currency,
+                None => row.try_get("shop_currency")?,
+            },
             window: window.ok_or_else(|| out_of_range("starts_at"))?,
             per_buyer_limit: row.try_get("per_buyer_limit")?,
             unpaid_max: row.try_get("unpaid_max")?,
@@ -279,7 +280,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
             limit_group: limit_group(row)?,
             variant: products::variant(row)?,
             draw: draw(row)?,
-            has_queue: row.try_get::<i64, _>("has_queue")? != 0,
+            has_queue: row.try_get::<Option<ItemId>, _>("queue_item_id")?.is_some(),
             revision: row.try_get("revision")?,
         };
         let total = row.try_get("total")?;
@@ -291,7 +292,7 @@ impl FromRow<'_, MySqlRow> for StockedItem {
 /// The draw of an item, if it has one.
 fn draw(row: &MySqlRow) -> sqlx::Result<Option<ItemDraw>> {
     let closes_at: Option<OffsetDateTime> = row.try_get("draw_closes_at")?;
-    let is_drawn = row.try_get::<Option<i64>, _>("is_drawn")? == Some(1);
+    let is_drawn = row.try_get::<Option<OffsetDateTime>, _>("draw_drawn_at")?.is_some();
     Ok(closes_at.map(|closes_at| ItemDraw { closes_at, is_drawn }))
 }
 
