@@ -145,11 +145,14 @@ impl Draws {
     pub async fn places(&self, item: ItemId) -> sqlx::Result<Option<Places<'_>>> {
         let pool = &self.ledger.pool;
         let lock = DrawLock::take(pool, item).await?;
-        let (Some(lock), Some(draw)) = (lock, draws::find(pool, item).await?) else {
+        let (Some(mut lock), Some(draw)) = (lock, draws::find(pool, item).await?) else {
             return Ok(None);
         };
-        let entries = draws::all_entries(pool, item).await?;
-        let ordered = blocking(move || in_order(&draw, entries)).await??;
+        let ordered = Box::pin(async {
+            let entries = draws::all_entries(pool, item).await?;
+            blocking(move || in_order(&draw, entries)).await?
+        });
+        let ordered = lock.keep_during(ordered).await?;
         Ok(Some(Places { draws: self, item, ordered, lock }))
     }
 

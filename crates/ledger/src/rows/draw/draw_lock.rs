@@ -1,6 +1,9 @@
 //! A lock by which one instance at a time draws an item.
 
+use std::time::Duration;
+
 use sqlx::{Connection, Executor, MySqlConnection};
+use tokio::time::timeout;
 
 use crate::failover::session;
 use crate::sql::statement::Binds;
@@ -11,6 +14,9 @@ use shop_domain::ItemId;
 /// no MD5 since 9.6.
 const TAKE: &str =
     "SELECT GET_LOCK(CONCAT('seckill-draw-', LEFT(SHA2(CONCAT(DATABASE(), '/', ?), 256), 32)), ?)";
+
+/// The session is kept this often. The server ends one that is silent for 20 s.
+const KEPT_EACH: Duration = Duration::from_secs(5);
 
 /// A lock that is held until it is dropped: it ends with its session, at the latest when the server has heard nothing
 /// of the session for a while.
@@ -32,6 +38,23 @@ impl DrawLock {
         }
         let _ = answered(session.close()).await;
         Ok(None)
+    }
+
+    /// Waits for work, and keeps the session meanwhile: else a busy machine that takes too long over a large list would lose
+    /// the lock, and begin again for ever.
+    ///
+    /// # Errors
+    /// The work's, or the database's: the lock may be lost.
+    pub async fn keep_during<T>(
+        &mut self,
+        mut work: impl Future<Output = sqlx::Result<T>> + Unpin,
+    ) -> sqlx::Result<T> {
+        loop {
+            if let Ok(done) = timeout(KEPT_EACH, &mut work).await {
+                return done;
+            }
+            self.keep().await?;
+        }
     }
 
     /// Keeps the session, which the server would end. By a statement: a vtgate of Vitess answers a ping itself, and the
