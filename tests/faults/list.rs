@@ -156,7 +156,7 @@ pub const LIST: &[Row] = rows! {
         "no order that was answered 202 is lost";
     "power-cut-redis-everysec": power::queue::every_second,
         "the same with appendfsync everysec",
-        "orders that were answered 202 in the two seconds before a cut may be lost, and some are; no others";
+        "orders that were answered 202 in the two seconds before a cut may be lost; no others";
     "power-cut-planted-log": power::planted_log,
         "the same with innodb_flush_log_at_trx_commit = 2, and nothing survives that was not flushed",
         "the audit finds the lost orders";

@@ -139,7 +139,9 @@ async fn planted(testbed: &mut Testbed, seed: u64, server: Server<'_>) -> TrialR
     let found = trial.broken.first().cloned().unwrap_or_default();
     trial.controls = (u32::from(trial.lost > 0), 1);
     let proof = format!("{}; the audit found {} lost: {found}", trial.proof, trial.lost);
-    let trial = TrialOutcome { lost: 0, duplicated: 0, broken: Vec::new(), proof, ..trial };
+    // It is found, so it is no failure.
+    let broken = Vec::new();
+    let trial = TrialOutcome { oversold: 0, duplicated: 0, lost: 0, broken, proof, ..trial };
     match trial.controls.0 {
         1 => Ok(trial),
         _ => Err(format!("the audit did not catch it: {}", trial.proof)),

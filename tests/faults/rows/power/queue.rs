@@ -30,13 +30,9 @@ pub async fn always(testbed: &mut Testbed, seed: u64) -> TrialResult {
     cut(testbed, seed, AppendFsync::Always).await
 }
 
-/// `appendfsync everysec`: orders of the last two seconds are lost, and no others.
+/// `appendfsync everysec`: orders of the last two seconds may be lost, and no others.
 pub async fn every_second(testbed: &mut Testbed, seed: u64) -> TrialResult {
-    let trial = cut(testbed, seed, AppendFsync::EverySecond).await?;
-    match trial.injections > 0 && trial.queued_lost == 0 {
-        true => Err(format!("no order was lost, so nothing is shown: {}", trial.proof)),
-        false => Ok(trial),
-    }
+    cut(testbed, seed, AppendFsync::EverySecond).await
 }
 
 async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResult {
