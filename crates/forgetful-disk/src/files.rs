@@ -72,7 +72,7 @@ impl Files {
         Ok(self.path(parent)?.join(name))
     }
 
-    /// The attributes of what is at a path, whose number the kernel hears now.
+    /// The attributes of a file or folder, whose number the kernel hears now.
     fn entry(&self, path: PathBuf) -> io::Result<FileAttr> {
         let attributes = attributes(&fs::symlink_metadata(self.below.join(&path))?);
         self.known().paths.insert(attributes.ino.0, path);

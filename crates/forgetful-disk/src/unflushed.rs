@@ -16,7 +16,7 @@ use crate::{Forgotten, Survives};
 
 /// The part of a write that is there as a whole or not at all.
 const SECTOR: u64 = 512;
-/// The same in tables of Aria, MariaDB's own: it has no copy of a page that is torn, and does not start then.
+/// A whole page for tables of Aria, MariaDB's own: it has no copy of a page that is torn, and does not start then.
 const ARIA_PAGE: u64 = 8_192;
 const OF_ARIA: [&str; 2] = ["MAI", "MAD"];
 

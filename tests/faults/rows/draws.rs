@@ -38,7 +38,7 @@ pub async fn killed(testbed: &mut Testbed, seed: u64) -> TrialResult {
     drawn(testbed, seed, setup, None).await
 }
 
-/// The same, and the power of the database is cut each time, if it is on such a disk.
+/// Like [`killed`]; the power of the database is cut each time, if it is on such a disk.
 pub(super) async fn drawn(
     testbed: &mut Testbed,
     seed: u64,

@@ -219,7 +219,7 @@ async fn every_durable_change_arrives_and_none_is_invented_while_all_are_killed(
     all_arrive(Database { mysql, disk: None, forgotten: 0 }).await;
 }
 
-/// The same, and the database loses what it has not flushed. In `make test-all`.
+/// Here the database also loses what it has not flushed. In `make test-all`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn power_cuts() {
     if !is_whole() {
