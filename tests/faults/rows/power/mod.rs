@@ -22,7 +22,7 @@ use crate::{Run, TrialResult};
 const CUTS_PER_SECOND: u32 = 10;
 const CUTS_FEW: u32 = 2;
 /// Cuts of a trial with a mistake.
-const CUTS_PLANTED: u32 = 4;
+const CUTS_PLANTED: u32 = 12;
 /// Items of one trial, of the strategies that its seed would choose.
 const ITEMS: usize = 4;
 /// A pace that leaves units for each cut, also on a slow machine.
