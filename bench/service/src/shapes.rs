@@ -3,6 +3,7 @@
 //! Servers with the memory of `make run`'s own are started, and an instance of the service for each way to them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -89,7 +90,7 @@ impl Shapes {
         logs: &Path,
     ) -> Result<(), CannotJudge> {
         let kind = (shape.is_mysql, shape.has_log);
-        if !self.servers.contains_key(&kind) {
+        if let Entry::Vacant(vacant) = self.servers.entry(kind) {
             let mut options = MysqlOptions::temporary().for_long();
             options.program = shape.is_mysql.then(|| mysqld.to_owned());
             let log = shape.has_log.then_some(LOG).into_iter().flat_map(str::split_whitespace);
@@ -97,7 +98,7 @@ impl Shapes {
             let server = MysqlServer::start(options).await;
             let server = server.or_cannot_judge(format_args!("a database, {shape}"))?;
             eprintln!("{shape}: {}", server.version());
-            self.servers.insert(kind, server);
+            vacant.insert(server);
         }
         let server = &self.servers[&kind];
         let url = if shape.is_tcp { server.tcp_url() } else { server.socket_url_of(DATABASE) };
