@@ -76,6 +76,7 @@ pub mod tests {
             machine: 0.95,
             others: 0.01,
             beside_per_second: 0.0,
+            halves_per_second: [accepted_per_second; 2],
             broken: Vec::new(),
         }
     }
