@@ -106,6 +106,11 @@
 
 #![warn(missing_docs)]
 
+/// The examples of the README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod capabilities;
 mod core;
 #[cfg(feature = "redis")]

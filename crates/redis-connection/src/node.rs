@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::{AsyncPushSender, MultiplexedConnection, PubSub};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, Pipeline, RedisError,
-    RedisResult, Value,
+    AsyncConnectionConfig, Client, Cmd, ConnectionInfo, ErrorKind, Pipeline, ProtocolVersion,
+    RedisError, RedisResult, Value,
 };
 
 use crate::refusal::Failure;
@@ -104,6 +104,20 @@ impl Node {
         let connecting = self.inner.client.get_async_pubsub();
         let in_time = tokio::time::timeout(SUBSCRIBE_TIMEOUT, connecting).await;
         in_time.map_err(|_| std::io::Error::from(std::io::ErrorKind::TimedOut))?
+    }
+
+    /// Makes a connection for one caller, by RESP3: the server's own messages go to `pushes`, such as
+    /// those of `CLIENT TRACKING`.
+    ///
+    /// # Errors
+    /// When the server cannot be reached, or does not speak RESP3.
+    pub async fn pushing(
+        &self,
+        pushes: impl AsyncPushSender,
+    ) -> RedisResult<MultiplexedConnection> {
+        let settings = self.info().redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(self.info().clone().set_redis_settings(settings))?;
+        connect(&client, &self.inner.config.clone().set_push_sender(pushes)).await
     }
 
     /// Makes a connection for one caller.

@@ -18,7 +18,7 @@ use super::backoff::{Backoff, WaitStrategy};
 use super::deadline::{Deadline, Moment};
 use super::guard::Core;
 use super::hand_over::fences_for;
-use super::hold::{Hold, HoldState, Phase};
+use super::hold::{Hold, HoldState, Phase, WatchedHold};
 use super::queue::{QueueHead, WakeReason};
 use super::release::ReleaseJob;
 use super::renewal::renew_at;
@@ -334,6 +334,7 @@ fn guard_of(
     });
     let scheduler = core.background.scheduler();
     scheduler.watch(&hold);
+    core.store.watch_hold(WatchedHold::of(&hold));
     let core = Arc::clone(core);
     Guard { hold, core, scheduler, fence: grant.fence, lost, since: now, over: false }
 }

@@ -1,6 +1,6 @@
 //! One hold: until when it lasts, and how it ends.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -89,6 +89,14 @@ impl Hold {
         }
     }
 
+    /// Loses it because the backend said that the name is not ours, and counts that, unless it is over
+    /// already.
+    pub(crate) fn lose_to_others(&self) {
+        if self.lose(Phase::LostToOthers) {
+            count(&self.stats.lost);
+        }
+    }
+
     /// Fires `lost` and wakes the next waiter, unless the hold is over already. Returns whether it
     /// did.
     pub(crate) fn lose(&self, how: Phase) -> bool {
@@ -109,5 +117,39 @@ impl Hold {
     pub(crate) fn locked(&self) -> MutexGuard<'_, HoldState> {
         // Nothing in here can panic half-way through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A hold, for the backend that keeps it: see [`LeaseStore::watch_hold`].
+#[derive(Clone)]
+pub struct WatchedHold(Weak<Hold>);
+
+/// Who holds what, while a hold lasts.
+pub struct LiveHold {
+    /// The name that is held.
+    pub name: LockName,
+    /// Who holds it.
+    pub token: Token,
+}
+
+impl WatchedHold {
+    pub(crate) fn of(hold: &Arc<Hold>) -> Self {
+        Self(Arc::downgrade(hold))
+    }
+
+    /// The name and the token, while the hold lasts.
+    #[must_use]
+    pub fn live(&self) -> Option<LiveHold> {
+        let hold = self.0.upgrade()?;
+        let is_held = hold.locked().phase == Phase::Held;
+        is_held.then(|| LiveHold { name: hold.name.clone(), token: hold.token.clone() })
+    }
+
+    /// Fires the lost signal: the backend has said that the token does not hold the name. Does nothing
+    /// after a release.
+    pub fn lose(&self) {
+        if let Some(hold) = self.0.upgrade() {
+            hold.lose_to_others();
+        }
     }
 }

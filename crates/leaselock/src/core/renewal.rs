@@ -243,9 +243,7 @@ impl Renewals {
             Answer::NotOurs | Answer::Unknown => count(&stats.renew_failures),
         }
         if answer == Answer::NotOurs {
-            if hold.lose(Phase::LostToOthers) {
-                count(&stats.lost);
-            }
+            hold.lose_to_others();
             return;
         }
         let mut state = hold.locked();

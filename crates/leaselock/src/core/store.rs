@@ -86,6 +86,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::time::timeout;
 
+pub use super::hold::{LiveHold, WatchedHold};
 use crate::{Fence, LockName, WaitStrategy};
 
 /// The longest that any command to the backend may take.
@@ -153,6 +154,10 @@ pub trait LeaseStore: Send + Sync + 'static {
     fn listen(&self, _name: &LockName, _token: &Token) -> Option<Subscription> {
         None
     }
+
+    /// Takes note of a hold that was granted. A backend that hears when the name is no longer the
+    /// token's calls [`WatchedHold::lose`]; without that, the next renewal finds out.
+    fn watch_hold(&self, _hold: WatchedHold) {}
 
     /// How a contender of this kind waits, unless its caller chooses another strategy.
     fn wait_strategy(&self) -> WaitStrategy {

@@ -52,6 +52,7 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let server = Server::of_kind(connection, Some(subscriber), key_prefix, CAPABILITIES.kind)?;
-    let store = TokenStore { server, fair: true, scripts: Scripts::of_token() };
+    let scripts = Scripts::of_token();
+    let store = TokenStore { server, fair: true, owner_field: None, scripts };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{InvalidName, LockName};
 
 /// Where the keys of names are.
+#[derive(Clone)]
 pub(crate) struct Keys {
     prefix: Arc<str>,
 }

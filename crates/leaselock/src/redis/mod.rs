@@ -37,6 +37,7 @@ pub mod spin;
 pub mod subscriber;
 pub mod token;
 mod token_store;
+mod tracker;
 
 use std::time::Duration;
 

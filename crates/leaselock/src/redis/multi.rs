@@ -30,7 +30,7 @@ use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, Keys};
 use crate::core::backoff::WaitStrategy;
-use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
+use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token, WatchedHold};
 use crate::{Capabilities, Fence, InvalidName, LeasedMutex, LockName, MultiMutex, Primitive};
 
 /// What this kind can and cannot do.
@@ -119,6 +119,10 @@ impl<C: Connection> LeaseStore for GroupStore<C> {
 
     fn listen(&self, name: &LockName, token: &Token) -> Option<Subscription> {
         self.server.listen(name, token)
+    }
+
+    fn watch_hold(&self, hold: WatchedHold) {
+        self.server.watch_hold(hold, None);
     }
 
     fn wait_strategy(&self) -> WaitStrategy {

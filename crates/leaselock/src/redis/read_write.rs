@@ -30,7 +30,7 @@ use super::script::{CLOCK, HOLDS, MINT, Scripts, WAITERS, flag, script};
 use super::server::Server;
 use super::subscriber::Subscriber;
 use super::{Connection, WAITER_ALIVE};
-use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token};
+use crate::store::{Grant, LeaseStore, StoreResult, Subscription, Token, WatchedHold};
 use crate::{Capabilities, Fence, InvalidName, LeasedMutex, LockName, Primitive, ReadWrite};
 
 /// What this kind can and cannot do.
@@ -147,6 +147,13 @@ impl<C: Connection> LeaseStore for HalfStore<C> {
 
     fn listen(&self, name: &LockName, token: &Token) -> Option<Subscription> {
         self.server.listen(name, token)
+    }
+
+    fn watch_hold(&self, hold: WatchedHold) {
+        // The readers share a key, which each of them changes.
+        if self.side == Side::Write {
+            self.server.watch_hold(hold, None);
+        }
     }
 
     fn shared(&self) -> bool {

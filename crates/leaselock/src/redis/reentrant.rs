@@ -46,6 +46,7 @@ pub fn mutex<C: Connection>(
     tasks: &TaskTracker,
 ) -> Result<LeasedMutex, InvalidName> {
     let server = Server::of_kind(connection, Some(subscriber), key_prefix, CAPABILITIES.kind)?;
-    let store = TokenStore { server, fair: false, scripts: Scripts::of_reentrant() };
+    let scripts = Scripts::of_reentrant();
+    let store = TokenStore { server, fair: false, owner_field: Some("owner"), scripts };
     Ok(LeasedMutex::start(Arc::new(store), &CAPABILITIES, tasks))
 }

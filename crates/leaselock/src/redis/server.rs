@@ -7,8 +7,9 @@ use ::redis::{FromRedisValue, ToRedisArgs, from_redis_value};
 use ::redis_connection::{Script, is_unknown_script};
 
 use super::subscriber::Subscriber;
+use super::tracker::TrackedHold;
 use super::{Connection, Keys, backend_error, run, script};
-use crate::store::{BackendError, Renewal, StoreResult, Subscription, Token};
+use crate::store::{BackendError, Renewal, StoreResult, Subscription, Token, WatchedHold};
 use crate::{Fence, InvalidName, LockName};
 
 static RAISE_FENCE: LazyLock<Script> = LazyLock::new(|| script(&[include_str!("raise_fence.lua")]));
@@ -108,6 +109,14 @@ impl<C: Connection> Server<C> {
         if token.waits() { self.channel_of(name, token) } else { String::new() }
     }
 
+    /// See [`LeaseStore::watch_hold`](crate::store::LeaseStore::watch_hold). Without a subscriber
+    /// nobody hears anything. The owner is at the beginning of the key's value, or in a field of its hash.
+    pub(super) fn watch_hold(&self, hold: WatchedHold, field: Option<&'static str>) {
+        if let Some(subscriber) = &self.subscriber {
+            subscriber.watch_hold(TrackedHold::new(hold, self.keys.clone(), field));
+        }
+    }
+
     /// See [`LeaseStore::listen`](crate::store::LeaseStore::listen).
     pub(super) fn listen(&self, name: &LockName, token: &Token) -> Option<Subscription> {
         self.subscriber.as_ref()?.listen(token, tag(name))
@@ -125,6 +134,6 @@ impl<C: Connection> Server<C> {
 }
 
 /// What chooses the slot of a name's keys. All names of a group have one hash tag.
-fn tag(name: &LockName) -> &str {
+pub(super) fn tag(name: &LockName) -> &str {
     name.hash_tag().unwrap_or(name.as_str())
 }

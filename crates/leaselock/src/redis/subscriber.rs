@@ -1,5 +1,5 @@
 //! The connections on which a program receives notifications, shared by all its locks: one to each
-//! primary.
+//! primary, and a second one while long holds are tracked.
 //!
 //! **How it works.** Each program has a channel of its own at each server. A refused contender
 //! leaves its token and this channel in the queue of the name. A release grants the lock to the first contender in the
@@ -46,14 +46,15 @@ use tokio_util::task::TaskTracker;
 
 use crate::InvalidName;
 use crate::redis::Keys;
+use crate::redis::tracker::{self, Tracked, TrackedHold, Tracker};
 use crate::store::{BackendError, Grant, Notifications, StoreResult, Subscription, Token};
 
 /// How long connecting and subscribing may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long to wait before a lost connection is tried again.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const RECONNECT_PAUSE: Duration = Duration::from_millis(100);
 /// How often the link is looked after, and how long the answer may take.
-const PING_PERIOD: Duration = Duration::from_secs(5);
+pub(super) const PING_PERIOD: Duration = Duration::from_secs(5);
 
 /// Receives the notifications for the locks of one program. Clones share one connection, which is
 /// made when a lock first waits, and ends with the last clone and the last lock that has one.
@@ -68,6 +69,7 @@ struct Shared {
     /// The beginning of the channels' names; the server's name follows.
     channel: String,
     state: Mutex<State>,
+    tracker: Tracker,
     /// The number of connections that were made.
     connected: watch::Sender<u64>,
     wanted: Notify,
@@ -124,6 +126,7 @@ impl Subscriber {
             servers: servers.into(),
             channel: format!("{key_prefix}wake:{:032x}:", rand::random::<u128>()),
             state: Mutex::default(),
+            tracker: Tracker::default(),
             connected: watch::Sender::default(),
             wanted: Notify::new(),
             end: end.clone(),
@@ -131,6 +134,11 @@ impl Subscriber {
             task: Mutex::default(),
         });
         Ok(Self { shared, _end: Arc::new(end.drop_guard()) })
+    }
+
+    /// Has a hold lost at once when its key is no longer its own.
+    pub(super) fn watch_hold(&self, hold: TrackedHold) {
+        self.shared.tracker.add(hold);
     }
 
     /// Subscribes `token`, which waits for keys with the hash tag `tag`, if there is a connection to
@@ -336,7 +344,7 @@ async fn find(servers: &SharedConnection) {
 
 /// Keeps the connection to one primary until `end` is cancelled.
 async fn follow(server: Node, shared: Arc<Shared>, end: CancellationToken) {
-    let keep = async {
+    let hear = async {
         loop {
             if let Err(error) = listen(&server, &shared).await {
                 tracing::debug!(%error, server = server.name(), "no notifications of locks");
@@ -345,7 +353,13 @@ async fn follow(server: Node, shared: Arc<Shared>, end: CancellationToken) {
             sleep(RECONNECT_PAUSE.mul_f64(rand::random_range(0.5..=1.0))).await;
         }
     };
-    let _: Option<()> = end.run_until_cancelled(keep).await;
+    let mut tracked = Tracked::default();
+    let keep = async {
+        let track = tracker::keep(&server, &shared.servers, &shared.tracker, &mut tracked);
+        tokio::join!(hear, track)
+    };
+    let _: Option<((), ())> = end.run_until_cancelled(keep).await;
+    tracked.give_back(&shared.tracker);
     shared.cut_off(server.name());
 }
 

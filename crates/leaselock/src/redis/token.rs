@@ -97,5 +97,5 @@ pub fn notified<C: Connection>(
 }
 
 fn store<C: Connection>(server: Server<C>) -> TokenStore<C> {
-    TokenStore { server, fair: false, scripts: Scripts::of_token() }
+    TokenStore { server, fair: false, owner_field: None, scripts: Scripts::of_token() }
 }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use super::Connection;
 use super::script::{CLOCK, HAND_ON, MINT, Scripts, WAITERS, flag, grant, script};
 use super::server::Server;
-use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Subscription, Token};
+use crate::store::{Grant, LeaseStore, Renewal, StoreResult, Subscription, Token, WatchedHold};
 use crate::{Fence, LockName};
 
 /// A key with the hold, a counter of fences and a queue, all changed by scripts.
@@ -16,6 +16,8 @@ pub(super) struct TokenStore<C> {
     pub(super) server: Server<C>,
     /// Whether a new contender must not overtake the queue.
     pub(super) fair: bool,
+    /// Where the key is a hash: the field with the owner.
+    pub(super) owner_field: Option<&'static str>,
     pub(super) scripts: Scripts,
 }
 
@@ -98,6 +100,10 @@ impl<C: Connection> LeaseStore for TokenStore<C> {
 
     fn listen(&self, name: &LockName, token: &Token) -> Option<Subscription> {
         self.server.listen(name, token)
+    }
+
+    fn watch_hold(&self, hold: WatchedHold) {
+        self.server.watch_hold(hold, self.owner_field);
     }
 
     fn queues(&self) -> bool {

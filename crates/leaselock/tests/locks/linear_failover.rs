@@ -144,7 +144,8 @@ async fn kinds_with_fences_stay_linearizable_while_sentinels_replace_the_primary
     check_fenced(contended, times);
 }
 
-/// A holder whose hold the new primary has not received, and a second holder beside it. The first one has
+/// A holder whose hold the new primary has not received, and a second holder beside it, of a kind whose
+/// holders hear nothing before their next renewal. The first one has
 /// read before, and writes after the second one has. Answers the histories, and whether two held at once.
 async fn forgotten(kind: &'static Capabilities) -> (Histories, bool) {
     let cluster = own_cluster(1).await;
@@ -178,7 +179,7 @@ async fn forgotten(kind: &'static Capabilities) -> (Histories, bool) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hold_that_a_failover_forgot_is_caught_and_its_write_is_refused_by_the_fence() {
-    let (histories, two_held) = forgotten(listed("redis", "token")).await;
+    let (histories, two_held) = forgotten(listed("redis", "spin")).await;
     assert!(two_held, "the first holder believed in its lease");
     assert!(!histories.locks.is_linearizable::<LockSpec>(), "two held: {:#?}", histories.locks);
     assert_eq!(histories.numbers.count(|_| true), 1, "the late write was refused");

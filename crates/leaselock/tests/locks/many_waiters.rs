@@ -28,10 +28,10 @@ async fn process(url: &str) -> LeasedMutex {
     redis_locks::token::notified(connect(url).await, &subscriber, "", &tasks).expect("a prefix")
 }
 
-/// How many connections the server has.
+/// How many connections the server has, without those that track long holds.
 async fn connections(redis: &mut SharedConnection) -> usize {
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.expect("a list");
-    list.lines().count()
+    list.lines().filter(|line| !line.contains(" flags=t ")).count()
 }
 
 /// How many commands clients have sent so far, with the messages that scripts publish, and without
