@@ -4,6 +4,7 @@ mod batches;
 mod crowds;
 mod extension;
 mod gates;
+mod isolation;
 mod links;
 mod races;
 mod returns;
