@@ -18,7 +18,7 @@ const PAGE_LINES_MAX: usize = 400;
 #[test]
 fn the_page_of_locks_is_that_of_the_code() {
     let rows: String = KINDS.iter().map(|kind| lock_row(kind)).collect();
-    let sections: String = KINDS.iter().map(|kind| lock_section(kind)).collect();
+    let sections = lock_sections();
     write_or_compare(
         "docs/reference-locks.md",
         &format!("# All locks\n\n{}{LOCKS}{rows}\n{}", generated(), sections.trim_end()),
@@ -51,9 +51,8 @@ fn write_or_compare(page: &str, text: &str) {
 
 /// What stands above the table of locks.
 const LOCKS: &str = "\
-The name leads to the section of the lock below, and from there to its file. The file begins with the manual page: how
-the lock works, what can go wrong, when to use it. `GET /api/locks` has this list as data. [locks.md](locks.md) says
-which lock to take and what every guard does.
+The name leads to the lock's file, which begins with its manual page. How each works stands below the table, by what
+breaks it. `GET /api/locks` has this list as data. [locks.md](locks.md) says which lock to take and what every guard does.
 
 * *Lost signal in time*: the guard's lost signal fires before another caller can hold the name, unless the program is
   paused, or the server loses its data, fails over, or has a clock that jumps ahead.
@@ -105,7 +104,7 @@ fn lock_row(kind: &Capabilities) -> String {
         other => panic!("the page has no word for {other:?}"),
     };
     format!(
-        "| [`{name}`](#{name}-on-{backend}) | {backend} | {} | {fence} | {} | {order} | {waits} | {} | {} | {} |\n",
+        "| [`{name}`](../{file}) | {backend} | {} | {fence} | {} | {order} | {waits} | {} | {} | {} |\n",
         primitive(kind.primitive),
         word(kind.lost_signal),
         word(kind.hands_over),
@@ -113,6 +112,7 @@ fn lock_row(kind: &Capabilities) -> String {
         word(kind.survives_failover),
         name = kind.kind,
         backend = kind.backend,
+        file = lock_file(kind).display(),
     )
 }
 
@@ -128,16 +128,22 @@ fn primitive(primitive: Primitive) -> &'static str {
     }
 }
 
-fn lock_section(kind: &Capabilities) -> String {
-    let Capabilities { kind: name, backend, summary, breaks_when, .. } = kind;
-    let file = lock_file(kind);
-    let file = file.display();
-    format!(
-        "## `{name}` on {backend}\n\n\
-         * *How it works:* {summary}.\n\
-         * *Breaks when:* {breaks_when}.\n\
-         * *Manual page:* [{file}](../{file})\n\n"
-    )
+/// How each lock works: a section for each way to break, with the locks that break in this way.
+fn lock_sections() -> String {
+    let mut breaks: Vec<&str> = Vec::new();
+    for kind in KINDS {
+        if !breaks.contains(&kind.breaks_when) {
+            breaks.push(kind.breaks_when);
+        }
+    }
+    let section = |breaks_when: &&str| {
+        let broken = KINDS.iter().filter(|kind| kind.breaks_when == *breaks_when);
+        let rows: String = broken
+            .map(|kind| format!("* `{}` on {}: {}.\n", kind.kind, kind.backend, kind.summary))
+            .collect();
+        format!("**Breaks when:** {breaks_when}.\n\n{rows}\n")
+    };
+    breaks.iter().map(section).collect()
 }
 
 /// The file of a kind. What is on the list twice stands in one.
