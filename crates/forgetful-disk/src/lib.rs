@@ -83,7 +83,8 @@ impl ForgetfulDisk {
     /// There is no FUSE here, or not the right to mount.
     pub fn over(folder: &Path) -> io::Result<Self> {
         let beside = |name: &str| folder.with_added_extension(name);
-        let (below, attic) = (beside("below"), beside("attic"));
+        let below = beside("below");
+        let attic = beside("attic");
         fs::rename(folder, &below)?;
         fs::create_dir_all(folder)?;
         fs::create_dir_all(&attic)?;

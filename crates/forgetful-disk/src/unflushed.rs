@@ -100,7 +100,8 @@ impl Unflushed {
         let mut before = vec![0; usize::try_from(length).unwrap_or(0)];
         target.file.read_exact_at(&mut before, range.start)?;
         let Target { inode, sector, .. } = *target;
-        let (file, bytes) = (Arc::clone(&target.file), bytes as u64);
+        let file = Arc::clone(&target.file);
+        let bytes = bytes as u64;
         let write = Write { file, at: range.start, before, length_before, bytes, sector };
         self.writes.entry(inode).or_default().push(write);
         Ok(())
@@ -191,7 +192,8 @@ impl Unflushed {
 
 /// Undoes the writes of one file.
 fn undo_writes(writes: &[Write], random: Option<&mut StdRng>) -> io::Result<()> {
-    let (Some(oldest), Some(newest)) = (writes.first(), writes.last()) else { return Ok(()) };
+    let Some(oldest) = writes.first() else { return Ok(()) };
+    let newest = writes.last().unwrap_or(oldest);
     let length = newest.file.metadata()?.len();
     let lengths = writes.iter().map(|write| write.length_before);
     let was_cut =

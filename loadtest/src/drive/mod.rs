@@ -206,7 +206,7 @@ impl Drive {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// Waits until so many purchases have ended; whether that was within `limit`.
+    /// Waits until `count` purchases have ended; whether that was within `limit`.
     pub async fn answered(&self, count: u64, limit: Duration) -> bool {
         let flow = async {
             while self.tally.done.load(Ordering::Relaxed) < count {

@@ -40,8 +40,8 @@ enum Found {
 }
 
 impl Shards {
-    /// Returns the queue, of so many, for an item's orders. The orders of one queue are of one shard. `None`: none is, so
-    /// each item needs one of its own.
+    /// Returns which of `queues` takes an item's orders. All orders of one queue are of one shard. `None`: there are fewer
+    /// queues than shards, so each item needs one of its own.
     #[must_use]
     pub fn queue_of(&self, item: ItemId, queues: usize) -> Option<usize> {
         let spread = |among: usize| {
