@@ -56,7 +56,7 @@ async fn restart_under_load(
     client: Client,
     socket: impl Fn() -> OwnedFd,
 ) {
-    let item = maker.make_item(json!({ "stock": 1_000_000 })).await;
+    let item = maker.make_item(json!({ "stock": 1_000_000, "per_buyer_limit": 1_000_000 })).await;
     let is_over = Arc::new(AtomicBool::new(false));
     let sold = Arc::new(AtomicUsize::new(0));
     let path = purchase_path("mysql-batch", item);

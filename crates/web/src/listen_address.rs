@@ -104,7 +104,8 @@ impl TryFrom<String> for SocketMode {
     fn try_from(text: String) -> Result<Self, String> {
         let mode = u32::from_str_radix(&text, 8).ok().filter(|mode| mode & !MODE_BITS == 0);
         let wrong = || format!("it must be three octal digits of 0, 2, 4 and 6, not {text:?}");
-        mode.filter(|_| text.len() == 3).map(Self).ok_or_else(wrong)
+        let is_plain = text.len() == 3 && text.bytes().all(|digit| digit.is_ascii_digit());
+        mode.filter(|_| is_plain).map(Self).ok_or_else(wrong)
     }
 }
 

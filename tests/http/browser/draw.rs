@@ -214,7 +214,7 @@ async fn lost_and_told_why() {
     page.until_text("#result", &found).await;
     page.until_text("#result", "Rules and list are as you saved them").await;
     if place > 1 {
-        page.until_text("#result", "entries stand before yours").await;
+        page.until_text("#result", "Entries before yours: ").await;
     }
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-verified-alone").await;

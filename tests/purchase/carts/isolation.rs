@@ -79,9 +79,11 @@ async fn half_a_cart_is_found() {
     let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
     let change = "UPDATE stock_movements SET item_id = ? WHERE order_id = ? AND item_id = ?";
     // The second line is not committed yet: it stands elsewhere while the reader looks.
-    let line = format!("{}02", &cart[..34]);
+    let line = format!("{}01", &cart[..34]);
     let hidden = items[ITEMS - 1] + 1;
-    shop.change(sqlx::query(change).bind(hidden).bind(&line).bind(items[1])).await;
+    let hidden_rows =
+        shop.change(sqlx::query(change).bind(hidden).bind(&line).bind(items[1])).await;
+    assert_eq!(hidden_rows, 1, "the second line of {cart}");
     log.seen.borrow_mut().push(read(&mut connect(&shop).await, &items).await);
     shop.change(sqlx::query(change).bind(items[1]).bind(&line).bind(hidden)).await;
     log.seen.borrow_mut().push(read(&mut connect(&shop).await, &items).await);

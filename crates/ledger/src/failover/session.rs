@@ -133,7 +133,7 @@ pub(crate) async fn open(options: &MySqlConnectOptions) -> sqlx::Result<MySqlCon
 }
 
 /// Returns whether an error is the refusal of a vtgate, which must get the settings for Vitess.
-pub(super) async fn is_of_vitess(error: &sqlx::Error, connection: &mut MySqlConnection) -> bool {
+async fn is_of_vitess(error: &sqlx::Error, connection: &mut MySqlConnection) -> bool {
     error.as_database_error().is_some()
         && replication::leads_to_vitess(connection).await.unwrap_or(false)
 }

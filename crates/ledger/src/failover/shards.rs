@@ -13,6 +13,8 @@ use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use des::Des;
 use des::cipher::{BlockCipherEncrypt, KeyInit};
+use sqlx::error::DatabaseError;
+use sqlx::mysql::MySqlDatabaseError;
 use sqlx::{Executor, MySqlConnection, Row};
 
 use crate::sql::statement::Read;
@@ -20,6 +22,8 @@ use shop_domain::ItemId;
 
 /// The keyspace of the items' tables is the database with this behind its name.
 const KEYSPACE_END: &str = "_items";
+/// ER_PARSE_ERROR.
+const PARSE_ERROR: u16 = 1064;
 /// Ids whose places the engine is asked for, to compare them with ours.
 const COMPARED: [i64; 4] = [1, 2, 4_096, 1 << 52];
 
@@ -87,10 +91,16 @@ impl Shards {
     /// # Errors
     /// The vtgate's; what was known stays.
     pub(crate) async fn read(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
+        let rows = match connection.fetch_all(sqlx::raw_sql("SHOW VITESS_SHARDS")).await {
+            Err(sqlx::Error::Database(error)) if is_unknown_statement(&*error) => {
+                self.set(Found::None);
+                return Ok(());
+            }
+            answer => answer?,
+        };
         let database = sqlx::query_scalar("SELECT CAST(DATABASE() AS CHAR)");
         let database: Option<String> = database.one(&mut *connection).await?;
         let keyspace = keyspace_of(&database.unwrap_or_default());
-        let rows = connection.fetch_all(sqlx::raw_sql("SHOW VITESS_SHARDS")).await?;
         let mut ranges = Vec::new();
         for row in rows {
             let name: String = row.try_get_unchecked(0)?;
@@ -110,13 +120,23 @@ impl Shards {
             );
         }
         let found = if is_known { found } else { Found::Unknown };
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = found;
+        self.set(found);
         Ok(())
+    }
+
+    fn set(&self, found: Found) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = found;
     }
 
     fn found(&self) -> std::sync::RwLockReadGuard<'_, Found> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a server does not know a statement: it is no vtgate then, whatever version it names.
+fn is_unknown_statement(error: &dyn DatabaseError) -> bool {
+    let error = error.try_downcast_ref::<MySqlDatabaseError>();
+    error.is_some_and(|error| error.number() == PARSE_ERROR)
 }
 
 /// The keyspace of the items' tables beside a database.

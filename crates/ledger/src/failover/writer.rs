@@ -275,8 +275,13 @@ impl WriterState {
         // As the last session; the first one to a vtgate is refused what is for others.
         let was_vitess = self.is_vitess.load(Ordering::Relaxed);
         let rows = match connection.fetch_all(sqlx::raw_sql(&statements(was_vitess))).await {
-            Err(error) if session::is_of_vitess(&error, connection).await => {
-                connection.fetch_all(sqlx::raw_sql(&statements(true))).await?
+            // The address leads to another engine than before, which has refused what is for the other one.
+            Err(error) if error.as_database_error().is_some() => {
+                let is_vitess = replication::leads_to_vitess(connection).await.unwrap_or(false);
+                if is_vitess == was_vitess {
+                    return Err(error);
+                }
+                connection.fetch_all(sqlx::raw_sql(&statements(is_vitess))).await?
             }
             rows => rows?,
         };

@@ -94,10 +94,10 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         movements_without_order: count(connection, MOVEMENTS_ORPHANED, &[id.get()]).await?,
         give_backs_wrong: count(connection, GIVE_BACKS_WRONG, &[id.get()]).await?,
         fences_fallen: fences_fallen(connection, id).await?,
-        fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get()]).await?,
+        fences_above_accepted: count(connection, FENCES_ABOVE, &[id.get(); 2]).await?,
         fences_not_compared: count(connection, FENCES_NOT_COMPARED, &[id.get()]).await?,
         offers_open: count(connection, OFFERS_OPEN, &[id.get()]).await?,
-        offers_without_their_orders: count(connection, OFFERS_UNMATCHED, &[id.get(); 2]).await?,
+        offers_without_their_orders: count(connection, OFFERS_UNMATCHED, &[id.get(); 3]).await?,
         places_overtaken: places_overtaken(connection, id).await?,
         waiting_in_vain: count(connection, WAITING_IN_VAIN, &[id.get()]).await?,
         is_grouped: count(connection, IS_GROUPED, &[id.get(); 2]).await? != 0,
@@ -301,7 +301,7 @@ const FENCES_ABOVE: &str = "SELECT COUNT(*) FROM orders \
      WHERE orders.item_id = ? AND CASE WHEN fence_sequence > 0 THEN \
        orders.fence > COALESCE(fences.fence, 0) OR fence_sequence > COALESCE(accepted_writes, 0) \
      WHEN fence_sequence = 0 THEN orders.fence > COALESCE((SELECT MAX(others.fence) \
-       FROM fences AS others WHERE others.item_id = orders.item_id), 0) END";
+       FROM fences AS others WHERE others.item_id = ?), 0) END";
 
 /// Orders with a fence that were written without its comparison.
 const FENCES_NOT_COMPARED: &str = "SELECT COUNT(*) FROM orders \
@@ -317,7 +317,7 @@ const OFFERS_UNMATCHED: &str = "SELECT \
          AND orders.user_id = places.user_id AND orders.strategy = 'waiting-list' \
        WHERE places.item_id = ? AND places.status = 'accepted') + \
      (SELECT COUNT(*) FROM orders WHERE item_id = ? AND strategy = 'waiting-list' \
-       AND NOT EXISTS (SELECT 1 FROM waiting_list AS places WHERE places.item_id = orders.item_id \
+       AND NOT EXISTS (SELECT 1 FROM waiting_list AS places WHERE places.item_id = ? \
          AND places.user_id = orders.user_id AND places.order_id = orders.id \
          AND places.status = 'accepted'))";
 
