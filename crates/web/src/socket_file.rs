@@ -1,6 +1,6 @@
 //! The file of a unix socket: who owns its path, and that it goes when its owner does.
 //!
-//! A process that was killed leaves the file behind, and nobody can bind a socket where a file is. Whether somebody
+//! A process that was killed leaves the file behind, and nobody can bind a socket where a file is. Whether a process
 //! still listens there is asked by connecting. Two starts at once would both find nobody: so a lock beside the
 //! file, which the kernel takes from a process that ends, says whose path it is.
 
