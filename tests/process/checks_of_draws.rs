@@ -36,7 +36,7 @@ fn run(folder: &Path, arguments: &[&str]) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// Success names item, rules, number of entries, head and key, the place of the own entry, and what was compared.
+/// After a success the command prints the item, the rules, the number of entries, the head, the key and the own place.
 #[test]
 fn proven_and_told() {
     let folder = folder();

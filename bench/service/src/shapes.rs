@@ -43,7 +43,7 @@ pub const AS_COMPOSE: Shape = Shape { is_mysql: true, is_tcp: false, has_log: tr
 /// With the log alone, for P16.
 pub const WITH_LOG: Shape = Shape { has_log: true, ..AS_RUN };
 
-/// Those that are measured: each choice alone, then what is shipped, and that without each of its choices.
+/// The shapes that are measured: each choice alone, then the shipped shape, then the shipped shape without one choice each.
 pub const SHAPES: [Shape; 6] = [
     AS_RUN,
     Shape { is_tcp: true, ..AS_RUN },

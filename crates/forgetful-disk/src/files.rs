@@ -274,7 +274,7 @@ fn attributes(metadata: &Metadata) -> FileAttr {
     }
 }
 
-/// Answers with what was done, or with its error.
+/// Answers a request of the kernel: with the result of the operation, or with its error.
 macro_rules! answer {
     ($reply:ident, $done:expr, $ok:expr) => {
         match $done {

@@ -51,7 +51,7 @@ async fn until_tracked(redis: &SharedConnection) {
     eventually("the hold to be tracked", || async { is_tracked(redis).await.then_some(()) }).await;
 }
 
-/// Each kind, each fate: the lease is so long that no renewal was due.
+/// Each tracked kind loses its key in four ways. The lease is 30 s, so no renewal tells the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn m9_a_holder_is_told_at_once_that_its_key_has_gone() {
     let server = own_redis(1, &[]).await.remove(0);

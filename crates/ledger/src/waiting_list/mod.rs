@@ -77,8 +77,8 @@ pub enum JoinRefusal {
 /// Whether a line goes on.
 enum LineState {
     Open,
-    /// A sale that is drawn is paused: nothing ends, and nobody joins. Units are offered all the same: an instance that has
-    /// not read the pause yet sells what is available.
+    /// A sale that is drawn is paused: nothing ends, and nobody joins. Units are still offered, because an instance that
+    /// does not know of the pause yet would sell them.
     Suspended,
     /// Such a pause is over, and not all offers have their time yet: until then none ends.
     Resuming,

@@ -320,7 +320,7 @@ impl<'a> Power<'a> {
         self.cut_now(testbed, trial, is_last).await
     }
 
-    /// Cuts it unless it is cut, kills the database and starts it again on what was flushed.
+    /// Cuts the power unless it is off already. Then it kills the database and starts it again on the flushed bytes.
     pub(super) async fn cut_now(
         &self,
         testbed: &mut Testbed,
