@@ -62,9 +62,9 @@ async fn no_half_cart_is_seen() {
         join(write, join(join_all(readers), exports)).await;
         let report = judge(&log, "serializable");
         assert_eq!(report.valid, Valid::True, "{:?}", report.anomalies);
-        let seen = log.seen.borrow();
-        assert!(seen.len() > READERS, "the readers read beside the carts");
-        println!("{} changes, {} reads", log.written.borrow().len(), seen.len());
+        let reads = log.seen.borrow().len();
+        assert!(reads > READERS, "the readers read beside the carts");
+        println!("{} changes, {reads} reads", log.written.borrow().len());
         assert_all_clean(&instance, &items).await;
     }
 }
@@ -84,9 +84,11 @@ async fn half_a_cart_is_found() {
     let hidden_rows =
         shop.change(sqlx::query(change).bind(hidden).bind(&line).bind(items[1])).await;
     assert_eq!(hidden_rows, 1, "the second line of {cart}");
-    log.seen.borrow_mut().push(read(&mut connect(&shop).await, &items).await);
+    let seen = read(&mut connect(&shop).await, &items).await;
+    log.seen.borrow_mut().push(seen);
     shop.change(sqlx::query(change).bind(items[1]).bind(&line).bind(hidden)).await;
-    log.seen.borrow_mut().push(read(&mut connect(&shop).await, &items).await);
+    let seen = read(&mut connect(&shop).await, &items).await;
+    log.seen.borrow_mut().push(seen);
     log.written.borrow_mut().push((format!("{cart} sold"), items[..2].to_vec()));
     let report = judge(&log, "serializable");
     assert_eq!(report.valid, Valid::False);
@@ -110,7 +112,8 @@ async fn a_reader_without_a_snapshot_is_found() {
     read_item(&mut connection, items[1], &mut seen).await;
     log.written.borrow_mut().push((format!("{cart} sold"), items[..2].to_vec()));
     log.seen.borrow_mut().push(seen);
-    log.seen.borrow_mut().push(read(&mut connect(&shop).await, &items).await);
+    let seen = read(&mut connect(&shop).await, &items).await;
+    log.seen.borrow_mut().push(seen);
     let report = judge(&log, "serializable");
     assert_eq!(report.valid, Valid::False);
     assert!(report.anomaly_types.iter().any(|kind| kind == "G-single-item"), "{report:?}");

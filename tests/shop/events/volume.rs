@@ -235,7 +235,7 @@ async fn power_cuts() {
             all_arrive(Database { mysql, disk: Some(disk), forgotten: 0 }).await;
         }
         Err(error) => {
-            println!("left out: no disk whose power can be cut can be mounted here: {error}")
+            println!("left out: no disk whose power can be cut can be mounted here: {error}");
         }
     }
     std::fs::remove_dir_all(folder).expect("the folder of the database goes");
@@ -341,6 +341,7 @@ async fn all_arrive(mut database: Database) {
         durable.extend([change(&id, "pending"), change(&id, &status)]);
         *orders.entry(status).or_default() += 1;
     }
+    database.mysql.stop().await;
     let stored = receiver.stored();
     let missing = durable.difference(&stored.changes).count();
     let invented = stored.changes.difference(&durable).count();
@@ -355,5 +356,4 @@ async fn all_arrive(mut database: Database) {
     assert!(kills.iter().all(|count| *count > 0), "{kills:?}");
     println!("{} unflushed steps were forgotten", database.forgotten);
     assert!(database.disk.is_none() || database.forgotten > 0, "the cuts took something");
-    database.mysql.stop().await;
 }
