@@ -51,12 +51,12 @@ fn write_or_compare(page: &str, text: &str) {
 
 /// What stands above the table of locks.
 const LOCKS: &str = "\
-The name leads to the lock's file, which begins with its manual page. How each works stands below the table, by what
-breaks it. `GET /api/locks` has this list as data. [locks.md](locks.md) says which lock to take and what every guard does.
+The name leads to the lock's file, which begins with its manual page; how each works stands below the table.
+`GET /api/locks` has this list as data. [locks.md](locks.md) says which lock to take and what every guard does.
 
 * *Lost signal in time*: the guard's lost signal fires before another caller can hold the name, unless the program is
   paused, or the server loses its data, fails over, or has a clock that jumps ahead.
-* *Order*: of the waiting callers. *First come, within a client*: only among callers that share one lock object.
+* *First come, first served*: everywhere, or within a client: only among callers that share one lock object.
 * *A waiter* is notified of a release, or polls.
 * *Handed over*: a holder passes the lock on to a caller that waits for the same lock object, without the server.
 * *Ends with its lease*: the hold of a dead program ends by itself.
@@ -64,7 +64,7 @@ breaks it. `GET /api/locks` has this list as data. [locks.md](locks.md) says whi
   so there may be two holders: a fence refuses the late writes of the earlier one (readers have none), the number of a
   counter may go back, and waiters of a latch may go on too early. `local` has no server, and ends with its program.
 
-| lock | on | is a | fence | lost signal in time | order | a waiter | handed over | ends with its lease | survives a server's death |
+| lock | on | is a | fence | lost signal in time | first come, first served | a waiter is | handed over | ends with its lease | survives a server's death |
 |---|---|---|---|---|---|---|---|---|---|
 ";
 
@@ -73,7 +73,7 @@ const STRATEGIES: &str = "\
 The name leads to the strategy's file, which begins with its manual page: how it works, what can go wrong, when to use
 it. `GET /api/strategies` has this list as data. [strategies.md](strategies.md) says which strategy to take.
 
-* *Counter*: where the strategy reads the remaining stock.
+* *Counter*: where the strategy reads the remaining stock. Under a lock it is read, checked and written.
 * *Breaks when*: what makes it oversell; for a strategy that never does, what it costs.
 * *Gate alone safe*: `yes`: no number of instances makes it oversell without the arbiter, but the failure in *breaks
   when* still can. `one instance`: oversells with two. `no`: oversells with one instance, even when every server works.
@@ -81,26 +81,26 @@ it. `GET /api/strategies` has this list as data. [strategies.md](strategies.md) 
   refuses a write with a lower fence than the last, so a late write of an earlier holder has no effect.
 * *From*: the [article](articles.md) that has it, S0 to S4, or ours.
 
-| strategy | counter | how it decides | breaks when | gate alone safe | needs | from |
-|---|---|---|---|---|---|---|
+| strategy | counter | how it decides | breaks when | gate alone safe | from |
+|---|---|---|---|---|---|
 ";
 
 fn lock_row(kind: &Capabilities) -> String {
     let word = |holds: bool| if holds { "yes" } else { "no" };
     let fence = match kind.fencing {
         Fencing::Rising => "rises",
-        Fencing::RisingWhileKept => "rises while data are kept",
+        Fencing::RisingWhileKept => "while data are kept",
         Fencing::None => "none",
         other => panic!("the page has no word for {other:?}"),
     };
     let order = match (kind.fair_in_process, kind.fair_between_processes) {
-        (_, true) => "first come, everywhere",
-        (true, false) => "first come, within a client",
+        (_, true) => "everywhere",
+        (true, false) => "within a client",
         (false, false) => "none",
     };
     let waits = match kind.waiting {
-        Waiting::Notified => "is notified",
-        Waiting::Polls => "polls",
+        Waiting::Notified => "notified",
+        Waiting::Polls => "polling",
         other => panic!("the page has no word for {other:?}"),
     };
     format!(
@@ -158,6 +158,11 @@ fn lock_file(kind: &Capabilities) -> PathBuf {
     PathBuf::from(format!("crates/leaselock/src/{}.rs", kind.backend))
 }
 
+/// What the cards of locks have in common: the page says it once, above the table, or in fewer words.
+const UNDER_THE_LOCK: &str = "; under the lock the stock is read, checked and written";
+const IS_REFUSED: &str =
+    " Then the arbiter compares the fences and refuses the late write of the earlier holder.";
+
 fn strategy_row(card: &Card) -> String {
     let Card { name, store, summary, breaks_when, source, .. } = card;
     let safe = match card.breaks_with {
@@ -165,9 +170,10 @@ fn strategy_row(card: &Card) -> String {
         Breaks::WithTwoInstances => "one instance",
         Breaks::Alone => "no",
     };
-    let needs = card.needs.iter().map(|server| server.name()).collect::<Vec<_>>().join(", ");
+    let summary = summary.replace(UNDER_THE_LOCK, "");
+    let breaks_when = breaks_when.replace(IS_REFUSED, " The fence refuses its late write.");
     let file = name.replace('-', "_");
     format!(
-        "| [`{name}`](../crates/gates/src/{file}.rs) | {store} | {summary} | {breaks_when} | {safe} | {needs} | {source} |\n"
+        "| [`{name}`](../crates/gates/src/{file}.rs) | {store} | {summary} | {breaks_when} | {safe} | {source} |\n"
     )
 }
