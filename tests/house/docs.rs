@@ -12,6 +12,8 @@ use seckill::config::DEFAULTS;
 const README_LINES_MAX: usize = 130;
 const README_WORDS_MAX: usize = 1_300;
 const PAGE_LINES_MAX: usize = 400;
+/// Of the README and all pages of `docs`: what is longer is not read.
+const WORDS_MAX: usize = 45_000;
 
 /// One page, by its path below the root.
 pub struct Page {
@@ -120,6 +122,15 @@ fn no_page_of_docs_is_too_long() {
         let lines = page.text.lines().count();
         assert!(lines <= PAGE_LINES_MAX, "{} has {lines} lines", page.path.display());
     }
+}
+
+#[test]
+fn all_pages_together_can_be_read() {
+    let is_of_docs =
+        |page: &Page| page.path.starts_with("docs") || page.path == Path::new("README.md");
+    let pages = pages().into_iter().filter(is_of_docs);
+    let words: usize = pages.map(|page| page.text.split_whitespace().count()).sum();
+    assert!(words <= WORDS_MAX, "{words} words; at most {WORDS_MAX}");
 }
 
 #[test]

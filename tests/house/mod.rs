@@ -5,6 +5,7 @@ pub mod dependencies;
 pub mod deploy;
 pub mod docs;
 pub mod docs_locks;
+pub mod forms;
 pub mod left_out;
 pub mod prose;
 pub mod reference;

@@ -25,6 +25,8 @@ use crate::support::{Client, Shop, eventually, item_body};
 const DRIBBLERS: u64 = 200;
 /// How long each phase of a normal run lasts.
 const SPAN: Duration = Duration::from_millis(700);
+/// How many times as long it lasts at most while nobody has been shed.
+const SPANS_MAX: u64 = 10;
 /// Buyers who are always about to buy.
 const BUYERS: i64 = 32;
 /// How many times the peak is offered.
@@ -133,9 +135,9 @@ impl OverloadTestbed {
         counts
     }
 
-    /// Sends `per_second` purchases a second for `span`, whether or not earlier ones have been
-    /// answered; pauses while [`under_way_max`](UNDER_WAY_MAX) are under way. Returns the counts and
-    /// the sales a second during `span`.
+    /// Sends `per_second` purchases a second, whether or not earlier ones have been answered, for `span` and until one
+    /// is shed, but for at most [`SPANS_MAX`] spans: a busy machine takes longer to send more than the service takes.
+    /// Pauses while [`under_way_max`](UNDER_WAY_MAX) are under way. Returns the counts and the sales a second.
     async fn offered(&self, per_second: u64, span: Duration) -> (Arc<AnswerCounts>, u64) {
         let counts = Arc::new(AnswerCounts::default());
         let buyers: Vec<Client> = (1..=BUYERS).map(|id| self.buyer(id)).collect();
@@ -143,7 +145,10 @@ impl OverloadTestbed {
         let mut tick = interval(Duration::from_millis(10));
         let ticks = u64::try_from(span.as_millis() / 10).expect("a number");
         let began = Instant::now();
-        for tock in 0..ticks {
+        for tock in 0..ticks * SPANS_MAX {
+            if tock >= ticks && counts.shed.load(Ordering::Relaxed) > 0 {
+                break;
+            }
             tick.tick().await;
             for number in tock * per_second / 100..(tock + 1) * per_second / 100 {
                 let at = usize::try_from(number).expect("a number") % buyers.len();

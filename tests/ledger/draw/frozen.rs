@@ -1,11 +1,12 @@
-//! An instance that hangs in the middle of a draw.
+//! An instance that hangs in the middle of a draw, and one that works long.
 
+use seckill::failpoint::hold::Director;
 use serde_json::json;
 
-use super::{from_now, insert_entries, shop, until_drawn};
+use super::{drawn_item, enter, from_now, insert_entries, shop, until_drawn};
 use crate::process::program::{free_addr, serve, signal};
 use crate::support::crowd::RECOVERY_MAX;
-use crate::support::{Client, assert_clean, eventually, when};
+use crate::support::{Client, assert_clean, eventually, is_whole, when};
 
 /// Enough that the draw takes a moment.
 const ENTRIES: i64 = 20_000;
@@ -63,4 +64,35 @@ async fn a_draw_goes_on_while_the_instance_that_drew_hangs() {
     assert_clean(&healthy, item).await;
     signal(pid, "KILL").await;
     drop(hung);
+}
+
+/// The server ends a session that says nothing for this long, and with it the lock of its draw.
+const SILENCE_SECONDS_MAX: i64 = 20;
+
+/// An instance that takes longer over a large list than the server lets a session be silent keeps the lock of the draw:
+/// else it would begin again for ever.
+#[tokio::test]
+async fn an_instance_that_works_long_keeps_the_lock() {
+    if !is_whole() {
+        return;
+    }
+    let shop = shop().await;
+    let instance = shop.start().await;
+    let item = drawn_item(&instance, 1, 3).await;
+    let director = Director::of(&[item]);
+    assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
+    let arrival = director.arrival(item, "draw-entries-read");
+    tokio::time::timeout(RECOVERY_MAX, arrival).await.expect("the draw has its lock");
+    let begin: i64 = shop.read(sqlx::query_scalar("SELECT UNIX_TIMESTAMP()")).await;
+    let lock = "SELECT IF(IS_USED_LOCK(CONCAT('seckill-draw-', LEFT(SHA2(CONCAT(DATABASE(), '/', ?), 256), 32))) IS NULL, \
+                -1, UNIX_TIMESTAMP() - ?)";
+    eventually(RECOVERY_MAX, || async {
+        let seconds: i64 = shop.read(sqlx::query_scalar(lock).bind(item).bind(begin)).await;
+        assert!(seconds >= 0, "the lock is lost");
+        when(seconds > SILENCE_SECONDS_MAX + 2, seconds)
+    })
+    .await;
+    director.release(item);
+    until_drawn(&instance.stranger(), item).await;
+    assert_clean(&instance, item).await;
 }

@@ -279,6 +279,9 @@ async fn an_overdue_cart_that_waits_delays_no_other_expiry() {
     assert_all_clean(&instance, &items).await;
 }
 
+/// How many of 120 purchases of a free item may be told to ask again, on a machine that is too busy for 40 clients.
+const CONTENDED_MAX: usize = 6;
+
 /// A cart that waits for an item whose row is held stops nobody else: carts of both items, their cancellations, the
 /// expiry of one, entries into a draw and steps beside purchases of the other item.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -316,13 +319,15 @@ async fn a_held_item_stops_no_other_item_of_its_carts() {
         }
     });
     let others = async {
+        let mut contended = 0;
         for id in 200..260 {
-            for strategy in ["mysql-atomic", "mysql-batch"] {
-                let sold = instance
-                    .buyer(id)
-                    .buy(strategy, if strategy == "mysql-batch" { beside } else { other })
-                    .await;
-                assert_eq!(sold.status, 201, "{strategy}: {}", sold.text);
+            for (strategy, item) in [("mysql-atomic", other), ("mysql-batch", beside)] {
+                let mut answer = instance.buyer(id).buy(strategy, item).await;
+                while answer.brief() == (503, "contended") && contended < CONTENDED_MAX {
+                    contended += 1;
+                    answer = instance.buyer(id).buy(strategy, item).await;
+                }
+                assert_eq!(answer.status, 201, "{strategy}: {}", answer.text);
             }
         }
         for (order, of) in

@@ -150,6 +150,7 @@ impl Draws {
         };
         let ordered = Box::pin(async {
             let entries = draws::all_entries(pool, item).await?;
+            hold!("draw-entries-read", item.get());
             blocking(move || in_order(&draw, entries)).await?
         });
         let ordered = lock.keep_during(ordered).await?;

@@ -16,6 +16,8 @@ use crate::workload::Pace;
 
 /// Orders come all the time, also while the ledger is frozen.
 const STEADY: Pace = Pace { clients: 16, per_second: 100.0 };
+/// Further cuts while none has taken anything: a flush of the last second may have come just before.
+const CUTS_MORE: u32 = 10;
 /// Units for one cut; a quarter of them is left for afterwards.
 const STOCK_PER_CUT: i64 = 600;
 /// Orders between two cuts, at least.
@@ -37,6 +39,7 @@ pub async fn every_second(testbed: &mut Testbed, seed: u64) -> TrialResult {
 
 async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResult {
     let cuts = cuts_of(testbed);
+    let cuts_max = cuts + CUTS_MORE;
     let OwnRedis { mut server, folder } = testbed.own_redis(fsync, &[]).await?;
     server.stop().await;
     let disk = match ForgetfulDisk::over(&folder.join("data")) {
@@ -46,15 +49,16 @@ async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResul
     restart(&mut server).await?;
     let setup = testbed.setup().with("REDIS_URL", server.url());
     let mut plan = Plan::new(seed, Wanted::These(&["redis-stream"]), &setup);
-    plan.stock = i64::from(cuts) * STOCK_PER_CUT;
+    plan.stock = i64::from(cuts_max) * STOCK_PER_CUT;
     (plan.pace, plan.control) = (STEADY, false);
     if fsync == AppendFsync::EverySecond {
         plan.allowed.queue_may_be_lost = true;
         plan.allowed.queue_cuts = Some(QueueCut::within(EVERY_SECOND_LOSES));
     }
+    let is_kept = fsync == AppendFsync::Always;
     let trial = run_trial(testbed, plan, async |testbed, trial| {
         let mut bytes = 0;
-        for cut in 1..=cuts {
+        for cut in 1..=cuts_max {
             let sold = trial.sold() + SOLD_BEFORE_CUT;
             until("some purchases", RECOVERY_MAX, || {
                 std::future::ready((trial.sold() >= sold).then_some(()))
@@ -71,12 +75,16 @@ async fn cut(testbed: &mut Testbed, seed: u64, fsync: AppendFsync) -> TrialResul
             trial.injections += 1;
             bytes += disk.power_on(Survives::Nothing).map_err(said)?.bytes;
             testbed.mysql.resume();
-            if cut == cuts {
+            let is_last = cut == cuts_max || cut >= cuts && (bytes > 0 || is_kept);
+            if is_last {
                 trial.fault_ended();
             }
             restart(&mut server).await?;
+            if is_last {
+                break;
+            }
         }
-        let is_kept = fsync == AppendFsync::Always;
+        let cuts = trial.injections;
         proven(bytes > 0 || is_kept, format!("{cuts} cuts; {bytes} bytes were forgotten"))
     });
     let trial = trial.await;
