@@ -21,7 +21,7 @@ const REFUSAL_MAX: Duration = Duration::from_secs(60);
 /// How long a start waits for a server that is not there.
 const AWAY_WAIT_MS: &str = "1000";
 /// How long it waits for an answer of a server that is there: on a busy machine it may come late.
-const ANSWER_WAIT_MS: &str = "20000";
+const ANSWER_WAIT_MS: &str = "5000";
 
 /// Starts `serve` with some variables; answers its exit code and what it said.
 async fn serve(shop: &Shop, variables: &[(&str, &str)]) -> (i32, String) {
