@@ -106,11 +106,6 @@
 
 #![warn(missing_docs)]
 
-/// The examples of the README, as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
-
 mod capabilities;
 mod core;
 #[cfg(feature = "redis")]
