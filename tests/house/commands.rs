@@ -118,10 +118,32 @@ fn is_text_of_draw(line: &str) -> bool {
 
 /// The lines of a block that are typed. A block with a prompt also has lines that are printed.
 fn typed_in(lines: &[&str]) -> Vec<String> {
-    let joined = lines.join("\n").replace("\\\n", " ");
-    let has_prompt = joined.lines().any(|line| line.starts_with("$ "));
-    let typed = joined.lines().filter(|line| !has_prompt || line.starts_with("$ "));
-    typed.map(|line| line.trim_start_matches("$ ").to_owned()).collect()
+    let prompted = prompted(lines);
+    if prompted.is_empty() {
+        return lines.join("\n").replace("\\\n", " ").lines().map(str::to_owned).collect();
+    }
+    prompted.into_iter().map(|prompted| prompted.command).collect()
+}
+
+/// A command behind a prompt, and the lines that the page shows as its output.
+pub struct Prompted {
+    pub command: String,
+    pub shown: Vec<String>,
+}
+
+/// The commands of a block with prompts; none of a block without.
+pub fn prompted(lines: &[&str]) -> Vec<Prompted> {
+    let mut found: Vec<Prompted> = Vec::new();
+    for line in lines.join("\n").replace("\\\n", " ").lines().map(str::trim) {
+        match (line.strip_prefix("$ "), found.last_mut()) {
+            (Some(command), _) => {
+                found.push(Prompted { command: command.to_owned(), shown: Vec::new() });
+            }
+            (None, Some(last)) if !line.is_empty() => last.shown.push(line.to_owned()),
+            _ => {}
+        }
+    }
+    found
 }
 
 /// The words of a command of ours, its program first and without a folder of builds; empty for another line.
@@ -340,7 +362,9 @@ fn check_parsed(parser: clap::Command, words: &[String], is_typed: bool) -> Chec
     }
 }
 
-/// Whether a word stands for what the reader has: ITEM, FOLDER, PROGRAM.
+/// Whether a word stands for what the reader has: ITEM, FOLDER, PROGRAM, or `$item` of an earlier line.
 fn is_placeholder(word: &str) -> bool {
-    word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
+    let is_variable = word.starts_with('$') && word.len() > 1;
+    is_variable
+        || word.len() > 1 && word.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_')
 }

@@ -2,6 +2,7 @@
 
 mod checks_of_draws;
 mod load_of_carts;
+mod load_tools;
 pub mod logs;
 pub mod operations;
 pub mod program;
@@ -13,3 +14,4 @@ pub mod starts;
 pub mod stopping;
 mod systemd;
 pub mod traces;
+mod tutorial;

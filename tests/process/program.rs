@@ -1,6 +1,7 @@
 //! The program as a process: killed, stopped, started wrongly, and judged by the load test.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use std::sync::Arc;
@@ -44,6 +45,16 @@ pub fn program(shop: &Shop, arguments: &[&str]) -> Command {
     if let Ok(risks) = std::env::var("SECKILL_ACCEPT_RISKS") {
         command.env("SECKILL_ACCEPT_RISKS", risks);
     }
+    command
+}
+
+/// A program of the machine, with the settings of [`program`].
+pub fn beside(shop: &Shop, other: impl AsRef<OsStr>) -> Command {
+    let ours = program(shop, &[]);
+    let settings = ours.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let mut command = Command::new(other);
+    command.env_clear().envs(settings).envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    command.stdin(Stdio::null()).kill_on_drop(true);
     command
 }
 
