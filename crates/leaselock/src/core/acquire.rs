@@ -19,6 +19,7 @@ use super::deadline::{Deadline, Moment};
 use super::guard::Core;
 use super::hand_over::fences_for;
 use super::hold::{Hold, HoldState, Phase, WatchedHold};
+use super::protocol::protocol;
 use super::queue::{QueueHead, WakeReason};
 use super::release::ReleaseJob;
 use super::renewal::renew_at;
@@ -65,6 +66,8 @@ pub(crate) async fn acquire(
             (WakeReason::Guard(guard), _) => {
                 assert_eq!(guard.name(), &name, "a waiter gets the name that it asked for");
                 assert!(!guard.over, "a guard that was handed over is live");
+                let fence = guard.fence.map(Fence::get);
+                protocol!("handed", name, guard.hold.token, fence = fence);
                 core.stats.wait.add(asked_at.elapsed());
                 return Ok(guard);
             }
@@ -209,11 +212,20 @@ async fn ask_until_granted(
     let refusal = loop {
         request.token.next_attempt();
         let sent_at = Moment::now();
+        protocol!(
+            "ask",
+            request.name,
+            request.token,
+            process = Arc::as_ptr(&core).addr(),
+            lease_ms = request.lease.as_millis(),
+            listens = request.waits && notifications.is_some(),
+        );
         match ask_once(&core, &request, sent_at).await {
             Reply::Granted(grant) => {
                 return Ok(guard_of(&core, request, grant, sent_at, notifications));
             }
             Reply::HeldByOther => {
+                protocol!("refused", request.name, request.token);
                 no_answers_in_a_row = 0;
                 if !std::mem::replace(&mut request.contended, true) {
                     count(&core.stats.contended);
@@ -231,6 +243,7 @@ async fn ask_until_granted(
                 }
             }
             Reply::NoAnswer(why) => {
+                protocol!("unanswered", request.name, request.token);
                 may_be_held = true;
                 // The link that carries notifications may be the one that broke.
                 notifications = None;
@@ -312,6 +325,14 @@ fn guard_of(
     let now = Instant::now();
     count(&core.stats.acquired);
     core.stats.wait.add(now - request.asked_at);
+    protocol!(
+        "holds",
+        name,
+        token,
+        fence = grant.fence.map(Fence::get),
+        fences = grant.fences,
+        left_us = Deadline::of(sent_at, lease).left().as_micros(),
+    );
     let lost = CancellationToken::new();
     let hold = Arc::new(Hold {
         id: HOLDS.fetch_add(1, Ordering::Relaxed),

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::deadline::Deadline;
+use super::protocol::protocol;
 use super::queue::QueueHead;
 use super::stats::{Stats, count};
 use super::store::{Grant, LeaseStore, Subscription, Token};
@@ -106,6 +107,7 @@ impl Hold {
                 return false;
             }
             state.phase = how;
+            protocol!("lost", self.name, self.token);
             (state.head.take(), state.lost.clone())
         };
         lost.cancel();

@@ -18,6 +18,7 @@ pub(crate) mod latch;
 pub(crate) mod leased;
 pub(crate) mod multi;
 pub(crate) mod name;
+pub(crate) mod protocol;
 pub(crate) mod queue;
 pub(crate) mod read_write;
 pub(crate) mod release;

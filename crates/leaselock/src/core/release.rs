@@ -9,6 +9,7 @@ use futures::stream;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::protocol::protocol;
 use super::queue::QueueHead;
 use super::stats::{Stats, count};
 use super::store::{LeaseStore, Token, ask};
@@ -98,7 +99,10 @@ pub(crate) async fn run(
 pub(crate) async fn give_back(store: &dyn LeaseStore, job: &ReleaseJob) -> ReleaseOutcome {
     let mut earlier_unanswered = false;
     loop {
-        match ask(job.lease, store.release(&job.name, &job.token)).await {
+        protocol!("release", job.name, job.token);
+        let answer = ask(job.lease, store.release(&job.name, &job.token)).await;
+        protocol!("released", job.name, job.token, ok = answer.as_ref().ok().copied());
+        match answer {
             Ok(true) => return ReleaseOutcome::Released,
             // Before the deadline the lease cannot have run out, so it was our own earlier
             // command that took the hold away, and only its answer was lost.

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::deadline::{Deadline, Moment};
 use super::hold::{Hold, Phase};
+use super::protocol::protocol;
 use super::stats::count;
 use super::store::{Renewal, ask};
 use crate::LEASE_MIN;
@@ -235,6 +236,7 @@ impl Renewals {
     fn take_answer(&self, sent: &SentRenewal, answer: Answer) {
         let hold = &sent.hold;
         let stats = &sent.hold.stats;
+        protocol!("renewed", hold.name, hold.token, ok = answer.is_ours());
         match answer {
             Answer::Renewed => {
                 count(&stats.renewals);
@@ -288,6 +290,17 @@ enum Answer {
     Unknown,
 }
 
+impl Answer {
+    /// Whether the hold is the token's; unknown without an answer.
+    fn is_ours(self) -> Option<bool> {
+        match self {
+            Self::Renewed => Some(true),
+            Self::NotOurs => Some(false),
+            Self::Unknown => None,
+        }
+    }
+}
+
 /// Groups renewals that fit into one command.
 fn batches(sent: impl Iterator<Item = SentRenewal>) -> Vec<Vec<SentRenewal>> {
     let mut batches: Vec<Vec<SentRenewal>> = Vec::new();
@@ -310,6 +323,9 @@ fn renew(batch: Vec<SentRenewal>) -> BoxFuture<'static, Vec<(SentRenewal, Answer
     Box::pin(async move {
         let Some(SentRenewal { hold: first, .. }) = batch.first() else { return Vec::new() };
         count(&first.stats.renewal_batches);
+        for sent in &batch {
+            protocol!("renew", sent.hold.name, sent.hold.token);
+        }
         let store = Arc::clone(&first.store);
         let mut lease = first.lease;
         let answers = if batch.len() == 1 {

@@ -48,6 +48,7 @@ mod sharing;
 mod short;
 mod support;
 mod testbed;
+mod traces;
 mod tracking;
 mod wait_strategies;
 mod waiting;

@@ -34,6 +34,7 @@ mod lock_row;
 pub(crate) mod new_order;
 mod one_call;
 pub mod order_routine;
+mod protocol;
 mod reject;
 pub mod restock;
 mod stock;
@@ -62,6 +63,7 @@ pub use after_error::{replay, replay_lines};
 pub use answers::Answers;
 use kept_connections::{KeptConnection, KeptConnections};
 use one_call::OrderCalls;
+use protocol::protocol;
 
 pub use fence::Fence;
 pub use group_commit::{
@@ -260,6 +262,7 @@ impl Arbiter {
             // Only after its own COMMIT or ROLLBACK was answered: BEGIN would commit an open transaction.
             let mut has_ended = false;
             let takes_calls = self.writer.as_ref().is_none_or(Writer::takes_calls);
+            protocol!("begin", [write.purchase], kind = "call");
             let connection = &mut kept.connection;
             let tried = self.calls.try_once(connection, write, self.outbox, takes_calls);
             let mut tried = match tried.await {
@@ -284,6 +287,7 @@ impl Arbiter {
             }
             drop(permit);
             let is_call = matches!(tried, Attempt::CallLost);
+            protocol::tried(write.purchase, &tried);
             match tried {
                 Attempt::Done(answer) if may_run => {
                     return self.doubt(write.purchase, answer).await;
@@ -291,7 +295,13 @@ impl Arbiter {
                 Attempt::Done(answer) => return answer,
                 Attempt::CommitLost | Attempt::CallLost => {
                     may_run |= is_call;
-                    match Box::pin(self.recover_lost_commit(write.purchase)).await {
+                    let found = Box::pin(self.recover_lost_commit(write.purchase)).await;
+                    if let Some(order) = &found {
+                        let written = order.as_ref().map(|_| write.purchase);
+                        let written = protocol::names(written);
+                        protocol!("recovered", [write.purchase], written = written);
+                    }
+                    match found {
                         Some(Some(order)) => return Ok(replay(write.purchase, order)),
                         Some(None) => fault = Fault::Connection,
                         None => return Ok(UNANSWERED),

@@ -104,7 +104,7 @@ impl State {
         !waiting.is_empty() && !is_busy && self.begin(instance, Kind::Own, waiting)
     }
 
-    fn begin(&mut self, instance: usize, kind: Kind, lines: Vec<usize>) -> bool {
+    pub(super) fn begin(&mut self, instance: usize, kind: Kind, lines: Vec<usize>) -> bool {
         for &line in &lines {
             self.places[line] = Place::Written;
         }
@@ -126,7 +126,7 @@ impl State {
     }
 
     /// Enters again after an objection, alone in the pipeline, and looks first.
-    fn enter(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
+    pub(super) fn enter(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
         let is_shared = self.transactions[one].kind == Kind::Shared;
         if self.transactions[one].step != Step::Enters || self.waits_for(None, one).is_some() {
             return false;
@@ -173,7 +173,7 @@ impl State {
         !chosen.iter().any(of_buyer) && units(chosen, item) < self.stock[usize::from(item)]
     }
 
-    fn advance(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
+    pub(super) fn advance(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
         let transaction = &self.transactions[one];
         let Step::Locks(locked) = transaction.step else { return false };
         let rows = rows_of(mistake, transaction, &self.keyless);
@@ -211,7 +211,12 @@ impl State {
     }
 
     /// Whether a row refuses the transaction, and the answer to an order that is alone in it.
-    fn objects(&self, mistake: Option<Mistake>, one: usize, row: RowLock) -> Option<Answer> {
+    pub(super) fn objects(
+        &self,
+        mistake: Option<Mistake>,
+        one: usize,
+        row: RowLock,
+    ) -> Option<Answer> {
         let lines = &self.transactions[one].lines;
         let (refused, answer) = match row {
             RowLock::Key { item, order } => {
@@ -243,14 +248,7 @@ impl State {
             self.transactions.remove(one);
             return;
         }
-        let passed_over = std::mem::take(&mut transaction.passed_over);
-        transaction.lines.extend(passed_over);
-        transaction.lines.sort_unstable();
-        transaction.tries += 1;
-        transaction.objected = true;
-        transaction.in_rows = false;
-        transaction.in_stock = false;
-        transaction.step = Step::Enters;
+        transaction.retreat();
         if transaction.tries == TRIES_MAX || transaction.is_overtaken {
             self.leave_over(mistake, one);
         }
@@ -258,7 +256,7 @@ impl State {
 
     /// Ends a transaction whose orders are undecided: each goes to its item's queue, then by itself. One with several
     /// lines has no item's queue.
-    fn leave_over(&mut self, mistake: Option<Mistake>, one: usize) {
+    pub(super) fn leave_over(&mut self, mistake: Option<Mistake>, one: usize) {
         let ended = self.transactions.remove(one);
         for &line in ended.lines.iter().chain(&ended.passed_over) {
             self.leave_one(mistake, ended.kind, line);
@@ -323,7 +321,7 @@ impl State {
         true
     }
 
-    fn lose_answer(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
+    pub(super) fn lose_answer(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
         let transaction = &mut self.transactions[one];
         if transaction.step != Step::Commits {
             return false;
@@ -343,7 +341,7 @@ impl State {
         true
     }
 
-    fn decide(&mut self, one: usize, is_committed: bool) -> bool {
+    pub(super) fn decide(&mut self, one: usize, is_committed: bool) -> bool {
         if self.transactions[one].step != Step::Unanswered {
             return false;
         }
@@ -357,7 +355,7 @@ impl State {
         true
     }
 
-    fn recover(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
+    pub(super) fn recover(&mut self, mistake: Option<Mistake>, one: usize) -> bool {
         let transaction = &mut self.transactions[one];
         let waits = mistake != Some(Mistake::RecoverWithoutWaiting);
         match transaction.step {
@@ -401,4 +399,18 @@ impl State {
 fn units(lines: &[usize], item: u8) -> i8 {
     let count = lines.iter().filter(|&&line| LINES[line].item == item).count();
     i8::try_from(count).unwrap_or(i8::MAX)
+}
+
+impl Transaction {
+    /// The transaction was rolled back, and has all its orders before it again.
+    pub(super) fn retreat(&mut self) {
+        let passed_over = std::mem::take(&mut self.passed_over);
+        self.lines.extend(passed_over);
+        self.lines.sort_unstable();
+        self.tries += 1;
+        self.objected = true;
+        self.in_rows = false;
+        self.in_stock = false;
+        self.step = Step::Enters;
+    }
 }

@@ -9,19 +9,23 @@
 //! Assumes: clocks run at the same speed, the server's clock is not set back, the ledger checks a
 //! fence in the transaction of the write (`crates/ledger/src/write/fence.rs`).
 
+#[cfg(feature = "checker")]
+mod checked;
+pub mod replay;
 mod steps;
 mod symmetry;
 
-use stateright::{Model, Property};
-
-use crate::check::is_end;
-
 /// Processes at most.
 const PROCESSES: u8 = 3;
-/// Ticks of a lease.
-const LEASE: u8 = 2;
-/// Ticks after which time stands still.
-const TIME_MAX: u8 = 3;
+/// Ticks of a lease, where all states are searched.
+const LEASE: Number = 2;
+/// Ticks after which time stands still there.
+const TIME_MAX: Number = 3;
+/// Tokens of a process.
+const TOKENS: Number = 256;
+
+/// A moment, a fence, a token, or how many of something. As wide as the trace of a run needs it.
+type Number = u16;
 
 /// A planted mistake, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +53,12 @@ pub enum Mistake {
 struct Bound {
     /// Clients of each process.
     clients: [u8; PROCESSES as usize],
+    /// Ticks of a lease.
+    lease: Number,
+    /// Fences of a grant.
+    fences: Number,
     /// Attempts of a process at a lock that another one holds.
-    refusals_max: u8,
+    refusals_max: Number,
     /// Whether the first process renews its lease, once.
     renews: bool,
     /// Faults on one path.
@@ -58,6 +66,17 @@ struct Bound {
     /// Whether all processes are alike, so that one order of them stands for all.
     is_symmetric: bool,
 }
+
+/// What the bounds share in which all states are searched.
+const SMALL: Bound = Bound {
+    clients: [0; PROCESSES as usize],
+    lease: LEASE,
+    fences: 2,
+    refusals_max: 2,
+    renews: false,
+    faults: 0,
+    is_symmetric: false,
+};
 
 /// The model.
 #[derive(Clone, Debug)]
@@ -70,20 +89,18 @@ pub struct Lock {
 #[must_use]
 pub fn two_processes(mistake: Option<Mistake>) -> Lock {
     let clients = [2, 1, 0];
-    let bound = Bound { clients, refusals_max: 2, renews: true, faults: 2, is_symmetric: false };
-    Lock { mistake, bound }
+    Lock { mistake, bound: Bound { clients, renews: true, faults: 2, ..SMALL } }
 }
 
 /// Three processes with a client each; one fault.
 #[must_use]
 pub fn three_processes(mistake: Option<Mistake>) -> Lock {
     let clients = [1, 1, 1];
-    let bound = Bound { clients, refusals_max: 2, renews: false, faults: 1, is_symmetric: true };
-    Lock { mistake, bound }
+    Lock { mistake, bound: Bound { clients, faults: 1, is_symmetric: true, ..SMALL } }
 }
 
 /// Guards in the order in which they may write: the grant's number, and the hand-overs since.
-pub type Turn = (u8, u8);
+pub type Turn = (Number, Number);
 
 /// What a Redis knows of the lock.
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq)]
@@ -92,22 +109,22 @@ pub struct Server {
     /// The waiters in order of arrival.
     queue: Vec<Waiter>,
     /// The last fence.
-    counter: u8,
+    counter: Number,
 }
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 struct Hold {
-    token: u8,
-    grant: u8,
-    /// The first of two fences.
-    fence: u8,
-    until: u8,
+    token: Number,
+    grant: Number,
+    /// The first of its fences.
+    fence: Number,
+    until: Number,
 }
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiter {
-    token: u8,
-    attempt: u8,
+    token: Number,
+    attempt: Number,
     /// The node on whose channel it is told.
     node: u8,
 }
@@ -116,12 +133,12 @@ struct Waiter {
 enum Phase {
     Idle,
     Waits {
-        sent_at: u8,
+        sent_at: Number,
     },
     Holds {
         turn: Turn,
-        fence: u8,
-        deadline: u8,
+        fence: Number,
+        deadline: Number,
         has_written: bool,
         has_renewed: bool,
     },
@@ -134,8 +151,8 @@ struct Process {
     phase: Phase,
     /// Clients that were not served yet.
     clients: u8,
-    token: u8,
-    attempt: u8,
+    token: Number,
+    attempt: Number,
     /// The node whose channel it hears.
     hears: Option<u8>,
 }
@@ -143,9 +160,9 @@ struct Process {
 /// A state of everything.
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub struct State {
-    now: u8,
+    now: Number,
     /// Grants so far.
-    grants: u8,
+    grants: Number,
     /// The node that is the primary.
     node: u8,
     primary: Server,
@@ -158,9 +175,9 @@ pub struct State {
     /// Messages on their way.
     grants_told: Vec<(Waiter, Hold)>,
     /// Writes on their way, with their fences.
-    writes: Vec<(Turn, u8)>,
+    writes: Vec<(Turn, Number)>,
     /// The last accepted write.
-    accepted: Option<(Turn, u8)>,
+    accepted: Option<(Turn, Number)>,
     accepted_a_stale_one: bool,
 }
 
@@ -196,16 +213,14 @@ pub enum Action {
     Die(u8),
 }
 
-impl Model for Lock {
-    type State = State;
-    type Action = Action;
-
-    fn init_states(&self) -> Vec<State> {
+impl Lock {
+    /// The state in which nobody has asked yet.
+    fn first_state(&self) -> State {
         let process =
             |clients| Process { phase: Phase::Idle, clients, token: 0, attempt: 0, hears: Some(0) };
         // One that the bound does not have.
         let none = Process { phase: Phase::Over, clients: 0, token: 0, attempt: 0, hears: None };
-        vec![State {
+        State {
             now: 0,
             grants: 0,
             node: 0,
@@ -221,81 +236,7 @@ impl Model for Lock {
             writes: Vec::new(),
             accepted: None,
             accepted_a_stale_one: false,
-        }]
-    }
-
-    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        use Action::{Ask, AskUnanswered, BeginWrite, CutOff, Die, Release, Renew};
-        // Those that are plainly impossible are left out, since trying one costs a copy of the state.
-        let may_fail = state.faults < self.bound.faults;
-        for (process, one) in (0..PROCESSES).zip(&state.processes) {
-            match one.phase {
-                Phase::Idle | Phase::Waits { .. } => {
-                    actions.push(Ask(process));
-                    actions.extend(may_fail.then_some(AskUnanswered(process)));
-                }
-                Phase::Holds { .. } => {
-                    actions.extend([Release(process), BeginWrite(process), Renew(process)]);
-                }
-                Phase::Over => {}
-            }
-            if may_fail && one.phase != Phase::Over {
-                actions.extend([CutOff(process), Die(process)]);
-            }
         }
-        actions.extend((0..state.grants_told.len()).map(Action::Receive));
-        actions.extend((0..state.writes.len()).map(Action::WriteArrives));
-        actions.extend((state.now < TIME_MAX).then_some(Action::Tick));
-        if may_fail {
-            actions.extend((0..state.grants_told.len()).map(Action::LoseMessage));
-            actions.extend([true, false].map(|forgets| Action::Failover { forgets }));
-        }
-    }
-
-    fn next_state(&self, last: &State, action: Action) -> Option<State> {
-        let mut state = last.clone();
-        if !state.step(self, action) {
-            return None;
-        }
-        // Here and not in the checker, whose search for the shortest path knows no symmetry.
-        Some(if self.bound.is_symmetric { state.representative() } else { state })
-    }
-
-    fn properties(&self) -> Vec<Property<Self>> {
-        let mut properties = vec![
-            Property::always(ONE_HOLDER, |_, state: &State| {
-                state.forgot || state.live_holders() <= 1
-            }),
-            Property::always(NO_STALE_WRITE, |_, state: &State| !state.accepted_a_stale_one),
-            Property::always(NO_WAKE_UP_LOST, |_, state: &State| !state.passed_a_waiter_by()),
-            Property::always(NOBODY_STARVES, |model: &Self, state: &State| {
-                state.live_hold().is_some() || state.all_over() || !is_end(model, state)
-            }),
-            Property::sometimes("two hold after a failover", |_, state: &State| {
-                state.live_holders() > 1
-            }),
-            Property::sometimes("a stale write is refused", |_, state: &State| {
-                let is_late = |(_, fence)| state.accepted.is_some_and(|(_, last)| fence < last);
-                state.writes.iter().copied().any(is_late)
-            }),
-        ];
-        if self.bound.clients.contains(&2) {
-            properties.push(Property::sometimes(
-                "a client hands over to the next one",
-                |_, state: &State| {
-                    let handed =
-                        |one: &Process| matches!(one.phase, Phase::Holds { turn: (_, 1), .. });
-                    state.processes.iter().any(handed)
-                },
-            ));
-        }
-        if !self.bound.clients.contains(&0) {
-            properties.push(Property::sometimes(
-                "two processes wait in the queue",
-                |_, state: &State| state.primary.queue.len() == 2,
-            ));
-        }
-        properties
     }
 }
 

@@ -1,6 +1,6 @@
 //! The steps of the lock's model, and what its properties ask of a state.
 
-use super::{Action, Hold, LEASE, Lock, Mistake, Phase, Process, State, TIME_MAX, Waiter};
+use super::{Action, Hold, Lock, Mistake, Number, Phase, Process, State, TIME_MAX, TOKENS, Waiter};
 
 impl State {
     /// Takes the step, if it is possible now.
@@ -26,9 +26,9 @@ impl State {
             self.faults += 1;
         }
         match action {
-            Action::Ask(process) => self.ask(model, process, true),
-            AskUnanswered(process) => self.ask(model, process, false),
-            Action::Receive(message) => self.receive(mistake, message),
+            Action::Ask(process) => self.ask(model, process, self.now, true),
+            AskUnanswered(process) => self.ask(model, process, self.now, false),
+            Action::Receive(message) => self.receive(model, message),
             Action::BeginWrite(process) => self.begin_write(process),
             Action::WriteArrives(write) => {
                 let (turn, fence) = self.writes.remove(write);
@@ -40,8 +40,8 @@ impl State {
                 }
                 true
             }
-            Action::Renew(process) => model.bound.renews && self.renew(process),
-            Action::Release(process) => self.release(mistake, process),
+            Action::Renew(process) => model.bound.renews && self.renew(model, process),
+            Action::Release(process) => self.release(model, process),
             Action::Tick => {
                 self.now += 1;
                 self.now <= TIME_MAX
@@ -71,14 +71,24 @@ impl State {
         }
     }
 
-    fn ask(&mut self, model: &Lock, number: u8, is_answered: bool) -> bool {
+    /// An attempt, by the process at `sent_at`, which the server runs now.
+    pub(super) fn ask(
+        &mut self,
+        model: &Lock,
+        number: u8,
+        sent_at: Number,
+        is_answered: bool,
+    ) -> bool {
         let mistake = model.mistake;
-        let now = self.now;
+        let until = self.now + model.bound.lease;
         let node = self.node;
         let held = self.live_hold();
         let process = self.process(number);
         match process.phase {
-            Phase::Idle => (process.token, process.attempt) = (number * 4 + process.clients, 0),
+            Phase::Idle => {
+                process.token = Number::from(number) * TOKENS + Number::from(process.clients);
+                process.attempt = 0;
+            }
             Phase::Waits { .. } if mistake != Some(Mistake::NoRecheck) => {}
             _ => return false,
         }
@@ -88,7 +98,7 @@ impl State {
             return false;
         }
         process.attempt += 1;
-        process.phase = Phase::Waits { sent_at: now };
+        process.phase = Phase::Waits { sent_at };
         // A slot may have moved: the channel is that of the node that is asked.
         process.hears = process.hears.map(|_| node);
         let waiter = Waiter { token, attempt: process.attempt, node };
@@ -107,12 +117,12 @@ impl State {
         queue.retain(|one| one.token != token);
         let hold = match held {
             // Granted before, and the answer or the message was lost: the lease begins anew.
-            Some(hold) => Hold { until: now + LEASE, ..hold },
-            None => self.grant(mistake, token),
+            Some(hold) => Hold { until, ..hold },
+            None => self.grant(model, token),
         };
         self.primary.hold = Some(hold);
         if is_answered {
-            self.hold(number, hold, now + LEASE);
+            self.hold(number, hold, sent_at + model.bound.lease);
         } else {
             self.process(number).hears = None;
         }
@@ -120,17 +130,17 @@ impl State {
     }
 
     /// `mint_fence.lua`: the server's clock has passed every fence that was minted before.
-    fn grant(&mut self, mistake: Option<Mistake>, token: u8) -> Hold {
+    fn grant(&mut self, model: &Lock, token: Number) -> Hold {
         self.grants += 1;
-        let fence = match mistake {
+        let fence = match model.mistake {
             Some(Mistake::FenceFromCounterAlone) => self.primary.counter + 1,
-            _ => 2 * self.grants,
+            _ => model.bound.fences * self.grants,
         };
-        self.primary.counter = fence + 1;
-        Hold { token, grant: self.grants, fence, until: self.now + LEASE }
+        self.primary.counter = fence + model.bound.fences - 1;
+        Hold { token, grant: self.grants, fence, until: self.now + model.bound.lease }
     }
 
-    fn hold(&mut self, process: u8, hold: Hold, deadline: u8) {
+    fn hold(&mut self, process: u8, hold: Hold, deadline: Number) {
         let turn = (hold.grant, 0);
         let fence = hold.fence;
         let has_written = false;
@@ -139,25 +149,27 @@ impl State {
             Phase::Holds { turn, fence, deadline, has_written, has_renewed };
     }
 
-    fn receive(&mut self, mistake: Option<Mistake>, message: usize) -> bool {
+    pub(super) fn receive(&mut self, model: &Lock, message: usize) -> bool {
+        let mistake = model.mistake;
+        let lease = model.bound.lease;
         let now = self.now;
         let (waiter, hold) = self.grants_told.remove(message);
-        let process = self.process(waiter.token / 4);
+        let process = self.process(owner(waiter.token));
         let Phase::Waits { sent_at } = process.phase else { return true };
         let is_heard = process.token == waiter.token && process.hears == Some(waiter.node);
         let is_last =
             process.attempt == waiter.attempt || mistake == Some(Mistake::OldGrantAccepted);
         let deadline = match mistake {
-            Some(Mistake::LeaseFromArrival) => now + LEASE,
-            _ => sent_at + LEASE,
+            Some(Mistake::LeaseFromArrival) => now + lease,
+            _ => sent_at + lease,
         };
-        if is_heard && is_last && deadline > now + LEASE / 2 {
-            self.hold(waiter.token / 4, hold, deadline);
+        if is_heard && is_last && deadline > now + lease / 2 {
+            self.hold(owner(waiter.token), hold, deadline);
         }
         true
     }
 
-    fn begin_write(&mut self, process: u8) -> bool {
+    pub(super) fn begin_write(&mut self, process: u8) -> bool {
         let now = self.now;
         match &mut self.process(process).phase {
             Phase::Holds { turn, fence, deadline, has_written, .. }
@@ -173,64 +185,86 @@ impl State {
         }
     }
 
-    fn renew(&mut self, number: u8) -> bool {
+    fn renew(&mut self, model: &Lock, number: u8) -> bool {
         let now = self.now;
-        let held = self.live_hold();
+        let lease = model.bound.lease;
         let process = self.process(number);
         let token = process.token;
         let Phase::Holds { deadline, has_renewed, .. } = &mut process.phase else { return false };
-        if number > 0 || *has_renewed || now >= *deadline || *deadline == now + LEASE {
+        if number > 0 || *has_renewed || now >= *deadline || *deadline == now + lease {
             return false;
         }
         *has_renewed = true;
-        match held.filter(|hold| hold.token == token) {
-            Some(hold) => {
-                *deadline = now + LEASE;
-                self.primary.hold = Some(Hold { until: now + LEASE, ..hold });
-            }
-            None => *deadline = now,
+        *deadline = now + lease;
+        if !self.prolong(model, token) {
+            self.process(number).end_lease(now);
         }
         true
+    }
+
+    /// `token_renew.lua`: whether the token holds the lock.
+    pub(super) fn prolong(&mut self, model: &Lock, token: Number) -> bool {
+        let until = self.now + model.bound.lease;
+        let held = self.live_hold().filter(|hold| hold.token == token);
+        if let Some(hold) = held {
+            self.primary.hold = Some(Hold { until, ..hold });
+        }
+        held.is_some()
     }
 
     /// The guard may go while its write is still on the way: its client has left.
-    fn release(&mut self, mistake: Option<Mistake>, number: u8) -> bool {
+    fn release(&mut self, model: &Lock, number: u8) -> bool {
         let now = self.now;
-        let held = self.live_hold();
         let process = self.process(number);
-        let Phase::Holds { turn, fence, deadline, has_written, .. } = &mut process.phase else {
-            return false;
-        };
-        if !*has_written && now < *deadline {
+        let Phase::Holds { deadline, has_written, .. } = process.phase else { return false };
+        if !has_written && now < deadline {
             return false;
         }
         process.clients -= 1;
-        if process.clients > 0 && *deadline > now + LEASE / 2 {
-            turn.1 += 1;
-            *fence += u8::from(mistake != Some(Mistake::SameFenceHandedOver));
-            *has_written = false;
-            return true;
+        let is_last = process.clients == 0;
+        if !is_last && deadline > now + model.bound.lease / 2 {
+            return self.hand_over(model, number);
         }
-        process.phase = if process.clients > 0 { Phase::Idle } else { Phase::Over };
+        process.phase = if is_last { Phase::Over } else { Phase::Idle };
         let token = process.token;
-        if held.is_some_and(|hold| hold.token == token) {
-            self.primary.hold = None;
-            self.hand_on(mistake);
-        } else {
-            self.primary.queue.retain(|one| one.token != token);
-        }
+        self.give_back(model, token);
         true
     }
 
+    /// `core/hand_over.rs`: the hold goes to the next client of the process, with its next fence.
+    pub(super) fn hand_over(&mut self, model: &Lock, number: u8) -> bool {
+        let is_new = model.mistake != Some(Mistake::SameFenceHandedOver);
+        let Phase::Holds { turn, fence, has_written, .. } = &mut self.process(number).phase else {
+            return false;
+        };
+        turn.1 += 1;
+        *fence += Number::from(is_new);
+        *has_written = false;
+        true
+    }
+
+    /// `token_release.lua`.
+    pub(super) fn give_back(&mut self, model: &Lock, token: Number) -> bool {
+        let is_held = self.live_hold().is_some_and(|hold| hold.token == token);
+        if is_held {
+            self.primary.hold = None;
+            self.hand_on(model);
+        } else {
+            self.primary.queue.retain(|one| one.token != token);
+        }
+        is_held
+    }
+
     /// `waiters.lua`: a waiter whose process does not listen at this node is skipped.
-    fn hand_on(&mut self, mistake: Option<Mistake>) {
+    fn hand_on(&mut self, model: &Lock) {
+        let mistake = model.mistake;
         while !self.primary.queue.is_empty() {
             let waiter = self.primary.queue.remove(0);
-            let hears = self.process(waiter.token / 4).hears == Some(waiter.node);
+            let hears = self.process(owner(waiter.token)).hears == Some(waiter.node);
             let is_counted = hears && waiter.node == self.node;
             let grants_first = mistake == Some(Mistake::GrantOnPublishCount);
             if is_counted || grants_first {
-                let hold = self.grant(mistake, waiter.token);
+                let hold = self.grant(model, waiter.token);
                 self.primary.hold = is_counted.then_some(hold);
                 if hears {
                     // The bus of a cluster carries it to the listeners of every node.
@@ -244,7 +278,7 @@ impl State {
         }
     }
 
-    fn process(&mut self, number: u8) -> &mut Process {
+    pub(super) fn process(&mut self, number: u8) -> &mut Process {
         &mut self.processes[usize::from(number)]
     }
 
@@ -259,7 +293,7 @@ impl State {
 
     pub(super) fn passed_a_waiter_by(&self) -> bool {
         let listens = |one: &Waiter| {
-            let process = &self.processes[usize::from(one.token / 4)];
+            let process = &self.processes[usize::from(owner(one.token))];
             one.node == self.node && process.hears == Some(one.node)
         };
         // What a failover has brought back is older than the last release.
@@ -269,4 +303,18 @@ impl State {
     pub(super) fn all_over(&self) -> bool {
         self.processes.iter().all(|process| process.phase == Phase::Over)
     }
+}
+
+impl Process {
+    /// The process learns that its hold is over.
+    pub(super) fn end_lease(&mut self, now: Number) {
+        if let Phase::Holds { deadline, .. } = &mut self.phase {
+            *deadline = now;
+        }
+    }
+}
+
+/// The process that a token is of.
+pub(super) fn owner(token: Number) -> u8 {
+    u8::try_from(token / TOKENS).unwrap_or(u8::MAX)
 }

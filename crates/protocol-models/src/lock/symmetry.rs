@@ -1,6 +1,7 @@
 //! Symmetry: three processes that are alike behave alike in any order, so one order stands for all six.
 
-use super::{Hold, PROCESSES, Process, State, Waiter};
+use super::steps::owner;
+use super::{Hold, Number, PROCESSES, Process, State, TOKENS, Waiter};
 
 /// The number of a process before, by its number afterwards.
 type Order = [u8; PROCESSES as usize];
@@ -31,11 +32,11 @@ impl State {
     /// Gives the processes other numbers.
     fn reordered(&self, order: &Order) -> Self {
         let mut now = self.clone();
-        // A token is four times the number of its process, and the client's; 0 before the first.
-        let renumber = |token: &mut u8| {
-            let new = (0..PROCESSES).zip(order).find(|(_, old)| **old == *token / 4);
+        // A token has the number of its process, and the client's; 0 before the first.
+        let renumber = |token: &mut Number| {
+            let new = (0..PROCESSES).zip(order).find(|(_, old)| **old == owner(*token));
             if let Some((new, _)) = new.filter(|_| *token > 0) {
-                *token = new * 4 + *token % 4;
+                *token = Number::from(new) * TOKENS + *token % TOKENS;
             }
         };
         for (process, old) in now.processes.iter_mut().zip(order) {

@@ -24,6 +24,7 @@ use super::sql::{BatchError, BatchResult, commit};
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::{Fault, within};
 use crate::work::item_permit::ItemPermits;
+use crate::write::protocol::{self, protocol};
 use crate::write::{
     ATTEMPTS_MAX, Arbiter, BATCH_MAX, Conflict, Fence, LOST_COMMIT_READS_MAX, OrderWrite,
     StockWrite, UNANSWERED, in_time, no_connection, pause,
@@ -157,6 +158,7 @@ impl BatchWriter {
                 return;
             }
         };
+        batch.begins();
         let mut is_usable = self.write_on(slot, &mut used.kept.connection, batch).await;
         if used.kept.destination.has_changed() {
             // A server that was replaced meanwhile has answered: the ledger may not have it.
@@ -187,6 +189,10 @@ impl BatchWriter {
         for attempt in 1..=LOST_COMMIT_READS_MAX {
             match find_written(&self.arbiter.pool, &purchases).await {
                 Ok(mut orders) => {
+                    let written = purchases.iter().copied();
+                    let written = written.filter(|one| orders.contains_key(&one.order_id));
+                    let all = purchases.iter().copied();
+                    protocol!("recovered", all, written = protocol::names(written));
                     for index in asked {
                         let order = orders.remove(&batch.purchases[index].order_id);
                         batch.answers[index] = order.map(|order| Ok(Outcome::Sold(order)));
@@ -225,9 +231,11 @@ impl BatchWriter {
                 if in_time(deadline, slot.exclusive()).await.is_none() {
                     continue;
                 }
+                batch.looks();
                 let chosen = choose(connection, batch.purchases, &candidates, &mut batch.answers);
                 match within(TRANSACTION_MAX, chosen).await {
                     Ok(chosen) => {
+                        batch.looked(&chosen);
                         self.pipeline.set_pre_checked(chosen.len() < candidates.len());
                         chosen
                     }

@@ -8,6 +8,7 @@ use std::ops::Range;
 use tokio::time::Instant;
 
 use crate::work::item_permit::ItemPermits;
+use crate::write::protocol::{self, protocol};
 use crate::write::{Answer, Arbiter, Fence, UNANSWERED, WRITTEN_AS};
 use shop_domain::trace::SharedSpan;
 use shop_domain::{ItemId, Outcome, Purchase, Unavailable};
@@ -94,6 +95,35 @@ impl<'a> Batch<'a> {
         Self { is_alone: true, permits: Some(permits), ..batch }
     }
 
+    /// Says that its transactions begin.
+    pub(super) fn begins(&self) {
+        let kind = match (self.is_shared, self.is_alone) {
+            (true, _) => "shared",
+            (_, true) => "alone",
+            _ => "own",
+        };
+        protocol!("begin", self.purchases, kind = kind);
+    }
+
+    /// Says that it looks at the ledger.
+    pub(super) fn looks(&self) {
+        let all = self.purchases.iter().zip(&self.answers);
+        let undecided = all.filter(|(_, answer)| answer.is_none()).map(|(purchase, _)| purchase);
+        protocol!("looks", undecided);
+    }
+
+    /// Says what a look at the ledger has decided.
+    pub(super) fn looked(&self, chosen: &[usize]) {
+        let answered = |kind: &'static str| {
+            let all = self.purchases.iter().zip(&self.answers);
+            let is_it = move |answer: &Answer| protocol::kind(answer) == kind;
+            let those = all.filter(move |(_, answer)| answer.as_ref().is_some_and(is_it));
+            protocol::names(those.map(|(purchase, _)| purchase))
+        };
+        let chosen = chosen.iter().map(|index| &self.purchases[*index]);
+        protocol!("looked", chosen, refused = answered("refused"), found = answered("sold"));
+    }
+
     /// Answers orders that are written.
     pub(super) fn sold(&mut self, written: &[usize]) {
         let token = self.fence.map(|fence| fence.token);
@@ -164,6 +194,7 @@ impl<'a> Batch<'a> {
             self.is_told[index] = true;
             // What is left says that the order is decided, and is read no more.
             let answer = self.answers[index].replace(Ok(UNWRITTEN))?;
+            protocol!("told", [&self.purchases[index]], answer = protocol::kind(&answer));
             self.arbiter.count_refusal(&self.purchases[index], &answer);
             Some((index, answer))
         });

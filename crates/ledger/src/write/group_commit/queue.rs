@@ -25,6 +25,7 @@ use super::fair_queue::{CutBatch, FairQueue};
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use super::pre_check::items_of;
 use super::quarantine::{QUARANTINED_MAX, Quarantine};
+use crate::write::protocol::protocol;
 use crate::write::{Answer, Answers};
 use shop_domain::{ItemId, Outcome, Purchase, Refusal, Span, Unavailable};
 
@@ -249,8 +250,11 @@ impl BatchQueue {
         group.observe(purchases.len(), items.len());
         if self.item.is_none() {
             let group = group.clone();
+            let orders = tracing::enabled!(target: "ledger::protocol", tracing::Level::TRACE)
+                .then(|| purchases.clone());
             slot.when_overtaken(move || {
                 let now = Instant::now();
+                protocol!("overtaken", orders.iter().flatten());
                 items
                     .iter()
                     .for_each(|item| group.quarantine(*item, |one| one.raise_until_clean(now)));

@@ -19,6 +19,7 @@ use crate::write::new_order::{
     CountedUnits, NewOrder, count_buyers, count_in_groups, insert_movements, insert_orders,
     stock_update,
 };
+use crate::write::protocol::protocol;
 use crate::write::{WRITTEN_AS, in_time, is_guarded, is_late};
 use shop_domain::{ItemId, Purchase, Span};
 
@@ -69,6 +70,7 @@ pub(super) async fn commit(
     match fill(&mut transaction, purchases, (fence, outbox, permits), (slot, turn_max, span)).await
     {
         Ok(BatchResult::Whole) => {
+            protocol!("commit", purchases.iter().copied());
             let committed = {
                 let _span = span.span("COMMIT");
                 transaction.commit().await
@@ -76,19 +78,29 @@ pub(super) async fn commit(
             match committed {
                 Ok(()) => {
                     failpoint!("batch-committed");
+                    protocol!("committed", purchases.iter().copied());
                     Ok(BatchResult::Whole)
                 }
                 Err(error) if Fault::of(&error) == Fault::Transient => {
+                    protocol!("rolled back", purchases.iter().copied(), objected = false);
                     Err(BatchError::Before(error))
                 }
-                Err(error) => Err(BatchError::AtCommit(error)),
+                Err(error) => {
+                    protocol!("commit lost", purchases.iter().copied());
+                    Err(BatchError::AtCommit(error))
+                }
             }
         }
         Ok(refused) => {
+            let objected = matches!(refused, BatchResult::TooFew);
+            protocol!("rolled back", purchases.iter().copied(), objected = objected);
             transaction.rollback().await?;
             Ok(refused)
         }
         Err(error) => {
+            let fault = Fault::of(&error);
+            let objected = matches!(fault, Fault::Duplicate | Fault::CheckViolated);
+            protocol!("rolled back", purchases.iter().copied(), objected = objected);
             transaction.roll_back_after(&error).await;
             Err(BatchError::Before(error))
         }
@@ -114,6 +126,7 @@ async fn fill(
     if !has_turn || is_late(turn_max) {
         return Ok(BatchResult::Late);
     }
+    protocol!("turn", purchases.iter().copied());
     assert!(slot.is_in_stock_stage(), "a batch takes the stock after the batch before it");
     let _stock = span.span("stock");
     if let Some(permits) = permits
@@ -123,7 +136,11 @@ async fn fill(
     }
     let whole = slot.run(take_stock(connection, purchases)).await?;
     failpoint!("batch-stock-taken");
-    Ok(if whole { BatchResult::Whole } else { BatchResult::TooFew })
+    if !whole {
+        return Ok(BatchResult::TooFew);
+    }
+    protocol!("stock", purchases.iter().copied());
+    Ok(BatchResult::Whole)
 }
 
 /// Writes all rows but the stock's: fence, orders, limits, movements, events. `Some` with the accepted fence
@@ -147,6 +164,7 @@ async fn write_rows(
         answered(insert_orders(connection, orders)).await?;
     }
     failpoint!("batch-orders-inserted");
+    protocol!("keys", purchases.iter().copied());
     let guarded = purchases.iter().filter(|purchase| is_guarded(purchase));
     for chunk in powers_of_two(&summed(guarded.map(|purchase| CountedUnits::of_buyer(purchase)))) {
         answered(count_buyers(connection, chunk)).await?;
@@ -156,6 +174,7 @@ async fn write_rows(
         answered(count_in_groups(connection, chunk)).await?;
     }
     failpoint!("batch-buyers-counted");
+    protocol!("limits", purchases.iter().copied());
     for chunk in powers_of_two(&sorted) {
         answered(insert_movements(connection, chunk)).await?;
     }

@@ -1,0 +1,370 @@
+//! Runs of group commit on a database server are paths of its model (`crates/protocol-models`): in each round two instances
+//! write the model's orders, and what their batches decide is replayed by the model's steps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dev_servers::faulty_link::{FaultyLink, Trap};
+use dev_servers::{DATABASE, MysqlOptions, MysqlServer};
+use futures::future::join_all;
+use ledger::catalog::{Creation, NewItems, create};
+use ledger::failover::pool_of;
+use ledger::schema::migrate;
+use ledger::write::{Arbiter, BatchConnections, GroupCommit, SHARED_CONNECTIONS};
+use ledger::{Database, LedgerOptions};
+use protocol_models::batch::replay::{explain, lines, stock};
+use protocol_models::trace::{BATCH_TARGET, Event, Recorder};
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use shop_domain::{
+    ArbiterMode, Cents, Currency, Item, ItemId, ItemKind, NewItem, OrderId, Outcome, Purchase,
+    Quantity, RequestKey, SaleWindow, UserId,
+};
+use shop_metrics::Metrics;
+use sqlx::{Connection, MySqlConnection};
+use time::OffsetDateTime;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::TaskTracker;
+
+/// Connections of an instance beside those of its shared queue.
+const CONNECTIONS: u32 = 8;
+
+/// Rounds until something has happened that most rounds have.
+const ROUNDS_MAX: u32 = 50;
+/// How long somebody holds a stock row: longer than a batch waits before it is overtaken.
+const HELD: Duration = Duration::from_millis(600);
+
+/// A server, and two instances that sell from it, the first of them through a link.
+struct Testbed {
+    _server: MysqlServer,
+    link: FaultyLink,
+    url: String,
+    pool: Database,
+    /// An item beside those of the model.
+    other: Arc<Item>,
+    instances: [GroupCommit; 2],
+    choices: StdRng,
+    /// The events of each round, and the names of its lines.
+    traces: Vec<(Vec<Event>, Vec<String>)>,
+}
+
+/// The orders of one round.
+struct Round {
+    /// Each with its lines, and by whom it is written.
+    orders: Vec<(usize, Vec<Purchase>)>,
+    /// The ids of the lines.
+    names: Vec<String>,
+}
+
+fn options(url: &str, lock_wait_timeout_seconds: u32) -> LedgerOptions {
+    LedgerOptions {
+        url: url.to_owned(),
+        pool_connections_max: CONNECTIONS,
+        lock_wait_timeout_seconds,
+        one_shard: true,
+        acquire_timeout_ms: 5_000,
+        order_routine: true,
+        currency: Currency::USD.as_str().to_owned(),
+    }
+}
+
+fn instance(url: &str) -> GroupCommit {
+    let pool = pool_of(options(url, 5), CONNECTIONS).expect("the URL is fine");
+    let shared = pool_of(options(url, 1), SHARED_CONNECTIONS).expect("the URL is fine");
+    GroupCommit::with_shared_queues(
+        Arbiter::new(pool.clone(), Metrics::new()),
+        BatchConnections::new(pool, CONNECTIONS),
+        TaskTracker::new(),
+        vec![BatchConnections::new(shared, SHARED_CONNECTIONS)],
+    )
+}
+
+impl Testbed {
+    async fn start() -> Self {
+        let mut server = MysqlOptions::temporary();
+        // No test cuts the power.
+        server.extra_arguments.push("--loose-debug-no-sync".to_owned());
+        let server = MysqlServer::start(server).await.expect("the private server starts");
+        let url = server.tcp_url_of(DATABASE);
+        let pool = pool_of(options(&url, 5), CONNECTIONS).expect("the URL is fine");
+        migrate(options(&url, 5), &pool).await.expect("migrated");
+        let link = FaultyLink::to_url(&url).await.expect("a link");
+        let instances = [instance(link.url()), instance(&url)];
+        let asked = std::env::var("SECKILL_TEST_SEED").ok();
+        let seed = asked.map_or_else(rand::random, |text| text.parse().expect("a number"));
+        println!("SECKILL_TEST_SEED={seed} repeats it");
+        let choices = StdRng::seed_from_u64(seed);
+        let other = make(&pool, &[new_item(u16::MAX.into(), 1_000_000)]).await.remove(0);
+        Self { _server: server, link, url, pool, other, instances, choices, traces: Vec::new() }
+    }
+
+    /// Items with the model's stock, and its orders of them.
+    async fn round(&self) -> Round {
+        let items = make(&self.pool, &stock().map(|units| new_item(units.into(), 1))).await;
+        let all = lines();
+        let mut names = Vec::new();
+        let mut orders = Vec::new();
+        for of_order in all.chunk_by(|one, next| one[0] == next[0]) {
+            let id = OrderId::generate();
+            let line = |(number, [_, item, buyer, _]): (usize, &[usize; 4])| {
+                let purchase = purchase(&items[*item], *buyer, id);
+                if of_order.len() == 1 {
+                    return purchase;
+                }
+                let number = u8::try_from(number).expect("few lines");
+                let line_count = u8::try_from(of_order.len()).ok();
+                Purchase { order_id: id.line(number), line_count, ..purchase }
+            };
+            let lines: Vec<Purchase> = of_order.iter().enumerate().map(line).collect();
+            names.extend(lines.iter().map(|one| one.order_id.to_string()));
+            orders.push((of_order[0][3], lines));
+        }
+        Round { orders, names }
+    }
+
+    /// Writes the orders of a round, which come at about the same time. Mostly, other orders are under way, so that they
+    /// are written in batches. Somebody may have locked a stock row for a while.
+    async fn write(&mut self, round: &Round, held: Option<Duration>) -> Vec<Event> {
+        let recorder = Recorder::default();
+        let _recorded = tracing::subscriber::set_default(recorder.clone());
+        let spread = self.choices.random_range(0..3_000);
+        let orders = round.orders.iter().map(|(instance, lines)| {
+            let pause = Duration::from_micros(self.choices.random_range(0..=spread));
+            let instance = &self.instances[*instance];
+            async move {
+                if pause > Duration::from_micros(300) {
+                    sleep(pause).await;
+                }
+                instance.write_order(lines.clone(), None).await
+            }
+        });
+        let orders = join_all(orders.collect::<Vec<_>>());
+        let are_busy = self.choices.random_range(0..4) > 0;
+        let busy = self.instances.iter().flat_map(|instance| [instance; 2]).filter(|_| are_busy);
+        let busy = busy
+            .map(|instance| instance.write(purchase(&self.other, 0, OrderId::generate()), None));
+        let mut locks = MySqlConnection::connect(&self.url).await.expect("connected");
+        let item = round.orders[0].1[0].item.id;
+        let mut lock = locks.begin().await.expect("begun");
+        hold(&mut lock, self.other.id).await;
+        if held.is_some() {
+            hold(&mut lock, item).await;
+        }
+        let ended = async {
+            let mut orders = orders;
+            if let Some(held) = held {
+                let early = timeout(held, &mut orders).await;
+                lock.rollback().await.expect("rolled back");
+                return match early {
+                    Ok(outcomes) => outcomes,
+                    Err(_) => orders.await,
+                };
+            }
+            let outcomes = orders.await;
+            lock.rollback().await.expect("rolled back");
+            outcomes
+        };
+        let (_, outcomes) = tokio::join!(join_all(busy.collect::<Vec<_>>()), ended);
+        let is_known = |one: &Outcome| !matches!(one, Outcome::Unknown(_));
+        assert!(outcomes.iter().all(is_known), "{outcomes:?}");
+        let is_of_round = |event: &Event| {
+            event.text("lines").is_empty()
+                || round.names.iter().any(|name| event.text("lines").contains(name))
+        };
+        recorder.events(BATCH_TARGET).into_iter().filter(is_of_round).collect()
+    }
+
+    /// Rounds, each of which is to be a path of the model.
+    async fn rounds(&mut self, rounds: u32, held: Option<Duration>) {
+        for _ in 0..rounds {
+            let round = self.round().await;
+            let events = self.write(&round, held).await;
+            let explained = explain(&events, &round.names);
+            let number = self.traces.len();
+            explained.unwrap_or_else(|unexplained| panic!("round {number}: {unexplained}"));
+            self.traces.push((events, round.names));
+        }
+    }
+}
+
+async fn make(pool: &Database, items: &[NewItem]) -> Vec<Arc<Item>> {
+    let now = OffsetDateTime::now_utc();
+    let new = NewItems { items, now, actor: None, first_id: None, request: None };
+    match create(pool, new).await {
+        Ok(Creation::New(items)) => items.into_iter().map(|one| one.item).collect(),
+        other => panic!("the items are not made: {other:?}"),
+    }
+}
+
+/// Locks the stock row of an item.
+async fn hold(lock: &mut MySqlConnection, item: ItemId) {
+    let statement = "SELECT available FROM stock WHERE item_id = ? FOR UPDATE";
+    sqlx::query(statement).bind(item.get()).fetch_one(lock).await.expect("locked");
+}
+
+fn new_item(units: i64, per_buyer_limit: u32) -> NewItem {
+    let now = OffsetDateTime::now_utc();
+    let hour = time::Duration::HOUR;
+    NewItem {
+        name: "thing".to_owned(),
+        description: String::new(),
+        image_url: None,
+        price: Cents::new(100).expect("small"),
+        currency: Currency::USD,
+        stock: units,
+        window: SaleWindow::new(now - hour, now + hour).expect("a window"),
+        per_buyer_limit,
+        unpaid_max: 0,
+        hold_seconds: 300,
+        strategy: "mysql-batch".to_owned(),
+        kind: ItemKind::Shop,
+        arbiter: ArbiterMode::On,
+        waiting_room: false,
+        offer_seconds: 0,
+        extend_seconds: 0,
+        return_seconds: 0,
+        variant: None,
+        draw: None,
+        limit_group: None,
+    }
+}
+
+fn purchase(item: &Arc<Item>, buyer: usize, order_id: OrderId) -> Purchase {
+    let now = OffsetDateTime::now_utc();
+    let buyer = i64::try_from(buyer).expect("small") + 1;
+    let quantity = Quantity::new(1).expect("positive");
+    Purchase {
+        order_id,
+        item: Arc::clone(item),
+        buyer: UserId::new(buyer).expect("positive"),
+        quantity,
+        amount: item.price,
+        key: RequestKey::of_order(order_id),
+        strategy: "mysql-batch",
+        trace: Default::default(),
+        line_count: None,
+        counts_refusals: true,
+        created_at: now,
+        expires_at: now + time::Duration::HOUR,
+    }
+}
+
+/// Each decision of two instances is a step of the model; also where a COMMIT or its answer is lost, and where somebody
+/// has locked a stock row, so that batches are overtaken.
+#[tokio::test]
+async fn rounds_are_paths_of_the_model() {
+    const COMMIT: &[u8] = b"\x03COMMIT";
+    let mut testbed = Testbed::start().await;
+    testbed.rounds(rounds(10), None).await;
+    for trap in [Trap::at(COMMIT).lose_answer(), Trap::at(COMMIT)] {
+        let before = testbed.link.caught();
+        testbed.link.trap(trap);
+        for _ in 0..ROUNDS_MAX {
+            if testbed.link.caught() > before {
+                break;
+            }
+            testbed.rounds(1, None).await;
+        }
+        assert!(testbed.link.caught() > before, "the fault did not bite");
+    }
+    testbed.rounds(1, Some(HELD)).await;
+    for (mistake, plant) in MISTAKES {
+        testbed.refuses(mistake, plant).await;
+    }
+    let events: usize = testbed.traces.iter().map(|(events, _)| events.len()).sum();
+    println!("{} rounds, {events} events, all explained", testbed.traces.len());
+}
+
+/// How often the orders are written: `SECKILL_TEST_ROUNDS`, else a few times.
+fn rounds(few: u32) -> u32 {
+    let asked = std::env::var("SECKILL_TEST_ROUNDS").ok();
+    asked.map_or(few, |text| text.parse().expect("SECKILL_TEST_ROUNDS is a number"))
+}
+
+/// Writes a mistake into a trace that has a place for it, and answers at which event no step may fit. The names are those of
+/// the lines.
+type Plant = fn(&mut Vec<Event>, &[String]) -> Option<usize>;
+
+/// The planted mistakes of the model that a trace can show.
+const MISTAKES: [(&str, Plant); 6] = [
+    ("an answer before COMMIT", answer_before_commit),
+    ("affected rows ignored", affected_rows_ignored),
+    ("the stock before the limits", stock_before_limits),
+    ("a line dropped at the second try", |events, names| without_a_line(events, names, "looked")),
+    ("the lines of an order apart", |events, names| without_a_line(events, names, "begin")),
+    ("a whole batch refused", whole_batch_refused),
+];
+
+impl Testbed {
+    /// Has a mistake refused at its event, in the first round that has a place for it.
+    async fn refuses(&mut self, mistake: &str, plant: Plant) {
+        for _ in 0..ROUNDS_MAX {
+            let planted = self.traces.iter().find_map(|(events, names)| {
+                let mut events = events.clone();
+                plant(&mut events, names).map(|index| (index, events, names))
+            });
+            if let Some((index, events, names)) = planted {
+                let unexplained = explain(&events, names).expect_err(mistake);
+                println!("{mistake}: event {} of {}", unexplained.number, events.len());
+                assert_eq!(unexplained.number, index + 1, "{mistake}: {unexplained}");
+                return;
+            }
+            self.rounds(1, None).await;
+        }
+        panic!("no round has a place for {mistake}");
+    }
+}
+
+fn answer_before_commit(events: &mut Vec<Event>, _: &[String]) -> Option<usize> {
+    let commit = events.iter().position(|one| one.what() == "commit")?;
+    let is_of_it = |one: &Event| {
+        one.what() == "told" && events[commit].text("lines").contains(one.text("lines"))
+    };
+    let told = commit + events[commit..].iter().position(is_of_it)?;
+    let event = events.remove(told);
+    let is_sold = event.text("answer") == "sold";
+    events.insert(commit, event);
+    is_sold.then_some(commit)
+}
+
+fn affected_rows_ignored(events: &mut Vec<Event>, _: &[String]) -> Option<usize> {
+    let index = events.iter().position(|one| one.flag("objected") == Some(true))?;
+    let is_turn =
+        |one: &Event| one.what() == "turn" && one.text("lines") == events[index].text("lines");
+    let had_turn = events[..index].iter().any(is_turn);
+    says(&mut events[index], "stock");
+    had_turn.then_some(index)
+}
+
+fn stock_before_limits(events: &mut Vec<Event>, _: &[String]) -> Option<usize> {
+    let limits = events.iter().position(|one| one.what() == "limits")?;
+    let mut event = events[limits].clone();
+    says(&mut event, "stock");
+    events.insert(limits, event);
+    Some(limits)
+}
+
+fn without_a_line(events: &mut [Event], names: &[String], what: &str) -> Option<usize> {
+    // The model's third order has two lines.
+    let both = names.get(2..4)?;
+    let has_both = |one: &Event| both.iter().all(|name| one.text("lines").contains(name));
+    let index = events.iter().position(|one| one.what() == what && has_both(one))?;
+    let lines = events[index].text("lines").replace(&both[1], "");
+    events[index].fields.insert("lines".to_owned(), lines);
+    Some(index)
+}
+
+fn whole_batch_refused(events: &mut Vec<Event>, _: &[String]) -> Option<usize> {
+    let is_batch = |one: &Event| one.text("lines").contains(',');
+    let is_it = |one: &Event| one.flag("objected") == Some(true) && is_batch(one);
+    let index = events.iter().position(is_it)?;
+    let mut event = events[index].clone();
+    says(&mut event, "told");
+    event.fields.insert("answer".to_owned(), "refused".to_owned());
+    events.insert(index + 1, event);
+    Some(index + 1)
+}
+
+fn says(event: &mut Event, what: &str) {
+    event.fields.insert("what".to_owned(), what.to_owned());
+}
