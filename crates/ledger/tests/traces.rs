@@ -255,7 +255,7 @@ fn purchase(item: &Arc<Item>, buyer: usize, order_id: OrderId) -> Purchase {
 async fn rounds_are_paths_of_the_model() {
     const COMMIT: &[u8] = b"\x03COMMIT";
     let mut testbed = Testbed::start().await;
-    testbed.rounds(rounds(10), None).await;
+    testbed.rounds(rounds(6), None).await;
     for trap in [Trap::at(COMMIT).lose_answer(), Trap::at(COMMIT)] {
         let before = testbed.link.caught();
         testbed.link.trap(trap);
@@ -288,7 +288,7 @@ type Plant = fn(&mut Vec<Event>, &[String]) -> Option<usize>;
 /// The planted mistakes of the model that a trace can show.
 const MISTAKES: [(&str, Plant); 6] = [
     ("an answer before COMMIT", answer_before_commit),
-    ("affected rows ignored", affected_rows_ignored),
+    ("affected rows ignored", |events, _| affected_rows_ignored(events)),
     ("the stock before the limits", stock_before_limits),
     ("a line dropped at the second try", |events, names| without_a_line(events, names, "looked")),
     ("the lines of an order apart", |events, names| without_a_line(events, names, "begin")),
@@ -327,7 +327,7 @@ fn answer_before_commit(events: &mut Vec<Event>, _: &[String]) -> Option<usize> 
     is_sold.then_some(commit)
 }
 
-fn affected_rows_ignored(events: &mut Vec<Event>, _: &[String]) -> Option<usize> {
+fn affected_rows_ignored(events: &mut [Event]) -> Option<usize> {
     let index = events.iter().position(|one| one.flag("objected") == Some(true))?;
     let is_turn =
         |one: &Event| one.what() == "turn" && one.text("lines") == events[index].text("lines");

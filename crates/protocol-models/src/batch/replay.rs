@@ -4,7 +4,8 @@
 //! COMMIT out at some moment between, and runs an order's call at some moment before its end: those are the silent steps.
 //! Until it says so, a transaction has locked nothing: no other one can tell, because its own next event comes later.
 //!
-//! What a run does and the states that are searched do not: any of the orders that wait may be in a batch; an order may
+//! What a run does and the states that are searched do not: any of the orders that wait may be in a batch, which may look
+//! at the ledger before its first try; an order may
 //! be written by itself at once; and a transaction may be rolled back for no reason of its rows.
 
 use std::collections::{HashMap, HashSet};
@@ -58,10 +59,13 @@ struct Path {
     sequence: Vec<usize>,
 }
 
-/// A look at the ledger: at which orders, and whether the ledger has answered it.
+/// A look at the ledger: at which orders, and whether the ledger has answered it. It reads the orders and limits first,
+/// the stock later.
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 struct Look {
     lines: Vec<usize>,
+    /// What it has found of orders.
+    rows: Option<[u8; LINES.len()]>,
     is_done: bool,
 }
 
@@ -167,8 +171,11 @@ impl Path {
         };
         match transaction.step {
             Step::Enters => {
+                let mut early = self.clone();
+                let has_read = early.reads_orders(one);
                 let mut path = self.clone();
-                path.reads(one).then(|| path.sorted()).into_iter().collect()
+                let read = path.reads(one).then(|| path.sorted());
+                read.into_iter().chain(has_read.then_some(early)).collect()
             }
             Step::Locks(_) if is_call => with(&|state| state.runs(one)).into_iter().collect(),
             Step::Commits => {
@@ -255,8 +262,17 @@ impl Path {
         transaction.step = Step::Enters;
         transaction.lines.sort_by_key(|line| sequence.iter().position(|one| one == line));
         let lines = transaction.lines.clone();
-        self.looks.push(Look { lines, is_done: false });
+        self.looks.push(Look { lines, rows: None, is_done: false });
         matches!(step, Step::Enters | Step::Locks(0))
+    }
+
+    /// The ledger answers the first part of such a look.
+    fn reads_orders(&mut self, one: usize) -> bool {
+        let transaction = &self.state.transactions[one];
+        let is_its = |look: &&mut Look| look.lines == transaction.lines && look.rows.is_none();
+        let Some(look) = self.looks.iter_mut().find(is_its) else { return false };
+        look.rows = Some(self.state.rows);
+        true
     }
 
     /// The ledger answers such a look.
@@ -265,7 +281,11 @@ impl Path {
         let is_its = |look: &&mut Look| look.lines == transaction.lines && !look.is_done;
         let Some(look) = self.looks.iter_mut().find(is_its) else { return false };
         look.is_done = true;
-        self.state.enter(None, one)
+        let rows = self.state.rows;
+        self.state.rows = look.rows.unwrap_or(rows);
+        let is_possible = self.state.enter(None, one);
+        self.state.rows = rows;
+        is_possible
     }
 
     /// The batch knows which of its orders it writes together, and which are refused.

@@ -324,6 +324,9 @@ impl Rules {
         let is_new = minted.first.is_none() && is_late_enough && is_early_enough;
         if is_new {
             minted.first = Some(fence);
+            // Paths that differ in them alone are one from now on.
+            minted.from_us = 0;
+            minted.to_us = 0;
             minted.fences = event.number("fences");
         }
         (minted.first == Some(fence)).then_some(())
@@ -442,7 +445,17 @@ impl Path {
     fn forget(&mut self) {
         self.sent.retain(|one| one.command != Command::Die || one.answer.is_none());
         let newest = self.state.grants;
-        self.minted.retain(|one| one.grant + GRANTS_KEPT > newest);
+        let State { primary, grants_told, processes, .. } = &self.state;
+        let is_used = |grant: Number| {
+            let holds =
+                |phase: Phase| matches!(phase, Phase::Holds { turn, .. } if turn.0 == grant);
+            primary.hold.is_some_and(|hold| hold.grant == grant)
+                || grants_told.iter().any(|(_, hold)| hold.grant == grant)
+                || processes.iter().any(|process| holds(process.phase))
+        };
+        self.minted.retain(|one| {
+            one.grant + GRANTS_KEPT > newest && (one.first.is_some() || is_used(one.grant))
+        });
         let processes = &self.state.processes;
         self.state.grants_told.retain(|(waiter, _)| {
             let process = &processes[usize::from(owner(waiter.token))];
