@@ -258,7 +258,6 @@ impl<'a> Power<'a> {
             Err(error) => return Ok(Err(error.to_string())),
         };
         database.restart().await.map_err(|error| error.to_string())?;
-        disk.lie(server.lies);
         let cuts = if server.is_planted { CUTS_PLANTED } else { cuts_of(testbed) };
         let usual = std::mem::replace(&mut testbed.mysql, database);
         Ok(Ok(Self { disk, server, cuts, usual }))
@@ -285,6 +284,8 @@ impl<'a> Power<'a> {
     /// Cuts it after some purchases, again and again.
     async fn cut_often(&self, testbed: &mut Testbed, trial: &mut Trial) -> Run<Total> {
         let mut total = Total::default();
+        // From here on: without its tables the shop could not sell on, and nobody would need an audit.
+        self.disk.lie(self.server.lies);
         for cut in 1..=self.cuts {
             let sold = trial.sold() + SOLD_BEFORE_CUT;
             until("some purchases", RECOVERY_MAX, || {
