@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer, SmallDisk};
 use sqlx::mysql::MySqlConnection;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::mysql::execute;
 use super::{FAULT, proven};
 use crate::checker::TrialOutcome;
 use crate::service::Setup;
 use crate::testbed::Testbed;
-use crate::trial::{Plan, Wanted, run_trial, when_it_stops};
+use crate::trial::{Plan, RECOVERY_MAX, Wanted, run_trial, when_it_stops};
 use crate::{Run, TrialResult};
 
 /// Holds a new database and its log, and little else.
@@ -51,10 +51,7 @@ pub async fn full(testbed: &mut Testbed, seed: u64) -> TrialResult {
             }
         }
         disk.empty().map_err(|error| said(&error))?;
-        if !testbed.mysql.resume() {
-            // It may give up; then an operator frees space and starts it again.
-            testbed.mysql.restart().await.map_err(|error| error.to_string())?;
-        }
+        writes_again(testbed).await?;
         trial.fault_ended();
         proven(
             refused.contains("full"),
@@ -85,10 +82,7 @@ pub async fn full_during_change(testbed: &mut Testbed, seed: u64) -> TrialResult
         let sold = trial.sold() - before;
         let indexes = indexes(&mut operator).await?;
         disk.empty().map_err(|error| said(&error))?;
-        if !testbed.mysql.resume() {
-            testbed.mysql.restart().await.map_err(|error| error.to_string())?;
-            operator = testbed.operator().await?;
-        }
+        operator = writes_again(testbed).await?;
         trial.fault_ended();
         for arguments in [&["migrate"][..], &["migrate", "--contract"]] {
             let (done, text) = told(&setup, arguments).await?;
@@ -109,6 +103,33 @@ pub async fn full_during_change(testbed: &mut Testbed, seed: u64) -> TrialResult
     std::mem::replace(&mut testbed.mysql, usual).stop().await;
     trial
 }
+
+/// Waits until the database writes with the room that it has again. It may give up, also a moment later; then it is
+/// started again, as an operator would.
+async fn writes_again(testbed: &mut Testbed) -> Run<MySqlConnection> {
+    let end = Instant::now() + RECOVERY_MAX;
+    loop {
+        if !testbed.mysql.resume() {
+            testbed.mysql.restart().await.map_err(|error| error.to_string())?;
+        }
+        let why = match testbed.operator().await {
+            Ok(mut operator) => match execute(&mut operator, ROOM_AGAIN).await {
+                Ok(()) => return Ok(operator),
+                Err(why) => why,
+            },
+            Err(why) => why,
+        };
+        if Instant::now() >= end {
+            return Err(format!("there is room, and the database does not write: {why}"));
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// A write that shows that there is room.
+const ROOM_AGAIN: &str = "CREATE TABLE IF NOT EXISTS fault_room_again (piece INT); INSERT INTO fault_room_again VALUES (1)";
+/// Between two such writes.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Back to the indexes of the build before.
 const OF_THE_BUILD_BEFORE: [&str; 2] = [

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 use super::redis::process_state;
 use super::{FAULT, proven};
 use crate::testbed::Testbed;
-use crate::trial::{Plan, Trial, Wanted, run_trial, when_it_stops};
+use crate::trial::{Plan, RECOVERY_MAX, Trial, Wanted, run_trial, when_it_stops};
 use crate::wire::{Link, Wire};
 use crate::{Run, TrialResult};
 
@@ -83,15 +83,17 @@ pub async fn deadlocks(testbed: &mut Testbed, seed: u64) -> TrialResult {
         let before = counted(&mut other, "lock_deadlocks").await?;
         let (begin, items) = (Instant::now(), trial.item_ids());
         let mut circles = 0_usize;
-        while begin.elapsed() < FAULT {
+        let mut deadlocks = 0;
+        // On a busy machine it takes longer until two transactions meet.
+        while begin.elapsed() < FAULT || deadlocks == 0 && begin.elapsed() < RECOVERY_MAX {
             let item = items[circles % items.len()];
             circles += 1;
             // First the stock row, which the service takes last, then rows that it takes earlier.
             let _ = opposite_order(&mut side, item).await;
+            deadlocks = counted(&mut other, "lock_deadlocks").await? - before;
         }
         trial.injections += 1;
         trial.fault_ended();
-        let deadlocks = counted(&mut other, "lock_deadlocks").await? - before;
         proven(deadlocks > 0, format!("{deadlocks} deadlocks over {circles} side transactions"))
     })
     .await
