@@ -31,7 +31,7 @@ const CONNECTIONS: u32 = 8;
 
 /// Rounds until something has happened that most rounds have.
 const ROUNDS_MAX: u32 = 50;
-/// How long somebody holds a stock row: longer than a batch waits before it is overtaken.
+/// How long another session holds a stock row: longer than a batch waits before it is overtaken.
 const HELD: Duration = Duration::from_millis(600);
 
 /// A server, and two instances that sell from it, the first of them through a link.
@@ -249,8 +249,8 @@ fn purchase(item: &Arc<Item>, buyer: usize, order_id: OrderId) -> Purchase {
     }
 }
 
-/// Each decision of two instances is a step of the model; also where a COMMIT or its answer is lost, and where somebody
-/// has locked a stock row, so that batches are overtaken.
+/// Each decision of two instances is a step of the model, also where a COMMIT or its answer is lost, and where another
+/// session has locked a stock row, so that batches are overtaken.
 #[tokio::test]
 async fn rounds_are_paths_of_the_model() {
     const COMMIT: &[u8] = b"\x03COMMIT";

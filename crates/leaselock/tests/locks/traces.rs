@@ -263,7 +263,7 @@ async fn dead_waiter() -> Run {
     let (die, dies) = oneshot::channel::<()>();
     let first = run.process(|process, name, _| async move {
         tokio::select! {
-            _ = granted(&process, &name) => panic!("somebody else holds it"),
+            _ = granted(&process, &name) => panic!("another client holds it"),
             told = dies => told.expect("told"),
         }
     });
