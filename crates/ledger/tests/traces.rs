@@ -281,8 +281,8 @@ fn rounds(few: u32) -> u32 {
     asked.map_or(few, |text| text.parse().expect("SECKILL_TEST_ROUNDS is a number"))
 }
 
-/// Writes a mistake into a trace that has a place for it, and answers at which event no step may fit. The names are those of
-/// the lines.
+/// Writes a mistake into a trace that has a place for it, and answers the index of its event. The names are those of the
+/// lines.
 type Plant = fn(&mut Vec<Event>, &[String]) -> Option<usize>;
 
 /// The planted mistakes of the model that a trace can show.
@@ -296,7 +296,7 @@ const MISTAKES: [(&str, Plant); 6] = [
 ];
 
 impl Testbed {
-    /// Has a mistake refused at its event, in the first round that has a place for it.
+    /// Has a mistake refused at its event or after it, in the first round that has a place for it.
     async fn refuses(&mut self, mistake: &str, plant: Plant) {
         for _ in 0..ROUNDS_MAX {
             let planted = self.traces.iter().find_map(|(events, names)| {
@@ -306,7 +306,8 @@ impl Testbed {
             if let Some((index, events, names)) = planted {
                 let unexplained = explain(&events, names).expect_err(mistake);
                 println!("{mistake}: event {} of {}", unexplained.number, events.len());
-                assert_eq!(unexplained.number, index + 1, "{mistake}: {unexplained}");
+                // A later event refuses it where a transaction beside it may have made room before.
+                assert!(unexplained.number > index, "{mistake}: {unexplained}");
                 return;
             }
             self.rounds(1, None).await;
