@@ -12,7 +12,7 @@ use seckill::config::DEFAULTS;
 const README_LINES_MAX: usize = 130;
 const README_WORDS_MAX: usize = 1_300;
 const PAGE_LINES_MAX: usize = 400;
-/// Of the README and all pages of `docs`: what is longer is not read.
+/// Words of the README and all pages of `docs` together: nobody reads more.
 const WORDS_MAX: usize = 45_000;
 
 /// One page, by its path below the root.

@@ -25,7 +25,7 @@ const PATHS_MAX: usize = 20_000;
 pub struct Event {
     /// Microseconds since 1970.
     pub at_us: u64,
-    /// The values by their names. `what` says what was decided.
+    /// The values by their names. The value `what` names the decision.
     pub fields: BTreeMap<String, String>,
 }
 

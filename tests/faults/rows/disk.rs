@@ -113,10 +113,13 @@ async fn writes_again(testbed: &mut Testbed) -> Run<MySqlConnection> {
             testbed.mysql.restart().await.map_err(|error| error.to_string())?;
         }
         let why = match testbed.operator().await {
-            Ok(mut operator) => match execute(&mut operator, ROOM_AGAIN).await {
-                Ok(()) => return Ok(operator),
-                Err(why) => why,
-            },
+            Ok(mut operator) => {
+                match timeout(COMMAND_MAX, execute(&mut operator, ROOM_AGAIN)).await {
+                    Ok(Ok(())) => return Ok(operator),
+                    Ok(Err(why)) => why,
+                    Err(_) => "it does not answer".to_owned(),
+                }
+            }
             Err(why) => why,
         };
         if Instant::now() >= end {
