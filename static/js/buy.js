@@ -3,8 +3,8 @@
  *
  * The rule that keeps a buyer from paying twice: an idempotency key is made and stored *before*
  * the first request, every repetition sends the same key, and the key is thrown away only when
- * the server has said what happened. A double click, a reload, a second tab or a lost connection
- * therefore all repeat one and the same purchase.
+ * the attempt has ended and the server has said what happened. A double click, a reload, a second tab or a lost
+ * connection therefore all repeat one and the same purchase.
  *
  * Phases: `idle` -> (`line` ->) `sending` <-> `waiting` -> `done`; `done` may be started again. `line` is
  * for items with a waiting room.
@@ -19,7 +19,10 @@ const BACKOFF_MS_MIN = 400;
 const BACKOFF_MS_MAX = 5_000;
 /** A server that asks for a longer pause is obeyed by the buyer's own press, not by a timer. */
 const RETRY_AFTER_MS_MAX = 10_000;
-/** A younger attempt without an answer is finished at once when the page comes back. */
+/**
+ * A younger attempt without an answer is finished at once when the page comes back. One that has changed nothing is
+ * under way, here or in another tab, while it was stored less than this ago: no pause is as long.
+ */
 const RESUME_AGE_MS_MAX = 60_000;
 
 /**
@@ -28,7 +31,8 @@ const RESUME_AGE_MS_MAX = 60_000;
  *   itemId?: number|null}} Outcome
  * @typedef {{phase: 'idle'|'line'|'sending'|'waiting'|'done', attempt: number, standing: object|null, waitMs: number, code: string|null,
  *   resumed: boolean, outcome: Outcome|null}} PurchaseState
- * @typedef {{key: string, quantity?: number, lines?: object[], madeAtMs: number, uncertain: boolean}} Attempt
+ * @typedef {{key: string, quantity?: number, lines?: object[], madeAtMs: number, uncertain: boolean, keptAtMs?: number}} Attempt
+ *   `uncertain`: a request may have taken effect
  */
 
 /**
@@ -76,10 +80,28 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     onChange({ phase: 'idle', attempt: 0, standing: null, waitMs: 0, code: null, resumed: false, outcome: null, ...state });
   }
 
+  /** @returns {Attempt | null} */
+  function stored() {
+    const attempt = readEntry(entry);
+    return typeof attempt?.key === 'string' ? attempt : null;
+  }
+
+  function keep(attempt) {
+    attempt.keptAtMs = Date.now();
+    writeEntry(entry, attempt);
+  }
+
   /** The attempt whose outcome is not known yet. @returns {Attempt | null} */
   function unfinished() {
-    const attempt = readEntry(entry);
-    return typeof attempt?.key === 'string' && attempt.uncertain ? attempt : null;
+    const attempt = stored();
+    return attempt?.uncertain ? attempt : null;
+  }
+
+  /** The attempt that has not ended, here, in another tab, or when the page was left. @returns {Attempt | null} */
+  function underWay() {
+    const attempt = stored();
+    const isFresh = attempt !== null && Date.now() - attempt.keptAtMs < RESUME_AGE_MS_MAX;
+    return attempt?.uncertain || isFresh ? attempt : inLine();
   }
 
   /** The attempt that stood in line when the page was left. @returns {Attempt | null} */
@@ -90,22 +112,24 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
 
   /** Whether the page should finish that attempt by itself. @returns {boolean} */
   function shouldResume() {
-    const attempt = unfinished();
-    return attempt === null ? inLine() !== null : Date.now() - attempt.madeAtMs < RESUME_AGE_MS_MAX;
+    const attempt = underWay();
+    return attempt !== null && (!attempt.uncertain || Date.now() - attempt.madeAtMs < RESUME_AGE_MS_MAX);
   }
 
   /**
    * Buy, or find out what became of the last try. While one is under way this does nothing.
-   * @param {Partial<Attempt>} wanted ignored when an earlier attempt has no answer yet: that one is repeated
+   * @param {Partial<Attempt>} wanted ignored when an attempt is under way, also in another tab: that one is repeated
    * @returns {Promise<void>} when the outcome has been published
    */
   async function start(wanted) {
     if (running) return;
     running = true;
-    const earlier = unfinished();
-    const attempt = earlier ?? inLine() ?? { key: newKey(), ...wanted, madeAtMs: Date.now(), uncertain: false };
+    const attempt = underWay() ?? { key: newKey(), ...wanted, madeAtMs: Date.now(), uncertain: false };
     try {
-      const outcome = await carryOut(attempt, earlier !== null);
+      keep(attempt);
+      const outcome = await carryOut(attempt, attempt.uncertain);
+      // While a tab may send it again, another tab has to find its key.
+      if (!attempt.uncertain && stored()?.key === attempt.key) removeEntry(entry);
       publish(outcome.kind === 'left' ? {} : { phase: 'done', outcome });
     } finally {
       running = false;
@@ -116,6 +140,8 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     // What may be an order already is asked for as it was sent.
     let needsTicket = hasRoom() && !resumed && line.ticket() === null;
     for (let number = 1; ; number += 1) {
+      // After its end in another tab, that tab has begun the next one.
+      if ((stored()?.key ?? attempt.key) !== attempt.key) return { kind: 'left' };
       if (needsTicket) {
         const turnedAway = await standInLine(attempt);
         if (turnedAway !== null) return turnedAway;
@@ -169,10 +195,10 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     const uncertainBefore = attempt.uncertain;
     // Written down first: if the page dies now, the next one knows that a request may have left.
     attempt.uncertain = true;
-    writeEntry(entry, attempt);
+    keep(attempt);
     try {
       const order = await post(path, body(attempt), { 'Idempotency-Key': attempt.key, ...ticketHeader() });
-      removeEntry(entry);
+      attempt.uncertain = false;
       return { kind: order.status === 'queued' ? 'queued' : 'sold', order };
     } catch (error) {
       return evaluateFailure(error, attempt, uncertainBefore);
@@ -190,8 +216,7 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     // Decided before the gate: this request has changed nothing, an earlier one with the key may have.
     if (line !== null && status === 403 && code.startsWith('ticket_')) {
       attempt.uncertain = uncertainBefore;
-      if (attempt.uncertain) writeEntry(entry, attempt);
-      else removeEntry(entry);
+      keep(attempt);
       line.dropTicket();
       return { kind: 'line', code, retryAfterMs };
     }
@@ -199,8 +224,7 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     const mayHaveChanged = changed === 'unknown' || code === 'request_in_progress';
     const judged = status < 500 && status !== 401 && status !== 429 && !mayHaveChanged;
     attempt.uncertain = mayHaveChanged || (uncertainBefore && !judged);
-    if (attempt.uncertain) writeEntry(entry, attempt);
-    else removeEntry(entry);
+    keep(attempt);
     if (status === 401) return { kind: 'sign_in', code, retryAfterMs };
     // A 409 may be called retryable as well, but that is for the buyer to judge, not for a timer.
     const passing = status === 429 || status >= 500;
@@ -219,7 +243,7 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     wake();
   }
 
-  return { start, unfinished, inLine, shouldResume, hurry, leave };
+  return { start, unfinished, underWay, shouldResume, hurry, leave };
 }
 
 /** The pause before the next try: at least what the server asked, spread out so that buyers do not return in step. */

@@ -81,7 +81,7 @@ function startReservation() {
   phase = 'idle';
   reservation = session && createReservation({ userId: session.user_id, onChange: onReservation });
   panel.clear();
-  const attempt = reservation?.unfinished() ?? null;
+  const attempt = reservation?.underWay() ?? null;
   if (attempt !== null) {
     setCart(attempt.lines);
     if (reservation.shouldResume()) reservation.start({ lines: attempt.lines });

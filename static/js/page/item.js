@@ -150,7 +150,7 @@ function startPurchase() {
   if (purchase === null) return;
   // A repetition with its key tells what became of it.
   if (offer.shouldResume()) return offer.start(1);
-  const attempt = purchase.unfinished() ?? purchase.inLine();
+  const attempt = purchase.underWay();
   if (attempt === null) return;
   byId('quantity').value = String(attempt.quantity);
   if (purchase.shouldResume()) purchase.start(attempt.quantity);

@@ -6,6 +6,7 @@ use web::token::Role;
 
 use super::access::walk_to;
 use super::driver::{DESKTOP, Look, PHONE, Page};
+use super::outcomes::{COME_BACK, problem, stage_at};
 use super::{make_sale, orders_of};
 use crate::support::{Instance, Shop};
 
@@ -164,5 +165,29 @@ async fn a_keyboard_is_enough_to_change_and_reserve_a_cart() {
     walk_to(&page, "#pay").await;
     page.press(Key::Enter).await;
     page.until_text("#status", "Paid").await;
+    page.close().await;
+}
+
+/// While a tab waits to send a cart again, another tab reserves the same one, although nothing has happened yet.
+#[tokio::test]
+async fn a_second_tab_repeats_a_cart_that_is_still_tried() {
+    let (_shop, instance) = Shop::open().await;
+    let items = sales(&instance).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    visit_cart(&page, &instance, &items).await;
+    let (first, second) = page.second_window().await;
+    page.visit("/cart.html").await;
+    page.until_text("#reserve", "Reserve all for").await;
+    page.switch(&first).await;
+    stage_at(&page, "/api/reservations", u32::MAX, &problem(503, "contended", "none", 9)).await;
+    page.click("#reserve").await;
+    page.until_text("#reserve", "Asking again").await;
+    page.switch(&second).await;
+    page.click("#reserve").await;
+    page.until_text("#status", "Held for you").await;
+    page.switch(&first).await;
+    page.run(COME_BACK, Vec::new()).await;
+    page.until_text("#status", "Held for you").await;
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     page.close().await;
 }
