@@ -3,7 +3,7 @@
  * kept right on the way.
  */
 import { observe } from './clock.js';
-import { forgetSession } from './session.js';
+import { currentSession, forgetSession } from './session.js';
 
 const TIMEOUT_MS = 12_000;
 
@@ -80,6 +80,7 @@ export function remove(path) {
 
 async function request(method, path, body, headers = {}) {
   const sentAtMs = performance.now();
+  const sentBy = currentSession()?.user_id;
   let response;
   let answer = null;
   try {
@@ -105,8 +106,9 @@ async function request(method, path, body, headers = {}) {
     });
   }
   if (response.ok) return answer;
-  // A wrong password is a 401 too, but says nothing about the session there is.
-  if (response.status === 401 && answer?.code !== 'invalid_credentials') forgetSession();
+  // A wrong password is a 401 too, but says nothing about the session there is; nor does the answer to another buyer.
+  const isOurs = answer?.code !== 'invalid_credentials' && currentSession()?.user_id === sentBy;
+  if (response.status === 401 && isOurs) forgetSession();
   throw problem(response, answer);
 }
 

@@ -11,6 +11,7 @@
  */
 import { post } from './api.js';
 import { createLine } from './line.js';
+import { currentSession } from './session.js';
 import { readEntry, removeEntry, writeEntry } from './storage.js';
 
 /** How hard we try before we tell the buyer. Bounded: a shop in trouble needs fewer requests. */
@@ -74,10 +75,14 @@ export function createReservation({ userId, onChange }) {
  */
 function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
   let running = false;
+  /** Another buyer may be signed in: nothing is sent and told any more. */
+  let isStopped = false;
   let wake = () => {};
 
   function publish(state) {
-    onChange({ phase: 'idle', attempt: 0, standing: null, waitMs: 0, code: null, resumed: false, outcome: null, ...state });
+    // Who was signed out by the answer itself is told so.
+    const isTold = !isStopped || (state.outcome?.kind === 'sign_in' && currentSession() === null);
+    if (isTold) onChange({ phase: 'idle', attempt: 0, standing: null, waitMs: 0, code: null, resumed: false, outcome: null, ...state });
   }
 
   /** @returns {Attempt | null} */
@@ -122,7 +127,7 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
    * @returns {Promise<void>} when the outcome has been published
    */
   async function start(wanted) {
-    if (running) return;
+    if (running || isStopped) return;
     running = true;
     const attempt = underWay() ?? { key: newKey(), ...wanted, madeAtMs: Date.now(), uncertain: false };
     try {
@@ -141,7 +146,8 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     let needsTicket = hasRoom() && !resumed && line.ticket() === null;
     for (let number = 1; ; number += 1) {
       // After its end in another tab, that tab has begun the next one.
-      if ((stored()?.key ?? attempt.key) !== attempt.key) return { kind: 'left' };
+      const isReplaced = (stored()?.key ?? attempt.key) !== attempt.key;
+      if (isStopped || isReplaced) return { kind: 'left' };
       if (needsTicket) {
         const turnedAway = await standInLine(attempt);
         if (turnedAway !== null) return turnedAway;
@@ -237,13 +243,20 @@ function createAttempts({ entry, path, body, line, hasRoom, onChange }) {
     wake();
   }
 
+  /** Send nothing any more, as when the buyer signs out: the next cookie is another buyer's. */
+  function stop() {
+    isStopped = true;
+    line?.stop();
+    wake();
+  }
+
   /** Leave the line. */
   async function leave() {
     await line.leave();
     wake();
   }
 
-  return { start, unfinished, underWay, shouldResume, hurry, leave };
+  return { start, unfinished, underWay, shouldResume, hurry, stop, leave };
 }
 
 /** The pause before the next try: at least what the server asked, spread out so that buyers do not return in step. */

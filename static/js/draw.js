@@ -63,10 +63,13 @@ export function drawPanel(place, { item, onDrawn }) {
   /** The entry is read at first, and once more when it has its place. */
   async function look() {
     const path = `/api/items/${item().id}`;
+    const buyer = currentSession()?.user_id;
     try {
       draw = await get(`${path}/draw`);
       const isKnown = entry !== null && (draw.state !== 'drawn' || entry.status !== 'entered');
-      if (!isKnown) entry = currentSession() === null ? { status: 'none' } : await get(`${path}/entry`);
+      const read = isKnown ? entry : buyer === undefined ? { status: 'none' } : await get(`${path}/entry`);
+      // Another buyer may be signed in by now.
+      if (currentSession()?.user_id === buyer) entry = read;
     } catch (error) {
       if (error.status === undefined) throw error;
       // The next look shows it.
@@ -223,8 +226,9 @@ export function drawPanel(place, { item, onDrawn }) {
   }
 
   async function withdraw(path) {
+    const { user_id: buyer } = currentSession();
     await remove(path);
-    forgetDraw(item().id, currentSession().user_id);
+    forgetDraw(item().id, buyer);
     return { status: 'none' };
   }
 
@@ -240,12 +244,17 @@ export function drawPanel(place, { item, onDrawn }) {
     if (busy) return;
     const hash = keyOfFriends() === null ? '#draw' : location.hash;
     if (currentSession() === null) return location.assign(signInAddress(hash));
+    const { user_id: buyer } = currentSession();
     busy = true;
     setText(failed, '');
     show();
     try {
-      entry = await request();
-      keepOwn(true);
+      const changed = await request();
+      // Another buyer may be signed in by now.
+      if (currentSession()?.user_id === buyer) {
+        entry = changed;
+        keepOwn(true);
+      }
     } catch (error) {
       if (error.status === undefined) throw error;
       if (error.status === 401) return location.assign(signInAddress(hash));

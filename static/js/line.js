@@ -26,6 +26,7 @@ export function createLine({ itemId, userId }) {
   const placeEntry = `seckill.place.${userId}.${itemId}`;
   const ticketEntry = `seckill.ticket.${userId}.${itemId}`;
   let hasLeft = false;
+  let isStopped = false;
 
   /** The ticket in hand, if it is still good. @returns {string | null} */
   function ticket() {
@@ -53,7 +54,7 @@ export function createLine({ itemId, userId }) {
    */
   async function wait(attempt, onMove, pause) {
     let failures = 0;
-    hasLeft = false;
+    hasLeft = isStopped;
     for (;;) {
       const place = readEntry(placeEntry);
       try {
@@ -100,7 +101,13 @@ export function createLine({ itemId, userId }) {
     }
   }
 
-  return { ticket, dropTicket, kept, wait, leave };
+  /** Asks no more, and keeps the place: the next cookie is another buyer's. */
+  function stop() {
+    isStopped = true;
+    hasLeft = true;
+  }
+
+  return { ticket, dropTicket, kept, wait, leave, stop };
 }
 
 /** The proof that is kept, while the service still takes it. */

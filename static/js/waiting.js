@@ -131,12 +131,14 @@ export function waitingPanel(place, { item, mayWait, accept }) {
 
   async function change(send) {
     busy = true;
+    const buyer = currentSession()?.user_id;
     setText(failed, '');
     draw();
     try {
       const answer = await send();
       busy = false;
-      if (answer === null) await load();
+      // Another buyer may be signed in by now.
+      if (answer === null || currentSession()?.user_id !== buyer) await load();
       else take(answer);
     } catch (error) {
       if (error.status === undefined) throw error;

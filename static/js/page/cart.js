@@ -23,6 +23,8 @@ const rows = new Map();
 const items = new Map();
 /** @type {ReturnType<typeof createReservation> | null} */
 let reservation = null;
+/** Whose reservation it is; undefined at first. @type {number | null | undefined} */
+let buyerId;
 let phase = 'idle';
 /** The item of the line that was refused. */
 let refusedId = 0;
@@ -78,6 +80,11 @@ function gone(id) {
 /** An attempt belongs to a buyer: another buyer on this computer must not finish it. */
 function startReservation() {
   const session = currentSession();
+  const newId = session?.user_id ?? null;
+  // A new session of the same buyer changes nothing.
+  if (newId === buyerId) return;
+  buyerId = newId;
+  reservation?.stop();
   phase = 'idle';
   reservation = session && createReservation({ userId: session.user_id, onChange: onReservation });
   panel.clear();

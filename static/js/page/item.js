@@ -42,6 +42,8 @@ const draw = drawPanel(byId('draw'), { item: () => item, onDrawn });
 let item = null;
 /** @type {ReturnType<typeof createPurchase> | null} */
 let purchase = null;
+/** Whose purchases these are; undefined until the item is there. @type {number | null | undefined} */
+let buyerId;
 /** The purchase of a unit that is offered to a buyer who waited. @type {ReturnType<typeof createPurchase> | null} */
 let offer = null;
 let phase = 'idle';
@@ -127,6 +129,12 @@ function take(facts) {
 /** A purchase belongs to a buyer: another buyer on this computer must not finish it. */
 function startPurchase() {
   const session = currentSession();
+  const newId = session?.user_id ?? null;
+  // A new session of the same buyer changes nothing.
+  if (newId === buyerId) return;
+  buyerId = newId;
+  purchase?.stop();
+  offer?.stop();
   phase = 'idle';
   purchase = session && createPurchase({
     itemId,

@@ -6,7 +6,7 @@ use web::token::Role;
 
 use super::access::walk_to;
 use super::driver::{DESKTOP, Look, PHONE, Page};
-use super::outcomes::{COME_BACK, problem, stage_at};
+use super::outcomes::{COME_BACK, press_before_another_buyer, problem, stage_at};
 use super::{make_sale, orders_of};
 use crate::support::{Instance, Shop};
 
@@ -189,5 +189,21 @@ async fn a_second_tab_repeats_a_cart_that_is_still_tried() {
     page.run(COME_BACK, Vec::new()).await;
     page.until_text("#status", "Held for you").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
+    page.close().await;
+}
+
+/// A cart that waits for its next try is not reserved with the cookie of the next buyer.
+#[tokio::test]
+async fn a_change_of_the_buyer_ends_a_cart_that_is_still_tried() {
+    let (_shop, instance) = Shop::open().await;
+    let items = sales(&instance).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    visit_cart(&page, &instance, &items).await;
+    let of_cart = ("#reserve", "/api/reservations");
+    press_before_another_buyer(&page, &instance, of_cart, BUYER + 1).await;
+    page.click("#reserve").await;
+    page.until_text("#status", "Held for you").await;
+    assert_eq!(orders_of(&instance, BUYER + 1).await.len(), 1);
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
     page.close().await;
 }

@@ -164,3 +164,91 @@ async fn a_reload_goes_on_with_a_purchase_that_is_still_tried() {
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     page.close().await;
 }
+
+/// Lets the page answer with `window.changeBuyer()`: another buyer is the one of this browser, as when another tab signs out
+/// and in. `window.dueMs` is when a pause of at most two seconds is over.
+async fn prepare_another_buyer(page: &Page, instance: &Instance, user: i64) {
+    let session = json!({
+        "username": format!("user-{user}"),
+        "user_id": user,
+        "role": "buyer",
+        "expires_at": "2100-01-01T00:00:00Z",
+    });
+    let change = "const [token, session] = arguments; window.changeBuyer = () => { \
+           document.cookie = `seckill=${token}; path=/`; \
+           localStorage.setItem('seckill.session', session); \
+           dispatchEvent(new StorageEvent('storage', { key: 'seckill.session' })); \
+           window.dueMs = performance.now() + 2000; };";
+    let token = instance.token(user, Role::Buyer);
+    page.run(change, vec![json!(token), json!(session.to_string())]).await;
+}
+
+/// Stages one answer that asks for another try, in whose pause another buyer signs in, and presses a button.
+pub(super) async fn press_before_another_buyer(
+    page: &Page,
+    instance: &Instance,
+    (button, start): (&str, &str),
+    user: i64,
+) {
+    prepare_another_buyer(page, instance, user).await;
+    let answer = problem(503, "overloaded", "none", 1);
+    stage_at(page, start, 1, &format!("(setTimeout(window.changeBuyer, 100), {answer})")).await;
+    page.click(button).await;
+    page.until_text("#account", &format!("user-{user}")).await;
+    page.until("the end of the pause", "performance.now() > window.dueMs").await;
+    let sent = page.run("return window.purchases.length", Vec::new()).await;
+    assert_eq!(sent, json!(1), "the purchase of the buyer before goes on");
+    assert_eq!(orders_of(instance, user).await.len(), 0);
+}
+
+/// A purchase that waits for its next try is not sent with the cookie of the next buyer.
+#[tokio::test]
+async fn a_change_of_the_buyer_ends_a_purchase_that_is_still_tried() {
+    let (_shop, instance) = Shop::open().await;
+    let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let of_item = ("#buy", "/api/seckill/");
+    press_before_another_buyer(&page, &instance, of_item, BUYER + 1).await;
+    page.until("no panel of the buyer before", "document.getElementById('outcome').hidden").await;
+    page.click("#buy").await;
+    page.until_text("#outcome", "It’s yours").await;
+    page.until("a key of each buyer", "new Set(window.purchases).size === 2").await;
+    assert_eq!(orders_of(&instance, BUYER + 1).await.len(), 1);
+    assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
+    let kept = "!Object.keys(localStorage).some((name) => name.startsWith('seckill.purchase'))";
+    page.until("no kept key", kept).await;
+    page.close().await;
+}
+
+/// An answer to the buyer before is not shown to the next one.
+#[tokio::test]
+async fn a_place_on_the_waiting_list_is_shown_to_its_buyer_alone() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 1, "offer_seconds": 600 })).await;
+    assert_eq!(instance.buyer(1).buy("default", item).await.status, 201);
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
+    page.until_text("#waiting", "Wait for a unit").await;
+    let keep_back = "const real = window.fetch; window.held = []; \
+         window.fetch = async (path, options) => { \
+           const answer = await real(path, options); \
+           const joins = String(path).endsWith('/waiting') && options.method === 'POST'; \
+           if (joins) await new Promise((go) => window.held.push(go)); \
+           return answer; };";
+    page.run(keep_back, Vec::new()).await;
+    page.click("#waiting .button").await;
+    page.until("an answer that is kept back", "window.held.length === 1").await;
+    prepare_another_buyer(&page, &instance, BUYER + 1).await;
+    let watch = "window.changeBuyer(); window.seen = []; \
+         const place = document.getElementById('waiting'); \
+         new MutationObserver(() => window.seen.push(place.dataset.status)) \
+           .observe(place, { attributes: true, attributeFilter: ['data-status'] });";
+    page.run(watch, Vec::new()).await;
+    page.until_text("#account", &format!("user-{}", BUYER + 1)).await;
+    page.run("window.held[0]()", Vec::new()).await;
+    let is_over =
+        "document.querySelector('#waiting .button').getAttribute('aria-disabled') === 'false'";
+    page.until("the end of the request", is_over).await;
+    page.until_text("#waiting", "Wait for a unit").await;
+    page.until("the place of nobody else", "!window.seen.includes('waiting')").await;
+    page.close().await;
+}
