@@ -118,6 +118,7 @@ mod locks;
 pub mod mysql;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod threads;
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper;
 

@@ -28,6 +28,7 @@ pub mod order;
 pub mod rows;
 pub mod schema;
 pub mod sql;
+mod threads;
 pub mod waiting_list;
 pub mod work;
 pub mod write;

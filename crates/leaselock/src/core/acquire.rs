@@ -2,8 +2,8 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ use super::release::ReleaseJob;
 use super::renewal::renew_at;
 use super::stats::count;
 use super::store::{BackendError, Grant, Subscription, Token, ask};
+use crate::threads::Mutex;
 use crate::{AcquireError, AcquireOptions, Fence, Guard, LockName, Wait};
 
 /// How many attempts in a row may stay without an answer before the backend counts as down.

@@ -6,7 +6,7 @@
 //! the hold is lost.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use tokio::runtime::{Handle, Id};
 use tokio_util::task::TaskTracker;
@@ -15,6 +15,7 @@ use super::release::{self, ReleaseJob, ReleaseQueue};
 use super::renewal::Scheduler;
 use super::stats::{Stats, count};
 use super::store::LeaseStore;
+use crate::threads::Mutex;
 
 /// The background tasks of one lock, by their runtimes.
 pub(crate) struct Background {

@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -27,6 +27,7 @@ use super::protocol::protocol;
 use super::stats::count;
 use super::store::{Renewal, ask};
 use crate::LEASE_MIN;
+use crate::threads::{LazyLock, Mutex, MutexGuard};
 
 /// A hold is renewed when this part of its lease has passed.
 const RENEWALS_PER_LEASE: u32 = 3;

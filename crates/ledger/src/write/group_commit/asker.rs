@@ -1,13 +1,14 @@
 //! The side that waits for an order's answer. A batch claims the order when it takes it, or this side when it takes it back.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch_orders::UNWRITTEN;
+use crate::threads::{AtomicBool, planted};
 use crate::write::{Answer, is_late};
 
 /// The side that waits for the answer to an order.
@@ -71,5 +72,10 @@ pub(super) fn send((to, answer): (oneshot::Sender<Answer>, Answer)) {
 
 /// Claims an order; `false` when it was claimed before.
 pub(super) fn claim(claimed: &AtomicBool) -> bool {
+    if planted("an order is claimed in two steps") {
+        let was_claimed = claimed.load(Ordering::Acquire);
+        claimed.store(true, Ordering::Release);
+        return !was_claimed;
+    }
     !claimed.swap(true, Ordering::AcqRel)
 }

@@ -7,13 +7,14 @@
 //! orders it any more, is not in quarantine either: it would take a place of those that object now.
 
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
 
 use super::pipeline::PATIENCE;
+use crate::threads::{Mutex, MutexGuard};
 
 /// Items that are in quarantine at once because their orders were refused. The orders of further ones are
 /// refused in the batches of all: when many items object, writing each apart helps nobody.

@@ -1,0 +1,299 @@
+//! The queues of a process, and the way of an order: to a shared queue, to the queue of its item, or by itself.
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+
+use tokio::time::Instant;
+
+use super::asker::{Asker, claim};
+use super::batch::BatchWriter;
+use super::batch_orders::{BatchOrders, of_whole_orders};
+use super::connections::BatchConnections;
+use super::pipeline::BatchPipeline;
+use super::quarantine::{Quarantine, QuarantineCount};
+use super::queue::{BatchQueue, Waiting};
+use super::tasks::BatchTasks;
+use crate::work::cache::Cache;
+use crate::work::item_permit::ItemPermits;
+use crate::write::{Arbiter, OrderWrite, StockWrite, in_time};
+use shop_domain::{Doubt, ItemId, Outcome, Purchase, Refusal, Unavailable};
+
+/// Items that have a queue of their own at once.
+const ITEMS_MAX: usize = 100_000;
+
+/// The queues of this process. Clones share them.
+#[derive(Clone)]
+pub struct GroupCommit {
+    parts: Arc<GroupCommitParts>,
+}
+
+struct GroupCommitParts {
+    arbiter: Arbiter,
+    /// Those of the items' own queues.
+    connections: BatchConnections,
+    tasks: BatchTasks,
+    shared: Vec<Arc<BatchQueue>>,
+    own: Cache<ItemId, Arc<BatchQueue>>,
+    quarantined: QuarantineCount,
+}
+
+impl GroupCommit {
+    /// Group commit through `arbiter`, over `connections` while queues are busy, with writers that
+    /// run on `tasks`. Each item has a queue of its own.
+    #[must_use]
+    pub fn new(
+        arbiter: Arbiter,
+        connections: BatchConnections,
+        tasks: impl Into<BatchTasks>,
+    ) -> Self {
+        Self::with_shared_queues(arbiter, connections, tasks, Vec::new())
+    }
+
+    /// Group commit like [`GroupCommit::new`], where the items share queues: one over each of the
+    /// last connections, [`SHARED_CONNECTIONS`](super::SHARED_CONNECTIONS) each, whose sessions wait for a row no longer than
+    /// a second.
+    #[must_use]
+    pub fn with_shared_queues(
+        arbiter: Arbiter,
+        connections: BatchConnections,
+        tasks: impl Into<BatchTasks>,
+        shared: Vec<BatchConnections>,
+    ) -> Self {
+        let shared = shared.into_iter().map(|one| Arc::new(BatchQueue::shared(one))).collect();
+        let parts = GroupCommitParts {
+            quarantined: QuarantineCount::new(arbiter.metrics.batch_suspects.clone()),
+            arbiter,
+            connections,
+            tasks: tasks.into(),
+            shared,
+            own: Cache::new(ITEMS_MAX),
+        };
+        Self { parts: Arc::new(parts) }
+    }
+
+    /// A writer over the connections of group commit, for a caller that forms batches of one item
+    /// itself.
+    #[must_use]
+    pub fn writer(&self) -> BatchWriter {
+        self.writer_of(self.parts.connections.clone(), BatchPipeline::default())
+    }
+
+    /// Like [`Arbiter::write`], guarded and without a fence, in a batch.
+    pub async fn write(&self, purchase: Purchase, deadline: Option<Instant>) -> Outcome {
+        self.write_order(vec![purchase], deadline).await
+    }
+
+    /// Writes an order with these lines, all or none, in a batch. The lines are sorted by item, and have the
+    /// ids of lines if they are several. Once a batch has the order, its answer is waited for beyond the
+    /// deadline.
+    pub async fn write_order(&self, lines: Vec<Purchase>, deadline: Option<Instant>) -> Outcome {
+        if let Some(apart) = self.line_apart(&lines) {
+            return Outcome::Refused(Refusal::ItemsApart.of_line(apart));
+        }
+        let queue = self.queue_of(lines[0].item.id);
+        let has_lines = lines.len() > 1;
+        let is_apart = has_lines && (!self.shares_queues() || self.has_quarantined_line(&lines));
+        let direct = if is_apart { None } else { queue.direct() };
+        if is_apart || direct.is_some() {
+            // Boxed: they are rarely awaited, and would make every purchase's future larger.
+            if has_lines {
+                return Box::pin(self.write_alone(&lines, deadline)).await;
+            }
+            let purchase = &lines[0];
+            let stock = StockWrite::Guarded;
+            let write = OrderWrite { purchase, fence: None, stock, deadline };
+            return Box::pin(self.parts.arbiter.write(&write)).await.unwrap_or_else(Outcome::from);
+        }
+        let (asker, mut answered, claimed) = Asker::new(deadline);
+        if queue.push(self, Waiting::new(lines, asker)).is_err() {
+            return Outcome::Unavailable(Unavailable::Overloaded);
+        }
+        let answer = match in_time(deadline, &mut answered).await {
+            Some(Ok(answer)) => return answer.unwrap_or_else(Outcome::from),
+            // Too late, and no batch has it.
+            _ if claim(&claimed) => return Outcome::Unavailable(Unavailable::Contended),
+            Some(broken) => broken,
+            None => answered.await,
+        };
+        // A writer that broke off between its COMMIT and the answer: only the ledger knows.
+        let answer = answer.unwrap_or(Ok(Outcome::Unknown(Doubt::BrokenOff)));
+        answer.unwrap_or_else(Outcome::from)
+    }
+
+    /// The queue that an order of the item belongs to.
+    fn queue_of(&self, item: ItemId) -> Arc<BatchQueue> {
+        let shared = &self.parts.shared;
+        let index = self.parts.arbiter.shards.queue_of(item, shared.len());
+        match index.and_then(|index| shared.get(index)) {
+            Some(shared) if !self.is_quarantined(item) => Arc::clone(shared),
+            _ => self.own_queue(item),
+        }
+    }
+
+    /// The item of a line that no transaction writes together with the first one.
+    fn line_apart(&self, lines: &[Purchase]) -> Option<ItemId> {
+        let first = lines[0].item.id;
+        let shards = &self.parts.arbiter.shards;
+        let mut others = lines[1..].iter().map(|line| line.item.id);
+        others.find(|item| !shards.are_together([first, *item].into_iter()))
+    }
+
+    fn own_queue(&self, item: ItemId) -> Arc<BatchQueue> {
+        let GroupCommitParts { connections, own, quarantined, .. } = &*self.parts;
+        let make = || {
+            let quarantine = Quarantine::new(quarantined.clone());
+            Arc::new(BatchQueue::of_item(item, quarantine, connections.clone()))
+        };
+        own.get_or_insert_with(item, make)
+    }
+
+    /// Writes an order with several lines in a transaction of its own.
+    async fn write_alone(&self, lines: &[Purchase], deadline: Option<Instant>) -> Outcome {
+        let arbiter = &self.parts.arbiter;
+        let items: Vec<ItemId> = lines.iter().map(|line| line.item.id).collect();
+        // What waits for rows of an item waits first, without a connection.
+        let mut taken = arbiter.concurrency.acquire_all(&items, deadline).await;
+        while let Some(permits) = taken {
+            match self.write_alone_with(&permits, lines, deadline).await {
+                AloneResult::Ended(outcome) => return outcome,
+                AloneResult::Locked(item) => {
+                    let within = (&arbiter.pool, deadline);
+                    taken = arbiter.concurrency.acquire_after(permits, &items, item, within).await;
+                }
+            }
+        }
+        Outcome::Unavailable(Unavailable::Contended)
+    }
+
+    async fn write_alone_with(
+        &self,
+        permits: &ItemPermits,
+        lines: &[Purchase],
+        deadline: Option<Instant>,
+    ) -> AloneResult {
+        let deadlines = vec![deadline; lines.len()];
+        let mut answer = Ok(Outcome::Unknown(Doubt::BrokenOff));
+        let mut tell = |answers| {
+            if let Some((_, whole)) = of_whole_orders(lines, answers).into_iter().next() {
+                answer = whole;
+            }
+        };
+        let orders = BatchOrders { purchases: lines, deadlines: &deadlines };
+        let pipeline = BatchPipeline::default();
+        // What is apart has just refused an order.
+        pipeline.set_pre_checked(self.has_quarantined_line(lines));
+        let writer = self.writer_of(self.parts.connections.clone(), pipeline);
+        match writer.write_alone(permits, orders, &mut tell).await {
+            Some(locked) => AloneResult::Locked(locked),
+            None => AloneResult::Ended(answer.unwrap_or_else(Outcome::from)),
+        }
+    }
+
+    /// Writes an order with several lines, which a batch or nobody has claimed, on a task of its own.
+    pub(super) fn spawn_alone(&self, waiting: Waiting) {
+        let group = self.clone();
+        let (lines, asker) = waiting.taken();
+        self.tasks().spawn(async move {
+            let outcome = group.write_alone(&lines, asker.deadline).await;
+            asker.answer(Ok(outcome));
+        });
+    }
+
+    /// Whether an order has several lines, and one of them is of an item in quarantine.
+    pub(super) fn has_quarantined_line(&self, lines: &[Purchase]) -> bool {
+        lines.len() > 1 && lines.iter().any(|line| self.is_quarantined(line.item.id))
+    }
+
+    /// Queues an order in its item's own queue. One with several lines is written by itself.
+    pub(super) fn write_apart(&self, waiting: Waiting) {
+        if waiting.lines.len() > 1 {
+            match waiting.asker.begins() {
+                true => self.spawn_alone(waiting),
+                false => waiting.asker.give_up(),
+            }
+            return;
+        }
+        let queue = self.own_queue(waiting.item());
+        if let Err(waiting) = queue.push(self, waiting) {
+            waiting.asker.answer(Ok(Outcome::Unavailable(Unavailable::Overloaded)));
+        }
+    }
+
+    /// Changes the quarantine of an item, and sees to it that it expires.
+    pub(super) fn quarantine(&self, item: ItemId, change: impl Fn(&Quarantine)) {
+        let queue = self.own_queue(item);
+        let Some(quarantine) = queue.quarantine() else { return };
+        change(quarantine);
+        if quarantine.needs_watch() {
+            // Not one of the tasks that a stop waits for.
+            tokio::spawn(expire(Arc::downgrade(&queue)));
+        }
+    }
+
+    pub(super) fn is_quarantined(&self, item: ItemId) -> bool {
+        let own = self.has_quarantined().then(|| self.parts.own.get(item)).flatten();
+        own.is_some_and(|own| own.quarantine().is_some_and(Quarantine::is_raised))
+    }
+
+    pub(super) fn has_quarantined(&self) -> bool {
+        self.quarantined() > 0
+    }
+
+    pub(super) fn quarantined(&self) -> i64 {
+        self.parts.quarantined.get()
+    }
+
+    pub(super) fn shares_queues(&self) -> bool {
+        !self.parts.shared.is_empty()
+    }
+
+    pub(super) fn tasks(&self) -> &BatchTasks {
+        &self.parts.tasks
+    }
+
+    pub(super) fn writer_of(
+        &self,
+        connections: BatchConnections,
+        pipeline: BatchPipeline,
+    ) -> BatchWriter {
+        BatchWriter::new(self.parts.arbiter.clone(), connections, pipeline)
+    }
+
+    /// Counts a batch with its numbers of orders and items.
+    pub(super) fn observe(&self, orders: usize, items: usize) {
+        let metrics = &self.parts.arbiter.metrics;
+        metrics.batch_size.observe(size(orders));
+        metrics.batch_items.observe(size(items));
+    }
+}
+
+impl fmt::Debug for GroupCommit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shared = &self.parts.shared;
+        write!(formatter, "GroupCommit({} shared queues)", shared.len())
+    }
+}
+
+/// The end of one try of an order with several lines.
+enum AloneResult {
+    Ended(Outcome),
+    /// Others have the stock row of this item. Nothing was written.
+    Locked(ItemId),
+}
+
+/// Ends the quarantine of an item when it is over. Nobody may ask about the item any more, and the
+/// number of items in quarantine has to be right.
+async fn expire(queue: Weak<BatchQueue>) {
+    loop {
+        let queue = queue.upgrade();
+        let quarantine = queue.as_ref().and_then(|queue| queue.quarantine());
+        let Some(next) = quarantine.and_then(|one| one.expire(Instant::now())) else { return };
+        drop(queue);
+        tokio::time::sleep_until(next).await;
+    }
+}
+
+/// At most [`BATCH_MAX`](super::BATCH_MAX), so the conversion is exact.
+fn size(count: usize) -> f64 {
+    u32::try_from(count).map_or(f64::MAX, f64::from)
+}
