@@ -67,6 +67,55 @@ async fn the_client_reserves_extends_and_buys() {
     assert_clean(&instance, item).await;
 }
 
+/// Buys behind a proxy that answers with pages of its own: the order is made although its answer is lost. Then a page that
+/// refuses, which no try follows.
+const BEHIND_A_PROXY: &str = "
+import { buy, createClient, signIn } from './dist/src/index.js';
+const [baseUrl, token, item] = process.argv.slice(1);
+const keys = [];
+const page = (status, body) => new Response(body, { status, headers: { 'Content-Type': 'text/html' } });
+const answers = [
+  async (request) => { await fetch(request); return page(504, '<html>Gateway Time-out</html>'); },
+  async () => new Response(null, { status: 503 }),
+  async () => new Response('{\"message\": \"bad gateway\"}', { status: 502 }),
+  fetch,
+  async () => page(403, '<html>Forbidden</html>'),
+  async () => page(502, '<html>Bad Gateway</html>'),
+];
+const client = createClient({ baseUrl, token, fetch: (request) => {
+  keys.push(request.headers.get('Idempotency-Key'));
+  return answers.shift()(request);
+} });
+const order = await buy(client, { itemId: Number(item) });
+console.log(order.quantity, keys.length, new Set(keys).size);
+for (const send of [() => buy(client, { itemId: Number(item) }), () => signIn(client, 'x')]) {
+  const error = await send().catch((error) => error);
+  console.log(error.name, error.problem);
+}
+console.log(keys.length);
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_client_buys_once_behind_a_proxy_with_pages_of_its_own() {
+    let Some(folder) = build() else { return };
+    let (_shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 9, "stock": 9 })).await;
+    let (url, buyer) = (format!("http://{}", instance.addr), instance.buyer(1));
+    let mut node = tokio::process::Command::new("node");
+    node.args(["--input-type=module", "--eval", BEHIND_A_PROXY, &url]);
+    node.args([buyer.token().expect("a token"), &item.to_string()]);
+    let output = node.current_dir(folder).output().await.expect("it runs");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        "1 4 1\nSeckillError undefined\nSeckillError undefined\n6\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let orders = buyer.get("/api/orders").await;
+    assert_eq!(orders.json["orders"].as_array().map(Vec::len), Some(1), "{}", orders.text);
+    assert_clean(&instance, item).await;
+}
+
 #[test]
 fn each_operation_has_an_id_of_its_own() {
     let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");

@@ -31,12 +31,12 @@ export interface Options {
   fetch?: typeof globalThis.fetch;
 }
 
-/** A failure with its problem; `problem` is undefined when no answer came. */
+/** A failure with its problem; `problem` is undefined when none came, as with a page of a proxy. */
 export class SeckillError extends Error {
   readonly problem: Problem | undefined;
 
   constructor(problem: Problem | undefined) {
-    super(problem === undefined ? 'no answer' : `${problem.status} ${problem.code}: ${problem.detail}`);
+    super(problem === undefined ? 'no answer of the service' : `${problem.status} ${problem.code}: ${problem.detail}`);
     this.name = 'SeckillError';
     this.problem = problem;
   }
@@ -61,7 +61,7 @@ export function createClient({ baseUrl, token, fetch }: Options): SeckillClient 
  */
 export async function signIn(client: SeckillClient, identityToken: string): Promise<Session> {
   const { data, error } = await client.POST('/api/session', { body: { token: identityToken } });
-  if (data === undefined) throw new SeckillError(error);
+  if (data === undefined) throw new SeckillError(problemOf(error));
   return data;
 }
 
@@ -138,16 +138,17 @@ export async function giveBack(client: SeckillClient, order: string): Promise<Or
 
 /** Sends a request that may be repeated until its outcome is known. */
 async function untilKnown(
-  send: () => Promise<{ data?: Order; error?: Problem }>,
+  send: () => Promise<{ data?: Order; error?: unknown; response: Response }>,
 ): Promise<Order> {
   let last: Problem | undefined;
   for (let tries = 0; tries < TRIES_MAX; tries += 1) {
     if (tries > 0) await pause(retryAfterMs(tries));
     try {
-      const { data, error } = await send();
+      const { data, error, response } = await send();
       if (data !== undefined) return data;
-      last = error;
-      if (error?.retryable !== true) throw new SeckillError(error);
+      last = problemOf(error);
+      // The page of a proxy says nothing about what happened behind it.
+      if (!(last?.retryable ?? response.status >= 500)) throw new SeckillError(last);
     } catch (error) {
       if (error instanceof SeckillError) throw error;
       // No answer: it may have been bought, so the same key asks again.
@@ -155,6 +156,12 @@ async function untilKnown(
     }
   }
   throw new SeckillError(last);
+}
+
+/** The problem in the body of a failure, if the service wrote it. */
+function problemOf(body: unknown): Problem | undefined {
+  const isProblem = typeof body === 'object' && body !== null && 'code' in body && 'retryable' in body;
+  return isProblem ? (body as Problem) : undefined;
 }
 
 function retryAfterMs(tries: number): number {
