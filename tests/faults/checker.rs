@@ -1,5 +1,7 @@
 //! Checks a trial: the ledger against the record of answers, and the service's own audit.
 
+pub mod planted;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,6 +3,7 @@
 use futures::future::LocalBoxFuture;
 
 use crate::TrialResult;
+use crate::checker::planted;
 use crate::rows::{
     batch, buyers, clock, crash, disk, draws, failover, held, idle, locks, mysql, mysql_engines,
     network, orders, power, redis, redis_groups, service, waiting,
@@ -313,6 +314,12 @@ pub const LIST: &[Row] = rows! {
     "soak-shrinks": soak::finds_the_planted_mistake,
         "the ledger loses an acknowledged order, planted beside another fault in a random plan",
         "the soak finds it, and makes the plan smaller until that fault alone is left";
+    "planted-in-records": planted::in_records,
+        "no fault: records and outcomes that the checker must refuse, and such that it must not",
+        "each is judged right";
+    "planted-in-rows": planted::in_rows,
+        "rows of four items are changed while they are sold: stock, quantity, a movement, an order",
+        "both audits find each of them";
     "clock-jumps": clock::jumps,
         "the injected clock of one instance jumps two days ahead, back, an hour back and ahead",
         "the sale's window follows it; leases do not; nothing is oversold";

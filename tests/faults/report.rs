@@ -212,13 +212,16 @@ impl Total {
         }
     }
 
-    /// Few runs prove nothing about a share; then one may be missed.
     fn missed_too_many(&self) -> bool {
-        let missed = self.controls - self.caught;
-        match self.controls < CONTROLS_MIN {
-            true => missed > 1,
-            false => self.caught * 100 < self.controls * CAUGHT_PERCENT_MIN,
-        }
+        are_too_many_missed(self.caught, self.controls)
+    }
+}
+
+/// Few runs prove nothing about a share; then one may be missed.
+pub fn are_too_many_missed(caught: u32, controls: u32) -> bool {
+    match controls < CONTROLS_MIN {
+        true => controls - caught > 1,
+        false => caught * 100 < controls * CAUGHT_PERCENT_MIN,
     }
 }
 

@@ -7,13 +7,15 @@ use std::process::Command;
 
 use toml::{Table, Value};
 
+use crate::support::project;
+
 /// Dependencies that no code names; the manifest says why it has them. `package/dependency`.
 const NOT_NAMED_IN_CODE: &[&str] =
     &["seckill/byteorder", "seckill/idna_adapter", "seckill/num-traits"];
 
 #[test]
 fn every_dependency_is_used() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = &*project();
     let workspace = manifest(root);
     let mut unused = Vec::new();
     let mut inherited = BTreeSet::new();
@@ -153,7 +155,7 @@ fn tree(arguments: &[&str]) -> BTreeSet<String> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["tree", "--offline", "--edges", "no-dev", "--prefix", "none"]);
     cargo.args(["--no-dedupe", "--format", "{p} {f}"]).args(arguments);
-    let output = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().expect("cargo runs");
+    let output = cargo.current_dir(project()).output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }

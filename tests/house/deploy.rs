@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use web::address::Proxies;
 
 use crate::house::docs::{read, root};
 
-fn overlays() -> Vec<PathBuf> {
+/// The folders of the overlays of Kubernetes.
+pub fn overlays() -> Vec<PathBuf> {
     let folder = root().join("deploy/kubernetes/overlays");
     let found = fs::read_dir(folder).expect("the folder");
     let found: Vec<_> = found.map(|entry| entry.expect("an entry").path()).collect();
@@ -164,4 +166,69 @@ fn compose_shares_a_socket() {
     ] {
         assert_eq!(compose.matches(words).count(), 1, "{words}");
     }
+}
+
+/// `mysql-replica` may be the writer later: what connects it at the first start would then delete its orders.
+#[test]
+fn compose_connects_a_pair_of_databases_once() {
+    let compose = read("docker-compose.replicated.yml");
+    let (_, step) = compose.split_once("\n  replication:\n").expect("the step");
+    let (step, _) = step.split_once("\n    networks:").expect("its end");
+    let commands: Vec<&str> = step.lines().map(str::trim).skip_while(|it| *it != "- >-").collect();
+    // Without a pipe, which would hide that the server did not answer.
+    let guard = [
+        "- >-",
+        r#"ask() { mysql -h"$$1" -uroot -Ne "$$2"; };"#,
+        r#"known=$$(ask mysql-replica "SHOW DATABASES LIKE 'seckill'");"#,
+        r#"if [ -n "$$known" ]; then echo "mysql-replica has the database: nothing is changed"; exit; fi;"#,
+    ];
+    assert!(step.contains(r#"entrypoint: ["sh", "-ec"]"#), "it goes on after a failure");
+    assert_eq!(commands.get(..guard.len()), Some(guard.as_slice()), "it begins with its guard");
+    assert!(!compose.contains("| grep"), "{step}");
+    // Both start read-only from then on: `mysql` from its next start, and `mysql-replica` at once.
+    for (server, words) in [
+        ("ask mysql ", "SET PERSIST_ONLY super_read_only=ON;"),
+        ("ask mysql-replica \"STOP", "SET PERSIST super_read_only=ON;"),
+    ] {
+        let (_, statements) = step.split_once(server).expect("its statements");
+        let statements = statements.split("ask ").next().expect("a part");
+        assert!(statements.contains(words), "{server}: {statements}");
+    }
+    // A file that says read-only needs the sentence that says how it ends.
+    for path in ["docker-compose.replicated.yml", "docs/databases.md"] {
+        assert!(read(path).contains("SET GLOBAL read_only=OFF"), "{path}");
+    }
+}
+
+/// A run of the lab is known to one instance alone.
+#[test]
+fn each_proxy_of_several_instances_sends_the_lab_to_one() {
+    let proxy = read("deploy/haproxy.cfg");
+    let rule = "\n    use_backend lab if { path_beg /api/lab/ }\n";
+    let rule = proxy.find(rule).expect("a rule for the lab");
+    assert!(Some(rule) < proxy.find("\n    default_backend "), "the rule comes too late");
+    let (_, lab) = proxy.split_once("\nbackend lab\n").expect("a backend for the lab");
+    let lab = lab.split("\nbackend ").next().expect("its lines");
+    assert!(lab.starts_with("    balance hash str(lab)\n    hash-type consistent"), "{lab}");
+    let ingress = read("deploy/kubernetes/overlays/autoscaled/ingress.yaml");
+    let documents: Vec<_> = ingress.split("\n---\n").collect();
+    let hashed = |it: &&&str| it.contains("upstream-hash-by: lab }") && is_of_kind(it, "Ingress");
+    let of_lab = documents.iter().find(hashed).expect("an ingress for the lab");
+    assert!(
+        of_lab.contains(
+            "{ path: /api/lab/, pathType: Prefix, backend: { service: { name: seckill-lab,"
+        )
+    );
+    let service = documents.iter().find(|it| is_of_kind(it, "Service")).expect("its service");
+    assert!(service.contains("\n  name: seckill-lab\n"), "{service}");
+    assert!(service.contains("\n  selector: { app: seckill }\n"), "{service}");
+}
+
+/// Runs where HAProxy is installed.
+#[test]
+fn haproxy_takes_its_file() {
+    let Some(program) = loadtest::haproxy::program() else { return };
+    let file = root().join("deploy/haproxy.cfg");
+    let output = Command::new(program).arg("-c").arg("-f").arg(file).output().expect("runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

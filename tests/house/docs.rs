@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use gates::LIST;
 use seckill::config::DEFAULTS;
 
+use crate::support::project;
+
 /// A first page that is longer is not read; the rest belongs to a page of `docs`.
 const README_LINES_MAX: usize = 130;
 const README_WORDS_MAX: usize = 1_300;
@@ -233,7 +235,7 @@ fn variables(text: &str) -> impl Iterator<Item = &str> {
 }
 
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+    project()
 }
 
 pub fn read(path: impl AsRef<Path>) -> String {

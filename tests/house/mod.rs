@@ -1,5 +1,6 @@
 //! Rules of the source, the documents and the files of deployment.
 
+pub mod checks;
 pub mod commands;
 pub mod dependencies;
 pub mod deploy;
@@ -7,7 +8,9 @@ pub mod docs;
 pub mod docs_locks;
 pub mod forms;
 pub mod left_out;
+pub mod planted;
 pub mod prose;
 pub mod reference;
 pub mod release;
+pub mod scripts;
 pub mod tidy;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::project;
+
 /// Folders whose comments and pages are read, and the kinds of files.
 const FOLDERS: &[&str] = &[
     "src",
@@ -62,7 +64,7 @@ const EXCUSED: &[&str] = &["tests/house/prose.rs"];
 
 #[test]
 fn prose_has_no_riddles() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = &*project();
     let mut found = Vec::new();
     let mut texts = 0;
     for path in readable_files(root) {

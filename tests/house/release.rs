@@ -4,14 +4,26 @@ use std::collections::BTreeSet;
 
 use toml::{Table, Value};
 
+use crate::house::deploy::overlays;
 use crate::house::docs::read;
 
 fn manifest(path: &str) -> Table {
     read(path).parse().unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
+/// The images have the tag of the release, which is `v` and the version.
 #[test]
 fn compose_pulls_the_image_of_this_version() {
+    let workflow = read(".github/workflows/release.yml");
+    assert_eq!(workflow.matches("          tags: ${{ env.IMAGE }}").count(), 2, "two images");
+    assert_eq!(workflow.matches(":${{ github.ref_name }}\n").count(), 2, "with the tag's name");
+    assert!(workflow.contains("GITHUB_REF_NAME#v"), "the name of the tag is `v` and the version");
+    let tag = format!("    newTag: v{}", version());
+    for overlay in overlays() {
+        let kustomization = read(overlay.join("kustomization.yaml"));
+        let tags = kustomization.lines().filter(|line| line.contains("newTag:"));
+        assert_eq!(tags.collect::<Vec<_>>(), [&tag], "{}", overlay.display());
+    }
     let line = format!("  image: ${{SHOP_IMAGE:-seckill}}:${{SHOP_VERSION:-v{}}}", version());
     let compose = read("docker-compose.yml");
     assert!(compose.lines().any(|it| it == line), "docker-compose.yml has no line {line:?}");

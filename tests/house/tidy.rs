@@ -241,10 +241,13 @@ fn every_strategy_reads_like_a_manual_page() {
     }
 }
 
-/// A file that two crates include is compiled twice and belongs to neither: it needs a crate.
+/// A file that two crates include is compiled twice and belongs to neither: it needs a crate. One crate includes files to
+/// run them with other locks and another clock.
 #[test]
 fn no_crate_includes_a_file_of_another() {
-    for (path, text) in CODE.into_iter().chain(["tests"]).flat_map(files) {
+    let others = |path: &PathBuf| !path.starts_with("crates/interleavings");
+    let all = CODE.into_iter().chain(["tests"]).flat_map(files);
+    for (path, text) in all.filter(|(path, _)| others(path)) {
         let includes = code(&text).contains(concat!("#[", "path"));
         assert!(!includes, "{} includes a file by its path", path.display());
     }

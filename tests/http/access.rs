@@ -144,6 +144,7 @@ pub(super) fn operations() -> Vec<Operation> {
         operation("GET", "/api/session/callback", Who::Anyone, None, 303),
         operation("GET", "/healthz", Who::Anyone, None, 200),
         operation("GET", "/readyz", Who::Anyone, None, 200),
+        operation("GET", "/api/admin/health", Who::Admin, None, 200),
         operation("GET", "/metrics", Who::Anyone, None, 200),
         operation("DELETE", "/api/admin/users/{id}", Who::Admin, None, 204),
         // A minted token has no account. The last operation ends the caller's sessions.
@@ -268,9 +269,17 @@ pub(super) fn documented(document: &Value) -> Vec<(String, String, &Value)> {
 
 #[test]
 fn the_document_and_this_list_name_the_same_operations() {
-    let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
+    assert_same_operations(&document());
+}
+
+/// The document as the program makes it.
+fn document() -> Value {
+    serde_json::to_value(seckill::http::openapi()).expect("JSON")
+}
+
+fn assert_same_operations(document: &Value) {
     let mut written: Vec<_> =
-        documented(&document).into_iter().map(|(method, path, _)| (method, path)).collect();
+        documented(document).into_iter().map(|(method, path, _)| (method, path)).collect();
     let mut listed: Vec<_> = operations()
         .into_iter()
         .map(|known| (known.method.to_string(), known.path.to_owned()))
@@ -282,7 +291,10 @@ fn the_document_and_this_list_name_the_same_operations() {
 
 #[test]
 fn the_document_says_who_may_and_what_is_answered() {
-    let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");
+    assert_says_who_may(&document());
+}
+
+fn assert_says_who_may(document: &Value) {
     let problem = &document["components"]["schemas"]["ProblemBody"];
     for field in ["type", "title", "status", "detail", "code", "outcome", "retryable", "request_id"]
     {
@@ -290,7 +302,7 @@ fn the_document_says_who_may_and_what_is_answered() {
     }
     assert_eq!(document["components"]["securitySchemes"]["bearer"]["scheme"], "bearer");
     let known = operations();
-    for (method, path, operation) in documented(&document) {
+    for (method, path, operation) in documented(document) {
         let what = format!("{method} {path}");
         let known = known
             .iter()
@@ -323,5 +335,39 @@ fn the_document_says_who_may_and_what_is_answered() {
             known.body.is_some() || known.method == Method::POST,
             "{what}: body"
         );
+    }
+}
+
+/// A document with an operation, a right, an answer or a body too many or too few is refused.
+#[test]
+fn a_document_that_says_something_else_is_found() {
+    const BUY: &str = "/paths/~1api~1seckill~1{strategy}~1{item_id}/post";
+    let refuses = |judge: fn(&Value), change: &dyn Fn(&mut Value)| {
+        let mut planted = document();
+        change(&mut planted);
+        assert_ne!(planted, document(), "nothing is planted");
+        std::panic::catch_unwind(|| judge(&planted)).is_err()
+    };
+    let without = |at: &str, field: &str| {
+        let (at, field) = (at.to_owned(), field.to_owned());
+        move |document: &mut Value| {
+            let of = document.pointer_mut(&at).and_then(Value::as_object_mut);
+            of.unwrap_or_else(|| panic!("{at}")).remove(&field);
+        }
+    };
+    let path = BUY.trim_end_matches("/post");
+    assert!(refuses(assert_same_operations, &without(path, "post")));
+    let one_more = |document: &mut Value| document["paths"]["/api/nothing"]["get"] = Value::Null;
+    assert!(refuses(assert_same_operations, &one_more));
+    assert!(refuses(assert_says_who_may, &one_more));
+    for (at, field) in [
+        (BUY, "security"),
+        (BUY, "summary"),
+        (BUY, "requestBody"),
+        (&*format!("{BUY}/responses"), "201"),
+        (&*format!("{BUY}/responses"), "4XX"),
+        ("/components/schemas/ProblemBody/properties", "outcome"),
+    ] {
+        assert!(refuses(assert_says_who_may, &without(at, field)), "{at} {field}");
     }
 }

@@ -73,20 +73,16 @@ fn tables_of(file: &str) -> BTreeMap<String, Vec<String>> {
 #[tokio::test]
 async fn the_files_for_shards_have_the_schema() {
     let shop = Shop::new().await;
-    let read = "SELECT CAST(table_name AS CHAR), CAST(column_name AS CHAR) FROM information_schema.columns \
-         WHERE table_schema = DATABASE() AND table_name <> 'order_lines' ORDER BY table_name, ordinal_position";
-    let rows: Vec<(String, String)> =
-        sqlx::query_as(read).fetch_all(&shop.pool).await.expect("the columns");
-    let mut schema: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for (table, column) in rows {
-        schema.entry(table).or_default().push(column);
-    }
+    let schema = schema_of(&shop).await;
     let items = tables_of(include_str!("../../deploy/vitess/sharded/items.json"));
     let mut both = tables_of(include_str!("../../deploy/vitess/sharded/main.json"));
     assert_eq!(both.remove("outbox_numbers"), Some(Vec::new()), "the numbers of the outbox");
     assert!(items.keys().all(|table| !both.contains_key(table)), "each table is in one keyspace");
     both.extend(items.clone());
     assert_eq!(both, schema);
+    let more = "ALTER TABLE stock ADD COLUMN planted INT NULL";
+    sqlx::query(more).execute(&shop.pool).await.expect("planted");
+    assert_ne!(both, schema_of(&shop).await, "a column that only the schema has is seen");
     let routing: Value =
         serde_json::from_str(include_str!("../../deploy/vitess/sharded/routing.json"))
             .expect("JSON");
@@ -95,6 +91,19 @@ async fn the_files_for_shards_have_the_schema() {
         .map(|rule| rule["to_tables"][0].as_str().expect("a table").replace("seckill_items.", ""))
         .collect();
     assert_eq!(routed, items.into_keys().collect::<Vec<_>>());
+}
+
+/// The tables of a ledger, each with its columns.
+async fn schema_of(shop: &Shop) -> BTreeMap<String, Vec<String>> {
+    let read = "SELECT CAST(table_name AS CHAR), CAST(column_name AS CHAR) FROM information_schema.columns \
+         WHERE table_schema = DATABASE() AND table_name <> 'order_lines' ORDER BY table_name, ordinal_position";
+    let rows: Vec<(String, String)> =
+        sqlx::query_as(read).fetch_all(&shop.pool).await.expect("the columns");
+    let mut schema: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (table, column) in rows {
+        schema.entry(table).or_default().push(column);
+    }
+    schema
 }
 
 /// Asserts that the tables of the shards are those that `seckill migrate` makes.

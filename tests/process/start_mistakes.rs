@@ -115,6 +115,30 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
     assert_eq!(operators.expect("it is checked")["state"], "warning", "{fine:#}");
 }
 
+/// The doctor names what stops no start, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_doctor_names_what_a_start_waits_for_or_does_without() {
+    let shop = Shop::new().await;
+    for (name, value, sentence) in [
+        ("REDIS_URL", "redis://127.0.0.1:9", "Redis at 127.0.0.1:9 does not answer"),
+        ("DATABASE_URL", "postgres://u:p@127.0.0.1/seckill", "postgres"),
+        ("SECKILL_HTTP_STATIC_DIR", "/nowhere", "the pages of the shop are not in"),
+    ] {
+        assert_found(&doctor(&shop, &[(name, value)]).await, sentence);
+    }
+    // Only the strategies that lock there stand still.
+    let etcd = doctor(&shop, &[("SECKILL_LOCK_ETCD_ENDPOINTS", "http://127.0.0.1:9")]).await;
+    let mut checks = etcd["checks"].as_array().expect("a list").iter();
+    let locks = checks.find(|check| check["check"] == "locks.servers").expect("checked");
+    assert_eq!(locks["state"], "warning", "{etcd:#}");
+    let drop = "ALTER TABLE buyer_limits DROP CONSTRAINT buyer_limits_within";
+    sqlx::query(drop).execute(&shop.pool).await.expect("planted");
+    assert_found(
+        &doctor(&shop, &[]).await,
+        "a row that the CHECK constraints of the ledger forbid",
+    );
+}
+
 /// Whether the servers of the tests are MariaDB, which can be told to be older.
 pub async fn is_mariadb(shop: &Shop) -> bool {
     let version = sqlx::query_scalar("SELECT VERSION()").fetch_one(&shop.pool);

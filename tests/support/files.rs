@@ -3,10 +3,19 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The variable that names another folder than the project's own: a copy in which a test plants faults.
+pub const PROJECT: &str = "HOUSE_PROJECT";
+
+/// The folder of the project.
+pub fn project() -> PathBuf {
+    let copy = std::env::var_os(PROJECT).map(PathBuf::from);
+    copy.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).to_owned())
+}
+
 /// The path of every file of a kind (`rs`) below a folder of the project.
 pub fn files_below(folder: &str, kind: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
+    let mut folders = vec![project().join(folder)];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).expect("a folder of the project").flatten() {
             let path = entry.path();

@@ -72,25 +72,44 @@ async fn a_copy_is_what_a_migration_makes() {
     let server = super::servers().await.mysql;
     let [migrated, copied] = ["migrated", "copied"].map(super::unique);
     make(server, &format!("seckill_{copied}")).await;
-    let [migrated, copied] = [migrated, copied].map(async |name| {
-        let mut config = Config::defaults();
-        config.database_url = Secret::new(server.url_of(&format!("seckill_{name}")));
-        let pool = rows::pool(&config).expect("the URL is fine");
-        schema::migrate(&config, &pool).await.expect("the schema is made");
-        let mut seen = definitions(&pool).await;
-        for table in tables(&pool, "BASE TABLE").await {
-            seen.push(format!("{table}: {}", count(&pool, &table).await));
-        }
-        for kind in ["routine", "trigger", "event"] {
-            let names = format!(
-                "SELECT CAST({kind}_name AS CHAR) FROM information_schema.{kind}s \
-                 WHERE {kind}_schema = DATABASE()"
-            );
-            let names: Vec<String> =
-                sqlx::query_scalar(&names).fetch_all(&pool).await.expect("listed");
-            seen.extend(names);
-        }
-        seen
-    });
-    assert_eq!(copied.await, migrated.await);
+    let migrated = seen(&migrated_pool(server, &migrated).await).await;
+    let pool = migrated_pool(server, &copied).await;
+    assert_eq!(seen(&pool).await, migrated);
+    // Whatever a copy has more, less or otherwise is seen.
+    for planted in [
+        "INSERT INTO fences (item_id, backend, fence) VALUES (1, 'redis', 1)",
+        "ALTER TABLE stock ADD COLUMN planted INT NULL",
+        "DROP INDEX orders_item_status ON orders",
+        "CREATE TRIGGER planted BEFORE INSERT ON stock FOR EACH ROW SET NEW.available = 0",
+    ] {
+        let before = seen(&pool).await;
+        pool.execute(sqlx::raw_sql(planted)).await.expect("planted");
+        assert_ne!(seen(&pool).await, before, "{planted}");
+    }
+}
+
+/// A database after a migration.
+async fn migrated_pool(server: &MysqlServer, name: &str) -> Database {
+    let mut config = Config::defaults();
+    config.database_url = Secret::new(server.url_of(&format!("seckill_{name}")));
+    let pool = rows::pool(&config).expect("the URL is fine");
+    schema::migrate(&config, &pool).await.expect("the schema is made");
+    pool
+}
+
+/// What a database has: definitions, and the number of rows.
+async fn seen(pool: &Database) -> Vec<String> {
+    let mut seen = definitions(pool).await;
+    for table in tables(pool, "BASE TABLE").await {
+        seen.push(format!("{table}: {}", count(pool, &table).await));
+    }
+    for kind in ["routine", "trigger", "event"] {
+        let names = format!(
+            "SELECT CAST({kind}_name AS CHAR) FROM information_schema.{kind}s \
+             WHERE {kind}_schema = DATABASE()"
+        );
+        let names: Vec<String> = sqlx::query_scalar(&names).fetch_all(pool).await.expect("listed");
+        seen.extend(names);
+    }
+    seen
 }

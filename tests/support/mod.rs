@@ -33,7 +33,7 @@ use tokio::sync::OnceCell;
 
 pub use client::{Answer, Client, purchase_path};
 pub use dev_servers::faulty_link::FaultyLink;
-pub use files::files_below;
+pub use files::{PROJECT, files_below, project};
 pub use instance::{
     DRAW_KEY, Instance, Shop, hold_stock_row, item_body, redis_of, statements_running,
 };

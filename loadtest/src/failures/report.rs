@@ -46,18 +46,22 @@ pub struct Report {
 impl Report {
     /// 0 when all went as expected; an empty run proves nothing.
     pub fn exit_code(&self) -> u8 {
-        let tried: Vec<&Outcome> =
-            self.experiments.iter().filter(|outcome| outcome.left_out.is_none()).collect();
-        if tried.is_empty() {
-            return EXIT_COULD_NOT_JUDGE;
-        }
-        if tried.iter().all(|outcome| outcome.is_as_expected()) {
-            return EXIT_CLEAN;
-        }
-        let unexplained =
-            tried.iter().any(|outcome| !outcome.is_as_expected() && outcome.unjudged.is_empty());
-        if unexplained { EXIT_BROKEN } else { EXIT_COULD_NOT_JUDGE }
+        exit_code(&self.experiments)
     }
+}
+
+fn exit_code(experiments: &[Outcome]) -> u8 {
+    let tried: Vec<&Outcome> =
+        experiments.iter().filter(|outcome| outcome.left_out.is_none()).collect();
+    if tried.is_empty() {
+        return EXIT_COULD_NOT_JUDGE;
+    }
+    if tried.iter().all(|outcome| outcome.is_as_expected()) {
+        return EXIT_CLEAN;
+    }
+    let unexplained =
+        tried.iter().any(|outcome| !outcome.is_as_expected() && outcome.unjudged.is_empty());
+    if unexplained { EXIT_BROKEN } else { EXIT_COULD_NOT_JUDGE }
 }
 
 impl Report {
@@ -145,5 +149,19 @@ mod tests {
         assert!(!outcome(20, 18, 20).is_as_expected());
         assert!(!outcome(20, 20, 19).is_as_expected());
         assert!(!outcome(3, 2, 3).is_as_expected());
+    }
+
+    /// An experiment that shows nothing, or whose remedy does not hold, is never a success.
+    #[test]
+    fn the_exit_code_tells_what_did_not_go_as_expected() {
+        let good = || outcome(20, 20, 20);
+        let left_out = Outcome { left_out: Some("no Redis".to_owned()), ..outcome(20, 0, 0) };
+        let unjudged = Outcome { unjudged: vec!["no answer".to_owned()], ..outcome(20, 18, 20) };
+        assert_eq!(exit_code(&[good()]), EXIT_CLEAN);
+        assert_eq!(exit_code(&[good(), outcome(20, 0, 20)]), EXIT_BROKEN);
+        assert_eq!(exit_code(&[good(), outcome(20, 20, 19)]), EXIT_BROKEN);
+        assert_eq!(exit_code(&[good(), unjudged]), EXIT_COULD_NOT_JUDGE);
+        assert_eq!(exit_code(&[left_out]), EXIT_COULD_NOT_JUDGE);
+        assert_eq!(exit_code(&[]), EXIT_COULD_NOT_JUDGE);
     }
 }

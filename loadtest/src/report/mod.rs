@@ -222,3 +222,64 @@ fn named_faults(audit: &Judgement) -> Vec<String> {
     .map(|(count, name)| format!("{count} {name}"))
     .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use ledger_audit::{Faults, Finding, State, UnknownOutcomes};
+    use serde_json::json;
+
+    use super::*;
+
+    /// An audit of one invariant, with this number of oversold units.
+    fn audit(state: State, oversold: i64) -> Judgement {
+        let finding = Finding {
+            invariant: "I8",
+            claim: "",
+            state,
+            detail: String::new(),
+            examples: Vec::new(),
+        };
+        let none = Faults::default;
+        Judgement {
+            findings: vec![finding],
+            units_live: 3,
+            units_accepted: 3,
+            oversold: Faults { count: oversold, ..none() },
+            undersold: none(),
+            lost: none(),
+            phantom: none(),
+            duplicates: none(),
+            over_limit: none(),
+            unknown: UnknownOutcomes::default(),
+        }
+    }
+
+    fn exit_code(audit: &Judgement, service_says: &ServiceSays, expect_oversell: bool) -> u8 {
+        Verdict::of(audit, service_says, 3, &JudgedItems::default(), expect_oversell).exit_code
+    }
+
+    #[test]
+    fn one_broken_invariant_or_an_alarm_of_the_service_breaks() {
+        let silent = ServiceSays::Nothing("it has no audit".to_owned());
+        let sound = audit(State::Holds, 0);
+        assert_eq!(exit_code(&sound, &silent, false), EXIT_CLEAN);
+        assert_eq!(exit_code(&audit(State::Broken, 0), &silent, false), EXIT_BROKEN);
+        assert_eq!(exit_code(&audit(State::Holds, 1), &silent, false), EXIT_BROKEN);
+        for invariant in ["I6", "I7", "I20"] {
+            let says = |holds: bool| {
+                let finding = json!({ "invariant": invariant, "holds": holds, "detail": "" });
+                ServiceSays::Audit(json!({ "findings": [finding] }))
+            };
+            assert_eq!(exit_code(&sound, &says(true), false), EXIT_CLEAN);
+            assert_eq!(exit_code(&sound, &says(false), false), EXIT_BROKEN, "{invariant}");
+        }
+    }
+
+    /// Where an oversell is expected, a sale without one is a failure.
+    #[test]
+    fn an_expected_oversell_that_is_not_caught_breaks() {
+        let silent = ServiceSays::Nothing("it has no audit".to_owned());
+        assert_eq!(exit_code(&audit(State::Broken, 2), &silent, true), EXIT_CLEAN);
+        assert_eq!(exit_code(&audit(State::Holds, 0), &silent, true), EXIT_BROKEN);
+    }
+}

@@ -335,4 +335,25 @@ mod tests {
             assert_eq!(address(&config), expected);
         }
     }
+
+    #[test]
+    fn a_server_that_keeps_its_own_settings_or_has_too_few_connections_is_named() {
+        assert_eq!(check_session(&[]).state, State::Ok);
+        let kept = check_session(&["sql_mode=ANSI_QUOTES".to_owned()]);
+        assert_eq!(kept.state, State::Failed);
+        assert!(kept.sentence().contains("still has sql_mode=ANSI_QUOTES"), "{kept:?}");
+        let config = Config::defaults();
+        assert_eq!(check_connections(&config, 1_000).state, State::Ok);
+        let few = check_connections(&config, 5);
+        assert_eq!(few.state, State::Warning);
+        assert!(few.sentence().contains("max_connections"), "{few:?}");
+    }
+
+    #[test]
+    fn each_state_of_the_schema_but_the_present_one_is_named() {
+        assert_eq!(check_schema(SchemaState::Current).state, State::Ok);
+        assert_eq!(check_schema(SchemaState::Missing).state, State::Waiting);
+        assert_eq!(check_schema(SchemaState::Old { applied: 1 }).state, State::Waiting);
+        assert_eq!(check_schema(SchemaState::TooNew { needed: 9_999 }).state, State::Failed);
+    }
 }

@@ -60,3 +60,17 @@ pub fn assert_all_are_tested(
         assert_eq!(*module, format!("{backend}_{}", kind.replace('-', "_")));
     }
 }
+
+/// A kind without its tests is found, and so is a module of another name.
+#[test]
+fn a_kind_without_its_tests_is_found() {
+    let first = &KINDS[0];
+    let module = format!("{}_{}", first.backend, first.kind.replace('-', "_"));
+    let is_first = |kind: &Capabilities| (kind.backend, kind.kind) == (first.backend, first.kind);
+    let accepts = |tested: &[(&str, &str, &str)]| {
+        std::panic::catch_unwind(|| assert_all_are_tested(tested, is_first)).is_ok()
+    };
+    assert!(accepts(&[(&module, first.backend, first.kind)]));
+    assert!(!accepts(&[]));
+    assert!(!accepts(&[("another", first.backend, first.kind)]));
+}

@@ -1,0 +1,183 @@
+//! Faults in rows: the audit of the load test reads each with its own SQL, and the audit of the service with another.
+//!
+//! What the order of time shows (I16 to I19) is in `purchase::in_time`, places of a draw (I21) in `ledger::draw::pause`.
+
+use ledger_audit::{Answer, Evidence, Ledger, Outcome, Reader, judge};
+use serde_json::json;
+
+use crate::support::{Instance, Shop};
+
+/// Units on sale, and buyers who get one each. The next buyer is refused.
+const STOCK: i64 = 3;
+
+/// A fault, and the invariants that each audit has to find broken; it may find more of them.
+struct Planted {
+    statements: &'static [&'static str],
+    load_test: &'static [&'static str],
+    service: &'static [&'static str],
+}
+
+/// Of each statement, `:item` is the item. The last fault needs a table without its key.
+const ALL: &[Planted] = &[
+    Planted {
+        statements: &["UPDATE stock SET available = available + 1 WHERE item_id = :item"],
+        load_test: &["I1", "I3"],
+        service: &["I1", "I3"],
+    },
+    Planted {
+        statements: &["UPDATE orders SET quantity = 2 WHERE item_id = :item LIMIT 1"],
+        load_test: &["I2", "I8", "I14"],
+        service: &["I2", "I14"],
+    },
+    Planted {
+        statements: &["DELETE FROM stock_movements WHERE item_id = :item LIMIT 1"],
+        load_test: &["I3", "I4"],
+        service: &["I3", "I4"],
+    },
+    Planted {
+        statements: &["UPDATE orders SET status = 'cancelled' WHERE item_id = :item LIMIT 1"],
+        load_test: &["I5"],
+        service: &["I5"],
+    },
+    Planted {
+        statements: &["UPDATE orders SET fence = 1 WHERE item_id = :item ORDER BY id DESC LIMIT 1"],
+        load_test: &["I6"],
+        service: &["I6"],
+    },
+    Planted {
+        statements: &["DELETE FROM orders WHERE item_id = :item LIMIT 1"],
+        load_test: &["I4", "I8"],
+        service: &["I4"],
+    },
+    Planted {
+        statements: &["UPDATE orders SET user_id = 99 WHERE item_id = :item LIMIT 1"],
+        load_test: &["I8", "I9"],
+        service: &["I2"],
+    },
+    Planted {
+        statements: &[
+            "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+             request_key, created_at, expires_at) SELECT UUID(), item_id, 4, 1, 250, 'pending', \
+             'lock-redis', 'k-4', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6) + INTERVAL 1 HOUR \
+             FROM stock WHERE item_id = :item",
+        ],
+        load_test: &["I11"],
+        service: &["I4"],
+    },
+    Planted {
+        statements: &[
+            "DELETE stock_movements FROM stock_movements JOIN orders ON orders.id = order_id \
+             WHERE orders.item_id = :item AND orders.user_id = 3",
+            "DELETE FROM orders WHERE item_id = :item AND user_id = 3",
+            "UPDATE stock SET available = available + 1 WHERE item_id = :item",
+        ],
+        load_test: &["I8", "I12"],
+        service: &["I2"],
+    },
+    Planted {
+        statements: &["UPDATE stock SET offered = 1 WHERE item_id = :item"],
+        load_test: &["I13"],
+        service: &["I13"],
+    },
+    Planted {
+        statements: &["UPDATE orders SET line_count = 2 WHERE item_id = :item LIMIT 1"],
+        load_test: &["I20"],
+        service: &["I20"],
+    },
+    Planted {
+        statements: &[
+            "ALTER TABLE orders DROP INDEX orders_request",
+            "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
+             request_key, created_at, expires_at) SELECT UUID(), item_id, user_id, quantity, \
+             amount_cents, status, strategy, request_key, created_at, expires_at \
+             FROM orders WHERE item_id = :item LIMIT 1",
+        ],
+        load_test: &["I10"],
+        service: &["I4"],
+    },
+];
+
+/// An item and the answers of its buyers.
+struct Sale {
+    item: i64,
+    answers: Vec<Answer>,
+}
+
+/// Sells an item of a group of its own; one buyer comes too late.
+async fn sold_out(instance: &Instance) -> Sale {
+    let group = json!({ "name": "A group", "per_buyer_limit": 1 });
+    let group = instance.admin().post("/api/admin/limit-groups", &group).await.json["id"].clone();
+    let item = json!({ "stock": STOCK, "per_buyer_limit": 1, "limit_group_id": group });
+    let item = instance.make_item(item).await;
+    let mut answers = Vec::new();
+    for buyer in 1..=STOCK + 1 {
+        let key = format!("k-{buyer}");
+        let answer = instance.buyer(buyer).buy_with_key("lock-redis", item, &key).await;
+        let is_sold = buyer <= STOCK;
+        assert_eq!(answer.status, if is_sold { 201 } else { 409 }, "{}", answer.text);
+        answers.push(Answer {
+            request: u32::try_from(buyer).expect("small"),
+            last: true,
+            buyer,
+            key: Some(key),
+            status: answer.status,
+            code: if is_sold { "sold" } else { answer.code() }.to_owned(),
+            outcome: if is_sold { Outcome::Accepted } else { Outcome::Refused },
+            order_id: answer.json["id"].as_str().map(str::to_owned),
+            order_quantity: answer.json["quantity"].as_i64(),
+            ..Answer::default()
+        });
+    }
+    Sale { item, answers }
+}
+
+/// What the load test's audit finds broken.
+async fn by_load_test(reader: &mut Reader, sale: &Sale) -> Vec<&'static str> {
+    let after = reader.ledger(sale.item).await.expect("read");
+    let evidence = Evidence {
+        stock: STOCK,
+        per_buyer_limit: 1,
+        quantity: 1,
+        arbiter_on: true,
+        keyed: true,
+        before: &Ledger::default(),
+        after: &after,
+        answers: &sale.answers,
+        in_time: None,
+    };
+    judge(&evidence).expect("judged").broken()
+}
+
+/// What the service's audit finds broken.
+async fn by_service(instance: &Instance, item: i64) -> Vec<String> {
+    let audit = instance.audit(item).await;
+    let findings = audit["findings"].as_array().expect("findings").iter();
+    let broken = findings.filter(|finding| finding["holds"] == false);
+    broken.filter_map(|finding| finding["invariant"].as_str()).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn both_audits_read_each_fault() {
+    let (shop, instance) = Shop::open().await;
+    let mut reader = Reader::connect(shop.config.database_url.reveal()).await.expect("connected");
+    for planted in ALL {
+        let sale = sold_out(&instance).await;
+        assert_eq!(by_load_test(&mut reader, &sale).await, [""; 0]);
+        assert_eq!(by_service(&instance, sale.item).await, [""; 0]);
+        for statement in planted.statements {
+            let statement = statement.replace(":item", &sale.item.to_string());
+            let done = sqlx::query(&statement).execute(&shop.pool).await.expect("planted");
+            let is_planted = done.rows_affected() > 0 || statement.starts_with("ALTER");
+            assert!(is_planted, "{statement}");
+        }
+        let broken = by_load_test(&mut reader, &sale).await;
+        for invariant in planted.load_test {
+            assert!(broken.contains(invariant), "{:?}: {broken:?}", planted.statements);
+        }
+        let broken = by_service(&instance, sale.item).await;
+        for invariant in planted.service {
+            let found = broken.iter().any(|one| one == invariant);
+            assert!(found, "{:?}: {broken:?}", planted.statements);
+        }
+    }
+}
