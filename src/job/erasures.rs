@@ -5,7 +5,7 @@ use async_trait::async_trait;
 
 use crate::waiting_list::WaitingLists;
 use extension::job::Job;
-use ledger::erasure;
+use ledger::erasure::{self, Finished};
 
 /// The job that finishes the deletions of people.
 pub struct FinishErasures {
@@ -17,8 +17,11 @@ pub struct FinishErasures {
 impl Job for FinishErasures {
     async fn run(&self) -> Result<String, String> {
         let finished = erasure::finish(self.lists.waitlist()).await;
-        let changes = finished.map_err(|error| error.to_string())?;
-        self.lists.publish_all(&changes).await;
-        Ok(format!("{} places ended", changes.len()))
+        let Finished { lines, put_off } = finished.map_err(|error| error.to_string())?;
+        self.lists.publish_all(&lines).await;
+        match put_off {
+            0 => Ok(format!("{} places ended", lines.len())),
+            people => Err(format!("places of {people} deleted people not ended yet")),
+        }
     }
 }

@@ -333,6 +333,58 @@ async fn who_came_before_the_opening_gets_a_place_by_chance() {
     other.kill().await.expect("killed");
 }
 
+/// Two instances may write the places of one opening, and one goes on where another was killed. Buyers who have gone still
+/// wait aside then, so nobody stands behind them; and the price of a stay outlives the opening.
+#[tokio::test]
+async fn places_that_are_written_twice_leave_the_buyers_who_have_gone_aside() {
+    const EARLY: i64 = 20;
+    let shop = shop_with(|room| {
+        (room.per_second, room.silent_seconds, room.ticket_seconds) = (1, 20, 3_000);
+    })
+    .await;
+    let instance = shop.start().await;
+    let mut redis = redis_of(&shop);
+    let opens_at = instance.clock.now() + Duration::minutes(10);
+    let sold = item(&instance, json!({ "starts_at": text(opens_at) })).await;
+    for id in 1..=EARLY {
+        place(&stand(&instance.buyer(id), sold, json!({})).await);
+    }
+    let keys = ["", ":early", ":bits", ":waiting", ":silent"].map(|part| key(&shop, sold, part));
+    let [room, early, bits, waiting, silent] = keys;
+    let copied = format!("{early}-copy");
+    redis::cmd("COPY").arg(&[&early, &copied]).exec_async(&mut redis).await.expect("copied");
+    let late = instance.buyer(EARLY + 1);
+    let opened = async || {
+        place(&stand(&late, sold, json!({})).await);
+        let mut redis = redis_of(&shop);
+        eventually("the places", || async {
+            let mut ask = redis::cmd("HGET");
+            let state: String =
+                ask.arg(&[&*room, "state"]).query_async(&mut redis).await.expect("a state");
+            when(state == "open", state)
+        })
+        .await;
+    };
+    instance.clock.shift(Duration::minutes(11));
+    opened().await;
+    let priced: i64 =
+        redis::cmd("HLEN").arg(&bits).query_async(&mut redis).await.expect("a number");
+    assert_eq!(priced, EARLY + 1, "the price of each stay");
+    // As if the last part were not written yet.
+    redis::cmd("RENAME").arg(&[&copied, &early]).exec_async(&mut redis).await.expect("renamed");
+    let frozen = [&*room, "state", "frozen"];
+    redis::cmd("HSET").arg(&frozen).exec_async(&mut redis).await.expect("frozen");
+    opened().await;
+    let line: Vec<i64> =
+        redis::cmd("ZRANGE").arg(&waiting).arg(0).arg(-1).query_async(&mut redis).await.expect("");
+    assert_eq!(line, [EARLY + 1], "the buyer who is there");
+    let aside: i64 =
+        redis::cmd("ZCARD").arg(&silent).query_async(&mut redis).await.expect("a number");
+    assert_eq!(aside, EARLY);
+    let back = stand(&instance.buyer(1), sold, json!({})).await;
+    assert_eq!(back.json["state"], "admitted", "{}", back.text);
+}
+
 #[tokio::test]
 async fn the_places_of_two_sales_differ() {
     let shop = shop_with(|room| (room.per_second, room.silent_seconds) = (1, 9_000)).await;

@@ -5,6 +5,7 @@ mod endpoints;
 mod filters;
 mod volume;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
@@ -256,6 +257,45 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     .await;
     assert_eq!(receiver.times_of_position(3), 2, "a replay delivers the whole range");
     assert_eq!(receiver.times_of_position(5), 1, "and no more");
+}
+
+/// New events that are delivered between two tries of a replay do not forget its refusals, and the next replay follows.
+#[tokio::test]
+async fn a_refused_replay_ends_in_a_busy_shop() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let receiver = TestReceiver::start().await;
+    let id = subscribe(&instance, &receiver).await;
+    let item = instance.make_item(json!({ "stock": 9_000, "per_buyer_limit": 9_000 })).await;
+    let sold = Cell::new(0);
+    let buy = async || {
+        assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+        sold.set(sold.get() + 1);
+    };
+    for _ in 0..4 {
+        buy().await;
+    }
+    eventually("all orders", || async { when(told(&receiver).len() == 4, told(&receiver)) }).await;
+    receiver.answer(Answering::RefusePosition(3));
+    let path = format!("/api/admin/endpoints/{id}/replays");
+    for position in [3, 1] {
+        let body = json!({ "first": position, "last": position });
+        assert_eq!(instance.admin().post(&path, &body).await.status, 202);
+    }
+    // Each look sells one more, so there is a new event between any two tries.
+    eventually("a dead letter, and the second replay", || async {
+        buy().await;
+        let seen = endpoint(&instance, id).await;
+        let again = receiver.times_of_position(1);
+        when(seen["dead_letters"] == 1 && again == 2, (seen, again))
+    })
+    .await;
+    receiver.answer(Answering::Status(200));
+    eventually("every new event", || async {
+        let told = told(&receiver).len();
+        when(told == sold.get(), (told, sold.get()))
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -69,8 +69,10 @@ struct Service<'a> {
     filter: Filter,
     /// Events that were read and not delivered yet.
     read: VecDeque<FilteredEvent>,
-    /// Events of the next message, while the refused one is looked for.
+    /// Events of the next message of the log, while the refused one is looked for.
     limit: usize,
+    /// Events of the next message of a replay.
+    replay_limit: usize,
 }
 
 /// The result of one step of a service.
@@ -153,10 +155,18 @@ impl Deliverer {
             let receiver = stored.as_ref().and_then(|_| Receiver::of(&endpoint));
             let filter = stored.unwrap_or_default();
             // The refused event is the first one.
-            let limit = if endpoint.refusals > 0 { 1 } else { self.parts.batch_max as usize };
-            let read = VecDeque::new();
-            let parts = &self.parts;
-            let mut service = Service { parts, claim, endpoint, receiver, filter, read, limit };
+            let batch_max = self.parts.batch_max as usize;
+            let limit = if endpoint.refusals > 0 { 1 } else { batch_max };
+            let mut service = Service {
+                parts: &self.parts,
+                claim,
+                endpoint,
+                receiver,
+                filter,
+                read: VecDeque::new(),
+                limit,
+                replay_limit: batch_max,
+            };
             service.run().await
         };
         let worked: Option<ledger::Result<()>> = stop.run_until_cancelled(work).await;
@@ -200,6 +210,8 @@ impl Service<'_> {
                     self.read.clear();
                     return self.failed(&failure, (first, events.len()), Source::Log).await;
                 }
+                self.limit = self.parts.batch_max as usize;
+                self.endpoint.refusals = 0;
                 self.claim.delivered(&self.parts.pool, span).await?
             }
         };
@@ -215,18 +227,22 @@ impl Service<'_> {
         let Some(replay) = self.claim.replay(&self.parts.pool).await? else {
             return Ok(Step::Idle);
         };
-        let limit = u32::try_from(self.limit).unwrap_or(u32::MAX);
+        // The refused event is the first one.
+        let events_max = if replay.refusals > 0 { 1 } else { self.replay_limit };
+        let limit = u32::try_from(events_max).unwrap_or(u32::MAX);
         let events = event_log::read(&self.parts.pool, replay.next, replay.last, limit).await?;
         let mut events = self.filter.apply(events, self.parts.shop_currency);
-        let Cut { events, last } = cut(&mut events, self.limit);
+        let Cut { events, last } = cut(&mut events, events_max);
         let (Some(first), Some(last)) = (events.first(), last) else {
             // The rest of the range is deleted, does not exist, or is not for this endpoint.
             let rest = last.unwrap_or(replay.last);
-            self.claim.skip_replay(&self.parts.pool, &replay, rest).await?;
+            let next = (rest, replay.refusals);
+            self.claim.skip_replay(&self.parts.pool, &replay, next).await?;
             return Ok(Step::Done);
         };
         match self.send(&events, (replay.next - 1, last)).await {
             Ok(()) => {
+                self.replay_limit = self.parts.batch_max as usize;
                 let span = (self.endpoint.delivered, self.endpoint.delivered);
                 self.claim.replayed(&self.parts.pool, &replay, last).await?;
                 let kept = self.claim.delivered(&self.parts.pool, span).await?;
@@ -249,8 +265,7 @@ impl Service<'_> {
         };
         if sent.is_ok() {
             self.parts.metrics.delivered(message.len());
-            self.limit = self.parts.batch_max as usize;
-            (self.endpoint.failures, self.endpoint.refusals) = (0, 0);
+            self.endpoint.failures = 0;
         }
         sent
     }
@@ -268,18 +283,33 @@ impl Service<'_> {
         };
         self.parts.metrics.failed(is_refusal);
         if is_refusal && count > 1 {
-            self.limit = count / 2;
+            *self.limit_of(source) = count / 2;
             return Ok(Step::Done);
         }
-        if is_refusal && self.endpoint.refusals + 1 >= self.parts.refusals_max {
+        let refusals = match source {
+            Source::Log => self.endpoint.refusals,
+            Source::Replay(replay) => replay.refusals,
+        };
+        if is_refusal && refusals + 1 >= self.parts.refusals_max {
             self.set_aside(first, error, source).await?;
             return Ok(Step::Done);
+        }
+        if let (true, Source::Replay(replay)) = (is_refusal, source) {
+            self.claim.replay_refused(&self.parts.pool, replay).await?;
         }
         let pause = pause(self.endpoint.failures, self.parts.pause_max);
         let endpoint = self.endpoint.id;
         tracing::warn!(%endpoint, error, ?pause, "events not delivered; the next try is after the pause");
-        self.claim.failed(&self.parts.pool, (error, is_refusal), pause).await?;
+        let is_refusal_of_log = is_refusal && matches!(source, Source::Log);
+        self.claim.failed(&self.parts.pool, (error, is_refusal_of_log), pause).await?;
         Ok(Step::Stop)
+    }
+
+    fn limit_of(&mut self, source: Source<'_>) -> &mut usize {
+        match source {
+            Source::Log => &mut self.limit,
+            Source::Replay(_) => &mut self.replay_limit,
+        }
     }
 
     /// Makes a dead letter of an event, and goes on behind it.
@@ -291,14 +321,19 @@ impl Service<'_> {
     ) -> ledger::Result<()> {
         let endpoint = self.endpoint.id;
         tracing::error!(%endpoint, position, error, "event refused too often: it is a dead letter now");
-        self.claim.set_aside(&self.parts.pool, position, error).await?;
+        let delivered = match source {
+            Source::Log => position,
+            // Later events of the log were not sent yet.
+            Source::Replay(_) => self.endpoint.delivered,
+        };
+        self.claim.set_aside(&self.parts.pool, (position, error), delivered).await?;
         if let Source::Replay(replay) = source {
-            self.claim.skip_replay(&self.parts.pool, replay, position).await?;
+            self.claim.skip_replay(&self.parts.pool, replay, (position, 0)).await?;
         }
         self.parts.metrics.set_aside();
-        self.endpoint.delivered = self.endpoint.delivered.max(position);
+        self.endpoint.delivered = delivered;
         (self.endpoint.failures, self.endpoint.refusals) = (0, 0);
-        self.limit = self.parts.batch_max as usize;
+        *self.limit_of(source) = self.parts.batch_max as usize;
         Ok(())
     }
 }

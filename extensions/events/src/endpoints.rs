@@ -108,12 +108,21 @@ impl Endpoints {
         if existing.len() >= ENDPOINTS_MAX {
             return Err(EndpointError::TooMany);
         }
-        let last = self.ledger.read(event_log::last_position(&self.ledger.pool)).await?;
-        let delivered = if new.from_start { 0 } else { last };
+        let delivered = self.ledger.read(self.begin(new.from_start)).await?;
         let secret = webhooks::new_secret();
         let what = (new.target.as_str(), secret.as_str());
         let filter = new.filter.stored();
         Ok(changes::create(&self.ledger, what, (delivered, filter.as_deref()), actor).await?)
+    }
+
+    /// The position behind which a new endpoint begins.
+    async fn begin(&self, from_start: bool) -> ledger::Result<i64> {
+        let pool = &self.ledger.pool;
+        let first = if from_start { event_log::first_position(pool).await? } else { None };
+        match first {
+            Some(first) => Ok(first - 1),
+            None => event_log::last_position(pool).await,
+        }
     }
 
     /// Switches an endpoint on or off.

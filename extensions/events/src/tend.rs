@@ -14,6 +14,8 @@ use ledger::rows::{deliveries, event_log};
 const FORGOTTEN_MAX: u32 = 1_000;
 /// Statements of one run; further events wait for the next run.
 const STATEMENTS_MAX: u32 = 50;
+/// How long old events wait for an endpoint that was just created: its receiver learns the secret only then.
+const NEW_MINUTES: u32 = 60;
 
 /// The job that looks after the log of events.
 pub struct TendEvents {
@@ -51,6 +53,8 @@ impl TendEvents {
         let Some(last) = event_log::last_older_than(&self.pool, self.keep_hours).await? else {
             return Ok(0);
         };
+        let to_new = deliveries::delivered_to_new(&self.pool, NEW_MINUTES).await?;
+        let last = to_new.map_or(last, |delivered| last.min(delivered));
         let switched_off = deliveries::switch_off_behind(&self.pool, last).await?;
         if switched_off > 0 {
             tracing::error!(

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{PASSWORD, delete, delete_by_admin, first_account, order_id, person};
 use super::{rows, waiting};
 use crate::ledger::draw;
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Client, Instance, Shop, assert_clean, eventually, hold_stock_row, when};
 
 /// People whose accounts are deleted while their tabs go on joining.
 const PEOPLE: usize = 6;
@@ -62,6 +62,47 @@ async fn a_tab_that_goes_on_joining_leaves_no_place() {
     // Somebody else who joins is the first one.
     assert_eq!(one.buyer(72).post(&waiting(item), &json!({})).await.json["ahead"], 0);
     assert_clean(&one, item).await;
+}
+
+/// What deleted people left at an item whose stock is locked stops no other person's deletion, and no other item's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_item_stops_no_other_deletion() {
+    let (shop, instance) = Shop::open().await;
+    let held = sold_out(&instance).await;
+    let free = sold_out(&instance).await;
+    first_account(&instance).await;
+    let mut people = Vec::new();
+    for name in ["Ada", "Ben"] {
+        let (id, client) = person(&instance, name).await;
+        let deleted = delete(&client, json!({ "password": PASSWORD })).await;
+        assert_eq!(deleted.status, 204, "{}", deleted.text);
+        people.push(id);
+    }
+    let holder = hold_stock_row(&shop.pool, held).await;
+    // Joins that were under way. The first person to be looked at waits for both items.
+    for (item, person) in [(held, people[0]), (free, people[0]), (free, people[1])] {
+        let under_way = "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
+             VALUES (?, ?, 'waiting', 1, UTC_TIMESTAMP(6))";
+        shop.change(sqlx::query(under_way).bind(item).bind(person)).await;
+    }
+    for (person, seconds) in [(people[0], 2), (people[1], 1)] {
+        let due = "UPDATE erased_users SET due_at = UTC_TIMESTAMP(6) - INTERVAL ? SECOND WHERE user_id = ?";
+        shop.change(sqlx::query(due).bind(seconds).bind(person)).await;
+    }
+    eventually("no live place at the free item", || async {
+        let live = format!("SELECT COUNT(*) FROM waiting_list WHERE live = 1 AND item_id = {free}");
+        let live = rows(&shop, &live).await;
+        when(live == 0, live)
+    })
+    .await;
+    let live = format!("SELECT COUNT(*) FROM waiting_list WHERE live = 1 AND item_id = {held}");
+    assert_eq!(rows(&shop, &live).await, 1, "its row is held");
+    holder.rollback().await.expect("the row is free");
+    eventually("no live place", || async {
+        let live = rows(&shop, "SELECT COUNT(*) FROM waiting_list WHERE live = 1").await;
+        when(live == 0, live)
+    })
+    .await;
 }
 
 async fn enter_with(client: &Client, item: i64, party: &str) -> serde_json::Value {

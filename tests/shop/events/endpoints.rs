@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{endpoint, shop_with_events, subscribe};
+use super::{endpoint, shop_with_events, subscribe, told};
 use crate::support::webhook_receiver::{Answering, TestReceiver};
 use crate::support::{Client, Shop, eventually, until_metric, when};
 
@@ -105,10 +105,13 @@ async fn old_events_are_deleted_and_an_endpoint_that_is_too_far_behind_is_switch
     }
     let behind = format!("seckill_events_behind{{endpoint=\"{id}\"}} 2");
     until_metric(&instance.stranger(), &behind).await;
-    shop.change(sqlx::query(
+    // Old events wait for an endpoint that is new.
+    for aged in [
+        "UPDATE event_endpoints SET created_at = created_at - INTERVAL 2 HOUR",
         "UPDATE event_log SET created_at = created_at - INTERVAL 30 DAY WHERE position = 1",
-    ))
-    .await;
+    ] {
+        shop.change(sqlx::query(aged)).await;
+    }
     let seen = eventually("an endpoint that is switched off", || async {
         let seen = endpoint(&instance, id).await;
         when(seen["enabled"] == false, seen)
@@ -121,6 +124,56 @@ async fn old_events_are_deleted_and_an_endpoint_that_is_too_far_behind_is_switch
     eventually("the old event to be gone", || async {
         let page = instance.admin().get("/api/admin/events").await.json;
         when(page["events"].as_array().is_some_and(|events| events.len() == 1), page)
+    })
+    .await;
+}
+
+/// An endpoint that begins at the start of the log has time to learn its secret: old events wait for it.
+#[tokio::test]
+async fn old_events_wait_for_a_new_endpoint() {
+    let shop = shop_with_events().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    for _ in 0..2 {
+        assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
+    }
+    let receiver = TestReceiver::start().await;
+    receiver.answer(Answering::Status(401));
+    let body = json!({ "target": receiver.url(), "from_start": true });
+    let created = instance.admin().post("/api/admin/endpoints", &body).await;
+    let id = created.json["id"].as_i64().expect("an id");
+    let tried = eventually("a first try", || async {
+        let tried = receiver.requests();
+        when(tried > 0, tried)
+    });
+    tried.await;
+    let age = "UPDATE event_log SET created_at = created_at - INTERVAL 30 DAY";
+    shop.change(sqlx::query(age)).await;
+    // The job that deletes has run since: two runs end, because one may have begun before.
+    let runs = async || {
+        let metrics = instance.stranger().get("/metrics").await.text;
+        let count = metrics.lines().find_map(|line| {
+            line.strip_prefix(r#"seckill_job_runs_total{job="events",result="ok"} "#)
+        });
+        count.map_or(0, |count| count.parse::<u64>().expect("a number"))
+    };
+    let before = runs().await;
+    eventually("two runs of the job", || async {
+        let now = runs().await;
+        when(now >= before + 2, now)
+    })
+    .await;
+    assert_eq!(endpoint(&instance, id).await["enabled"], true);
+    receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
+    receiver.answer(Answering::Status(200));
+    eventually("both orders", || async {
+        let told = told(&receiver).len();
+        when(told == 2, told)
+    })
+    .await;
+    eventually("the old events to be gone", || async {
+        let page = instance.admin().get("/api/admin/events").await.json;
+        when(page["events"].as_array().is_some_and(Vec::is_empty), page)
     })
     .await;
 }

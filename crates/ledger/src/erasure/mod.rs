@@ -19,7 +19,7 @@ use crate::rows::order::{failures, orders};
 use crate::sql::statement::{Read, Write};
 use crate::sql::{Database, Rollback};
 use crate::waiting_list::{LineChange, Waitlist};
-use crate::work::{RetryPolicy, failed_change, failed_read};
+use crate::work::{Ledger, RetryPolicy, failed_change, failed_read};
 use shop_domain::columns::Text;
 use shop_domain::{ItemId, LedgerError, UserId};
 use traces::Fate;
@@ -39,6 +39,15 @@ pub enum EraseError {
     /// The ledger.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
+}
+
+/// What [`finish`] did.
+#[derive(Clone, Debug, Default)]
+pub struct Finished {
+    /// What became of the lines in which the people waited.
+    pub lines: Vec<(ItemId, LineChange)>,
+    /// People of whom something is left, for example because an item's stock is locked.
+    pub put_off: usize,
 }
 
 /// What was done.
@@ -91,38 +100,69 @@ pub async fn erase(
 }
 
 /// Ends the places of deleted people that transactions wrote which were under way, and forgets what no sale needs any
-/// more: of a few people in one call. Any instance may do it at any time. Returns what became of the lines.
+/// more: of a few people in one call. Any instance may do it at any time. What fails for one person is put off, and the
+/// others go on.
 ///
 /// # Errors
-/// When the ledger does not answer; what was done stays done, and is not in the answer.
-pub async fn finish(waitlist: &Waitlist) -> Result<Vec<(ItemId, LineChange)>, LedgerError> {
+/// When the ledger does not say whose turn it is.
+pub async fn finish(waitlist: &Waitlist) -> Result<Finished, LedgerError> {
     let pool = &waitlist.ledger().pool;
-    let mut lines = Vec::new();
+    let mut finished = Finished::default();
     for user in erased::due(pool).await.map_err(|error| failed_read(&error))? {
-        end_places(waitlist, user, &mut lines).await?;
-        erased::settle(pool, user).await.map_err(|error| failed_change(&error))?;
+        if let Err(error) = finish_one(waitlist, user, &mut finished.lines).await {
+            finished.put_off += 1;
+            tracing::warn!(%error, %user, "places of a deleted person not ended yet; tried again later");
+            let put_off = erased::put_off(pool, user).await;
+            put_off.map_err(|error| failed_change(&error))?;
+        }
     }
-    Ok(lines)
+    Ok(finished)
 }
 
-/// Takes the person's entries of open draws back, and leaves all waiting lists.
+async fn finish_one(
+    waitlist: &Waitlist,
+    user: UserId,
+    lines: &mut Vec<(ItemId, LineChange)>,
+) -> Result<(), LedgerError> {
+    end_places(waitlist, user, lines).await?;
+    let settled = erased::settle(&waitlist.ledger().pool, user).await;
+    settled.map_err(|error| failed_change(&error))
+}
+
+/// Takes the person's entries of open draws back, and leaves all waiting lists. An item that fails stops no other one.
+///
+/// # Errors
+/// The first item's that failed, when all others are done.
 async fn end_places(
     waitlist: &Waitlist,
     user: UserId,
     lines: &mut Vec<(ItemId, LineChange)>,
 ) -> Result<(), LedgerError> {
     let ledger = waitlist.ledger();
+    let mut failed = None;
     for item in ledger.read(entries_of(&ledger.pool, user)).await? {
-        let permit = ledger.permit(item).await.map_err(|error| failed_change(&error))?;
-        let withdrawn = ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
-            Box::pin(draw::withdraw_in(transaction, &permit, user))
-        });
-        // A draw that closed meanwhile keeps the entry, and gives it no live place.
-        let _kept = withdrawn.await.map_err(|error: sqlx::Error| failed_change(&error))?;
+        if let Err(error) = withdraw(ledger, item, user).await {
+            failed.get_or_insert(error);
+        }
     }
     for item in ledger.read(waits_for(&ledger.pool, user)).await? {
-        lines.extend(waitlist.leave(item, user).await?.map(|change| (item, change)));
+        match waitlist.leave(item, user).await {
+            Ok(change) => lines.extend(change.map(|change| (item, change))),
+            Err(error) => {
+                failed.get_or_insert(error);
+            }
+        }
     }
+    failed.map_or(Ok(()), Err)
+}
+
+/// Takes the person's entry of a draw back. A draw that closed meanwhile keeps the entry, and gives it no live place.
+async fn withdraw(ledger: &Ledger, item: ItemId, user: UserId) -> Result<(), LedgerError> {
+    let permit = ledger.permit(item).await.map_err(|error| failed_change(&error))?;
+    let withdrawn = ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
+        Box::pin(draw::withdraw_in(transaction, &permit, user))
+    });
+    let _kept = withdrawn.await.map_err(|error: sqlx::Error| failed_change(&error))?;
     Ok(())
 }
 

@@ -56,6 +56,7 @@ const FILES: &[(i64, &str, &str)] = &[
     (44, "signed draws", include_str!("../../../../migrations/0044_signed_draws.sql")),
     (46, "foreign values", include_str!("../../../../migrations/0046_foreign_values.sql")),
     (47, "item creations", include_str!("../../../../migrations/0047_item_creations.sql")),
+    (48, "replay refusals", include_str!("../../../../migrations/0048_replay_refusals.sql")),
 ];
 
 /// The migrations. sqlx writes the version and a checksum of each into the database, so a file that

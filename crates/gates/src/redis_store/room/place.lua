@@ -13,10 +13,22 @@ local clock = redis.call('TIME')
 local now_us = clock[1] * 1000000 + clock[2] + ARGV[1] * 1000
 local now = math.floor(now_us / 1000)
 local base = tonumber(redis.call('HGET', KEYS[1], 'base'))
+-- Two instances may give the places at once, and one goes on where another was killed. A place that is given stays:
+-- the time in KEYS[5] of a buyer who waits aside is no sign of the buyer any more.
+local function has_place(buyer, number)
+  for key = 3, 4 do
+    if tonumber(redis.call('ZSCORE', KEYS[key], buyer) or '-1') == tonumber(number) then
+      return true
+    end
+  end
+  return false
+end
 for at = 5, #ARGV, 2 do
   local buyer, number = ARGV[at], string.format('%.0f', base + ARGV[at + 1])
   local silent_at = tonumber(redis.call('ZSCORE', KEYS[5], buyer) or '0')
-  if silent_at > now then
+  if has_place(buyer, number) then
+    -- Nothing is left to do.
+  elseif silent_at > now then
     redis.call('ZADD', KEYS[3], number, buyer)
   else
     redis.call('ZADD', KEYS[4], number, buyer)

@@ -160,8 +160,10 @@ if ticket_end then
   return answer('admitted', 0, 0, tonumber(ticket_end))
 end
 
--- Whoever has not asked for long waits aside, and nobody waits behind. Later the place is forgotten.
-for _, silent in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, 100)) do
+-- Whoever has not asked for long waits aside, and nobody waits behind. Later the place is forgotten. Not while the
+-- places are given: a buyer who has none yet would lose the price of the stay.
+local silent_max = state == 'frozen' and 0 or 100
+for _, silent in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], '-inf', now, 'LIMIT', 0, silent_max)) do
   local number = redis.call('ZSCORE', KEYS[3], silent)
   if silent == buyer then
     redis.call('ZADD', KEYS[5], silent_at, buyer)

@@ -15,6 +15,8 @@ use shop_domain::UserId;
 const SETTLED_SECONDS: u32 = 60;
 /// Rows that one read of those that are due returns.
 const DUE_MAX: u32 = 20;
+/// A person whose places could not be ended is looked at again after this, in seconds.
+const AGAIN_SECONDS: u32 = 10;
 
 /// Writes that the account of a user is deleted now.
 ///
@@ -81,6 +83,15 @@ pub(crate) async fn due(pool: &Database) -> sqlx::Result<Vec<UserId>> {
         "SELECT user_id FROM erased_users WHERE due_at <= UTC_TIMESTAMP(6) ORDER BY due_at LIMIT {DUE_MAX}"
     );
     sqlx::query_scalar(&statement).all(pool).await
+}
+
+/// Puts a person who is due off for a while, so that the next ones get their turn.
+pub(crate) async fn put_off(pool: &Database, user: UserId) -> sqlx::Result<()> {
+    let statement = format!(
+        "UPDATE erased_users SET due_at = UTC_TIMESTAMP(6) + INTERVAL {AGAIN_SECONDS} SECOND \
+         WHERE user_id = ? AND due_at <= UTC_TIMESTAMP(6)"
+    );
+    sqlx::query(&statement).bind(user.get()).run(pool).await
 }
 
 /// Keeps the hash of a person who is due while a sale runs that counts the person, and forgets it after. Then the row

@@ -33,9 +33,11 @@ pub struct Replay {
     pub next: i64,
     /// The last position to deliver.
     pub last: i64,
+    /// Tries in which the receiver refused the next event.
+    pub refusals: u32,
 }
 
-from_row!(Replay { id, next: "next_position", last: "last_position" });
+from_row!(Replay { id, next: "next_position", last: "last_position", refusals });
 
 /// How far an endpoint is behind.
 #[derive(Clone, Copy, Debug)]
@@ -138,22 +140,23 @@ impl Claim<'_> {
         Ok(noted == 1)
     }
 
-    /// Writes a dead letter.
+    /// Writes a dead letter. `delivered` is the position up to which the receiver then has what it gets from the log: the
+    /// dead letter's own, unless a replay was refused.
     pub async fn set_aside(
         &self,
         pool: &Database,
-        position: i64,
-        reason: &str,
+        letter: (i64, &str),
+        delivered: i64,
     ) -> sqlx::Result<()> {
-        transact(pool, |transaction| Box::pin(self.write_aside(transaction, position, reason)))
+        transact(pool, |transaction| Box::pin(self.write_aside(transaction, letter, delivered)))
             .await
     }
 
     async fn write_aside(
         &self,
         transaction: &mut MySqlConnection,
-        position: i64,
-        reason: &str,
+        (position, reason): (i64, &str),
+        delivered: i64,
     ) -> sqlx::Result<()> {
         sqlx::query(
             "INSERT INTO event_dead_letters (endpoint_id, position, reason, created_at) \
@@ -168,7 +171,7 @@ impl Claim<'_> {
              delivered = GREATEST(delivered, ?), next_try_at = UTC_TIMESTAMP(6) \
              WHERE id = ? AND claimed_by = ?",
         )
-        .binds((position, self.endpoint.get(), self.instance))
+        .binds((delivered, self.endpoint.get(), self.instance))
         .changed(transaction)
         .await?;
         if forgiven == 1 {
@@ -181,7 +184,7 @@ impl Claim<'_> {
     /// The oldest range that is to be delivered again.
     pub async fn replay(&self, pool: &Database) -> sqlx::Result<Option<Replay>> {
         sqlx::query_as(
-            "SELECT id, next_position, last_position FROM event_replays \
+            "SELECT id, next_position, last_position, refusals FROM event_replays \
              WHERE endpoint_id = ? ORDER BY id LIMIT 1",
         )
         .bind(self.endpoint.get())
@@ -201,21 +204,29 @@ impl Claim<'_> {
         .binds((self.endpoint.get(), replay.next, now))
         .run(pool)
         .await?;
-        self.skip_replay(pool, replay, now).await
+        self.skip_replay(pool, replay, (now, 0)).await
     }
 
-    /// Goes on with a replay behind the position `now`.
+    /// Counts a refusal of the next event of a replay.
+    pub async fn replay_refused(&self, pool: &Database, replay: &Replay) -> sqlx::Result<()> {
+        sqlx::query("UPDATE event_replays SET refusals = refusals + 1 WHERE id = ?")
+            .bind(replay.id)
+            .run(pool)
+            .await
+    }
+
+    /// Goes on with a replay behind the position `now`, with the refusals that the event there has so far.
     pub async fn skip_replay(
         &self,
         pool: &Database,
         replay: &Replay,
-        now: i64,
+        (now, refusals): (i64, u32),
     ) -> sqlx::Result<()> {
         let noted = if now >= replay.last {
             sqlx::query("DELETE FROM event_replays WHERE id = ?").bind(replay.id).execute(pool)
         } else {
-            sqlx::query("UPDATE event_replays SET next_position = ? WHERE id = ?")
-                .binds((now + 1, replay.id))
+            sqlx::query("UPDATE event_replays SET next_position = ?, refusals = ? WHERE id = ?")
+                .binds((now + 1, refusals, replay.id))
                 .execute(pool)
         };
         answered(noted).await?;
@@ -244,6 +255,18 @@ pub async fn lags(pool: &Database) -> sqlx::Result<Vec<Lag>> {
          LEFT JOIN event_log ON event_log.position = delivered + 1 WHERE enabled",
     )
     .all(pool)
+    .await
+}
+
+/// The last position that every enabled endpoint has which was created in the last `minutes`; `None` if there is no such
+/// endpoint.
+pub async fn delivered_to_new(pool: &Database, minutes: u32) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar(
+        "SELECT MIN(delivered) FROM event_endpoints \
+         WHERE enabled AND created_at > UTC_TIMESTAMP(6) - INTERVAL ? MINUTE",
+    )
+    .bind(minutes)
+    .one(pool)
     .await
 }
 

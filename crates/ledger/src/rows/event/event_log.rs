@@ -84,6 +84,11 @@ pub async fn last_position(pool: &Database) -> sqlx::Result<i64> {
     sqlx::query_scalar("SELECT last_position FROM event_relay WHERE id = 1").one(pool).await
 }
 
+/// The first position that the log still has; `None` while it is empty.
+pub async fn first_position(pool: &Database) -> sqlx::Result<Option<i64>> {
+    sqlx::query_scalar("SELECT MIN(position) FROM event_log").one(pool).await
+}
+
 /// Reads at most `limit` events with positions from `first` to `last`, in order.
 pub async fn read(
     pool: &Database,
@@ -100,10 +105,12 @@ pub async fn read(
     .await
 }
 
-/// The last position that is older than `hours`; `None` while all events are younger.
+/// The last position that is older than `hours` and no dead letter, which stays; `None` if there is none.
 pub async fn last_older_than(pool: &Database, hours: u32) -> sqlx::Result<Option<i64>> {
     sqlx::query_scalar(
         "SELECT position FROM event_log WHERE created_at < UTC_TIMESTAMP(6) - INTERVAL ? HOUR \
+         AND NOT EXISTS (SELECT 1 FROM event_dead_letters \
+          WHERE event_dead_letters.position = event_log.position) \
          ORDER BY created_at DESC LIMIT 1",
     )
     .bind(hours)
