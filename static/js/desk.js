@@ -78,6 +78,47 @@ export function noteSent(ids) {
   return () => sent.filter(({ field, value }) => field.value === value).forEach(({ field }) => (field.value = ''));
 }
 
+/** The changes that have no answer yet, by name. */
+const underWay = new Set();
+
+/** Whether a change has no answer yet. @param {string} name */
+export function isUnderWay(name) {
+  return underWay.has(name);
+}
+
+/**
+ * Send a change, and say how it went. Until then another press does nothing, because it would change something again. If
+ * its answer is lost, the change may be there: then what is there is read again, and nobody is told to just try again.
+ * @param {string} name of the change
+ * @param {{send: () => Promise<any>, done: (answer: any) => void, read: () => Promise<any>, draw: (isBusy: boolean) => void,
+ *   say: (sentence: string, tone: 'good'|'bad') => void}} steps `draw` shows whether it is under way
+ */
+export async function changeOnce(name, { send, done, read, draw, say }) {
+  if (underWay.has(name)) return;
+  underWay.add(name);
+  say('', 'good');
+  draw(true);
+  try {
+    done(await send());
+  } catch (error) {
+    say(error.changed === 'unknown' ? await lost(read) : reason(error), 'bad');
+  } finally {
+    underWay.delete(name);
+    draw(false);
+  }
+}
+
+/** Read what is there, and say what to do before another try. */
+async function lost(read) {
+  const isRead = await read().then(() => true, () => false);
+  return text(isRead ? 'desk.unknown' : 'desk.unread');
+}
+
+/** Show on the button of a form whether its change is under way. @param {HTMLFormElement} form @param {boolean} isBusy */
+export function showBusy(form, isBusy) {
+  form.querySelector('[type=submit]').setAttribute('aria-disabled', String(isBusy));
+}
+
 /** Offer some text as a file. @param {string} name @param {string} kind media type @param {string} content */
 export function download(name, kind, content) {
   const address = URL.createObjectURL(new Blob([content], { type: kind }));
@@ -93,6 +134,11 @@ export function download(name, kind, content) {
 export function showResult(line, sentence, tone = 'good') {
   line.dataset.tone = tone;
   setText(line, sentence);
+}
+
+/** What went wrong with a request that has a key, so that it may be sent again. @param {any} error an `ApiError` */
+export function reasonOfKeyed(error) {
+  return error.changed === 'unknown' ? text('desk.sendAgain') : reason(error);
 }
 
 /** What went wrong, in words, for a line under a form. @param {any} error an `ApiError` */

@@ -4,6 +4,7 @@ mod access;
 mod account;
 mod adopt;
 mod cart;
+mod changes;
 mod console;
 mod draw;
 mod driver;

@@ -2,22 +2,23 @@
  * A new sale: a form that opens over the page.
  */
 import { post } from '../api.js';
+import { newKey } from '../buy.js';
 import { serverNowMs } from '../clock.js';
-import { fieldInstant, fieldTime, reason } from '../desk.js';
+import { fieldInstant, fieldTime, reasonOfKeyed } from '../desk.js';
 import { byId, el, setText } from '../dom.js';
 import { minorDigits } from '../format.js';
 import { variantFields } from './products.js';
 
 const LASTS_MS = 3_600_000;
 let busy = false;
+/** What was sent last. The same is sent again with its key, so that an answer that was lost creates nothing twice. */
+let sent = { key: '', written: '', isLost: false };
 
 /** Wire the form once. @param {(item: object) => void} onCreated */
 export function startCreating(onCreated) {
   const dialog = byId('new-dialog');
   byId('new').addEventListener('click', () => {
-    // Defaults: what was typed before the form was closed stays.
-    byId('new-starts').defaultValue = fieldTime(new Date(serverNowMs()).toISOString());
-    byId('new-ends').defaultValue = fieldTime(new Date(serverNowMs() + LASTS_MS).toISOString());
+    if (!sent.isLost) suggestTimes();
     setText(byId('new-error'), '');
     dialog.showModal();
   });
@@ -29,16 +30,36 @@ export function startCreating(onCreated) {
     if (busy) return;
     busy = true;
     try {
-      const created = await post('/api/admin/items', body(new FormData(event.target)));
+      const created = await send(body(new FormData(event.target)));
       dialog.close();
       event.target.reset();
       onCreated(created);
     } catch (error) {
-      setText(byId('new-error'), reason(error));
+      setText(byId('new-error'), reasonOfKeyed(error));
     } finally {
       busy = false;
     }
   });
+}
+
+/** Defaults: what was typed before the form was closed stays. */
+function suggestTimes() {
+  byId('new-starts').defaultValue = fieldTime(new Date(serverNowMs()).toISOString());
+  byId('new-ends').defaultValue = fieldTime(new Date(serverNowMs() + LASTS_MS).toISOString());
+}
+
+async function send(wanted) {
+  const written = JSON.stringify(wanted);
+  if (written !== sent.written) sent = { key: newKey(), written, isLost: false };
+  try {
+    const created = await post('/api/admin/items', wanted, { 'Idempotency-Key': sent.key });
+    // The next sale may be just like this one.
+    sent = { key: '', written: '', isLost: false };
+    return created;
+  } catch (error) {
+    sent.isLost ||= error.changed === 'unknown';
+    throw error;
+  }
 }
 
 /**

@@ -4,7 +4,7 @@
  */
 import { get, patch } from '../api.js';
 import { announce, byId, el, setText } from '../dom.js';
-import { choose, download, fieldInstant, fieldTime, reason, showResult } from '../desk.js';
+import { changeOnce, choose, download, fieldInstant, fieldTime, isUnderWay, noteSent, reason, showResult } from '../desk.js';
 import { text } from '../strings.js';
 import { showDraw } from './draw.js';
 import { showGroup } from './groups.js';
@@ -15,33 +15,40 @@ import { strategyHint } from './strategies.js';
 let item = null;
 let onEdited = () => {};
 let lastAudit = null;
+/** What can be changed, and the button that does it. */
+const BUTTONS = {
+  pause: '#pause',
+  room: '#room',
+  restock: '#restock-form [type=submit]',
+  schedule: '#schedule-form [type=submit]',
+  waiting: '#waiting-form [type=submit]',
+  variant: '#variant-form [type=submit]',
+  strategy: '#strategy-form [type=submit]',
+};
 
 /** Wire the forms once. @param {(item: object) => void} edited called with what the server answered */
 export function startEditing(edited) {
   onEdited = edited;
-  byId('pause').addEventListener('click', () => edit({ paused: !item.paused }, 'edit-result'));
-  byId('room').addEventListener('click', () => edit({ waiting_room: !item.waiting_room }, 'edit-result'));
-  on('restock-form', () => edit({ stock_delta: Math.trunc(Number(byId('restock').value)) }, 'restock-result'));
-  on('schedule-form', () =>
-    edit(
-      { starts_at: fieldInstant(byId('edit-starts').value), ends_at: fieldInstant(byId('edit-ends').value) },
-      'schedule-result',
-    ),
+  onPress('pause', () => edit('pause', { paused: !item.paused }, 'edit-result'));
+  onPress('room', () => edit('room', { waiting_room: !item.waiting_room }, 'edit-result'));
+  on('restock', restock);
+  on('schedule', () =>
+    edit('schedule', {
+      starts_at: fieldInstant(byId('edit-starts').value),
+      ends_at: fieldInstant(byId('edit-ends').value),
+    }),
   );
-  on('waiting-form', () =>
-    edit(
-      {
-        unpaid_max: whole('edit-unpaid'),
-        offer_seconds: whole('edit-offer'),
-        extend_seconds: whole('edit-extend'),
-        return_seconds: whole('edit-return'),
-        limit_group_id: Number(byId('edit-group').value),
-      },
-      'waiting-result',
-    ),
+  on('waiting', () =>
+    edit('waiting', {
+      unpaid_max: whole('edit-unpaid'),
+      offer_seconds: whole('edit-offer'),
+      extend_seconds: whole('edit-extend'),
+      return_seconds: whole('edit-return'),
+      limit_group_id: Number(byId('edit-group').value),
+    }),
   );
-  on('variant-form', () => edit(variantFields(byId('edit-product').value, byId('edit-options').value), 'variant-result'));
-  on('strategy-form', () => edit({ strategy: byId('edit-strategy').value }, 'strategy-result'));
+  on('variant', () => edit('variant', variantFields(byId('edit-product').value, byId('edit-options').value)));
+  on('strategy', () => edit('strategy', { strategy: byId('edit-strategy').value }));
   byId('edit-strategy').addEventListener('change', drawHint);
   byId('audit').addEventListener('click', audit);
   byId('audit-download').addEventListener('click', () =>
@@ -69,6 +76,7 @@ export function editSale(chosen) {
   showDraw(item);
   choose(byId('edit-strategy'), { value: item.strategy, words: item.strategy });
   drawSale(chosen);
+  drawButtons();
   drawHint();
 }
 
@@ -79,25 +87,46 @@ export function drawSale(newer) {
   setText(byId('room'), text(item.waiting_room ? 'edit.roomClose' : 'edit.roomOpen'));
 }
 
-function on(id, action) {
-  byId(id).addEventListener('submit', (event) => {
+/** The second click of a double click would take back what the first one did. */
+function onPress(id, action) {
+  byId(id).addEventListener('click', ({ detail: clicks }) => clicks < 2 && action());
+}
+
+function on(what, action) {
+  byId(`${what}-form`).addEventListener('submit', (event) => {
     event.preventDefault();
     action();
   });
 }
 
+/** A second press adds nothing: the field is empty by then. */
+function restock() {
+  const units = whole('restock');
+  if (units === 0) return byId('restock').focus();
+  const emptySent = noteSent(['restock']);
+  edit('restock', { stock_delta: units }, 'restock-result', emptySent);
+}
+
 /** Change the sale, and say how it went, unless another sale is shown by then. */
-async function edit(change, resultId) {
+function edit(what, change, resultId = `${what}-result`, onDone = () => {}) {
   const { id } = item;
   const say = (words, tone) => id === item.id && showResult(byId(resultId), words, tone);
-  setText(byId(resultId), '');
-  try {
-    const edited = await patch(`/api/admin/items/${id}`, change);
-    say(text('edit.done'), 'good');
-    onEdited(edited);
-  } catch (error) {
-    say(reason(error), 'bad');
-  }
+  changeOnce(`${id} ${what}`, {
+    send: () => patch(`/api/admin/items/${id}`, change),
+    done: (edited) => {
+      say(text('edit.done'), 'good');
+      onDone();
+      onEdited(edited);
+    },
+    read: async () => onEdited(await get(`/api/items/${id}`)),
+    draw: drawButtons,
+    say,
+  });
+}
+
+function drawButtons() {
+  for (const [what, css] of Object.entries(BUTTONS))
+    document.querySelector(css).setAttribute('aria-disabled', String(isUnderWay(`${item.id} ${what}`)));
 }
 
 function drawHint() {

@@ -3,7 +3,7 @@
  */
 import { get, postFile } from '../api.js';
 import { newKey } from '../buy.js';
-import { fieldInstant, reason, showResult } from '../desk.js';
+import { fieldInstant, reason, reasonOfKeyed, showResult } from '../desk.js';
 import { byId, el, setText } from '../dom.js';
 import { text } from '../strings.js';
 
@@ -77,7 +77,7 @@ async function create(onCreated) {
   if (checked === null) return;
   const table = checked;
   await ask(async () => {
-    // Pressed again after an answer that was lost, the same key creates nothing twice.
+    // Pressed again after an answer that was lost, the same key creates nothing twice: `reasonOfKeyed` says so.
     const { items } = await postFile('/api/admin/import', table.kind, table.content, { 'Idempotency-Key': table.key });
     // Another table that was chosen meanwhile stays.
     if (checked === table) {
@@ -85,18 +85,22 @@ async function create(onCreated) {
       byId('import-form').reset();
     }
     say(text('files.created', { count: items.length }));
-    for (const id of items) onCreated(await get(`/api/items/${id}`));
-  });
+    for (const id of items) {
+      // What cannot be read now comes with the list of sales.
+      const item = await get(`/api/items/${id}`).catch(() => null);
+      if (item !== null) onCreated(item);
+    }
+  }, reasonOfKeyed);
 }
 
-async function ask(question) {
+async function ask(question, reasonOf = reason) {
   if (busy) return;
   busy = true;
   try {
     await question();
   } catch (error) {
     if (error.faults?.length > 0) showFaults(error.faults);
-    else say(reason(error), 'bad');
+    else say(reasonOf(error), 'bad');
   } finally {
     busy = false;
   }

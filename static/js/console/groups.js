@@ -2,8 +2,8 @@
  * Groups of items that share a limit: the choices of both forms, and the form for a new group.
  */
 import { get, post } from '../api.js';
-import { choose, fillChoice, noteSent, reason, showResult } from '../desk.js';
-import { byId, setText } from '../dom.js';
+import { changeOnce, choose, fillChoice, noteSent, showBusy, showResult } from '../desk.js';
+import { byId } from '../dom.js';
 import { count } from '../format.js';
 import { text } from '../strings.js';
 
@@ -11,23 +11,36 @@ let groups = [];
 
 /** Wire the form once, and fill the choices. */
 export async function startGroups() {
-  byId('group-form').addEventListener('submit', async (event) => {
+  byId('group-form').addEventListener('submit', (event) => {
     event.preventDefault();
-    const result = byId('group-result');
-    setText(result, '');
-    try {
-      const emptySent = noteSent(['group-name']);
-      const body = { name: byId('group-name').value, per_buyer_limit: Math.trunc(Number(byId('group-limit').value)) };
-      groups.push(await post('/api/admin/limit-groups', body));
-      showResult(result, text('group.created', { name: body.name }));
-      emptySent();
-      draw();
-    } catch (error) {
-      showResult(result, reason(error), 'bad');
-    }
+    create();
   });
+  await read();
+}
+
+async function read() {
   ({ groups } = await get('/api/admin/limit-groups'));
   draw();
+}
+
+/** A second press creates nothing: the field is empty by then. */
+function create() {
+  if (byId('group-name').value.trim() === '') return byId('group-name').focus();
+  const emptySent = noteSent(['group-name']);
+  const body = { name: byId('group-name').value, per_buyer_limit: Math.trunc(Number(byId('group-limit').value)) };
+  const say = (words, tone) => showResult(byId('group-result'), words, tone);
+  changeOnce('group', {
+    send: () => post('/api/admin/limit-groups', body),
+    done: (created) => {
+      groups.push(created);
+      say(text('group.created', { name: body.name }));
+      emptySent();
+      draw();
+    },
+    read,
+    draw: (isBusy) => showBusy(byId('group-form'), isBusy),
+    say,
+  });
 }
 
 function draw() {

@@ -2,36 +2,49 @@
  * Products: the choices of both forms of items, and the form for a new product.
  */
 import { get, post } from '../api.js';
-import { choose, fillChoice, noteSent, reason, showResult } from '../desk.js';
-import { byId, setText } from '../dom.js';
+import { changeOnce, choose, fillChoice, noteSent, showBusy, showResult } from '../desk.js';
+import { byId } from '../dom.js';
 import { text } from '../strings.js';
 
 let products = [];
 
 /** Wire the form once, and fill the choices. */
 export async function startProducts() {
-  byId('product-form').addEventListener('submit', async (event) => {
+  byId('product-form').addEventListener('submit', (event) => {
     event.preventDefault();
-    const result = byId('product-result');
-    setText(result, '');
-    const picture = byId('product-image').value.trim();
-    const emptySent = noteSent(['product-name', 'product-description', 'product-image']);
-    const body = {
-      name: byId('product-name').value,
-      description: byId('product-description').value,
-      ...(picture !== '' && { image_url: picture }),
-    };
-    try {
-      products.unshift(await post('/api/admin/products', body));
-      showResult(result, text('product.created', { name: body.name }));
-      emptySent();
-      draw();
-    } catch (error) {
-      showResult(result, reason(error), 'bad');
-    }
+    create();
   });
+  await read();
+}
+
+async function read() {
   ({ products } = await get('/api/admin/products'));
   draw();
+}
+
+/** A second press creates nothing: the field is empty by then. */
+function create() {
+  if (byId('product-name').value.trim() === '') return byId('product-name').focus();
+  const picture = byId('product-image').value.trim();
+  const emptySent = noteSent(['product-name', 'product-description', 'product-image']);
+  const body = {
+    name: byId('product-name').value,
+    description: byId('product-description').value,
+    ...(picture !== '' && { image_url: picture }),
+  };
+  const say = (words, tone) => showResult(byId('product-result'), words, tone);
+  changeOnce('product', {
+    send: () => post('/api/admin/products', body),
+    done: (created) => {
+      products.unshift(created);
+      say(text('product.created', { name: body.name }));
+      emptySent();
+      draw();
+    },
+    read,
+    draw: (isBusy) => showBusy(byId('product-form'), isBusy),
+    say,
+  });
 }
 
 function draw() {

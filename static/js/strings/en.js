@@ -462,6 +462,10 @@ export default {
   'desk.notOperator': 'This account is not an operator’s. Sign out, then sign in with an operator’s account.',
   'desk.signInLink': 'Sign in as an operator',
   'desk.network': 'The service did not answer. Try again in a moment.',
+  'desk.unknown':
+    'No answer came, so nobody knows yet whether this was done. The page has read again what is there: look at it before you try again.',
+  'desk.unread': 'No answer came, so nobody knows yet whether this was done. Load the page again before you try again.',
+  'desk.sendAgain': 'The service did not answer. Send it again without a change: nothing is created twice.',
   'desk.safe': 'Holds',
   'desk.unsafe': 'Oversells',
   'desk.store': 'Counts in {store}',

@@ -431,6 +431,10 @@ export default {
   'desk.notOperator': '当前账号不是运营账号。请退出后换运营账号登录。',
   'desk.signInLink': '以运营身份登录',
   'desk.network': '服务没有答复，请稍后再试。',
+  'desk.unknown':
+    '没有收到答复，尚不知道是否已生效。页面已重新读取当前状态，请先核对再试。',
+  'desk.unread': '没有收到答复，尚不知道是否已生效。请先重新加载页面再试。',
+  'desk.sendAgain': '服务没有答复。请不作修改再提交一次：不会重复创建。',
   'desk.safe': '守得住',
   'desk.unsafe': '会超卖',
   'desk.store': '计数在 {store}',

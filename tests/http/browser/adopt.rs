@@ -192,7 +192,7 @@ async fn an_operator_exports_and_imports_files() {
 }
 
 /// Puts a file into the field, as a person does who picks one.
-async fn choose_file(page: &Page, table: &str) {
+pub(super) async fn choose_file(page: &Page, table: &str) {
     let put = "const files = new DataTransfer(); \
          files.items.add(new File([arguments[0]], 'table.csv', { type: 'text/csv' })); \
          const field = document.getElementById('import-file'); field.files = files.files; \

@@ -34,14 +34,14 @@ async fn let_come(page: &Page) {
         .await;
 }
 
-async fn value(page: &Page, css: &str) -> String {
+pub(super) async fn value(page: &Page, css: &str) -> String {
     let read = "return document.querySelector(arguments[0]).value";
     let value = page.run(read, vec![json!(css)]).await;
     value.as_str().unwrap_or_else(|| panic!("{css} has no text: {value}")).to_owned()
 }
 
 /// The console of an operator, with one sale, whose answers can be kept back.
-async fn console(instance: &Instance) -> Page {
+pub(super) async fn console(instance: &Instance) -> Page {
     let page = Page::open(instance.addr, DESKTOP).await;
     page.before_scripts(KEEP_BACK).await;
     page.visit_as(instance, 1, Role::Admin, "/console.html").await;
