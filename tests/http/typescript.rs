@@ -103,7 +103,7 @@ async fn the_client_buys_once_behind_a_proxy_with_pages_of_its_own() {
     let (url, buyer) = (format!("http://{}", instance.addr), instance.buyer(1));
     let mut node = tokio::process::Command::new("node");
     node.args(["--input-type=module", "--eval", BEHIND_A_PROXY, &url]);
-    node.args([buyer.token().expect("a token"), &item.to_string()]);
+    node.arg(buyer.token().expect("a token")).arg(item.to_string());
     let output = node.current_dir(folder).output().await.expect("it runs");
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
