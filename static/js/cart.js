@@ -22,10 +22,23 @@ export function cartLines() {
 }
 
 /** @param {{item_id: number, quantity: number}[]} lines */
-export function setCart(lines) {
+function setCart(lines) {
   if (lines.length > 0) writeEntry(ENTRY, lines);
   else removeEntry(ENTRY);
   tell();
+}
+
+/**
+ * Put back what an attempt reserves, if the cart has less of it. What was added since stays.
+ * @param {{item_id: number, quantity: number}[]} lines
+ */
+export function addMissing(lines) {
+  for (const { item_id: id, quantity } of lines) if (unitsInCart(id) < quantity) setUnits(id, quantity);
+}
+
+/** Take out what is reserved now. What was added since stays. @param {{item_id: number, quantity: number}[]} lines */
+export function takeOut(lines) {
+  for (const { item_id: id, quantity } of lines) setUnits(id, Math.max(0, unitsInCart(id) - quantity));
 }
 
 /** Sets the units of an item that is in the cart or becomes its last line; 0 takes it out. */

@@ -93,9 +93,17 @@ async function signOut() {
   try {
     await remove('/api/session');
   } catch (error) {
+    if (error.status === undefined) throw error;
     // 401 means that it had ended already; anything else leaves the cookie, so stay signed in.
-    if (error.status !== 401) return;
+    if (error.status !== 401) return showStillSignedIn();
   }
   forgetSession();
   location.assign('/');
+}
+
+function showStillSignedIn() {
+  byId('still-signed-in')?.remove();
+  // Made anew, it is read out again.
+  byId('main').prepend(el('p', { id: 'still-signed-in', class: 'notice', role: 'alert', text: text('account.notEnded') }));
+  scrollTo({ top: 0 });
 }

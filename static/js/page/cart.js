@@ -3,7 +3,7 @@
  */
 import { get } from '../api.js';
 import { createReservation } from '../buy.js';
-import { cartLines, onCartChange, setCart, setUnits, unitsMax } from '../cart.js';
+import { addMissing, cartLines, onCartChange, setUnits, takeOut, unitsMax } from '../cart.js';
 import { everySecond } from '../clock.js';
 import { announce, byId, el, setText } from '../dom.js';
 import { count, money } from '../format.js';
@@ -90,7 +90,7 @@ function startReservation() {
   panel.clear();
   const attempt = reservation?.underWay() ?? null;
   if (attempt !== null) {
-    setCart(attempt.lines);
+    addMissing(attempt.lines);
     if (reservation.shouldResume()) reservation.start({ lines: attempt.lines });
     else panel.drawUnfinished();
   }
@@ -112,7 +112,7 @@ function onReservation(state) {
     return draw();
   }
   if (outcome.kind === 'sold') {
-    setCart([]);
+    takeOut(outcome.order.lines);
     return location.assign(`/order.html?id=${encodeURIComponent(outcome.order.id)}`);
   }
   if (outcome.kind === 'sign_in') return location.assign(signInAddress('#reserve'));
@@ -219,7 +219,7 @@ function addRow(id) {
     el('button', { type: 'button', text: words, 'aria-label': text(label, { name }), onClick });
   const fewer = button('−', 'cart.fewer', () => set(Number(input.value) - 1));
   const more = button('+', 'cart.more', () => set(Number(input.value) + 1));
-  const removal = button(text('cart.remove'), 'cart.removeOf', takeOut);
+  const removal = button(text('cart.remove'), 'cart.removeOf', remove);
   removal.classList.add('row-remove');
   const link = el('a', { href: `/item.html?id=${id}`, text: name });
   const element = el(
@@ -235,7 +235,7 @@ function addRow(id) {
     input.value = String(quantity);
     setUnits(id, quantity);
   }
-  function takeOut() {
+  function remove() {
     if (isBusy() || isUnfinished()) return;
     const next = element.nextElementSibling ?? element.previousElementSibling;
     setUnits(id, 0);

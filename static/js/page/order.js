@@ -7,6 +7,7 @@ import { announce, byId, el, setText } from '../dom.js';
 import { count, dateTime, duration, money, shortSpan } from '../format.js';
 import { startFrame } from '../frame.js';
 import { follow } from '../live.js';
+import { isOvertaken } from '../overtaken.js';
 import { picture } from '../picture.js';
 import { signInAddress } from '../session.js';
 import { explain, text } from '../strings.js';
@@ -18,8 +19,6 @@ const ATTEMPTS_MAX = 5;
 const BACKOFF_MS = 600;
 /** From here on the hold's clock turns hot, or in the last quarter of a short hold. */
 const LOW_MS = 60_000;
-/** A message that was overtaken takes no status back to a lower rank. */
-const RANKS = { paid: 1, cancelled: 2, rejected: 2 };
 /** The steps that a button makes. */
 const STEPS = { pay: 'payment', extend: 'extension', cancel: 'cancellation', return: 'return' };
 
@@ -88,8 +87,7 @@ function awaitsChange() {
 }
 
 function take(news) {
-  const rank = (one) => RANKS[one?.status] ?? 0;
-  if (rank(news) < rank(order)) return;
+  if (order !== null && isOvertaken(order, news)) return;
   const changed = order !== null && order.status !== news.status;
   order = news;
   if (order.expires_at) holdSpanMs = Math.max(1, Date.parse(order.expires_at) - Date.parse(order.created_at));

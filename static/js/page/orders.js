@@ -7,6 +7,7 @@ import { announce, byId, el, setText } from '../dom.js';
 import { count, dateTime, money, shortSpan } from '../format.js';
 import { startFrame } from '../frame.js';
 import { follow } from '../live.js';
+import { isOvertaken } from '../overtaken.js';
 import { picture } from '../picture.js';
 import { currentSession, signInAddress } from '../session.js';
 import { text } from '../strings.js';
@@ -64,6 +65,7 @@ function setNext(next) {
 
 function takeNews(order) {
   const known = rows.get(order.id)?.order;
+  if (known !== undefined && isOvertaken(known, order)) return;
   take(order);
   drawEmpty();
   nameOf(order).then((name) => {
@@ -76,6 +78,7 @@ function takeNews(order) {
 function take(order) {
   const row = rows.get(order.id);
   if (row === undefined) return addRow(order);
+  if (isOvertaken(row.order, order)) return;
   row.order = order;
   row.draw();
 }

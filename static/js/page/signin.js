@@ -14,6 +14,8 @@ const back = safeReturnAddress(query.get('return'));
 // Chosen by the address, or by a click before this script was loaded.
 let mode = query.get('mode') === 'up' || byId('mode-up').checked ? 'up' : 'in';
 let busy = false;
+/** The name of an account for which this page has asked without an answer: it may be there. */
+let lostName = '';
 
 startFrame('title.signIn');
 if (query.get('done') === '1') take();
@@ -109,14 +111,21 @@ async function submit(event) {
   if (password === '') return setError('password', text('sign.passwordMissing'), true);
   busy = true;
   drawSubmit();
+  let isMade = false;
   try {
-    if (mode === 'up') await signUp(username, password);
+    if (mode === 'up') {
+      await signUp(username, password);
+      isMade = true;
+    }
     const session = await post('/api/session', { username, password });
     rememberSession({ username, ...session });
     location.replace(back);
   } catch (error) {
     if (error.status === undefined) throw error;
-    showRefusal(error);
+    // The account whose answer was lost is another person's.
+    const isForeign = isMade && error.code === 'invalid_credentials';
+    if (isMade && !isForeign) goOnToSignIn();
+    showRefusal(isForeign ? { code: 'username_taken' } : error);
   } finally {
     busy = false;
     drawSubmit();
@@ -124,15 +133,25 @@ async function submit(event) {
 }
 
 async function signUp(username, password) {
-  try {
-    await post('/api/users', { username, password });
-  } catch (error) {
-    // The answer to an earlier try may have been lost: then signing in with it is what is left to do.
-    if (error.code !== 'network') throw error;
-    await post('/api/users', { username, password }).catch((again) => {
-      if (again.code !== 'username_taken') throw again;
-    });
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await post('/api/users', { username, password });
+    } catch (error) {
+      // It may be the account whose answer was lost: then signing in is what is left to do.
+      if (error.code === 'username_taken' && username === lostName) return null;
+      if (error.changed !== 'unknown') throw error;
+      lostName = username;
+      if (tries > 1) throw error;
+    }
   }
+}
+
+/** The account is there without a session: the next press signs in, since the name is taken now. */
+function goOnToSignIn() {
+  byId('mode-in').checked = true;
+  setMode('in');
+  byId('notice').hidden = false;
+  setText(byId('notice'), text('sign.created'));
 }
 
 function showRefusal(error) {

@@ -139,3 +139,50 @@ async fn a_browser_that_lost_its_cookie_signs_in_again() {
         page.close_but_for(&["401"]).await;
     }
 }
+
+/// An account that was made is signed in by the next press, whichever answer was lost before.
+#[tokio::test]
+async fn an_account_without_a_session_is_signed_in_by_the_next_press() {
+    let (_shop, instance) = Shop::open().await;
+    for (name, path, lost, said) in [
+        ("heron", "/api/session", 1, "Your account is ready"),
+        // The second try says that the name is taken, and is lost, too: nobody knows whose account it is.
+        ("otter", "/api/users", 2, ""),
+    ] {
+        let page = Page::open(instance.addr, DESKTOP).await;
+        page.visit("/signin.html?mode=up&return=%2Forders.html").await;
+        let lose = "const sent = window.fetch; let [path, left] = arguments; \
+             window.fetch = async (...asked) => { \
+               const answer = await sent(...asked); \
+               if (asked[0] !== path || left === 0) return answer; \
+               left -= 1; \
+               throw new TypeError('lost'); };";
+        page.run(lose, vec![json!(path), json!(lost)]).await;
+        page.fill("#username", name).await;
+        page.fill("#password", OLD).await;
+        page.click("#submit").await;
+        page.until_text("#form-error", "The shop did not answer").await;
+        page.until_text("#notice", said).await;
+        page.shot(&format!("signin-lost-{name}")).await;
+        page.click("#submit").await;
+        page.until("the orders", "location.pathname === '/orders.html'").await;
+        page.until_text("#account .who", name).await;
+        page.close_but_for(&["/api/users"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_sign_out_without_a_connection_says_that_the_session_goes_on() {
+    let (_shop, instance) = Shop::open().await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, 77, Role::Buyer, "/account.html").await;
+    page.offline(true).await;
+    page.click("#account button").await;
+    page.until_text("#still-signed-in", "You may still be signed in").await;
+    page.until_text("#account .who", "user-77").await;
+    assert_eq!(page.violations().await, Vec::<String>::new());
+    page.offline(false).await;
+    page.click("#account button").await;
+    page.until_text("#account", "Sign in").await;
+    page.close_but_for(&["ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_CHANGED"]).await;
+}

@@ -207,3 +207,31 @@ async fn a_change_of_the_buyer_ends_a_cart_that_is_still_tried() {
     assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
     page.close().await;
 }
+
+/// What is added to the cart while a reservation has no answer is neither lost nor reserved with it.
+#[tokio::test]
+async fn what_is_added_to_a_cart_without_an_answer_stays() {
+    let (_shop, instance) = Shop::open().await;
+    let [lamp, kettle] = sales(&instance).await;
+    let page = Page::open(instance.addr, DESKTOP).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, "/404.html").await;
+    let sent = json!({
+        "key": "0a0b0c0d-0000-4000-8000-000000000000", "lines": [{ "item_id": lamp, "quantity": 1 }],
+        "madeAtMs": 0, "uncertain": true,
+    });
+    let cart = json!([{ "item_id": lamp, "quantity": 2 }, { "item_id": kettle, "quantity": 1 }]);
+    let put = "localStorage.setItem(`seckill.reservation.${arguments[0]}`, arguments[1]); \
+         localStorage.setItem('seckill.cart', arguments[2]);";
+    page.run(put, vec![json!(BUYER), json!(sent.to_string()), json!(cart.to_string())]).await;
+    page.visit("/cart.html").await;
+    page.until_text("#outcome", "had no answer yet").await;
+    page.until_text("#total", "$147.00").await;
+    page.click("#reserve").await;
+    page.until_text("#status", "Held for you").await;
+    page.until_text("#amount", "$49.00").await;
+    page.visit("/cart.html").await;
+    page.until_text("#total", "$98.00").await;
+    page.until_text("#lines", "Copper kettle").await;
+    page.until_text("#lines", "Aurora desk lamp").await;
+    page.close().await;
+}

@@ -5,6 +5,7 @@ use web::token::Role;
 
 use super::driver::{DESKTOP, PHONE, Page};
 use super::{in_seconds, make_sale, orders_of};
+use crate::http::order_id;
 use crate::support::{Shop, eventually};
 
 const BUYER: i64 = 77;
@@ -196,5 +197,42 @@ async fn the_hold_runs_out_before_the_buyers_eyes() {
     // Late, but while it lasts.
     page.click("#pay").await;
     page.until_text("#status", "Paid").await;
+    page.close().await;
+}
+
+/// A list of orders that was read before a payment may come after its event.
+#[tokio::test]
+async fn a_late_list_of_orders_takes_no_payment_back() {
+    let (_shop, instance) = Shop::open().await;
+    let item = make_sale(&instance, json!({ "stock": 5 })).await;
+    let order = order_id(&instance.buyer(BUYER).buy("default", item).await);
+    let page = Page::open(instance.addr, DESKTOP).await;
+    let tell = "const Stream = window.EventSource; \
+         window.EventSource = class extends Stream { \
+           constructor(path) { \
+             super(path); this.addEventListener('alive', () => (window.isAlive = true)); } };";
+    page.before_scripts(tell).await;
+    page.visit_as(&instance, BUYER, Role::Buyer, "/orders.html").await;
+    page.until_text("#list", "Unpaid").await;
+    page.until("the stream", "window.isAlive").await;
+    // The next list comes late. It has an order more, which shows that the page has read it.
+    let keep_back = "const sent = window.fetch; window.held = []; \
+         window.fetch = async (path, options) => { \
+           const answer = await sent(path, options); \
+           if (path !== '/api/orders') return answer; \
+           const body = await answer.json(); \
+           body.orders.push({ ...body.orders[0], id: 'late' }); \
+           await new Promise((go) => window.held.push(go)); \
+           return new Response(JSON.stringify(body)); }; \
+         document.dispatchEvent(new Event('visibilitychange'));";
+    page.run(keep_back, Vec::new()).await;
+    page.until("a list that is kept back", "window.held.length > 0").await;
+    assert_eq!(instance.buyer(BUYER).step(&order, "payment").await.status, 200);
+    let row = format!("#list .row:has([href$='{order}']) .chip");
+    page.until_text(&row, "Paid").await;
+    page.run("window.held.forEach((go) => go())", Vec::new()).await;
+    page.until_there("#list [href$='late']").await;
+    let state = format!("return document.querySelector({}).dataset.state", json!(row));
+    assert_eq!(page.run(&state, Vec::new()).await, json!("paid"));
     page.close().await;
 }
