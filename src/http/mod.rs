@@ -111,6 +111,7 @@ fn routes(document: OpenApi) -> OpenApiRouter<AppState> {
         .routes(routes!(route::live::find))
         .routes(routes!(route::operator::alive))
         .routes(routes!(route::operator::ready))
+        .routes(routes!(route::operator::health))
         .routes(routes!(route::operator::metrics))
 }
 

@@ -45,6 +45,32 @@ async fn an_instance_that_is_not_ready_says_why_in_the_same_document() {
     assert_problem(&wrong, (405, "method_not_allowed"), "a method that is none");
 }
 
+/// The proxies that come with the service hide `/readyz`. Operators read the same body, ready or not.
+#[tokio::test]
+async fn an_operator_reads_the_state_by_a_route_that_proxies_pass() {
+    let (shop, instance) = Shop::open().await;
+    let operator = instance.stranger().with_token(&instance.token(1, Role::Operator));
+    let path = "/api/admin/health";
+    let read = eventually(BOUND, || async {
+        let read = operator.get(path).await;
+        when(read.json["jobs"]["expire"]["ok"] == true, read)
+    })
+    .await;
+    assert_eq!((read.status, &read.json["status"]), (200, &json!("ready")), "{}", read.text);
+    let ready = instance.stranger().get("/readyz").await;
+    let fields = |body: &Value| {
+        let fields = body.as_object().expect("an object").keys();
+        fields.cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(fields(&read.json), fields(&ready.json));
+    assert_eq!(fields(&read.json["dependencies"]), fields(&ready.json["dependencies"]));
+    shop.change(sqlx::query("DELETE FROM _sqlx_migrations ORDER BY version DESC LIMIT 1")).await;
+    let old = operator.get(path).await;
+    assert_eq!((old.status, &old.json["status"]), (200, &json!("schema is old")), "{}", old.text);
+    let buyer = instance.buyer(2).get(path).await;
+    assert_problem(&buyer, (403, "forbidden"), "a buyer");
+}
+
 /// The value of the one metric that has this name and these labels.
 fn value(metrics: &str, series: &str) -> Option<f64> {
     let line = metrics

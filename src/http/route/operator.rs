@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz`, `/metrics`.
+//! `/healthz`, `/readyz`, `/metrics`, and the state of the service for the console.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,12 @@ use crate::readiness::Readiness;
 use extension::job::JobStatus;
 use lifecycle::Lifecycle;
 use shop_metrics::{LockTime, Metrics};
+use web::document::TryAgain;
+use web::extract::Operator;
 use web::problem::rfc3339;
+
+/// The status of an instance that takes requests.
+const READY: &str = "ready";
 
 /// The answer of a process that runs.
 #[derive(Serialize, ToSchema)]
@@ -67,6 +72,27 @@ pub async fn ready(
     State(job_status): State<JobStatus>,
     State(lifecycle): State<Lifecycle>,
 ) -> Response {
+    let body = look(&readiness, &job_status, &lifecycle).await;
+    let ready = body.status == READY;
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(body)).into_response()
+}
+
+/// Read the state of the instance that answers, also behind a proxy that hides `/readyz`.
+#[utoipa::path(get, path = "/api/admin/health", tag = "operator", responses(
+    (status = 200, description = "The state, whether the instance is ready or not", body = ReadyBody),
+    (status = "4XX", description = "Not an operator"), TryAgain,
+))]
+pub async fn health(
+    State(readiness): State<Arc<Readiness>>,
+    State(job_status): State<JobStatus>,
+    State(lifecycle): State<Lifecycle>,
+    _: Operator,
+) -> Json<ReadyBody> {
+    Json(look(&readiness, &job_status, &lifecycle).await)
+}
+
+async fn look(readiness: &Readiness, job_status: &JobStatus, lifecycle: &Lifecycle) -> ReadyBody {
     let probed = Box::pin(readiness.probe()).await;
     let jobs = job_status.read().into_iter().map(|(name, run)| {
         let ended_at = rfc3339(run.ended_at);
@@ -76,13 +102,10 @@ pub async fn ready(
     let status = match probed.schema {
         _ if lifecycle.is_stopping() => "stopping",
         Some(schema) if !schema.is_usable() => schema.as_str(),
-        _ => "ready",
+        _ => READY,
     };
     let redis = probed.redis.map(|topology| topology.to_string());
-    let body = ReadyBody { status, dependencies: probed.dependencies, redis, jobs: jobs.collect() };
-    let ready = status == "ready";
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(body)).into_response()
+    ReadyBody { status, dependencies: probed.dependencies, redis, jobs: jobs.collect() }
 }
 
 /// Read the metrics.

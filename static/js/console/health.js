@@ -1,7 +1,9 @@
 /**
  * The service itself: what it leans on, and what its background jobs did last.
  */
+import { get } from '../api.js';
 import { serverNowMs } from '../clock.js';
+import { reason } from '../desk.js';
 import { byId, el, setText } from '../dom.js';
 import { text } from '../strings.js';
 
@@ -10,10 +12,10 @@ const PERIOD_MS = 5_000;
 /** Look now and then, for as long as the page is there. */
 export async function watchHealth() {
   try {
-    // 503 carries the same body: stopping, or the schema is old.
-    if (!document.hidden) draw(await (await fetch('/readyz', { cache: 'no-store' })).json());
-  } catch {
-    setText(byId('health-status'), text('desk.network'));
+    // The body of `/readyz`, which proxies hide.
+    if (!document.hidden) draw(await get('/api/admin/health'));
+  } catch (error) {
+    setText(byId('health-status'), reason(error));
   }
   setTimeout(watchHealth, PERIOD_MS);
 }

@@ -6,6 +6,7 @@ use web::token::Role;
 use super::driver::{DESKTOP, Page};
 use super::make_sale;
 use crate::support::Shop;
+use crate::support::nginx::Nginx;
 
 #[tokio::test]
 async fn an_operator_creates_and_watches_a_sale() {
@@ -85,5 +86,20 @@ async fn a_buyer_is_shown_the_door() {
     page.visit_as(&instance, 9, Role::Buyer, "/console.html").await;
     page.until_text("#door", "This account is not an operator’s").await;
     page.until("nothing else", "!document.querySelector('.desk').checkVisibility()").await;
+    page.close().await;
+}
+
+/// The proxies that come with the service hide `/readyz`, and so does this one.
+#[tokio::test]
+async fn the_console_shows_the_service_behind_a_proxy() {
+    let (_shop, instance) = Shop::open().await;
+    make_sale(&instance, json!({})).await;
+    let hides = "location = /readyz { return 404; }";
+    let nginx = Nginx::before(instance.addr, hides).await;
+    let page = Page::open(nginx.addr, DESKTOP).await;
+    page.visit_as(&instance, 1, Role::Operator, "/console.html").await;
+    page.until_text("#jobs", "expire").await;
+    page.until_text("#dependencies", "mysql").await;
+    page.until_text("#health-status", "Status: ready.").await;
     page.close().await;
 }
