@@ -121,3 +121,29 @@ async fn the_purchases_of_an_item_go_to_one_instance_while_it_is_there() {
     })
     .await;
 }
+
+/// One instance knows a run, and the proxy asks that one. Runs where HAProxy is installed.
+#[tokio::test]
+async fn a_run_of_the_lab_is_found_behind_the_proxy() {
+    let Some(program) = haproxy::program() else { return };
+    // The proxy's health checks have a name of their own.
+    let shop = Shop::with(|config| config.http.hosts = "*".to_owned()).await;
+    let (first, second) = tokio::join!(shop.start(), shop.start());
+    let (_proxy, client) = in_front_of(&program, &[&first, &second]).await;
+    let client = client.with_token(first.admin().token().expect("a token"));
+    let plan =
+        json!({ "strategies": ["mysql-atomic"], "stock": 5, "buyers": 10, "concurrency": 5 });
+    let begun = client.post("/api/lab/runs", &plan).await;
+    assert_eq!(begun.status, 202, "{}", begun.text);
+    let path = format!("/api/lab/runs/{}", begun.json["id"].as_str().expect("an id"));
+    // Other requests that come one after the other go to both instances in turn.
+    for _ in 0..8 {
+        let found = client.get(&path).await;
+        assert_eq!(found.status, 200, "{}", found.text);
+    }
+    eventually(BOUND, || async {
+        let run = client.get(&path).await;
+        if run.json["state"] == "done" { Ok(()) } else { Err(run.text) }
+    })
+    .await;
+}
