@@ -23,7 +23,7 @@ async fn stage(page: &Page, count: u32, answer: &str) {
     stage_at(page, "/api/seckill/", count, answer).await;
 }
 
-/// The same for the requests to addresses that begin with `start`.
+/// Answers so the requests to addresses that begin with `start`.
 pub(super) async fn stage_at(page: &Page, start: &str, count: u32, answer: &str) {
     let script = format!(
         "const real = window.fetch; window.left = {count}; window.purchases = []; \
