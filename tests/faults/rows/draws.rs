@@ -47,9 +47,8 @@ pub(super) async fn drawn(
 ) -> TrialResult {
     let setup = setup.with("SECKILL_DRAW_BEACON", "local");
     let setup = setup.with("SECKILL_DRAW_SIGNING_KEY", SIGNING_KEY);
-    // The list has to be there before its round, also when the database comes back slowly.
-    let round_after = if power.is_some() { "30" } else { "5" };
-    let setup = setup.with("SECKILL_DRAW_ROUND_AFTER_SECONDS", round_after);
+    // The list has to be there before its round, also when instances and the database come back slowly.
+    let setup = setup.with("SECKILL_DRAW_ROUND_AFTER_SECONDS", "30");
     let mut plan = Plan::new(seed, Wanted::Safe, &setup);
     for setup in &mut plan.setups {
         // They sell; the instances beside them draw.
