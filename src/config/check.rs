@@ -2,6 +2,7 @@
 
 use settings::{check, rules};
 use shop_domain::Currency;
+use toml::Table;
 
 use super::{Config, ConfigError, Risk};
 
@@ -9,6 +10,38 @@ use super::{Config, ConfigError, Risk};
 pub const SECRET_LENGTH_MIN: usize = 32;
 /// The longest life of a token, in hours.
 const TOKEN_HOURS_MAX: u32 = 720;
+/// The numbers that may be 0. `defaults.toml` says of each what that means.
+const MAY_BE_ZERO: [&str; 12] = [
+    "http.runtimes",
+    "identity.clock_skew_seconds",
+    "limits.address_per_second",
+    "limits.user_per_second",
+    "live.streams_kept_percent",
+    "mysql.shared_queues",
+    "purchase.item_age_ms_max",
+    "purchase.sold_out_ms",
+    "queue.replicas_min",
+    "redis.retry_ms_max",
+    // A share, which a file may write as a whole number.
+    "traces.sample_ratio",
+    "waiting_room.proof_bits_max",
+];
+
+/// Refuses a 0 in the settings of the core and of all extensions, where it has no meaning: a period of 0 is a loop
+/// without a pause, a batch of 0 does nothing, and of 0 permits nobody gets one.
+pub(super) fn check_numbers(settings: &Table) -> Result<(), ConfigError> {
+    for (section, keys) in settings {
+        for (key, value) in keys.as_table().into_iter().flatten() {
+            let name = format!("{section}.{key}");
+            let least = if MAY_BE_ZERO.contains(&name.as_str()) { 0 } else { 1 };
+            if value.as_integer().is_some_and(|number| number < least) {
+                let sentence = format!("{name} must be at least {least}");
+                return Err(ConfigError::Contradiction(sentence));
+            }
+        }
+    }
+    Ok(())
+}
 
 impl Config {
     /// The currency of items that name none.
@@ -39,48 +72,38 @@ impl Config {
                 "lock.lease_ms must be at least three times redis.command_timeout_ms, or one slow renewal loses the lock";
             self.purchase.item_age_ms_max + self.purchase.sold_out_ms <= 1_000 =>
                 "purchase.item_age_ms_max and purchase.sold_out_ms together must not be above 1000, or a restock is not seen within a second";
-            self.queue.poll_ms > 0 && self.queue.claim_idle_ms > self.queue.poll_ms =>
-                "queue.claim_idle_ms must be longer than queue.poll_ms, and that longer than nothing";
-            self.queue.replicas_wait_ms_max >= 1
-                && self.queue.replicas_wait_ms_max
+            self.queue.claim_idle_ms > self.queue.poll_ms =>
+                "queue.claim_idle_ms must be longer than queue.poll_ms";
+            self.queue.replicas_wait_ms_max
                 + self.redis.retry_ms_max
                 + self.redis.command_timeout_ms
                 < self.purchase.deadline_ms =>
-                "queue.replicas_wait_ms_max must be at least 1, and with redis.retry_ms_max and redis.command_timeout_ms shorter than purchase.deadline_ms";
+                "queue.replicas_wait_ms_max, redis.retry_ms_max and redis.command_timeout_ms together must be shorter than purchase.deadline_ms";
             self.queue.replicas_min <= 16 =>
                 "queue.replicas_min must be at most 16";
-            (1..=100).contains(&self.purchase.item_in_flight_percent) =>
-                "purchase.item_in_flight_percent must be between 1 and 100";
+            self.purchase.item_in_flight_percent <= 100 =>
+                "purchase.item_in_flight_percent must be at most 100";
             self.mysql.pool_max >= 2 =>
                 "mysql.pool_max must be at least 2: jobs need a connection beside the purchases";
-            self.mysql.batch_connections_max >= 1 =>
-                "mysql.batch_connections_max must be at least 1, or group commit has no connections";
             self.mysql.shared_queues <= 64 =>
                 "mysql.shared_queues must be at most 64: each has five connections";
             self.http.body_bytes_max >= 1_024 =>
                 "http.body_bytes_max must be at least 1024, or an item cannot be created";
-            self.limits.user_burst >= 1 && self.limits.address_burst >= 1 =>
-                "limits.user_burst and limits.address_burst must be at least 1, or every request is refused";
-            self.limits.user_streams_max >= 1 && self.limits.address_streams_max >= 1 =>
-                "limits.user_streams_max and limits.address_streams_max must be at least 1, or every stream is refused";
             self.live.streams_kept_percent <= 100 =>
                 "live.streams_kept_percent must be at most 100";
-            (1..=1_000_000).contains(&self.waiting_room.per_second)
-                && self.waiting_room.inside_max >= 1
-                && self.waiting_room.ticket_seconds >= 1
-                && (1..=1_000_000).contains(&self.waiting_room.line_max) =>
-                "waiting_room.per_second and line_max must be 1 to 1000000, inside_max and ticket_seconds at least 1, or no buyer is ever admitted";
+            self.waiting_room.per_second <= 1_000_000 && self.waiting_room.line_max <= 1_000_000 =>
+                "waiting_room.per_second and line_max must be at most 1000000";
             self.waiting_room.silent_seconds >= 6 =>
                 "waiting_room.silent_seconds must be at least 6, because buyers ask every five seconds";
-            (1..=1_000_000).contains(&self.waiting_list.line_max)
+            self.waiting_list.line_max <= 1_000_000
                 && (10..=60_000).contains(&self.waiting_list.sweep_ms) =>
-                "waiting_list.line_max must be 1 to 1000000, and sweep_ms 10 to 60000";
+                "waiting_list.line_max must be at most 1000000, and sweep_ms 10 to 60000";
             self.waiting_room.proof_bits_max <= 24 =>
                 "waiting_room.proof_bits_max must be at most 24, or buyers compute for minutes";
             self.currency().is_ok() =>
                 "payment.currency must be a currency of ISO 4217 by its three capital letters, such as USD";
-            (1..=TOKEN_HOURS_MAX).contains(&self.session.token_hours) =>
-                "session.token_hours must be 1 to 720: a user who signs out everywhere is listed for 31 days";
+            self.session.token_hours <= TOKEN_HOURS_MAX =>
+                "session.token_hours must be at most 720: a user who signs out everywhere is listed for 31 days";
             matches!(self.log.format.as_str(), "text" | "json") =>
                 "log.format must be text or json";
             ["", "http://", "https://"].iter().any(|scheme| {
@@ -90,11 +113,11 @@ impl Config {
                 "traces.endpoint must begin with http:// or https://";
             (0.0..=1.0).contains(&self.traces.sample_ratio) =>
                 "traces.sample_ratio must be 0 to 1";
-            (1..=1_000_000).contains(&self.traces.queue_max)
-                && (1..=10_000).contains(&self.traces.batch_max)
-                && (1..=60_000).contains(&self.traces.period_ms)
-                && (1..=60_000).contains(&self.traces.timeout_ms) =>
-                "traces.queue_max must be 1 to 1000000, batch_max 1 to 10000, period_ms and timeout_ms 1 to 60000";
+            self.traces.queue_max <= 1_000_000
+                && self.traces.batch_max <= 10_000
+                && self.traces.period_ms <= 60_000
+                && self.traces.timeout_ms <= 60_000 =>
+                "traces.queue_max must be at most 1000000, batch_max 10000, period_ms and timeout_ms 60000";
             [&self.secret, &self.secret_previous]
                 .iter()
                 .all(|secret| secret.is_empty() || secret.reveal().len() >= SECRET_LENGTH_MIN) =>

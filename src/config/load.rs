@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 
 use toml::{Table, Value};
 
+use super::check::check_numbers;
 use super::{Config, environment};
 use crate::extensions;
 use settings::Sections;
@@ -47,6 +48,7 @@ impl Config {
         for (name, text) in environment {
             overlay_variable(&mut table, &variables, &name, &text)?;
         }
+        check_numbers(&table)?;
         let config = Self::of_table(table)?;
         config.check()?;
         for extension in extensions::ALL {

@@ -15,3 +15,4 @@ pub mod stopping;
 mod systemd;
 pub mod traces;
 mod tutorial;
+mod zeros;
