@@ -1,17 +1,17 @@
 //! Texts that a spreadsheet would run as a formula, in a file with commas.
 //!
 //! A spreadsheet may read the file with another separator, `;` in many countries. Then the quotes of
-//! a field that does not begin a cell protect nothing, and what follows a `;` begins a cell of its own. So
-//! each part between two `;` is made harmless by an apostrophe in front of it.
+//! a field that does not begin a cell protect nothing: what follows a `;` or a tab begins a cell of its own, and what
+//! follows the end of a line begins a row. So each part between them is made harmless by an apostrophe in front of it.
 
 use std::borrow::Cow;
 
 /// What a spreadsheet takes for the beginning of a formula: signs, also full-width ones, which some
-/// spreadsheets read like the plain ones, and characters that some remove from the front of a cell.
-const BEGINNINGS: [char; 11] =
-    ['=', '+', '-', '@', '\t', '\r', '\n', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
-/// The separator of cells that a spreadsheet may use in the place of the comma.
-const SEPARATOR: char = ';';
+/// spreadsheets read like the plain ones.
+const BEGINNINGS: [char; 8] = ['=', '+', '-', '@', '\u{ff1d}', '\u{ff0b}', '\u{ff0d}', '\u{ff20}'];
+/// What may end a cell beside the comma: other separators, and ends of lines, which some spreadsheets also remove from
+/// the front of a cell.
+const SEPARATORS: [char; 4] = [';', '\t', '\n', '\r'];
 /// What may stand in front of a formula.
 const SKIPPED: [char; 4] = [' ', '"', '\u{a0}', '\u{3000}'];
 
@@ -42,12 +42,13 @@ fn by_part<'a>(
     has_to: impl Fn(&str) -> bool,
     change: impl Fn(&str) -> String,
 ) -> Cow<'a, str> {
-    if !text.split(SEPARATOR).any(&has_to) {
+    // Each part keeps the separator behind it.
+    let parts = || text.split_inclusive(SEPARATORS);
+    if !parts().any(&has_to) {
         return text.into();
     }
-    let parts =
-        text.split(SEPARATOR).map(|part| if has_to(part) { change(part) } else { part.to_owned() });
-    parts.collect::<Vec<_>>().join(&SEPARATOR.to_string()).into()
+    let changed = parts().map(|part| if has_to(part) { change(part) } else { part.to_owned() });
+    changed.collect::<String>().into()
 }
 
 #[cfg(test)]
@@ -61,9 +62,6 @@ mod tests {
             "+1",
             "-1",
             "@SUM(A1)",
-            "\t=1",
-            "\r=1",
-            "\n=1",
             "=HYPERLINK(\"x\")",
             " =1",
             "\"=1",
@@ -81,11 +79,25 @@ mod tests {
             ("Lamp; \"=1+1", "Lamp;' \"=1+1"),
             ("=1;-2;red", "'=1;'-2;red"),
             ("Lamp;\u{ff1d}1", "Lamp;'\u{ff1d}1"),
+            ("\t=1", "\t'=1"),
+            ("\r=1", "\r'=1"),
+            ("\n=1", "\n'=1"),
+            ("Lamp\n=1+1;x", "Lamp\n'=1+1;x"),
+            ("Lamp\r\n=1;-2\t+3\n", "Lamp\r\n'=1;'-2\t'+3\n"),
+            ("Lamp;\n\"=1\n'-2", "Lamp;\n'\"=1\n''-2"),
         ] {
             assert_eq!(guarded(typed), harmless);
             assert_eq!(unguarded(harmless), typed);
         }
-        for fine in ["Lamp = light", "red; green", "", "'twas", "a-b;c+d"] {
+        for fine in [
+            "Lamp = light",
+            "red; green",
+            "",
+            "'twas",
+            "a-b;c+d",
+            "\n\nLamp\n\tlight;\r\n",
+            "Lamp\n '=1\n'",
+        ] {
             assert_eq!(guarded(fine), fine);
             assert_eq!(unguarded(fine), fine);
         }
