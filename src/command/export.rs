@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 use super::{ExitResult, parse};
 use files::export::{Exporter, Form, Format, Selection, Table};
@@ -68,6 +67,5 @@ fn parse_format(text: &str) -> Result<Format, String> {
 }
 
 fn parse_time(text: &str) -> Result<OffsetDateTime, String> {
-    let time = OffsetDateTime::parse(text, &Rfc3339);
-    time.map_err(|_| "a time has the form 2026-11-22T10:00:00Z".to_owned())
+    web::instant(text).map_err(|_| "a time has the form 2026-11-22T10:00:00Z".to_owned())
 }

@@ -161,6 +161,61 @@ async fn an_export_can_be_of_some_time() {
     assert_eq!(count(format!("table=sales&until={hour_ago}")).await, 0);
 }
 
+/// A day before or after its ends is not in the calendar.
+#[tokio::test]
+async fn an_export_may_reach_to_both_ends_of_the_calendar() {
+    let (shop, instance) = Shop::open().await;
+    let item = instance.make_item(json!({ "stock": 10 })).await;
+    order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
+    let ends = ["from=0000-01-01T00:00:00Z", "until=9999-12-31T23:59:59Z"];
+    for query in [ends[0].to_owned(), ends[1].to_owned(), ends.join("&")] {
+        for table in ["sales", "orders", "movements"] {
+            let records = records(&instance, &format!("table={table}&{query}")).await;
+            let total = records.last().expect("a last record");
+            assert_eq!(
+                (&total["record"], &total["count"]),
+                (&json!("total"), &json!(1)),
+                "{query}"
+            );
+        }
+    }
+    // In UTC these are years that a ledger has not.
+    for wrong in ["from=0000-01-01T00:00:00%2B01:00", "until=9999-12-31T23:59:59-01:00"] {
+        let answer = instance.admin().get(&format!("/api/admin/export?{wrong}")).await;
+        assert_problem(&answer, (400, "invalid_query_parameter"), wrong);
+    }
+    let until = |time: &'static str| ["export", "orders", "--until", time];
+    let (code, said) = process::run(&shop, &until("9999-12-31T23:59:59Z")).await;
+    assert_eq!((code, parse_csv(&said).len()), (0, 3), "{said}");
+    let (code, said) = process::run(&shop, &until("9999-12-31T23:59:59-01:00")).await;
+    assert_eq!((code, said.contains("a time has the form")), (2, true), "{said}");
+}
+
+/// A unit that is offered is neither left, nor held, nor sold.
+#[tokio::test]
+async fn an_export_counts_an_open_offer() {
+    let (_shop, instance) = Shop::open().await;
+    let sale = json!({ "stock": 2, "strategy": "mysql-atomic", "offer_seconds": 600 });
+    let item = instance.make_item(sale).await;
+    let order = order_id(&instance.buyer(1).buy("default", item).await);
+    order_id(&instance.buyer(2).buy("default", item).await);
+    let path = format!("/api/items/{item}/waiting");
+    assert_eq!(instance.buyer(3).post(&path, &json!({})).await.status, 200);
+    assert_eq!(instance.buyer(1).step(&order, "cancellation").await.status, 200);
+    assert_eq!(instance.buyer(3).get(&path).await.json["status"], "offered");
+    let sales = records(&instance, &format!("table=sales&item={item}")).await;
+    let expected = [("available", 0), ("offered", 1), ("held", 1), ("sold", 0), ("total", 2)];
+    for record in &sales {
+        for (column, units) in expected {
+            assert_eq!(record[column], units, "{column}: {record}");
+        }
+        assert_eq!(record["adds_up"], true, "{record}");
+    }
+    let lines = csv_records(&instance.admin(), &format!("table=sales&item={item}")).await;
+    assert!(lines.iter().all(|line| line["offered"] == "1"), "{lines:?}");
+    assert_clean(&instance, item).await;
+}
+
 #[tokio::test]
 async fn an_export_is_written_down() {
     let (_shop, instance) = Shop::open().await;

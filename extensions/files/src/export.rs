@@ -4,9 +4,11 @@
 //! not grow with the ledger. Its last records are the sums by the ledger; the rows are added up on
 //! their way, and an export whose rows do not add up to these sums is broken off.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use futures::future::BoxFuture;
 use hyper::body::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -78,6 +80,9 @@ pub enum ExportError {
     /// Its reader has gone.
     #[error("the reader has gone")]
     NoReader,
+    /// A fault of the program ended it.
+    #[error("a fault of the program ended it")]
+    Panicked,
 }
 
 impl From<ExportError> for Problem {
@@ -86,9 +91,10 @@ impl From<ExportError> for Problem {
             ExportError::Busy => problems::OVERLOADED
                 .detail("Too many exports are running; try again when one has ended."),
             ExportError::Ledger(error) => error.into(),
-            ExportError::Unequal(_) | ExportError::TooLong | ExportError::NoReader => {
-                problems::INTERNAL.problem()
-            }
+            ExportError::Unequal(_)
+            | ExportError::TooLong
+            | ExportError::NoReader
+            | ExportError::Panicked => problems::INTERNAL.problem(),
         }
     }
 }
@@ -102,6 +108,10 @@ impl From<ledger::Error> for ExportError {
 
 /// The pages of an export.
 pub type Pages = mpsc::Receiver<Result<Bytes, ExportError>>;
+/// Where an export sends them.
+pub(super) type PageSender = mpsc::Sender<Result<Bytes, ExportError>>;
+/// An export that runs.
+type Run = BoxFuture<'static, Result<(), ExportError>>;
 
 /// Exports from the ledger. Clones share the limit.
 #[derive(Clone)]
@@ -139,13 +149,18 @@ impl Exporter {
             selection,
             permit,
         );
-        tokio::spawn(async move {
-            if let Err(error) = run.await {
-                tracing::warn!(%error, table = table.as_str(), "export broken off");
-                let _ = pages.send(Err(error)).await;
-            }
-        });
+        tokio::spawn(tell_end(run, table, pages));
         Ok(receiver)
+    }
+}
+
+/// Runs an export, and sends its error in the place of a page. A panic is one, too: pages that end without an error
+/// are a complete file.
+async fn tell_end(run: Run, table: Table, pages: PageSender) {
+    let ended = AssertUnwindSafe(run).catch_unwind().await;
+    if let Err(error) = ended.unwrap_or(Err(ExportError::Panicked)) {
+        tracing::warn!(%error, table = table.as_str(), "export broken off");
+        let _ = pages.send(Err(error)).await;
     }
 }
 
@@ -155,10 +170,30 @@ fn run(
     mut writer: Writer,
     selection: Selection,
     permit: OwnedSemaphorePermit,
-) -> BoxFuture<'static, Result<(), ExportError>> {
+) -> Run {
     Box::pin(async move {
         let _permit = permit;
         let write = export_table::write(&mut snapshot, &mut writer, selection);
         tokio::time::timeout(EXPORT_MAX, write).await.map_err(|_| ExportError::TooLong)?
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reader of a body, or the command, takes pages without an error for the whole file.
+    #[tokio::test]
+    async fn a_panic_ends_the_pages_with_an_error() {
+        let (pages, mut receiver) = mpsc::channel(PAGES_MAX);
+        let first = pages.clone();
+        let run: Run = Box::pin(async move {
+            first.send(Ok(Bytes::from_static(b"id\n"))).await.expect("a reader");
+            panic!("planted");
+        });
+        tell_end(run, Table::Orders, pages).await;
+        assert_eq!(receiver.recv().await, Some(Ok(Bytes::from_static(b"id\n"))));
+        assert_eq!(receiver.recv().await, Some(Err(ExportError::Panicked)));
+        assert_eq!(receiver.recv().await, None);
+    }
 }

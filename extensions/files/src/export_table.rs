@@ -179,7 +179,7 @@ async fn sales(
     writer: &mut Writer,
     selection: Selection,
 ) -> Result<(), ExportError> {
-    let mut sums = [0_i64; 7];
+    let mut sums = [0_i64; 8];
     let mut add_up = true;
     let mut currencies = BTreeSet::new();
     let mut after = 0;
@@ -188,14 +188,14 @@ async fn sales(
         let Some(last) = page.last() else { break };
         after = last.id.get();
         for sale in page {
-            let Sale { total, available, held, sold, orders, paid_cents, .. } = sale;
-            sums = add(sums, [1, total, available, held, sold, orders, paid_cents]);
+            let Sale { total, available, offered, held, sold, orders, paid_cents, .. } = sale;
+            sums = add(sums, [1, total, available, offered, held, sold, orders, paid_cents]);
             add_up &= adds_up(&sale);
             currencies.insert(sale.currency.as_str());
             writer.write("sale", sale_cells(sale)).await?;
         }
     }
-    let [count, total, available, held, sold, orders, paid_cents] = sums;
+    let [count, total, available, offered, held, sold, orders, paid_cents] = sums;
     let mut cells = vec![
         ("total", total.into()),
         ("available", available.into()),
@@ -204,14 +204,15 @@ async fn sales(
         ("orders", orders.into()),
         ("adds_up", Cell::Flag(add_up)),
         ("count", count.into()),
+        ("offered", offered.into()),
     ];
     cells.extend(total_of_money("paid_cents", paid_cents, &currencies));
     writer.write("total", cells).await
 }
 
-/// The audit's first invariant: each unit is left, held or sold.
+/// The audit's first invariant: each unit is left, offered, held or sold.
 fn adds_up(sale: &Sale) -> bool {
-    sale.total == sale.available + sale.held + sale.sold
+    sale.total == sale.available + sale.offered + sale.held + sale.sold
 }
 
 fn sale_cells(sale: Sale) -> Vec<(&'static str, Cell)> {
@@ -247,6 +248,7 @@ fn sale_cells(sale: Sale) -> Vec<(&'static str, Cell)> {
         ("product_id", sale.product_id.into()),
         ("options", sale.options.map_or(Cell::Absent, |stored| Cell::Typed(options_text(&stored)))),
         ("mode", mode.into()),
+        ("offered", sale.offered.into()),
     ]
 }
 

@@ -4,9 +4,8 @@ use hyper::body::Bytes;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::sync::mpsc;
 
-use crate::export::{ExportError, Format, Table};
+use crate::export::{ExportError, Format, PageSender, Table};
 use crate::formula;
 
 /// The size of a page, in bytes.
@@ -91,6 +90,7 @@ pub(super) fn columns(table: Table) -> &'static [&'static str] {
             "product_id",
             "options",
             "mode",
+            "offered",
         ],
         Table::Orders => &[
             "record",
@@ -117,16 +117,12 @@ pub(super) struct Writer {
     pub table: Table,
     format: Format,
     page: Vec<u8>,
-    pages: mpsc::Sender<Result<Bytes, ExportError>>,
+    pages: PageSender,
     has_head: bool,
 }
 
 impl Writer {
-    pub(super) fn new(
-        table: Table,
-        format: Format,
-        pages: mpsc::Sender<Result<Bytes, ExportError>>,
-    ) -> Self {
+    pub(super) fn new(table: Table, format: Format, pages: PageSender) -> Self {
         Self { table, format, page: Vec::new(), pages, has_head: false }
     }
 

@@ -41,11 +41,12 @@ impl Selection {
         if let Some(item) = self.item {
             query.push(" AND item_id = ").push_bind(item.get());
         }
-        if let Some(from) = self.from {
-            query.push(" AND id >= ").push_bind(id_of(from - ID_MARGIN));
+        // At the ends of the calendar there is no day before or after, and no id to leave out.
+        if let Some(first) = self.from.and_then(|from| from.checked_sub(ID_MARGIN)) {
+            query.push(" AND id >= ").push_bind(id_of(first));
         }
-        if let Some(until) = self.until {
-            query.push(" AND id < ").push_bind(id_of(until + ID_MARGIN));
+        if let Some(end) = self.until.and_then(|until| until.checked_add(ID_MARGIN)) {
+            query.push(" AND id < ").push_bind(id_of(end));
         }
         self.restrict(query, "created_at");
     }
@@ -225,6 +226,8 @@ pub struct Sale {
     pub ends_at: OffsetDateTime,
     pub total: i64,
     pub available: i64,
+    /// Units that are offered to buyers who wait, or to those that a draw has chosen.
+    pub offered: i64,
     /// Orders, whatever their status.
     pub orders: i64,
     /// Units of unpaid orders that hold stock.
@@ -261,6 +264,7 @@ from_row!(Sale {
     ends_at,
     total,
     available,
+    offered,
     orders,
     held,
     sold,
@@ -300,7 +304,7 @@ pub async fn sales(
     let mut query = QueryBuilder::new(format!(
         "SELECT items.id, name, kind, strategy, price_cents, \
          COALESCE(currency, (SELECT code FROM shop_currency)) AS currency, \
-         starts_at, ends_at, total, available, \
+         starts_at, ends_at, total, available, offered, \
          (SELECT COUNT(*) FROM orders WHERE item_id = items.id) AS orders, \
          {held} AS held, {sold} AS sold, {paid} AS paid_cents, \
          description, image_url, per_buyer_limit, unpaid_max, hold_seconds, arbiter, waiting_room, \

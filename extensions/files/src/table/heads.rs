@@ -31,8 +31,8 @@ const ELSEWHERE: [(&str, &str); 22] = [
 /// The column of our own exports that says what a row is.
 const RECORD: &str = "record";
 /// The columns that only our own exports have, and that say nothing of a new sale.
-const OF_EXPORTS: [&str; 8] =
-    ["id", "available", "held", "sold", "orders", "paid_cents", "adds_up", "count"];
+const OF_EXPORTS: [&str; 9] =
+    ["id", "available", "offered", "held", "sold", "orders", "paid_cents", "adds_up", "count"];
 
 /// What a column is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
