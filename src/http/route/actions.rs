@@ -6,8 +6,10 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use time::OffsetDateTime;
 use utoipa::ToSchema;
+use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
 use crate::account::{Action, OperatorLog};
+use ledger::rows::actions::NAMES;
 use web::document::TryAgain;
 use web::extract::{Operator, QueryPairs};
 use web::paging::Page;
@@ -20,9 +22,7 @@ pub struct ActionBody {
     id: String,
     /// The operator who did it.
     user_id: i64,
-    /// `item_created`, `item_edited`, `lab_run_started`, `lab_run_ended`, `parked_retried`,
-    /// `parked_dropped`, `operator_created`, `role_changed`, `password_set`, `endpoint_created`,
-    /// `endpoint_switched`, `endpoint_deleted`, `events_replayed` or `payment_refunded`.
+    #[schema(schema_with = action_schema)]
     action: String,
     /// The item that was created or edited.
     item_id: Option<i64>,
@@ -34,6 +34,13 @@ pub struct ActionBody {
     address: Option<String>,
     #[serde(with = "time::serde::rfc3339")]
     created_at: OffsetDateTime,
+}
+
+/// Names all actions.
+fn action_schema() -> Object {
+    let names: Vec<_> = NAMES.iter().map(|name| format!("`{name}`")).collect();
+    let description = format!("One of {}.", names.join(", "));
+    ObjectBuilder::new().schema_type(Type::String).description(Some(description)).build()
 }
 
 impl From<Action> for ActionBody {

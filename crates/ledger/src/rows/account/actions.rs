@@ -14,6 +14,29 @@ use shop_domain::{ItemId, OrderId, UserId};
 /// The user of the system who runs this process, when it is a command.
 static SYSTEM_USER: OnceLock<String> = OnceLock::new();
 
+/// The names of all actions. The document of the API lists them from here.
+pub const NAMES: [&str; 19] = [
+    "item_created",
+    "item_edited",
+    "product_created",
+    "limit_group_created",
+    "lab_run_started",
+    "lab_run_ended",
+    "parked_retried",
+    "parked_dropped",
+    "operator_created",
+    "role_changed",
+    "password_set",
+    "endpoint_created",
+    "endpoint_switched",
+    "endpoint_filtered",
+    "endpoint_deleted",
+    "events_replayed",
+    "payment_refunded",
+    "exported",
+    "user_erased",
+];
+
 /// The operator of an action, with address and time.
 #[derive(Clone, Copy, Debug)]
 pub struct Actor {
@@ -68,6 +91,7 @@ pub async fn record(
     item: Option<ItemId>,
     detail: &serde_json::Value,
 ) -> sqlx::Result<()> {
+    debug_assert!(NAMES.contains(&action), "the list of actions has no {action:?}");
     sqlx::query(
         "INSERT INTO admin_actions (id, user_id, action, item_id, detail, address, created_at) \
          VALUES (?, ?, ?, ?, ?, ?, ?)",
