@@ -86,7 +86,7 @@ const ALL: &[Planted] = &[
     },
     Planted {
         statements: &[
-            "ALTER TABLE orders DROP INDEX orders_request",
+            "ALTER TABLE orders DROP INDEX orders_item_request",
             "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
              request_key, created_at, expires_at) SELECT UUID(), item_id, user_id, quantity, \
              amount_cents, status, strategy, request_key, created_at, expires_at \

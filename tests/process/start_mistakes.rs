@@ -120,7 +120,7 @@ async fn each_mistake_has_its_sentence_and_its_exit_code() {
 async fn the_doctor_names_what_a_start_waits_for_or_does_without() {
     let shop = Shop::new().await;
     for (name, value, sentence) in [
-        ("REDIS_URL", "redis://127.0.0.1:9", "Redis at 127.0.0.1:9 does not answer"),
+        ("REDIS_URL", "redis://127.0.0.1:9", "Redis at 127.0.0.1 does not answer"),
         ("DATABASE_URL", "postgres://u:p@127.0.0.1/seckill", "postgres"),
         ("SECKILL_HTTP_STATIC_DIR", "/nowhere", "the pages of the shop are not in"),
     ] {
