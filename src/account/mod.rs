@@ -28,7 +28,7 @@ use web::token::{Role, Tokens};
 pub use erasure::{DeleteAccountError, subject_keys};
 pub use guests::{GuestError, Guests};
 pub use hashing::HashingPool;
-pub use operator_log::{Action, Actor, OperatorLog};
+pub use operator_log::{ACTION_NAMES, Action, Actor, OperatorLog};
 pub use revocation::Revocations;
 pub use sessions::ChangePasswordError;
 

@@ -5,7 +5,7 @@ use ledger::Ledger;
 use ledger::rows::actions;
 use shop_domain::{ItemId, LedgerError, OrderId, UserId};
 
-pub use ledger::rows::actions::{Action, Actor};
+pub use ledger::rows::actions::{Action, Actor, NAMES as ACTION_NAMES};
 
 /// The log, in the ledger. Clones share it.
 #[derive(Clone)]

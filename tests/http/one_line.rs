@@ -356,8 +356,8 @@ async fn places_that_are_written_twice_leave_the_buyers_who_have_gone_aside() {
     let late = instance.buyer(EARLY + 1);
     let opened = async || {
         place(&stand(&late, sold, json!({})).await);
-        let mut redis = redis_of(&shop);
         eventually("the places", || async {
+            let mut redis = redis_of(&shop);
             let mut ask = redis::cmd("HGET");
             let state: String =
                 ask.arg(&[&*room, "state"]).query_async(&mut redis).await.expect("a state");

@@ -8,8 +8,7 @@ use time::OffsetDateTime;
 use utoipa::ToSchema;
 use utoipa::openapi::schema::{Object, ObjectBuilder, Type};
 
-use crate::account::{Action, OperatorLog};
-use ledger::rows::actions::NAMES;
+use crate::account::{ACTION_NAMES, Action, OperatorLog};
 use web::document::TryAgain;
 use web::extract::{Operator, QueryPairs};
 use web::paging::Page;
@@ -38,7 +37,7 @@ pub struct ActionBody {
 
 /// Names all actions.
 fn action_schema() -> Object {
-    let names: Vec<_> = NAMES.iter().map(|name| format!("`{name}`")).collect();
+    let names: Vec<_> = ACTION_NAMES.iter().map(|name| format!("`{name}`")).collect();
     let description = format!("One of {}.", names.join(", "));
     ObjectBuilder::new().schema_type(Type::String).description(Some(description)).build()
 }
