@@ -38,7 +38,12 @@ pub(super) fn workers(
     let watch = shared.watch.clone().run(poll, drained.clone());
     let send = live::send(shared.redis.clone(), outbox, drained.clone());
     let receive = live::receive(shared.redis.clone(), shared.hub.clone(), drained.clone());
-    let watch_ledger = monitor::watch(shared.pool.clone(), shared.metrics.clone(), drained.clone());
+    let watch_ledger = monitor::watch(
+        shared.pool.clone(),
+        shared.writer.clone(),
+        shared.metrics.clone(),
+        drained.clone(),
+    );
     let consume = consumers(config, shared, writers).run(wake_ups, drained.clone());
     workers.push(("ledger", Box::pin(watch_ledger)));
     workers.push(("queue", Box::pin(consume)));

@@ -232,3 +232,14 @@ fn haproxy_takes_its_file() {
     let output = Command::new(program).arg("-c").arg("-f").arg(file).output().expect("runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// The containers of Vitess have the version that is built from source.
+#[test]
+fn vitess_has_one_version() {
+    let script = read("scripts/vitess-program");
+    let pinned = script.lines().find_map(|line| line.strip_prefix("version=v0."));
+    // The module's v0.24.4 is Vitess 24.0.4.
+    let version = pinned.expect("it pins one").replacen('.', ".0.", 1);
+    let image = format!("image: vitess/lite:v{version}");
+    assert!(read("deploy/vitess/compose.yml").lines().any(|line| line.trim() == image), "{image}");
+}

@@ -12,6 +12,7 @@ pub mod hostile_server;
 pub mod item_reads;
 pub mod limit_groups;
 pub mod planted;
+pub mod reparents;
 pub mod restore;
 pub mod shards;
 pub mod shared_batches;

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use dev_servers::{MysqlSet, Replication};
 use seckill::config::Config;
-use serde_json::json;
+use serde_json::{Value, json};
 use settings::Secret;
 use tokio::task::JoinSet;
 
@@ -48,49 +48,71 @@ pub async fn on_with(
 /// Buyers who buy without a pause and repeat each purchase until its answer is definite.
 pub struct Crowd {
     stops: Arc<AtomicBool>,
-    sold: Arc<AtomicU64>,
+    sales: Vec<Arc<Sale>>,
     buyers: JoinSet<(i64, Vec<String>)>,
-    items: Vec<i64>,
+}
+
+/// The sale of an item.
+struct Sale {
+    item: i64,
+    strategy: &'static str,
+    /// Accepted purchases.
+    sold: AtomicU64,
+    /// The longest wait for an accepted purchase since somebody asked.
+    longest_ms: AtomicU64,
 }
 
 impl Crowd {
     pub async fn enters(instance: &Instance) -> Self {
-        let (stops, sold) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (mut buyers, mut items) = (JoinSet::new(), Vec::new());
+        let mut sales = Vec::new();
         for strategy in STRATEGIES {
-            let settings = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 });
-            let item = instance.make_item(settings).await;
-            items.push(item);
-            for id in 1..=BUYERS {
-                let (buyer, stops, sold) = (instance.buyer(id), stops.clone(), sold.clone());
-                buyers.spawn(async move {
-                    let mut orders = Vec::new();
-                    while !stops.load(Ordering::Relaxed) {
-                        orders.push(buy_for_sure(&buyer, strategy, item).await);
-                        sold.fetch_add(1, Ordering::Relaxed);
-                    }
-                    (item, orders)
-                });
-            }
+            sales.push((strategy, instance.make_item(endless()).await));
         }
-        Self { stops, sold, buyers, items }
+        Self::of(instance, sales)
     }
 
-    /// Waits until `more` purchases were accepted from now on.
+    /// The buyers of these sales.
+    pub fn of(instance: &Instance, sales: Vec<(&'static str, i64)>) -> Self {
+        let stops = Arc::new(AtomicBool::new(false));
+        let mut buyers = JoinSet::new();
+        let start = |(strategy, item)| {
+            let (sold, longest_ms) = (AtomicU64::new(0), AtomicU64::new(0));
+            let sale = Arc::new(Sale { item, strategy, sold, longest_ms });
+            for id in 1..=BUYERS {
+                buyers.spawn(sale.clone().buys(instance.buyer(id), stops.clone()));
+            }
+            sale
+        };
+        let sales = sales.into_iter().map(start).collect();
+        Self { stops, sales, buyers }
+    }
+
+    /// Waits until `more` purchases were accepted from now on, of each item its part.
     pub async fn has_bought(&self, more: u64) {
-        let before = self.sold.load(Ordering::Relaxed);
+        let each = more.div_ceil(self.sales.len() as u64);
+        let sold = || self.sales.iter().map(|sale| sale.sold.load(Ordering::Relaxed));
+        let before: Vec<u64> = sold().collect();
         eventually(RECOVERY_MAX, || async {
-            let sold = self.sold.load(Ordering::Relaxed) - before;
-            when(sold >= more, sold)
+            let since: Vec<u64> = sold().zip(&before).map(|(now, before)| now - before).collect();
+            when(since.iter().all(|sold| *sold >= each), since)
         })
         .await;
+    }
+
+    /// The longest wait for an accepted purchase of each item since the last call.
+    pub fn longest_waits(&self) -> String {
+        let longest = |sale: &Arc<Sale>| {
+            let Sale { item, strategy, longest_ms, .. } = &**sale;
+            format!("{strategy} {item}: {} ms", longest_ms.swap(0, Ordering::Relaxed))
+        };
+        self.sales.iter().map(longest).collect::<Vec<_>>().join(", ")
     }
 
     /// Ends the sale; the accepted orders of each item.
     pub async fn leaves(mut self) -> Vec<(i64, Vec<String>)> {
         self.stops.store(true, Ordering::Relaxed);
         let mut all: Vec<(i64, Vec<String>)> =
-            self.items.iter().map(|item| (*item, Vec::new())).collect();
+            self.sales.iter().map(|sale| (sale.item, Vec::new())).collect();
         while let Some(ended) = self.buyers.join_next().await {
             let (item, orders) = ended.expect("a buyer does not panic");
             let mine = all.iter_mut().find(|(of, _)| *of == item).expect("its item");
@@ -98,6 +120,25 @@ impl Crowd {
         }
         all
     }
+}
+
+impl Sale {
+    /// Buys until it stops; the accepted orders.
+    async fn buys(self: Arc<Self>, buyer: Client, stops: Arc<AtomicBool>) -> (i64, Vec<String>) {
+        let mut orders = Vec::new();
+        while !stops.load(Ordering::Relaxed) {
+            let begin = Instant::now();
+            orders.push(buy_for_sure(&buyer, self.strategy, self.item).await);
+            self.longest_ms.fetch_max(begin.elapsed().as_millis() as u64, Ordering::Relaxed);
+            self.sold.fetch_add(1, Ordering::Relaxed);
+        }
+        (self.item, orders)
+    }
+}
+
+/// An item that does not sell out.
+pub fn endless() -> Value {
+    json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 })
 }
 
 /// Buys one unit, with one key until the answer is 201; the order's id.

@@ -1,9 +1,13 @@
-//! A private Vitess whose items are in two shards.
+//! A private Vitess whose items are in shards.
 
-use dev_servers::{DATABASE, VitessServer};
+use dev_servers::{DATABASE, NewShard, VitessCluster, VitessServer};
 use ledger::{rows, schema};
 use seckill::config::Config;
 use settings::Secret;
+use sqlx::{Executor, Row};
+
+use super::crowd::endless;
+use super::{Instance, Shop};
 
 /// Makes the tables beside those of the items, on the server behind.
 pub async fn make_tables(vitess: &mut VitessServer) {
@@ -16,3 +20,51 @@ pub async fn make_tables(vitess: &mut VitessServer) {
     vitess.gate().kill().await;
     vitess.gate().restart().await.expect("vtgate starts again");
 }
+
+/// Starts a cluster with replicas, and a shop that has its items in these shards.
+pub async fn clustered_shop(shards: &[NewShard<'_>]) -> (VitessCluster, Shop) {
+    let mut cluster = VitessCluster::start_temporary().await.expect("the cluster starts");
+    let url = cluster.url();
+    let set_up = |config: &mut Config| {
+        config.database_url = Secret::new(url.clone());
+        // Refused purchases are repeated at once.
+        config.limits.user_per_second = 0;
+        config.mysql.shared_queues = 4;
+    };
+    let mut config = Config::defaults();
+    set_up(&mut config);
+    let pool = rows::pool(&config).expect("the URL is fine");
+    schema::migrate(&config, &pool).await.expect("the tables are made");
+    pool.close().await;
+    cluster.add_items(shards).await.expect("the items get their shards");
+    (cluster, Shop::with(set_up).await)
+}
+
+/// In which quarter of all places an item lies, from 0.
+pub async fn quarter_of(shop: &Shop, item: i64) -> u32 {
+    let place = format!("SELECT hex_keyspace_id FROM seckill_items.`hash` WHERE id = {item}");
+    let row = shop.pool.fetch_one(sqlx::raw_sql(&place)).await.expect("it has a place");
+    let place: String = row.try_get_unchecked(0).expect("a text");
+    place.chars().next().and_then(|digit| digit.to_digit(16)).expect("a digit") / 4
+}
+
+/// Makes items until there is one for each of these quarters; their ids in the same sequence.
+pub async fn items_in(shop: &Shop, instance: &Instance, quarters: &[u32]) -> Vec<i64> {
+    let mut items = vec![None; quarters.len()];
+    for _ in 0..ITEMS_MAX {
+        let item = instance.make_item(endless()).await;
+        let quarter = quarter_of(shop, item).await;
+        let lacks = |(at, wanted): (usize, &u32)| *wanted == quarter && items[at].is_none();
+        if let Some(at) = quarters.iter().enumerate().position(lacks) {
+            items[at] = Some(item);
+        }
+        let all: Option<Vec<i64>> = items.iter().copied().collect();
+        if let Some(all) = all {
+            return all;
+        }
+    }
+    panic!("{ITEMS_MAX} items leave some of {quarters:?} without one");
+}
+
+/// Items that are made until each place has its own.
+const ITEMS_MAX: usize = 100;

@@ -213,10 +213,3 @@ CREATE TABLE `waiting_list` (
   KEY `waiting_list_offers` (`status`,`offer_expires_at`),
   KEY `waiting_list_place` (`place`)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci;
-
--- The currency of items and payments of old builds: the setting payment.currency.
-INSERT IGNORE INTO shop_currency (id, code) VALUES (1, 'USD');
-
--- With an item, each line of an order of several.
-CREATE SQL SECURITY INVOKER VIEW order_lines AS
-    SELECT IF(line_count IS NULL, id, CONCAT(LEFT(id, 34), '00')) AS order_id, item_id, quantity FROM orders;

@@ -9,6 +9,8 @@ mod operator;
 mod semisync;
 pub(crate) mod set;
 pub(crate) mod vitess;
+pub(crate) mod vitess_cluster;
+mod vitess_programs;
 
 use std::fs;
 use std::io;

@@ -6,7 +6,6 @@
 //! CREATE DATABASE makes further keyspaces, each with one shard; a restart forgets those. On demand there is a keyspace
 //! [`ITEMS`], too, whose two shards are databases of the one server: the tables of items lie there.
 
-use std::os::unix::fs::chown;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
@@ -16,13 +15,15 @@ use sqlx::{ConnectOptions, Connection, Executor};
 
 use super::access::is_denial;
 use super::flavour::{self, DATABASE, Flavour, USER};
-use super::{MysqlOptions, MysqlServer, operator};
+use super::vitess_programs::{
+    SERVER, as_its_user, find, give_to_nobody, make_root, mysql_options, tablet_flags,
+};
+use super::{MysqlServer, operator};
 use crate::error::StartError;
 use crate::home::{Home, LOG, make_private, new_password, write_private};
 use crate::ports;
 use crate::program;
 use crate::server::{NotReady, ReadyServer, Recipe, Server};
-use crate::temporary::TemporaryDirectory;
 
 /// A running vtcombo with the MySQL server behind it.
 #[derive(Debug)]
@@ -64,20 +65,20 @@ impl VitessServer {
     /// # Errors
     /// One is not; the sentence says what to do.
     pub fn programs() -> Result<(), StartError> {
-        find()?;
+        find("vtcombo")?;
         flavour::find_only(Flavour::Mysql).map(drop)
     }
 
     async fn start_in(directory: Option<&Path>, is_sharded: bool) -> Result<Self, StartError> {
-        let program = find()?;
+        let program = find("vtcombo")?;
         let version = program::version(SERVER, &program)?;
         let folder = |name: &str| directory.map(|directory| directory.join(name));
         let (home, mut temporary) = Home::open_or_make(SERVER, folder("vtcombo")).await?;
-        let root = TemporaryDirectory::make(&home.path(LOG))?;
         let password = new_password();
-        write_files(root.path(), &password, is_sharded)?;
-        let mysql =
-            MysqlServer::start(mysql(folder("mysql").as_deref(), &password, root.path())?).await?;
+        let root = make_root(&home.path(LOG), &password)?;
+        write_files(root.path(), is_sharded)?;
+        let options = mysql_options(folder("mysql").as_deref(), &password, root.path(), 1)?;
+        let mysql = MysqlServer::start(options).await?;
         if is_sharded {
             make_shards(mysql.port(), &password).await?;
         }
@@ -151,33 +152,19 @@ impl VitessServer {
     }
 }
 
-/// The name for people.
-const SERVER: &str = "Vitess";
-/// The folder that `scripts/vitess-program` fills, with the version that is pinned there.
-const FOLDER: &str = "vitess-v0.24.4";
-/// Runs the program as a user that it accepts; see its first lines.
-const SCRIPT: &str = include_str!("vitess.sh");
-/// The user and the group that [`SCRIPT`] takes when we are root.
-const NOBODY: u32 = 65_534;
-/// What shops give to the MySQL server of a tablet, to a tablet, and to a keyspace.
-const OF_MYSQL: &str = include_str!("../../../../deploy/vitess/mysqld.cnf");
-const OF_TABLET: &str = include_str!("../../../../deploy/vitess/vttablet.flags");
+/// What shops give to a keyspace.
 const OF_KEYSPACE: &str = include_str!("../../../../deploy/vitess/vschema.json");
 /// The keyspace of items' tables, and its shards.
 pub const ITEMS: &str = "seckill_items";
 const SHARDS: [&str; 2] = ["-80", "80-"];
 /// What shops give to Vitess for shards.
-const OF_MAIN: &str = include_str!("../../../../deploy/vitess/sharded/main.json");
-const OF_ITEMS: &str = include_str!("../../../../deploy/vitess/sharded/items.json");
-const ROUTING: &str = include_str!("../../../../deploy/vitess/sharded/routing.json");
-const MAIN_TABLES: &str = include_str!("../../../../deploy/vitess/sharded/main.sql");
-const ITEM_TABLES: &str = include_str!("../../../../deploy/vitess/sharded/items.sql");
+pub(super) const OF_MAIN: &str = include_str!("../../../../deploy/vitess/sharded/main.json");
+pub(super) const OF_ITEMS: &str = include_str!("../../../../deploy/vitess/sharded/items.json");
+pub(super) const ROUTING: &str = include_str!("../../../../deploy/vitess/sharded/routing.json");
+pub(super) const MAIN_TABLES: &str = include_str!("../../../../deploy/vitess/sharded/main.sql");
+pub(super) const ITEM_TABLES: &str = include_str!("../../../../deploy/vitess/sharded/items.sql");
 /// The folder with [`OF_KEYSPACE`] in a folder of the keyspace's name.
 const SCHEMAS: &str = "schema";
-/// The socket of the MySQL server.
-const SOCKET: &str = "mysql.sock";
-/// The file with the account of the tablets on the MySQL server.
-const TABLETS: &str = "tablets.json";
 
 /// How to run vtcombo.
 #[derive(Debug)]
@@ -198,7 +185,6 @@ impl Vtcombo {
     }
 
     fn flags(&self) -> Vec<String> {
-        let file = |name: &str| self.root.join(name).display().to_string();
         let loopback = || "127.0.0.1".to_owned();
         let named = [
             ("proto-topo", self.topology.clone()),
@@ -208,18 +194,13 @@ impl Vtcombo {
             ("mysql-auth-server-impl", "none".to_owned()),
             ("bind-address", loopback()),
             ("port", self.web_port.to_string()),
-            // By TCP the tablets would set up a replication among them, and there is one server.
-            ("db-socket", file(SOCKET)),
-            ("db-credentials-file", file(TABLETS)),
-            ("schema-dir", file(SCHEMAS)),
+            ("schema-dir", self.root.join(SCHEMAS).display().to_string()),
             ("mycnf-server-id", "1".to_owned()),
             // One item lives in one shard, so a transaction over two is a mistake.
             ("transaction-mode", "SINGLE".to_owned()),
         ];
         let mut flags = named.map(|(name, value)| format!("--{name}={value}")).to_vec();
-        let accounts = ["app", "appdebug", "allprivs", "dba", "filtered", "repl"];
-        flags.extend(accounts.map(|of| format!("--db-{of}-user={}", operator::OPERATOR)));
-        flags.extend(OF_TABLET.lines().filter(|line| line.starts_with("--")).map(str::to_owned));
+        flags.extend(tablet_flags(&self.root));
         flags
     }
 }
@@ -237,11 +218,7 @@ impl Recipe for Vtcombo {
 
     fn command(&mut self, _: &Home, port: u16) -> Result<Vec<String>, StartError> {
         self.port = port;
-        let root = self.root.display();
-        let mut command = ["/bin/sh", "-c", SCRIPT, "sh"].map(str::to_owned).to_vec();
-        command.extend([root.to_string(), self.program.display().to_string()]);
-        command.extend(self.flags());
-        Ok(command)
+        Ok(as_its_user(&self.root, &self.program, self.flags()))
     }
 
     async fn ask(&self) -> Result<(), NotReady> {
@@ -299,7 +276,7 @@ async fn make_shards(port: u16, password: &str) -> Result<(), StartError> {
 }
 
 /// Writes into the program's folder what it reads, for its user and for nobody else.
-fn write_files(root: &Path, password: &str, is_sharded: bool) -> Result<(), StartError> {
+fn write_files(root: &Path, is_sharded: bool) -> Result<(), StartError> {
     let schemas = root.join(SCHEMAS);
     let main = if is_sharded { OF_MAIN } else { OF_KEYSPACE };
     let keyspaces = [(DATABASE, main), (ITEMS, OF_ITEMS)];
@@ -311,52 +288,6 @@ fn write_files(root: &Path, password: &str, is_sharded: bool) -> Result<(), Star
         write_private(&vschema, text)?;
         written.extend([vschema, keyspace]);
     }
-    let tablets = root.join(TABLETS);
-    write_private(&tablets, &format!(r#"{{"{}":["{password}"]}}"#, operator::OPERATOR))?;
-    written.extend([schemas, tablets, root.to_path_buf()]);
+    written.push(schemas);
     written.iter().try_for_each(|path| give_to_nobody(path))
-}
-
-/// The options of the MySQL server, with an account that may do everything and a socket in the program's folder.
-fn mysql(data_dir: Option<&Path>, password: &str, root: &Path) -> Result<MysqlOptions, StartError> {
-    let mut options = match data_dir {
-        Some(folder) => MysqlOptions::new(folder),
-        None => MysqlOptions::temporary(),
-    };
-    options.program = Some(flavour::find_only(Flavour::Mysql)?);
-    options.extra_arguments.extend(OF_MYSQL.lines().filter_map(argument));
-    if data_dir.is_none() {
-        // For tests, which kill servers and never cut the power: what a dead server has written stays.
-        options.extra_arguments.push("--innodb-flush-method=nosync".to_owned());
-    }
-    let socket = root.join(SOCKET);
-    options.extra_arguments.push(format!("--socket={}", socket.display()));
-    options.extra_arguments.push("--server-id=1".to_owned());
-    options.extra_statements = operator::account(password);
-    Ok(options)
-}
-
-/// A line of an option file as an argument; `None` if it sets nothing.
-fn argument(line: &str) -> Option<String> {
-    let (name, value) = line.split_once(" = ").filter(|_| !line.starts_with('#'))?;
-    Some(format!("--{}={value}", name.replace('_', "-")))
-}
-
-/// vtcombo, in the folder of `SECKILL_VITESS`, else in the one that `scripts/vitess-program` fills.
-fn find() -> Result<PathBuf, StartError> {
-    let folder = program::named("SECKILL_VITESS").or_else(|| program::unpacked(FOLDER));
-    let program = folder.map(|folder| folder.join("vtcombo"));
-    program.filter(|program| program.is_file()).ok_or_else(|| StartError::Cluster {
-        server: SERVER,
-        action: "start it",
-        answer: "its programs were not found; run `scripts/vitess-program`, which needs a Go toolchain, or set SECKILL_VITESS".to_owned(),
-    })
-}
-
-/// Gives a file or a folder to the user that the program gets when we are root.
-fn give_to_nobody(path: &Path) -> Result<(), StartError> {
-    if !program::is_root() {
-        return Ok(());
-    }
-    chown(path, Some(NOBODY), Some(NOBODY)).map_err(StartError::io("give away", path))
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
+use super::Writer;
 use super::replication::{self, Replication};
 use crate::sql::{Database, Fault, answered};
 use shop_metrics::Metrics;
@@ -16,7 +17,7 @@ use shop_metrics::Metrics;
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Keeps the metrics of the ledger up to date until `stop` fires.
-pub async fn watch(pool: Database, metrics: Metrics, stop: CancellationToken) {
+pub async fn watch(pool: Database, writer: Writer, metrics: Metrics, stop: CancellationToken) {
     let figures = &metrics.ledger;
     let most = pool.connections_max();
     figures.connections_max.set(most.into());
@@ -27,7 +28,7 @@ pub async fn watch(pool: Database, metrics: Metrics, stop: CancellationToken) {
         figures.connections_busy.set(pool.connections_busy().into());
         figures.away.set(i64::from(!is_writable(&pool).await.unwrap_or(false)));
         if replicates {
-            replicates = look_at_replication(&pool, &metrics).await;
+            replicates = look_at_replication(&pool, &writer, &metrics).await;
         }
         tokio::select! {
             () = tokio::time::sleep(PERIOD) => {}
@@ -48,8 +49,16 @@ pub async fn is_writable(pool: &Database) -> sqlx::Result<bool> {
 }
 
 /// Looks at the replication, and returns whether there may be any.
-async fn look_at_replication(pool: &Database, metrics: &Metrics) -> bool {
-    match replication::read_from(pool).await {
+async fn look_at_replication(pool: &Database, writer: &Writer, metrics: &Metrics) -> bool {
+    let found = replication::read_from(pool).await;
+    if matches!(found, Ok(Replication::Vitess { .. })) {
+        // No connection ends when Vitess splits a shard.
+        let looked = answered(async { writer.look_at_shards(&mut *pool.acquire().await?).await });
+        if let Err(error) = looked.await {
+            tracing::debug!(%error, "shards not read");
+        }
+    }
+    match found {
         Ok(Replication::None) => return false,
         Ok(replication) => {
             metrics.ledger.replication_fault.set(replication.fault().is_some().into());

@@ -28,7 +28,7 @@ const STATES: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 
 const MEMBERS: &str = "SELECT COUNT(*), CAST(COALESCE(SUM(MEMBER_STATE = 'ONLINE'), 0) AS SIGNED) \
      FROM performance_schema.replication_group_members";
 
-/// The tablets that a vtgate knows, with keyspace, type and state in the second, fourth and fifth column.
+/// The tablets that a vtgate knows, with keyspace, shard, type and state from the second column on.
 const TABLETS: &str = "SHOW VITESS_TABLETS";
 
 /// The answer of a host to the question whether it writes.
@@ -79,7 +79,7 @@ pub enum Replication {
     },
     /// What the keyspace's durability policy says.
     Vitess {
-        /// Primaries of the keyspace, one for each shard that has one.
+        /// Primaries that the keyspaces need, one for each shard.
         primaries: u64,
         /// Primaries that serve.
         serving: u64,
@@ -213,22 +213,24 @@ pub(crate) async fn leads_to_vitess(connection: &mut MySqlConnection) -> sqlx::R
     Ok(shown.get("version").is_some_and(|version| is_vitess(version)))
 }
 
-/// Reads the state of the keyspace of a connection.
+/// Reads the state of the keyspaces of a connection, of the shards that serve: one that was split, or is being made, has a
+/// primary, too.
 async fn vitess(connection: &mut MySqlConnection, variables: &Values) -> sqlx::Result<Replication> {
-    let keyspace: Option<String> =
-        sqlx::query_scalar("SELECT CAST(DATABASE() AS CHAR)").fetch_one(&mut *connection).await?;
+    let shards = shards::list(&mut *connection).await?.names;
     let rows = connection.fetch_all(sqlx::raw_sql(TABLETS)).await?;
-    let is = |row: &MySqlRow, column: usize, value: &str| {
-        row.try_get_unchecked::<String, _>(column).is_ok_and(|found| found == value)
+    let text = |row: &MySqlRow, column: usize| {
+        row.try_get_unchecked::<String, _>(column).unwrap_or_default()
     };
-    let keyspace = keyspace.unwrap_or_default();
-    let of_items = shards::keyspace_of(&keyspace);
-    let is_ours = |row: &MySqlRow| is(row, 1, &keyspace) || is(row, 1, &of_items);
-    let primaries = rows.iter().filter(|row| is_ours(row) && is(row, 3, "PRIMARY"));
-    let states: Vec<bool> = primaries.map(|row| is(row, 4, "SERVING")).collect();
+    let serves = |shard: &&String| {
+        rows.iter().any(|row| {
+            **shard == format!("{}/{}", text(row, 1), text(row, 2))
+                && text(row, 3) == "PRIMARY"
+                && text(row, 4) == "SERVING"
+        })
+    };
     Ok(Replication::Vitess {
-        primaries: states.len() as u64,
-        serving: states.iter().filter(|serves| **serves).count() as u64,
+        primaries: shards.len() as u64,
+        serving: shards.iter().filter(serves).count() as u64,
         waits: ["master", "source"]
             .iter()
             .any(|word| is_on(variables, &format!("rpl_semi_sync_{word}_enabled"))),

@@ -91,22 +91,9 @@ impl Shards {
     /// # Errors
     /// The vtgate's; what was known stays.
     pub(crate) async fn read(&self, connection: &mut MySqlConnection) -> sqlx::Result<()> {
-        let rows = match connection.fetch_all(sqlx::raw_sql("SHOW VITESS_SHARDS")).await {
-            Err(sqlx::Error::Database(error)) if is_unknown_statement(&*error) => {
-                self.set(Found::None);
-                return Ok(());
-            }
-            answer => answer?,
-        };
-        let database = sqlx::query_scalar("SELECT CAST(DATABASE() AS CHAR)");
-        let database: Option<String> = database.one(&mut *connection).await?;
-        let keyspace = keyspace_of(&database.unwrap_or_default());
-        let mut ranges = Vec::new();
-        for row in rows {
-            let name: String = row.try_get_unchecked(0)?;
-            let shard = name.strip_prefix(&keyspace).and_then(|rest| rest.strip_prefix('/'));
-            ranges.extend(shard.and_then(range_of));
-        }
+        let listed = list(&mut *connection).await?;
+        let keyspace = listed.keyspace();
+        let mut ranges: Vec<_> = listed.of_items().filter_map(range_of).collect();
         ranges.sort_unstable_by_key(|range| (range.start, range.end));
         let found = if ranges.is_empty() { Found::None } else { Found::Ranges(ranges) };
         if *self.found() == found {
@@ -133,15 +120,74 @@ impl Shards {
     }
 }
 
+/// The shards of a ledger, as a vtgate lists them: those that serve by its topology.
+#[derive(Default)]
+pub(super) struct Listed {
+    /// The keyspace of the connection.
+    database: String,
+    /// Of this keyspace and of the items', each as `KEYSPACE/SHARD`.
+    pub(super) names: Vec<String>,
+}
+
+impl Listed {
+    /// The keyspace of the items' tables.
+    fn keyspace(&self) -> String {
+        format!("{}{KEYSPACE_END}", self.database)
+    }
+
+    /// The names of the items' shards.
+    fn of_items(&self) -> impl Iterator<Item = &str> {
+        let keyspace = self.keyspace();
+        let shard = move |name: &'_ String| name.split_once('/').is_some_and(|at| at.0 == keyspace);
+        let names = self.names.iter().filter(move |name| shard(name));
+        names.filter_map(|name| Some(name.split_once('/')?.1))
+    }
+}
+
+/// Lists the shards; none where the server is no vtgate.
+pub(super) async fn list(connection: &mut MySqlConnection) -> sqlx::Result<Listed> {
+    let rows = match connection.fetch_all(sqlx::raw_sql("SHOW VITESS_SHARDS")).await {
+        Err(sqlx::Error::Database(error)) if is_unknown_statement(&*error) => {
+            return Ok(Listed::default());
+        }
+        answer => answer?,
+    };
+    let database = sqlx::query_scalar("SELECT CAST(DATABASE() AS CHAR)");
+    let database: Option<String> = database.one(&mut *connection).await?;
+    let mut listed = Listed { database: database.unwrap_or_default(), names: Vec::new() };
+    let keyspaces = [listed.database.clone(), listed.keyspace()];
+    for row in rows {
+        let name: String = row.try_get_unchecked(0)?;
+        if name.split_once('/').is_some_and(|at| keyspaces.iter().any(|keyspace| keyspace == at.0))
+        {
+            listed.names.push(name);
+        }
+    }
+    Ok(listed)
+}
+
+/// Runs a change in each shard of the items' tables, for a table that each of them has whole: a vtgate writes it in none.
+///
+/// # Errors
+/// That of the first shard that refuses; the connection may stay at it.
+pub(crate) async fn in_each(
+    connection: &mut MySqlConnection,
+    change: impl AsyncFn(&mut MySqlConnection) -> sqlx::Result<()>,
+) -> sqlx::Result<()> {
+    let listed = list(&mut *connection).await?;
+    for shard in listed.of_items() {
+        let place = format!("USE `{}:{shard}`", listed.keyspace());
+        connection.execute(sqlx::raw_sql(&place)).await?;
+        change(&mut *connection).await?;
+    }
+    let back = format!("USE `{}`", listed.database);
+    connection.execute(sqlx::raw_sql(&back)).await.map(drop)
+}
+
 /// Whether a server does not know a statement: it is no vtgate then, whatever version it names.
 fn is_unknown_statement(error: &dyn DatabaseError) -> bool {
     let error = error.try_downcast_ref::<MySqlDatabaseError>();
     error.is_some_and(|error| error.number() == PARSE_ERROR)
-}
-
-/// The keyspace of the items' tables beside a database.
-pub(super) fn keyspace_of(database: &str) -> String {
-    format!("{database}{KEYSPACE_END}")
 }
 
 /// Asks the engine where some ids have their places, and compares them with ours.

@@ -118,10 +118,15 @@ impl Writer {
             && !self.found.is_vitess.load(Ordering::Relaxed)
     }
 
-    /// The shards of the ledger, as the last connection found them.
+    /// The shards of the ledger, as the last connection or the last look found them.
     #[must_use]
     pub fn shards(&self) -> &Shards {
         &self.found.shards
+    }
+
+    /// Reads the shards on a connection to a vtgate.
+    pub(super) async fn look_at_shards(&self, vtgate: &mut MySqlConnection) -> sqlx::Result<()> {
+        self.found.shards.read(vtgate).await
     }
 
     /// Returns whether the writer may be another one by now: the host that is followed did not say in the last look

@@ -11,7 +11,7 @@ use std::time::Duration;
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::{ConnectOptions, Connection, Executor, MySqlConnection};
 
-use crate::failover::{LedgerOptions, Shards, hosts, is_writable, replication, session};
+use crate::failover::{LedgerOptions, Shards, hosts, is_writable, replication, session, shards};
 use crate::rows::account::users;
 use crate::rows::item::items;
 use crate::sql::limits::ANSWER_MAX;
@@ -109,13 +109,17 @@ async fn migrate_on(
     let migrated = MIGRATIONS.run(&mut *connection).await;
     migrated.map_err(|error| migration_failed(&error))?;
     let is_vitess = replication::leads_to_vitess(connection).await.unwrap_or(false);
-    let shards = Shards::default();
+    let found = Shards::default();
     if is_vitess {
-        shards.read(&mut *connection).await.map_err(|error| migration_failed(&error))?;
+        found.read(&mut *connection).await.map_err(|error| migration_failed(&error))?;
     }
-    if shards.count() > 0 {
-        // The tables of items were made in the shards, with all of what follows; docs/vitess.md.
-        return Ok(());
+    if found.count() > 0 {
+        // The tables of items were made in the shards, with all else of what follows; docs/vitess.md.
+        let set = async |shard: &mut MySqlConnection| {
+            items::set_shop_currency(shard, &options.currency).await
+        };
+        let currency = shards::in_each(&mut *connection, set);
+        return currency.await.map_err(|error| migration_failed(&error));
     }
     let currency = items::set_shop_currency(&mut *connection, &options.currency);
     currency.await.map_err(|error| migration_failed(&error))?;

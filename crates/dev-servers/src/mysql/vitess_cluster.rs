@@ -1,0 +1,416 @@
+//! A cluster of Vitess as a shop runs it: etcd for its topology, vtctld, a vtgate, and for each shard some tablets
+//! (`vttablet`), each with a MySQL server of its own. A commit waits for a replica (durability policy `semi_sync`).
+//!
+//! It begins with the keyspace [`DATABASE`] of one shard, as a shop does. When its tables are made,
+//! [`VitessCluster::add_items`] puts those of the items into shards.
+//!
+//! Nobody watches the primaries (that is VTOrc's part), so that a test decides when one is replaced.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use futures::future::try_join_all;
+use tokio::process::Command;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::MysqlServer;
+use super::flavour::{DATABASE, USER};
+use super::vitess::{ITEM_TABLES, ITEMS, MAIN_TABLES, OF_ITEMS, OF_MAIN, ROUTING};
+use super::vitess_programs::{self, VitessProgram, find, make_root, mysql_options, tablet_flags};
+use crate::error::StartError;
+use crate::etcd::{EtcdOptions, EtcdServer};
+use crate::home::{LOG, new_password};
+use crate::server::Server;
+use crate::temporary::TemporaryDirectory;
+
+/// A running cluster.
+#[derive(Debug)]
+pub struct VitessCluster {
+    gate: Server<VitessProgram>,
+    vtctld: Server<VitessProgram>,
+    tablets: Vec<Tablet>,
+    // Dropped after those that use them.
+    etcd: EtcdServer,
+    _root: TemporaryDirectory,
+    /// Of the tablets' account on the MySQL servers.
+    password: String,
+}
+
+/// A tablet with its MySQL server.
+#[derive(Debug)]
+struct Tablet {
+    /// Its number in the cell, and the id of its server.
+    number: u32,
+    program: Server<VitessProgram>,
+    mysql: MysqlServer,
+    _root: TemporaryDirectory,
+}
+
+/// A shard to start: its name, and how many tablets it has.
+pub type NewShard<'a> = (&'a str, u32);
+
+impl VitessCluster {
+    /// Starts a cluster in throw-away directories, with the keyspace [`DATABASE`] and no tables.
+    ///
+    /// # Errors
+    /// A program is missing, or one did not start.
+    pub async fn start_temporary() -> Result<Self, StartError> {
+        let etcd = EtcdServer::start(EtcdOptions::temporary()).await?;
+        let password = new_password();
+        let root = make_root(Path::new(LOG), &password)?;
+        let mut flags = vec!["--service-map=grpc-vtctl,grpc-vtctld".to_owned()];
+        flags.extend(topology(&etcd));
+        flags.extend(["grpc-bind-address=127.0.0.1", "remote-operation-timeout=5s"].map(flag));
+        let vtctld = VitessProgram::start("vtctld", "grpc-port", root.path(), flags).await?;
+        let address = etcd.url().replace("http://", "");
+        let cell = ["AddCellInfo", "--root=/vitess/cell", "--server-address", &address, CELL];
+        control(&vtctld, "make the cell", &cell).await?;
+        let place = Place { etcd: &etcd, vtctld: &vtctld, password: &password, keyspace: DATABASE };
+        let tablets = place.start_keyspace(FIRST_NUMBER, &[("0", MAIN_TABLETS)]).await?;
+        let gate = start_gate(&etcd, root.path()).await?;
+        Ok(Self { gate, vtctld, tablets, etcd, _root: root, password })
+    }
+
+    /// Makes the keyspace of the items' tables, with these shards, and leads to it. The tables of [`DATABASE`] are there.
+    ///
+    /// # Errors
+    /// A program did not start, or Vitess refuses a file.
+    pub async fn add_items(&mut self, shards: &[NewShard<'_>]) -> Result<(), StartError> {
+        let tablets = self.items().start_keyspace(self.next_number(), shards).await?;
+        self.tablets.extend(tablets);
+        let steps: [(&str, &[&str]); 5] = [
+            ("make the table of numbers", &["ApplySchema", "--sql", MAIN_TABLES, DATABASE]),
+            ("make the tables of items", &["ApplySchema", "--sql", ITEM_TABLES, ITEMS]),
+            (
+                "say which tables are in the first",
+                &["ApplyVSchema", "--vschema", OF_MAIN, DATABASE],
+            ),
+            ("say which tables are in shards", &["ApplyVSchema", "--vschema", OF_ITEMS, ITEMS]),
+            ("lead to the shards", &["ApplyRoutingRules", "--rules", ROUTING]),
+        ];
+        for (action, arguments) in steps {
+            self.control(action, arguments).await?;
+        }
+        Ok(())
+    }
+
+    /// The URL of the keyspace [`DATABASE`] at vtgate.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("mysql://{USER}@127.0.0.1:{}/{DATABASE}", self.gate.port())
+    }
+
+    /// Has another tablet of a shard of the items become its primary, while both run.
+    ///
+    /// # Errors
+    /// Vitess refuses.
+    pub async fn hand_over(&self, shard: &str) -> Result<(), StartError> {
+        let shard = format!("{ITEMS}/{shard}");
+        self.control("change the primary", &["PlannedReparentShard", &shard]).await.map(drop)
+    }
+
+    /// Kills the primary of a shard of the items, tablet and server; its number.
+    ///
+    /// # Errors
+    /// Vitess knows none.
+    pub async fn kill_primary(&mut self, shard: &str) -> Result<u32, StartError> {
+        let number = self.primary_of(shard).await?;
+        let tablet = self.tablet(number)?;
+        tokio::join!(tablet.program.kill(), tablet.mysql.kill());
+        Ok(number)
+    }
+
+    /// Has another tablet become the primary of a shard of the items whose primary is gone.
+    ///
+    /// # Errors
+    /// None can.
+    pub async fn take_over(&self, shard: &str) -> Result<(), StartError> {
+        let shard = format!("{ITEMS}/{shard}");
+        self.control("replace the primary", &["EmergencyReparentShard", &shard]).await.map(drop)
+    }
+
+    /// Starts a killed tablet and its server again.
+    ///
+    /// # Errors
+    /// One does not start.
+    pub async fn restart(&mut self, number: u32) -> Result<(), StartError> {
+        let tablet = self.tablet(number)?;
+        tablet.mysql.restart().await?;
+        tablet.program.restart().await
+    }
+
+    /// Splits the shards of the items into others, and returns when those have the rows. Orders go to the old ones still.
+    ///
+    /// # Errors
+    /// A program did not start, or the copy fails or takes too long.
+    pub async fn split(&mut self, from: &str, to: &[NewShard<'_>]) -> Result<(), StartError> {
+        let tablets = self.items().start_shards(self.next_number(), to).await?;
+        self.tablets.extend(tablets);
+        let names: Vec<&str> = to.iter().map(|(name, _)| *name).collect();
+        let from = format!("--source-shards={from}");
+        let into = format!("--target-shards={}", names.join(","));
+        // Otherwise the numbers of the waiting list would have no key for a while, which MySQL refuses.
+        let create = ["create", "--defer-secondary-keys=false", &from, &into];
+        self.reshard("split the shards", &create).await?;
+        let deadline = Instant::now() + COPY_MAX;
+        loop {
+            let said = self.reshard("ask for the copy", &["status", "--format=json"]).await?;
+            let words: String = said.split_whitespace().collect();
+            let is_copied = words.matches(RUNNING).count() == to.len()
+                && !words.contains(NO_POSITION)
+                && !words.contains(COPYING);
+            if is_copied {
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(failed("wait for the copy")(said));
+            }
+            sleep(COPY_POLL).await;
+        }
+    }
+
+    /// Has the shards that were made by a split serve instead of the old ones.
+    ///
+    /// # Errors
+    /// Vitess refuses.
+    pub async fn switch_over(&self) -> Result<(), StartError> {
+        self.reshard("switch to the new shards", &["SwitchTraffic"]).await.map(drop)
+    }
+
+    /// Ends a split: the old shards are gone for Vitess.
+    ///
+    /// # Errors
+    /// Vitess refuses.
+    pub async fn forget_old(&self) -> Result<(), StartError> {
+        self.reshard("remove the old shards", &["complete"]).await.map(drop)
+    }
+
+    /// The number of the primary of a shard of the items.
+    ///
+    /// # Errors
+    /// Vitess knows none.
+    pub async fn primary_of(&self, shard: &str) -> Result<u32, StartError> {
+        let shard = format!("{ITEMS}/{shard}");
+        let said = self.control("find the primary", &["GetShard", &shard]).await?;
+        let number = said.split_once("\"primary_alias\"").and_then(|(_, rest)| {
+            let digits = rest.split_once("\"uid\":")?.1.trim_start();
+            digits.split(|digit: char| !digit.is_ascii_digit()).next()?.parse().ok()
+        });
+        number.ok_or_else(|| failed("find the primary")(said))
+    }
+
+    /// Runs a command of `vtctldclient`; what it prints.
+    ///
+    /// # Errors
+    /// It fails, with what it says.
+    pub async fn control(
+        &self,
+        action: &'static str,
+        arguments: &[&str],
+    ) -> Result<String, StartError> {
+        control(&self.vtctld, action, arguments).await
+    }
+
+    async fn reshard(
+        &self,
+        action: &'static str,
+        arguments: &[&str],
+    ) -> Result<String, StartError> {
+        let keyspace = format!("--target-keyspace={ITEMS}");
+        let all = [&["Reshard", "--workflow=split", &keyspace], arguments].concat();
+        self.control(action, &all).await
+    }
+
+    /// Where tablets of the items' keyspace are started.
+    fn items(&self) -> Place<'_> {
+        let Self { etcd, vtctld, password, .. } = self;
+        Place { etcd, vtctld, password, keyspace: ITEMS }
+    }
+
+    fn next_number(&self) -> u32 {
+        self.tablets.iter().map(|tablet| tablet.number + 1).max().unwrap_or(FIRST_NUMBER)
+    }
+
+    fn tablet(&mut self, number: u32) -> Result<&mut Tablet, StartError> {
+        let tablet = self.tablets.iter_mut().find(|tablet| tablet.number == number);
+        tablet.ok_or_else(|| failed("find a tablet")(number.to_string()))
+    }
+
+    /// Stops all programs, and returns when they have ended.
+    pub async fn stop(&self) {
+        self.gate.stop().await;
+        for tablet in &self.tablets {
+            tokio::join!(tablet.program.stop(), tablet.mysql.stop());
+        }
+        self.vtctld.stop().await;
+        self.etcd.stop().await;
+    }
+}
+
+/// The only cell.
+const CELL: &str = "cell";
+/// How long a command of `vtctldclient` may take.
+const CONTROL_MAX: Duration = Duration::from_secs(120);
+/// What vtctld says of a stream of a split: that it copies what changes, that it has not begun, and that it copies rows.
+const RUNNING: &str = r#""status":"Running""#;
+const NO_POSITION: &str = r#""position":"""#;
+const COPYING: &str = "Copying";
+/// How long a split may copy, and the pause before it is asked again.
+const COPY_MAX: Duration = Duration::from_secs(300);
+const COPY_POLL: Duration = Duration::from_millis(500);
+/// The number of the first tablet.
+const FIRST_NUMBER: u32 = 101;
+/// Tablets of the keyspace [`DATABASE`].
+const MAIN_TABLETS: u32 = 2;
+
+/// What Vitess' own option file for MySQL 9 sets (`config/mycnf/mysql90.cnf`), and less memory.
+const OF_SERVER: [&str; 12] = [
+    "skip-replica-start",
+    "relay-log=relay",
+    "relay-log-recovery=ON",
+    "plugin-load=rpl_semi_sync_source=semisync_source.so;rpl_semi_sync_replica=semisync_replica.so",
+    // A commit waits for a replica for as long as there is none.
+    "loose-rpl-semi-sync-source-timeout=1000000000000000000",
+    "loose-rpl-semi-sync-source-wait-no-replica=1",
+    // Until its tablet says that it is the primary.
+    "super-read-only=ON",
+    "replica-net-timeout=8",
+    "innodb-buffer-pool-size=32M",
+    "innodb-log-buffer-size=1M",
+    "innodb-redo-log-capacity=16M",
+    "table-open-cache=400",
+];
+
+/// The flags that all tablets have.
+const OF_VTTABLET: [&str; 6] = [
+    "tablet-hostname=127.0.0.1",
+    "init-tablet-type=replica",
+    "service-map=grpc-queryservice,grpc-tabletmanager,grpc-updatestream",
+    "grpc-bind-address=127.0.0.1",
+    "health-check-interval=5s",
+    "replication-connect-retry=1s",
+];
+
+fn flag(text: &str) -> String {
+    format!("--{text}")
+}
+
+/// The flags by which programs find the topology.
+fn topology(etcd: &EtcdServer) -> [String; 3] {
+    [
+        "--topo-implementation=etcd2".to_owned(),
+        format!("--topo-global-server-address={}", etcd.url().replace("http://", "")),
+        "--topo-global-root=/vitess/global".to_owned(),
+    ]
+}
+
+async fn start_gate(etcd: &EtcdServer, root: &Path) -> Result<Server<VitessProgram>, StartError> {
+    let mut flags = vec![format!("--cell={CELL}"), format!("--cells-to-watch={CELL}")];
+    flags.extend(topology(etcd));
+    let own = [
+        "mysql-server-bind-address=127.0.0.1",
+        "mysql-auth-server-impl=none",
+        "tablet-types-to-wait=PRIMARY",
+        "tablet-refresh-interval=1s",
+        // One item lives in one shard, so a transaction over two is a mistake.
+        "transaction-mode=SINGLE",
+    ];
+    flags.extend(own.map(flag));
+    VitessProgram::start("vtgate", "mysql-server-port", root, flags).await
+}
+
+/// Where tablets are started.
+struct Place<'a> {
+    etcd: &'a EtcdServer,
+    vtctld: &'a Server<VitessProgram>,
+    password: &'a str,
+    keyspace: &'static str,
+}
+
+impl Place<'_> {
+    /// Makes the keyspace with its shards.
+    async fn start_keyspace(
+        &self,
+        first: u32,
+        shards: &[NewShard<'_>],
+    ) -> Result<Vec<Tablet>, StartError> {
+        let make = ["CreateKeyspace", "--durability-policy=semi_sync", self.keyspace];
+        control(self.vtctld, "make a keyspace", &make).await?;
+        self.start_shards(first, shards).await
+    }
+
+    /// Starts the tablets of shards with numbers from `first` on. The first one of each becomes its primary.
+    async fn start_shards(
+        &self,
+        first: u32,
+        shards: &[NewShard<'_>],
+    ) -> Result<Vec<Tablet>, StartError> {
+        let mut starts = Vec::new();
+        let mut primaries = Vec::new();
+        let mut number = first;
+        for (shard, tablets) in shards {
+            primaries.push((format!("{}/{shard}", self.keyspace), alias(number)));
+            let numbers = number..number + tablets;
+            number = numbers.end;
+            starts.extend(numbers.map(|number| self.start_tablet(shard, number)));
+        }
+        let tablets = try_join_all(starts).await?;
+        for (shard, primary) in primaries {
+            let make = ["PlannedReparentShard", "--new-primary", &primary, &shard];
+            control(self.vtctld, "make a primary", &make).await?;
+        }
+        Ok(tablets)
+    }
+
+    async fn start_tablet(&self, shard: &str, number: u32) -> Result<Tablet, StartError> {
+        let Self { etcd, password, keyspace, .. } = self;
+        let root = make_root(Path::new(LOG), password)?;
+        let mut options = mysql_options(None, password, root.path(), number)?;
+        options.extra_arguments.extend(OF_SERVER.map(flag));
+        // Such as those that make the account.
+        options.first_statements.push("SET GLOBAL super_read_only = OFF".to_owned());
+        options.extra_statements.push("SET GLOBAL super_read_only = ON".to_owned());
+        let mysql = MysqlServer::start(options).await?;
+        let mut flags = vec![
+            format!("--tablet-path={}", alias(number)),
+            format!("--init-keyspace={keyspace}"),
+            format!("--init-shard={shard}"),
+            format!("--init-db-name-override={keyspace}"),
+            format!("--mycnf-server-id={number}"),
+            format!("--mycnf-mysql-port={}", mysql.port()),
+        ];
+        flags.extend(OF_VTTABLET.map(flag));
+        flags.extend(topology(etcd));
+        flags.extend(tablet_flags(root.path()));
+        let program = VitessProgram::start("vttablet", "grpc-port", root.path(), flags).await?;
+        Ok(Tablet { number, program, mysql, _root: root })
+    }
+}
+
+/// The name of a tablet.
+fn alias(number: u32) -> String {
+    format!("{CELL}-{number}")
+}
+
+async fn control(
+    vtctld: &Server<VitessProgram>,
+    action: &'static str,
+    arguments: &[&str],
+) -> Result<String, StartError> {
+    let mut command = Command::new(find("vtctldclient")?);
+    command.arg(format!("--server=127.0.0.1:{}", vtctld.port())).args(arguments);
+    command.stdin(Stdio::null()).kill_on_drop(true);
+    let ended = timeout(CONTROL_MAX, command.output()).await;
+    let ended = ended.map_err(|_| failed(action)(format!("no end within {CONTROL_MAX:?}")))?;
+    let output = ended.map_err(|error| failed(action)(error.to_string()))?;
+    if !output.status.success() {
+        return Err(failed(action)(String::from_utf8_lossy(&output.stderr).into_owned()));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// The error of a cluster that did not do what it was told.
+fn failed(action: &'static str) -> impl FnOnce(String) -> StartError {
+    move |answer| StartError::Cluster { server: vitess_programs::SERVER, action, answer }
+}

@@ -1,0 +1,118 @@
+//! A ledger on a cluster of Vitess, with tablets that replicate, while its primaries are replaced and its shards are split.
+
+use std::time::Instant;
+
+use dev_servers::VitessServer;
+use ledger::rows::engine::Engine;
+use serde_json::json;
+
+use crate::support::crowd::{Crowd, ENOUGH, RECOVERY_MAX, assert_nothing_lost};
+use crate::support::shards::{clustered_shop, items_in};
+use crate::support::{Answer, Instance, Shop, eventually, is_whole, when};
+
+/// Whether this run starts a cluster.
+fn can_start() -> bool {
+    if !is_whole() {
+        println!("left out: only `make test-all` starts a cluster of Vitess");
+        return false;
+    }
+    // It is built from its Go module.
+    let programs = VitessServer::programs();
+    if let Err(missing) = &programs {
+        println!("not tested: {missing}");
+    }
+    programs.is_ok()
+}
+
+/// Buyers by single transactions and by batches, each with an item in all quarters of the places.
+async fn crowd_everywhere(shop: &Shop, instance: &Instance) -> Crowd {
+    let items = items_in(shop, instance, &[0, 1, 2, 3, 0, 1, 2, 3]).await;
+    let strategies = ["mysql-atomic", "mysql-batch"].into_iter().flat_map(|name| [name; 4]);
+    Crowd::of(instance, strategies.zip(items).collect())
+}
+
+/// What `/readyz` says of the replication.
+async fn replication(instance: &Instance) -> String {
+    let ready = instance.stranger().get("/readyz").await;
+    ready.json["dependencies"]["mysql_replication"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A primary is replaced by its replica as planned, then one is killed with its server and replaced, and comes back: each
+/// accepted order is there, and nothing else was sold.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_sells_on_under_another_primary() {
+    if !can_start() {
+        return;
+    }
+    // After its primary is gone, a shard needs one tablet that becomes it, and one more that a commit waits for.
+    let (mut cluster, shop) = clustered_shop(&[("-80", 3), ("80-", 2)]).await;
+    let said = Engine::read(&shop.pool).await.expect("it answers").to_string();
+    assert!(said.contains("3 of 3 primaries serve, a commit waits for a replica"), "{said}");
+    let instance = shop.start().await;
+    let crowd = crowd_everywhere(&shop, &instance).await;
+    crowd.has_bought(ENOUGH).await;
+    println!("undisturbed, the longest waits: {}", crowd.longest_waits());
+    for shard in ["80-", "-80"] {
+        let before = cluster.primary_of(shard).await.expect("it has one");
+        cluster.hand_over(shard).await.expect("another becomes the primary");
+        assert_ne!(cluster.primary_of(shard).await.expect("it has one"), before);
+        crowd.has_bought(ENOUGH).await;
+        println!("as planned in {shard}, the longest waits: {}", crowd.longest_waits());
+    }
+    let killed = cluster.kill_primary("-80").await.expect("it has one");
+    let told = eventually(RECOVERY_MAX, || async {
+        let told = replication(&instance).await;
+        when(told != "ok", told)
+    });
+    assert_eq!(told.await, "a primary of the keyspace does not serve");
+    cluster.take_over("-80").await.expect("another becomes the primary");
+    assert_ne!(cluster.primary_of("-80").await.expect("it has one"), killed);
+    crowd.has_bought(ENOUGH).await;
+    println!("after a kill, the longest waits: {}", crowd.longest_waits());
+    cluster.restart(killed).await.expect("it starts again");
+    crowd.has_bought(ENOUGH).await;
+    assert_nothing_lost(&shop, &instance, &crowd.leaves().await).await;
+    cluster.stop().await;
+}
+
+/// Buys an order of two items.
+async fn cart(instance: &Instance, items: &[i64]) -> Answer {
+    let lines: Vec<_> =
+        items.iter().map(|item| json!({ "item_id": item, "quantity": 1 })).collect();
+    instance.buyer(20).post("/api/reservations", &json!({ "lines": lines })).await
+}
+
+/// Two shards are split into four while they sell: each accepted order is in its new shard, and nothing else was sold. The
+/// service knows the new shards without a restart: it refuses an order over two of them, which were one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_are_split_while_they_sell() {
+    if !can_start() {
+        return;
+    }
+    let (mut cluster, shop) = clustered_shop(&[("-80", 2), ("80-", 2)]).await;
+    let instance = shop.start().await;
+    let apart = items_in(&shop, &instance, &[0, 1]).await;
+    let bought = cart(&instance, &apart).await;
+    assert_eq!(bought.status, 201, "{}", bought.text);
+    let crowd = crowd_everywhere(&shop, &instance).await;
+    crowd.has_bought(ENOUGH).await;
+    println!("undisturbed, the longest waits: {}", crowd.longest_waits());
+    let begin = Instant::now();
+    let into = [("-40", 2), ("40-80", 2), ("80-c0", 2), ("c0-", 2)];
+    cluster.split("-80,80-", &into).await.expect("the rows are copied");
+    println!("copied after {:?}, the longest waits: {}", begin.elapsed(), crowd.longest_waits());
+    cluster.switch_over().await.expect("the new shards serve");
+    crowd.has_bought(ENOUGH).await;
+    println!("switched, the longest waits: {}", crowd.longest_waits());
+    let refused = eventually(RECOVERY_MAX, || async {
+        let answer = cart(&instance, &apart).await;
+        when(answer.status == 409, answer)
+    });
+    assert_eq!(refused.await.brief(), (409, "items_apart"));
+    // The old primaries are there and do not serve, and nobody needs them.
+    assert_eq!(replication(&instance).await, "ok");
+    cluster.forget_old().await.expect("the old shards are removed");
+    crowd.has_bought(ENOUGH).await;
+    assert_nothing_lost(&shop, &instance, &crowd.leaves().await).await;
+    cluster.stop().await;
+}
