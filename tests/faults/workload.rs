@@ -29,7 +29,7 @@ const PAUSE_MS: std::ops::Range<u64> = 5..25;
 /// The status of an order that is in the queue and not yet in the ledger.
 const QUEUED: u16 = 202;
 /// At the end, every purchase must have a definite answer within this time.
-const FINISH_MAX: Duration = Duration::from_secs(45);
+const FINISH_MAX: Duration = Duration::from_secs(120);
 
 /// The phases of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
