@@ -111,8 +111,8 @@ mod tests {
         );
         assert_eq!(
             text.matches("server instance2 127.0.0.1:3 ").count(),
-            2,
-            "both backends: {text}"
+            3,
+            "each backend: {text}"
         );
         for replaced in ["server-template", ":8080", "maxconn 20000", "log stdout"] {
             let mut code = text.lines().filter(|line| !line.trim_start().starts_with('#'));
