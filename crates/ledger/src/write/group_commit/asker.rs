@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::batch_orders::UNWRITTEN;
-use crate::threads::{AtomicBool, planted};
+use crate::threads::AtomicBool;
 use crate::write::{Answer, is_late};
 
 /// The side that waits for the answer to an order.
@@ -72,10 +72,5 @@ pub(super) fn send((to, answer): (oneshot::Sender<Answer>, Answer)) {
 
 /// Claims an order; `false` when it was claimed before.
 pub(super) fn claim(claimed: &AtomicBool) -> bool {
-    if planted("an order is claimed in two steps") {
-        let was_claimed = claimed.load(Ordering::Acquire);
-        claimed.store(true, Ordering::Release);
-        return !was_claimed;
-    }
     !claimed.swap(true, Ordering::AcqRel)
 }

@@ -1,0 +1,49 @@
+//! Tasks, by shuttle.
+
+use std::time::Duration;
+
+pub use shuttle::future::{AbortHandle, JoinHandle, spawn, yield_now};
+
+use crate::runtime::Handle;
+
+/// Lets shuttle switch to another task. To be called before whatever another task may see.
+pub(crate) fn switch() {
+    if shuttle::current::try_get_current_task().is_some() && !std::thread::panicking() {
+        shuttle::thread::sleep(Duration::ZERO);
+    }
+}
+
+/// A tracker of tasks, by tokio.
+#[derive(Clone, Debug, Default)]
+pub struct TaskTracker(real_tokio_util::task::TaskTracker);
+
+impl TaskTracker {
+    /// A tracker without tasks.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts a task.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        spawn(self.0.track_future(task))
+    }
+
+    /// Starts a task on a runtime.
+    pub fn spawn_on<T: Send + 'static>(
+        &self,
+        task: impl Future<Output = T> + Send + 'static,
+        runtime: &Handle,
+    ) -> JoinHandle<T> {
+        runtime.spawn(self.0.track_future(task))
+    }
+
+    /// Waits for the end of all tasks.
+    pub async fn ended(&self) {
+        self.0.close();
+        self.0.wait().await;
+    }
+}
