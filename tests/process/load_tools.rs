@@ -9,10 +9,10 @@ use super::program::{PROGRAM, beside, told};
 use crate::house::docs::root;
 use crate::support::{Instance, Shop, unique};
 
-/// Fires for a second with a tool of this path at a strategy, with the arbiter `on` or `off`.
+/// Fires for three seconds with a tool of this path at a strategy, with the arbiter `on` or `off`.
 async fn fire(shop: &Shop, instance: &Instance, path: &str, tool: [&str; 3]) -> (i32, String) {
     let mut fire = beside(shop, root().join("loadtest/tools/fire"));
-    fire.args(tool).arg("1").env("PATH", path).env("SECKILL", PROGRAM);
+    fire.args(tool).arg("3").env("PATH", path).env("SECKILL", PROGRAM);
     fire.env("SECKILL_URL", format!("http://{}", instance.addr));
     told(&fire.output().await.expect("it runs"))
 }
