@@ -6,8 +6,8 @@
 //! clock that goes on at random moments, and [`threads`] has shuttle's locks. The batches have a ledger in memory
 //! (`write/group_commit/batch.rs`) in place of their SQL.
 //!
-//! [`lock_runs`] and [`batch_runs`] are what is tried, and what has to hold. [`explore`] tries it. A mistake that a test
-//! plants ([`threads::planted`]) has to be found.
+//! [`lock_runs`] and [`batch_runs`] have the runs and their assertions, and [`explore`] repeats them. A test that plants a
+//! mistake ([`threads::planted`]) asserts that it is found.
 //!
 //! [shuttle]: https://github.com/awslabs/shuttle
 

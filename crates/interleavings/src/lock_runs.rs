@@ -257,19 +257,19 @@ async fn run(has_faults: bool) {
     }
     for client in &clients {
         let stats = client.stats().snapshot();
-        assert_eq!(stats.waiting_now, 0, "somebody waits");
+        assert_eq!(stats.waiting_now, 0, "a caller still waits");
         reach("handed over", stats.handed_over);
         reach("renewed", stats.renewals);
         reach("lost", stats.lost);
         reach("already lost", stats.already_lost);
     }
     drop(clients);
-    // What was dropped is released, and what was lost is over.
+    // Dropped guards have released the name, and the leases of lost ones are over.
     run.tasks.ended().await;
     sleep(LEASE * 2).await;
     let token = Token::mint(false, 1);
     let free = run.store.names.acquire(&run.name, &token, LEASE).await;
-    assert!(matches!(free, Ok(Some(_))), "somebody holds the name");
+    assert!(matches!(free, Ok(Some(_))), "the name is still held");
 }
 
 /// A run over a server that answers.

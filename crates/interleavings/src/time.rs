@@ -15,9 +15,9 @@ use crate::task::yield_now;
 
 /// Steps of other tasks that an instant may last; each run has one of these limits.
 const PATIENCE: [u32; 4] = [1, 8, 64, 512];
-/// A longer time passes only when the others have had many steps: no task that is ready stands still for so long.
+/// A longer time than this passes only after [`STEPS_BEFORE_FAR`] steps, because no task that is ready stands still that long.
 const FAR: Duration = Duration::from_secs(120);
-/// Steps of the clock before so long a time passes.
+/// Steps of the clock before a time longer than [`FAR`] passes.
 const STEPS_BEFORE_FAR: u32 = 400;
 
 thread_local! {
@@ -37,7 +37,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Whether the next instant for which somebody waits is far away.
+    /// Whether the next timer is further away than [`FAR`].
     fn is_far(&self) -> bool {
         let next = self.timers.first_key_value().map(|timer| timer.0.0.0);
         next.is_some_and(|next| next > self.now + FAR)
@@ -168,7 +168,7 @@ pub(crate) fn end_run() {
     task.into_iter().for_each(Waker::wake);
 }
 
-/// Lets the instants pass for which somebody waits.
+/// Moves the clock from timer to timer.
 async fn run(patience: u32) {
     while is_waited_for().await {
         let is_far = CLOCK.with_borrow(Clock::is_far);
