@@ -189,7 +189,7 @@ async fn run(patience: u32) {
     }
 }
 
-/// Waits until somebody waits for an instant; `false` at the end of the run.
+/// Waits for a timer; `false` at the end of the run.
 async fn is_waited_for() -> bool {
     poll_fn(|context| {
         CLOCK.with_borrow_mut(|clock| {
