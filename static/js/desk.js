@@ -88,7 +88,7 @@ export function isUnderWay(name) {
 
 /**
  * Send a change, and say how it went. Until then another press does nothing, because it would change something again. If
- * its answer is lost, the change may be there: then what is there is read again, and nobody is told to just try again.
+ * its answer is lost, the service may have made the change: the page reads the present state, and does not say "try again".
  * @param {string} name of the change
  * @param {{send: () => Promise<any>, done: (answer: any) => void, read: () => Promise<any>, draw: (isBusy: boolean) => void,
  *   say: (sentence: string, tone: 'good'|'bad') => void}} steps `draw` shows whether it is under way
@@ -108,7 +108,7 @@ export async function changeOnce(name, { send, done, read, draw, say }) {
   }
 }
 
-/** Read what is there, and say what to do before another try. */
+/** Reads the present state, and says what to do before another try. */
 async function lost(read) {
   const isRead = await read().then(() => true, () => false);
   return text(isRead ? 'desk.unknown' : 'desk.unread');

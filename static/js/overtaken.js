@@ -1,11 +1,11 @@
 /**
- * Which news of an order comes late: an answer may be read before the change whose event arrives first.
+ * Late states of an order: an answer that was read before a change may arrive after the event of that change.
  */
 /** An order never goes back to a lower rank. */
 const RANKS = { queued: 0, pending: 1, expired: 2, paid: 3, cancelled: 4, rejected: 4 };
 
 /**
- * Whether news of an order was overtaken by what is known.
+ * Whether the known state of an order is newer than the state that has just arrived.
  * @param {{status: string, extended_seconds?: number|null}} known @param {object} news of the same order
  */
 export function isOvertaken(known, news) {

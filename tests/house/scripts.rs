@@ -1,5 +1,5 @@
-//! Each script that checks something ends with a failure when one of its tools finds a fault. The tools are played by
-//! scripts that find what is planted.
+//! Each script that checks something ends with a failure when one of its tools finds a fault. The tools are
+//! replaced by scripts that report the planted fault.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -39,7 +39,7 @@ cat \"$PLANTED/says\" 2>/dev/null
 [ \"$(cat \"$PLANTED/at\" 2>/dev/null)\" != \"$1\" ]
 ";
 
-/// A folder with scripts of the project, and tools that find what is planted.
+/// A folder with scripts of the project, and with tools that report the planted fault.
 struct Bench {
     folder: PathBuf,
 }

@@ -2,7 +2,7 @@
 //! permits of items by themselves.
 //!
 //! What holds in each run:
-//! * each order is answered once, and the book agrees: what was sold is written once, and nothing else is;
+//! * each order is answered once, and the book has each sold order once and no other order;
 //! * while no batch is overtaken, the batches write the orders of an item in the order in which they came;
 //! * no more batches are in a stage than it allows, and one that looks at the rows is alone;
 //! * at the end no item is in quarantine, no batch is under way, and all permits are back, also those of tasks that were

@@ -1,4 +1,4 @@
-//! A ledger in memory: what was written, and how many statements of a pipeline run at once.
+//! A ledger in memory. It holds the written orders, and counts the statements of a pipeline that run at once.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
