@@ -1,10 +1,11 @@
 //! Interleavings: the modules of `leaselock` and of the ledger's batches run on one thread, which [shuttle] switches from task
 //! to task at each lock, atomic number, channel, permit and wait, thousands of times in another order.
 //!
-//! **How the real modules get here.** This crate includes their files. In it `tokio`, `tokio_util` and `rand` are names of this
-//! crate: the channels, permits and locks of [`sync`] are tokio's own with a switch before each operation, [`time`] is a
-//! clock that goes on at random moments, and [`threads`] has shuttle's locks. The batches have a ledger in memory
-//! (`write/group_commit/batch.rs`) in place of their SQL.
+//! **How the real modules get here.** This crate includes their files, and copies of those in which `build.rs` plants a
+//! mistake. In it `tokio`, `tokio_util` and `rand` are names of this crate: the channels, permits and locks of [`sync`]
+//! are tokio's own with a switch before each operation, [`time`] is a clock that goes on at random moments, and
+//! [`threads`] has shuttle's locks. The batches have a ledger in memory (`write/group_commit/batch.rs`) in place of their
+//! SQL.
 //!
 //! [`lock_runs`] and [`batch_runs`] have the runs and their assertions, and [`explore`] repeats them. A test that plants a
 //! mistake ([`threads::planted`]) asserts that it is found.
@@ -28,14 +29,7 @@ mod random;
 pub mod select;
 
 /// Leaselock, all of it but its servers.
-#[allow(
-    dead_code,
-    unexpected_cfgs,
-    unused_imports,
-    reason = "it has features and callers that this crate has not"
-)]
-#[path = "../../leaselock/src/lib.rs"]
-mod leaselock;
+include!(concat!(env!("OUT_DIR"), "/leaselock.rs"));
 // What the ledger's batches see of the ledger.
 #[allow(dead_code, reason = "the modules have more callers in the ledger")]
 mod sql;

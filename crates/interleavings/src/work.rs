@@ -2,8 +2,7 @@
 
 #[path = "../../ledger/src/work/cache.rs"]
 pub mod cache;
-#[path = "../../ledger/src/work/item_concurrency.rs"]
-pub(crate) mod item_concurrency;
+include!(concat!(env!("OUT_DIR"), "/item_concurrency.rs"));
 #[path = "../../ledger/src/work/item_permit.rs"]
 pub(crate) mod item_permit;
 

@@ -78,6 +78,18 @@ fn an_order_that_no_task_sees_is_found() {
 }
 
 #[test]
+fn an_order_that_overtakes_is_found() {
+    let mistake = "the last order of an item is the first";
+    assert_found(mistake, batch_runs::calm_orders, "a later order was written before");
+}
+
+#[test]
+fn a_permit_that_is_kept_while_waiting_is_found() {
+    let mistake = "an order waits for a permit with another one in hand";
+    assert_found(mistake, batch_runs::permits, "deadlock");
+}
+
+#[test]
 fn two_batches_that_wait_for_each_other_are_found() {
     let mistake = "a batch keeps its place while it waits for all";
     assert_found(mistake, batch_runs::pipeline, "deadlock");

@@ -7,16 +7,13 @@ mod batch;
 mod batch_orders;
 pub mod batch_runs;
 pub(crate) mod book;
-#[path = "../../../ledger/src/write/group_commit/fair_queue.rs"]
-mod fair_queue;
+include!(concat!(env!("OUT_DIR"), "/fair_queue.rs"));
 #[path = "../../../ledger/src/write/group_commit/group.rs"]
 mod group;
-#[path = "../../../ledger/src/write/group_commit/pipeline.rs"]
-mod pipeline;
+include!(concat!(env!("OUT_DIR"), "/pipeline.rs"));
 #[path = "../../../ledger/src/write/group_commit/quarantine.rs"]
 mod quarantine;
-#[path = "../../../ledger/src/write/group_commit/queue.rs"]
-mod queue;
+include!(concat!(env!("OUT_DIR"), "/queue.rs"));
 #[path = "../../../ledger/src/write/group_commit/tasks.rs"]
 mod tasks;
 

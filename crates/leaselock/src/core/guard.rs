@@ -17,7 +17,6 @@ use super::release::{ReleaseJob, ReleaseOutcome, give_back};
 use super::renewal::Scheduler;
 use super::stats::{Stats, count};
 use super::store::LeaseStore;
-use crate::threads::planted;
 use crate::{Capabilities, LockName};
 
 /// Proof of a hold. Its owner is the only holder of the name until [`Guard::deadline`], which every
@@ -127,15 +126,11 @@ impl Guard {
                 over: false,
             };
             let before = std::mem::replace(&mut state.lost, next.lost.clone());
-            let is_counted_late = planted("a hand-over is counted when the next one holds");
-            state.hand_overs += u32::from(!is_counted_late);
+            state.hand_overs += 1;
             drop(state);
             let held_for = now - self.since;
             match call.send(WakeReason::Guard(next)) {
                 Ok(()) => {
-                    if is_counted_late {
-                        self.hold.locked().hand_overs += 1;
-                    }
                     self.over = true;
                     let stats = &self.core.stats;
                     stats.hold.add(held_for);

@@ -12,7 +12,7 @@ use super::queue::QueueHead;
 use super::stats::{Stats, count};
 use super::store::{Grant, LeaseStore, Subscription, Token};
 use crate::LockName;
-use crate::threads::{Mutex, MutexGuard, planted};
+use crate::threads::{Mutex, MutexGuard};
 
 /// One hold, shared by its guard and the renewal scheduler. A hand-over moves it to a new guard.
 pub(crate) struct Hold {
@@ -104,7 +104,7 @@ impl Hold {
     pub(crate) fn lose(&self, how: Phase) -> bool {
         let (head, lost) = {
             let mut state = self.locked();
-            if state.phase != Phase::Held && !planted("a hold is lost after its end") {
+            if state.phase != Phase::Held {
                 return false;
             }
             state.phase = how;

@@ -263,7 +263,7 @@ async fn permits_run() {
         let limits = limits.clone();
         let held = Arc::clone(&held);
         let first = below(2) as usize;
-        let wanted = [first, first + 1];
+        let wanted = if once_in(2) { [first, first + 1] } else { [first + 1, first] };
         let order = async move {
             let items = wanted.map(|at| ITEMS[at].id);
             let permits = limits.acquire_all(&items, None).await.expect("no deadline");

@@ -24,7 +24,6 @@ use std::time::Duration;
 use tokio::sync::{Mutex, OwnedMutexGuard, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-use crate::threads::planted;
 
 /// How long the statements of a stage may take before the batch is overtaken.
 pub(super) const PATIENCE: Duration = Duration::from_millis(400);
@@ -120,11 +119,8 @@ impl PipelineSlot {
     pub(super) async fn exclusive(&mut self) {
         if !self.is_in_stock_stage() {
             // Without a permit of its own, so that two of them do not wait for each other.
-            let keeps_its_own = planted("a batch keeps its place while it waits for all");
-            if !keeps_its_own {
-                self.rows = None;
-            }
-            self.enter_rows(ROWS_MAX - u32::from(keeps_its_own)).await;
+            self.rows = None;
+            self.enter_rows(ROWS_MAX).await;
             self.enter_stock().await;
         }
     }
