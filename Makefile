@@ -39,7 +39,8 @@ bench: ## the performance ratios beside their baselines, report in target/bench;
 site: ## the README, docs and play.html as a site with search for any host, in target/site; needs mdbook
 	@exec scripts/site
 
-walk: ## every way to start it, an installation on an empty machine up to the restored backup, and the archive on bare systems; needs root and debootstrap
+walk: ## every way to start it, an installation on an empty machine up to the restored backup, and the archive of `make release` on bare systems; needs root and debootstrap
+	@ls "$${CARGO_TARGET_DIR:-target}"/release-archives/seckill-*-"$$(uname -m)"-*.tar.gz >/dev/null || { echo "make release first: the last part starts its archive" >&2; exit 1; }
 	@scripts/walk-starts && scripts/build-tests && scripts/walk && exec scripts/walk-archive
 
 release: ## archives and Debian packages for x86-64 and arm64, in target/release-archives; see scripts/release
