@@ -33,6 +33,21 @@ fn is_of_kind(document: &str, kind: &str) -> bool {
     document.lines().any(|line| line == format!("kind: {kind}"))
 }
 
+/// `kubectl apply -k` puts nothing into a namespace that is not there.
+#[test]
+fn each_overlay_makes_its_namespace() {
+    let base = read("deploy/kubernetes/base/kustomization.yaml");
+    assert!(base.contains("\nresources:\n  - namespace.yaml\n"), "no namespace: {base}");
+    let namespace = read("deploy/kubernetes/base/namespace.yaml");
+    assert!(is_of_kind(&namespace, "Namespace"), "{namespace}");
+    for overlay in overlays() {
+        let kustomization = read(overlay.join("kustomization.yaml"));
+        let name = kustomization.lines().find_map(|line| line.strip_prefix("namespace: "));
+        let made = format!("  name: {}", name.expect("a namespace"));
+        assert!(namespace.lines().any(|line| line == made), "{}: no {made}", overlay.display());
+    }
+}
+
 /// Each rule names who may come: a rule with ports alone lets everybody in.
 fn assert_names_who_may_come(policy: &str) {
     let rules = policy.split_once("  ingress:\n").expect("rules").1;
