@@ -169,6 +169,18 @@ fn no_password_may_be_left_empty_in_compose() {
     }
 }
 
+/// No registry has an image by the name that is there without SHOP_IMAGE, so the command for a look builds it.
+#[test]
+fn the_demonstration_builds_its_image() {
+    const SHOWN: &str = "\n#   docker compose -f docker-compose.yml -f docker-compose.build.yml \
+         --env-file deploy/demo.env --profile demo up\n";
+    for file in ["docker-compose.yml", "deploy/demo.env"] {
+        let text = read(file);
+        assert!(text.contains(SHOWN), "{file} does not show {SHOWN}");
+        assert_eq!(text.matches("--profile demo up").count(), 1, "{file}: one command");
+    }
+}
+
 /// On one machine the service reaches MySQL by a socket, in a volume that both have.
 #[test]
 fn compose_shares_a_socket() {
