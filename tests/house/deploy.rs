@@ -251,6 +251,29 @@ fn each_proxy_of_several_instances_sends_the_lab_to_one() {
     assert!(service.contains("\n  selector: { app: seckill }\n"), "{service}");
 }
 
+/// A number in the manifest would undo what the autoscaler has set, at each apply.
+#[test]
+fn the_autoscaler_alone_sets_the_number_of_instances() {
+    const REMOVES: &str = "{ kind: Deployment, name: seckill }\n    patch: |-\n      - op: remove\n        \
+         path: /spec/replicas\n";
+    let autoscaled = "deploy/kubernetes/overlays/autoscaled/kustomization.yaml";
+    let kustomization = read(autoscaled);
+    assert!(kustomization.contains(REMOVES), "{autoscaled} keeps the number of the base");
+    assert!(read("deploy/kubernetes/base/deployment.yaml").contains("\n  replicas: "));
+}
+
+/// A cluster without a default class leaves an ingress alone that names none.
+#[test]
+fn each_ingress_names_its_controller() {
+    let ingress = read("deploy/kubernetes/overlays/autoscaled/ingress.yaml");
+    let documents = ingress.split("\n---\n").filter(|document| is_of_kind(document, "Ingress"));
+    let documents: Vec<_> = documents.collect();
+    assert_eq!(documents.len(), 2, "the shop and its lab");
+    for document in documents {
+        assert!(document.contains("\nspec:\n  ingressClassName: nginx\n"), "no class: {document}");
+    }
+}
+
 /// Runs where HAProxy is installed.
 #[test]
 fn haproxy_takes_its_file() {
