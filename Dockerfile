@@ -17,7 +17,7 @@ FROM tools AS build
 WORKDIR /build
 COPY . .
 # It builds with counters, sells for two minutes with a MariaDB and a Redis of this stage, and builds again by what was
-# counted. With --build-arg PROFILE=... it builds once, by a recorded profile.
+# counted. With --build-arg PROFILE=scripts/FILE it builds once, by a recorded profile that was copied there.
 ARG PROFILE=
 # The caches stay on the builder: a second build compiles only what changed. Only the program leaves this stage.
 # hadolint ignore=DL3009

@@ -17,8 +17,11 @@ export function keepDoor(onEnter) {
     const operator = isOperator();
     byId('door').hidden = operator;
     for (const element of document.querySelectorAll('[data-operator]')) element.hidden = !operator;
+    const isSignedIn = currentSession() !== null;
+    // The page of signing in leads whoever has a session straight back.
+    byId('door-link').hidden = isSignedIn;
     byId('door-link').href = signInAddress();
-    setText(byId('door-text'), text(currentSession() === null ? 'desk.signIn' : 'desk.notOperator'));
+    setText(byId('door-text'), text(isSignedIn ? 'desk.notOperator' : 'desk.signIn'));
     if (!operator || entered) return;
     entered = true;
     onEnter();

@@ -33,6 +33,21 @@ fn is_of_kind(document: &str, kind: &str) -> bool {
     document.lines().any(|line| line == format!("kind: {kind}"))
 }
 
+/// `kubectl apply -k` puts nothing into a namespace that is not there.
+#[test]
+fn each_overlay_makes_its_namespace() {
+    let base = read("deploy/kubernetes/base/kustomization.yaml");
+    assert!(base.contains("\nresources:\n  - namespace.yaml\n"), "no namespace: {base}");
+    let namespace = read("deploy/kubernetes/base/namespace.yaml");
+    assert!(is_of_kind(&namespace, "Namespace"), "{namespace}");
+    for overlay in overlays() {
+        let kustomization = read(overlay.join("kustomization.yaml"));
+        let name = kustomization.lines().find_map(|line| line.strip_prefix("namespace: "));
+        let made = format!("  name: {}", name.expect("a namespace"));
+        assert!(namespace.lines().any(|line| line == made), "{}: no {made}", overlay.display());
+    }
+}
+
 /// Each rule names who may come: a rule with ports alone lets everybody in.
 fn assert_names_who_may_come(policy: &str) {
     let rules = policy.split_once("  ingress:\n").expect("rules").1;
@@ -154,6 +169,18 @@ fn no_password_may_be_left_empty_in_compose() {
     }
 }
 
+/// No registry has an image by the name that is there without SHOP_IMAGE, so the command for a look builds it.
+#[test]
+fn the_demonstration_builds_its_image() {
+    const SHOWN: &str = "\n#   docker compose -f docker-compose.yml -f docker-compose.build.yml \
+         --env-file deploy/demo.env --profile demo up\n";
+    for file in ["docker-compose.yml", "deploy/demo.env"] {
+        let text = read(file);
+        assert!(text.contains(SHOWN), "{file} does not show {SHOWN}");
+        assert_eq!(text.matches("--profile demo up").count(), 1, "{file}: one command");
+    }
+}
+
 /// On one machine the service reaches MySQL by a socket, in a volume that both have.
 #[test]
 fn compose_shares_a_socket() {
@@ -222,6 +249,29 @@ fn each_proxy_of_several_instances_sends_the_lab_to_one() {
     let service = documents.iter().find(|it| is_of_kind(it, "Service")).expect("its service");
     assert!(service.contains("\n  name: seckill-lab\n"), "{service}");
     assert!(service.contains("\n  selector: { app: seckill }\n"), "{service}");
+}
+
+/// A number in the manifest would undo what the autoscaler has set, at each apply.
+#[test]
+fn the_autoscaler_alone_sets_the_number_of_instances() {
+    const REMOVES: &str = "{ kind: Deployment, name: seckill }\n    patch: |-\n      - op: remove\n        \
+         path: /spec/replicas\n";
+    let autoscaled = "deploy/kubernetes/overlays/autoscaled/kustomization.yaml";
+    let kustomization = read(autoscaled);
+    assert!(kustomization.contains(REMOVES), "{autoscaled} keeps the number of the base");
+    assert!(read("deploy/kubernetes/base/deployment.yaml").contains("\n  replicas: "));
+}
+
+/// A cluster without a default class leaves an ingress alone that names none.
+#[test]
+fn each_ingress_names_its_controller() {
+    let ingress = read("deploy/kubernetes/overlays/autoscaled/ingress.yaml");
+    let documents = ingress.split("\n---\n").filter(|document| is_of_kind(document, "Ingress"));
+    let documents: Vec<_> = documents.collect();
+    assert_eq!(documents.len(), 2, "the shop and its lab");
+    for document in documents {
+        assert!(document.contains("\nspec:\n  ingressClassName: nginx\n"), "no class: {document}");
+    }
 }
 
 /// Runs where HAProxy is installed.

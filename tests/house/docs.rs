@@ -165,6 +165,20 @@ fn every_file_that_is_named_exists() {
     assert!(count > 0, "no path was found: the test reads the pages wrongly");
 }
 
+/// A server reads no second setting of a line.
+#[test]
+fn an_option_file_has_one_setting_a_line() {
+    let page = read("docs/databases.md");
+    let blocks = page.split("```ini\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let lines: Vec<&str> = blocks.flat_map(str::lines).collect();
+    assert!(lines.len() > 10, "{lines:?}");
+    for line in lines {
+        let setting = line.split('#').next().unwrap_or_default();
+        let is_one = !setting.contains(',') && setting.matches('=').count() <= 1;
+        assert!(is_one, "several settings: {line}");
+    }
+}
+
 /// The order of the imports, as every page shows it.
 const MAP: &str = "http -> purchase -> gates -> {leaselock, ledger} -> shop-domain";
 

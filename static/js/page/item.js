@@ -65,19 +65,28 @@ async function load() {
   try {
     begin(await get(`/api/items/${itemId}`));
   } catch (error) {
-    if (error.status === 404 || error.status === 400) return showMissing();
-    if (error.status === undefined) throw error;
-    byId('notice').hidden = false;
-    setText(byId('notice'), text('item.loadFailed'));
-    setTimeout(load, LOAD_RETRY_MS);
+    onFailure(error, load);
   }
 }
 
 /** An address that names a product leads to the variant that can be bought first. */
 async function goToVariant() {
-  const address = await variantAddress(productId).catch(() => null);
-  if (address === null) showMissing();
-  else location.replace(address);
+  try {
+    const address = await variantAddress(productId);
+    if (address === null) showMissing();
+    else location.replace(address);
+  } catch (error) {
+    onFailure(error, goToVariant);
+  }
+}
+
+/** Only the service says what does not exist; without its answer the page tries again. */
+function onFailure(error, again) {
+  if (error.status === 404 || error.status === 400) return showMissing();
+  if (error.status === undefined) throw error;
+  byId('notice').hidden = false;
+  setText(byId('notice'), text('item.loadFailed'));
+  setTimeout(again, LOAD_RETRY_MS);
 }
 
 function begin(loaded) {

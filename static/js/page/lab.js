@@ -12,7 +12,7 @@ import { createLane, verdictText } from '../lab/lane.js';
 import { exportReport } from '../lab/report.js';
 import { resultsTable } from '../lab/results.js';
 import { follow } from '../live.js';
-import { isOperator, signInAddress } from '../session.js';
+import { currentSession, isOperator, signInAddress } from '../session.js';
 import { text } from '../strings.js';
 
 const POLL_MS = 1_000;
@@ -58,11 +58,18 @@ async function loadRuns() {
 }
 
 function breakIt(wanted) {
-  if (!isOperator()) return location.assign(signInAddress('#gallery'));
+  if (currentSession() === null) return location.assign(signInAddress('#gallery'));
+  if (!isOperator()) return showDoor();
   if (!canRun(wanted)) return;
   setRun(wanted);
   // In its own order: the wrong way first.
   start({ ...readRun(), strategies: wanted.strategies });
+}
+
+/** Says to a signed-in buyer who may do this. */
+function showDoor() {
+  byId('door').scrollIntoView({ block: 'center' });
+  announce(text('desk.notOperator'));
 }
 
 async function start(wanted) {

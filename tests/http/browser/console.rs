@@ -83,8 +83,10 @@ async fn a_buyer_is_shown_the_door() {
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit("/console.html").await;
     page.until_text("#door", "This page is for operators").await;
+    page.until_text("#door", "Sign in as an operator").await;
     page.visit_as(&instance, 9, Role::Buyer, "/console.html").await;
     page.until_text("#door", "This account is not an operator’s").await;
+    page.until("no link that leads back here", "document.getElementById('door-link').hidden").await;
     page.until("nothing else", "!document.querySelector('.desk').checkVisibility()").await;
     page.close().await;
 }

@@ -118,5 +118,15 @@ async fn everyone_may_read_the_gallery_and_operators_run_it() {
     page.until_text("#door", "This page is for operators").await;
     page.click("#gallery li:first-child .break").await;
     page.until("the sign-in page", "location.pathname === '/signin.html'").await;
+    // Signing in would lead a buyer back here without a word.
+    page.visit_as(&instance, 9, Role::Buyer, "/lab.html").await;
+    page.until_text("#gallery", "The remedy").await;
+    page.run("window.stays = true", Vec::new()).await;
+    page.click("#gallery li:first-child .break").await;
+    page.until_text("#announcer", "This account is not an operator’s").await;
+    let seen = "window.stays && (() => { \
+         const { top, bottom } = document.getElementById('door').getBoundingClientRect(); \
+         return top >= 0 && bottom <= innerHeight; })()";
+    page.until("the door", seen).await;
     page.close().await;
 }

@@ -112,6 +112,33 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     }
 }
 
+/// A line that breaks does not make a product one that does not exist.
+#[tokio::test]
+async fn a_product_that_could_not_be_loaded_is_asked_for_again() {
+    let (_shop, instance) = Shop::open().await;
+    let items = shirts(&instance).await;
+    let item = instance.stranger().get(&format!("/api/items/{}", items[1])).await;
+    let product = item.json["product"]["id"].clone();
+    let page = Page::open(instance.addr, DESKTOP).await;
+    let lose = "const sent = window.fetch; \
+         window.fetch = async (path, options) => { \
+           const isLost = String(path).startsWith('/api/products/') \
+             && sessionStorage.getItem('mended') === null; \
+           if (isLost) throw new TypeError('lost'); \
+           return sent(path, options); };";
+    page.before_scripts(lose).await;
+    page.visit(&format!("/item.html?product={product}")).await;
+    page.until_text("#notice", "could not be loaded").await;
+    page.until("no other word", "document.getElementById('missing').hidden").await;
+    page.run("sessionStorage.setItem('mended', 'yes')", Vec::new()).await;
+    page.until("a variant", &format!("location.search === '?id={}'", items[1])).await;
+    page.until_text("#name", "Harbour shirt").await;
+    // What the service does not know is told.
+    page.visit("/item.html?product=1").await;
+    page.until_text("#missing", "This item does not exist").await;
+    page.close_but_for(&["/api/products/1 - Failed to load resource"]).await;
+}
+
 #[tokio::test]
 async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
     let (_shop, instance) = Shop::open().await;
