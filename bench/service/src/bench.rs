@@ -14,8 +14,6 @@ use loadtest::program::CommandResult;
 use loadtest::tokens::Mint;
 
 use crate::figures::Figures;
-use crate::growth::points::Curve;
-use crate::growth::{self, Growth};
 use crate::measure::Build;
 use crate::report::Report;
 use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, Subjects, planned};
@@ -25,16 +23,13 @@ use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
 use crate::{older, report};
 
-/// The part of `--seconds` that a load of the curves lasts.
-const GROWTH_SHARE: f64 = 1.0 / 2.0;
-
 /// What to measure, and how long.
 #[derive(Debug, Clone, Args)]
 pub struct BenchOptions {
-    /// Rounds. Each measures every figure once; with --growth there may be none.
-    #[arg(long, default_value_t = steps::ROUNDS, value_parser = clap::value_parser!(u32).range(0..=100))]
+    /// Rounds. Each measures every figure once.
+    #[arg(long, default_value_t = steps::ROUNDS, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Seconds that one load lasts; a load of the curves lasts half of it.
+    /// Seconds that one load lasts.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Measure this build of `seckill` as well, in turns. Both builds are started on databases of their
@@ -71,19 +66,7 @@ pub struct BenchOptions {
     /// Measure only figures whose name in the report contains this text, beside the peak. May be repeated.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Measure the curves of growth as well: by connections, items and instances.
-    #[arg(long)]
-    growth: bool,
-    /// Only these curves, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Curve::ALL)]
-    curves: Vec<Curve>,
-    /// Rounds of the curves.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100))]
-    growth_rounds: u32,
-    /// Leave out points with more connections, items or instances.
-    #[arg(long, default_value_t = growth::points::SIZE_MAX, value_parser = clap::value_parser!(u32).range(1..))]
-    growth_max: u32,
-    /// Folder of the report: report.md and report.json, with --growth also growth.svg.
+    /// Folder of the report: report.md and report.json.
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
     /// The JSON report of lock-bench, shown as P6.
@@ -94,7 +77,7 @@ pub struct BenchOptions {
     url: Option<String>,
 }
 
-/// The most connections that any load opens, as far as this system allows those of P4 and of the curves.
+/// The most connections that any load opens, as far as this system allows those of P4 and P17.
 pub fn connections_max() -> u32 {
     CLIENTS_MAX.min(process::connections_max()).max(CLIENTS_OPEN)
 }
@@ -128,9 +111,6 @@ impl BenchOptions {
         if !(0.2..=120.0).contains(&self.seconds) {
             return Err(CannotJudge::new("--seconds must lie between 0.2 and 120"));
         }
-        if self.rounds == 0 && !self.growth {
-            return Err(CannotJudge::new("--rounds 0 without --growth measures nothing"));
-        }
         Ok(())
     }
 }
@@ -140,18 +120,9 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
     options.check()?;
     let locks = options.locks.as_deref().map(report::read_json).transpose()?;
     let circumstances = gather(environment, options).await?;
-    let rounds = if options.rounds == 0 {
-        Vec::new()
-    } else {
-        Box::pin(rounds(options, environment)).await?
-    };
-    let growth = if options.growth { Some(curves(options, environment).await?) } else { None };
-    let void_because: Vec<String> = rounds
-        .iter()
-        .flat_map(|round| &round.broken)
-        .chain(growth.iter().flat_map(|growth| &growth.broken))
-        .cloned()
-        .collect();
+    let rounds = Box::pin(rounds(options, environment)).await?;
+    let void_because: Vec<String> =
+        rounds.iter().flat_map(|round| &round.broken).cloned().collect();
     let figures = Figures::of(&rounds, circumstances.flush_us_p99 as f64);
     let beside = match &options.beside {
         Some(program) => Some(format!("`{}`: {}", program.display(), version_of(program).await)),
@@ -165,7 +136,6 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
         rounds,
         void_because,
         locks,
-        growth,
     };
     report::write(&options.out, &report)?;
     let valid = report.void_because.is_empty();
@@ -279,15 +249,4 @@ async fn finished(subjects: Vec<Subject>, failure: CannotJudge) -> CannotJudge {
         subject.finish().await;
     }
     failure
-}
-
-async fn curves(options: &BenchOptions, environment: &Environment) -> Result<Growth, CannotJudge> {
-    let growth = growth::GrowthOptions {
-        curves: options.curves.clone(),
-        size_max: options.growth_max,
-        rounds: options.growth_rounds,
-        span: Duration::from_secs_f64(options.seconds * GROWTH_SHARE),
-    };
-    let url: Vec<String> = options.url.iter().cloned().collect();
-    growth::measure(&growth, &url, environment, &options.out.join("logs")).await
 }

@@ -1,4 +1,4 @@
-//! Creates the items for the curve of items, once for all of its loads.
+//! Creates the items that many loads sell.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use loadtest::service::Admin;
 
 /// Requests for a new item that are under way at once.
 const MAKING_MAX: usize = 32;
-/// No further item is made after this time; points that need more items are left out.
+/// No further item is made after this time; a load that needs more items fails.
 const MAKING_SECONDS_MAX: u64 = 45;
 
 /// Makes up to `count` items with `stock` units each; fewer when it takes too long. By id, so that

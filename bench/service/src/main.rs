@@ -15,7 +15,6 @@
 //! what a crowd or a failing item costs the others, [`older`] what older orders cost a new one,
 //! [`opening`] how the first second of a sale compares with its peak, and [`shapes`] what each choice
 //! about the database costs.
-//! [`growth`] measures curves instead of ratios.
 
 mod audit;
 mod bare_http;
@@ -24,7 +23,6 @@ mod bench;
 mod by_hand;
 mod figures;
 mod goals;
-mod growth;
 mod items;
 mod load;
 mod measure;
@@ -42,7 +40,6 @@ mod steps;
 mod subject;
 mod tokens;
 mod work;
-mod workload;
 
 use std::process::ExitCode;
 

@@ -12,7 +12,6 @@ use crate::processes::Usage;
 use crate::sample::{REQUESTS_PER_SECOND, Sample, Samples};
 use crate::subject::{ITEM_STOCK, Subject};
 use crate::tokens::FIRST_BUYER;
-use crate::workload::Workload;
 
 /// Items that sell as usual.
 pub const ITEMS: u32 = 100;
@@ -33,7 +32,7 @@ pub async fn crowd(
 ) -> Result<Samples, CannotJudge> {
     let mut measured: Samples = (Vec::new(), Vec::new());
     for beside_crowd in [!alone_first, alone_first] {
-        let target = Front { connections: ITEMS, workload: None };
+        let target = Front { connections: ITEMS, draws_items: false };
         let neighbour = beside_crowd.then_some(CROWD);
         let load = beside(subject, span, &target, neighbour, None, &mut measured.1).await?;
         let p99 = Sample::of(&load, load.p99_us);
@@ -87,7 +86,7 @@ async fn poisoned(
 ) -> Result<Samples, CannotJudge> {
     let mut measured: Samples = (Vec::new(), Vec::new());
     for beside_poison in [!alone_first, alone_first] {
-        let target = Front { connections: CLIENTS, workload: Some(Workload::Uniform) };
+        let target = Front { connections: CLIENTS, draws_items: true };
         let neighbour = beside_poison.then_some(POISONED);
         let load = beside(subject, span, &target, neighbour, Some(item), &mut measured.1).await?;
         let rate = Sample::of(&load, load.accepted_per_second);
@@ -103,7 +102,7 @@ async fn poisoned(
 /// The buyers of the hundred items.
 struct Front {
     connections: u32,
-    workload: Option<Workload>,
+    draws_items: bool,
 }
 
 /// One load on the hundred items, beside `neighbour` connections at another item, if any.
@@ -120,7 +119,7 @@ async fn beside(
     let requests = (HUNDRED_PER_SECOND * span.as_secs_f64()) as u32;
     let buyers = subject.new_buyers(requests);
     let target = Target {
-        workload: front.workload,
+        draws_items: front.draws_items,
         ..Target::closed(&instances, &items, ITEM_STOCK, front.connections, buyers, span)
     };
     let Some(connections) = neighbour else {

@@ -14,7 +14,6 @@ use crate::shapes::Shapes;
 use crate::steps::{self, Selection, Step};
 use crate::subject::{ITEM_STOCK, Subject};
 use crate::tokens::FIRST_BUYER;
-use crate::workload::Workload;
 use crate::{neighbours, opening};
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
@@ -280,7 +279,7 @@ impl Bench {
         let instances = subject.instances.clone();
         let buyers = subject.new_buyers(requests);
         let target = Target {
-            workload: Some(Workload::Uniform),
+            draws_items: true,
             ..Target::closed(&instances, &items, ITEM_STOCK, CLIENTS, buyers, self.span)
         };
         subject.generator.fire(&target).await

@@ -35,7 +35,7 @@ pub const ITEM_STOCK: i64 = 100_000_000;
 /// Id of the first buyer of such an item; each load has the next buyers.
 const FIRST_BUYER: i64 = 3_000_000_001;
 /// Buyers of one load at most.
-pub const BUYERS_MAX: u32 = 1_000_000;
+const BUYERS_MAX: u32 = 1_000_000;
 
 /// A build of the service.
 pub struct Subject {
@@ -47,7 +47,7 @@ pub struct Subject {
     /// What each load reached last time: the peak gives the rates of the open models.
     pub reached: BTreeMap<Measure, f64>,
     /// The next buyer who has not bought yet.
-    pub next_buyer: i64,
+    next_buyer: i64,
     admin: Arc<Admin>,
     launcher: Option<Launcher>,
     overrides: Overrides,
@@ -164,7 +164,7 @@ impl Subject {
     }
 
     /// What starts further instances.
-    pub fn launcher(&self) -> Result<&Launcher, CannotJudge> {
+    fn launcher(&self) -> Result<&Launcher, CannotJudge> {
         const UNKNOWN: &str =
             "instances cannot be started: REDIS_URL or SECKILL_SECRET is not known";
         self.launcher.as_ref().ok_or_else(|| CannotJudge::new(UNKNOWN))
