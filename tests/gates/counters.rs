@@ -140,8 +140,7 @@ mod units_that_came_back_are_sold {
 async fn units_that_came_back_are_sold(strategy: &str) {
     let testbed = GateTestbed::new().await;
     let item = testbed.instance.make_item(json!({ "stock": 1 })).await;
-    let order = testbed.instance.buyer(1).buy(strategy, item).await;
-    assert_eq!(order.status, 201, "{}", order.text);
+    let order = testbed.instance.buyer(1).buy(strategy, item).await.expect_status(201);
     assert_eq!(testbed.instance.buyer(2).buy(strategy, item).await.brief(), (409, "sold_out"));
     let id = order.json["id"].as_str().expect("an id");
     assert_eq!(testbed.instance.buyer(1).step(id, "cancellation").await.status, 200);

@@ -197,8 +197,7 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
     let link = link_to(&redis_url().await).await;
     let instance = by_way_of(&link, &shop).start().await;
     let item = lab_item(&instance).await;
-    let order = instance.buyer(1).buy(STRATEGY, item.get()).await;
-    assert_eq!(order.status, 201, "{}", order.text);
+    let order = instance.buyer(1).buy(STRATEGY, item.get()).await.expect_status(201);
     let path = format!("/api/orders/{}/cancellation", order.json["id"].as_str().expect("an id"));
     let here = counters(&shop);
     let key = here.key(item);
@@ -228,8 +227,7 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
         assert_eq!((loaded, told), (ledger, ledger), "round {round}: counter against ledger");
     }
     // A change that no load knew is told.
-    let answer = instance.admin().patch(&restock, &json!({ "stock_delta": -1 })).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    instance.admin().patch(&restock, &json!({ "stock_delta": -1 })).await.expect_status(200);
     assert_eq!(here.read(item).await.expect("read").available, 8);
 }
 

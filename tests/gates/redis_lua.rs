@@ -55,8 +55,7 @@ async fn orders_that_end_give_the_limit_back() {
     let (shop, instance) = Shop::open().await;
     let body = json!({ "stock": 1, "per_buyer_limit": 1, "arbiter": "off" });
     let item = instance.make_item(body).await;
-    let first = instance.buyer(1).buy(STRATEGY, item).await;
-    assert_eq!(first.status, 201, "{}", first.text);
+    let first = instance.buyer(1).buy(STRATEGY, item).await.expect_status(201);
     assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
     cancel(&instance, 1, &first).await;
     let second = instance.buyer(1).buy(STRATEGY, item).await;

@@ -88,8 +88,7 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     // The pages themselves, and the instance, are well.
     assert_eq!(stranger.get("/").await.status, 200);
     assert_eq!(stranger.get("/healthz").await.status, 200);
-    let ready = stranger.get("/readyz").await;
-    assert_eq!(ready.status, 200, "{}", ready.text);
+    let ready = stranger.get("/readyz").await.expect_status(200);
     assert_ne!(ready.json["dependencies"]["mysql"], "ok");
     until_ledger_is_away(&instance, true).await;
     // After enough failures nobody waits for the ledger any more, but for a probe now and then.
@@ -225,8 +224,7 @@ async fn without_the_ledger_nobody_says_that_an_order_is_still_queued() {
     let buyer = instance.buyer(1);
     // Its consumer, in whichever instance, cannot get at the stock.
     let holder = crate::support::hold_stock_row(&shop.pool, item).await;
-    let queued = buyer.buy("redis-stream", item).await;
-    assert_eq!(queued.status, 202, "{}", queued.text);
+    let queued = buyer.buy("redis-stream", item).await.expect_status(202);
     let path = format!("/api/orders/{}", order_id(&queued));
     mysql.cut();
     for of in [1, 2] {
@@ -286,8 +284,7 @@ async fn without_the_servers_of_a_lock(
         let answer = buyer.buy(other, whole.make_item(json!({})).await).await;
         assert_eq!(answer.status, 201, "{other}: {}", answer.text);
     }
-    let ready = instance.stranger().get("/readyz").await;
-    assert_eq!(ready.status, 200, "{}", ready.text);
+    let ready = instance.stranger().get("/readyz").await.expect_status(200);
     assert_ne!(ready.json["dependencies"][dependency], "ok", "{}", ready.text);
     links.iter().for_each(FaultyLink::mend);
     let next = std::sync::atomic::AtomicI64::new(200);

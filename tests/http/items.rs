@@ -46,8 +46,7 @@ async fn an_item_reads_back_as_it_was_created() {
         "strategy": "redis-watch",
         "kind": "shop",
     }));
-    let made = instance.admin().post("/api/admin/items", &body).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    let made = instance.admin().post("/api/admin/items", &body).await.expect_status(201);
     for (field, expected) in [
         ("name", json!("Lamp ’24 — <b>bright</b>")),
         ("description", json!("Two\nlines")),
@@ -152,8 +151,7 @@ async fn the_state_follows_the_clock_and_the_stock() {
         (409, "sold_out"),
         "the second buyer",
     );
-    let paid = instance.buyer(1).step(&order, "payment").await;
-    assert_eq!(paid.status, 200, "{}", paid.text);
+    instance.buyer(1).step(&order, "payment").await.expect_status(200);
     instance.clock.shift(Duration::HOUR * 2);
     assert_eq!(find(&instance, item).await["state"], "ended");
     assert_problem(
@@ -286,8 +284,8 @@ async fn an_edit_is_refused_when_somebody_else_was_quicker() {
     let seen = tag(&instance.stranger().get(&path).await);
     assert!(seen.starts_with('"') && seen.ends_with('"'), "{seen}");
     assert_eq!(tag(&instance.stranger().get(&path).await), seen, "reading changes no tag");
-    let edited = edit_if(&instance, item, &seen, json!({ "paused": true })).await;
-    assert_eq!(edited.status, 200, "{}", edited.text);
+    let edited =
+        edit_if(&instance, item, &seen, json!({ "paused": true })).await.expect_status(200);
     let now = tag(&instance.stranger().get(&path).await);
     assert_eq!(tag(&edited), now);
     assert_ne!(now, seen);

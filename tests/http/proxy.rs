@@ -133,13 +133,11 @@ async fn a_run_of_the_lab_is_found_behind_the_proxy() {
     let client = client.with_token(first.admin().token().expect("a token"));
     let plan =
         json!({ "strategies": ["mysql-atomic"], "stock": 5, "buyers": 10, "concurrency": 5 });
-    let begun = client.post("/api/lab/runs", &plan).await;
-    assert_eq!(begun.status, 202, "{}", begun.text);
+    let begun = client.post("/api/lab/runs", &plan).await.expect_status(202);
     let path = format!("/api/lab/runs/{}", begun.json["id"].as_str().expect("an id"));
     // Other requests that come one after the other go to both instances in turn.
     for _ in 0..8 {
-        let found = client.get(&path).await;
-        assert_eq!(found.status, 200, "{}", found.text);
+        client.get(&path).await.expect_status(200);
     }
     eventually(BOUND, || async {
         let run = client.get(&path).await;

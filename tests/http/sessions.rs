@@ -16,8 +16,7 @@ async fn session(instance: &Instance, name: &str) -> (Answer, String) {
     let stranger = instance.stranger();
     let credentials = json!({ "username": name, "password": PASSWORD });
     assert_eq!(stranger.post("/api/users", &credentials).await.status, 201);
-    let answer = stranger.post("/api/session", &credentials).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    let answer = stranger.post("/api/session", &credentials).await.expect_status(200);
     let cookie = answer.headers["set-cookie"].to_str().expect("text");
     let pair = cookie.split(';').next().expect("a pair").to_owned();
     (answer, pair)
@@ -40,8 +39,8 @@ async fn the_cookie_buys_and_no_script_can_read_it() {
     assert!(attributes.iter().any(|attribute| attribute.starts_with("Max-Age=")));
     assert!(!set.contains("Secure"), "this shop is not behind TLS");
     assert_eq!(answer.headers["cache-control"], "no-store");
-    let bought = Client::send(purchase(&instance, item).header("cookie", &cookie)).await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    let bought =
+        Client::send(purchase(&instance, item).header("cookie", &cookie)).await.expect_status(201);
     assert_eq!(bought.json["user_id"], answer.json["user_id"]);
     // Among other cookies too, and the header beats it.
     let among = format!("theme=dark; {cookie}; x=y");
@@ -129,8 +128,7 @@ async fn signing_out_ends_the_token_here_at_once_and_elsewhere_soon() {
     let other = here.stranger().with_token(&here.token(1, Role::Buyer));
     assert_eq!(abroad.get("/api/orders").await.status, 200);
     let request = here.stranger().request(Method::DELETE, "/api/session").header("cookie", &cookie);
-    let out = Client::send(request).await;
-    assert_eq!(out.status, 204, "{}", out.text);
+    let out = Client::send(request).await.expect_status(204);
     let cleared = out.headers["set-cookie"].to_str().expect("text");
     assert!(cleared.starts_with("seckill=;") && cleared.contains("Max-Age=0"), "{cleared}");
     assert_problem(&buyer.get("/api/orders").await, (401, "invalid_token"), "a token signed out");
@@ -214,8 +212,7 @@ async fn the_secret_before_this_one_is_still_read() {
     config.secret = Secret::new("another secret for tests, of thirty-two characters too");
     let rotated = Shop { config: config.clone(), pool: shop.pool.clone() };
     let new = rotated.start().await;
-    let bought = new.stranger().with_token(token).buy("mysql-atomic", item).await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    new.stranger().with_token(token).buy("mysql-atomic", item).await.expect_status(201);
     // What the new one signs, the old one does not know.
     let fresh = new.token(7, Role::Buyer);
     assert_eq!(new.stranger().with_token(&fresh).get("/api/orders").await.status, 200);

@@ -61,8 +61,7 @@ async fn buy(
     let mut orders = Vec::new();
     while !stops.load(Ordering::Relaxed) {
         let sent = Instant::now();
-        let answer = buyer.buy("mysql-batch", item).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
+        let answer = buyer.buy("mysql-batch", item).await.expect_status(201);
         let id = answer.json["id"].as_str().expect("an id").to_owned();
         orders.push(Accepted { id, sent, answered: Instant::now() });
         sold.fetch_add(1, Ordering::Relaxed);

@@ -145,8 +145,7 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
         let is_offered = place <= 2;
         assert_eq!(standing["status"], if is_offered { "offered" } else { "waiting" });
         if is_offered {
-            let bought = client.post(&format!("{waiting}/purchase"), &json!({})).await;
-            assert_eq!(bought.status, 201, "{}", bought.text);
+            client.post(&format!("{waiting}/purchase"), &json!({})).await.expect_status(201);
             accepted += 1;
         } else {
             assert_eq!(standing["ahead"], place - 3, "behind the buyers with an offer");
@@ -224,8 +223,7 @@ async fn a_draw_that_is_made_again_is_the_same() {
         let request = instance.admin().request(Method::POST, "/api/admin/items");
         Client::send(request.header("idempotency-key", "one").json(&body))
     };
-    let made = make().await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    let made = make().await.expect_status(201);
     let item = made.json["id"].as_i64().expect("an id");
     until_drawn(&instance.stranger(), item).await;
     let again = make().await;

@@ -31,8 +31,7 @@ const LATE_SECONDS: i64 = 120;
 
 /// Buys one unit; answers the order.
 async fn buy(instance: &Instance, buyer: i64, item: i64) -> Value {
-    let bought = instance.buyer(buyer).buy("mysql-atomic", item).await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    let bought = instance.buyer(buyer).buy("mysql-atomic", item).await.expect_status(201);
     bought.json
 }
 
@@ -247,8 +246,7 @@ async fn a_payment_is_stamped_by_the_databases_clock() {
     let order = buy(&instance, 1, item).await;
     instance.clock.shift(time::Duration::HOUR);
     let id = order["id"].as_str().expect("an id");
-    let paid = instance.buyer(1).step(id, "payment").await;
-    assert_eq!(paid.status, 200, "{}", paid.text);
+    let paid = instance.buyer(1).step(id, "payment").await.expect_status(200);
     let statement = sqlx::query_scalar(
         "SELECT CAST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), paid_at) AS SIGNED) \
          FROM orders WHERE id = ?",
@@ -276,8 +274,7 @@ async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
     let sweeping = shop.start().await;
     // It has read both orders as pending, and has changed none.
     tokio::time::timeout(BOUND, link.holds(1)).await.expect("the sweep comes");
-    let answer = beside.buyer(1).step(paid["id"].as_str().expect("an id"), "payment").await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    beside.buyer(1).step(paid["id"].as_str().expect("an id"), "payment").await.expect_status(200);
     link.mend();
     wait_for_status(&beside, 2, &unpaid, "expired").await;
     wait_for_a_sweep(&sweeping.stranger()).await;

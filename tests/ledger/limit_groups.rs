@@ -20,8 +20,7 @@ const STRATEGIES: [&str; 8] = [
 
 async fn make_group(instance: &Instance, limit: u32) -> i64 {
     let body = json!({ "name": "Consoles", "per_buyer_limit": limit });
-    let made = instance.admin().post("/api/admin/limit-groups", &body).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    let made = instance.admin().post("/api/admin/limit-groups", &body).await.expect_status(201);
     made.json["id"].as_i64().expect("an id")
 }
 

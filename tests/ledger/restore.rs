@@ -20,8 +20,7 @@ const NEW_SECRET: &str = "another secret for tests, of thirty-two characters and
 
 /// Signs up and in, and returns the user's number and token.
 async fn account(instance: &Instance, name: &str) -> (i64, String) {
-    let made = sign_up(&instance.stranger(), name, PASSWORD).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    sign_up(&instance.stranger(), name, PASSWORD).await.expect_status(201);
     let session = sign_in(&instance.stranger(), name, PASSWORD).await;
     let id = session.json["user_id"].as_i64().expect("a number");
     (id, session.json["token"].as_str().expect("a token").to_owned())

@@ -9,8 +9,7 @@ async fn a_retry_with_the_same_key_is_the_same_order() {
     let shop = Shop::new().await;
     let (one, two) = (shop.start().await, shop.start().await);
     let item = one.make_item(json!({ "stock": 3 })).await;
-    let first = one.buyer(5).buy_with_key("default", item, "click-1").await;
-    assert_eq!(first.status, 201, "{}", first.text);
+    let first = one.buyer(5).buy_with_key("default", item, "click-1").await.expect_status(201);
     for strategy in ["lock-redis", "mysql-atomic", "mysql-version", "redis-watch"] {
         for instance in [&one, &two] {
             let again = instance.buyer(5).buy_with_key(strategy, item, "click-1").await;

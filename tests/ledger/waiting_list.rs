@@ -119,8 +119,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     let audit = assert_clean(&instance, item).await;
     assert_eq!(audit["offered"], 1);
 
-    let bought = accept(&instance.buyer(11), item, "k").await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    let bought = accept(&instance.buyer(11), item, "k").await.expect_status(201);
     assert_eq!(bought.json["strategy"], "waiting-list");
     let replayed = accept(&instance.buyer(11), item, "k").await;
     assert_eq!((replayed.status, &replayed.json["id"]), (201, &bought.json["id"]));

@@ -62,8 +62,8 @@ async fn a_purchase_is_a_tree_below_the_span_of_its_caller() {
         let instance = shop.start().await;
         let item = instance.make_item(json!({})).await;
         let parent = format!("00-{TRACE}-{PARENT}-01");
-        let answer = buy_with(&instance.buyer(7), "mysql-atomic", item, &parent).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
+        let answer =
+            buy_with(&instance.buyer(7), "mysql-atomic", item, &parent).await.expect_status(201);
         assert_eq!(answered_trace(&answer), TRACE);
         let spans = collector.whole_trace(TRACE).await;
         let tree = tree::lines(&spans, &spans[0].trace_id, false);
@@ -145,8 +145,7 @@ async fn the_decision_of_the_caller_beats_the_ratio() {
         let shop = shop_with_traces(collector.url(), ratio).await;
         let instance = shop.start().await;
         let item = instance.make_item(json!({})).await;
-        let answer = buy(&instance, item, 1, flags).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
+        let answer = buy(&instance, item, 1, flags).await.expect_status(201);
         let answered = answer.headers.contains_key("traceresponse");
         assert_eq!(answered, is_traced, "ratio {ratio}, flags {flags}");
         // Without a caller's decision the ratio decides.
@@ -170,8 +169,7 @@ async fn a_queued_order_is_traced_into_the_queue_and_out_of_it() {
     shop.config.mysql.order_routine = false;
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
-    let answer = instance.buyer(1).buy_for_good("redis-stream", item).await;
-    assert_eq!(answer.status, 201, "{}", answer.text);
+    instance.buyer(1).buy_for_good("redis-stream", item).await.expect_status(201);
     eventually("both traces", || async {
         let spans = collector.spans();
         let has = |name| !named(&spans, name).is_empty();
@@ -189,8 +187,9 @@ async fn a_queued_order_is_traced_into_the_queue_and_out_of_it() {
 async fn without_an_endpoint_nothing_is_traced() {
     let (_shop, instance) = Shop::open().await;
     let item = instance.make_item(json!({})).await;
-    let answer = buy_with(&instance.buyer(1), "mysql-atomic", item, &traceparent(1, "01")).await;
-    assert_eq!(answer.status, 201, "{}", answer.text);
+    let answer = buy_with(&instance.buyer(1), "mysql-atomic", item, &traceparent(1, "01"))
+        .await
+        .expect_status(201);
     assert!(!answer.headers.contains_key("traceresponse"));
 }
 

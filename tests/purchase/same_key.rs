@@ -198,8 +198,7 @@ async fn a_queued_key_is_the_same_order_by_any_strategy() {
     let body = json!({ "stock": 5, "per_buyer_limit": 5, "strategy": STREAM });
     let item = here.make_item(body).await;
     let holder = hold_stock_row(&shop.pool, item).await;
-    let queued = here.buyer(1).buy_with_key("default", item, "k").await;
-    assert_eq!(queued.status, 202, "{}", queued.text);
+    let queued = here.buyer(1).buy_with_key("default", item, "k").await.expect_status(202);
     edit(&shop, item, "strategy = 'mysql-atomic'").await;
     let same = async |instance: &Instance, strategy: &str, what: &str| {
         let again = instance.buyer(1).buy_with_key(strategy, item, "k").await;

@@ -34,8 +34,7 @@ async fn shop_with_events() -> Shop {
 /// Creates a webhook; answers its id.
 async fn subscribe(instance: &Instance, receiver: &TestReceiver) -> i64 {
     let body = json!({ "target": receiver.url() });
-    let created = instance.admin().post("/api/admin/endpoints", &body).await;
-    assert_eq!(created.status, 201, "{}", created.text);
+    let created = instance.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
     receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
     created.json["id"].as_i64().expect("an id")
 }
@@ -77,8 +76,7 @@ async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
         let id = crate::http::order_id(&bought);
         let last = match step {
             Some(step) => {
-                let done = client.step(&id, step).await;
-                assert_eq!(done.status, 200, "{}", done.text);
+                let done = client.step(&id, step).await.expect_status(200);
                 // A second time nothing changes, so nothing is told.
                 client.step(&id, step).await;
                 done.json["status"].as_str().expect("a status").to_owned()
@@ -243,8 +241,7 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     let path = format!("/api/admin/endpoints/{id}/replays");
     let out = instance.admin().post(&path, &json!({ "first": 10 })).await;
     assert_eq!(out.brief(), (422, "range_out_of_log"));
-    let replayed = instance.admin().post(&path, &json!({ "first": 3, "last": 4 })).await;
-    assert_eq!(replayed.status, 202, "{}", replayed.text);
+    instance.admin().post(&path, &json!({ "first": 3, "last": 4 })).await.expect_status(202);
     eventually("the ninth order", || async {
         let told = told(&receiver);
         when(told.len() == 9, told)

@@ -128,8 +128,7 @@ async fn a_session_ends_with_its_token_and_everywhere_at_once() {
     let (here, there) = (session_of(&instance, &here), session_of(&instance, &there));
     let stream = there.request(Method::GET, "/api/orders/events");
     let mut stream = Events::open(stream).await;
-    let out = Client::send(here.request(Method::DELETE, "/api/sessions")).await;
-    assert_eq!(out.status, 204, "{}", out.text);
+    Client::send(here.request(Method::DELETE, "/api/sessions")).await.expect_status(204);
     assert!(stream.ends(BOUND).await, "the stream of a session that was signed out is open");
     let late = there.get("/api/orders").await;
     assert_problem(&late, (401, "invalid_token"), "a session that was signed out elsewhere");

@@ -185,8 +185,8 @@ impl Instance {
 
     /// Makes an item that is open now; `changes` replaces fields of the request.
     pub async fn make_item(&self, changes: Value) -> i64 {
-        let answer = self.admin().post("/api/admin/items", &item_body(changes)).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
+        let answer =
+            self.admin().post("/api/admin/items", &item_body(changes)).await.expect_status(201);
         answer.json["id"].as_i64().expect("an id")
     }
 

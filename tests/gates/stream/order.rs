@@ -74,8 +74,7 @@ async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
     assert_eq!(in_ledger(&shop, item).await, std::slice::from_ref(&id));
     let audit = assert_clean(&here, item).await;
     assert_eq!((&audit["redis_available"], &audit["redis_queued"]), (&json!(2), &json!(0)));
-    let paid = buyer.step(&id, "payment").await;
-    assert_eq!(paid.status, 200, "{}", paid.text);
+    buyer.step(&id, "payment").await.expect_status(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -94,8 +93,7 @@ async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
         (waiting > 0).then_some(())
     })
     .await;
-    let queued = buyer.buy_with_key(STREAM, item, "k").await;
-    assert_eq!(queued.status, 202, "{}", queued.text);
+    let queued = buyer.buy_with_key(STREAM, item, "k").await.expect_status(202);
     let id = order_id(&queued);
     holder.rollback().await.expect("the row is free");
     assert_eq!(other.await.expect("no panic").status, 201);

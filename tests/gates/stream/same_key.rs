@@ -18,8 +18,7 @@ async fn a_key_that_is_an_order_already_is_not_queued() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
     let buyer = instance.buyer(1);
-    let bought = buyer.buy_with_key("mysql-atomic", item, "once").await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    let bought = buyer.buy_with_key("mysql-atomic", item, "once").await.expect_status(201);
     let request = buyer.request(Method::POST, &purchase_path(STREAM, item));
     let request = request.header("idempotency-key", "once").json(&json!({ "quantity": 2 }));
     let reused = Client::send(request).await;

@@ -14,8 +14,7 @@ const NEW: &str = "seven loud herons in may";
 /// Makes an account, and signs in beside the browser; answers that session.
 async fn account(instance: &Instance, name: &str) -> Client {
     let credentials = json!({ "username": name, "password": OLD });
-    let made = instance.stranger().post("/api/users", &credentials).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    instance.stranger().post("/api/users", &credentials).await.expect_status(201);
     sign_in(instance, name, OLD).await.expect("signed in")
 }
 

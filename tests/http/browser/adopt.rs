@@ -56,8 +56,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     page.until_text("#waiting", "Wait for a unit").await;
     page.click("#waiting .button").await;
     page.until_text("#waiting", "You are first").await;
-    let cancelled = instance.buyer(99).step(&quicker, "cancellation").await;
-    assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+    instance.buyer(99).step(&quicker, "cancellation").await.expect_status(200);
     page.until_text("#waiting", "held for you").await;
     page.click("#waiting .button").await;
     page.until_text("#outcome", "It’s yours").await;

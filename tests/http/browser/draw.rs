@@ -94,8 +94,7 @@ async fn won_and_checked_alone() {
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-placed").await;
     for (paused, said) in [(true, "you have the whole time again"), (false, "Buy it before")] {
-        let edited = instance.admin().edit(item, json!({ "paused": paused })).await;
-        assert_eq!(edited.status, 200, "{}", edited.text);
+        instance.admin().edit(item, json!({ "paused": paused })).await.expect_status(200);
         page.until_text("#waiting", said).await;
     }
     let kept = saved_file(&page).await;

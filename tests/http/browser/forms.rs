@@ -132,8 +132,7 @@ async fn a_sale_keeps_a_group_and_a_product_that_the_page_does_not_know() {
     make_sale(&instance, json!({})).await;
     let page = console(&instance).await;
     let make = async |path: &str, body: Value| {
-        let made = instance.admin().post(path, &body).await;
-        assert_eq!(made.status, 201, "{}", made.text);
+        let made = instance.admin().post(path, &body).await.expect_status(201);
         made.json["id"].clone()
     };
     let group = json!({ "name": "Both shirts", "per_buyer_limit": 2 });

@@ -93,8 +93,7 @@ async fn a_run_is_stopped_from_the_page() {
         "strategies": ["lock-redis?wait=sleep-2000"], "stock": 10_000, "buyers": 120,
         "requests": 100_000, "concurrency": 50,
     });
-    let started = instance.admin().post("/api/lab/runs", &long).await;
-    assert_eq!(started.status, 202, "{}", started.text);
+    let started = instance.admin().post("/api/lab/runs", &long).await.expect_status(202);
     let path = format!("/api/lab/runs/{}", started.json["id"].as_str().expect("an id"));
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, 1, Role::Admin, "/lab.html").await;

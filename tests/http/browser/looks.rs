@@ -140,8 +140,7 @@ async fn every_state_of_a_line_can_be_looked_at() {
     page.until_there("#outcome .line-facts").await;
     look(&page, "line-early", "#outcome .line-facts").await;
     let pause = async |paused: bool| {
-        let edited = instance.admin().patch(&edit, &json!({ "paused": paused })).await;
-        assert_eq!(edited.status, 200, "{}", edited.text);
+        instance.admin().patch(&edit, &json!({ "paused": paused })).await.expect_status(200);
     };
     pause(true).await;
     instance.clock.shift(Duration::seconds(251));

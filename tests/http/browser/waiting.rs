@@ -15,8 +15,11 @@ const BUYER: i64 = 77;
 async fn sold_sale(instance: &Instance) -> (i64, String) {
     let item = make_sale(instance, json!({ "stock": 1, "offer_seconds": 600 })).await;
     let order = order_id(&instance.buyer(1).buy("default", item).await);
-    let joined = instance.buyer(2).post(&format!("/api/items/{item}/waiting"), &json!({})).await;
-    assert_eq!(joined.status, 200, "{}", joined.text);
+    instance
+        .buyer(2)
+        .post(&format!("/api/items/{item}/waiting"), &json!({}))
+        .await
+        .expect_status(200);
     (item, order)
 }
 

@@ -17,8 +17,11 @@ fn token(provider: &TestIdentityProvider, subject: &str, roles: &[&str]) -> Stri
 
 /// Exchanges a token for a session; returns the user id and the session.
 async fn session(instance: &Instance, token: &str) -> (i64, Client) {
-    let opened = instance.stranger().post("/api/session", &json!({ "token": token })).await;
-    assert_eq!(opened.status, 200, "{}", opened.text);
+    let opened = instance
+        .stranger()
+        .post("/api/session", &json!({ "token": token }))
+        .await
+        .expect_status(200);
     let id = opened.json["user_id"].as_i64().expect("an id");
     (id, instance.stranger().with_token(opened.json["token"].as_str().expect("a token")))
 }

@@ -74,8 +74,7 @@ async fn a_held_item_stops_no_other_deletion() {
     let mut people = Vec::new();
     for name in ["Ada", "Ben"] {
         let (id, client) = person(&instance, name).await;
-        let deleted = delete(&client, json!({ "password": PASSWORD })).await;
-        assert_eq!(deleted.status, 204, "{}", deleted.text);
+        delete(&client, json!({ "password": PASSWORD })).await.expect_status(204);
         people.push(id);
     }
     let holder = hold_stock_row(&shop.pool, held).await;
@@ -107,8 +106,7 @@ async fn a_held_item_stops_no_other_deletion() {
 
 async fn enter_with(client: &Client, item: i64, party: &str) -> serde_json::Value {
     let path = format!("/api/items/{item}/entry");
-    let entered = client.post(&path, &json!({ "party": party })).await;
-    assert_eq!(entered.status, 200, "{}", entered.text);
+    let entered = client.post(&path, &json!({ "party": party })).await.expect_status(200);
     entered.json
 }
 

@@ -25,8 +25,7 @@ async fn enter_with(client: &Client, item: i64, party: &str) -> Answer {
 
 /// Makes a party of a buyer, and returns its key.
 async fn new_party(client: &Client, item: i64) -> String {
-    let entered = enter_with(client, item, "new").await;
-    assert_eq!(entered.status, 200, "{}", entered.text);
+    let entered = enter_with(client, item, "new").await.expect_status(200);
     entered.json["party"].as_str().expect("a key").to_owned()
 }
 

@@ -27,8 +27,7 @@ async fn drawn(instance: &Instance, units: i64) -> (i64, Vec<i64>) {
 }
 
 async fn set_paused(instance: &Instance, item: i64, is_paused: bool) {
-    let edited = instance.admin().edit(item, json!({ "paused": is_paused })).await;
-    assert_eq!(edited.status, 200, "{}", edited.text);
+    instance.admin().edit(item, json!({ "paused": is_paused })).await.expect_status(200);
 }
 
 async fn standing(instance: &Instance, item: i64, buyer: i64) -> Value {

@@ -215,8 +215,7 @@ async fn the_line_of_a_paused_item_ends_in_short_transactions() {
     let instance = shop.start().await;
     let (item, orders) = sold_out(&instance, 1, json!({})).await;
     fill_line(&shop.pool, item, LONG).await;
-    let paused = instance.admin().edit(item, json!({ "paused": true })).await;
-    assert_eq!(paused.status, 200, "{}", paused.text);
+    instance.admin().edit(item, json!({ "paused": true })).await.expect_status(200);
     // The first transaction ends the back of the line.
     assert_eq!(waiting(&shop.pool, item).await, LONG - 1_000);
     assert_eq!(status(&instance, FIRST, item).await, "waiting");

@@ -45,8 +45,7 @@ async fn all_lines_of_an_order_are_extended_once() {
     let made = reserve(&buyer, &[(items[0], 1), (items[1], 2), (items[2], 1)]).await;
     let order = order_id(&made);
     assert_eq!(made.json["extended_seconds"], Value::Null, "{}", made.text);
-    let extended = extend(&buyer, &order, json!({})).await;
-    assert_eq!(extended.status, 200, "{}", extended.text);
+    let extended = extend(&buyer, &order, json!({})).await.expect_status(200);
     let longer = instant(&extended, "expires_at") - instant(&made, "expires_at");
     assert_eq!(longer, time::Duration::seconds(60), "as long as each item allows");
     assert_eq!(extended.json["extended_seconds"], 60);

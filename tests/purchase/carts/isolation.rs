@@ -140,8 +140,7 @@ async fn write_carts(instances: [&Instance; 2], items: &[i64], log: &Log) {
         let order = order_id(&answer);
         log.written.borrow_mut().push((format!("{order} sold"), wanted.clone()));
         if number % 4 == 0 {
-            let cancelled = buyer.step(&order, "cancellation").await;
-            assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+            buyer.step(&order, "cancellation").await.expect_status(200);
             log.written.borrow_mut().push((format!("{order} cancelled"), wanted));
         }
     });
@@ -198,8 +197,11 @@ async fn read_item(connection: &mut MySqlConnection, item: i64, seen: &mut Seen)
 async fn export_until(instance: &Instance, items: &[i64], is_over: &Cell<bool>) {
     loop {
         let is_last = is_over.get();
-        let answer = instance.admin().get("/api/admin/export?format=jsonl&table=orders").await;
-        assert_eq!(answer.status, 200, "{}", answer.text);
+        let answer = instance
+            .admin()
+            .get("/api/admin/export?format=jsonl&table=orders")
+            .await
+            .expect_status(200);
         let mut lines: BTreeMap<String, usize> = BTreeMap::new();
         for line in answer.text.lines() {
             let record: Value = serde_json::from_str(line).expect("JSON");

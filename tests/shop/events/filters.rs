@@ -9,8 +9,7 @@ use crate::support::{Instance, eventually, when};
 
 async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
     let body = json!({ "target": receiver.url(), "filter": filter });
-    let created = instance.admin().post("/api/admin/endpoints", &body).await;
-    assert_eq!(created.status, 201, "{}", created.text);
+    let created = instance.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
     receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
     created.json["id"].as_i64().expect("an id")
 }
@@ -97,15 +96,21 @@ async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
 
     // A filter can be changed, and delivers nothing that the cursor has passed.
     let path = format!("/api/admin/endpoints/{}", ids[3]);
-    let changed = instance.admin().patch(&path, &json!({ "filter": { "items": [yen] } })).await;
-    assert_eq!(changed.status, 204, "{}", changed.text);
+    instance
+        .admin()
+        .patch(&path, &json!({ "filter": { "items": [yen] } }))
+        .await
+        .expect_status(204);
     assert_eq!(endpoint(&instance, ids[3]).await["filter"], json!({ "items": [yen] }));
     assert_eq!(buyer.buy("mysql-atomic", yen).await.status, 201);
     until_at(&instance, ids[3], 7).await;
     assert_eq!(got(&receivers[3]), [(7, vec![yen])]);
     // A replay delivers it.
-    let replay = instance.admin().post(&format!("{path}/replays"), &json!({ "first": 1 })).await;
-    assert_eq!(replay.status, 202, "{}", replay.text);
+    instance
+        .admin()
+        .post(&format!("{path}/replays"), &json!({ "first": 1 }))
+        .await
+        .expect_status(202);
     eventually("the replay", || async {
         let mut positions: Vec<i64> = got(&receivers[3]).into_iter().map(|(it, _)| it).collect();
         positions.sort_unstable();
@@ -206,8 +211,7 @@ async fn a_filter_names_only_what_there_is() {
     })
     .await;
     assert_eq!(receiver.requests(), 0);
-    let all = admin.patch(&path, &json!({ "filter": {} })).await;
-    assert_eq!(all.status, 204, "{}", all.text);
+    admin.patch(&path, &json!({ "filter": {} })).await.expect_status(204);
     until_at(&instance, id, 1).await;
     assert_eq!(got(&receiver), [(1, vec![item])]);
 }

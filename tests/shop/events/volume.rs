@@ -256,8 +256,7 @@ async fn all_arrive(mut database: Database) {
     let maker = shop.start().await;
     let mut receiver = Receiver::start().await;
     let body = json!({ "target": format!("http://{}/in", receiver.addr) });
-    let created = maker.admin().post("/api/admin/endpoints", &body).await;
-    assert_eq!(created.status, 201, "{}", created.text);
+    maker.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
     let mut items = Vec::new();
     for _ in 0..ITEMS {
         let units =
