@@ -81,6 +81,34 @@ pub async fn serve(shop: &Shop, addr: &str, settings: &[(&str, &str)]) -> Child 
     child
 }
 
+/// A process that serves, and whose log is read at its end.
+pub struct LoggedService {
+    pub stranger: Client,
+    process: u32,
+    output: tokio::task::JoinHandle<std::io::Result<Output>>,
+}
+
+impl LoggedService {
+    /// Serves with these settings at a free address; returns when it answers.
+    pub async fn start(serve: &mut Command) -> Self {
+        let addr = free_addr();
+        serve.env("SECKILL_HTTP_ADDR", &addr).stderr(Stdio::piped());
+        let child = serve.spawn().expect("started");
+        let process = child.id().expect("running");
+        let output = tokio::spawn(child.wait_with_output());
+        let stranger = Client::new(addr.parse().expect("an address"), None);
+        stranger.until_answered().await;
+        Self { stranger, process, output }
+    }
+
+    /// Stops it; returns its log.
+    pub async fn stop(self) -> String {
+        signal(self.process, "TERM").await;
+        let output = self.output.await.expect("no panic").expect("ended");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+}
+
 /// The library that gives a process a wrong clock.
 pub fn faketime() -> PathBuf {
     let folders = std::fs::read_dir("/usr/lib").expect("a folder").flatten();

@@ -3,8 +3,6 @@
 
 mod tree;
 
-use std::process::Stdio;
-
 use futures::future::join_all;
 use lifecycle::StopResult;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -12,7 +10,7 @@ use reqwest::Method;
 use serde_json::json;
 use web::token::Role;
 
-use crate::process::program::{free_addr, program, signal};
+use crate::process::program::{LoggedService, free_addr, program};
 use crate::support::trace_collector::{Collector, hex};
 use crate::support::{
     Answer, Client, Instance, Shop, eventually, hold_stock_row, purchase_path, until_in_flight,
@@ -248,28 +246,18 @@ async fn a_traced_line_of_the_log_names_its_trace() {
     let item = maker.make_item(json!({})).await;
     for (buyer, format) in [(1, "text"), (2, "json")] {
         let token = maker.token(buyer, Role::Buyer);
-        let addr = free_addr();
-        let child = program(&shop, &["serve"])
-            .env("SECKILL_HTTP_ADDR", &addr)
-            .env("SECKILL_LOG_FILTER", "debug")
-            .env("SECKILL_LOG_FORMAT", format)
-            .env("SECKILL_TRACES_ENDPOINT", collector.url())
-            .env("SECKILL_TRACES_SAMPLE_RATIO", "0")
-            // Statements with values in their text are not logged.
-            .env("SECKILL_MYSQL_ORDER_ROUTINE", "false")
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let pid = child.id().expect("running");
-        let output = tokio::spawn(child.wait_with_output());
-        let client = Client::new(addr.parse().expect("an address"), Some(token));
-        client.until_answered().await;
+        let mut serve = program(&shop, &["serve"]);
+        serve.env("SECKILL_LOG_FILTER", "debug").env("SECKILL_LOG_FORMAT", format);
+        serve.env("SECKILL_TRACES_ENDPOINT", collector.url());
+        serve.env("SECKILL_TRACES_SAMPLE_RATIO", "0");
+        // Statements with values in their text are not logged.
+        serve.env("SECKILL_MYSQL_ORDER_ROUTINE", "false");
+        let service = LoggedService::start(&mut serve).await;
+        let client = service.stranger.with_token(&token);
         let answer =
             buy_with(&client, "mysql-atomic", item, &format!("00-{TRACE}-{PARENT}-01")).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
-        signal(pid, "TERM").await;
-        let output = output.await.expect("no panic").expect("ended");
-        let log = String::from_utf8_lossy(&output.stderr);
+        let log = service.stop().await;
         let insert = log.lines().find(|line| line.contains("INSERT INTO orders"));
         let insert = insert.expect("statements are logged at this level");
         assert!(insert.contains(TRACE), "{format}: {insert}");
