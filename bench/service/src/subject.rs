@@ -5,13 +5,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sqlx::Connection;
-use tokio::process::Command;
-use tokio::time::timeout;
 
 use crate::items;
 use crate::load::LoadGenerator;
@@ -22,14 +18,12 @@ use crate::tokens::Tokens;
 use ledger_audit::{Reader, writer_of};
 use loadtest::drive::Instance;
 use loadtest::environment::Environment;
-use loadtest::failure::{CannotJudge, OrCannotJudge};
+use loadtest::failure::CannotJudge;
 use loadtest::launcher::{Launcher, Overrides, Service};
 use loadtest::options::RunOptions;
 use loadtest::service::{self, Admin};
 use loadtest::tokens::Mint;
 
-/// How long an older or newer schema may take to be made.
-const MIGRATE_MAX: Duration = Duration::from_secs(120);
 /// Units of an item that all loads of a bench sell: more than they can.
 pub const ITEM_STOCK: i64 = 100_000_000;
 /// Id of the first buyer of such an item; each load has the next buyers.
@@ -128,7 +122,8 @@ impl Subject {
             ("SECKILL_REDIS_PREFIX".to_owned(), format!("{name}:")),
         ];
         let overrides = Overrides { settings, clock_ahead_seconds: 0 };
-        command(&program, &["migrate"], environment, &overrides, MIGRATE_MAX).await?;
+        let own = environment.with("DATABASE_URL", database_url.clone());
+        Mint::new(Some(program.clone()), &own).run(&["migrate"]).await?;
         let service = launcher.start(&name, &overrides).await?;
         let instances = vec![service.instance.clone()];
         let mut subject =
@@ -220,33 +215,6 @@ async fn database_process(database_url: &str) -> Result<Option<u32>, CannotJudge
 
 fn lab_item() -> RunOptions {
     RunOptions { strategy: vec!["bench".to_owned()], ..RunOptions::default() }
-}
-
-async fn command(
-    program: &Path,
-    arguments: &[&str],
-    environment: &Environment,
-    overrides: &Overrides,
-    max: Duration,
-) -> Result<(), CannotJudge> {
-    let command = format!("`{} {}`", program.display(), arguments.join(" "));
-    let output = Command::new(program)
-        .args(arguments)
-        .envs(environment.for_service())
-        .envs(overrides.settings.iter().map(|(name, value)| (name, value)))
-        .env_remove("SECKILL_URL")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = timeout(max, output)
-        .await
-        .map_err(|_| CannotJudge(format!("{command} did not end")))?
-        .or_cannot_judge(format_args!("{command} did not start"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    Err(CannotJudge(format!("{command} failed: {}", String::from_utf8_lossy(&said).trim())))
 }
 
 /// Replaces the database of an address.
