@@ -30,8 +30,8 @@ struct GateTestbed {
 impl GateTestbed {
     async fn new() -> Self {
         // No reconciliation: what the gates do is looked at alone.
-        let shop = Shop::with(|config| config.job.reconcile_period_ms = 3_600_000).await;
-        let instance = shop.start().await;
+        let (shop, instance) =
+            Shop::open_with(|config| config.job.reconcile_period_ms = 3_600_000).await;
         let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 9 })).await;
         let redis = RedisClient::new(&shop.config).expect("the URL is fine");
         Self { shop, instance, item: ItemId::new(item).expect("positive"), redis }
@@ -298,12 +298,11 @@ async fn a_counter_that_changed_meanwhile_is_not_repaired() {
 /// of those buyers is refused, the next buyer gets the unit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_buyer_of_a_hold_leaves_the_unit_to_the_next() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         // A purchase that waits for the row waits until the test releases it.
         (config.mysql.lock_wait_timeout_seconds, config.purchase.deadline_ms) = (60, 60_000);
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     // The first purchase's transaction waits for this row; later purchases form one batch.
     let holder = hold_stock_row(&shop.pool, item).await;

@@ -15,9 +15,7 @@ const NEVER_MS: u64 = 3_600_000;
 
 /// A shop without a reconciliation, which the tests run themselves.
 async fn shop() -> (Shop, Instance) {
-    let shop = Shop::with(|config| config.job.reconcile_period_ms = NEVER_MS).await;
-    let instance = shop.start().await;
-    (shop, instance)
+    Shop::open_with(|config| config.job.reconcile_period_ms = NEVER_MS).await
 }
 
 /// The free rows of an item, and those that are taken and not counted yet.

@@ -15,8 +15,8 @@ async fn log(instance: &Instance, query: &str) -> Value {
 
 #[tokio::test]
 async fn what_an_operator_does_is_written_down_and_what_was_refused_is_not() {
-    let shop = Shop::with(|config| config.http.trusted_proxies = "127.0.0.1".to_owned()).await;
-    let instance = shop.start().await;
+    let (shop, instance) =
+        Shop::open_with(|config| config.http.trusted_proxies = "127.0.0.1".to_owned()).await;
     let item = instance.make_item(json!({ "name": "A lamp" })).await;
     let path = format!("/api/admin/items/{item}");
     let other = instance.stranger().with_token(&instance.token(7, Role::Admin));

@@ -345,8 +345,7 @@ async fn anothers_order_is_as_good_as_none() {
 
 #[tokio::test]
 async fn one_purchase_more_than_there_is_room_for_is_refused() {
-    let shop = Shop::with(|config| config.purchase.in_flight_max = 1).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.purchase.in_flight_max = 1).await;
     let item = instance.make_item(json!({})).await;
     let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let first = tokio::spawn({

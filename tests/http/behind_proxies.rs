@@ -105,8 +105,8 @@ const FORMS: [(&str, &str, u16, &str); 22] = [
 
 #[tokio::test]
 async fn a_purchase_is_read_in_each_form_of_a_proxy() {
-    let shop = Shop::with(|config| config.http.hosts = "shop.example".to_owned()).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.http.hosts = "shop.example".to_owned()).await;
     let item = instance.make_item(json!({ "stock": 90, "per_buyer_limit": 90 })).await;
     let token = instance.token(1, Role::Buyer);
     let head = |version: &str, headers: &str| {

@@ -19,8 +19,7 @@ const CALLS: i64 = 25;
 
 /// An instance that reaches its servers by links that can be cut, and one that always does.
 async fn place() -> (Shop, Instance, Instance, FaultyLink, FaultyLink) {
-    let shop = Shop::new().await;
-    let whole = shop.start().await;
+    let (shop, whole) = Shop::open().await;
     let mysql = link_to_ledger(&shop).await;
     let redis = link_to(&crate::support::redis_url().await).await;
     let mut config: Config = shop.config.clone();
@@ -249,8 +248,7 @@ async fn without_the_servers_of_a_lock(
     servers: &[String],
     reach_by: impl FnOnce(&mut Config, &[FaultyLink]),
 ) {
-    let shop = Shop::new().await;
-    let whole = shop.start().await;
+    let (shop, whole) = Shop::open().await;
     let links = join_all(servers.iter().map(|server| link_to(server))).await;
     let attempts = || links.iter().map(FaultyLink::connections).max().unwrap_or_default();
     let mut config: Config = shop.config.clone();

@@ -157,8 +157,8 @@ async fn a_folder_of_pages_replaces_those_of_the_program() {
     let folder = std::env::temp_dir().join(unique("pages"));
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("index.html"), "<p>edited").expect("written");
-    let shop = Shop::with(|config| config.http.static_dir.clone_from(&folder)).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.http.static_dir.clone_from(&folder)).await;
     assert_eq!(instance.stranger().get("/").await.text, "<p>edited");
     std::fs::write(folder.join("index.html"), "<p>edited again").expect("written");
     assert_eq!(instance.stranger().get("/").await.text, "<p>edited again");

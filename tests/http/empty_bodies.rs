@@ -66,12 +66,11 @@ fn minds(answer: &Value) -> bool {
 
 #[tokio::test]
 async fn no_operation_without_a_required_body_minds_its_type() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.limits.user_per_second = 100_000;
         config.limits.user_burst = 100_000;
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
     let operations = operations(item);
     let routes: BTreeSet<_> = operations.iter().map(|(_, path)| path.as_str()).collect();

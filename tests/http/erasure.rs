@@ -165,8 +165,7 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
 #[tokio::test]
 async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let shop = Shop::with(|config| provider.configure(config)).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
     let token = |subject: &str| provider.key(0).token(&provider.claims(subject));
     let exchange = async |subject: &str| {
         let session =

@@ -217,8 +217,7 @@ async fn a_restock_reopens_a_sold_out_item_everywhere() {
 #[tokio::test]
 async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
     // Nobody looks again by itself for as long as this test runs.
-    let shop = Shop::with(|config| config.purchase.sold_out_ms = 3_600_000).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.purchase.sold_out_ms = 3_600_000).await;
     let item = instance.make_item(json!({ "stock": 1 })).await;
     let buy = async |id: i64| instance.buyer(id).buy("mysql-atomic", item).await;
     let sold_out = async |what: &str| {

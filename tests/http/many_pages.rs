@@ -69,8 +69,7 @@ async fn all_hear(pages: &mut [watch::Receiver<i64>], available: i64) -> Duratio
 async fn many_pages_watch_one_item() {
     let wanted = std::env::var("SECKILL_TEST_STREAMS").ok().and_then(|text| text.parse().ok());
     let count = wanted.unwrap_or(STREAMS);
-    let shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open().await;
     let admin = instance.admin();
     let body = item_body(json!({ "strategy": "mysql-atomic", "per_buyer_limit": 10 }));
     let item = admin.post("/api/admin/items", &body).await.json["id"].as_i64().expect("an id");

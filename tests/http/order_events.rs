@@ -71,8 +71,7 @@ async fn an_owner_hears_of_what_happens_on_another_instance() {
 
 #[tokio::test]
 async fn one_stream_more_than_there_is_room_for_is_refused() {
-    let shop = Shop::with(|config| config.live.streams_max = 2).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| config.live.streams_max = 2).await;
     let item = instance.make_item(json!({})).await;
     let first = watch(&instance.buyer(1)).await;
     let _second = Events::open(

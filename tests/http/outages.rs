@@ -84,13 +84,12 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
 
 #[tokio::test]
 async fn an_outcome_that_is_not_known_in_time_is_told_by_the_key() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.mysql.acquire_timeout_ms = 300;
         config.purchase.deadline_ms = 2_000;
         config.mysql.lock_wait_timeout_seconds = 20;
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     let buyer = instance.buyer(1);
     let holder = crate::support::hold_stock_row(&shop.pool, item).await;

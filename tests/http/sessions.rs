@@ -55,8 +55,7 @@ async fn the_cookie_buys_and_no_script_can_read_it() {
 
 #[tokio::test]
 async fn behind_tls_the_cookie_is_bound_to_the_host() {
-    let shop = Shop::with(|config| config.http.cookie_secure = true).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| config.http.cookie_secure = true).await;
     let item = instance.make_item(json!({})).await;
     let (answer, cookie) = session(&instance, "buyer").await;
     assert_eq!(answer.headers["strict-transport-security"], "max-age=31536000");
@@ -153,8 +152,8 @@ async fn signing_out_ends_the_token_here_at_once_and_elsewhere_soon() {
 #[tokio::test]
 async fn a_fresh_instance_refuses_a_token_that_was_signed_out_before_it_started() {
     // After the start the list is not read again.
-    let shop = Shop::with(|config| config.session.revocation_period_ms = 3_600_000).await;
-    let here = shop.start().await;
+    let (shop, here) =
+        Shop::open_with(|config| config.session.revocation_period_ms = 3_600_000).await;
     let token = here.token(1, Role::Buyer);
     let leaving = here.stranger().with_token(&token);
     assert_eq!(Client::send(leaving.request(Method::DELETE, "/api/session")).await.status, 204);
@@ -167,8 +166,7 @@ async fn a_fresh_instance_refuses_a_token_that_was_signed_out_before_it_started(
 /// Without the ledger nobody knows who has signed out: that is said, until the list was read.
 #[tokio::test]
 async fn a_fresh_instance_without_the_ledger_takes_no_token() {
-    let shop = Shop::new().await;
-    let here = shop.start().await;
+    let (shop, here) = Shop::open().await;
     let token = here.token(1, Role::Buyer);
     let leaving = here.stranger().with_token(&token);
     assert_eq!(Client::send(leaving.request(Method::DELETE, "/api/session")).await.status, 204);
@@ -202,8 +200,7 @@ async fn a_fresh_instance_without_the_ledger_takes_no_token() {
 
 #[tokio::test]
 async fn the_secret_before_this_one_is_still_read() {
-    let shop = Shop::new().await;
-    let old = shop.start().await;
+    let (shop, old) = Shop::open().await;
     let item = old.make_item(json!({ "per_buyer_limit": 5 })).await;
     let (answer, _) = session(&old, "buyer").await;
     let token = answer.json["token"].as_str().expect("a token");

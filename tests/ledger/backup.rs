@@ -84,12 +84,11 @@ async fn a_backup_during_a_sale_restores_all_that_was_sold_before_it() {
     let server = own_mysql(options).await;
     let database = unique("seckill");
     let url = server.tcp_url_of(&database);
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.database_url = Secret::new(url);
         config.limits.user_per_second = 0;
     })
     .await;
-    let instance = shop.start().await;
     let settings = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 });
     let item = instance.make_item(settings).await;
     let (stops, sold) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));

@@ -28,8 +28,8 @@ impl BatchTestbed {
     /// since somebody of the batch before had to be refused.
     async fn new(stock: i64) -> Self {
         // Whoever waits for a row waits until the test lets go of it.
-        let shop = Shop::with(|config| config.mysql.lock_wait_timeout_seconds = 30).await;
-        let instance = shop.start().await;
+        let (shop, instance) =
+            Shop::open_with(|config| config.mysql.lock_wait_timeout_seconds = 30).await;
         let item = instance.make_item(json!({ "stock": stock + 1, "per_buyer_limit": 2 })).await;
         let id = ItemId::new(item).expect("positive");
         let item = items::find(&shop.pool, id).await.expect("read").expect("an item").item;

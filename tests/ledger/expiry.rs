@@ -71,8 +71,7 @@ async fn wait_for_statement(shop: &Shop, like: &str) {
 #[tokio::test]
 async fn the_sweep_reads_one_order_of_each_item() {
     const ORDERS: i64 = 3_000;
-    let shop = Shop::with(|config| config.job.expire_period_ms = 600_000).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 600_000).await;
     let full = instance.make_item(json!({})).await;
     let statement = sqlx::query(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
@@ -106,8 +105,7 @@ async fn rows_read(pool: &Database) -> i64 {
 
 #[tokio::test]
 async fn an_order_that_cannot_expire_stops_no_other() {
-    let shop = Shop::with(|config| config.job.expire_period_ms = 20).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 20).await;
     // The first item of the sweep.
     let spoiled = instance.make_item(json!({})).await;
     let item = instance.make_item(json!({})).await;
@@ -145,12 +143,11 @@ async fn an_order_that_cannot_expire_stops_no_other() {
 
 #[tokio::test]
 async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.job.expire_period_ms = 20;
         config.mysql.lock_wait_timeout_seconds = 1;
     })
     .await;
-    let instance = shop.start().await;
     let locked = instance.make_item(json!({})).await;
     let item = instance.make_item(json!({})).await;
     let waiting = buy(&instance, 1, locked).await;
@@ -288,12 +285,11 @@ async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
 /// same order, whichever of the orders ends first.
 #[tokio::test]
 async fn the_sweep_takes_buyers_in_the_order_of_the_batches() {
-    let shop = Shop::with(|config| {
+    let (shop, maker) = Shop::open_with(|config| {
         config.job.expire_period_ms = 3_600_000;
         config.mysql.lock_wait_timeout_seconds = 20;
     })
     .await;
-    let maker = shop.start().await;
     let item = maker.make_item(json!({})).await;
     // The order of buyer 9 ends first.
     let (last, first) = (buy(&maker, 9, item).await, buy(&maker, 3, item).await);

@@ -194,8 +194,7 @@ fn compose_forwards_every_setting() {
 
 #[tokio::test]
 async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
-    let shop = Shop::with(|config| config.job.audit_period_ms = 50).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.audit_period_ms = 50).await;
     let body = item_body(json!({ "kind": "shop", "stock": 7, "strategy": "mysql-atomic" }));
     let item = instance.admin().post("/api/admin/items", &body).await.json["id"].as_i64();
     let item = item.expect("an id");

@@ -257,8 +257,8 @@ async fn a_start_without_servers_waits_quietly_and_says_for_what() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_behind_a_url_of_one_server_is_seen() {
     let cluster = own_redis(1, &["cluster-enabled yes", "cluster-config-file nodes.conf"]).await;
-    let shop = Shop::with(|config| config.redis_url = Secret::new(cluster[0].url())).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.redis_url = Secret::new(cluster[0].url())).await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["redis"], "cluster mode behind a single-server URL");
     assert_eq!(ready.json["dependencies"]["mysql"], json!("ok"), "{}", ready.text);

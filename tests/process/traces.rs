@@ -241,8 +241,7 @@ async fn a_stop_sends_the_last_spans() {
 #[tokio::test]
 async fn a_traced_line_of_the_log_names_its_trace() {
     let collector = Collector::start().await;
-    let shop = Shop::new().await;
-    let maker = shop.start().await;
+    let (shop, maker) = Shop::open().await;
     let item = maker.make_item(json!({})).await;
     for (buyer, format) in [(1, "text"), (2, "json")] {
         let token = maker.token(buyer, Role::Buyer);

@@ -305,13 +305,12 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
 /// The first request commits after one line of the second was looked up, and before the other was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cart_that_is_committed_between_two_looks_is_replayed() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.mysql.lock_wait_timeout_seconds = 30;
         config.purchase.deadline_ms = 60_000;
         config.purchase.wait_ms_max = 60_000;
     })
     .await;
-    let instance = shop.start().await;
     let items = items(&instance, 2).await;
     let send = || {
         let buyer = instance.buyer(1);

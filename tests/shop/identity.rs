@@ -203,13 +203,12 @@ async fn keys_of_a_file_need_no_provider() {
     let file = format!("identity.jwks_file {}", path.display());
     assert_eq!((code, said.contains(&file)), (2, true), "{said}");
     std::fs::write(&path, json!({ "keys": [key.jwk()] }).to_string()).expect("written");
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.sections.set("identity", "issuer", "https://id.example");
         config.sections.set("identity", "audience", "shop, other-shop");
         config.sections.set("identity", "jwks_file", path.to_string_lossy().into_owned());
     })
     .await;
-    let instance = shop.start().await;
     let now = time::OffsetDateTime::now_utc().unix_timestamp();
     let claims = |audience: Value| json!({ "iss": "https://id.example", "aud": audience, "sub": "1", "exp": now + 60 });
     for audience in [json!("shop"), json!("other-shop"), json!(["x", "shop"])] {

@@ -43,8 +43,8 @@ async fn actions(client: &Client) -> Vec<String> {
 
 #[tokio::test]
 async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
-    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
-    let instance = shop.start().await;
+    let (shop, instance) =
+        Shop::open_with(|config| config.session.revocation_period_ms = 100).await;
     let (code, text) = operator(&shop, &["create", "Grace"], PASSWORD).await;
     assert_eq!(code, 0, "{text}");
     assert!(!text.contains(PASSWORD), "{text}");

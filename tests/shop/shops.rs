@@ -40,8 +40,7 @@ async fn is_refused(program: &Client) {
 }
 
 async fn two_instances() -> (Shop, Instance, Instance) {
-    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
-    let here = shop.start().await;
+    let (shop, here) = Shop::open_with(|config| config.session.revocation_period_ms = 100).await;
     let there = shop.start().await;
     (shop, here, there)
 }

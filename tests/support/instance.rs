@@ -155,7 +155,12 @@ impl Shop {
 
     /// Starts one instance, for tests that need no more.
     pub async fn open() -> (Self, Instance) {
-        let shop = Self::new().await;
+        Self::open_with(|_| {}).await
+    }
+
+    /// Starts one instance of a shop with some settings changed.
+    pub async fn open_with(change: impl FnOnce(&mut Config)) -> (Self, Instance) {
+        let shop = Self::with(change).await;
         let instance = shop.start().await;
         (shop, instance)
     }

@@ -18,7 +18,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     let identity = TestIdentityProvider::start(vec![TestKey::rsa("rsa-1")]).await;
     let payments = TestProvider::start().await;
     let receiver = TestReceiver::start().await;
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         identity.configure(config);
         serve_at(config);
         config.events.enabled = true;
@@ -30,7 +30,6 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
         config.sections.set("payment", "refund_url", payments.refund_url());
     })
     .await;
-    let instance = shop.start().await;
     payments.serve_buyers_of(instance.addr);
     let endpoint = json!({ "target": receiver.url() });
     let created = instance.admin().post("/api/admin/endpoints", &endpoint).await;

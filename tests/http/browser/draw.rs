@@ -43,14 +43,12 @@ async fn until_drawn(instance: &Instance, item: i64) {
 }
 
 async fn shop() -> (Shop, Instance) {
-    let shop = Shop::with(|config| {
+    Shop::open_with(|config| {
         // The list must be published before the round, on a busy machine too.
         config.sections.set("draw", "round_after_seconds", 5);
         config.sections.set("draw", "poll_ms", 50);
     })
-    .await;
-    let instance = shop.start().await;
-    (shop, instance)
+    .await
 }
 
 /// Takes the file that the page has for its buyer, as a click on its button saves it.

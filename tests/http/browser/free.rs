@@ -11,13 +11,12 @@ use crate::support::payment_provider::TestProvider;
 #[tokio::test]
 async fn a_buyer_confirms_an_order_that_costs_nothing() {
     let provider = TestProvider::start().await;
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.sections.set("payment", "provider", "webhook");
         config.sections.set("payment", "checkout_url", provider.checkout_url());
         config.sections.set("payment", "secret", provider.secret());
     })
     .await;
-    let instance = shop.start().await;
     let item = make_sale(&instance, json!({ "stock": 5, "price_cents": 0 })).await;
     let chinese = Look { language: "zh-CN", dark: true, ..PHONE };
     for (buyer, look, take, held, nothing, confirm, paid) in [

@@ -16,14 +16,12 @@ const BUYERS: [i64; 3] = [77, 78, 79];
 const ENTERED: &str = "#draw[data-status='entered']";
 
 async fn shop(change: impl FnOnce(&mut Config)) -> (Shop, Instance) {
-    let shop = Shop::with(|config| {
+    Shop::open_with(|config| {
         config.sections.set("draw", "round_after_seconds", 5);
         config.sections.set("draw", "poll_ms", 50);
         change(config);
     })
-    .await;
-    let instance = shop.start().await;
-    (shop, instance)
+    .await
 }
 
 /// Looks at the state in which `css` is there.

@@ -24,14 +24,13 @@ async fn assert_far(page: &Page) {
 /// The proof of work of a waiting room is made, and the unit is bought and paid; live pages go on.
 #[tokio::test]
 async fn a_buyer_proves_work_and_buys() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.http.hosts = "shop.example".to_owned();
         let room = &mut config.waiting_room;
         (room.per_second, room.inside_max, room.proof_bits_max, room.silent_seconds) =
             (1, 1, 12, 300);
     })
     .await;
-    let instance = shop.start().await;
     let sale = json!({ "stock": 30, "waiting_room": true, "hold_seconds": 3_600 });
     let item = make_sale(&instance, sale).await;
     // One is inside, and others stand in front, so that a turn costs a proof.
@@ -64,8 +63,8 @@ async fn a_buyer_proves_work_and_buys() {
 /// A cart is reserved under a key of its own, stock is live, and the game's link is copied.
 #[tokio::test]
 async fn what_browsers_leave_out_there_is_not_needed() {
-    let shop = Shop::with(|config| config.http.hosts = "shop.example".to_owned()).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.http.hosts = "shop.example".to_owned()).await;
     let item = make_sale(&instance, json!({ "stock": 5 })).await;
     let page = Page::open(instance.addr, FAR).await;
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;

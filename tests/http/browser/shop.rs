@@ -60,11 +60,10 @@ async fn a_buyer_buys() {
 
 #[tokio::test]
 async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         (config.waiting_room.per_second, config.waiting_room.proof_bits_max) = (1, 4);
     })
     .await;
-    let instance = shop.start().await;
     let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;

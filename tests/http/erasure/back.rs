@@ -31,8 +31,7 @@ async fn session(instance: &Instance, token: &str) -> (i64, Client) {
 #[tokio::test]
 async fn a_deletion_gives_no_limit_back() {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let shop = Shop::with(|config| provider.configure(config)).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
     let item = instance.make_item(json!({ "kind": "shop", "strategy": "mysql-atomic" })).await;
     // The first id is that of the tests' admin, whose tokens a deletion would end.
     session(&instance, &token(&provider, "first", &[])).await;
@@ -81,8 +80,7 @@ async fn a_deletion_gives_no_limit_back() {
 #[tokio::test]
 async fn an_operator_of_the_provider_does_not_delete_itself() {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let shop = Shop::with(|config| provider.configure(config)).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
     let (_, buyer) = session(&instance, &token(&provider, "one", &[])).await;
     for role in ["sales", "chiefs"] {
         let shown = token(&provider, "one", &[role]);

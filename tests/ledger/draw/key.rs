@@ -12,8 +12,8 @@ const NEW_KEY: &str = "080808080808080808080808080808080808080808080808080808080
 
 #[tokio::test]
 async fn a_shop_without_a_key_makes_no_draw() {
-    let shop = Shop::with(|config| config.sections.set("draw", "signing_key", "")).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.sections.set("draw", "signing_key", "")).await;
     let mut body = item_body(json!({ "mode": "draw" }));
     body["draw_closes_at"] = json!(from_now(600));
     let refused = instance.admin().post("/api/admin/items", &body).await;
@@ -69,12 +69,11 @@ async fn a_draw_keeps_the_key_of_its_rules() {
 /// Rules of a public beacon name its chain, and a round whose time is after the close.
 #[tokio::test]
 async fn the_round_of_drand_is_after_the_close() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.sections.set("draw", "beacon", "drand");
         config.sections.set("draw", "round_after_seconds", 1);
     })
     .await;
-    let instance = shop.start().await;
     let item = drawn_item(&instance, 3, 600).await;
     let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await.json;
     assert_eq!((&draw["proof"], &draw["beacon"]), (&json!("public"), &json!("drand-quicknet")));

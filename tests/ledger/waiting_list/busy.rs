@@ -59,12 +59,11 @@ async fn pay(client: &Client, order: &str) -> u16 {
 /// item sells all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.mysql.pool_max = 8;
         config.job.expire_period_ms = 20;
     })
     .await;
-    let instance = shop.start().await;
     let late = instance.make_item(json!({ "stock": 12, "strategy": "mysql-atomic" })).await;
     let mut overdue = Vec::new();
     for buyer in 1..=12 {
@@ -160,8 +159,7 @@ async fn a_pool_without_a_free_connection_is_no_failure_of_the_ledger() {
 
 #[tokio::test]
 async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
-    let shop = Shop::with(|config| config.waiting_list.sweep_ms = 20).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.waiting_list.sweep_ms = 20).await;
     let mut items = Vec::new();
     for _ in 0..2 {
         let (item, orders) = sold_out(&instance, 1, json!({ "offer_seconds": 600 })).await;
@@ -211,8 +209,7 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
 
 #[tokio::test]
 async fn the_line_of_a_paused_item_ends_in_short_transactions() {
-    let shop = Shop::with(|config| config.waiting_list.sweep_ms = 60_000).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.waiting_list.sweep_ms = 60_000).await;
     let (item, orders) = sold_out(&instance, 1, json!({})).await;
     fill_line(&shop.pool, item, LONG).await;
     instance.admin().edit(item, json!({ "paused": true })).await.expect_status(200);
@@ -265,8 +262,7 @@ async fn join_directly(
 
 #[tokio::test]
 async fn a_join_does_not_read_a_long_line_and_the_line_keeps_its_limit() {
-    let shop = Shop::with(|config| config.waiting_list.line_max = 5_003).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.waiting_list.line_max = 5_003).await;
     let (item, _) = sold_out(&instance, 1, json!({})).await;
     fill_line(&shop.pool, item, LONG).await;
     let id = ItemId::new(item).expect("positive");

@@ -46,8 +46,7 @@ struct Log {
 /// Carts are sold and cancelled on two instances; no reader sees half of a change, in the ledger or in an export.
 #[tokio::test]
 async fn no_half_cart_is_seen() {
-    let shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open().await;
     let beside = shop.start().await;
     for _ in 0..rounds(1) {
         let items = items(&instance).await;
@@ -72,8 +71,7 @@ async fn no_half_cart_is_seen() {
 /// A cart whose lines are committed one after the other is found by the same reads.
 #[tokio::test]
 async fn half_a_cart_is_found() {
-    let shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open().await;
     let items = items(&instance).await;
     let log = Log::default();
     let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
@@ -99,8 +97,7 @@ async fn half_a_cart_is_found() {
 /// checker: so lists, exports and audits read a snapshot.
 #[tokio::test]
 async fn a_reader_without_a_snapshot_is_found() {
-    let shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open().await;
     let items = items(&instance).await;
     let log = Log::default();
     let mut connection = connect(&shop).await;

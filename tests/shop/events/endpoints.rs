@@ -8,13 +8,12 @@ use crate::support::{Client, Shop, eventually, until_metric, when};
 
 #[tokio::test]
 async fn a_webhook_never_reaches_into_a_private_network() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 20);
         config.sections.set("events", "pause_seconds_max", 1);
     })
     .await;
-    let instance = shop.start().await;
     let receiver = TestReceiver::start().await;
     let port =
         receiver.url().rsplit(':').next().expect("a port").trim_end_matches("/in").to_owned();

@@ -95,7 +95,7 @@ async fn settings_that_would_cut_a_name_are_refused_with_the_way_out() {
 async fn tokens_with_many_groups_are_read_up_to_a_limit_that_is_named() {
     let key = TestKey::rsa("1");
     let keys = keys_of(&key);
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.sections.set("identity", "issuer", ISSUER);
         config.sections.set("identity", "audience", "shop");
         config.sections.set("identity", "jwks_file", keys.to_string_lossy().into_owned());
@@ -109,7 +109,6 @@ async fn tokens_with_many_groups_are_read_up_to_a_limit_that_is_named() {
         );
     })
     .await;
-    let instance = shop.start().await;
     let stranger = instance.stranger();
     let groups = |count: usize| -> Vec<String> {
         let name =
