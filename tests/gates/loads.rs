@@ -79,8 +79,7 @@ async fn loads_that_wait(shop: &Shop, count: i64) {
 /// load is not there again after the second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
     let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
@@ -106,8 +105,7 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
 /// The first load is held up on its way to Redis; another instance loads and sells meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_comes_late_changes_nothing() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
     let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
@@ -127,8 +125,7 @@ async fn a_load_that_comes_late_changes_nothing() {
 /// The first load is held up before it has marked the counter; the mark comes after another load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mark_that_comes_late_changes_nothing() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
     let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
@@ -159,8 +156,7 @@ async fn a_mark_that_comes_late_changes_nothing() {
 /// units of it are on their way into an order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let (here, there) = (counters(&shop), counters(&shop));
     let wanted = purchase(&shop, item, "k", 2).await;
@@ -235,8 +231,7 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
 /// be loaded again.
 #[tokio::test]
 async fn a_late_claim_of_a_load_changes_nothing() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let buckets = Buckets::new(redis_of(&shop), shop.pool.clone(), Metrics::new());
     for first in 1..=2 {
@@ -256,8 +251,7 @@ async fn a_late_claim_of_a_load_changes_nothing() {
 /// still asked for stays known.
 #[tokio::test]
 async fn requests_that_took_are_forgotten_after_a_while() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let (counters, redis) = (counters(&shop), redis_of(&shop));
     let key = format!("{}{{item:{item}}}:takes", redis.prefix());

@@ -74,8 +74,7 @@ pub(crate) fn faults(proof: &Proof, known: Known<'_>) -> Vec<Fault> {
 
 #[tokio::test]
 async fn buyers_enter_and_the_first_places_are_offered_the_units() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = drawn_item(&instance, 2, 15).await;
     let stranger = instance.stranger();
     let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
@@ -157,8 +156,7 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
 
 #[tokio::test]
 async fn units_that_nobody_entered_for_are_sold_after_the_draw() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop().await.opened().await;
     let item = drawn_item(&instance, 3, 3).await;
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     until_drawn(&instance.stranger(), item).await;
@@ -215,8 +213,7 @@ async fn what_cannot_be_drawn_is_refused() {
 /// The answer was lost, and the close has passed meanwhile.
 #[tokio::test]
 async fn a_draw_that_is_made_again_is_the_same() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop().await.opened().await;
     let body = json!({ "mode": "draw", "draw_closes_at": from_now(4) });
     let body = crate::support::item_body(body);
     let make = || {

@@ -89,8 +89,7 @@ POST /api/seckill/{strategy}/{item_id}
 async fn a_batch_links_to_the_orders_in_it() {
     for strategy in ["mysql-batch", "lock-redis"] {
         let collector = Collector::start().await;
-        let shop = shop_with_traces(collector.url(), 0.0).await;
-        let instance = shop.start().await;
+        let (shop, instance) = shop_with_traces(collector.url(), 0.0).await.opened().await;
         let item = instance.make_item(json!({ "stock": 100 })).await;
         let held = hold_stock_row(&shop.pool, item).await;
         let buyers = (1_u8..=12).map(|buyer| {
@@ -140,8 +139,7 @@ async fn the_decision_of_the_caller_beats_the_ratio() {
     for (ratio, flags, is_traced) in
         [(0.0, "01", true), (1.0, "00", false), (0.0, "00", false), (1.0, "03", true)]
     {
-        let shop = shop_with_traces(collector.url(), ratio).await;
-        let instance = shop.start().await;
+        let (_shop, instance) = shop_with_traces(collector.url(), ratio).await.opened().await;
         let item = instance.make_item(json!({})).await;
         let answer = buy(&instance, item, 1, flags).await.expect_status(201);
         let answered = answer.headers.contains_key("traceresponse");

@@ -61,8 +61,7 @@ async fn told_in_the_end(buyer: &Client, strategy: &str, item: i64, key: &str) -
 
 /// The sale of a key whose first try still runs ends in every way that refuses the others.
 async fn a_running_key_is_not_refused(strategy: &str, elsewhere: bool) {
-    let shop = shop(3_000).await;
-    let here = shop.start().await;
+    let (shop, here) = shop(3_000).await.opened().await;
     let beside = if elsewhere { Some(shop.start().await) } else { None };
     let there = beside.as_ref().unwrap_or(&here);
     let item = here.make_item(json!({ "stock": 5 })).await;
@@ -100,8 +99,7 @@ async fn a_key_that_still_runs_on_another_instance_is_not_refused() {
 /// A purchase that waits for the lock behind another buyer's order has no row in the ledger yet; its
 /// key is not refused.
 async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
-    let shop = shop(60_000).await;
-    let here = shop.start().await;
+    let (shop, here) = shop(60_000).await.opened().await;
     let beside = if elsewhere { Some(shop.start().await) } else { None };
     let there = beside.as_ref().unwrap_or(&here);
     let item = here.make_item(json!({ "stock": 5 })).await;
@@ -175,8 +173,7 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
 /// not announced yet.
 #[tokio::test]
 async fn a_key_behind_its_buyers_own_lock_is_not_refused() {
-    let shop = shop(3_000).await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop(3_000).await.opened().await;
     let item = instance.make_item(json!({ "stock": 5 })).await;
     let (client, tasks) = (RedisClient::new(&shop.config).expect("a URL"), TaskTracker::new());
     let buyers = plain::mutex(client.shared(), &shop.config.redis.prefix, &tasks);

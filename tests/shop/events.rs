@@ -60,8 +60,7 @@ fn told(receiver: &TestReceiver) -> BTreeMap<String, Vec<String>> {
 
 #[tokio::test]
 async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     subscribe(&instance, &receiver).await;
     let item = instance.make_item(json!({ "stock": 10, "hold_seconds": 900 })).await;
@@ -124,8 +123,7 @@ async fn a_traced_delivery_names_its_span() {
 
 #[tokio::test]
 async fn a_batch_is_one_row_and_a_refused_purchase_is_none() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let item = instance.make_item(json!({ "stock": 40 })).await;
     let buyers = (1..=60).map(|buyer| {
         let client = instance.buyer(buyer);
@@ -161,8 +159,7 @@ async fn without_the_setting_nothing_is_written_and_no_endpoint_is_taken() {
 
 #[tokio::test]
 async fn a_receiver_that_is_away_gets_everything_later_and_in_order() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     receiver.answer(Answering::Status(503));
     let id = subscribe(&instance, &receiver).await;
@@ -206,8 +203,7 @@ async fn a_receiver_that_is_away_gets_everything_later_and_in_order() {
 
 #[tokio::test]
 async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     let item = instance.make_item(json!({ "stock": 20, "per_buyer_limit": 20 })).await;
     for _ in 0..9 {
@@ -259,8 +255,7 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
 /// New events that are delivered between two tries of a replay do not forget its refusals, and the next replay follows.
 #[tokio::test]
 async fn a_refused_replay_ends_in_a_busy_shop() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     let id = subscribe(&instance, &receiver).await;
     let item = instance.make_item(json!({ "stock": 9_000, "per_buyer_limit": 9_000 })).await;
@@ -297,8 +292,7 @@ async fn a_refused_replay_ends_in_a_busy_shop() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_of_the_service_and_the_receiver_lose_no_event_and_invent_none() {
-    let shop = shop_with_events().await;
-    let maker = shop.start().await;
+    let (shop, maker) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     subscribe(&maker, &receiver).await;
     let item = maker.make_item(json!({ "stock": 200 })).await;

@@ -160,9 +160,13 @@ impl Shop {
 
     /// Starts one instance of a shop with some settings changed.
     pub async fn open_with(change: impl FnOnce(&mut Config)) -> (Self, Instance) {
-        let shop = Self::with(change).await;
-        let instance = shop.start().await;
-        (shop, instance)
+        Self::with(change).await.opened().await
+    }
+
+    /// Starts one instance, beside which the shop is used.
+    pub async fn opened(self) -> (Self, Instance) {
+        let instance = self.start().await;
+        (self, instance)
     }
 }
 

@@ -8,8 +8,7 @@ use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_counter_that_is_loaded_again_knows_what_is_queued() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     // With the arbiter off nothing but the counter stands between the queue and overselling.
     let item = instance.make_item(json!({ "stock": 5, "arbiter": "off" })).await;
     let holder = hold_up(&shop, item).await;

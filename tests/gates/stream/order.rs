@@ -79,8 +79,7 @@ async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({ "stock": 1 })).await;
     let buyer = instance.buyer(1);
     // The counter is loaded; then the unit is sold by a strategy that does not know of it, while
@@ -148,8 +147,7 @@ async fn the_queue_is_bounded_and_refuses_rather_than_forgets() {
 /// The queues of newer sales do not hide an older one, whose order nobody was told of.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({})).await;
     let newer: Vec<String> = (1..=1_001).map(|number| format!("({})", item + number)).collect();
     let statement = format!("INSERT INTO redis_queues (item_id) VALUES {}", newer.join(", "));

@@ -14,8 +14,7 @@ use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url
 /// The ledger is asked about a key before anything is queued under it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_an_order_already_is_not_queued() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
     let buyer = instance.buyer(1);
     let bought = buyer.buy_with_key("mysql-atomic", item, "once").await.expect_status(201);

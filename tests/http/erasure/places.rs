@@ -114,8 +114,7 @@ async fn enter_with(client: &Client, item: i64, party: &str) -> serde_json::Valu
 /// the friends are offered units without the person.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_person_gets_no_unit_of_a_draw() {
-    let shop = draw::shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = draw::shop().await.opened().await;
     first_account(&instance).await;
     let body = json!({
         "kind": "shop", "stock": 2, "strategy": "mysql-batch", "offer_seconds": 600,

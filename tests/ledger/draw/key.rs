@@ -24,8 +24,7 @@ async fn a_shop_without_a_key_makes_no_draw() {
 /// promised and nothing is signed by another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draw_keeps_the_key_of_its_rules() {
-    let shop = shop().await;
-    let before = shop.start().await;
+    let (shop, before) = shop().await.opened().await;
     let item = drawn_item(&before, 1, 20).await;
     let announced = announcement(&before.stranger(), item).await;
     let promise = enter(&before.buyer(1), item).await.json["promise"].clone();

@@ -61,8 +61,7 @@ async fn unaware(shop: &Shop) -> Instance {
 /// back meanwhile is offered to the next place, and not sold by an instance that has not read the pause yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offers_run_on_after_a_pause() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let unaware = unaware(&shop).await;
     let (item, buyers) = drawn(&instance, 2).await;
     let [first, second, third, fourth] = buyers[..] else { panic!("{buyers:?}") };
@@ -118,8 +117,7 @@ async fn offers_run_on_after_a_pause() {
 /// Any number of offers gets its time, in transactions of 2,000; until all have it none ends, and each can be accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_offers_get_their_time_in_steps() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let (item, buyers) = drawn(&instance, 4).await;
     // Their time ends before that of the four, so they are the first to get it again.
     for first in [1_000, 2_500, 4_000] {
@@ -154,8 +152,7 @@ async fn many_offers_get_their_time_in_steps() {
 /// Else each look for draws would read all entries, and compute all places.
 #[tokio::test]
 async fn a_paused_draw_is_left_alone_once_its_value_is_known() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = drawn_item(&instance, 1, 4).await;
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     set_paused(&instance, item, true).await;
@@ -174,8 +171,7 @@ async fn a_paused_draw_is_left_alone_once_its_value_is_known() {
 /// What a pause did in earlier builds: it ended the line, and the units went to whoever was quick.
 #[tokio::test]
 async fn a_purchase_without_a_place_after_a_pause_is_found() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let (item, _) = drawn(&instance, 2).await;
     assert_clean(&instance, item).await;
     for statement in [

@@ -38,8 +38,7 @@ fn got(receiver: &TestReceiver) -> Vec<(i64, Vec<i64>)> {
 
 #[tokio::test]
 async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let open = async |currency: &str| {
         instance.make_item(json!({ "currency": currency, "per_buyer_limit": 9 })).await
     };
@@ -121,8 +120,7 @@ async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
 
 #[tokio::test]
 async fn a_batch_is_cut_to_the_orders_that_match() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let mut items = Vec::new();
     for _ in 0..2 {
         items.push(instance.make_item(json!({ "stock": 200 })).await);
@@ -150,8 +148,7 @@ async fn a_batch_is_cut_to_the_orders_that_match() {
 
 #[tokio::test]
 async fn a_refused_event_becomes_a_dead_letter_among_those_that_do_not_match() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let (wanted, other) = (
         instance.make_item(json!({ "per_buyer_limit": 9 })).await,
         instance.make_item(json!({ "per_buyer_limit": 9 })).await,
@@ -173,8 +170,7 @@ async fn a_refused_event_becomes_a_dead_letter_among_those_that_do_not_match() {
 
 #[tokio::test]
 async fn a_filter_names_only_what_there_is() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_with_events().await.opened().await;
     let admin = instance.admin();
     let target = "https://shop.example/in";
     for wrong in [
