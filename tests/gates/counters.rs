@@ -248,8 +248,7 @@ async fn a_handshake_that_was_cut_is_made_again() {
 
 #[tokio::test]
 async fn drift_of_buckets_is_repaired_when_two_looks_agree() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 9 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 9 })).await;
     assert_eq!(instance.buyer(1).buy("redis-bucket", item).await.status, 201);
     let redis = RedisClient::new(&shop.config).expect("the URL is fine");
     for planted in [-1_i64, 5] {

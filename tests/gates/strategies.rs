@@ -248,8 +248,7 @@ async fn unsafe_ways_are_refused_on_a_real_sale() {
 
 #[tokio::test]
 async fn a_buyer_of_a_real_sale_chooses_neither_how_to_wait_nor_what_to_lock() {
-    let (_shop, instance) = Shop::open().await;
-    let real = instance.make_item(json!({ "kind": "shop", "stock": 100 })).await;
+    let (_shop, instance, real) = Shop::selling(json!({ "kind": "shop", "stock": 100 })).await;
     let lab = instance.make_item(json!({ "stock": 100 })).await;
     let waits = WaitFor::ALL.iter().filter(|wait| **wait != WaitFor::Notify);
     let waits = waits.map(|wait| format!("wait={}", wait.as_str()));

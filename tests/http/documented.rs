@@ -65,8 +65,7 @@ fn the_document_lists_every_action_of_operators() {
 
 #[tokio::test]
 async fn every_answer_carries_the_headers_that_guard_it() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
     let buyer = instance.buyer(1);
     let answers = [
         ("a page", buyer.get("/").await),

@@ -108,8 +108,8 @@ async fn purchase(instance: &Instance, item: i64, version: &str, headers: &str, 
 
 #[tokio::test]
 async fn the_requests_of_tools_buy() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
+    let (_shop, instance, item) =
+        Shop::selling(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
     let form = "Content-Type: application/x-www-form-urlencoded";
     let tools = [
         ("curl -X POST", "1.1", "User-Agent: curl/8.14.1\r\nAccept: */*\r\n".to_owned(), ""),

@@ -106,8 +106,7 @@ async fn a_sale_may_last_until_the_year_9999() {
 
 #[tokio::test]
 async fn the_list_shows_the_shop_and_not_the_lab() {
-    let (_shop, instance) = Shop::open().await;
-    let lab = instance.make_item(json!({})).await;
+    let (_shop, instance, lab) = Shop::selling(json!({})).await;
     let later =
         instance.make_item(json!({ "kind": "shop", "ends_at": "2036-01-02T00:00:00Z" })).await;
     let sooner =
@@ -276,8 +275,7 @@ async fn the_default_strategy_can_be_changed_in_the_middle_of_a_sale() {
 
 #[tokio::test]
 async fn an_edit_is_refused_when_somebody_else_was_quicker() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
     let path = format!("/api/items/{item}");
     let tag = |answer: &Answer| answer.headers["etag"].to_str().expect("text").to_owned();
     let seen = tag(&instance.stranger().get(&path).await);
@@ -308,8 +306,7 @@ async fn an_edit_is_refused_when_somebody_else_was_quicker() {
 
 #[tokio::test]
 async fn stock_that_is_sold_cannot_be_taken_out() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 4 })).await;
+    let (_shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 4 })).await;
     let path = format!("/api/seckill/redis-watch/{item}");
     order_id(&instance.buyer(1).post(&path, &json!({ "quantity": 4 })).await);
     let before = find(&instance, item).await;

@@ -172,8 +172,7 @@ async fn connections_beyond_the_bound_wait_for_a_place() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dribbling_clients_leave_buyers_alone() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": BUYERS })).await;
+    let (_shop, instance, item) = Shop::selling(json!({ "stock": BUYERS })).await;
     let head =
         format!("POST /api/seckill/mysql-atomic/{item} HTTP/1.1\r\nHost: localhost\r\nX-Slow: ");
     let addr = instance.addr;

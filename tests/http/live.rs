@@ -7,8 +7,8 @@ use crate::support::Shop;
 
 #[tokio::test]
 async fn a_sale_is_seen_with_its_orders_outcomes_and_counters() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 3, "strategy": "redis-lua" })).await;
+    let (_shop, instance, item) =
+        Shop::selling(json!({ "stock": 3, "strategy": "redis-lua" })).await;
     let other = instance.make_item(json!({})).await;
     let look = async || instance.admin().get(&format!("/api/admin/items/{item}/live")).await;
     let before = look().await.expect_status(200);

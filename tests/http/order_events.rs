@@ -24,8 +24,7 @@ fn tells(order: &str, status: &str) -> impl Fn(&Event) -> bool {
 
 #[tokio::test]
 async fn an_owner_hears_of_purchase_payment_and_expiry() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 2 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 2 })).await;
     let buyer = instance.buyer(1);
     let mut events = watch(&buyer).await;
     let mut of_another = watch(&instance.buyer(2)).await;

@@ -22,8 +22,7 @@ async fn without(shop: &Shop, change: impl FnOnce(&mut seckill::config::Config))
 
 #[tokio::test]
 async fn without_redis_what_does_not_need_it_still_sells() {
-    let (shop, whole) = Shop::open().await;
-    let item = whole.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let (shop, whole, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
     let url = Secret::new(format!("redis://:planted-password@{NOWHERE}"));
     let instance = without(&shop, |config| config.redis_url = url).await;
     for strategy in ["redis-watch", "lock-redis", "lock-redis?store=redis"] {
@@ -50,8 +49,7 @@ async fn without_redis_what_does_not_need_it_still_sells() {
 
 #[tokio::test]
 async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
-    let (shop, whole) = Shop::open().await;
-    let item = whole.make_item(json!({})).await;
+    let (shop, whole, item) = Shop::selling(json!({})).await;
     let url = Secret::new(format!("mysql://root:planted-password@{NOWHERE}/nowhere"));
     let instance = without(&shop, |config| config.database_url = url).await;
     let buyer = instance.buyer(1);

@@ -28,8 +28,7 @@ fn purchase(instance: &Instance, item: i64) -> RequestBuilder {
 
 #[tokio::test]
 async fn the_cookie_buys_and_no_script_can_read_it() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let (_shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
     let (answer, cookie) = session(&instance, "buyer").await;
     let set = answer.headers["set-cookie"].to_str().expect("text");
     let attributes: Vec<&str> = set.split("; ").skip(1).collect();
@@ -70,8 +69,8 @@ async fn behind_tls_the_cookie_is_bound_to_the_host() {
 
 #[tokio::test]
 async fn another_sites_page_cannot_use_the_cookie() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
+    let (_shop, instance, item) =
+        Shop::selling(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
     let (answer, cookie) = session(&instance, "buyer").await;
     let token = answer.json["token"].as_str().expect("a token");
     let host = format!("http://{}", instance.addr);
@@ -200,8 +199,7 @@ async fn a_fresh_instance_without_the_ledger_takes_no_token() {
 
 #[tokio::test]
 async fn the_secret_before_this_one_is_still_read() {
-    let (shop, old) = Shop::open().await;
-    let item = old.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let (shop, old, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
     let (answer, _) = session(&old, "buyer").await;
     let token = answer.json["token"].as_str().expect("a token");
     let mut config = shop.config.clone();

@@ -170,8 +170,7 @@ async fn units_that_nobody_entered_for_are_sold_after_the_draw() {
 
 #[tokio::test]
 async fn what_cannot_be_drawn_is_refused() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
     assert_problem(&enter(&instance.buyer(1), item).await, (409, "no_draw"), "of a draw");
     let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await;
     assert_problem(&draw, (409, "no_draw"), "of a draw");

@@ -238,8 +238,7 @@ async fn a_hold_lasts_by_the_databases_clock_whatever_an_instances_says() {
 
 #[tokio::test]
 async fn a_payment_is_stamped_by_the_databases_clock() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let order = buy(&instance, 1, item).await;
     instance.clock.shift(time::Duration::HOUR);
     let id = order["id"].as_str().expect("an id");

@@ -152,8 +152,7 @@ async fn a_lost_sign_out_of_all_sessions_does_not_give_its_number_again() {
 
 #[tokio::test]
 async fn a_restored_ledger_sells_after_its_check_alone() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "strategy": "redis-lua" })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "strategy": "redis-lua" })).await;
     assert_eq!(instance.buyer(1).buy("redis-lua", item).await.status, 201);
     let _ = instance.stop().await;
     let (code, said) = run(&shop, &["restored"]).await;

@@ -32,8 +32,7 @@ async fn a_retry_with_the_same_key_is_the_same_order() {
 
 #[tokio::test]
 async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("lock-redis", item).await.status, 201);
     // As if a later holder had written: its clock was an hour ahead.
     let ahead = "UPDATE fences SET fence = fence + 3600000000 WHERE item_id = ?";
@@ -54,8 +53,7 @@ async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
 
 #[tokio::test]
 async fn an_emptied_redis_is_noticed_and_loaded_from_the_ledger() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 5 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 5 })).await;
     assert_eq!(instance.buyer(1).buy("redis-watch", item).await.status, 201);
     let key = format!("{}{{item:{item}}}:stock", shop.config.redis.prefix);
     let mut redis = crate::support::redis_of(&shop);

@@ -238,8 +238,7 @@ const LEFT_OF_THEM: &str = "SELECT \
 /// A build that knows one ledger refuses what it could not sell, and takes the rest.
 #[tokio::test]
 async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 9 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 9 })).await;
     shop.make_operator().await;
     for statement in OF_SEVERAL_LEDGERS {
         shop.pool.execute(statement).await.expect("as before");

@@ -42,8 +42,7 @@ async fn a_token_with_a_line_break_writes_no_line_into_the_log() {
 
 #[tokio::test]
 async fn secrets_are_not_logged_and_lines_cannot_be_forged() {
-    let (shop, maker) = Shop::open().await;
-    let item = maker.make_item(json!({})).await;
+    let (shop, maker, item) = Shop::selling(json!({})).await;
     let token = maker.token(1, Role::Buyer);
     for format in ["text", "json"] {
         let mut serve = program(&shop, &["serve"]);

@@ -279,8 +279,7 @@ async fn the_audit_command_says_clean_broken_or_nothing_read() {
 
 #[tokio::test]
 async fn tokens_are_printed_one_a_line_and_work() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let (code, text) = run(&shop, &["token", "--user", "1..=3"]).await;
     assert_eq!((code, text.lines().count()), (0, 3));
     for token in text.lines() {

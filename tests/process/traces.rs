@@ -181,8 +181,7 @@ async fn a_queued_order_is_traced_into_the_queue_and_out_of_it() {
 
 #[tokio::test]
 async fn without_an_endpoint_nothing_is_traced() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
     let answer = buy_with(&instance.buyer(1), "mysql-atomic", item, &traceparent(1, "01"))
         .await
         .expect_status(201);
@@ -239,8 +238,7 @@ async fn a_stop_sends_the_last_spans() {
 #[tokio::test]
 async fn a_traced_line_of_the_log_names_its_trace() {
     let collector = Collector::start().await;
-    let (shop, maker) = Shop::open().await;
-    let item = maker.make_item(json!({})).await;
+    let (shop, maker, item) = Shop::selling(json!({})).await;
     for (buyer, format) in [(1, "text"), (2, "json")] {
         let token = maker.token(buyer, Role::Buyer);
         let mut serve = program(&shop, &["serve"]);

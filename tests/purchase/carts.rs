@@ -209,8 +209,7 @@ async fn bad_lines_are_refused_before_anything_is_asked() {
 
 #[tokio::test]
 async fn the_shortest_hold_is_that_of_the_order() {
-    let (_shop, instance) = Shop::open().await;
-    let long = instance.make_item(json!({ "hold_seconds": 900 })).await;
+    let (_shop, instance, long) = Shop::selling(json!({ "hold_seconds": 900 })).await;
     let short = instance.make_item(json!({ "hold_seconds": 600 })).await;
     let hold = |answer: &Answer| {
         let time = |name: &str| {

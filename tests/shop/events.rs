@@ -144,8 +144,7 @@ async fn a_batch_is_one_row_and_a_refused_purchase_is_none() {
 
 #[tokio::test]
 async fn without_the_setting_nothing_is_written_and_no_endpoint_is_taken() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     let statement = sqlx::query_scalar(
         "SELECT (SELECT COUNT(*) FROM outbox) + (SELECT COUNT(*) FROM event_log)",

@@ -136,8 +136,7 @@ async fn an_export_of_a_sold_sale_adds_up_to_the_ledger_to_the_cent() {
 
 #[tokio::test]
 async fn an_export_can_be_of_some_time() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 10, "per_buyer_limit": 9 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 10, "per_buyer_limit": 9 })).await;
     let buyer = instance.buyer(1);
     for _ in 0..3 {
         order_id(&buyer.buy("mysql-atomic", item).await);
@@ -161,8 +160,7 @@ async fn an_export_can_be_of_some_time() {
 /// A day before or after its ends is not in the calendar.
 #[tokio::test]
 async fn an_export_may_reach_to_both_ends_of_the_calendar() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 10 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 10 })).await;
     order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
     let ends = ["from=0000-01-01T00:00:00Z", "until=9999-12-31T23:59:59Z"];
     for query in [ends[0].to_owned(), ends[1].to_owned(), ends.join("&")] {

@@ -207,8 +207,7 @@ async fn a_guest_who_was_erased_begins_again() {
 /// A ledger that is an older copy does not know a newer shop: its token is refused, and nothing is written.
 #[tokio::test]
 async fn a_shop_that_the_ledger_does_not_know_has_no_guests() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let program = shop.make_program(&instance, "toys").await;
     sqlx::query("DELETE FROM shops").execute(&shop.pool).await.expect("deleted");
     let body = json!({ "lines": [{ "item_id": item }] });

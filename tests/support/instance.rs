@@ -158,6 +158,13 @@ impl Shop {
         Self::open_with(|_| {}).await
     }
 
+    /// Starts one instance and makes an item, as [`Instance::make_item`] does.
+    pub async fn selling(item: Value) -> (Self, Instance, i64) {
+        let (shop, instance) = Self::open().await;
+        let item = instance.make_item(item).await;
+        (shop, instance, item)
+    }
+
     /// Starts one instance of a shop with some settings changed.
     pub async fn open_with(change: impl FnOnce(&mut Config)) -> (Self, Instance) {
         Self::with(change).await.opened().await

@@ -90,8 +90,7 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
 /// No consumer runs, so the scripts are tested alone.
 #[tokio::test]
 async fn a_queued_order_is_known_by_its_key_and_settled_once() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     instance.stop().await;
     let (queue, first) = (queue_of(&shop), purchase(&shop, item, "k").await);
     assert_eq!(queue.push(&first, None).await.expect("asked"), Push::Queued);
