@@ -68,14 +68,12 @@ async fn a_page_of_another_shop_sells_an_item() {
     page.visit_elsewhere(&address).await;
     page.until_text("#name", "Aurora desk lamp").await;
     page.until_text("#stock", "2 of 2 left").await;
-    page.click("#buy:not([disabled])").await;
-    page.until_text("#outcome", "It is yours").await;
+    page.click_until("#buy:not([disabled])", "#outcome", "It is yours").await;
     page.until_text("#stock", "1 of 2 left").await;
     page.shot("foreign-bought").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     // The limit is one unit; the refusal is shown in words.
-    page.click("#buy").await;
-    page.until_text("#outcome", "Purchase limit reached").await;
+    page.click_until("#buy", "#outcome", "Purchase limit reached").await;
     // No cookie of ours came to this browser.
     page.visit(&format!("/item.html?id={item}")).await;
     page.until_text("#account", "Sign in").await;

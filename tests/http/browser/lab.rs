@@ -98,11 +98,9 @@ async fn a_run_is_stopped_from_the_page() {
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, 1, Role::Admin, "/lab.html").await;
     page.until_text("#runs", "lock-redis").await;
-    page.click("#runs button").await;
-    page.until_text("#stage-state", "Running").await;
+    page.click_until("#runs button", "#stage-state", "Running").await;
     assert_eq!(instance.admin().get(&path).await.json["state"], "running");
-    page.click("#stop").await;
-    page.until_text("#stage-state", "Stopped").await;
+    page.click_until("#stop", "#stage-state", "Stopped").await;
     page.until("its end", "document.getElementById('stop').hidden").await;
     assert_eq!(instance.admin().get(&path).await.json["state"], "cancelled");
     page.close().await;

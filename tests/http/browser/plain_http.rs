@@ -52,10 +52,8 @@ async fn a_buyer_proves_work_and_buys() {
     // The others are passed by, and the proof admits.
     instance.clock.shift(time::Duration::seconds(301));
     page.until_text("#outcome", "It’s yours").await;
-    page.click("#outcome a").await;
-    page.until_text("#status", "Held for you").await;
-    page.click("#pay").await;
-    page.until_text("#status", "Paid").await;
+    page.click_until("#outcome a", "#status", "Held for you").await;
+    page.click_until("#pay", "#status", "Paid").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     page.close_but_for(&[IGNORED]).await;
 }
@@ -70,15 +68,13 @@ async fn what_browsers_leave_out_there_is_not_needed() {
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     assert_far(&page).await;
     page.until_text("#stock", "5 of 5 left").await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
     page.until_text("#stock", "4 of 5 left").await;
     instance.buyer(1).buy("default", item).await;
     page.until_text("#stock", "3 of 5 left").await;
     page.visit_elsewhere(&format!("http://shop.example:{}/play.html", instance.addr.port())).await;
     page.until_there("#copy").await;
     assert_far(&page).await;
-    page.click("#copy").await;
-    page.until_text("body", "The link is").await;
+    page.click_until("#copy", "body", "The link is").await;
     page.close_but_for(&[IGNORED, "favicon.ico"]).await;
 }
