@@ -68,11 +68,7 @@ async fn first_load(shop: &Shop, item: ItemId) {
 
 /// Waits until `count` loads wait for the lock of the stock row.
 async fn loads_that_wait(shop: &Shop, count: i64) {
-    eventually("the loads to wait for the stock", || async {
-        let waiting = support::statements_running(&shop.pool, "SELECT%FROM stock%").await;
-        (waiting == count).then_some(())
-    })
-    .await;
+    support::until_running(&shop.pool, "SELECT%FROM stock%", count).await;
 }
 
 /// The first load is slow, so another instance loads too; what is taken meanwhile from the first
@@ -136,12 +132,7 @@ async fn a_mark_that_comes_late_changes_nothing() {
         .await
         .expect("the row is taken");
     let reading = tokio::spawn(async move { there.read(item).await });
-    eventually("the first load to claim its epoch", || async {
-        let waiting =
-            support::statements_running(&shop.pool, "INSERT IGNORE INTO redis_counters%").await;
-        (waiting == 1).then_some(())
-    })
-    .await;
+    support::until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
     link.set(Fault::Stall);
     claimed.rollback().await.expect("the row is free");
     first_load(&shop, item).await;
@@ -172,11 +163,7 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
         .await
         .expect("the row is locked");
     let reading = tokio::spawn(async move { there.read(item).await });
-    eventually("the other one to take over", || async {
-        let waiting = support::statements_running(&shop.pool, "UPDATE redis_counters%").await;
-        (waiting == 1).then_some(())
-    })
-    .await;
+    support::until_running(&shop.pool, "UPDATE redis_counters%", 1).await;
     sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
     let taken = taking.await.expect("no panic").expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");

@@ -22,7 +22,9 @@ use web::token::Role;
 use crate::http::BOUND;
 use crate::process::program::{faketime, free_addr, serve};
 use crate::support::crowd::metric;
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, link_to_ledger};
+use crate::support::{
+    Client, Instance, Shop, assert_clean, eventually, link_to_ledger, until_running,
+};
 
 /// The hold of the orders that must not end yet.
 const HOLD_SECONDS: i64 = 900;
@@ -56,15 +58,6 @@ async fn wait_for_a_sweep(client: &Client) {
     let before = runs().await;
     // The first one may have begun before.
     eventually("a sweep", || async { (runs().await >= before + 2).then_some(()) }).await;
-}
-
-/// Waits until a session of the shop's database is in the middle of this statement.
-async fn wait_for_statement(shop: &Shop, like: &str) {
-    eventually(like, || async {
-        let running = crate::support::statements_running(&shop.pool, like).await;
-        (running > 0).then_some(())
-    })
-    .await;
 }
 
 /// The sweep runs twice a second in each instance: what it reads must not grow with the orders.
@@ -300,7 +293,7 @@ async fn the_sweep_takes_buyers_in_the_order_of_the_batches() {
     let mut sweeping = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
     sweeping.config.job.expire_period_ms = 20;
     let sweeping = sweeping.start().await;
-    wait_for_statement(&shop, "UPDATE buyer_limits SET bought = bought - %").await;
+    until_running(&shop.pool, "UPDATE buyer_limits SET bought = bought - %", 1).await;
     let counted = sqlx::query(count).bind(item).bind(9).execute(&mut *batch).await;
     counted.expect("the batch and the sweep wait for each other in a circle");
     batch.commit().await.expect("committed");

@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::http::{assert_problem, order_id};
-use crate::support::{Instance, Shop, assert_clean, eventually, statements_running, when};
+use crate::support::{Instance, Shop, assert_clean, eventually, until_running, when};
 
 /// A strategy of each kind.
 const STRATEGIES: [&str; 8] = [
@@ -166,11 +166,7 @@ async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
     let mut config = shop.config.clone();
     config.job.expire_period_ms = 20;
     let sweeper = shop.start_with(config).await;
-    eventually("the expiry to wait for the batch", || async {
-        let waits = statements_running(&shop.pool, "UPDATE group_limits%").await;
-        when(waits > 0, waits)
-    })
-    .await;
+    until_running(&shop.pool, "UPDATE group_limits%", 1).await;
     let locked = sqlx::query_scalar::<_, i64>(&format!("{lock} NOWAIT"))
         .bind(second)
         .bind(1)

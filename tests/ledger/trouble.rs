@@ -17,7 +17,7 @@ use crate::http::{assert_clean, order_id};
 use crate::support::crowd::metric;
 use crate::support::{
     Answer, Instance, Shop, eventually, hold_stock_row, is_breaker_open, own_redis,
-    statements_running, until_in_flight, when,
+    until_in_flight, until_running, when,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -265,11 +265,8 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
     let buy = async |id: i64, item: i64| instance.buyer(id).buy("mysql-atomic", item).await;
     let waiting = join_all(held.iter().map(|item| buy(2, *item)));
     let beside = async {
-        eventually("all connections to wait for a row", || async {
-            let running = statements_running(&shop.pool, "%").await;
-            when(running >= i64::from(CONNECTIONS), running)
-        })
-        .await;
+        // All connections wait for a row.
+        until_running(&shop.pool, "%", CONNECTIONS.into()).await;
         let answers = join_all(others.iter().map(|item| buy(3, *item))).await;
         let path = format!("/api/orders/{}/payment", orders[0]);
         let payment = instance.buyer(1).post(&path, &json!({})).await;

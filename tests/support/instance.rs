@@ -269,6 +269,15 @@ pub async fn statements_running(pool: &Database, like: &str) -> i64 {
     .expect("the list of sessions")
 }
 
+/// Waits until this number of sessions, or more, are in the middle of such a statement.
+pub async fn until_running(pool: &Database, like: &str, count: i64) {
+    super::eventually(like, || async {
+        let running = statements_running(pool, like).await;
+        super::when(running >= count, running)
+    })
+    .await;
+}
+
 /// Sets the Redis of the shape that `SECKILL_TEST_REDIS` names: `tls`, `sentinel` or `cluster`.
 async fn of_wanted_shape(config: &mut Config) {
     match std::env::var("SECKILL_TEST_REDIS").as_deref() {

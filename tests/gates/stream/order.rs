@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{STREAM, ends_as, hold_up, in_ledger, order, purchase, queue_of, shop};
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
 use crate::support::event_stream::Events;
-use crate::support::{Client, eventually, purchase_path, statements_running};
+use crate::support::{Client, eventually, purchase_path, until_running};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
@@ -87,11 +87,7 @@ async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
     let holder = hold_up(&shop, item).await;
     let other = instance.buyer(2);
     let other = tokio::spawn(async move { other.buy("mysql-atomic", item).await });
-    eventually("the other one to wait for the row", || async {
-        let waiting = statements_running(&shop.pool, "UPDATE stock SET available%").await;
-        (waiting > 0).then_some(())
-    })
-    .await;
+    until_running(&shop.pool, "UPDATE stock SET available%", 1).await;
     let queued = buyer.buy_with_key(STREAM, item, "k").await.expect_status(202);
     let id = order_id(&queued);
     holder.rollback().await.expect("the row is free");

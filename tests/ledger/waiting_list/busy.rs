@@ -16,8 +16,7 @@ use sqlx::MySqlConnection;
 use super::{join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
-    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, statements_running,
-    when,
+    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, until_running, when,
 };
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
@@ -88,11 +87,7 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
         tokio::join!(join_all(cancelled), join_all(paid), join_all(joined), join_all(left))
     };
     let sales = async {
-        eventually("steps to wait for the held row", || async {
-            let running = statements_running(&shop.pool, "%stock%").await;
-            when(running > 0, running)
-        })
-        .await;
+        until_running(&shop.pool, "%stock%", 1).await;
         let mut sold = Vec::new();
         for buyer in 200..240 {
             sold.push(instance.buyer(buyer).buy("mysql-atomic", free).await.brief().0);
@@ -134,12 +129,8 @@ async fn a_pool_without_a_free_connection_is_no_failure_of_the_ledger() {
     let (looker, leaver) = (instance.buyer(9), instance.buyer(8));
     let leaving = join_all(items.iter().map(|item| leave(&leaver, *item)));
     let looking = async {
-        eventually("all connections to be in use", || async {
-            let running = statements_running(&shop.pool, "%stock%FOR UPDATE%").await;
-            // The arbiter keeps up to half of the connections for its next order.
-            when(running >= 2, running)
-        })
-        .await;
+        // All connections are in use: the arbiter keeps up to half of them for its next order.
+        until_running(&shop.pool, "%stock%FOR UPDATE%", 2).await;
         let paths: Vec<_> = (0..60).map(|at| path(items[at % 6])).collect();
         let looks = paths.iter().map(|path| looker.get(path));
         join_all(looks).await.into_iter().filter(|answer| answer.status == 503).count()

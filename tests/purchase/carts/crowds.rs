@@ -15,7 +15,7 @@ use super::steps::{statuses, step};
 use super::{assert_all_clean, items, left, reserve, reserve_with_key};
 use crate::http::order_id;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, seed, statements_running, when,
+    Answer, Instance, Shop, eventually, hold_stock_row, seed, until_running, when,
 };
 
 /// Answers that said "try again", by code.
@@ -177,11 +177,7 @@ async fn beside_a_locked_row<T>(
 ) -> T {
     let holder = hold_stock_row(&shop.pool, locked).await;
     let look = async {
-        eventually("a transaction that waits for the row", || async {
-            let waiting = statements_running(&shop.pool, "%stock%").await;
-            (waiting > 0).then_some(())
-        })
-        .await;
+        until_running(&shop.pool, "%stock%", 1).await;
         let mut connection = shop.pool.acquire().await.expect("a connection").detach();
         // Whoever tries to lock all rows at once has those that are free, for a moment.
         let soon = "SET SESSION innodb_lock_wait_timeout = 1";
