@@ -223,10 +223,7 @@ async fn a_hold_lasts_by_the_databases_clock_whatever_an_instances_says() {
     }
     // And it does end.
     shop.let_holds_pass(HOLD_SECONDS).await;
-    eventually("all holds to end", || async {
-        (right.audit(item).await["held"] == 0).then_some(())
-    })
-    .await;
+    right.until_audit(item, "held", 0).await;
 }
 
 #[tokio::test]

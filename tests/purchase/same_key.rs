@@ -151,12 +151,7 @@ async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
     let orders: i64 =
         shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE user_id = 1")).await;
     assert_eq!(orders, i64::from(end.status == 201));
-    eventually(BOUND, || async {
-        let rows: i64 =
-            shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM running_requests")).await;
-        when(rows == 0, rows)
-    })
-    .await;
+    shop.until_count("SELECT COUNT(*) FROM running_requests", 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

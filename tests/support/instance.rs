@@ -211,6 +211,15 @@ impl Instance {
         self.admin().get(&format!("/api/admin/items/{item}/audit")).await.json
     }
 
+    /// Waits until a figure of an item's audit is this number.
+    pub async fn until_audit(&self, item: i64, figure: &str, number: i64) {
+        super::eventually(figure, || async {
+            let audit = self.audit(item).await;
+            super::when(audit[figure] == number, audit)
+        })
+        .await;
+    }
+
     /// Stops and waits.
     pub async fn stop(self) -> StopResult {
         self.lifecycle.stop();

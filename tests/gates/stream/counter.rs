@@ -4,7 +4,6 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::{STREAM, hold_up, in_ledger, key, queue, redis_of, shop};
-use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_counter_that_is_loaded_again_knows_what_is_queued() {
@@ -23,10 +22,7 @@ async fn a_counter_that_is_loaded_again_knows_what_is_queued() {
     let statuses = join_all(presses).await;
     assert_eq!(statuses.iter().filter(|status| **status == 202).count(), 2, "{statuses:?}");
     holder.rollback().await.expect("the row is free");
-    eventually("the queue to be empty", || async {
-        (instance.audit(item).await["redis_queued"] == 0).then_some(())
-    })
-    .await;
+    instance.until_audit(item, "redis_queued", 0).await;
     assert_eq!(in_ledger(&shop, item).await.len(), 5);
     assert_eq!(instance.audit(item).await["oversold"], 0);
 }

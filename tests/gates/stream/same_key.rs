@@ -42,10 +42,7 @@ async fn a_queued_order_whose_key_is_another_order_is_rejected_and_its_unit_come
     assert_eq!(queue_of(&shop).push(&purchase, None).await.expect("asked"), Push::Queued);
     ends_as(&buyer, &purchase.order_id.to_string(), "rejected").await;
     assert_eq!(in_ledger(&shop, item).await, [sold]);
-    eventually("the unit to come back", || async {
-        (instance.audit(item).await["redis_queued"] == 0).then_some(())
-    })
-    .await;
+    instance.until_audit(item, "redis_queued", 0).await;
     assert_eq!(counted(&shop, item).await, 4);
     assert_clean(&instance, item).await;
 }
@@ -77,10 +74,7 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
     let asked = tokio::spawn(async move { buyer.buy_with_key("mysql-atomic", item, "k").await });
     let there = shop.start().await;
     ends_as(&there.buyer(1), &purchase.order_id.to_string(), "pending").await;
-    eventually("the queue to be empty", || async {
-        (there.audit(item).await["redis_queued"] == 0).then_some(())
-    })
-    .await;
+    there.until_audit(item, "redis_queued", 0).await;
     link.mend();
     let told = asked.await.expect("no panic");
     assert_eq!(told.status, 201, "it is an order: {}", told.text);

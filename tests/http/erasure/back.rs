@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::{assert_problem, delete, order_id};
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Client, Instance, Shop, assert_clean};
 
 /// A token of the provider for a subject with these roles.
 fn token(provider: &TestIdentityProvider, subject: &str, roles: &[&str]) -> String {
@@ -59,19 +59,11 @@ async fn a_deletion_gives_no_limit_back() {
     let look = "UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)";
     let looked = "SELECT COUNT(*) FROM erased_users WHERE due_at > UTC_TIMESTAMP(6)";
     shop.change(sqlx::query(look)).await;
-    eventually("the job to look", || async {
-        let looked: i64 = shop.read(sqlx::query_scalar(looked)).await;
-        when(looked == 1, looked)
-    })
-    .await;
+    shop.until_count(looked, 1).await;
     assert_eq!(shop.read::<i64>(sqlx::query_scalar(hashes)).await, 1);
     shop.change(sqlx::query("UPDATE items SET ends_at = UTC_TIMESTAMP(6)")).await;
     shop.change(sqlx::query(look)).await;
-    eventually("the hash to go", || async {
-        let left: i64 = shop.read(sqlx::query_scalar(hashes)).await;
-        when(left == 0, left)
-    })
-    .await;
+    shop.until_count(hashes, 0).await;
     let (new, client) = session(&instance, &shown).await;
     assert_ne!(new, id, "a new person");
     assert_eq!(client.get("/api/orders").await.json["orders"], json!([]));

@@ -223,10 +223,7 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
         answers
     };
     let (answers, ()) = tokio::join!(written, watch);
-    eventually("the orders to be in the ledger", || async {
-        (instance.audit(item).await["held"] == buyers).then_some(())
-    })
-    .await;
+    instance.until_audit(item, "held", buyers).await;
     let are_sold = answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_))));
     assert!(are_sold, "they are orders: {answers:?}");
 }

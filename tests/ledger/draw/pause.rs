@@ -142,11 +142,7 @@ async fn many_offers_get_their_time_in_steps() {
     .await;
     let whole = "SELECT COUNT(*) FROM waiting_list JOIN draws USING (item_id) WHERE status = 'offered' \
          AND offer_expires_at > UTC_TIMESTAMP(6) AND paused_at IS NULL";
-    eventually("the whole time of all", || async {
-        let count: i64 = shop.read(sqlx::query_scalar(whole)).await;
-        when(count == 4_503, count)
-    })
-    .await;
+    shop.until_count(whole, 4_503).await;
 }
 
 /// Else each look for draws would read all entries, and compute all places.
@@ -157,11 +153,7 @@ async fn a_paused_draw_is_left_alone_once_its_value_is_known() {
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     set_paused(&instance, item, true).await;
     let known = "SELECT COUNT(*) FROM draws WHERE beacon_signature IS NOT NULL";
-    eventually("the value", || async {
-        let known: i64 = shop.read(sqlx::query_scalar(known)).await;
-        when(known == 1, known)
-    })
-    .await;
+    shop.until_count(known, 1).await;
     assert_eq!(draws::due(&shop.pool).await.expect("read"), []);
     set_paused(&instance, item, false).await;
     until_drawn(&instance.stranger(), item).await;
