@@ -43,9 +43,6 @@ pub struct BenchOptions {
     /// Offer five times the peak (P7).
     #[arg(long)]
     overload: bool,
-    /// Measure a hundred items beside an item whose orders fail.
-    #[arg(long)]
-    poison: bool,
     /// Measure four instances behind HAProxy and one (P11); needs haproxy.
     #[arg(long)]
     instances: bool,
@@ -60,7 +57,7 @@ pub struct BenchOptions {
     /// with and without a binary log (P16) [without a path: the MySQL of scripts/mysql-sid].
     #[arg(long, value_name = "MYSQLD", num_args = 0..=1, default_missing_value = ".data/mysql-sid/mysqld")]
     shapes: Option<PathBuf>,
-    /// All of --strategies, --overload, --poison and, where haproxy is installed, --instances.
+    /// All of --strategies, --overload and, where haproxy is installed, --instances.
     #[arg(long)]
     all: bool,
     /// Measure only figures whose name in the report contains this text, beside the peak. May be repeated.
@@ -90,7 +87,6 @@ impl BenchOptions {
         Selection {
             strategies: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             overload: self.overload || self.all,
-            poison: self.poison || self.all,
             shapes: self.shapes.is_some(),
             older: self.older.is_some(),
             instances: self.instances || (self.all && haproxy::program().is_some()),

@@ -12,9 +12,8 @@
 //! build of the service; with `--beside` there are two, which take turns in every step. Each [`load`] on
 //! the service has its [`audit`], and one oversold, lost or duplicate order makes the whole run void.
 //! [`figures`] makes medians of the rounds, and the ratios with their [`goals`]. [`neighbours`] asks
-//! what a crowd or a failing item costs the others, [`older`] what older orders cost a new one,
-//! [`opening`] how the first second of a sale compares with its peak, and [`shapes`] what each choice
-//! about the database costs.
+//! what a crowd costs the others, [`older`] what older orders cost a new one, [`opening`] how the first
+//! second of a sale compares with its peak, and [`shapes`] what each choice about the database costs.
 
 mod audit;
 mod bare_http;

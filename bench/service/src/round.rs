@@ -171,10 +171,6 @@ impl Bench {
                 Step::Opening => {
                     opening::of_service(&mut self.subjects.running[index], self.span).await?
                 }
-                Step::Poison => {
-                    let subject = &mut self.subjects.running[index];
-                    neighbours::poison(subject, self.span, alone_first).await?
-                }
                 Step::Shapes => return Ok(()),
             };
             let what = samples.first().map(|(measure, _)| measure.to_string()).unwrap_or_default();

@@ -182,7 +182,7 @@ impl Subject {
     }
 
     /// Executes a statement in its ledger.
-    pub async fn execute(&self, statement: &str) -> Result<(), CannotJudge> {
+    async fn execute(&self, statement: &str) -> Result<(), CannotJudge> {
         execute(&self.database_url, statement).await
     }
 
