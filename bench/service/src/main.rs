@@ -22,7 +22,6 @@ mod bench;
 mod by_hand;
 mod figures;
 mod goals;
-mod items;
 mod load;
 mod measure;
 mod neighbours;

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::time::Duration;
 
+use futures::stream::{self, StreamExt, TryStreamExt};
 use sqlx::Connection;
+use tokio::time::sleep;
 
-use crate::items;
 use crate::load::LoadGenerator;
 use crate::measure::{Build, Measure};
 use crate::processes::{Services, database_of};
@@ -30,6 +31,10 @@ pub const ITEM_STOCK: i64 = 100_000_000;
 const FIRST_BUYER: i64 = 3_000_000_001;
 /// Buyers of one load at most.
 const BUYERS_MAX: u32 = 1_000_000;
+/// Requests for a new item that are under way at once.
+const MAKING_MAX: usize = 32;
+/// How long items are made; a load that needs more of them fails.
+const MAKING_TIME_MAX: Duration = Duration::from_secs(45);
 
 /// A build of the service.
 pub struct Subject {
@@ -42,7 +47,7 @@ pub struct Subject {
     pub reached: BTreeMap<Measure, f64>,
     /// The next buyer who has not bought yet.
     next_buyer: i64,
-    admin: Arc<Admin>,
+    admin: Admin,
     launcher: Option<Launcher>,
     overrides: Overrides,
     database_url: String,
@@ -91,7 +96,7 @@ impl Subject {
             items: Vec::new(),
             reached: BTreeMap::new(),
             next_buyer: FIRST_BUYER,
-            admin: Arc::new(admin),
+            admin,
             launcher,
             overrides: Overrides::default(),
             database_url,
@@ -138,8 +143,12 @@ impl Subject {
     /// Makes up to `count` items that many loads sell; says when there are fewer.
     pub async fn stock_up(&mut self, count: u32) -> Result<(), CannotJudge> {
         eprintln!("making {count} items ({} build) ...", self.build.word());
-        let options = lab_item();
-        self.items = items::create(&self.admin, &options, ITEM_STOCK, count).await?;
+        let making = stream::iter(0..count).map(|_| self.item(ITEM_STOCK));
+        let making = making.buffer_unordered(MAKING_MAX).take_until(sleep(MAKING_TIME_MAX));
+        let mut items: Vec<i64> = making.try_collect().await?;
+        // By id, so that neighbours lie together.
+        items.sort_unstable();
+        self.items = items;
         if self.items.len() < count as usize {
             eprintln!("only {} items were made in time", self.items.len());
         }
@@ -148,7 +157,8 @@ impl Subject {
 
     /// A new item.
     pub async fn item(&self, stock: i64) -> Result<i64, CannotJudge> {
-        self.admin.create_lab_item(&lab_item(), stock).await
+        let strategy = vec!["bench".to_owned()];
+        self.admin.create_lab_item(&RunOptions { strategy, ..RunOptions::default() }, stock).await
     }
 
     /// Buyers who have bought nothing of the items that many loads sell.
@@ -211,10 +221,6 @@ async fn database_process(database_url: &str) -> Result<Option<u32>, CannotJudge
         sqlx::query_as(asked).fetch_optional(&mut connection).await.unwrap_or_default();
     let _ = connection.close().await;
     Ok(told.and_then(|(folder, file)| database_of(&Path::new(&folder).join(file))))
-}
-
-fn lab_item() -> RunOptions {
-    RunOptions { strategy: vec!["bench".to_owned()], ..RunOptions::default() }
 }
 
 /// Replaces the database of an address.
