@@ -9,6 +9,7 @@ use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use loadtest::haproxy;
+use loadtest::options::between;
 use loadtest::process;
 use loadtest::program::CommandResult;
 use loadtest::tokens::Mint;
@@ -30,7 +31,7 @@ pub struct BenchOptions {
     #[arg(long, default_value_t = steps::ROUNDS, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Seconds that one load lasts.
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, value_parser = between(0.2, 120.0))]
     seconds: f64,
     /// Measure this build of `seckill` as well, in turns. Both builds are started on databases of their
     /// own on the shop's servers, which are removed afterwards.
@@ -101,19 +102,10 @@ impl BenchOptions {
     fn has_new_databases(&self) -> bool {
         self.beside.is_some() && self.older.is_none() && self.filled.is_none()
     }
-
-    /// Refuses values that clap's ranges cannot.
-    fn check(&self) -> Result<(), CannotJudge> {
-        if !(0.2..=120.0).contains(&self.seconds) {
-            return Err(CannotJudge::new("--seconds must lie between 0.2 and 120"));
-        }
-        Ok(())
-    }
 }
 
 /// Runs the bench, writes the report and gives its text; broken when a load was.
 pub async fn execute(options: &BenchOptions, environment: &Environment) -> CommandResult {
-    options.check()?;
     let locks = options.locks.as_deref().map(report::read_json).transpose()?;
     let circumstances = gather(environment, options).await?;
     let rounds = Box::pin(rounds(options, environment)).await?;

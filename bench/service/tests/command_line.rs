@@ -10,5 +10,5 @@ fn a_load_without_a_time_is_refused() {
         .expect("the program starts");
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("--seconds must lie between"), "{message}");
+    assert!(message.contains("a number from 0.2 to 120"), "{message}");
 }
