@@ -33,7 +33,7 @@ loadtest: ## fire the default load at the running shop, or at one started for it
 compare: ## every strategy beside the others, report in target/compare; ARGS="break --times 20"
 	@exec scripts/compare $(ARGS)
 
-bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--all", "--beside PROGRAM", "--growth"
+bench: ## the performance ratios beside their baselines, report in target/bench; ARGS="--all", "--beside PROGRAM"
 	@exec scripts/bench $(ARGS)
 
 site: ## the README, docs and play.html as a site with search for any host, in target/site; needs mdbook

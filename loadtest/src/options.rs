@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
@@ -64,10 +65,10 @@ pub struct RunOptions {
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=60_000))]
     pub concurrency: u32,
     /// Open model: purchases begin at this rate (Poisson), whether or not earlier ones were answered.
-    #[arg(long, requires = "seconds", value_name = "PER_SECOND")]
+    #[arg(long, requires = "seconds", value_name = "PER_SECOND", value_parser = between(0.001, 1_000_000.0))]
     pub rate: Option<f64>,
     /// Open model: for how many seconds purchases begin.
-    #[arg(long, requires = "rate")]
+    #[arg(long, requires = "rate", value_parser = between(0.001, 86_400.0))]
     pub seconds: Option<f64>,
     /// Units per purchase.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=1_000_000))]
@@ -101,7 +102,7 @@ pub struct RunOptions {
     #[arg(long, default_value_t = 3_600, value_parser = clap::value_parser!(i64).range(1..))]
     pub hold_seconds: i64,
     /// Closed model: begin no purchase and no retry after this time.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = between(0.001, 86_400.0))]
     pub seconds_max: Option<f64>,
     /// Sell this item instead of a new one.
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(i64).range(1..))]
@@ -120,7 +121,7 @@ pub struct RunOptions {
     #[arg(long)]
     pub seed: Option<u64>,
     /// After this many seconds without a complete answer the outcome of a purchase is unknown.
-    #[arg(long, default_value_t = 30.0)]
+    #[arg(long, default_value_t = 30.0, value_parser = between(0.001, 86_400.0))]
     pub timeout_seconds: f64,
     /// Clients that read orders and lists beside the load, for the rules about time (I16 to I19).
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1_000))]
@@ -133,7 +134,7 @@ pub struct RunOptions {
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(0..=1_000))]
     pub sold_out_ms: u64,
     /// Threads of this program [default: half of the cores].
-    #[arg(long, value_parser = parse_threads)]
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     pub threads: Option<usize>,
     /// Write the report as JSON to this file.
     #[arg(long, value_name = "FILE")]
@@ -191,17 +192,6 @@ impl RunOptions {
 
     /// Refuses values that the ranges of clap cannot express.
     pub fn check(&self) -> Result<(), CannotJudge> {
-        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1_000_000.0)) {
-            return Err(CannotJudge::new("--rate must lie above 0 and up to 1000000 per second"));
-        }
-        let spans = [
-            ("--seconds", self.seconds.unwrap_or(1.0)),
-            ("--seconds-max", self.seconds_max.unwrap_or(1.0)),
-            ("--timeout-seconds", self.timeout_seconds),
-        ];
-        for (name, seconds) in spans {
-            within(name, seconds, 0.001, 86_400.0)?;
-        }
         if self.item_count() < self.lines.into() {
             return Err(CannotJudge::new("--items must be at least as many as --lines"));
         }
@@ -212,11 +202,14 @@ impl RunOptions {
     }
 }
 
-/// Parses a number of threads, 1 to 256.
-pub fn parse_threads(text: &str) -> Result<usize, String> {
-    match text.parse::<usize>() {
-        Ok(threads @ 1..=256) => Ok(threads),
-        _ => Err("a number from 1 to 256".to_owned()),
+/// A parser of numbers from `min` to `max`, which may have a fraction.
+pub fn between(
+    min: f64,
+    max: f64,
+) -> impl Fn(&str) -> Result<f64, String> + Clone + Send + Sync + 'static {
+    move |text: &str| match text.parse::<f64>() {
+        Ok(number) if (min..=max).contains(&number) => Ok(number),
+        _ => Err(format!("a number from {min} to {max}")),
     }
 }
 
@@ -236,7 +229,7 @@ pub struct CompareOptions {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub concurrency: u32,
     /// A load begins no purchase after this many seconds.
-    #[arg(long, default_value_t = 15.0)]
+    #[arg(long, default_value_t = 15.0, value_parser = between(0.1, 3_600.0))]
     pub seconds_max: f64,
     /// Compare only these strategies, separated by commas.
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
@@ -253,10 +246,10 @@ pub struct ArticlesOptions {
     #[arg(long, value_delimiter = ',', value_name = "NAME")]
     pub only: Vec<String>,
     /// S0: seconds that each of the nine markets runs. The article's ran for 60 s.
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 5.0, value_parser = between(0.1, 3_600.0))]
     pub seconds: f64,
     /// S2 and S4: the share of the article's requests that is sent, from 0.01 to 1.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, default_value_t = 1.0, value_parser = between(0.01, 1.0))]
     pub share: f64,
     /// What all experiments have.
     #[command(flatten)]
@@ -290,27 +283,18 @@ pub struct TestbedOptions {
     #[arg(long, value_name = "PATH")]
     pub seckill: Option<PathBuf>,
     /// Threads of this program [default: half of the cores].
-    #[arg(long, value_parser = parse_threads)]
+    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=256))]
     pub threads: Option<usize>,
 }
 
 impl CompareOptions {
     /// Refuses values that the ranges of clap cannot express.
     pub fn check(&self) -> Result<(), CannotJudge> {
-        within("--seconds-max", self.seconds_max, 0.1, 3_600.0)?;
         if i64::from(self.requests) <= self.stock {
             let reason = "--requests must be above --stock, or nothing can be oversold";
             return Err(CannotJudge(reason.to_owned()));
         }
         Ok(())
-    }
-}
-
-impl ArticlesOptions {
-    /// Refuses values that the ranges of clap cannot express.
-    pub fn check(&self) -> Result<(), CannotJudge> {
-        within("--seconds", self.seconds, 0.1, 3_600.0)?;
-        within("--share", self.share, 0.01, 1.0)
     }
 }
 
@@ -325,11 +309,4 @@ pub fn check_only(only: &[String], names: &[&str]) -> Result<(), CannotJudge> {
         Some(name) => Err(CannotJudge(format!("--only {name}: there are {}", names.join(", ")))),
         None => Ok(()),
     }
-}
-
-fn within(name: &str, value: f64, min: f64, max: f64) -> Result<(), CannotJudge> {
-    if value >= min && value <= max {
-        return Ok(());
-    }
-    Err(CannotJudge(format!("{name} must lie between {min} and {max}")))
 }

@@ -12,10 +12,10 @@ use uuid::Uuid;
 use crate::environment::Environment;
 use crate::failure::CannotJudge;
 
-/// Millions of tokens take seconds; more than this means that the program hangs.
+/// Millions of tokens, or a schema, take seconds; more than this means that the program hangs.
 const MINT_SECONDS_MAX: u64 = 120;
 
-/// Mints tokens by running `seckill token` and `seckill shop`.
+/// Mints tokens by running `seckill token` and `seckill shop`, and runs its other commands.
 pub struct Mint {
     program: PathBuf,
     environment: Vec<(&'static str, String)>,
@@ -91,7 +91,7 @@ impl Mint {
     }
 
     /// Runs the program, and returns what it has written to standard output.
-    async fn run(&self, arguments: &[&str]) -> Result<String, CannotJudge> {
+    pub async fn run(&self, arguments: &[&str]) -> Result<String, CannotJudge> {
         let program = format!("{} {}", self.program.display(), arguments[0]);
         let mut command = Command::new(&self.program);
         command.args(arguments);

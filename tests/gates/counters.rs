@@ -30,8 +30,8 @@ struct GateTestbed {
 impl GateTestbed {
     async fn new() -> Self {
         // No reconciliation: what the gates do is looked at alone.
-        let shop = Shop::with(|config| config.job.reconcile_period_ms = 3_600_000).await;
-        let instance = shop.start().await;
+        let (shop, instance) =
+            Shop::open_with(|config| config.job.reconcile_period_ms = 3_600_000).await;
         let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 9 })).await;
         let redis = RedisClient::new(&shop.config).expect("the URL is fine");
         Self { shop, instance, item: ItemId::new(item).expect("positive"), redis }
@@ -140,8 +140,7 @@ mod units_that_came_back_are_sold {
 async fn units_that_came_back_are_sold(strategy: &str) {
     let testbed = GateTestbed::new().await;
     let item = testbed.instance.make_item(json!({ "stock": 1 })).await;
-    let order = testbed.instance.buyer(1).buy(strategy, item).await;
-    assert_eq!(order.status, 201, "{}", order.text);
+    let order = testbed.instance.buyer(1).buy(strategy, item).await.expect_status(201);
     assert_eq!(testbed.instance.buyer(2).buy(strategy, item).await.brief(), (409, "sold_out"));
     let id = order.json["id"].as_str().expect("an id");
     assert_eq!(testbed.instance.buyer(1).step(id, "cancellation").await.status, 200);
@@ -249,8 +248,7 @@ async fn a_handshake_that_was_cut_is_made_again() {
 
 #[tokio::test]
 async fn drift_of_buckets_is_repaired_when_two_looks_agree() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 9 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 9 })).await;
     assert_eq!(instance.buyer(1).buy("redis-bucket", item).await.status, 201);
     let redis = RedisClient::new(&shop.config).expect("the URL is fine");
     for planted in [-1_i64, 5] {
@@ -299,12 +297,11 @@ async fn a_counter_that_changed_meanwhile_is_not_repaired() {
 /// of those buyers is refused, the next buyer gets the unit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refused_buyer_of_a_hold_leaves_the_unit_to_the_next() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         // A purchase that waits for the row waits until the test releases it.
         (config.mysql.lock_wait_timeout_seconds, config.purchase.deadline_ms) = (60, 60_000);
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     // The first purchase's transaction waits for this row; later purchases form one batch.
     let holder = hold_stock_row(&shop.pool, item).await;

@@ -20,7 +20,7 @@ const LEASE: Duration = Duration::from_millis(1_500);
 const BOTH: [&str; 2] = ["lock-redis?scope=market", "lock-redis"];
 
 async fn open() -> (Shop, Instance, i64) {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.lock.lease_ms = u64::try_from(LEASE.as_millis()).expect("a short lease");
         config.mysql.lock_wait_timeout_seconds = 60;
         config.purchase.deadline_ms = 60_000;
@@ -30,7 +30,6 @@ async fn open() -> (Shop, Instance, i64) {
         config.purchase.item_age_ms_max = 60_000;
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     (shop, instance, item)
 }

@@ -68,19 +68,14 @@ async fn first_load(shop: &Shop, item: ItemId) {
 
 /// Waits until `count` loads wait for the lock of the stock row.
 async fn loads_that_wait(shop: &Shop, count: i64) {
-    eventually("the loads to wait for the stock", || async {
-        let waiting = support::statements_running(&shop.pool, "SELECT%FROM stock%").await;
-        (waiting == count).then_some(())
-    })
-    .await;
+    support::until_running(&shop.pool, "SELECT%FROM stock%", count).await;
 }
 
 /// The first load is slow, so another instance loads too; what is taken meanwhile from the first
 /// load is not there again after the second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
     let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
@@ -106,8 +101,7 @@ async fn a_load_that_was_given_up_and_ends_all_the_same_counts_no_unit_twice() {
 /// The first load is held up on its way to Redis; another instance loads and sells meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_comes_late_changes_nothing() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
     let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
@@ -127,8 +121,7 @@ async fn a_load_that_comes_late_changes_nothing() {
 /// The first load is held up before it has marked the counter; the mark comes after another load.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_mark_that_comes_late_changes_nothing() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let link = link_to(&redis_url().await).await;
     let (here, there) = (counters(&shop), counters(&by_way_of(&link, &shop)));
@@ -139,12 +132,7 @@ async fn a_mark_that_comes_late_changes_nothing() {
         .await
         .expect("the row is taken");
     let reading = tokio::spawn(async move { there.read(item).await });
-    eventually("the first load to claim its epoch", || async {
-        let waiting =
-            support::statements_running(&shop.pool, "INSERT IGNORE INTO redis_counters%").await;
-        (waiting == 1).then_some(())
-    })
-    .await;
+    support::until_running(&shop.pool, "INSERT IGNORE INTO redis_counters%", 1).await;
     link.set(Fault::Stall);
     claimed.rollback().await.expect("the row is free");
     first_load(&shop, item).await;
@@ -159,8 +147,7 @@ async fn a_mark_that_comes_late_changes_nothing() {
 /// units of it are on their way into an order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let (here, there) = (counters(&shop), counters(&shop));
     let wanted = purchase(&shop, item, "k", 2).await;
@@ -176,11 +163,7 @@ async fn a_load_that_ended_before_it_was_taken_over_is_kept() {
         .await
         .expect("the row is locked");
     let reading = tokio::spawn(async move { there.read(item).await });
-    eventually("the other one to take over", || async {
-        let waiting = support::statements_running(&shop.pool, "UPDATE redis_counters%").await;
-        (waiting == 1).then_some(())
-    })
-    .await;
+    support::until_running(&shop.pool, "UPDATE redis_counters%", 1).await;
     sqlx::raw_sql("UNLOCK TABLES").execute(&mut *holder).await.expect("unlocked");
     let taken = taking.await.expect("no panic").expect("taken");
     assert!(matches!(taken, Take::First(_)), "{taken:?}");
@@ -197,8 +180,7 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
     let link = link_to(&redis_url().await).await;
     let instance = by_way_of(&link, &shop).start().await;
     let item = lab_item(&instance).await;
-    let order = instance.buyer(1).buy(STRATEGY, item.get()).await;
-    assert_eq!(order.status, 201, "{}", order.text);
+    let order = instance.buyer(1).buy(STRATEGY, item.get()).await.expect_status(201);
     let path = format!("/api/orders/{}/cancellation", order.json["id"].as_str().expect("an id"));
     let here = counters(&shop);
     let key = here.key(item);
@@ -228,8 +210,7 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
         assert_eq!((loaded, told), (ledger, ledger), "round {round}: counter against ledger");
     }
     // A change that no load knew is told.
-    let answer = instance.admin().patch(&restock, &json!({ "stock_delta": -1 })).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    instance.admin().patch(&restock, &json!({ "stock_delta": -1 })).await.expect_status(200);
     assert_eq!(here.read(item).await.expect("read").available, 8);
 }
 
@@ -237,8 +218,7 @@ async fn a_change_that_a_load_knew_already_is_not_counted_again() {
 /// be loaded again.
 #[tokio::test]
 async fn a_late_claim_of_a_load_changes_nothing() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let buckets = Buckets::new(redis_of(&shop), shop.pool.clone(), Metrics::new());
     for first in 1..=2 {
@@ -258,8 +238,7 @@ async fn a_late_claim_of_a_load_changes_nothing() {
 /// still asked for stays known.
 #[tokio::test]
 async fn requests_that_took_are_forgotten_after_a_while() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = lab_item(&instance).await;
     let (counters, redis) = (counters(&shop), redis_of(&shop));
     let key = format!("{}{{item:{item}}}:takes", redis.prefix());

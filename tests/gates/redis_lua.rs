@@ -55,8 +55,7 @@ async fn orders_that_end_give_the_limit_back() {
     let (shop, instance) = Shop::open().await;
     let body = json!({ "stock": 1, "per_buyer_limit": 1, "arbiter": "off" });
     let item = instance.make_item(body).await;
-    let first = instance.buyer(1).buy(STRATEGY, item).await;
-    assert_eq!(first.status, 201, "{}", first.text);
+    let first = instance.buyer(1).buy(STRATEGY, item).await.expect_status(201);
     assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.brief(), (409, "limit_reached"));
     cancel(&instance, 1, &first).await;
     let second = instance.buyer(1).buy(STRATEGY, item).await;
@@ -97,8 +96,7 @@ async fn an_emptied_redis_knows_units_and_buyers_again() {
 /// Units of a purchase that died on its way stay counted; the ledger has the last word.
 #[tokio::test]
 async fn a_count_that_is_too_high_denies_nobody_for_good() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 3, "per_buyer_limit": 1 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 3, "per_buyer_limit": 1 })).await;
     assert_eq!(instance.buyer(1).buy(STRATEGY, item).await.status, 201);
     let key = counters(&shop).key(id_of(item));
     command(&shop, redis::cmd("HSET").arg(&key).arg("b:2").arg(1)).await;
@@ -115,8 +113,7 @@ async fn a_count_that_is_too_high_denies_nobody_for_good() {
 
 #[tokio::test]
 async fn the_window_is_compared_with_the_clock_of_redis() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, _instance, item) = Shop::selling(json!({})).await;
     let found = items::find(&shop.pool, id_of(item)).await.expect("read").expect("an item");
     let (now, counters) = (OffsetDateTime::now_utc(), counters(&shop));
     let windows = [

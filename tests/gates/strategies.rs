@@ -230,8 +230,7 @@ async fn losers_wait_as_they_are_told() {
 
 #[tokio::test]
 async fn unsafe_ways_are_refused_on_a_real_sale() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({ "kind": "shop" })).await;
     for (strategy, breaks) in variants() {
         let answer = instance.buyer(7).buy_for_good(&strategy, item).await;
@@ -249,8 +248,7 @@ async fn unsafe_ways_are_refused_on_a_real_sale() {
 
 #[tokio::test]
 async fn a_buyer_of_a_real_sale_chooses_neither_how_to_wait_nor_what_to_lock() {
-    let (_shop, instance) = Shop::open().await;
-    let real = instance.make_item(json!({ "kind": "shop", "stock": 100 })).await;
+    let (_shop, instance, real) = Shop::selling(json!({ "kind": "shop", "stock": 100 })).await;
     let lab = instance.make_item(json!({ "stock": 100 })).await;
     let waits = WaitFor::ALL.iter().filter(|wait| **wait != WaitFor::Notify);
     let waits = waits.map(|wait| format!("wait={}", wait.as_str()));
@@ -274,8 +272,7 @@ async fn a_buyer_of_a_real_sale_chooses_neither_how_to_wait_nor_what_to_lock() {
 }
 
 async fn sells_whole_or_not_at_all(strategy: &str) {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop().await.opened().await;
     for (strategy, _) in variants_of(strategy) {
         let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 4 })).await;
         let path = crate::support::purchase_path(&strategy, item);
@@ -334,8 +331,7 @@ async fn a_gate_that_compares_does_not_deadlock_with_itself() {
 
 #[tokio::test]
 async fn the_list_is_served_with_its_cards() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop().await.opened().await;
     let listed = instance.stranger().get("/api/strategies").await;
     let names: Vec<&str> =
         listed.json.as_array().expect("a list").iter().filter_map(name).collect();

@@ -15,9 +15,7 @@ const NEVER_MS: u64 = 3_600_000;
 
 /// A shop without a reconciliation, which the tests run themselves.
 async fn shop() -> (Shop, Instance) {
-    let shop = Shop::with(|config| config.job.reconcile_period_ms = NEVER_MS).await;
-    let instance = shop.start().await;
-    (shop, instance)
+    Shop::open_with(|config| config.job.reconcile_period_ms = NEVER_MS).await
 }
 
 /// The free rows of an item, and those that are taken and not counted yet.
@@ -60,8 +58,7 @@ async fn an_item_of_a_million_units_has_a_thousand_rows_and_gets_more_when_they_
     assert_eq!(rows(&shop, item).await, (most - 1, 0));
     // More than are free: the pool is filled to the brim, and all of it is taken.
     let path = crate::support::purchase_path(STRATEGY, item);
-    let all = instance.buyer(2).post(&path, &json!({ "quantity": POOL_MAX })).await;
-    assert_eq!(all.status, 201, "{}", all.text);
+    instance.buyer(2).post(&path, &json!({ "quantity": POOL_MAX })).await.expect_status(201);
     assert_eq!(rows(&shop, item).await, (0, 0));
     assert_eq!(instance.buyer(3).buy(STRATEGY, item).await.status, 201);
     assert_eq!(rows(&shop, item).await, (most - 1, 0));

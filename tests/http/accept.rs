@@ -29,8 +29,8 @@ fn media_types(operation: &Value) -> Vec<String> {
 /// No operation refuses a media type that the document names for it.
 #[tokio::test]
 async fn each_operation_gives_what_its_description_names() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
+    let (_shop, instance, item) =
+        Shop::selling(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
     let order = order_id(&instance.buyer(1).buy("default", item).await);
     let testbed = Testbed { instance, item, order };
     let document = serde_json::to_value(seckill::http::openapi()).expect("JSON");

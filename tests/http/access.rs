@@ -198,8 +198,8 @@ impl Testbed {
 
 #[tokio::test]
 async fn each_operation_is_for_those_it_is_for() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
+    let (shop, instance, item) =
+        Shop::selling(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
     let order = order_id(&instance.buyer(1).buy("default", item).await);
     let testbed = Testbed { instance, item, order };
     let instance = &testbed.instance;

@@ -8,21 +8,20 @@ use super::{assert_clean, assert_problem};
 use crate::support::{Client, Instance, Shop};
 
 async fn log(instance: &Instance, query: &str) -> Value {
-    let answer = instance.admin().get(&format!("/api/admin/actions{query}")).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    let answer =
+        instance.admin().get(&format!("/api/admin/actions{query}")).await.expect_status(200);
     answer.json
 }
 
 #[tokio::test]
 async fn what_an_operator_does_is_written_down_and_what_was_refused_is_not() {
-    let shop = Shop::with(|config| config.http.trusted_proxies = "127.0.0.1".to_owned()).await;
-    let instance = shop.start().await;
+    let (shop, instance) =
+        Shop::open_with(|config| config.http.trusted_proxies = "127.0.0.1".to_owned()).await;
     let item = instance.make_item(json!({ "name": "A lamp" })).await;
     let path = format!("/api/admin/items/{item}");
     let other = instance.stranger().with_token(&instance.token(7, Role::Admin));
     let pause = other.request(Method::PATCH, &path).json(&json!({ "paused": true }));
-    let paused = Client::send(pause.header("x-forwarded-for", "203.0.113.9")).await;
-    assert_eq!(paused.status, 200, "{}", paused.text);
+    Client::send(pause.header("x-forwarded-for", "203.0.113.9")).await.expect_status(200);
     let restock = json!({ "stock_delta": 5, "strategy": "mysql-atomic" });
     assert_eq!(other.patch(&path, &restock).await.status, 200);
     // Refused: an old revision, a strategy that is none, more than is left, no operator.

@@ -119,8 +119,7 @@ fn misunderstood(instance: &Instance, path: &str) -> Vec<Refused> {
 
 #[tokio::test]
 async fn a_purchase_is_refused_by_what_is_wrong_with_its_body() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
     let dear = instance
         .make_item(json!({ "per_buyer_limit": 9, "price_cents": 1_000_000_000_000_i64 }))
         .await;
@@ -150,8 +149,7 @@ async fn a_purchase_is_refused_by_what_is_wrong_with_its_body() {
 
 #[tokio::test]
 async fn the_other_bodies_are_read_as_strictly() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let buyer = instance.buyer(1);
     let bought = buyer.buy("default", item).await;
     let order = format!("/api/orders/{}", bought.json["id"].as_str().expect("an order"));
@@ -287,8 +285,7 @@ fn item_changes() -> Vec<(Value, (u16, &'static str))> {
 
 #[tokio::test]
 async fn an_item_that_cannot_be_is_neither_created_nor_made_by_an_edit() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "kind": "shop" })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "kind": "shop" })).await;
     let path = format!("/api/admin/items/{item}");
     let admin = instance.admin();
     let editable = ["starts_at", "ends_at", "strategy"];

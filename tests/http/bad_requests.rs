@@ -20,8 +20,7 @@ fn buy(client: &Client, path: &str) -> RequestBuilder {
 
 #[tokio::test]
 async fn a_path_that_names_nothing_is_refused() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let (buyer, admin) = (instance.buyer(1), instance.admin());
     let mut cases = Vec::new();
     let invalid = (400, "invalid_path_parameter");
@@ -103,8 +102,7 @@ async fn a_path_that_names_nothing_is_refused() {
 
 #[tokio::test]
 async fn a_query_or_a_header_that_is_not_understood_is_refused() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let buyer = instance.buyer(1);
     let mut cases = Vec::new();
     let invalid = (400, "invalid_query_parameter");
@@ -195,12 +193,10 @@ async fn a_query_or_a_header_that_is_not_understood_is_refused() {
 
 #[tokio::test]
 async fn a_sale_that_cannot_be_is_refused_by_its_reason() {
-    let (shop, instance) = Shop::open().await;
-    let upcoming = instance
-        .make_item(
-            json!({ "starts_at": "2036-01-01T00:00:00Z", "ends_at": "2036-01-02T00:00:00Z" }),
-        )
-        .await;
+    let (shop, instance, upcoming) = Shop::selling(
+        json!({ "starts_at": "2036-01-01T00:00:00Z", "ends_at": "2036-01-02T00:00:00Z" }),
+    )
+    .await;
     let ended = instance
         .make_item(
             json!({ "starts_at": "2016-01-01T00:00:00Z", "ends_at": "2016-01-02T00:00:00Z" }),
@@ -243,8 +239,7 @@ async fn a_sale_that_cannot_be_is_refused_by_its_reason() {
 
 #[tokio::test]
 async fn a_token_that_is_not_good_is_refused() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let user = UserId::new(1).expect("positive");
     let now = OffsetDateTime::now_utc();
     let ours = Tokens::new(&shop.config.secret, &Secret::default());
@@ -311,8 +306,7 @@ async fn a_token_that_is_not_good_is_refused() {
 
 #[tokio::test]
 async fn anothers_order_is_as_good_as_none() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let order = order_id(&instance.buyer(1).buy("default", item).await);
     let (owner, other, admin) =
         (instance.buyer(1), instance.buyer(2), instance.token(3, Role::Admin));
@@ -345,8 +339,7 @@ async fn anothers_order_is_as_good_as_none() {
 
 #[tokio::test]
 async fn one_purchase_more_than_there_is_room_for_is_refused() {
-    let shop = Shop::with(|config| config.purchase.in_flight_max = 1).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.purchase.in_flight_max = 1).await;
     let item = instance.make_item(json!({})).await;
     let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     let first = tokio::spawn({

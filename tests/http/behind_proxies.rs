@@ -105,8 +105,8 @@ const FORMS: [(&str, &str, u16, &str); 22] = [
 
 #[tokio::test]
 async fn a_purchase_is_read_in_each_form_of_a_proxy() {
-    let shop = Shop::with(|config| config.http.hosts = "shop.example".to_owned()).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.http.hosts = "shop.example".to_owned()).await;
     let item = instance.make_item(json!({ "stock": 90, "per_buyer_limit": 90 })).await;
     let token = instance.token(1, Role::Buyer);
     let head = |version: &str, headers: &str| {
@@ -132,8 +132,7 @@ async fn a_purchase_is_read_in_each_form_of_a_proxy() {
 /// answers 400 and closes, and nothing is sold.
 #[tokio::test]
 async fn the_proxy_protocol_is_refused() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 3 })).await;
+    let (_shop, instance, item) = Shop::selling(json!({ "stock": 3 })).await;
     let token = instance.token(1, Role::Buyer);
     let purchase = format!(
         "POST /api/seckill/mysql-atomic/{item} HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\n\r\n",

@@ -72,8 +72,7 @@ fn allowed(answer: &Answer) -> Option<&str> {
 #[tokio::test]
 async fn a_page_of_a_named_origin_buys_with_a_token() {
     let origins = format!("{OURS}, http://127.0.0.1:3000");
-    let shop = Shop::with(|config| config.http.cors_origins = origins).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| config.http.cors_origins = origins).await;
     let item = instance.make_item(json!({})).await;
     let path = format!("/api/seckill/default/{item}");
     let asked = preflight(&instance.stranger(), OURS, &path).await;
@@ -112,8 +111,8 @@ async fn a_page_of_a_named_origin_buys_with_a_token() {
 
 #[tokio::test]
 async fn other_origins_learn_nothing() {
-    let shop = Shop::with(|config| config.http.cors_origins = OURS.to_owned()).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.http.cors_origins = OURS.to_owned()).await;
     for origin in [
         "https://evil.example",
         "https://shop.example.evil.example",
@@ -136,8 +135,8 @@ async fn other_origins_learn_nothing() {
 
 #[tokio::test]
 async fn a_cookie_is_not_taken_from_a_page_of_a_named_origin() {
-    let shop = Shop::with(|config| config.http.cors_origins = OURS.to_owned()).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.http.cors_origins = OURS.to_owned()).await;
     let item = instance.make_item(json!({})).await;
     let buyer = instance.buyer(1);
     let cookie = format!("seckill={}", buyer.token().expect("a token"));

@@ -19,8 +19,7 @@ const CALLS: i64 = 25;
 
 /// An instance that reaches its servers by links that can be cut, and one that always does.
 async fn place() -> (Shop, Instance, Instance, FaultyLink, FaultyLink) {
-    let shop = Shop::new().await;
-    let whole = shop.start().await;
+    let (shop, whole) = Shop::open().await;
     let mysql = link_to_ledger(&shop).await;
     let redis = link_to(&crate::support::redis_url().await).await;
     let mut config: Config = shop.config.clone();
@@ -88,8 +87,7 @@ async fn without_the_ledger_pages_show_what_was_last_seen() {
     // The pages themselves, and the instance, are well.
     assert_eq!(stranger.get("/").await.status, 200);
     assert_eq!(stranger.get("/healthz").await.status, 200);
-    let ready = stranger.get("/readyz").await;
-    assert_eq!(ready.status, 200, "{}", ready.text);
+    let ready = stranger.get("/readyz").await.expect_status(200);
     assert_ne!(ready.json["dependencies"]["mysql"], "ok");
     until_ledger_is_away(&instance, true).await;
     // After enough failures nobody waits for the ledger any more, but for a probe now and then.
@@ -225,8 +223,7 @@ async fn without_the_ledger_nobody_says_that_an_order_is_still_queued() {
     let buyer = instance.buyer(1);
     // Its consumer, in whichever instance, cannot get at the stock.
     let holder = crate::support::hold_stock_row(&shop.pool, item).await;
-    let queued = buyer.buy("redis-stream", item).await;
-    assert_eq!(queued.status, 202, "{}", queued.text);
+    let queued = buyer.buy("redis-stream", item).await.expect_status(202);
     let path = format!("/api/orders/{}", order_id(&queued));
     mysql.cut();
     for of in [1, 2] {
@@ -251,8 +248,7 @@ async fn without_the_servers_of_a_lock(
     servers: &[String],
     reach_by: impl FnOnce(&mut Config, &[FaultyLink]),
 ) {
-    let shop = Shop::new().await;
-    let whole = shop.start().await;
+    let (shop, whole) = Shop::open().await;
     let links = join_all(servers.iter().map(|server| link_to(server))).await;
     let attempts = || links.iter().map(FaultyLink::connections).max().unwrap_or_default();
     let mut config: Config = shop.config.clone();
@@ -286,8 +282,7 @@ async fn without_the_servers_of_a_lock(
         let answer = buyer.buy(other, whole.make_item(json!({})).await).await;
         assert_eq!(answer.status, 201, "{other}: {}", answer.text);
     }
-    let ready = instance.stranger().get("/readyz").await;
-    assert_eq!(ready.status, 200, "{}", ready.text);
+    let ready = instance.stranger().get("/readyz").await.expect_status(200);
     assert_ne!(ready.json["dependencies"][dependency], "ok", "{}", ready.text);
     links.iter().for_each(FaultyLink::mend);
     let next = std::sync::atomic::AtomicI64::new(200);

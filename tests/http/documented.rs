@@ -65,8 +65,7 @@ fn the_document_lists_every_action_of_operators() {
 
 #[tokio::test]
 async fn every_answer_carries_the_headers_that_guard_it() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
     let buyer = instance.buyer(1);
     let answers = [
         ("a page", buyer.get("/").await),
@@ -157,8 +156,8 @@ async fn a_folder_of_pages_replaces_those_of_the_program() {
     let folder = std::env::temp_dir().join(unique("pages"));
     std::fs::create_dir_all(&folder).expect("a folder");
     std::fs::write(folder.join("index.html"), "<p>edited").expect("written");
-    let shop = Shop::with(|config| config.http.static_dir.clone_from(&folder)).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.http.static_dir.clone_from(&folder)).await;
     assert_eq!(instance.stranger().get("/").await.text, "<p>edited");
     std::fs::write(folder.join("index.html"), "<p>edited again").expect("written");
     assert_eq!(instance.stranger().get("/").await.text, "<p>edited again");

@@ -66,12 +66,11 @@ fn minds(answer: &Value) -> bool {
 
 #[tokio::test]
 async fn no_operation_without_a_required_body_minds_its_type() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.limits.user_per_second = 100_000;
         config.limits.user_burst = 100_000;
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
     let operations = operations(item);
     let routes: BTreeSet<_> = operations.iter().map(|(_, path)| path.as_str()).collect();
@@ -109,8 +108,8 @@ async fn purchase(instance: &Instance, item: i64, version: &str, headers: &str, 
 
 #[tokio::test]
 async fn the_requests_of_tools_buy() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
+    let (_shop, instance, item) =
+        Shop::selling(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
     let form = "Content-Type: application/x-www-form-urlencoded";
     let tools = [
         ("curl -X POST", "1.1", "User-Agent: curl/8.14.1\r\nAccept: */*\r\n".to_owned(), ""),

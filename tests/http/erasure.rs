@@ -25,8 +25,7 @@ async fn delete_by_admin(instance: &Instance, user: i64) -> Answer {
 
 /// Signs somebody up and in; answers the user id and the session.
 async fn person(instance: &Instance, name: &str) -> (i64, Client) {
-    let made = sign_up(&instance.stranger(), name, PASSWORD).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    let made = sign_up(&instance.stranger(), name, PASSWORD).await.expect_status(201);
     (made.json["user_id"].as_i64().expect("an id"), session(instance, name).await)
 }
 
@@ -73,8 +72,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
     let others = order_id(&one.buyer(71).buy("mysql-atomic", single).await);
     let mine = json!({ "password": PASSWORD });
     assert_problem(&delete(&paula, mine.clone()).await, (409, "orders_open"), "an open order");
-    let paid = paula.post(&format!("/api/orders/{bought}/payment"), &json!({})).await;
-    assert_eq!(paid.status, 200, "{}", paid.text);
+    paula.post(&format!("/api/orders/{bought}/payment"), &json!({})).await.expect_status(200);
     for client in [&paula, &one.buyer(72)] {
         assert_eq!(client.post(&waiting(single), &json!({})).await.status, 200);
     }
@@ -90,8 +88,7 @@ async fn a_person_is_deleted_and_the_orders_keep_a_number() {
     assert_problem(&delete(&paula, both).await, (422, "unknown_field"), "two proofs");
     let off = delete(&paula, json!({ "token": "x" })).await;
     assert_problem(&off, (409, "identity_off"), "no provider");
-    let deleted = delete(&paula, mine.clone()).await;
-    assert_eq!(deleted.status, 204, "{}", deleted.text);
+    let deleted = delete(&paula, mine.clone()).await.expect_status(204);
     assert!(deleted.headers["set-cookie"].to_str().expect("text").contains("Max-Age=0"));
 
     // No token works any more, here at once and there soon; the next buyer has the unit.
@@ -156,8 +153,7 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
     let (code, text) = run(&shop, &erase).await;
     assert_eq!((code, text.contains("open order")), (1, true), "{text}");
     let cancel = format!("/api/orders/{order}/cancellation");
-    let cancelled = grace.post(&cancel, &json!({})).await;
-    assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+    grace.post(&cancel, &json!({})).await.expect_status(200);
     let (code, text) = run(&shop, &erase).await;
     assert_eq!((code, text.contains("is deleted")), (0, true), "{text}");
     let (code, text) = run(&shop, &erase).await;
@@ -169,8 +165,7 @@ async fn an_operator_is_deleted_after_the_role_was_taken_on_the_command_line_too
 #[tokio::test]
 async fn a_user_of_an_identity_provider_shows_a_token_of_it_once_more() {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let shop = Shop::with(|config| provider.configure(config)).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
     let token = |subject: &str| provider.key(0).token(&provider.claims(subject));
     let exchange = async |subject: &str| {
         let session =

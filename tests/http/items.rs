@@ -46,8 +46,7 @@ async fn an_item_reads_back_as_it_was_created() {
         "strategy": "redis-watch",
         "kind": "shop",
     }));
-    let made = instance.admin().post("/api/admin/items", &body).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    let made = instance.admin().post("/api/admin/items", &body).await.expect_status(201);
     for (field, expected) in [
         ("name", json!("Lamp ’24 — <b>bright</b>")),
         ("description", json!("Two\nlines")),
@@ -107,8 +106,7 @@ async fn a_sale_may_last_until_the_year_9999() {
 
 #[tokio::test]
 async fn the_list_shows_the_shop_and_not_the_lab() {
-    let (_shop, instance) = Shop::open().await;
-    let lab = instance.make_item(json!({})).await;
+    let (_shop, instance, lab) = Shop::selling(json!({})).await;
     let later =
         instance.make_item(json!({ "kind": "shop", "ends_at": "2036-01-02T00:00:00Z" })).await;
     let sooner =
@@ -152,8 +150,7 @@ async fn the_state_follows_the_clock_and_the_stock() {
         (409, "sold_out"),
         "the second buyer",
     );
-    let paid = instance.buyer(1).step(&order, "payment").await;
-    assert_eq!(paid.status, 200, "{}", paid.text);
+    instance.buyer(1).step(&order, "payment").await.expect_status(200);
     instance.clock.shift(Duration::HOUR * 2);
     assert_eq!(find(&instance, item).await["state"], "ended");
     assert_problem(
@@ -219,8 +216,7 @@ async fn a_restock_reopens_a_sold_out_item_everywhere() {
 #[tokio::test]
 async fn units_that_come_back_end_the_memory_of_a_sold_out_item() {
     // Nobody looks again by itself for as long as this test runs.
-    let shop = Shop::with(|config| config.purchase.sold_out_ms = 3_600_000).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.purchase.sold_out_ms = 3_600_000).await;
     let item = instance.make_item(json!({ "stock": 1 })).await;
     let buy = async |id: i64| instance.buyer(id).buy("mysql-atomic", item).await;
     let sold_out = async |what: &str| {
@@ -279,15 +275,14 @@ async fn the_default_strategy_can_be_changed_in_the_middle_of_a_sale() {
 
 #[tokio::test]
 async fn an_edit_is_refused_when_somebody_else_was_quicker() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
     let path = format!("/api/items/{item}");
     let tag = |answer: &Answer| answer.headers["etag"].to_str().expect("text").to_owned();
     let seen = tag(&instance.stranger().get(&path).await);
     assert!(seen.starts_with('"') && seen.ends_with('"'), "{seen}");
     assert_eq!(tag(&instance.stranger().get(&path).await), seen, "reading changes no tag");
-    let edited = edit_if(&instance, item, &seen, json!({ "paused": true })).await;
-    assert_eq!(edited.status, 200, "{}", edited.text);
+    let edited =
+        edit_if(&instance, item, &seen, json!({ "paused": true })).await.expect_status(200);
     let now = tag(&instance.stranger().get(&path).await);
     assert_eq!(tag(&edited), now);
     assert_ne!(now, seen);
@@ -311,8 +306,7 @@ async fn an_edit_is_refused_when_somebody_else_was_quicker() {
 
 #[tokio::test]
 async fn stock_that_is_sold_cannot_be_taken_out() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 4 })).await;
+    let (_shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 4 })).await;
     let path = format!("/api/seckill/redis-watch/{item}");
     order_id(&instance.buyer(1).post(&path, &json!({ "quantity": 4 })).await);
     let before = find(&instance, item).await;

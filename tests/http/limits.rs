@@ -40,12 +40,11 @@ async fn press(ask: impl AsyncFn() -> Answer) -> (Vec<Answer>, Vec<Answer>) {
 
 #[tokio::test]
 async fn a_user_who_asks_too_often_has_to_wait_and_nobody_else() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.limits.user_per_second = 1;
         config.limits.user_burst = BURST;
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     let buyer = instance.buyer(1);
     let (_, limited) = press(async || buyer.buy("mysql-atomic", item).await).await;
@@ -88,8 +87,7 @@ async fn sign_in(client: &Client, forwarded_for: &str) -> Answer {
 
 #[tokio::test]
 async fn an_address_cannot_sign_in_without_end_whatever_it_says_of_itself() {
-    let shop = Shop::with(strict).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(strict).await;
     let stranger = instance.stranger();
     let number = std::cell::Cell::new(0);
     let (passed, limited) = press(async || {
@@ -111,12 +109,11 @@ async fn an_address_cannot_sign_in_without_end_whatever_it_says_of_itself() {
 
 #[tokio::test]
 async fn behind_a_proxy_of_ours_the_address_is_the_clients() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         strict(config);
         config.http.trusted_proxies = "127.0.0.0/8, ::1".to_owned();
     })
     .await;
-    let instance = shop.start().await;
     let stranger = instance.stranger();
     let number = std::cell::Cell::new(0);
     // The client's own entries come first, and the proxy appends the last one.
@@ -147,12 +144,11 @@ async fn three_connections(instance: &Instance) -> [Raw; 3] {
 
 #[tokio::test]
 async fn one_address_cannot_take_all_connections() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.limits.loopback_exempt = false;
         config.limits.address_connections_max = 2;
     })
     .await;
-    let instance = shop.start().await;
     let [_one, two, mut third] = three_connections(&instance).await;
     assert_eq!(third.answer().await.status, 0, "a third connection is served");
     drop(two);
@@ -166,8 +162,7 @@ async fn one_address_cannot_take_all_connections() {
 
 #[tokio::test]
 async fn connections_beyond_the_bound_wait_for_a_place() {
-    let shop = Shop::with(|config| config.http.connections_max = 2).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| config.http.connections_max = 2).await;
     let [_one, two, mut third] = three_connections(&instance).await;
     let early = tokio::time::timeout(UNSERVED, third.answer()).await;
     assert!(early.is_err(), "a third connection is served");
@@ -177,8 +172,7 @@ async fn connections_beyond_the_bound_wait_for_a_place() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dribbling_clients_leave_buyers_alone() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": BUYERS })).await;
+    let (_shop, instance, item) = Shop::selling(json!({ "stock": BUYERS })).await;
     let head =
         format!("POST /api/seckill/mysql-atomic/{item} HTTP/1.1\r\nHost: localhost\r\nX-Slow: ");
     let addr = instance.addr;

@@ -7,12 +7,11 @@ use crate::support::Shop;
 
 #[tokio::test]
 async fn a_sale_is_seen_with_its_orders_outcomes_and_counters() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 3, "strategy": "redis-lua" })).await;
+    let (_shop, instance, item) =
+        Shop::selling(json!({ "stock": 3, "strategy": "redis-lua" })).await;
     let other = instance.make_item(json!({})).await;
     let look = async || instance.admin().get(&format!("/api/admin/items/{item}/live")).await;
-    let before = look().await;
-    assert_eq!(before.status, 200, "{}", before.text);
+    let before = look().await.expect_status(200);
     assert_eq!((&before.json["total"], &before.json["available"]), (&json!(3), &json!(3)));
     assert_eq!(before.json["counter_available"], json!(null), "nobody has loaded it yet");
     assert_eq!((&before.json["orders"], &before.json["purchases"]), (&json!({}), &json!({})));

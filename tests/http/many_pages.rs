@@ -69,8 +69,7 @@ async fn all_hear(pages: &mut [watch::Receiver<i64>], available: i64) -> Duratio
 async fn many_pages_watch_one_item() {
     let wanted = std::env::var("SECKILL_TEST_STREAMS").ok().and_then(|text| text.parse().ok());
     let count = wanted.unwrap_or(STREAMS);
-    let shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open().await;
     let admin = instance.admin();
     let body = item_body(json!({ "strategy": "mysql-atomic", "per_buyer_limit": 10 }));
     let item = admin.post("/api/admin/items", &body).await.json["id"].as_i64().expect("an id");
@@ -97,8 +96,7 @@ async fn many_pages_watch_one_item() {
 
     let (mut heard, ticks_before, began) = (Duration::ZERO, processor_ticks(pid), Instant::now());
     for left in (0..10).rev() {
-        let sold = buyer.buy("default", item).await;
-        assert_eq!(sold.status, 201, "{}", sold.text);
+        buyer.buy("default", item).await.expect_status(201);
         heard = heard.max(all_hear(&mut pages, left).await);
     }
     let busy = (processor_ticks(pid) - ticks_before) as f64 / began.elapsed().as_secs_f64();

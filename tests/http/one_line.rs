@@ -36,8 +36,7 @@ pub(super) async fn redis_time(redis: &mut SharedConnection) -> f64 {
 async fn all_poll(instances: [&Instance; 2], buyers: &[i64], item: i64) -> HashSet<i64> {
     let polls = buyers.iter().map(|&id| async move {
         let buyer = instances[usize::try_from(id).expect("small") % 2].buyer(id);
-        let answer = stand(&buyer, item, json!({})).await;
-        assert_eq!(answer.status, 200, "{}", answer.text);
+        let answer = stand(&buyer, item, json!({})).await.expect_status(200);
         (answer.json["state"] == "admitted").then_some(id)
     });
     join_all(polls).await.into_iter().flatten().collect()
@@ -98,8 +97,9 @@ async fn two_instances_admit_no_more_than_may_be_inside_and_exits_count() {
     let path = format!("/api/items/{sold}/ticket");
     for id in [in_shop[1], waiting[30], in_shop[0]] {
         for instance in [&two, &one] {
-            let left = Client::send(instance.buyer(id).request(Method::DELETE, &path)).await;
-            assert_eq!(left.status, 204, "{}", left.text);
+            Client::send(instance.buyer(id).request(Method::DELETE, &path))
+                .await
+                .expect_status(204);
         }
     }
     eventually("two places inside", || async {

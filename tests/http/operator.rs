@@ -81,8 +81,7 @@ fn value(metrics: &str, series: &str) -> Option<f64> {
 
 #[tokio::test]
 async fn purchases_and_refusals_are_counted() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     // This strategy has no gate of its own that counts buyers: the arbiter refuses.
     assert_problem(
@@ -113,8 +112,7 @@ async fn purchases_and_refusals_are_counted() {
 /// As many waits as were granted, for the kind that was used.
 #[tokio::test]
 async fn the_times_of_locks_are_histograms_by_kind_and_backend() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("lock-redis-fair", item).await.status, 201);
     let text = instance.stranger().get("/metrics").await.text;
     let event = |event: &str| {
@@ -135,8 +133,7 @@ async fn the_times_of_locks_are_histograms_by_kind_and_backend() {
 
 #[tokio::test]
 async fn secrets_do_not_show() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let token = instance.token(1, Role::Buyer);
     let buyer = instance.stranger().with_token(&token);
     buyer.buy_with_key("default", item, "a-key-of-a-buyer").await;

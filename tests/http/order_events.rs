@@ -24,8 +24,7 @@ fn tells(order: &str, status: &str) -> impl Fn(&Event) -> bool {
 
 #[tokio::test]
 async fn an_owner_hears_of_purchase_payment_and_expiry() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 2 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 2 })).await;
     let buyer = instance.buyer(1);
     let mut events = watch(&buyer).await;
     let mut of_another = watch(&instance.buyer(2)).await;
@@ -71,8 +70,7 @@ async fn an_owner_hears_of_what_happens_on_another_instance() {
 
 #[tokio::test]
 async fn one_stream_more_than_there_is_room_for_is_refused() {
-    let shop = Shop::with(|config| config.live.streams_max = 2).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| config.live.streams_max = 2).await;
     let item = instance.make_item(json!({})).await;
     let first = watch(&instance.buyer(1)).await;
     let _second = Events::open(

@@ -23,8 +23,7 @@ async fn let_the_holds_run_out(shop: &Shop) {
 
 #[tokio::test]
 async fn paying_twice_is_paying_once() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let buyer = instance.buyer(1);
     let bought = buyer.buy("default", item).await;
     let order = order_id(&bought);
@@ -103,8 +102,7 @@ async fn an_unpaid_order_expires_and_gives_back_once() {
 
 #[tokio::test]
 async fn a_late_payment_is_taken_while_stock_is_left() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let buyer = instance.buyer(1);
     let order = order_id(&buyer.buy("redis-watch", item).await);
     let_the_holds_run_out(&shop).await;
@@ -122,8 +120,7 @@ async fn a_late_payment_is_taken_while_stock_is_left() {
 
 #[tokio::test]
 async fn a_late_payment_is_refused_when_the_units_are_sold() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 1 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 1 })).await;
     let (slow, quick) = (instance.buyer(1), instance.buyer(2));
     let order = order_id(&slow.buy("default", item).await);
     assert_problem(&quick.buy("default", item).await, (409, "sold_out"), "the only unit is held");
@@ -144,8 +141,7 @@ async fn a_late_payment_is_refused_when_the_units_are_sold() {
 
 #[tokio::test]
 async fn a_late_payment_is_refused_when_the_limit_was_used_since() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let buyer = instance.buyer(1);
     let order = order_id(&buyer.buy("mysql-version", item).await);
     assert_problem(
@@ -220,8 +216,7 @@ async fn one_of_payment_cancellation_and_expiry_wins() {
 
 #[tokio::test]
 async fn orders_are_listed_newest_first_page_by_page() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let (_shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
     let buyer = instance.buyer(1);
     let mut bought = Vec::new();
     for _ in 0..5 {

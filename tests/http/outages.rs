@@ -22,8 +22,7 @@ async fn without(shop: &Shop, change: impl FnOnce(&mut seckill::config::Config))
 
 #[tokio::test]
 async fn without_redis_what_does_not_need_it_still_sells() {
-    let (shop, whole) = Shop::open().await;
-    let item = whole.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let (shop, whole, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
     let url = Secret::new(format!("redis://:planted-password@{NOWHERE}"));
     let instance = without(&shop, |config| config.redis_url = url).await;
     for strategy in ["redis-watch", "lock-redis", "lock-redis?store=redis"] {
@@ -36,8 +35,7 @@ async fn without_redis_what_does_not_need_it_still_sells() {
         assert!(refused.headers.contains_key("retry-after"));
     }
     let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
-    let paid = instance.buyer(1).step(&order, "payment").await;
-    assert_eq!(paid.status, 200, "{}", paid.text);
+    instance.buyer(1).step(&order, "payment").await.expect_status(200);
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!((ready.status, &ready.json["dependencies"]["mysql"]), (200, &json!("ok")));
     assert_ne!(ready.json["dependencies"]["redis"], "ok");
@@ -51,8 +49,7 @@ async fn without_redis_what_does_not_need_it_still_sells() {
 
 #[tokio::test]
 async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
-    let (shop, whole) = Shop::open().await;
-    let item = whole.make_item(json!({})).await;
+    let (shop, whole, item) = Shop::selling(json!({})).await;
     let url = Secret::new(format!("mysql://root:planted-password@{NOWHERE}/nowhere"));
     let instance = without(&shop, |config| config.database_url = url).await;
     let buyer = instance.buyer(1);
@@ -85,13 +82,12 @@ async fn without_mysql_nothing_is_sold_and_nothing_is_leaked() {
 
 #[tokio::test]
 async fn an_outcome_that_is_not_known_in_time_is_told_by_the_key() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.mysql.acquire_timeout_ms = 300;
         config.purchase.deadline_ms = 2_000;
         config.mysql.lock_wait_timeout_seconds = 20;
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     let buyer = instance.buyer(1);
     let holder = crate::support::hold_stock_row(&shop.pool, item).await;

@@ -12,8 +12,8 @@ use crate::support::{Shop, purchase_path};
 
 #[tokio::test]
 async fn a_body_counts_whether_or_not_a_header_announces_it() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 5_000, "per_buyer_limit": 2_000 })).await;
+    let (_shop, instance, item) =
+        Shop::selling(json!({ "stock": 5_000, "per_buyer_limit": 2_000 })).await;
     let client = Http2::connect(instance.addr).await;
     let token = format!("Bearer {}", instance.token(1, Role::Buyer));
     let purchase = || -> Builder {
@@ -40,8 +40,8 @@ async fn a_body_counts_whether_or_not_a_header_announces_it() {
 
 #[tokio::test]
 async fn our_own_pages_are_known_by_the_authority() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
+    let (_shop, instance, item) =
+        Shop::selling(json!({ "stock": 100, "per_buyer_limit": 100 })).await;
     let client = Http2::connect(instance.addr).await;
     let cookie = format!("seckill={}", instance.token(1, Role::Buyer));
     let ours = format!("http://{}", instance.addr);

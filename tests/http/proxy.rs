@@ -53,7 +53,7 @@ async fn in_front_of(program: &Path, instances: &[&Instance]) -> (Haproxy, Clien
 #[tokio::test]
 async fn a_forged_address_does_not_get_past_the_proxy() {
     let Some(program) = haproxy::program() else { return };
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.limits.loopback_exempt = false;
         config.limits.address_per_second = 1;
         config.limits.address_burst = 3;
@@ -62,7 +62,6 @@ async fn a_forged_address_does_not_get_past_the_proxy() {
         config.http.hosts = "*".to_owned();
     })
     .await;
-    let instance = shop.start().await;
     let (_proxy, client) = in_front_of(&program, &[&instance]).await;
     let started = tokio::time::Instant::now();
     let mut passed = 0;
@@ -133,13 +132,11 @@ async fn a_run_of_the_lab_is_found_behind_the_proxy() {
     let client = client.with_token(first.admin().token().expect("a token"));
     let plan =
         json!({ "strategies": ["mysql-atomic"], "stock": 5, "buyers": 10, "concurrency": 5 });
-    let begun = client.post("/api/lab/runs", &plan).await;
-    assert_eq!(begun.status, 202, "{}", begun.text);
+    let begun = client.post("/api/lab/runs", &plan).await.expect_status(202);
     let path = format!("/api/lab/runs/{}", begun.json["id"].as_str().expect("an id"));
     // Other requests that come one after the other go to both instances in turn.
     for _ in 0..8 {
-        let found = client.get(&path).await;
-        assert_eq!(found.status, 200, "{}", found.text);
+        client.get(&path).await.expect_status(200);
     }
     eventually(BOUND, || async {
         let run = client.get(&path).await;

@@ -25,12 +25,11 @@ struct Testbed {
 
 impl Testbed {
     async fn new() -> Self {
-        let shop = Shop::with(|config| {
+        let (shop, instance) = Shop::open_with(|config| {
             config.http.head_timeout_ms = PATIENCE_MS;
             config.http.body_timeout_ms = PATIENCE_MS;
         })
         .await;
-        let instance = shop.start().await;
         let item = instance.make_item(json!({ "per_buyer_limit": 10 })).await;
         let before = Ledger::of(&shop).await;
         Self { shop, instance, item, before }

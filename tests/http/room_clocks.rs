@@ -74,12 +74,10 @@ async fn an_instance_with_a_wrong_clock_neither_opens_a_line_nor_ends_tickets() 
         let early = (&told.json["number"], &told.json["drawing"], &told.json["estimate_basis"]);
         assert_eq!(early, (&Value::Null, &json!(false), &json!("opening")), "buyer {id}");
     }
-    let opened = right.admin().edit(sold, schedule(now - Duration::SECOND)).await;
-    assert_eq!(opened.status, 200, "{}", opened.text);
+    right.admin().edit(sold, schedule(now - Duration::SECOND)).await.expect_status(200);
     for (id, buyer) in [(1, right.buyer(1)), (2, wrong(2))] {
         let admitted = until_admitted(&buyer, sold, json!({})).await;
-        let bought = buy(&wrong(id), sold, ticket(&admitted)).await;
-        assert_eq!(bought.status, 201, "{}", bought.text);
+        buy(&wrong(id), sold, ticket(&admitted)).await.expect_status(201);
     }
 }
 

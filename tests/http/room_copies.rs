@@ -64,8 +64,7 @@ async fn an_older_copy_of_redis_gives_no_number_twice() {
     }
     let path = format!("/api/items/{sold}/ticket");
     let leave = async |id: i64| {
-        let left = Client::send(one.buyer(id).request(Method::DELETE, &path)).await;
-        assert_eq!(left.status, 204, "{}", left.text);
+        Client::send(one.buyer(id).request(Method::DELETE, &path)).await.expect_status(204);
     };
     leave(5).await;
     let keys = room_keys(&shop, sold);

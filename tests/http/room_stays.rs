@@ -11,8 +11,7 @@ use crate::support::{Client, Instance};
 async fn leave(instance: &Instance, buyer: i64, item: i64) {
     let request =
         instance.buyer(buyer).request(Method::DELETE, &format!("/api/items/{item}/ticket"));
-    let left = Client::send(request).await;
-    assert_eq!(left.status, 204, "{}", left.text);
+    Client::send(request).await.expect_status(204);
 }
 
 /// Eight buyers join while nobody is there, at the price of nothing, and leave. When the line is long, they show what

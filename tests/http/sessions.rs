@@ -16,8 +16,7 @@ async fn session(instance: &Instance, name: &str) -> (Answer, String) {
     let stranger = instance.stranger();
     let credentials = json!({ "username": name, "password": PASSWORD });
     assert_eq!(stranger.post("/api/users", &credentials).await.status, 201);
-    let answer = stranger.post("/api/session", &credentials).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    let answer = stranger.post("/api/session", &credentials).await.expect_status(200);
     let cookie = answer.headers["set-cookie"].to_str().expect("text");
     let pair = cookie.split(';').next().expect("a pair").to_owned();
     (answer, pair)
@@ -29,8 +28,7 @@ fn purchase(instance: &Instance, item: i64) -> RequestBuilder {
 
 #[tokio::test]
 async fn the_cookie_buys_and_no_script_can_read_it() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let (_shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
     let (answer, cookie) = session(&instance, "buyer").await;
     let set = answer.headers["set-cookie"].to_str().expect("text");
     let attributes: Vec<&str> = set.split("; ").skip(1).collect();
@@ -40,8 +38,8 @@ async fn the_cookie_buys_and_no_script_can_read_it() {
     assert!(attributes.iter().any(|attribute| attribute.starts_with("Max-Age=")));
     assert!(!set.contains("Secure"), "this shop is not behind TLS");
     assert_eq!(answer.headers["cache-control"], "no-store");
-    let bought = Client::send(purchase(&instance, item).header("cookie", &cookie)).await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    let bought =
+        Client::send(purchase(&instance, item).header("cookie", &cookie)).await.expect_status(201);
     assert_eq!(bought.json["user_id"], answer.json["user_id"]);
     // Among other cookies too, and the header beats it.
     let among = format!("theme=dark; {cookie}; x=y");
@@ -56,8 +54,7 @@ async fn the_cookie_buys_and_no_script_can_read_it() {
 
 #[tokio::test]
 async fn behind_tls_the_cookie_is_bound_to_the_host() {
-    let shop = Shop::with(|config| config.http.cookie_secure = true).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| config.http.cookie_secure = true).await;
     let item = instance.make_item(json!({})).await;
     let (answer, cookie) = session(&instance, "buyer").await;
     assert_eq!(answer.headers["strict-transport-security"], "max-age=31536000");
@@ -72,8 +69,8 @@ async fn behind_tls_the_cookie_is_bound_to_the_host() {
 
 #[tokio::test]
 async fn another_sites_page_cannot_use_the_cookie() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
+    let (_shop, instance, item) =
+        Shop::selling(json!({ "per_buyer_limit": 100, "stock": 100 })).await;
     let (answer, cookie) = session(&instance, "buyer").await;
     let token = answer.json["token"].as_str().expect("a token");
     let host = format!("http://{}", instance.addr);
@@ -129,8 +126,7 @@ async fn signing_out_ends_the_token_here_at_once_and_elsewhere_soon() {
     let other = here.stranger().with_token(&here.token(1, Role::Buyer));
     assert_eq!(abroad.get("/api/orders").await.status, 200);
     let request = here.stranger().request(Method::DELETE, "/api/session").header("cookie", &cookie);
-    let out = Client::send(request).await;
-    assert_eq!(out.status, 204, "{}", out.text);
+    let out = Client::send(request).await.expect_status(204);
     let cleared = out.headers["set-cookie"].to_str().expect("text");
     assert!(cleared.starts_with("seckill=;") && cleared.contains("Max-Age=0"), "{cleared}");
     assert_problem(&buyer.get("/api/orders").await, (401, "invalid_token"), "a token signed out");
@@ -155,8 +151,8 @@ async fn signing_out_ends_the_token_here_at_once_and_elsewhere_soon() {
 #[tokio::test]
 async fn a_fresh_instance_refuses_a_token_that_was_signed_out_before_it_started() {
     // After the start the list is not read again.
-    let shop = Shop::with(|config| config.session.revocation_period_ms = 3_600_000).await;
-    let here = shop.start().await;
+    let (shop, here) =
+        Shop::open_with(|config| config.session.revocation_period_ms = 3_600_000).await;
     let token = here.token(1, Role::Buyer);
     let leaving = here.stranger().with_token(&token);
     assert_eq!(Client::send(leaving.request(Method::DELETE, "/api/session")).await.status, 204);
@@ -169,8 +165,7 @@ async fn a_fresh_instance_refuses_a_token_that_was_signed_out_before_it_started(
 /// Without the ledger nobody knows who has signed out: that is said, until the list was read.
 #[tokio::test]
 async fn a_fresh_instance_without_the_ledger_takes_no_token() {
-    let shop = Shop::new().await;
-    let here = shop.start().await;
+    let (shop, here) = Shop::open().await;
     let token = here.token(1, Role::Buyer);
     let leaving = here.stranger().with_token(&token);
     assert_eq!(Client::send(leaving.request(Method::DELETE, "/api/session")).await.status, 204);
@@ -204,9 +199,7 @@ async fn a_fresh_instance_without_the_ledger_takes_no_token() {
 
 #[tokio::test]
 async fn the_secret_before_this_one_is_still_read() {
-    let shop = Shop::new().await;
-    let old = shop.start().await;
-    let item = old.make_item(json!({ "per_buyer_limit": 5 })).await;
+    let (shop, old, item) = Shop::selling(json!({ "per_buyer_limit": 5 })).await;
     let (answer, _) = session(&old, "buyer").await;
     let token = answer.json["token"].as_str().expect("a token");
     let mut config = shop.config.clone();
@@ -214,8 +207,7 @@ async fn the_secret_before_this_one_is_still_read() {
     config.secret = Secret::new("another secret for tests, of thirty-two characters too");
     let rotated = Shop { config: config.clone(), pool: shop.pool.clone() };
     let new = rotated.start().await;
-    let bought = new.stranger().with_token(token).buy("mysql-atomic", item).await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    new.stranger().with_token(token).buy("mysql-atomic", item).await.expect_status(201);
     // What the new one signs, the old one does not know.
     let fresh = new.token(7, Role::Buyer);
     assert_eq!(new.stranger().with_token(&fresh).get("/api/orders").await.status, 200);

@@ -13,8 +13,7 @@ use crate::support::Shop;
 async fn a_name_is_given_once_however_it_is_written() {
     let (_shop, instance) = Shop::open().await;
     let stranger = instance.stranger();
-    let made = sign_up(&stranger, "Zoë", PASSWORD).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    let made = sign_up(&stranger, "Zoë", PASSWORD).await.expect_status(201);
     let user = made.json["user_id"].as_i64().expect("an id");
     assert!(user > 0);
     // Upper case, a combining mark, full-width letters.

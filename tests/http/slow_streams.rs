@@ -25,8 +25,7 @@ async fn dropped(instance: &Instance) -> f64 {
 /// read, on the same connection, does not.
 #[tokio::test]
 async fn a_stream_that_takes_nothing_is_reset_and_its_connection_goes_on() {
-    let shop = Shop::with(|config| config.http.write_timeout_ms = 2_000).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| config.http.write_timeout_ms = 2_000).await;
     let client = Http2::connect_with_window(instance.addr, 1_000).await;
     let mut stalled = Vec::new();
     for path in [LARGE, "/", "/api/strategies", "/api/openapi.json"] {

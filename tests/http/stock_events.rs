@@ -72,8 +72,7 @@ async fn the_start_and_the_end_are_told_to_who_waits() {
 
 #[tokio::test]
 async fn edits_are_told() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
     let mut events = watch(&instance, item).await;
     events.seek(SOON, state("open")).await.expect("the state at first");
     instance.admin().edit(item, json!({ "paused": true })).await;

@@ -32,8 +32,7 @@ async fn status_of_a_buyers_stream(instance: &Instance, buyer: i64) -> u16 {
 
 #[tokio::test]
 async fn one_connection_of_a_stranger_leaves_streams_for_buyers() {
-    let shop = Shop::with(|config| config.live.streams_max = 10).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| config.live.streams_max = 10).await;
     let item = instance.make_item(json!({})).await;
     let client = Http2::connect(instance.addr).await;
     let taken = open_many(&client, &format!("/api/items/{item}/events"), 20).await;
@@ -42,13 +41,12 @@ async fn one_connection_of_a_stranger_leaves_streams_for_buyers() {
 
 #[tokio::test]
 async fn an_address_and_a_user_have_so_many_streams_and_no_more() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.limits.loopback_exempt = false;
         config.limits.address_streams_max = 3;
         config.limits.user_streams_max = 2;
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     let path = format!("/api/items/{item}/events");
     let client = Http2::connect(instance.addr).await;

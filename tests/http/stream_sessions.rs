@@ -13,8 +13,7 @@ async fn watch(client: &Client, path: &str) -> Events {
 }
 
 async fn sign_out(client: &Client) {
-    let out = Client::send(client.request(Method::DELETE, "/api/session")).await;
-    assert_eq!(out.status, 204, "{}", out.text);
+    Client::send(client.request(Method::DELETE, "/api/session")).await.expect_status(204);
 }
 
 /// Starts a run of the lab that goes on for longer than a test; answers the path of its events.
@@ -27,8 +26,7 @@ async fn start_run(instance: &Instance) -> String {
         "concurrency": 1,
         "seconds_max": 120,
     });
-    let run = instance.admin().post("/api/lab/runs", &plan).await;
-    assert_eq!(run.status, 202, "{}", run.text);
+    let run = instance.admin().post("/api/lab/runs", &plan).await.expect_status(202);
     format!("/api/lab/runs/{}/events", run.json["id"].as_str().expect("an id"))
 }
 

@@ -28,8 +28,7 @@ async fn sign_in(client: &Client, from: &str, username: &str, password: &str) ->
 
 #[tokio::test]
 async fn ten_strangers_cannot_lock_an_owner_out() {
-    let shop = Shop::with(behind_a_proxy).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(behind_a_proxy).await;
     let client = instance.stranger();
     sign_up(&client, "victim").await;
     for stranger in 1..=12 {
@@ -64,8 +63,7 @@ async fn failures_are_counted_across_instances() {
 
 #[tokio::test]
 async fn an_account_that_everybody_guesses_at_still_opens_for_its_owner() {
-    let shop = Shop::with(behind_a_proxy).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(behind_a_proxy).await;
     let client = instance.stranger();
     sign_up(&client, "victim").await;
     let guess = async |from: &str| sign_in(&client, from, "victim", "a guess of somebody").await;

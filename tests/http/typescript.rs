@@ -51,8 +51,8 @@ console.log([all.quantity, short.quantity, longer.id === all.id, refused].join('
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_client_reserves_extends_and_buys() {
     let Some(folder) = build() else { return };
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 9, "extend_seconds": 60 })).await;
+    let (_shop, instance, item) =
+        Shop::selling(json!({ "per_buyer_limit": 9, "extend_seconds": 60 })).await;
     let (url, buyer) = (format!("http://{}", instance.addr), instance.buyer(1));
     let mut node = tokio::process::Command::new("node");
     node.args(["--input-type=module", "--eval", PROGRAM, &url, buyer.token().expect("a token")]);
@@ -98,8 +98,7 @@ console.log(keys.length);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_client_buys_once_behind_a_proxy_with_pages_of_its_own() {
     let Some(folder) = build() else { return };
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "per_buyer_limit": 9, "stock": 9 })).await;
+    let (_shop, instance, item) = Shop::selling(json!({ "per_buyer_limit": 9, "stock": 9 })).await;
     let (url, buyer) = (format!("http://{}", instance.addr), instance.buyer(1));
     let mut node = tokio::process::Command::new("node");
     node.args(["--input-type=module", "--eval", BEHIND_A_PROXY, &url]);

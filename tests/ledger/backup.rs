@@ -61,8 +61,7 @@ async fn buy(
     let mut orders = Vec::new();
     while !stops.load(Ordering::Relaxed) {
         let sent = Instant::now();
-        let answer = buyer.buy("mysql-batch", item).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
+        let answer = buyer.buy("mysql-batch", item).await.expect_status(201);
         let id = answer.json["id"].as_str().expect("an id").to_owned();
         orders.push(Accepted { id, sent, answered: Instant::now() });
         sold.fetch_add(1, Ordering::Relaxed);
@@ -85,12 +84,11 @@ async fn a_backup_during_a_sale_restores_all_that_was_sold_before_it() {
     let server = own_mysql(options).await;
     let database = unique("seckill");
     let url = server.tcp_url_of(&database);
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.database_url = Secret::new(url);
         config.limits.user_per_second = 0;
     })
     .await;
-    let instance = shop.start().await;
     let settings = json!({ "stock": 1_000_000, "per_buyer_limit": 100_000 });
     let item = instance.make_item(settings).await;
     let (stops, sold) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));

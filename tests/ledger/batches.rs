@@ -10,7 +10,7 @@ use shop_metrics::Metrics;
 use sqlx::{MySql, Transaction};
 use tokio_util::task::TaskTracker;
 
-use crate::support::{Instance, Shop, eventually, purchase_of, write_batch};
+use crate::support::{Instance, Shop, eventually, purchase_of, until_running, write_batch};
 
 /// A buyer who has nothing left to buy.
 const AT_THE_LIMIT: i64 = 90;
@@ -28,8 +28,8 @@ impl BatchTestbed {
     /// since somebody of the batch before had to be refused.
     async fn new(stock: i64) -> Self {
         // Whoever waits for a row waits until the test lets go of it.
-        let shop = Shop::with(|config| config.mysql.lock_wait_timeout_seconds = 30).await;
-        let instance = shop.start().await;
+        let (shop, instance) =
+            Shop::open_with(|config| config.mysql.lock_wait_timeout_seconds = 30).await;
         let item = instance.make_item(json!({ "stock": stock + 1, "per_buyer_limit": 2 })).await;
         let id = ItemId::new(item).expect("positive");
         let item = items::find(&shop.pool, id).await.expect("read").expect("an item").item;
@@ -91,11 +91,7 @@ impl BatchTestbed {
     ) -> Vec<Answer> {
         let pool = &self.shop.pool;
         let comes_first = async {
-            eventually(statement, || async {
-                let running = crate::support::statements_running(pool, statement).await;
-                (running > 0).then_some(())
-            })
-            .await;
+            until_running(pool, statement, 1).await;
             rival.commit().await.expect("committed");
         };
         tokio::join!(write_batch(&self.batches, purchases, None), comes_first).0

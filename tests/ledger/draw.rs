@@ -74,8 +74,7 @@ pub(crate) fn faults(proof: &Proof, known: Known<'_>) -> Vec<Fault> {
 
 #[tokio::test]
 async fn buyers_enter_and_the_first_places_are_offered_the_units() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = drawn_item(&instance, 2, 15).await;
     let stranger = instance.stranger();
     let draw = stranger.get(&format!("/api/items/{item}/draw")).await.json;
@@ -145,8 +144,7 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
         let is_offered = place <= 2;
         assert_eq!(standing["status"], if is_offered { "offered" } else { "waiting" });
         if is_offered {
-            let bought = client.post(&format!("{waiting}/purchase"), &json!({})).await;
-            assert_eq!(bought.status, 201, "{}", bought.text);
+            client.post(&format!("{waiting}/purchase"), &json!({})).await.expect_status(201);
             accepted += 1;
         } else {
             assert_eq!(standing["ahead"], place - 3, "behind the buyers with an offer");
@@ -158,8 +156,7 @@ async fn buyers_enter_and_the_first_places_are_offered_the_units() {
 
 #[tokio::test]
 async fn units_that_nobody_entered_for_are_sold_after_the_draw() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop().await.opened().await;
     let item = drawn_item(&instance, 3, 3).await;
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     until_drawn(&instance.stranger(), item).await;
@@ -173,8 +170,7 @@ async fn units_that_nobody_entered_for_are_sold_after_the_draw() {
 
 #[tokio::test]
 async fn what_cannot_be_drawn_is_refused() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
     assert_problem(&enter(&instance.buyer(1), item).await, (409, "no_draw"), "of a draw");
     let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await;
     assert_problem(&draw, (409, "no_draw"), "of a draw");
@@ -216,16 +212,14 @@ async fn what_cannot_be_drawn_is_refused() {
 /// The answer was lost, and the close has passed meanwhile.
 #[tokio::test]
 async fn a_draw_that_is_made_again_is_the_same() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop().await.opened().await;
     let body = json!({ "mode": "draw", "draw_closes_at": from_now(4) });
     let body = crate::support::item_body(body);
     let make = || {
         let request = instance.admin().request(Method::POST, "/api/admin/items");
         Client::send(request.header("idempotency-key", "one").json(&body))
     };
-    let made = make().await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    let made = make().await.expect_status(201);
     let item = made.json["id"].as_i64().expect("an id");
     until_drawn(&instance.stranger(), item).await;
     let again = make().await;

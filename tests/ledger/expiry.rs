@@ -22,7 +22,9 @@ use web::token::Role;
 use crate::http::BOUND;
 use crate::process::program::{faketime, free_addr, serve};
 use crate::support::crowd::metric;
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, link_to_ledger};
+use crate::support::{
+    Client, Instance, Shop, assert_clean, eventually, link_to_ledger, until_running,
+};
 
 /// The hold of the orders that must not end yet.
 const HOLD_SECONDS: i64 = 900;
@@ -31,8 +33,7 @@ const LATE_SECONDS: i64 = 120;
 
 /// Buys one unit; answers the order.
 async fn buy(instance: &Instance, buyer: i64, item: i64) -> Value {
-    let bought = instance.buyer(buyer).buy("mysql-atomic", item).await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    let bought = instance.buyer(buyer).buy("mysql-atomic", item).await.expect_status(201);
     bought.json
 }
 
@@ -59,21 +60,11 @@ async fn wait_for_a_sweep(client: &Client) {
     eventually("a sweep", || async { (runs().await >= before + 2).then_some(()) }).await;
 }
 
-/// Waits until a session of the shop's database is in the middle of this statement.
-async fn wait_for_statement(shop: &Shop, like: &str) {
-    eventually(like, || async {
-        let running = crate::support::statements_running(&shop.pool, like).await;
-        (running > 0).then_some(())
-    })
-    .await;
-}
-
 /// The sweep runs twice a second in each instance: what it reads must not grow with the orders.
 #[tokio::test]
 async fn the_sweep_reads_one_order_of_each_item() {
     const ORDERS: i64 = 3_000;
-    let shop = Shop::with(|config| config.job.expire_period_ms = 600_000).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 600_000).await;
     let full = instance.make_item(json!({})).await;
     let statement = sqlx::query(
         "INSERT INTO orders (id, item_id, user_id, quantity, amount_cents, status, strategy, \
@@ -107,8 +98,7 @@ async fn rows_read(pool: &Database) -> i64 {
 
 #[tokio::test]
 async fn an_order_that_cannot_expire_stops_no_other() {
-    let shop = Shop::with(|config| config.job.expire_period_ms = 20).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 20).await;
     // The first item of the sweep.
     let spoiled = instance.make_item(json!({})).await;
     let item = instance.make_item(json!({})).await;
@@ -146,12 +136,11 @@ async fn an_order_that_cannot_expire_stops_no_other() {
 
 #[tokio::test]
 async fn an_item_whose_row_is_locked_keeps_no_other_from_expiring() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.job.expire_period_ms = 20;
         config.mysql.lock_wait_timeout_seconds = 1;
     })
     .await;
-    let instance = shop.start().await;
     let locked = instance.make_item(json!({})).await;
     let item = instance.make_item(json!({})).await;
     let waiting = buy(&instance, 1, locked).await;
@@ -234,21 +223,16 @@ async fn a_hold_lasts_by_the_databases_clock_whatever_an_instances_says() {
     }
     // And it does end.
     shop.let_holds_pass(HOLD_SECONDS).await;
-    eventually("all holds to end", || async {
-        (right.audit(item).await["held"] == 0).then_some(())
-    })
-    .await;
+    right.until_audit(item, "held", 0).await;
 }
 
 #[tokio::test]
 async fn a_payment_is_stamped_by_the_databases_clock() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let order = buy(&instance, 1, item).await;
     instance.clock.shift(time::Duration::HOUR);
     let id = order["id"].as_str().expect("an id");
-    let paid = instance.buyer(1).step(id, "payment").await;
-    assert_eq!(paid.status, 200, "{}", paid.text);
+    let paid = instance.buyer(1).step(id, "payment").await.expect_status(200);
     let statement = sqlx::query_scalar(
         "SELECT CAST(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(6), paid_at) AS SIGNED) \
          FROM orders WHERE id = ?",
@@ -276,8 +260,7 @@ async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
     let sweeping = shop.start().await;
     // It has read both orders as pending, and has changed none.
     tokio::time::timeout(BOUND, link.holds(1)).await.expect("the sweep comes");
-    let answer = beside.buyer(1).step(paid["id"].as_str().expect("an id"), "payment").await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    beside.buyer(1).step(paid["id"].as_str().expect("an id"), "payment").await.expect_status(200);
     link.mend();
     wait_for_status(&beside, 2, &unpaid, "expired").await;
     wait_for_a_sweep(&sweeping.stranger()).await;
@@ -291,12 +274,11 @@ async fn an_expiry_that_locked_nothing_does_not_overwrite_a_payment() {
 /// same order, whichever of the orders ends first.
 #[tokio::test]
 async fn the_sweep_takes_buyers_in_the_order_of_the_batches() {
-    let shop = Shop::with(|config| {
+    let (shop, maker) = Shop::open_with(|config| {
         config.job.expire_period_ms = 3_600_000;
         config.mysql.lock_wait_timeout_seconds = 20;
     })
     .await;
-    let maker = shop.start().await;
     let item = maker.make_item(json!({})).await;
     // The order of buyer 9 ends first.
     let (last, first) = (buy(&maker, 9, item).await, buy(&maker, 3, item).await);
@@ -308,7 +290,7 @@ async fn the_sweep_takes_buyers_in_the_order_of_the_batches() {
     let mut sweeping = Shop { config: shop.config.clone(), pool: shop.pool.clone() };
     sweeping.config.job.expire_period_ms = 20;
     let sweeping = sweeping.start().await;
-    wait_for_statement(&shop, "UPDATE buyer_limits SET bought = bought - %").await;
+    until_running(&shop.pool, "UPDATE buyer_limits SET bought = bought - %", 1).await;
     let counted = sqlx::query(count).bind(item).bind(9).execute(&mut *batch).await;
     counted.expect("the batch and the sweep wait for each other in a circle");
     batch.commit().await.expect("committed");

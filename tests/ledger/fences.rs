@@ -58,8 +58,7 @@ async fn let_in(shop: &Shop, item: i64, buyer: i64, fence: u64) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_audit_names_a_stale_write_that_was_let_in() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(Value::Object(serde_json::Map::new())).await;
+    let (shop, instance, item) = Shop::selling(Value::Object(serde_json::Map::new())).await;
     for buyer in 1..=2 {
         assert_eq!(instance.buyer(buyer).buy("lock-redis", item).await.status, 201);
     }
@@ -81,8 +80,7 @@ async fn every_audit_names_a_stale_write_that_was_let_in() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_write_whose_fence_nothing_compared_is_named() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(Value::Object(serde_json::Map::new())).await;
+    let (shop, instance, item) = Shop::selling(Value::Object(serde_json::Map::new())).await;
     assert_eq!(instance.buyer(1).buy("lock-redis", item).await.status, 201);
     assert_eq!(broken(&instance, item).await, [""; 0]);
     // As a statement writes it that knows the older columns only.
@@ -120,8 +118,7 @@ async fn the_load_test_names_stale_writes() {
 /// An order that was written before fences were recorded is not reported as written out of order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn orders_from_before_the_record_audit_cleanly() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(Value::Object(serde_json::Map::new())).await;
+    let (shop, instance, item) = Shop::selling(Value::Object(serde_json::Map::new())).await;
     for buyer in 1..=3 {
         assert_eq!(instance.buyer(buyer).buy("lock-redis", item).await.status, 201);
     }

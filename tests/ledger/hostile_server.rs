@@ -48,10 +48,8 @@ async fn what_is_answered_is_written_whatever_the_server_sets() {
     let server = hostile_server().await;
     let database = unique("seckill");
     let url = server.url_of(&database);
-    let shop = Shop::with(|config| config.database_url = Secret::new(&url)).await;
-    let instance = shop.start().await;
-    let account = sign_up(&instance.stranger(), NAME, PASSWORD).await;
-    assert_eq!(account.status, 201, "{}", account.text);
+    let (shop, instance) = Shop::open_with(|config| config.database_url = Secret::new(&url)).await;
+    sign_up(&instance.stranger(), NAME, PASSWORD).await.expect_status(201);
     let item = instance.make_item(json!({ "stock": 3, "name": "茶壶" })).await;
     let mut orders = Vec::new();
     for (buyer, strategy) in (1..).zip(["mysql-atomic", "mysql-batch"]) {

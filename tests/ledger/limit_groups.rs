@@ -4,7 +4,7 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 
 use crate::http::{assert_problem, order_id};
-use crate::support::{Instance, Shop, assert_clean, eventually, statements_running, when};
+use crate::support::{Instance, Shop, assert_clean, eventually, until_running, when};
 
 /// A strategy of each kind.
 const STRATEGIES: [&str; 8] = [
@@ -20,8 +20,7 @@ const STRATEGIES: [&str; 8] = [
 
 async fn make_group(instance: &Instance, limit: u32) -> i64 {
     let body = json!({ "name": "Consoles", "per_buyer_limit": limit });
-    let made = instance.admin().post("/api/admin/limit-groups", &body).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    let made = instance.admin().post("/api/admin/limit-groups", &body).await.expect_status(201);
     made.json["id"].as_i64().expect("an id")
 }
 
@@ -116,8 +115,7 @@ async fn purchases_of_all_items_at_once_stay_within_the_limit_of_their_group() {
 
 #[tokio::test]
 async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
-    let shop = Shop::with(|config| config.job.expire_period_ms = 20).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 20).await;
     let group = make_group(&instance, 2).await;
     let items = make_items(&instance, group, 3).await;
     let buyer = instance.buyer(1);
@@ -148,12 +146,11 @@ async fn units_that_come_back_count_no_more_and_late_payments_count_again() {
 /// The item changed its group between two orders, so that the buyers' order is not that of the groups.
 #[tokio::test]
 async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.purchase.item_age_ms_max = 0;
         config.job.expire_period_ms = 60_000;
     })
     .await;
-    let instance = shop.start().await;
     let (first, second) = (make_group(&instance, 1).await, make_group(&instance, 1).await);
     let item = make_items(&instance, second, 1).await[0];
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
@@ -169,11 +166,7 @@ async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
     let mut config = shop.config.clone();
     config.job.expire_period_ms = 20;
     let sweeper = shop.start_with(config).await;
-    eventually("the expiry to wait for the batch", || async {
-        let waits = statements_running(&shop.pool, "UPDATE group_limits%").await;
-        when(waits > 0, waits)
-    })
-    .await;
+    until_running(&shop.pool, "UPDATE group_limits%", 1).await;
     let locked = sqlx::query_scalar::<_, i64>(&format!("{lock} NOWAIT"))
         .bind(second)
         .bind(1)
@@ -191,8 +184,7 @@ async fn an_expiry_locks_the_limits_of_two_groups_in_the_order_of_a_batch() {
 
 #[tokio::test]
 async fn an_order_stays_in_the_group_in_which_it_was_counted() {
-    let shop = Shop::with(|config| config.purchase.item_age_ms_max = 0).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| config.purchase.item_age_ms_max = 0).await;
     let (old, new) = (make_group(&instance, 1).await, make_group(&instance, 1).await);
     let items = make_items(&instance, old, 2).await;
     let buyer = instance.buyer(1);

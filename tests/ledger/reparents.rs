@@ -92,8 +92,7 @@ async fn shards_are_split_while_they_sell() {
     let (mut cluster, shop) = clustered_shop(&[("-80", 2), ("80-", 2)]).await;
     let instance = shop.start().await;
     let apart = items_in(&shop, &instance, &[0, 1]).await;
-    let bought = cart(&instance, &apart).await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    cart(&instance, &apart).await.expect_status(201);
     let crowd = crowd_everywhere(&shop, &instance).await;
     crowd.has_bought(ENOUGH).await;
     println!("undisturbed, the longest waits: {}", crowd.longest_waits());

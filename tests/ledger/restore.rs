@@ -20,8 +20,7 @@ const NEW_SECRET: &str = "another secret for tests, of thirty-two characters and
 
 /// Signs up and in, and returns the user's number and token.
 async fn account(instance: &Instance, name: &str) -> (i64, String) {
-    let made = sign_up(&instance.stranger(), name, PASSWORD).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    sign_up(&instance.stranger(), name, PASSWORD).await.expect_status(201);
     let session = sign_in(&instance.stranger(), name, PASSWORD).await;
     let id = session.json["user_id"].as_i64().expect("a number");
     (id, session.json["token"].as_str().expect("a token").to_owned())
@@ -153,8 +152,7 @@ async fn a_lost_sign_out_of_all_sessions_does_not_give_its_number_again() {
 
 #[tokio::test]
 async fn a_restored_ledger_sells_after_its_check_alone() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "strategy": "redis-lua" })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "strategy": "redis-lua" })).await;
     assert_eq!(instance.buyer(1).buy("redis-lua", item).await.status, 201);
     let _ = instance.stop().await;
     let (code, said) = run(&shop, &["restored"]).await;

@@ -9,8 +9,7 @@ async fn a_retry_with_the_same_key_is_the_same_order() {
     let shop = Shop::new().await;
     let (one, two) = (shop.start().await, shop.start().await);
     let item = one.make_item(json!({ "stock": 3 })).await;
-    let first = one.buyer(5).buy_with_key("default", item, "click-1").await;
-    assert_eq!(first.status, 201, "{}", first.text);
+    let first = one.buyer(5).buy_with_key("default", item, "click-1").await.expect_status(201);
     for strategy in ["lock-redis", "mysql-atomic", "mysql-version", "redis-watch"] {
         for instance in [&one, &two] {
             let again = instance.buyer(5).buy_with_key(strategy, item, "click-1").await;
@@ -33,8 +32,7 @@ async fn a_retry_with_the_same_key_is_the_same_order() {
 
 #[tokio::test]
 async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("lock-redis", item).await.status, 201);
     // As if a later holder had written: its clock was an hour ahead.
     let ahead = "UPDATE fences SET fence = fence + 3600000000 WHERE item_id = ?";
@@ -55,8 +53,7 @@ async fn a_stale_fence_is_refused_and_the_counter_catches_up() {
 
 #[tokio::test]
 async fn an_emptied_redis_is_noticed_and_loaded_from_the_ledger() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 5 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 5 })).await;
     assert_eq!(instance.buyer(1).buy("redis-watch", item).await.status, 201);
     let key = format!("{}{{item:{item}}}:stock", shop.config.redis.prefix);
     let mut redis = crate::support::redis_of(&shop);

@@ -17,7 +17,7 @@ use crate::http::{assert_clean, order_id};
 use crate::support::crowd::metric;
 use crate::support::{
     Answer, Instance, Shop, eventually, hold_stock_row, is_breaker_open, own_redis,
-    statements_running, until_in_flight, when,
+    until_in_flight, until_running, when,
 };
 
 /// Buyers who press at once: more than a breaker needs to see.
@@ -85,8 +85,7 @@ fn assert_contended(answers: &[Answer]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_somebody_holds_is_the_trouble_of_its_item_alone() {
-    let shop = Shop::with(impatient).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(impatient).await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let guard = hold_lock(&shop, item).await;
     let answers = others_go_on(&instance, many_buyers(&instance, "lock-redis", item, 100)).await;
@@ -99,8 +98,7 @@ async fn a_lock_that_somebody_holds_is_the_trouble_of_its_item_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_somebody_holds_is_the_trouble_of_its_item_alone() {
-    let shop = Shop::with(impatient).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(impatient).await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     let answers = others_go_on(&instance, many_buyers(&instance, "mysql-atomic", item, 100)).await;
@@ -112,8 +110,7 @@ async fn a_row_that_somebody_holds_is_the_trouble_of_its_item_alone() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
-    let shop = Shop::with(impatient).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(impatient).await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
     for strategy in ["mysql-batch", "redis-lua", "lock-redis"] {
@@ -134,8 +131,8 @@ async fn a_lane_whose_row_somebody_holds_is_the_trouble_of_its_item_alone() {
 /// Whoever waits for a held stock row in vain is told 503 `contended`: nothing changed, and no server is blamed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_row_makes_every_change_of_its_item_contended() {
-    let shop = Shop::with(|config| config.mysql.lock_wait_timeout_seconds = 1).await;
-    let instance = shop.start().await;
+    let (shop, instance) =
+        Shop::open_with(|config| config.mysql.lock_wait_timeout_seconds = 1).await;
     let item = instance.make_item(json!({ "stock": 1 })).await;
     let order = order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
     let drawn = drawn_item(&instance, 1, 300).await;
@@ -161,8 +158,7 @@ async fn a_held_row_makes_every_change_of_its_item_contended() {
 /// Entries into a draw whose row is held take no connection from others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entries_into_a_draw_whose_row_is_held_are_the_trouble_of_its_item_alone() {
-    let shop = Shop::with(impatient).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(impatient).await;
     let drawn = drawn_item(&instance, 1, 300).await;
     let holder = hold_stock_row(&shop.pool, drawn).await;
     let entries = join_all((100..160).map(|id| {
@@ -175,14 +171,13 @@ async fn entries_into_a_draw_whose_row_is_held_are_the_trouble_of_its_item_alone
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_items() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         impatient(config);
         // Those of the held row wait until the test lets go of it.
         config.purchase.deadline_ms = 30_000;
         config.lifecycle.drain_ms = 30_000;
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let other = instance.make_item(json!({ "stock": 100 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
@@ -208,12 +203,11 @@ async fn a_row_that_somebody_holds_takes_no_permit_of_mysql_version_from_other_i
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_row_that_somebody_holds_does_not_use_up_the_purchases_that_may_run() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         impatient(config);
         config.purchase.in_flight_max = 20;
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     let other = instance.make_item(json!({ "stock": 100 })).await;
     let holder = hold_stock_row(&shop.pool, item).await;
@@ -242,7 +236,7 @@ const ITEMS_WITHOUT: usize = 24;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn purchases_that_find_all_connections_in_use_blame_no_server() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.mysql.pool_max = CONNECTIONS;
         config.mysql.acquire_timeout_ms = 500;
         config.mysql.lock_wait_timeout_seconds = 5;
@@ -251,7 +245,6 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
         config.purchase.item_age_ms_max = 600_000;
     })
     .await;
-    let instance = shop.start().await;
     let (mut held, mut others, mut orders) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..CONNECTIONS {
         held.push(instance.make_item(json!({ "stock": 100 })).await);
@@ -272,11 +265,8 @@ async fn purchases_that_find_all_connections_in_use_blame_no_server() {
     let buy = async |id: i64, item: i64| instance.buyer(id).buy("mysql-atomic", item).await;
     let waiting = join_all(held.iter().map(|item| buy(2, *item)));
     let beside = async {
-        eventually("all connections to wait for a row", || async {
-            let running = statements_running(&shop.pool, "%").await;
-            when(running >= i64::from(CONNECTIONS), running)
-        })
-        .await;
+        // All connections wait for a row.
+        until_running(&shop.pool, "%", CONNECTIONS.into()).await;
         let answers = join_all(others.iter().map(|item| buy(3, *item))).await;
         let path = format!("/api/orders/{}/payment", orders[0]);
         let payment = instance.buyer(1).post(&path, &json!({})).await;
@@ -350,12 +340,11 @@ async fn connections_that_the_ledger_has_closed_while_lock_redis_idled_are_no_fa
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stopped_redis_is_not_the_ledgers_fault() {
     let redis = own_redis(1, &[]).await.pop().expect("one Redis");
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         impatient(config);
         config.redis_url = Secret::new(redis.url());
     })
     .await;
-    let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 1_000 })).await;
     assert_eq!(instance.buyer(1).buy_for_good("redis-stream", item).await.status, 201);
     assert!(redis.pause(), "Redis was not stopped");

@@ -31,8 +31,7 @@ async fn until_available(instance: &Instance, item: i64, units: i64) {
 /// Holds a unit and lets it expire.
 async fn abandon(shop: &Shop, instance: &Instance, buyer: &Client, item: i64) -> String {
     let before = instance.stranger().get(&format!("/api/items/{item}")).await.json;
-    let held = buyer.buy_for_good("default", item).await;
-    assert_eq!(held.status, 201, "{}", held.text);
+    let held = buyer.buy_for_good("default", item).await.expect_status(201);
     shop.let_holds_pass(HOLD_SECONDS).await;
     until_available(instance, item, before["available"].as_i64().expect("units")).await;
     held.json["id"].as_str().expect("an id").to_owned()
@@ -53,8 +52,7 @@ async fn rush(
 
 async fn pay(instance: &Instance, buyer: i64, bought: &Answer) {
     let order = bought.json["id"].as_str().expect("an id");
-    let paid = instance.buyer(buyer).step(order, "payment").await;
-    assert_eq!(paid.status, 200, "{}", paid.text);
+    instance.buyer(buyer).step(order, "payment").await.expect_status(200);
 }
 
 /// Fifty accounts that never pay are always the first. The others have all units after two hold times.
@@ -97,8 +95,7 @@ async fn a_buyer_who_pays_may_go_on() {
     let buyer = instance.buyer(1);
     let late = abandon(&shop, &instance, &buyer, item).await;
     for _ in 0..3 {
-        let bought = buyer.buy("default", item).await;
-        assert_eq!(bought.status, 201, "{}", bought.text);
+        let bought = buyer.buy("default", item).await.expect_status(201);
         pay(&instance, 1, &bought).await;
     }
     abandon(&shop, &instance, &buyer, item).await;
@@ -109,8 +106,7 @@ async fn a_buyer_who_pays_may_go_on() {
         assert!(detail.contains("waiting list"), "{detail}");
     }
     assert_eq!(buyer.step(&late, "payment").await.status, 200);
-    let bought = buyer.buy("default", item).await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    buyer.buy("default", item).await.expect_status(201);
     assert_clean(&instance, item).await;
 }
 
@@ -126,14 +122,12 @@ async fn an_offer_is_accepted_after_unpaid_holds() {
     let refused = buyer.buy("default", item).await;
     assert_problem(&refused, (409, "unpaid_limit_reached"), "a third hold");
     let other = instance.buyer(2);
-    let held = other.buy("default", item).await;
-    assert_eq!(held.status, 201, "{}", held.text);
+    let held = other.buy("default", item).await.expect_status(201);
     let waiting = format!("/api/items/{item}/waiting");
     assert_eq!(buyer.post(&waiting, &json!({})).await.status, 200);
     let held = held.json["id"].as_str().expect("an id").to_owned();
     assert_eq!(other.step(&held, "cancellation").await.status, 200);
-    let accepted = buyer.post(&format!("{waiting}/purchase"), &json!({})).await;
-    assert_eq!(accepted.status, 201, "{}", accepted.text);
+    buyer.post(&format!("{waiting}/purchase"), &json!({})).await.expect_status(201);
     assert_clean(&instance, item).await;
 }
 

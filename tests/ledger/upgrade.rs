@@ -153,8 +153,7 @@ async fn the_indexes_of_orders_are_replaced_during_a_sale() {
     // Keys of before are the same orders, and both kinds of orders are listed.
     for id in buyers {
         let before = order_of_key(&instance, ("mysql-batch", item), id).await;
-        let second = instance.buyer(id).buy("mysql-batch", item).await;
-        assert_eq!(second.status, 201, "{}", second.text);
+        let second = instance.buyer(id).buy("mysql-batch", item).await.expect_status(201);
         let listed = instance.buyer(id).get("/api/orders").await.json;
         let listed = listed["orders"].as_array().expect("a list");
         let ids: Vec<_> = listed.iter().map(|order| order["id"].as_str()).collect();
@@ -239,8 +238,7 @@ const LEFT_OF_THEM: &str = "SELECT \
 /// A build that knows one ledger refuses what it could not sell, and takes the rest.
 #[tokio::test]
 async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 9 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 9 })).await;
     shop.make_operator().await;
     for statement in OF_SEVERAL_LEDGERS {
         shop.pool.execute(statement).await.expect("as before");
@@ -270,8 +268,7 @@ async fn a_shop_with_items_in_other_ledgers_is_not_migrated() {
     {
         let (code, text) = run(&shop, arguments).await;
         assert_eq!((code, left().await), (0, expected), "{arguments:?}: {text}");
-        let sold = instance.buyer(buyer).buy("mysql-batch", item).await;
-        assert_eq!(sold.status, 201, "{}", sold.text);
+        instance.buyer(buyer).buy("mysql-batch", item).await.expect_status(201);
     }
     assert_clean(&instance, item).await;
 }

@@ -43,16 +43,14 @@ async fn until_status(instance: &Instance, buyer: i64, item: i64, expected: &str
 }
 
 async fn shop() -> (Shop, Instance) {
-    let shop = Shop::with(|config| {
+    Shop::open_with(|config| {
         config.job.expire_period_ms = 20;
         config.waiting_list.sweep_ms = 20;
         config.purchase.item_age_ms_max = 0;
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 20);
     })
-    .await;
-    let instance = shop.start().await;
-    (shop, instance)
+    .await
 }
 
 /// An item whose units are sold to the buyers 1, 2 and so on; answers their orders.
@@ -119,8 +117,7 @@ async fn a_cancelled_unit_goes_to_the_first_buyer_who_waits_and_to_nobody_else()
     let audit = assert_clean(&instance, item).await;
     assert_eq!(audit["offered"], 1);
 
-    let bought = accept(&instance.buyer(11), item, "k").await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    let bought = accept(&instance.buyer(11), item, "k").await.expect_status(201);
     assert_eq!(bought.json["strategy"], "waiting-list");
     let replayed = accept(&instance.buyer(11), item, "k").await;
     assert_eq!((replayed.status, &replayed.json["id"]), (201, &bought.json["id"]));
@@ -182,8 +179,7 @@ async fn an_offer_that_lapses_is_declined_or_expires_with_its_order_goes_to_the_
 
 #[tokio::test]
 async fn an_offer_is_over_at_its_time_although_nobody_has_swept_it_yet() {
-    let shop = Shop::with(|config| config.waiting_list.sweep_ms = 60_000).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.waiting_list.sweep_ms = 60_000).await;
     let (item, orders) = sold_out(&instance, 1, json!({ "offer_seconds": 60 })).await;
     join(&instance.buyer(11), item).await;
     instance.buyer(1).step(&orders[0], "cancellation").await;

@@ -1,12 +1,10 @@
 //! No secret in the logs, whatever is logged and however.
 
-use std::process::Stdio;
-
 use reqwest::Method;
 use serde_json::json;
 use web::token::Role;
 
-use crate::process::program::{free_addr, program, signal};
+use crate::process::program::{LoggedService, program};
 use crate::support::identity_keys::{TestKey, unsigned};
 use crate::support::identity_provider::{CLIENT_ID, TestIdentityProvider};
 use crate::support::{Client, Shop};
@@ -16,31 +14,21 @@ use crate::support::{Client, Shop};
 async fn a_token_with_a_line_break_writes_no_line_into_the_log() {
     let provider = TestIdentityProvider::start(vec![TestKey::ec("ec-1")]).await;
     let shop = Shop::new().await;
-    let addr = free_addr();
-    let child = program(&shop, &["serve"])
-        .env("SECKILL_HTTP_ADDR", &addr)
-        .env("SECKILL_LOG_FILTER", "info")
-        .env("SECKILL_IDENTITY_ISSUER", provider.issuer())
-        .env("SECKILL_IDENTITY_AUDIENCE", CLIENT_ID)
-        .env("SECKILL_IDENTITY_PRIVATE_NETWORKS", "127.0.0.1")
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("started");
-    let pid = child.id().expect("running");
-    let output = tokio::spawn(child.wait_with_output());
-    let stranger = Client::new(addr.parse().expect("an address"), None);
-    stranger.until_answered().await;
+    let mut serve = program(&shop, &["serve"]);
+    serve.env("SECKILL_LOG_FILTER", "info");
+    serve.env("SECKILL_IDENTITY_ISSUER", provider.issuer());
+    serve.env("SECKILL_IDENTITY_AUDIENCE", CLIENT_ID);
+    serve.env("SECKILL_IDENTITY_PRIVATE_NETWORKS", "127.0.0.1");
+    let service = LoggedService::start(&mut serve).await;
     for break_of_line in ["\n", "\r\n", "\u{85}", "\u{2028}"] {
         let algorithm =
             format!("x{break_of_line}2026-11-22T00:00:00Z ERROR planted-line\u{1b}[31m");
         let header = json!({ "alg": algorithm, "kid": "ec-1" });
         let token = format!("{}.AAAA", unsigned(&header, &provider.claims("victim")));
-        let answer = stranger.post("/api/session", &json!({ "token": token })).await;
+        let answer = service.stranger.post("/api/session", &json!({ "token": token })).await;
         assert_eq!(answer.brief(), (401, "identity_refused"), "{}", answer.text);
     }
-    signal(pid, "TERM").await;
-    let output = output.await.expect("no panic").expect("ended");
-    let log = String::from_utf8_lossy(&output.stderr);
+    let log = service.stop().await;
     let planted: Vec<_> = log.lines().filter(|line| line.contains("planted-line")).collect();
     assert_eq!(planted.len(), 4, "each was logged: {log}");
     for line in planted {
@@ -54,23 +42,13 @@ async fn a_token_with_a_line_break_writes_no_line_into_the_log() {
 
 #[tokio::test]
 async fn secrets_are_not_logged_and_lines_cannot_be_forged() {
-    let shop = Shop::new().await;
-    let maker = shop.start().await;
-    let item = maker.make_item(json!({})).await;
+    let (shop, maker, item) = Shop::selling(json!({})).await;
     let token = maker.token(1, Role::Buyer);
     for format in ["text", "json"] {
-        let addr = free_addr();
-        let child = program(&shop, &["serve"])
-            .env("SECKILL_HTTP_ADDR", &addr)
-            .env("SECKILL_LOG_FILTER", "debug")
-            .env("SECKILL_LOG_FORMAT", format)
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let pid = child.id().expect("running");
-        let output = tokio::spawn(child.wait_with_output());
-        let stranger = Client::new(addr.parse().expect("an address"), None);
-        stranger.until_answered().await;
+        let mut serve = program(&shop, &["serve"]);
+        serve.env("SECKILL_LOG_FILTER", "debug").env("SECKILL_LOG_FORMAT", format);
+        let service = LoggedService::start(&mut serve).await;
+        let stranger = &service.stranger;
         let name = format!("planted-name-{format}");
         let credentials = json!({ "username": name, "password": "planted-password" });
         assert_eq!(stranger.post("/api/users", &credentials).await.status, 201);
@@ -88,9 +66,7 @@ async fn secrets_are_not_logged_and_lines_cannot_be_forged() {
         // What a client sends cannot begin a line of its own.
         let forged = "/api/items/1%0aERROR%20planted-line%1b%5b31m";
         assert_eq!(stranger.get(forged).await.status, 400);
-        signal(pid, "TERM").await;
-        let output = output.await.expect("no panic").expect("ended");
-        let log = String::from_utf8_lossy(&output.stderr);
+        let log = service.stop().await;
         assert!(log.contains("serving http://"), "nothing was logged: {log}");
         assert!(log.contains("SELECT"), "too little was logged to be a test: {log}");
         assert!(log.contains("a sign-in failed"), "a wrong password left no trace: {log}");

@@ -194,8 +194,7 @@ fn compose_forwards_every_setting() {
 
 #[tokio::test]
 async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
-    let shop = Shop::with(|config| config.job.audit_period_ms = 50).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.audit_period_ms = 50).await;
     let body = item_body(json!({ "kind": "shop", "stock": 7, "strategy": "mysql-atomic" }));
     let item = instance.admin().post("/api/admin/items", &body).await.json["id"].as_i64();
     let item = item.expect("an id");
@@ -232,8 +231,7 @@ async fn the_audit_job_finds_a_broken_invariant_and_its_repair() {
 
 #[tokio::test]
 async fn an_expiry_says_how_late_it_was() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     shop.let_holds_pass(100_000).await;
     let seconds = eventually(Duration::from_secs(20), || async {
@@ -249,8 +247,7 @@ async fn an_expiry_says_how_late_it_was() {
 
 #[tokio::test]
 async fn connections_in_use_are_counted() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let holder = crate::support::hold_stock_row(&shop.pool, item).await;
     // Each purchase waits for the row until its time is over; then it is sent again.
     let press = async {

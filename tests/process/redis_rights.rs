@@ -38,8 +38,7 @@ async fn an_account_without_info_is_served() {
     let (redis, shop) =
         shop_of_account("~PREFIX* &PREFIX* +@all -@dangerous -@admin -client").await;
     let instance = shop.start().await;
-    let ready = instance.stranger().get("/readyz").await;
-    assert_eq!(ready.status, 200, "{}", ready.text);
+    let ready = instance.stranger().get("/readyz").await.expect_status(200);
     assert_eq!(ready.json["dependencies"]["redis"], "ok", "{}", ready.text);
     let item = instance.make_item(json!({ "stock": 9 })).await;
     for (buyer, (strategy, status)) in

@@ -108,8 +108,7 @@ fn builder() -> reqwest::ClientBuilder {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_under_load_refuses_no_connection() {
-    let shop = Shop::new().await;
-    let maker = shop.start().await;
+    let (shop, maker) = Shop::open().await;
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("an address");
     let client = Client::of(builder(), format!("http://{addr}"), None);
@@ -119,8 +118,7 @@ async fn a_restart_under_load_refuses_no_connection() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restart_on_a_unix_socket_refuses_no_connection() {
-    let shop = Shop::new().await;
-    let maker = shop.start().await;
+    let (shop, maker) = Shop::open().await;
     let folder = Folder::new();
     let listener = UnixListener::bind(&folder.socket).expect("a socket");
     let socket = || listener.try_clone().expect("a copy").into();

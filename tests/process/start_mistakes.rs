@@ -4,17 +4,14 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Stdio;
 use std::time::Duration;
 
 use dev_servers::{MysqlOptions, MysqlServer, SmallDisk};
 use serde_json::{Value, json};
 use settings::Secret;
 
-use crate::process::program::{free_addr, program, signal, told};
-use crate::support::{
-    BOUND, Client, Shop, eventually, own_mysql, own_redis, servers, unique, when,
-};
+use crate::process::program::{LoggedService, program, told};
+use crate::support::{BOUND, Shop, eventually, own_mysql, own_redis, servers, unique, when};
 
 /// How long a start that is refused may take.
 const REFUSAL_MAX: Duration = Duration::from_secs(60);
@@ -222,15 +219,11 @@ async fn a_start_without_servers_waits_quietly_and_says_for_what() {
     let shop = Shop::new().await;
     let ledger = crate::support::link_to_ledger(&shop).await;
     ledger.cut();
-    let addr = free_addr();
     let mut serve = program(&shop, &["serve"]);
-    serve.env("SECKILL_HTTP_ADDR", &addr).env("DATABASE_URL", ledger.url());
-    serve.env("REDIS_URL", "redis://127.0.0.1:9").env("SECKILL_LOG_FILTER", "info");
-    let child = serve.stderr(Stdio::piped()).spawn().expect("started");
-    let pid = child.id().expect("running");
-    let output = tokio::spawn(child.wait_with_output());
-    let stranger = Client::new(addr.parse().expect("an address"), None);
-    stranger.until_answered().await;
+    serve.env("DATABASE_URL", ledger.url()).env("REDIS_URL", "redis://127.0.0.1:9");
+    serve.env("SECKILL_LOG_FILTER", "info");
+    let service = LoggedService::start(&mut serve).await;
+    let stranger = &service.stranger;
     let ready = stranger.get("/readyz").await;
     assert_ne!(ready.json["dependencies"]["mysql"], "ok", "{}", ready.text);
     // Jobs try twice a second: as many lines there would be.
@@ -248,9 +241,7 @@ async fn a_start_without_servers_waits_quietly_and_says_for_what() {
         when(ready.json["dependencies"]["mysql"] == "ok", ready.text)
     })
     .await;
-    signal(pid, "TERM").await;
-    let output = output.await.expect("no panic").expect("ended");
-    let log = String::from_utf8_lossy(&output.stderr);
+    let log = service.stop().await;
     assert!(log.contains("waiting: "), "{log}");
     let mut seen = std::collections::BTreeMap::new();
     for line in log.lines() {
@@ -266,8 +257,8 @@ async fn a_start_without_servers_waits_quietly_and_says_for_what() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_behind_a_url_of_one_server_is_seen() {
     let cluster = own_redis(1, &["cluster-enabled yes", "cluster-config-file nodes.conf"]).await;
-    let shop = Shop::with(|config| config.redis_url = Secret::new(cluster[0].url())).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.redis_url = Secret::new(cluster[0].url())).await;
     let ready = instance.stranger().get("/readyz").await;
     assert_eq!(ready.json["dependencies"]["redis"], "cluster mode behind a single-server URL");
     assert_eq!(ready.json["dependencies"]["mysql"], json!("ok"), "{}", ready.text);

@@ -117,11 +117,9 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
     options.extra_statements = KEEPER.map(str::to_owned).to_vec();
     let server = own_mysql(options).await;
     let url = server.tcp_url_of("seckill_read_only");
-    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| config.database_url = Secret::new(url)).await;
     let item = instance.make_item(json!({ "stock": 1_000, "per_buyer_limit": 1_000 })).await;
-    let order = instance.buyer(1).buy("mysql-atomic", item).await;
-    assert_eq!(order.status, 201, "{}", order.text);
+    let order = instance.buyer(1).buy("mysql-atomic", item).await.expect_status(201);
     let id = order.json["id"].as_str().expect("an id").to_owned();
     assert_eq!(instance.stranger().get("/readyz").await.status, 200);
 
@@ -135,8 +133,7 @@ async fn a_read_only_ledger_is_said_to_be_read_only() {
         assert!(detail.contains("read-only"), "{strategy}: {}", answer.text);
     }
     let body = json!({ "username": "somebody", "password": "a long password of somebody" });
-    let signed_up = instance.stranger().post("/api/users", &body).await;
-    assert_eq!(signed_up.status, 503, "{}", signed_up.text);
+    let signed_up = instance.stranger().post("/api/users", &body).await.expect_status(503);
     assert_eq!(signed_up.json["outcome"], "none", "{}", signed_up.text);
     assert!(signed_up.text.contains("read-only"), "{}", signed_up.text);
     let paid = instance.buyer(1).step(&id, "payment").await;

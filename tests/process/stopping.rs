@@ -102,9 +102,7 @@ async fn stop_once(shop: &Shop, maker: &Instance, strategy: &str, round: u32) {
 
 #[tokio::test]
 async fn a_second_signal_does_not_wait() {
-    let shop = Shop::new().await;
-    let maker = shop.start().await;
-    let item = maker.make_item(json!({})).await;
+    let (shop, maker, item) = Shop::selling(json!({})).await;
     let addr = free_addr();
     let mut service = program(&shop, &["serve"])
         .env("SECKILL_HTTP_ADDR", &addr)

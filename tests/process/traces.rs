@@ -3,8 +3,6 @@
 
 mod tree;
 
-use std::process::Stdio;
-
 use futures::future::join_all;
 use lifecycle::StopResult;
 use opentelemetry_proto::tonic::trace::v1::Span;
@@ -12,7 +10,7 @@ use reqwest::Method;
 use serde_json::json;
 use web::token::Role;
 
-use crate::process::program::{free_addr, program, signal};
+use crate::process::program::{LoggedService, free_addr, program};
 use crate::support::trace_collector::{Collector, hex};
 use crate::support::{
     Answer, Client, Instance, Shop, eventually, hold_stock_row, purchase_path, until_in_flight,
@@ -62,8 +60,8 @@ async fn a_purchase_is_a_tree_below_the_span_of_its_caller() {
         let instance = shop.start().await;
         let item = instance.make_item(json!({})).await;
         let parent = format!("00-{TRACE}-{PARENT}-01");
-        let answer = buy_with(&instance.buyer(7), "mysql-atomic", item, &parent).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
+        let answer =
+            buy_with(&instance.buyer(7), "mysql-atomic", item, &parent).await.expect_status(201);
         assert_eq!(answered_trace(&answer), TRACE);
         let spans = collector.whole_trace(TRACE).await;
         let tree = tree::lines(&spans, &spans[0].trace_id, false);
@@ -91,8 +89,7 @@ POST /api/seckill/{strategy}/{item_id}
 async fn a_batch_links_to_the_orders_in_it() {
     for strategy in ["mysql-batch", "lock-redis"] {
         let collector = Collector::start().await;
-        let shop = shop_with_traces(collector.url(), 0.0).await;
-        let instance = shop.start().await;
+        let (shop, instance) = shop_with_traces(collector.url(), 0.0).await.opened().await;
         let item = instance.make_item(json!({ "stock": 100 })).await;
         let held = hold_stock_row(&shop.pool, item).await;
         let buyers = (1_u8..=12).map(|buyer| {
@@ -142,11 +139,9 @@ async fn the_decision_of_the_caller_beats_the_ratio() {
     for (ratio, flags, is_traced) in
         [(0.0, "01", true), (1.0, "00", false), (0.0, "00", false), (1.0, "03", true)]
     {
-        let shop = shop_with_traces(collector.url(), ratio).await;
-        let instance = shop.start().await;
+        let (_shop, instance) = shop_with_traces(collector.url(), ratio).await.opened().await;
         let item = instance.make_item(json!({})).await;
-        let answer = buy(&instance, item, 1, flags).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
+        let answer = buy(&instance, item, 1, flags).await.expect_status(201);
         let answered = answer.headers.contains_key("traceresponse");
         assert_eq!(answered, is_traced, "ratio {ratio}, flags {flags}");
         // Without a caller's decision the ratio decides.
@@ -170,8 +165,7 @@ async fn a_queued_order_is_traced_into_the_queue_and_out_of_it() {
     shop.config.mysql.order_routine = false;
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
-    let answer = instance.buyer(1).buy_for_good("redis-stream", item).await;
-    assert_eq!(answer.status, 201, "{}", answer.text);
+    instance.buyer(1).buy_for_good("redis-stream", item).await.expect_status(201);
     eventually("both traces", || async {
         let spans = collector.spans();
         let has = |name| !named(&spans, name).is_empty();
@@ -187,10 +181,10 @@ async fn a_queued_order_is_traced_into_the_queue_and_out_of_it() {
 
 #[tokio::test]
 async fn without_an_endpoint_nothing_is_traced() {
-    let (_shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
-    let answer = buy_with(&instance.buyer(1), "mysql-atomic", item, &traceparent(1, "01")).await;
-    assert_eq!(answer.status, 201, "{}", answer.text);
+    let (_shop, instance, item) = Shop::selling(json!({})).await;
+    let answer = buy_with(&instance.buyer(1), "mysql-atomic", item, &traceparent(1, "01"))
+        .await
+        .expect_status(201);
     assert!(!answer.headers.contains_key("traceresponse"));
 }
 
@@ -244,33 +238,21 @@ async fn a_stop_sends_the_last_spans() {
 #[tokio::test]
 async fn a_traced_line_of_the_log_names_its_trace() {
     let collector = Collector::start().await;
-    let shop = Shop::new().await;
-    let maker = shop.start().await;
-    let item = maker.make_item(json!({})).await;
+    let (shop, maker, item) = Shop::selling(json!({})).await;
     for (buyer, format) in [(1, "text"), (2, "json")] {
         let token = maker.token(buyer, Role::Buyer);
-        let addr = free_addr();
-        let child = program(&shop, &["serve"])
-            .env("SECKILL_HTTP_ADDR", &addr)
-            .env("SECKILL_LOG_FILTER", "debug")
-            .env("SECKILL_LOG_FORMAT", format)
-            .env("SECKILL_TRACES_ENDPOINT", collector.url())
-            .env("SECKILL_TRACES_SAMPLE_RATIO", "0")
-            // Statements with values in their text are not logged.
-            .env("SECKILL_MYSQL_ORDER_ROUTINE", "false")
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("started");
-        let pid = child.id().expect("running");
-        let output = tokio::spawn(child.wait_with_output());
-        let client = Client::new(addr.parse().expect("an address"), Some(token));
-        client.until_answered().await;
+        let mut serve = program(&shop, &["serve"]);
+        serve.env("SECKILL_LOG_FILTER", "debug").env("SECKILL_LOG_FORMAT", format);
+        serve.env("SECKILL_TRACES_ENDPOINT", collector.url());
+        serve.env("SECKILL_TRACES_SAMPLE_RATIO", "0");
+        // Statements with values in their text are not logged.
+        serve.env("SECKILL_MYSQL_ORDER_ROUTINE", "false");
+        let service = LoggedService::start(&mut serve).await;
+        let client = service.stranger.with_token(&token);
         let answer =
             buy_with(&client, "mysql-atomic", item, &format!("00-{TRACE}-{PARENT}-01")).await;
         assert_eq!(answer.status, 201, "{}", answer.text);
-        signal(pid, "TERM").await;
-        let output = output.await.expect("no panic").expect("ended");
-        let log = String::from_utf8_lossy(&output.stderr);
+        let log = service.stop().await;
         let insert = log.lines().find(|line| line.contains("INSERT INTO orders"));
         let insert = insert.expect("statements are logged at this level");
         assert!(insert.contains(TRACE), "{format}: {insert}");

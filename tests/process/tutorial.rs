@@ -24,8 +24,7 @@ const END: &str = "-- end of a command --";
 /// Each status and each field that the page shows is what the shop answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_tutorial_comes_out_as_shown() {
-    let shop = Shop::with(|config| config.events.enabled = true).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.events.enabled = true).await;
     let page = read(PAGE);
     let commands: Vec<Prompted> =
         code_blocks(&page).into_iter().flat_map(|lines| prompted(&lines)).collect();

@@ -72,8 +72,7 @@ async fn a_number_that_is_null_is_left_out_and_a_wrong_one_names_its_line() {
     let made = buyer.post("/api/reservations", &body).await;
     assert_eq!((made.status, &made.json["quantity"]), (201, &json!(1)), "{}", made.text);
     let extension = format!("/api/orders/{}/extension", order_id(&made));
-    let extended = buyer.post(&extension, &json!({ "seconds": null })).await;
-    assert_eq!(extended.status, 200, "{}", extended.text);
+    buyer.post(&extension, &json!({ "seconds": null })).await.expect_status(200);
     let refused = reserve(&buyer, &[(item, 0)]).await;
     assert_problem(&refused, (422, "quantity_out_of_range"), "no units");
     assert_eq!(refused.json["item_id"], item);
@@ -210,8 +209,7 @@ async fn bad_lines_are_refused_before_anything_is_asked() {
 
 #[tokio::test]
 async fn the_shortest_hold_is_that_of_the_order() {
-    let (_shop, instance) = Shop::open().await;
-    let long = instance.make_item(json!({ "hold_seconds": 900 })).await;
+    let (_shop, instance, long) = Shop::selling(json!({ "hold_seconds": 900 })).await;
     let short = instance.make_item(json!({ "hold_seconds": 600 })).await;
     let hold = |answer: &Answer| {
         let time = |name: &str| {
@@ -306,13 +304,12 @@ async fn a_key_that_is_sent_twenty_times_at_once_is_one_order() {
 /// The first request commits after one line of the second was looked up, and before the other was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cart_that_is_committed_between_two_looks_is_replayed() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.mysql.lock_wait_timeout_seconds = 30;
         config.purchase.deadline_ms = 60_000;
         config.purchase.wait_ms_max = 60_000;
     })
     .await;
-    let instance = shop.start().await;
     let items = items(&instance, 2).await;
     let send = || {
         let buyer = instance.buyer(1);

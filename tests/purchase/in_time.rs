@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::support::{Shop, eventually, hold_stock_row, statements_running, until_in_flight, when};
+use crate::support::{Shop, eventually, hold_stock_row, until_in_flight, until_running, when};
 use sale::{AGE, Sale};
 
 /// Planted: instances that remember "sold out" for as long as the test runs, so that only what clears
@@ -146,8 +146,7 @@ async fn a_sale_with_returns_and_readers_on_two_instances_is_clean() {
 #[tokio::test]
 async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
     const STRATEGY: &str = "lock-redis";
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 3 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 3 })).await;
     let bought = instance.buyer(1).buy(STRATEGY, item).await;
     let buy = |buyer| {
         let client = instance.buyer(buyer);
@@ -157,7 +156,7 @@ async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
     let stock = hold_stock_row(&shop.pool, item).await;
     let first = buy(2);
     until_in_flight(&instance, 1).await;
-    is_running(&shop, "%UPDATE stock%").await;
+    until_running(&shop.pool, "%UPDATE stock%", 1).await;
     let fits = buy(3);
     until_in_flight(&instance, 2).await;
     let other = buy(4);
@@ -171,7 +170,7 @@ async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
         .expect("the row is locked");
     stock.rollback().await.expect("rolled back");
     assert_eq!(first.await.expect("no panic").status, 201);
-    is_running(&shop, "%buyer_limits%").await;
+    until_running(&shop.pool, "%buyer_limits%", 1).await;
     let order = bought.json["id"].as_str().expect("an id");
     assert_eq!(instance.buyer(1).step(order, "cancellation").await.status, 200);
     limit.rollback().await.expect("rolled back");
@@ -179,11 +178,4 @@ async fn the_rest_of_a_batch_gets_a_unit_that_came_back_while_it_was_written() {
         let answer = answer.await.expect("no panic");
         assert_eq!(answer.status, 201, "{}", answer.text);
     }
-}
-
-async fn is_running(shop: &Shop, like: &str) {
-    eventually("a statement to wait", || async {
-        when(statements_running(&shop.pool, like).await > 0, ())
-    })
-    .await;
 }

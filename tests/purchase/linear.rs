@@ -240,8 +240,8 @@ struct CounterTestbed {
 
 impl CounterTestbed {
     async fn new() -> (Arc<Self>, FaultyLink) {
-        let shop = Shop::with(|config| config.job.reconcile_period_ms = 3_600_000).await;
-        let instance = shop.start().await;
+        let (shop, instance) =
+            Shop::open_with(|config| config.job.reconcile_period_ms = 3_600_000).await;
         let item = json!({ "stock": STOCK, "per_buyer_limit": 1_000 });
         let item = ItemId::new(instance.make_item(item).await).expect("positive");
         let link = link_to(&redis_url().await).await;

@@ -61,8 +61,7 @@ async fn told_in_the_end(buyer: &Client, strategy: &str, item: i64, key: &str) -
 
 /// The sale of a key whose first try still runs ends in every way that refuses the others.
 async fn a_running_key_is_not_refused(strategy: &str, elsewhere: bool) {
-    let shop = shop(3_000).await;
-    let here = shop.start().await;
+    let (shop, here) = shop(3_000).await.opened().await;
     let beside = if elsewhere { Some(shop.start().await) } else { None };
     let there = beside.as_ref().unwrap_or(&here);
     let item = here.make_item(json!({ "stock": 5 })).await;
@@ -100,8 +99,7 @@ async fn a_key_that_still_runs_on_another_instance_is_not_refused() {
 /// A purchase that waits for the lock behind another buyer's order has no row in the ledger yet; its
 /// key is not refused.
 async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
-    let shop = shop(60_000).await;
-    let here = shop.start().await;
+    let (shop, here) = shop(60_000).await.opened().await;
     let beside = if elsewhere { Some(shop.start().await) } else { None };
     let there = beside.as_ref().unwrap_or(&here);
     let item = here.make_item(json!({ "stock": 5 })).await;
@@ -153,12 +151,7 @@ async fn a_key_that_waits_for_its_turn_is_not_refused(elsewhere: bool) {
     let orders: i64 =
         shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM orders WHERE user_id = 1")).await;
     assert_eq!(orders, i64::from(end.status == 201));
-    eventually(BOUND, || async {
-        let rows: i64 =
-            shop.read(sqlx::query_scalar("SELECT COUNT(*) FROM running_requests")).await;
-        when(rows == 0, rows)
-    })
-    .await;
+    shop.until_count("SELECT COUNT(*) FROM running_requests", 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -175,8 +168,7 @@ async fn a_key_that_waits_for_its_turn_on_another_instance_is_not_refused() {
 /// not announced yet.
 #[tokio::test]
 async fn a_key_behind_its_buyers_own_lock_is_not_refused() {
-    let shop = shop(3_000).await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop(3_000).await.opened().await;
     let item = instance.make_item(json!({ "stock": 5 })).await;
     let (client, tasks) = (RedisClient::new(&shop.config).expect("a URL"), TaskTracker::new());
     let buyers = plain::mutex(client.shared(), &shop.config.redis.prefix, &tasks);
@@ -198,8 +190,7 @@ async fn a_queued_key_is_the_same_order_by_any_strategy() {
     let body = json!({ "stock": 5, "per_buyer_limit": 5, "strategy": STREAM });
     let item = here.make_item(body).await;
     let holder = hold_stock_row(&shop.pool, item).await;
-    let queued = here.buyer(1).buy_with_key("default", item, "k").await;
-    assert_eq!(queued.status, 202, "{}", queued.text);
+    let queued = here.buyer(1).buy_with_key("default", item, "k").await.expect_status(202);
     edit(&shop, item, "strategy = 'mysql-atomic'").await;
     let same = async |instance: &Instance, strategy: &str, what: &str| {
         let again = instance.buyer(1).buy_with_key(strategy, item, "k").await;
@@ -239,8 +230,7 @@ async fn a_queued_key_is_the_same_order_by_any_strategy() {
 /// What the memory of queued requests keeps goes with the order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_decided_order_leaves_nothing_in_the_queue() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 1, "per_buyer_limit": 5 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 1, "per_buyer_limit": 5 })).await;
     for (buyer, key) in [(1, "a"), (2, "b")] {
         let answer = instance.buyer(buyer).buy_with_key(STREAM, item, key).await;
         let _ = instance.buyer(buyer).outcome(answer).await;

@@ -12,8 +12,7 @@ async fn a_shop_without_extensions_sells() {
     let item =
         instance.make_item(json!({ "kind": "shop", "stock": 2, "per_buyer_limit": 1 })).await;
     for buyer in 1..=2 {
-        let bought = instance.buyer(buyer).buy("mysql-atomic", item).await;
-        assert_eq!(bought.status, 201, "{}", bought.text);
+        instance.buyer(buyer).buy("mysql-atomic", item).await.expect_status(201);
     }
     let late = instance.buyer(3).buy("mysql-atomic", item).await;
     assert_problem(&late, (409, "sold_out"), "the third");

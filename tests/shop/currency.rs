@@ -20,12 +20,11 @@ async fn currency_of(instance: &Instance, item: i64) -> Value {
 
 #[tokio::test]
 async fn an_order_is_in_the_currency_of_its_item_wherever_it_is_told() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 20);
     })
     .await;
-    let instance = shop.start().await;
     let (yen, dollars) = (item_in(&instance, "JPY").await, instance.make_item(json!({})).await);
     assert_eq!(currency_of(&instance, yen).await, "JPY");
     assert_eq!(currency_of(&instance, dollars).await, "USD", "that of the shop");
@@ -154,7 +153,7 @@ async fn only_a_currency_of_the_standard_is_taken_and_it_stays_once_there_are_or
 #[tokio::test]
 async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
     let provider = TestProvider::start().await;
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.sections.set("payment", "provider", "webhook");
         config.sections.set(
             "payment",
@@ -165,7 +164,6 @@ async fn a_payment_is_in_the_currency_of_the_order_or_goes_back() {
         config.payment.currency = "CHF".to_owned();
     })
     .await;
-    let instance = shop.start().await;
     let item = item_in(&instance, "KWD").await;
     let buyer = instance.buyer(1);
     let order = order_id(&buyer.buy("mysql-atomic", item).await);

@@ -34,8 +34,7 @@ async fn shop_with_events() -> Shop {
 /// Creates a webhook; answers its id.
 async fn subscribe(instance: &Instance, receiver: &TestReceiver) -> i64 {
     let body = json!({ "target": receiver.url() });
-    let created = instance.admin().post("/api/admin/endpoints", &body).await;
-    assert_eq!(created.status, 201, "{}", created.text);
+    let created = instance.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
     receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
     created.json["id"].as_i64().expect("an id")
 }
@@ -61,8 +60,7 @@ fn told(receiver: &TestReceiver) -> BTreeMap<String, Vec<String>> {
 
 #[tokio::test]
 async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     subscribe(&instance, &receiver).await;
     let item = instance.make_item(json!({ "stock": 10, "hold_seconds": 900 })).await;
@@ -77,8 +75,7 @@ async fn every_change_of_an_order_reaches_the_webhook_in_order_and_signed() {
         let id = crate::http::order_id(&bought);
         let last = match step {
             Some(step) => {
-                let done = client.step(&id, step).await;
-                assert_eq!(done.status, 200, "{}", done.text);
+                let done = client.step(&id, step).await.expect_status(200);
                 // A second time nothing changes, so nothing is told.
                 client.step(&id, step).await;
                 done.json["status"].as_str().expect("a status").to_owned()
@@ -126,8 +123,7 @@ async fn a_traced_delivery_names_its_span() {
 
 #[tokio::test]
 async fn a_batch_is_one_row_and_a_refused_purchase_is_none() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let item = instance.make_item(json!({ "stock": 40 })).await;
     let buyers = (1..=60).map(|buyer| {
         let client = instance.buyer(buyer);
@@ -148,8 +144,7 @@ async fn a_batch_is_one_row_and_a_refused_purchase_is_none() {
 
 #[tokio::test]
 async fn without_the_setting_nothing_is_written_and_no_endpoint_is_taken() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);
     let statement = sqlx::query_scalar(
         "SELECT (SELECT COUNT(*) FROM outbox) + (SELECT COUNT(*) FROM event_log)",
@@ -163,8 +158,7 @@ async fn without_the_setting_nothing_is_written_and_no_endpoint_is_taken() {
 
 #[tokio::test]
 async fn a_receiver_that_is_away_gets_everything_later_and_in_order() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     receiver.answer(Answering::Status(503));
     let id = subscribe(&instance, &receiver).await;
@@ -208,8 +202,7 @@ async fn a_receiver_that_is_away_gets_everything_later_and_in_order() {
 
 #[tokio::test]
 async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     let item = instance.make_item(json!({ "stock": 20, "per_buyer_limit": 20 })).await;
     for _ in 0..9 {
@@ -243,8 +236,7 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
     let path = format!("/api/admin/endpoints/{id}/replays");
     let out = instance.admin().post(&path, &json!({ "first": 10 })).await;
     assert_eq!(out.brief(), (422, "range_out_of_log"));
-    let replayed = instance.admin().post(&path, &json!({ "first": 3, "last": 4 })).await;
-    assert_eq!(replayed.status, 202, "{}", replayed.text);
+    instance.admin().post(&path, &json!({ "first": 3, "last": 4 })).await.expect_status(202);
     eventually("the ninth order", || async {
         let told = told(&receiver);
         when(told.len() == 9, told)
@@ -262,8 +254,7 @@ async fn a_refused_event_becomes_a_dead_letter_and_can_be_replayed() {
 /// New events that are delivered between two tries of a replay do not forget its refusals, and the next replay follows.
 #[tokio::test]
 async fn a_refused_replay_ends_in_a_busy_shop() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     let id = subscribe(&instance, &receiver).await;
     let item = instance.make_item(json!({ "stock": 9_000, "per_buyer_limit": 9_000 })).await;
@@ -300,8 +291,7 @@ async fn a_refused_replay_ends_in_a_busy_shop() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kills_of_the_service_and_the_receiver_lose_no_event_and_invent_none() {
-    let shop = shop_with_events().await;
-    let maker = shop.start().await;
+    let (shop, maker) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     subscribe(&maker, &receiver).await;
     let item = maker.make_item(json!({ "stock": 200 })).await;

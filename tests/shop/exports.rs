@@ -13,16 +13,14 @@ use crate::support::{Client, Instance, Shop, assert_clean};
 /// The records of an export as JSON lines.
 async fn records(instance: &Instance, query: &str) -> Vec<Value> {
     let path = format!("/api/admin/export?format=jsonl&{query}");
-    let answer = instance.admin().get(&path).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    let answer = instance.admin().get(&path).await.expect_status(200);
     assert_eq!(answer.headers["content-type"], "application/jsonl");
     answer.text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 /// The lines of an export as CSV, by column.
 async fn csv_records(client: &Client, query: &str) -> Vec<BTreeMap<String, String>> {
-    let answer = client.get(&format!("/api/admin/export?{query}")).await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    let answer = client.get(&format!("/api/admin/export?{query}")).await.expect_status(200);
     parse_csv(&answer.text)
 }
 
@@ -63,8 +61,7 @@ async fn sell(instance: &Instance, buyers: i64) -> i64 {
         })
         .await;
     for delta in [7, -3] {
-        let restocked = instance.admin().edit(item, json!({ "stock_delta": delta })).await;
-        assert_eq!(restocked.status, 200, "{}", restocked.text);
+        instance.admin().edit(item, json!({ "stock_delta": delta })).await.expect_status(200);
     }
     item
 }
@@ -139,8 +136,7 @@ async fn an_export_of_a_sold_sale_adds_up_to_the_ledger_to_the_cent() {
 
 #[tokio::test]
 async fn an_export_can_be_of_some_time() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 10, "per_buyer_limit": 9 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 10, "per_buyer_limit": 9 })).await;
     let buyer = instance.buyer(1);
     for _ in 0..3 {
         order_id(&buyer.buy("mysql-atomic", item).await);
@@ -164,8 +160,7 @@ async fn an_export_can_be_of_some_time() {
 /// A day before or after its ends is not in the calendar.
 #[tokio::test]
 async fn an_export_may_reach_to_both_ends_of_the_calendar() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 10 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 10 })).await;
     order_id(&instance.buyer(1).buy("mysql-atomic", item).await);
     let ends = ["from=0000-01-01T00:00:00Z", "until=9999-12-31T23:59:59Z"];
     for query in [ends[0].to_owned(), ends[1].to_owned(), ends.join("&")] {
@@ -257,8 +252,7 @@ async fn items(shop: &Shop) -> i64 {
 async fn a_table_becomes_sales_all_or_none() {
     let (shop, instance) = Shop::open().await;
     let admin = instance.admin();
-    let checked = import(&admin, "?dry_run=true", TABLE).await;
-    assert_eq!(checked.status, 200, "{}", checked.text);
+    let checked = import(&admin, "?dry_run=true", TABLE).await.expect_status(200);
     assert_eq!((&checked.json["sales"], &checked.json["faults"]), (&json!(3), &json!([])));
     assert_eq!(items(&shop).await, 0, "a check created something");
 
@@ -296,8 +290,7 @@ async fn a_table_becomes_sales_all_or_none() {
         assert_eq!(refused.json["faults"], checked);
     }
 
-    let made = import(&admin, "", TABLE).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    let made = import(&admin, "", TABLE).await.expect_status(201);
     let ids = made.json["items"].as_array().expect("a list");
     assert_eq!(ids.len(), 3);
     let mug = instance.stranger().get(&format!("/api/items/{}", ids[2])).await;

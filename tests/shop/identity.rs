@@ -128,8 +128,7 @@ async fn a_session_ends_with_its_token_and_everywhere_at_once() {
     let (here, there) = (session_of(&instance, &here), session_of(&instance, &there));
     let stream = there.request(Method::GET, "/api/orders/events");
     let mut stream = Events::open(stream).await;
-    let out = Client::send(here.request(Method::DELETE, "/api/sessions")).await;
-    assert_eq!(out.status, 204, "{}", out.text);
+    Client::send(here.request(Method::DELETE, "/api/sessions")).await.expect_status(204);
     assert!(stream.ends(BOUND).await, "the stream of a session that was signed out is open");
     let late = there.get("/api/orders").await;
     assert_problem(&late, (401, "invalid_token"), "a session that was signed out elsewhere");
@@ -204,13 +203,12 @@ async fn keys_of_a_file_need_no_provider() {
     let file = format!("identity.jwks_file {}", path.display());
     assert_eq!((code, said.contains(&file)), (2, true), "{said}");
     std::fs::write(&path, json!({ "keys": [key.jwk()] }).to_string()).expect("written");
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.sections.set("identity", "issuer", "https://id.example");
         config.sections.set("identity", "audience", "shop, other-shop");
         config.sections.set("identity", "jwks_file", path.to_string_lossy().into_owned());
     })
     .await;
-    let instance = shop.start().await;
     let now = time::OffsetDateTime::now_utc().unix_timestamp();
     let claims = |audience: Value| json!({ "iss": "https://id.example", "aud": audience, "sub": "1", "exp": now + 60 });
     for audience in [json!("shop"), json!("other-shop"), json!(["x", "shop"])] {

@@ -24,8 +24,7 @@ fn wanted(strategies: &[&str], changes: Value) -> Value {
 }
 
 async fn start(instance: &Instance, body: &Value) -> String {
-    let answer = instance.admin().post("/api/lab/runs", body).await;
-    assert_eq!(answer.status, 202, "{}", answer.text);
+    let answer = instance.admin().post("/api/lab/runs", body).await.expect_status(202);
     let id = answer.json["id"].as_str().expect("an id").to_owned();
     assert_eq!(answer.headers["location"], format!("/api/lab/runs/{id}"));
     id

@@ -36,26 +36,25 @@ fn with_token(instance: &Instance, session: &Answer) -> Client {
 }
 
 async fn actions(client: &Client) -> Vec<String> {
-    let answer = client.get("/api/admin/actions").await;
-    assert_eq!(answer.status, 200, "{}", answer.text);
+    let answer = client.get("/api/admin/actions").await.expect_status(200);
     let actions = answer.json["actions"].as_array().expect("a list").iter();
     actions.map(|action| action["action"].as_str().expect("a word").to_owned()).collect()
 }
 
 #[tokio::test]
 async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
-    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
-    let instance = shop.start().await;
+    let (shop, instance) =
+        Shop::open_with(|config| config.session.revocation_period_ms = 100).await;
     let (code, text) = operator(&shop, &["create", "Grace"], PASSWORD).await;
     assert_eq!(code, 0, "{text}");
     assert!(!text.contains(PASSWORD), "{text}");
     let session = sign_in(&instance, "grace", PASSWORD).await;
     assert_eq!(session.json["role"], "operator", "{}", session.text);
     let grace = with_token(&instance, &session);
-    let made = grace
+    grace
         .post("/api/admin/items", &item_body(json!({ "kind": "shop", "strategy": "mysql-atomic" })))
-        .await;
-    assert_eq!(made.status, 201, "{}", made.text);
+        .await
+        .expect_status(201);
     // An operator reads its own actions, an admin those of all.
     let other = instance.stranger().with_token(&instance.token(77, Role::Operator));
     assert_eq!(actions(&other).await, Vec::<String>::new());
@@ -84,8 +83,7 @@ async fn the_first_operator_is_made_on_the_command_line_and_runs_a_sale() {
     let (code, text) = operator(&shop, &["password", "grace"], "another lamp that wakes").await;
     assert_eq!(code, 0, "{text}");
     assert_eq!(sign_in(&instance, "grace", PASSWORD).await.status, 401);
-    let session = sign_in(&instance, "grace", "another lamp that wakes").await;
-    assert_eq!(session.status, 200, "{}", session.text);
+    sign_in(&instance, "grace", "another lamp that wakes").await.expect_status(200);
 }
 
 #[tokio::test]
@@ -126,8 +124,7 @@ async fn signing_out_everywhere_ends_each_session_of_the_user_and_no_other() {
     let second = sign_in(&there, "ada", PASSWORD).await;
     let (second, second_here) = (with_token(&there, &second), with_token(&here, &second));
     let other = with_token(&here, &sign_up(&here, "grace").await);
-    let ended = Client::send(first.request(Method::DELETE, "/api/sessions")).await;
-    assert_eq!(ended.status, 204, "{}", ended.text);
+    Client::send(first.request(Method::DELETE, "/api/sessions")).await.expect_status(204);
     for client in [&first, &second_here] {
         assert_eq!(client.get("/api/orders").await.brief(), (401, "invalid_token"));
     }

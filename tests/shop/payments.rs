@@ -63,8 +63,7 @@ fn assert_taken(answer: &Answer, result: &str, reason: &Value) {
 #[tokio::test]
 async fn an_order_is_paid_once_by_the_message_of_the_provider() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_of(&provider).await.opened().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     let order = buy(&instance, 1, item).await;
     let path = format!("/api/orders/{order}/payment");
@@ -125,8 +124,7 @@ async fn many_deliveries_of_one_message_at_once_pay_once() {
 #[tokio::test]
 async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_of(&provider).await.opened().await;
     let item = instance.make_item(json!({ "stock": 1, "hold_seconds": 900 })).await;
     let late = buy(&instance, 1, item).await;
     expire(&shop, &instance, 1, &late).await;
@@ -194,8 +192,7 @@ async fn money_that_cannot_pay_its_order_goes_back_and_is_never_forgotten() {
 #[tokio::test]
 async fn a_late_payment_takes_a_unit_that_is_left_and_a_refund_may_come_first() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_of(&provider).await.opened().await;
     let item = instance.make_item(json!({ "stock": 2, "hold_seconds": 900 })).await;
     let late = buy(&instance, 1, item).await;
     expire(&shop, &instance, 1, &late).await;
@@ -214,8 +211,7 @@ async fn a_late_payment_takes_a_unit_that_is_left_and_a_refund_may_come_first() 
 #[tokio::test]
 async fn a_limit_that_is_reached_meanwhile_sends_a_late_payment_back() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_of(&provider).await.opened().await;
     let item = instance.make_item(json!({ "stock": 3, "hold_seconds": 900 })).await;
     let late = buy(&instance, 1, item).await;
     expire(&shop, &instance, 1, &late).await;
@@ -231,8 +227,7 @@ async fn a_limit_that_is_reached_meanwhile_sends_a_late_payment_back() {
 #[tokio::test]
 async fn a_forged_message_pays_nothing() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_of(&provider).await.opened().await;
     let item = instance.make_item(json!({})).await;
     let order = buy(&instance, 1, item).await;
     let good = provider.succeeded("m1", "p1", &order, 250);
@@ -260,8 +255,7 @@ async fn a_forged_message_pays_nothing() {
 #[tokio::test]
 async fn a_message_is_taken_once_by_its_id() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_of(&provider).await.opened().await;
     let item = instance.make_item(json!({})).await;
     let (first, second) = (buy(&instance, 1, item).await, buy(&instance, 2, item).await);
     let said = provider.succeeded("m1", "p1", &first, 250);

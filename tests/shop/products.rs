@@ -9,8 +9,7 @@ use crate::support::{Client, Instance, Shop, assert_clean, item_body};
 async fn product(instance: &Instance) -> i64 {
     let body =
         json!({ "name": "Shirt", "description": "Cotton.", "image_url": "/img/goods/lamp.svg" });
-    let made = instance.admin().post("/api/admin/products", &body).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    let made = instance.admin().post("/api/admin/products", &body).await.expect_status(201);
     made.json["id"].as_i64().expect("an id")
 }
 
@@ -20,8 +19,8 @@ fn options(pairs: &[(&str, &str)]) -> Value {
 
 /// The ids and the units of the variants that the shop shows.
 async fn variants(instance: &Instance, product: i64) -> Vec<(i64, i64)> {
-    let shown = instance.stranger().get(&format!("/api/products/{product}")).await;
-    assert_eq!(shown.status, 200, "{}", shown.text);
+    let shown =
+        instance.stranger().get(&format!("/api/products/{product}")).await.expect_status(200);
     let items = shown.json["items"].as_array().expect("a list").iter();
     let number = |item: &Value, field: &str| item[field].as_i64().expect("a number");
     items.map(|item| (number(item, "id"), number(item, "available"))).collect()

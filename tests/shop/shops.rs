@@ -40,8 +40,7 @@ async fn is_refused(program: &Client) {
 }
 
 async fn two_instances() -> (Shop, Instance, Instance) {
-    let shop = Shop::with(|config| config.session.revocation_period_ms = 100).await;
-    let here = shop.start().await;
+    let (shop, here) = Shop::open_with(|config| config.session.revocation_period_ms = 100).await;
     let there = shop.start().await;
     (shop, here, there)
 }
@@ -75,8 +74,7 @@ async fn a_shop_is_no_account() {
     let all = Client::send(first.request(Method::DELETE, "/api/sessions")).await;
     assert_problem(&all, (403, "forbidden"), "all tokens of the shop");
     assert!(all.json["detail"].as_str().is_some_and(|detail| detail.contains("shop rotate")));
-    let out = Client::send(first.request(Method::DELETE, "/api/session")).await;
-    assert_eq!(out.status, 204, "{}", out.text);
+    Client::send(first.request(Method::DELETE, "/api/session")).await.expect_status(204);
     assert_problem(&orders(&first).await, (401, "invalid_token"), "the token that was signed out");
     assert_eq!(orders(&second).await.status, 200);
 }
@@ -186,8 +184,10 @@ async fn a_guest_who_was_erased_begins_again() {
     let abroad = there.stranger().with_token(program.token().expect("it has one"));
     let body = json!({ "lines": [{ "item_id": item }] });
     let buy = async |program: &Client| -> (i64, Value) {
-        let made = program.as_guest("anna", Method::POST, "/api/reservations", Some(&body)).await;
-        assert_eq!(made.status, 201, "{}", made.text);
+        let made = program
+            .as_guest("anna", Method::POST, "/api/reservations", Some(&body))
+            .await
+            .expect_status(201);
         let order = made.json["id"].as_str().expect("an id");
         let path = format!("/api/orders/{order}/cancellation");
         program.as_guest("anna", Method::POST, &path, Some(&json!({}))).await;
@@ -196,8 +196,7 @@ async fn a_guest_who_was_erased_begins_again() {
     let (first, _) = buy(&program).await;
     assert_eq!(buy(&abroad).await.0, first, "each instance knows the guest");
     let erase = here.admin().request(Method::DELETE, &format!("/api/admin/users/{first}"));
-    let erased = Client::send(erase).await;
-    assert_eq!(erased.status, 204, "{}", erased.text);
+    Client::send(erase).await.expect_status(204);
     assert_eq!(number(&shop, "SELECT COUNT(*) FROM guests").await, 0);
     let (second, _) = buy(&abroad).await;
     assert_ne!(second, first);
@@ -208,8 +207,7 @@ async fn a_guest_who_was_erased_begins_again() {
 /// A ledger that is an older copy does not know a newer shop: its token is refused, and nothing is written.
 #[tokio::test]
 async fn a_shop_that_the_ledger_does_not_know_has_no_guests() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({})).await;
+    let (shop, instance, item) = Shop::selling(json!({})).await;
     let program = shop.make_program(&instance, "toys").await;
     sqlx::query("DELETE FROM shops").execute(&shop.pool).await.expect("deleted");
     let body = json!({ "lines": [{ "item_id": item }] });
@@ -224,8 +222,7 @@ async fn a_shop_that_the_ledger_does_not_know_has_no_guests() {
 async fn a_minted_token_ends_when_its_user_signs_out_everywhere() {
     let (_shop, instance) = Shop::open().await;
     let before = instance.buyer(7);
-    let ended = Client::send(before.request(Method::DELETE, "/api/sessions")).await;
-    assert_eq!(ended.status, 204, "{}", ended.text);
+    Client::send(before.request(Method::DELETE, "/api/sessions")).await.expect_status(204);
     for (what, client) in [("made before", before), ("made afterwards", instance.buyer(7))] {
         assert_problem(&client.get("/api/orders").await, (401, "invalid_token"), what);
     }

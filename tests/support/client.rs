@@ -190,6 +190,13 @@ impl Client {
 }
 
 impl Answer {
+    /// The answer itself, which must have this status.
+    #[track_caller]
+    pub fn expect_status(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{}", self.text);
+        self
+    }
+
     /// The code of a problem; empty when it is none.
     pub fn code(&self) -> &str {
         self.json["code"].as_str().unwrap_or_default()

@@ -34,14 +34,13 @@ pub async fn on_with(
 ) -> (MysqlSet, Shop, Instance) {
     let set = MysqlSet::start_temporary(engine).await.expect("the servers start");
     let url = set.url_of(&unique("seckill"));
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.database_url = Secret::new(url);
         // Refused purchases are repeated at once.
         config.limits.user_per_second = 0;
         set_up(config);
     })
     .await;
-    let instance = shop.start().await;
     (set, shop, instance)
 }
 

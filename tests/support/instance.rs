@@ -155,9 +155,25 @@ impl Shop {
 
     /// Starts one instance, for tests that need no more.
     pub async fn open() -> (Self, Instance) {
-        let shop = Self::new().await;
-        let instance = shop.start().await;
-        (shop, instance)
+        Self::open_with(|_| {}).await
+    }
+
+    /// Starts one instance and makes an item, as [`Instance::make_item`] does.
+    pub async fn selling(item: Value) -> (Self, Instance, i64) {
+        let (shop, instance) = Self::open().await;
+        let item = instance.make_item(item).await;
+        (shop, instance, item)
+    }
+
+    /// Starts one instance of a shop with some settings changed.
+    pub async fn open_with(change: impl FnOnce(&mut Config)) -> (Self, Instance) {
+        Self::with(change).await.opened().await
+    }
+
+    /// Starts one instance, beside which the shop is used.
+    pub async fn opened(self) -> (Self, Instance) {
+        let instance = self.start().await;
+        (self, instance)
     }
 }
 
@@ -185,14 +201,23 @@ impl Instance {
 
     /// Makes an item that is open now; `changes` replaces fields of the request.
     pub async fn make_item(&self, changes: Value) -> i64 {
-        let answer = self.admin().post("/api/admin/items", &item_body(changes)).await;
-        assert_eq!(answer.status, 201, "{}", answer.text);
+        let answer =
+            self.admin().post("/api/admin/items", &item_body(changes)).await.expect_status(201);
         answer.json["id"].as_i64().expect("an id")
     }
 
     /// The audit of an item, as the service tells it.
     pub async fn audit(&self, item: i64) -> Value {
         self.admin().get(&format!("/api/admin/items/{item}/audit")).await.json
+    }
+
+    /// Waits until a figure of an item's audit is this number.
+    pub async fn until_audit(&self, item: i64, figure: &str, number: i64) {
+        super::eventually(figure, || async {
+            let audit = self.audit(item).await;
+            super::when(audit[figure] == number, audit)
+        })
+        .await;
     }
 
     /// Stops and waits.
@@ -251,6 +276,15 @@ pub async fn statements_running(pool: &Database, like: &str) -> i64 {
     .fetch_one(pool)
     .await
     .expect("the list of sessions")
+}
+
+/// Waits until this number of sessions, or more, are in the middle of such a statement.
+pub async fn until_running(pool: &Database, like: &str, count: i64) {
+    super::eventually(like, || async {
+        let running = statements_running(pool, like).await;
+        super::when(running >= count, running)
+    })
+    .await;
 }
 
 /// Sets the Redis of the shape that `SECKILL_TEST_REDIS` names: `tls`, `sentinel` or `cluster`.

@@ -36,6 +36,7 @@ pub use dev_servers::faulty_link::FaultyLink;
 pub use files::{PROJECT, files_below, project};
 pub use instance::{
     DRAW_KEY, Instance, Shop, hold_stock_row, item_body, redis_of, statements_running,
+    until_running,
 };
 pub use purchase::{
     is_breaker_open, purchase, purchase_of, until_in_flight, until_metric, write_batch,

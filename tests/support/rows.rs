@@ -4,7 +4,7 @@ use sqlx::mysql::{MySqlArguments, MySqlRow};
 use sqlx::query::{Query, QueryScalar};
 use sqlx::{FromRow, MySql};
 
-use super::Shop;
+use super::{Shop, eventually, when};
 
 impl Shop {
     /// Changes rows; returns how many.
@@ -19,6 +19,15 @@ impl Shop {
         (T,): for<'r> FromRow<'r, MySqlRow>,
     {
         statement.fetch_one(&self.pool).await.expect("a value is read")
+    }
+
+    /// Waits until a statement that counts says this number.
+    pub async fn until_count(&self, statement: &str, count: i64) {
+        eventually(statement, || async {
+            let counted: i64 = self.read(sqlx::query_scalar(statement)).await;
+            when(counted == count, counted)
+        })
+        .await;
     }
 
     /// Reads the values of all rows.

@@ -41,47 +41,33 @@ pub(crate) struct Subject {
 pub(crate) async fn all(url: &str) -> Vec<Subject> {
     let plain = |mutex: LeasedMutex| cycle_of(mutex.with_hand_over(false));
     let mut subjects = vec![
+        waiting("seckill token", cycle_of(ours(url).await), Some(cycle_of(ours(url).await))),
+        waiting("seckill combiner", cycle_of_combiner(ours(url).await), None),
+        waiting(
+            "seckill token, no hand-over",
+            plain(ours(url).await),
+            Some(plain(ours(url).await)),
+        ),
         Subject {
-            name: "seckill token",
-            one: cycle_of(ours(url).await),
-            other: Some(cycle_of(ours(url).await)),
-            sets: false,
-            waits: true,
-        },
-        Subject {
-            name: "seckill combiner",
-            one: cycle_of_combiner(ours(url).await),
-            other: None,
-            sets: false,
-            waits: true,
-        },
-        Subject {
-            name: "seckill token, no hand-over",
-            one: plain(ours(url).await),
-            other: Some(plain(ours(url).await)),
-            sets: false,
-            waits: true,
-        },
-        Subject {
-            name: "rslock 0.10",
-            one: cycle_of_rslock(url),
-            other: Some(cycle_of_rslock(url)),
             sets: true,
-            waits: true,
+            ..waiting("rslock 0.10", cycle_of_rslock(url), Some(cycle_of_rslock(url)))
         },
-        Subject {
-            name: "async-redis-lock 0.4",
-            one: cycle_of_async_redis_lock(url).await,
-            other: Some(cycle_of_async_redis_lock(url).await),
-            sets: false,
-            waits: true,
-        },
+        waiting(
+            "async-redis-lock 0.4",
+            cycle_of_async_redis_lock(url).await,
+            Some(cycle_of_async_redis_lock(url).await),
+        ),
         without_fence("seckill plain", url).await,
     ];
     if let Some(url) = without_native_commands(url).await {
         subjects.push(without_fence("seckill plain, by scripts", &url).await);
     }
     subjects
+}
+
+/// A lock that several clients may want and that does not acquire by a plain `SET`.
+fn waiting(name: &'static str, one: Cycle, other: Option<Cycle>) -> Subject {
+    Subject { name, one, other, sets: false, waits: true }
 }
 
 /// Our lock with one `SET` and one compare-and-delete.

@@ -9,13 +9,12 @@ use loadtest::document::Color;
 use loadtest::environment::Environment;
 use loadtest::failure::{CannotJudge, EXIT_BROKEN, EXIT_CLEAN};
 use loadtest::haproxy;
+use loadtest::options::between;
 use loadtest::process;
 use loadtest::program::CommandResult;
 use loadtest::tokens::Mint;
 
 use crate::figures::Figures;
-use crate::growth::points::Curve;
-use crate::growth::{self, Growth};
 use crate::measure::Build;
 use crate::report::Report;
 use crate::round::{Bench, CLIENTS_MAX, CLIENTS_OPEN, Subjects, planned};
@@ -25,17 +24,14 @@ use crate::steps::{self, STRATEGIES, Selection};
 use crate::subject::Subject;
 use crate::{older, report};
 
-/// The part of `--seconds` that a load of the curves lasts.
-const GROWTH_SHARE: f64 = 1.0 / 2.0;
-
 /// What to measure, and how long.
 #[derive(Debug, Clone, Args)]
 pub struct BenchOptions {
-    /// Rounds. Each measures every figure once; with --growth there may be none.
-    #[arg(long, default_value_t = steps::ROUNDS, value_parser = clap::value_parser!(u32).range(0..=100))]
+    /// Rounds. Each measures every figure once.
+    #[arg(long, default_value_t = steps::ROUNDS, value_parser = clap::value_parser!(u32).range(1..=100))]
     rounds: u32,
-    /// Seconds that one load lasts; a load of the curves lasts half of it.
-    #[arg(long, default_value_t = 2.0)]
+    /// Seconds that one load lasts.
+    #[arg(long, default_value_t = 2.0, value_parser = between(0.2, 120.0))]
     seconds: f64,
     /// Measure this build of `seckill` as well, in turns. Both builds are started on databases of their
     /// own on the shop's servers, which are removed afterwards.
@@ -48,9 +44,6 @@ pub struct BenchOptions {
     /// Offer five times the peak (P7).
     #[arg(long)]
     overload: bool,
-    /// Measure a hundred items beside an item whose orders fail.
-    #[arg(long)]
-    poison: bool,
     /// Measure four instances behind HAProxy and one (P11); needs haproxy.
     #[arg(long)]
     instances: bool,
@@ -65,25 +58,13 @@ pub struct BenchOptions {
     /// with and without a binary log (P16) [without a path: the MySQL of scripts/mysql-sid].
     #[arg(long, value_name = "MYSQLD", num_args = 0..=1, default_missing_value = ".data/mysql-sid/mysqld")]
     shapes: Option<PathBuf>,
-    /// All of --strategies, --overload, --poison and, where haproxy is installed, --instances.
+    /// All of --strategies, --overload and, where haproxy is installed, --instances.
     #[arg(long)]
     all: bool,
     /// Measure only figures whose name in the report contains this text, beside the peak. May be repeated.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Measure the curves of growth as well: by connections, items and instances.
-    #[arg(long)]
-    growth: bool,
-    /// Only these curves, separated by commas.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = Curve::ALL)]
-    curves: Vec<Curve>,
-    /// Rounds of the curves.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(2..=100))]
-    growth_rounds: u32,
-    /// Leave out points with more connections, items or instances.
-    #[arg(long, default_value_t = growth::points::SIZE_MAX, value_parser = clap::value_parser!(u32).range(1..))]
-    growth_max: u32,
-    /// Folder of the report: report.md and report.json, with --growth also growth.svg.
+    /// Folder of the report: report.md and report.json.
     #[arg(long, default_value = "target/bench")]
     out: PathBuf,
     /// The JSON report of lock-bench, shown as P6.
@@ -94,7 +75,7 @@ pub struct BenchOptions {
     url: Option<String>,
 }
 
-/// The most connections that any load opens, as far as this system allows those of P4 and of the curves.
+/// The most connections that any load opens, as far as this system allows those of P4 and P17.
 pub fn connections_max() -> u32 {
     CLIENTS_MAX.min(process::connections_max()).max(CLIENTS_OPEN)
 }
@@ -107,7 +88,6 @@ impl BenchOptions {
         Selection {
             strategies: names.filter(|name| !name.is_empty()).map(str::to_owned).collect(),
             overload: self.overload || self.all,
-            poison: self.poison || self.all,
             shapes: self.shapes.is_some(),
             older: self.older.is_some(),
             instances: self.instances || (self.all && haproxy::program().is_some()),
@@ -122,36 +102,15 @@ impl BenchOptions {
     fn has_new_databases(&self) -> bool {
         self.beside.is_some() && self.older.is_none() && self.filled.is_none()
     }
-
-    /// Refuses values that clap's ranges cannot.
-    fn check(&self) -> Result<(), CannotJudge> {
-        if !(0.2..=120.0).contains(&self.seconds) {
-            return Err(CannotJudge::new("--seconds must lie between 0.2 and 120"));
-        }
-        if self.rounds == 0 && !self.growth {
-            return Err(CannotJudge::new("--rounds 0 without --growth measures nothing"));
-        }
-        Ok(())
-    }
 }
 
 /// Runs the bench, writes the report and gives its text; broken when a load was.
 pub async fn execute(options: &BenchOptions, environment: &Environment) -> CommandResult {
-    options.check()?;
     let locks = options.locks.as_deref().map(report::read_json).transpose()?;
     let circumstances = gather(environment, options).await?;
-    let rounds = if options.rounds == 0 {
-        Vec::new()
-    } else {
-        Box::pin(rounds(options, environment)).await?
-    };
-    let growth = if options.growth { Some(curves(options, environment).await?) } else { None };
-    let void_because: Vec<String> = rounds
-        .iter()
-        .flat_map(|round| &round.broken)
-        .chain(growth.iter().flat_map(|growth| &growth.broken))
-        .cloned()
-        .collect();
+    let rounds = Box::pin(rounds(options, environment)).await?;
+    let void_because: Vec<String> =
+        rounds.iter().flat_map(|round| &round.broken).cloned().collect();
     let figures = Figures::of(&rounds, circumstances.flush_us_p99 as f64);
     let beside = match &options.beside {
         Some(program) => Some(format!("`{}`: {}", program.display(), version_of(program).await)),
@@ -165,7 +124,6 @@ pub async fn execute(options: &BenchOptions, environment: &Environment) -> Comma
         rounds,
         void_because,
         locks,
-        growth,
     };
     report::write(&options.out, &report)?;
     let valid = report.void_because.is_empty();
@@ -279,15 +237,4 @@ async fn finished(subjects: Vec<Subject>, failure: CannotJudge) -> CannotJudge {
         subject.finish().await;
     }
     failure
-}
-
-async fn curves(options: &BenchOptions, environment: &Environment) -> Result<Growth, CannotJudge> {
-    let growth = growth::GrowthOptions {
-        curves: options.curves.clone(),
-        size_max: options.growth_max,
-        rounds: options.growth_rounds,
-        span: Duration::from_secs_f64(options.seconds * GROWTH_SHARE),
-    };
-    let url: Vec<String> = options.url.iter().cloned().collect();
-    growth::measure(&growth, &url, environment, &options.out.join("logs")).await
 }

@@ -196,13 +196,6 @@ pub const GOALS: &[Goal] = &[
         let hundred = |beside_crowd| Measure::BareHundred { beside_crowd };
         view.over(&hundred(true), &hundred(false))
     }),
-    Goal::new("poison", "100 good items beside a failing one / alone", AtLeast(0.9), |view| {
-        let good = |beside_poison| Measure::Good { beside_poison };
-        view.over(&good(true), &good(false))
-    }),
-    Goal::new("poisoned", "good orders that were not accepted", Bound::None, |view| {
-        view.value(&Measure::GoodNotAccepted)
-    }),
 ];
 
 fn shapes(view: &View<'_>, shape: Shape) -> Option<f64> {
@@ -298,9 +291,9 @@ mod tests {
     }
 
     #[test]
-    fn one_good_order_that_is_not_accepted_is_too_many() {
-        let poisoned = GOALS.iter().find(|goal| goal.id == "poisoned").expect("a goal");
-        assert_eq!(poisoned.is_met(Spread::of([0.0, 0.0, 1.0])), Some(false));
-        assert_eq!(poisoned.is_met(Spread::of([0.0, 0.0])), Some(true));
+    fn one_purchase_that_is_not_accepted_is_too_many() {
+        let refused = GOALS.iter().find(|goal| goal.id == "P17 refused").expect("a goal");
+        assert_eq!(refused.is_met(Spread::of([0.0, 0.0, 1.0])), Some(false));
+        assert_eq!(refused.is_met(Spread::of([0.0, 0.0])), Some(true));
     }
 }

@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rand::SeedableRng;
 use rand::rngs::StdRng;
-use serde::Serialize;
+use rand::{RngExt, SeedableRng};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -17,7 +16,6 @@ use crate::measure::BATCH;
 use crate::processes::{Moment, Services, Usage};
 use crate::tokens::Tokens;
 use crate::work::Counters;
-use crate::workload::{Draw, Workload};
 use ledger_audit::{Answer, Ledger, Outcome, QUIET_AFTER_UNKNOWN, Reader};
 use loadtest::counters;
 use loadtest::drive::{self, Drive, Instance, Policy, Traffic};
@@ -33,11 +31,10 @@ const SETTLE_MAX: Duration = Duration::from_secs(30);
 const FLOW_MAX: Duration = Duration::from_secs(15);
 
 /// What one load found.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone)]
 pub struct Load {
     pub accepted: u64,
     pub accepted_per_second: f64,
-    pub refused: u64,
     pub refused_per_second: f64,
     pub p50_us: f64,
     pub p99_us: f64,
@@ -68,8 +65,8 @@ pub struct Target<'a> {
     pub instances: &'a [Instance],
     pub strategy: &'a str,
     pub items: &'a [i64],
-    /// How purchases are spread over the items; `None`: in turn.
-    pub workload: Option<Workload>,
+    /// Whether the item of each purchase is drawn; else they take turns.
+    pub draws_items: bool,
     /// Units of each of them.
     pub stock: i64,
     pub connections: u32,
@@ -98,7 +95,7 @@ impl<'a> Target<'a> {
             instances,
             strategy: BATCH,
             items,
-            workload: None,
+            draws_items: false,
             stock,
             connections,
             pace: Pace::Closed { requests: buyers.1 },
@@ -179,7 +176,6 @@ impl LoadGenerator {
         Ok(Load {
             accepted: summary.accepted.purchases,
             accepted_per_second: summary.accepted.per_second,
-            refused,
             refused_per_second: summary.refused_per_second_once_sold_out.unwrap_or(0.0),
             p50_us: summary.accepted.from_plan.p50_us as f64,
             p99_us: summary.accepted.from_plan.p99_us as f64,
@@ -247,11 +243,10 @@ impl LoadGenerator {
         let prefix = target.keyed.then(|| Uuid::now_v7().simple().to_string());
         // There is one strategy, so its number, which selects the path, is the item's.
         let mut plan = Plan::draw(target.pace, buyers, items, QUANTITY, prefix, seed)?;
-        if let Some(workload) = target.workload {
-            let draw = Draw::new(workload, items);
+        if target.draws_items {
             let mut random = StdRng::seed_from_u64(seed);
             for request in &mut plan.requests {
-                request.strategy = draw.item(&mut random);
+                request.strategy = random.random_range(0..items);
             }
         }
         let path = |item: &i64| service::purchase_path(target.strategy, *item);

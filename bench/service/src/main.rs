@@ -12,10 +12,8 @@
 //! build of the service; with `--beside` there are two, which take turns in every step. Each [`load`] on
 //! the service has its [`audit`], and one oversold, lost or duplicate order makes the whole run void.
 //! [`figures`] makes medians of the rounds, and the ratios with their [`goals`]. [`neighbours`] asks
-//! what a crowd or a failing item costs the others, [`older`] what older orders cost a new one,
-//! [`opening`] how the first second of a sale compares with its peak, and [`shapes`] what each choice
-//! about the database costs.
-//! [`growth`] measures curves instead of ratios.
+//! what a crowd costs the others, [`older`] what older orders cost a new one, [`opening`] how the first
+//! second of a sale compares with its peak, and [`shapes`] what each choice about the database costs.
 
 mod audit;
 mod bare_http;
@@ -24,8 +22,6 @@ mod bench;
 mod by_hand;
 mod figures;
 mod goals;
-mod growth;
-mod items;
 mod load;
 mod measure;
 mod neighbours;
@@ -42,7 +38,6 @@ mod steps;
 mod subject;
 mod tokens;
 mod work;
-mod workload;
 
 use std::process::ExitCode;
 

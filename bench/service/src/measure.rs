@@ -61,10 +61,6 @@ pub enum Measure {
     Opening(Opening),
     /// A figure of the opening of H.
     BareOpening(Opening),
-    /// Orders per second over a hundred items.
-    Good { beside_poison: bool },
-    /// Of these, the ones that were not accepted beside the poison.
-    GoodNotAccepted,
     /// Orders per second on one item, on a ledger that is filled with older orders or empty.
     Older { filled: bool },
     /// Orders per second on one item, with a database of its own that is run in this way.
@@ -144,7 +140,7 @@ impl Measure {
             | Self::Lone { .. }
             | Self::BareHundred { .. }
             | Self::Hundred { .. } => "us",
-            Self::GoodNotAccepted | Self::Opening(Opening::NotAccepted) => "orders",
+            Self::Opening(Opening::NotAccepted) => "orders",
             Self::Opening(Opening::Memory) => "MiB",
             Self::BareOpening(_) => "requests/s",
             _ => "orders/s",
@@ -198,13 +194,6 @@ impl fmt::Display for Measure {
             Self::Opening(part) => write!(formatter, "opening: {}", part.words()),
             Self::BareOpening(part) => write!(formatter, "opening of H: {}", part.words()),
             Self::Crowd => formatter.write_str("those 4,096 meanwhile"),
-            Self::Good { beside_poison: false } => {
-                write!(formatter, "{BATCH}, {CLIENTS} clients, 100 good items")
-            }
-            Self::Good { beside_poison: true } => {
-                formatter.write_str("the same beside an item whose orders fail")
-            }
-            Self::GoodNotAccepted => formatter.write_str("of these, orders that were not accepted"),
             Self::Older { filled: false } => {
                 write!(formatter, "{BATCH}, {CLIENTS} clients, an empty ledger")
             }

@@ -1,5 +1,4 @@
-//! Neighbours in one ledger: a crowd at one item, or an item whose orders always fail, beside a hundred
-//! items that sell as usual.
+//! Neighbours in one ledger: a crowd at one item beside a hundred items that sell as usual.
 
 use std::time::Duration;
 
@@ -7,20 +6,17 @@ use loadtest::failure::CannotJudge;
 
 use crate::bare_load::BareLoad;
 use crate::load::{Load, Target};
-use crate::measure::{CLIENTS, Measure};
+use crate::measure::Measure;
 use crate::processes::Usage;
 use crate::sample::{REQUESTS_PER_SECOND, Sample, Samples};
 use crate::subject::{ITEM_STOCK, Subject};
 use crate::tokens::FIRST_BUYER;
-use crate::workload::Workload;
 
 /// Items that sell as usual.
 pub const ITEMS: u32 = 100;
 /// The buyers who wait for the other item.
 const CROWD: u32 = 4_096;
-/// The buyers of the item whose orders fail: more than its share of all.
-const POISONED: u32 = 4;
-/// How long the neighbour goes on at most; it is ended with the load that is measured.
+/// How long the crowd goes on at most; it is ended with the load that is measured.
 const BESIDE_MAX: Duration = Duration::from_secs(60);
 /// Purchases of the hundred for each second, at most.
 const HUNDRED_PER_SECOND: f64 = 20_000.0;
@@ -33,9 +29,7 @@ pub async fn crowd(
 ) -> Result<Samples, CannotJudge> {
     let mut measured: Samples = (Vec::new(), Vec::new());
     for beside_crowd in [!alone_first, alone_first] {
-        let target = Front { connections: ITEMS, workload: None };
-        let neighbour = beside_crowd.then_some(CROWD);
-        let load = beside(subject, span, &target, neighbour, None, &mut measured.1).await?;
+        let load = hundred(subject, span, beside_crowd, &mut measured.1).await?;
         let p99 = Sample::of(&load, load.p99_us);
         measured.0.push((Measure::Hundred { beside_crowd }, p99));
         if beside_crowd {
@@ -60,83 +54,28 @@ pub async fn bare_crowd(
     Ok(measured)
 }
 
-/// The good items alone and beside one whose orders the ledger never takes.
-pub async fn poison(
+/// One load on the hundred items, alone or beside the crowd at another item.
+async fn hundred(
     subject: &mut Subject,
     span: Duration,
-    alone_first: bool,
-) -> Result<Samples, CannotJudge> {
-    // Made first, so that both loads have the trigger.
-    let item = subject.item(i64::from(POISONED)).await?;
-    subject.execute("DROP TRIGGER IF EXISTS bench_poison").await?;
-    let trigger = format!(
-        "CREATE TRIGGER bench_poison BEFORE INSERT ON orders FOR EACH ROW \
-         IF NEW.item_id = {item} THEN SIGNAL SQLSTATE '45000'; END IF"
-    );
-    subject.execute(&trigger).await?;
-    let measured = poisoned(subject, span, alone_first, item).await;
-    subject.execute("DROP TRIGGER bench_poison").await?;
-    measured
-}
-
-async fn poisoned(
-    subject: &mut Subject,
-    span: Duration,
-    alone_first: bool,
-    item: i64,
-) -> Result<Samples, CannotJudge> {
-    let mut measured: Samples = (Vec::new(), Vec::new());
-    for beside_poison in [!alone_first, alone_first] {
-        let target = Front { connections: CLIENTS, workload: Some(Workload::Uniform) };
-        let neighbour = beside_poison.then_some(POISONED);
-        let load = beside(subject, span, &target, neighbour, Some(item), &mut measured.1).await?;
-        let rate = Sample::of(&load, load.accepted_per_second);
-        measured.0.push((Measure::Good { beside_poison }, rate));
-        if beside_poison {
-            let count = load.not_accepted.values().sum::<u64>() as f64;
-            measured.0.push((Measure::GoodNotAccepted, Sample::of(&load, count)));
-        }
-    }
-    Ok(measured)
-}
-
-/// The buyers of the hundred items.
-struct Front {
-    connections: u32,
-    workload: Option<Workload>,
-}
-
-/// One load on the hundred items, beside `neighbour` connections at another item, if any.
-async fn beside(
-    subject: &mut Subject,
-    span: Duration,
-    front: &Front,
-    neighbour: Option<u32>,
-    item: Option<i64>,
+    beside_crowd: bool,
     broken: &mut Vec<String>,
 ) -> Result<Load, CannotJudge> {
     let instances = subject.instances.clone();
     let items = subject.first_items(ITEMS)?;
     let requests = (HUNDRED_PER_SECOND * span.as_secs_f64()) as u32;
     let buyers = subject.new_buyers(requests);
-    let target = Target {
-        workload: front.workload,
-        ..Target::closed(&instances, &items, ITEM_STOCK, front.connections, buyers, span)
-    };
-    let Some(connections) = neighbour else {
+    let target = Target::closed(&instances, &items, ITEM_STOCK, ITEMS, buyers, span);
+    if !beside_crowd {
         let load = subject.generator.fire(&target).await?;
         broken.extend(load.broken.iter().cloned());
         return Ok(load);
-    };
+    }
     let requests = (REQUESTS_PER_SECOND * span.as_secs_f64()) as u32;
     let stock = i64::from(requests);
-    let (item, stock) = match item {
-        Some(item) => (item, i64::from(POISONED)),
-        None => (subject.item(stock).await?, stock),
-    };
-    let items = [item];
+    let items = [subject.item(stock).await?];
     let buyers = (FIRST_BUYER, requests);
-    let others = Target::closed(&instances, &items, stock, connections, buyers, BESIDE_MAX);
+    let others = Target::closed(&instances, &items, stock, CROWD, buyers, BESIDE_MAX);
     let aimed = subject.generator.aim(&target).await?;
     let background = subject.generator.start(&others).await?;
     let load = subject.generator.fire_aimed(&target, aimed, Some(&background)).await;

@@ -1,4 +1,4 @@
-//! The report of a bench: a document for people, JSON for programs, and a chart.
+//! The report of a bench: a document for people, and JSON for programs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,6 @@ use serde_json::Value;
 
 use crate::figures::{Figures, Line};
 use crate::goals::Bound;
-use crate::growth::{self, Growth};
 use crate::measure::Build;
 use crate::processes::{BARE, DATABASE, GENERATOR, PROXY, REDIS, SERVICE};
 use crate::sample::Round;
@@ -39,8 +38,6 @@ pub struct Report {
     pub void_because: Vec<String>,
     /// P6, by the lock library's own benchmark.
     pub locks: Option<Value>,
-    /// The curves, where they were asked for.
-    pub growth: Option<Growth>,
 }
 
 /// The report for people.
@@ -54,29 +51,23 @@ pub fn document(report: &Report) -> Document {
              round, and `new / old` is made in each round."
         ));
     }
-    if !report.rounds.is_empty() {
-        document.paragraph(format!(
-            "{} rounds, {} s a load. Each ratio is made in each round; the median of the rounds \
-             counts.",
-            report.rounds.len(),
-            report.seconds
-        ));
-        document.table(ratios(report));
-        document.paragraph(
-            "Processor time is microseconds for one order (of a refusal, or of H: for one request), \
-             by `/proc`, from the first request to the last answer. *H's p99* is that of the bare handler \
-             just before: where it is high, the machine was busy with something else.",
-        );
-        document.table(measures(report));
-        document.table(work(report));
-        document.list(unaccepted(report));
-    }
+    document.paragraph(format!(
+        "{} rounds, {} s a load. Each ratio is made in each round; the median of the rounds counts.",
+        report.rounds.len(),
+        report.seconds
+    ));
+    document.table(ratios(report));
+    document.paragraph(
+        "Processor time is microseconds for one order (of a refusal, or of H: for one request), \
+         by `/proc`, from the first request to the last answer. *H's p99* is that of the bare handler \
+         just before: where it is high, the machine was busy with something else.",
+    );
+    document.table(measures(report));
+    document.table(work(report));
+    document.list(unaccepted(report));
     if let Some(locks) = &report.locks {
         document.heading("P6: the lock library alone");
         document.paragraph(locks["text"].as_str().map_or_else(|| locks.to_string(), str::to_owned));
-    }
-    if let Some(growth) = &report.growth {
-        growth::text::add(&mut document, growth);
     }
     if report.void_because.is_empty() {
         let sentence = "every load was audited: nothing oversold, nothing lost, nothing doubled";
@@ -234,14 +225,10 @@ fn unaccepted(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Writes `report.md`, `report.json` and the chart of the curves into `folder`.
+/// Writes `report.md` and `report.json` into `folder`.
 pub fn write(folder: &Path, report: &Report) -> Result<(), CannotJudge> {
     fs::create_dir_all(folder).or_cannot_judge(format_args!("cannot make {}", folder.display()))?;
-    files::write_report(folder, "report", report, &document(report))?;
-    if let Some(growth) = &report.growth {
-        files::write(&folder.join("growth.svg"), &growth::chart::render(&growth.figures)?)?;
-    }
-    Ok(())
+    files::write_report(folder, "report", report, &document(report))
 }
 
 /// Reads a report of another benchmark.

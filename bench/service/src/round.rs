@@ -14,7 +14,6 @@ use crate::shapes::Shapes;
 use crate::steps::{self, Selection, Step};
 use crate::subject::{ITEM_STOCK, Subject};
 use crate::tokens::FIRST_BUYER;
-use crate::workload::Workload;
 use crate::{neighbours, opening};
 use loadtest::environment::Environment;
 use loadtest::failure::CannotJudge;
@@ -172,10 +171,6 @@ impl Bench {
                 Step::Opening => {
                     opening::of_service(&mut self.subjects.running[index], self.span).await?
                 }
-                Step::Poison => {
-                    let subject = &mut self.subjects.running[index];
-                    neighbours::poison(subject, self.span, alone_first).await?
-                }
                 Step::Shapes => return Ok(()),
             };
             let what = samples.first().map(|(measure, _)| measure.to_string()).unwrap_or_default();
@@ -280,7 +275,7 @@ impl Bench {
         let instances = subject.instances.clone();
         let buyers = subject.new_buyers(requests);
         let target = Target {
-            workload: Some(Workload::Uniform),
+            draws_items: true,
             ..Target::closed(&instances, &items, ITEM_STOCK, CLIENTS, buyers, self.span)
         };
         subject.generator.fire(&target).await

@@ -34,8 +34,6 @@ pub enum Step {
     Crowd,
     /// Ten thousand buyers who connect at once, and the same for H.
     Opening,
-    /// A hundred items alone and beside one whose orders fail.
-    Poison,
     /// The ways to run the database.
     Shapes,
 }
@@ -47,8 +45,6 @@ pub struct Selection {
     pub strategies: Vec<String>,
     /// Whether five times the peak is offered.
     pub overload: bool,
-    /// Whether an item whose orders fail is beside others.
-    pub poison: bool,
     pub instances: bool,
     /// Whether a ledger with older orders is measured beside an empty one.
     pub older: bool,
@@ -69,7 +65,6 @@ impl Selection {
             Step::One(measure) => measure.clone(),
             Step::Crowd => Measure::Hundred { beside_crowd: true },
             Step::Opening => Measure::Opening(Opening::First),
-            Step::Poison => Measure::Good { beside_poison: true },
             // They have databases of their own, so they are left out by not being asked for.
             Step::Shapes => return true,
         };
@@ -83,7 +78,7 @@ impl Selection {
     pub fn items(&self) -> u32 {
         let items = of_round(self, 0).into_iter().map(|step| match step {
             Step::One(Measure::Items { items }) => items,
-            Step::Crowd | Step::Poison => neighbours::ITEMS,
+            Step::Crowd => neighbours::ITEMS,
             Step::One(_) | Step::Opening | Step::Shapes => 0,
         });
         items.max().unwrap_or_default()
@@ -112,9 +107,6 @@ pub fn of_round(selection: &Selection, number: u32) -> Vec<Step> {
     steps.push(Step::Crowd);
     if selection.connections_max >= CLIENTS_MAX {
         steps.push(Step::Opening);
-    }
-    if selection.poison {
-        steps.push(Step::Poison);
     }
     if selection.shapes {
         steps.push(Step::Shapes);
@@ -157,7 +149,6 @@ pub fn estimate(selection: &Selection, rounds: u32, span: Duration) -> Duration 
         Step::One(_) => load * selection.builds,
         Step::Crowd => load * 2 * (selection.builds + 1),
         Step::Opening => ((load + span) * 2 + INSTANCE_START) * (selection.builds + 1),
-        Step::Poison => load * 2 * selection.builds,
         Step::Shapes => load * shapes,
     };
     let round: Duration = of_round(selection, 0).into_iter().map(|one| noise + step(one)).sum();
@@ -173,7 +164,6 @@ mod tests {
         Selection {
             strategies,
             overload: true,
-            poison: true,
             instances: true,
             older: true,
             shapes: false,
@@ -192,9 +182,9 @@ mod tests {
         let p8 = only(&["70 %", "H at the rate"]);
         let steps = [Measure::peak(), Measure::BareP99, Measure::ComfortP99].map(Step::One);
         assert_eq!((of_round(&p8, 0), p8.items()), (steps.to_vec(), 0));
-        let poison = only(&["orders fail"]);
-        let steps = [Step::One(Measure::peak()), Step::Poison];
-        assert_eq!((of_round(&poison, 0), poison.items()), (steps.to_vec(), 100));
+        let crowd = only(&["4,096 buyers"]);
+        let steps = [Step::One(Measure::peak()), Step::Crowd];
+        assert_eq!((of_round(&crowd, 0), crowd.items()), (steps.to_vec(), 100));
         assert_eq!((only(&[" 1,000 items"]).items(), everything().items()), (1_000, 10_000));
     }
 

@@ -5,15 +5,12 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
-use std::sync::Arc;
 use std::time::Duration;
 
+use futures::stream::{self, StreamExt, TryStreamExt};
 use sqlx::Connection;
-use tokio::process::Command;
-use tokio::time::timeout;
+use tokio::time::sleep;
 
-use crate::items;
 use crate::load::LoadGenerator;
 use crate::measure::{Build, Measure};
 use crate::processes::{Services, database_of};
@@ -22,20 +19,22 @@ use crate::tokens::Tokens;
 use ledger_audit::{Reader, writer_of};
 use loadtest::drive::Instance;
 use loadtest::environment::Environment;
-use loadtest::failure::{CannotJudge, OrCannotJudge};
+use loadtest::failure::CannotJudge;
 use loadtest::launcher::{Launcher, Overrides, Service};
 use loadtest::options::RunOptions;
 use loadtest::service::{self, Admin};
 use loadtest::tokens::Mint;
 
-/// How long an older or newer schema may take to be made.
-const MIGRATE_MAX: Duration = Duration::from_secs(120);
 /// Units of an item that all loads of a bench sell: more than they can.
 pub const ITEM_STOCK: i64 = 100_000_000;
 /// Id of the first buyer of such an item; each load has the next buyers.
 const FIRST_BUYER: i64 = 3_000_000_001;
 /// Buyers of one load at most.
-pub const BUYERS_MAX: u32 = 1_000_000;
+const BUYERS_MAX: u32 = 1_000_000;
+/// Requests for a new item that are under way at once.
+const MAKING_MAX: usize = 32;
+/// How long items are made; a load that needs more of them fails.
+const MAKING_TIME_MAX: Duration = Duration::from_secs(45);
 
 /// A build of the service.
 pub struct Subject {
@@ -47,8 +46,8 @@ pub struct Subject {
     /// What each load reached last time: the peak gives the rates of the open models.
     pub reached: BTreeMap<Measure, f64>,
     /// The next buyer who has not bought yet.
-    pub next_buyer: i64,
-    admin: Arc<Admin>,
+    next_buyer: i64,
+    admin: Admin,
     launcher: Option<Launcher>,
     overrides: Overrides,
     database_url: String,
@@ -97,7 +96,7 @@ impl Subject {
             items: Vec::new(),
             reached: BTreeMap::new(),
             next_buyer: FIRST_BUYER,
-            admin: Arc::new(admin),
+            admin,
             launcher,
             overrides: Overrides::default(),
             database_url,
@@ -128,7 +127,8 @@ impl Subject {
             ("SECKILL_REDIS_PREFIX".to_owned(), format!("{name}:")),
         ];
         let overrides = Overrides { settings, clock_ahead_seconds: 0 };
-        command(&program, &["migrate"], environment, &overrides, MIGRATE_MAX).await?;
+        let own = environment.with("DATABASE_URL", database_url.clone());
+        Mint::new(Some(program.clone()), &own).run(&["migrate"]).await?;
         let service = launcher.start(&name, &overrides).await?;
         let instances = vec![service.instance.clone()];
         let mut subject =
@@ -143,8 +143,12 @@ impl Subject {
     /// Makes up to `count` items that many loads sell; says when there are fewer.
     pub async fn stock_up(&mut self, count: u32) -> Result<(), CannotJudge> {
         eprintln!("making {count} items ({} build) ...", self.build.word());
-        let options = lab_item();
-        self.items = items::create(&self.admin, &options, ITEM_STOCK, count).await?;
+        let making = stream::iter(0..count).map(|_| self.item(ITEM_STOCK));
+        let making = making.buffer_unordered(MAKING_MAX).take_until(sleep(MAKING_TIME_MAX));
+        let mut items: Vec<i64> = making.try_collect().await?;
+        // By id, so that neighbours lie together.
+        items.sort_unstable();
+        self.items = items;
         if self.items.len() < count as usize {
             eprintln!("only {} items were made in time", self.items.len());
         }
@@ -153,7 +157,8 @@ impl Subject {
 
     /// A new item.
     pub async fn item(&self, stock: i64) -> Result<i64, CannotJudge> {
-        self.admin.create_lab_item(&lab_item(), stock).await
+        let strategy = vec!["bench".to_owned()];
+        self.admin.create_lab_item(&RunOptions { strategy, ..RunOptions::default() }, stock).await
     }
 
     /// Buyers who have bought nothing of the items that many loads sell.
@@ -164,7 +169,7 @@ impl Subject {
     }
 
     /// What starts further instances.
-    pub fn launcher(&self) -> Result<&Launcher, CannotJudge> {
+    fn launcher(&self) -> Result<&Launcher, CannotJudge> {
         const UNKNOWN: &str =
             "instances cannot be started: REDIS_URL or SECKILL_SECRET is not known";
         self.launcher.as_ref().ok_or_else(|| CannotJudge::new(UNKNOWN))
@@ -187,7 +192,7 @@ impl Subject {
     }
 
     /// Executes a statement in its ledger.
-    pub async fn execute(&self, statement: &str) -> Result<(), CannotJudge> {
+    async fn execute(&self, statement: &str) -> Result<(), CannotJudge> {
         execute(&self.database_url, statement).await
     }
 
@@ -216,37 +221,6 @@ async fn database_process(database_url: &str) -> Result<Option<u32>, CannotJudge
         sqlx::query_as(asked).fetch_optional(&mut connection).await.unwrap_or_default();
     let _ = connection.close().await;
     Ok(told.and_then(|(folder, file)| database_of(&Path::new(&folder).join(file))))
-}
-
-fn lab_item() -> RunOptions {
-    RunOptions { strategy: vec!["bench".to_owned()], ..RunOptions::default() }
-}
-
-async fn command(
-    program: &Path,
-    arguments: &[&str],
-    environment: &Environment,
-    overrides: &Overrides,
-    max: Duration,
-) -> Result<(), CannotJudge> {
-    let command = format!("`{} {}`", program.display(), arguments.join(" "));
-    let output = Command::new(program)
-        .args(arguments)
-        .envs(environment.for_service())
-        .envs(overrides.settings.iter().map(|(name, value)| (name, value)))
-        .env_remove("SECKILL_URL")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = timeout(max, output)
-        .await
-        .map_err(|_| CannotJudge(format!("{command} did not end")))?
-        .or_cannot_judge(format_args!("{command} did not start"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    Err(CannotJudge(format!("{command} failed: {}", String::from_utf8_lossy(&said).trim())))
 }
 
 /// Replaces the database of an address.

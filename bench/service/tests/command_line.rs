@@ -3,12 +3,12 @@
 use std::process::Command;
 
 #[test]
-fn a_bench_without_rounds_and_curves_measures_nothing() {
+fn a_load_without_a_time_is_refused() {
     let output = Command::new(env!("CARGO_BIN_EXE_service-bench"))
-        .args(["--rounds", "0"])
+        .args(["--seconds", "0"])
         .output()
         .expect("the program starts");
     let message = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{message}");
-    assert!(message.contains("measures nothing"), "{message}");
+    assert!(message.contains("a number from 0.2 to 120"), "{message}");
 }

@@ -276,9 +276,9 @@ fn attributes(metadata: &Metadata) -> FileAttr {
 
 /// Answers a request of the kernel: with the result of the operation, or with its error.
 macro_rules! answer {
-    ($reply:ident, $done:expr, $ok:expr) => {
+    ($reply:ident, $done:expr, $result:pat => $answer:expr) => {
         match $done {
-            Ok(done) => $ok($reply, done),
+            Ok($result) => $answer,
             Err(error) => $reply.error(Errno::from(error)),
         }
     };
@@ -287,16 +287,12 @@ macro_rules! answer {
 impl Filesystem for Files {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let found = self.on().and_then(|_on| self.entry(self.child(parent, name)?));
-        answer!(reply, found, |reply: ReplyEntry, found| reply.entry(
-            &NOT_KEPT,
-            &found,
-            Generation(0)
-        ));
+        answer!(reply, found, found => reply.entry(&NOT_KEPT, &found, Generation(0)));
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, handle: Option<FileHandle>, reply: ReplyAttr) {
         let found = self.on().and_then(|_on| self.attributes(inode, handle));
-        answer!(reply, found, |reply: ReplyAttr, found| reply.attr(&NOT_KEPT, &found));
+        answer!(reply, found, found => reply.attr(&NOT_KEPT, &found));
     }
 
     fn setattr(
@@ -319,23 +315,18 @@ impl Filesystem for Files {
     ) {
         let changed = self.changed(inode, mode, size);
         let changed = changed.and_then(|()| self.attributes(inode, handle));
-        answer!(reply, changed, |reply: ReplyAttr, found| reply.attr(&NOT_KEPT, &found));
+        answer!(reply, changed, found => reply.attr(&NOT_KEPT, &found));
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
         let target = self.path(inode).and_then(|path| fs::read_link(self.below.join(path)));
-        answer!(reply, target, |reply: ReplyData, target: PathBuf| reply
-            .data(target.as_os_str().as_encoded_bytes()));
+        answer!(reply, target, target => reply.data(target.as_os_str().as_encoded_bytes()));
     }
 
     fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _: u32, _: u32, reply: ReplyEntry) {
         let made =
             self.child(parent, name).and_then(|path| self.made(path, |path| fs::create_dir(path)));
-        answer!(reply, made, |reply: ReplyEntry, found| reply.entry(
-            &NOT_KEPT,
-            &found,
-            Generation(0)
-        ));
+        answer!(reply, made, found => reply.entry(&NOT_KEPT, &found, Generation(0)));
     }
 
     fn symlink(
@@ -348,16 +339,12 @@ impl Filesystem for Files {
     ) {
         let made = self.child(parent, name);
         let made = made.and_then(|path| self.made(path, |path| symlink(target, path)));
-        answer!(reply, made, |reply: ReplyEntry, found| reply.entry(
-            &NOT_KEPT,
-            &found,
-            Generation(0)
-        ));
+        answer!(reply, made, found => reply.entry(&NOT_KEPT, &found, Generation(0)));
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let deleted = self.child(parent, name).and_then(|path| self.deleted(&path));
-        answer!(reply, deleted, |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, deleted, () => reply.ok());
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -367,7 +354,7 @@ impl Filesystem for Files {
                 Some(_) => Err(io::ErrorKind::DirectoryNotEmpty.into()),
             }
         });
-        answer!(reply, deleted, |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, deleted, () => reply.ok());
     }
 
     fn rename(
@@ -383,12 +370,12 @@ impl Filesystem for Files {
         let paths =
             self.child(parent, name).and_then(|from| Ok((from, self.child(new_parent, new_name)?)));
         let renamed = paths.and_then(|(from, to)| self.renamed(&from, &to));
-        answer!(reply, renamed, |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, renamed, () => reply.ok());
     }
 
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        answer!(reply, self.opened(inode, flags), |reply: ReplyOpen, handle| reply
-            .opened(handle, FopenFlags::empty()));
+        let opened = self.opened(inode, flags);
+        answer!(reply, opened, handle => reply.opened(handle, FopenFlags::empty()));
     }
 
     fn create(
@@ -402,13 +389,10 @@ impl Filesystem for Files {
         reply: ReplyCreate,
     ) {
         let created = self.child(parent, name).and_then(|path| self.created(path, mode));
-        answer!(reply, created, |reply: ReplyCreate, (found, handle)| reply.created(
-            &NOT_KEPT,
-            &found,
-            Generation(0),
-            handle,
-            FopenFlags::empty()
-        ));
+        let none = FopenFlags::empty();
+        answer!(reply, created, (found, handle) => {
+            reply.created(&NOT_KEPT, &found, Generation(0), handle, none);
+        });
     }
 
     fn read(
@@ -422,8 +406,7 @@ impl Filesystem for Files {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        answer!(reply, self.read_some(handle, at, size), |reply: ReplyData, data: Vec<u8>| reply
-            .data(&data));
+        answer!(reply, self.read_some(handle, at, size), data => reply.data(&data));
     }
 
     fn write(
@@ -439,8 +422,7 @@ impl Filesystem for Files {
         reply: ReplyWrite,
     ) {
         let size = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        answer!(reply, self.wrote(handle, at, data, flags), |reply: ReplyWrite, ()| reply
-            .written(size));
+        answer!(reply, self.wrote(handle, at, data, flags), () => reply.written(size));
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -463,11 +445,11 @@ impl Filesystem for Files {
     }
 
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        answer!(reply, lock(&self.power).flush(inode.0), |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, lock(&self.power).flush(inode.0), () => reply.ok());
     }
 
     fn fsyncdir(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        answer!(reply, lock(&self.power).flush(inode.0), |reply: ReplyEmpty, ()| reply.ok());
+        answer!(reply, lock(&self.power).flush(inode.0), () => reply.ok());
     }
 
     fn readdir(
@@ -508,10 +490,6 @@ impl Filesystem for Files {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        answer!(
-            reply,
-            self.grown(handle, at.saturating_add(length), mode),
-            |reply: ReplyEmpty, ()| reply.ok()
-        );
+        answer!(reply, self.grown(handle, at.saturating_add(length), mode), () => reply.ok());
     }
 }

@@ -23,7 +23,7 @@ use crate::leaselock::{
     Wait, local,
 };
 use crate::random::{below, once_in};
-use crate::task::{JoinHandle, TaskTracker, yield_now};
+use crate::task::{JoinHandle, TaskTracker, wait_or_leave, yield_now};
 use crate::threads::Mutex;
 use crate::time::{Duration, Instant, sleep};
 
@@ -174,7 +174,7 @@ impl Run {
             callers.push(crate::spawn(async move {
                 let acquired = match first {
                     Some(acquired) => Some(acquired),
-                    None => wait_or_give_up(acquired).await,
+                    None => wait_or_leave(acquired, 3).await,
                 };
                 run.hold(acquired).await
             }));
@@ -221,20 +221,6 @@ impl Run {
         }
         CallerEnd::Held(fence)
     }
-}
-
-/// Waits for the lock, or gives up after a few steps: in one of three cases.
-async fn wait_or_give_up<T>(mut acquired: impl Future<Output = T> + Unpin) -> Option<T> {
-    if !once_in(3) {
-        return Some(acquired.await);
-    }
-    for _ in 0..below(24) {
-        if let Some(acquired) = (&mut acquired).now_or_never() {
-            return Some(acquired);
-        }
-        yield_now().await;
-    }
-    None
 }
 
 async fn run(has_faults: bool) {

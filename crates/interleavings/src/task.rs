@@ -2,8 +2,11 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
+
 pub use shuttle::future::{AbortHandle, JoinHandle, spawn, yield_now};
 
+use crate::random::{below, once_in};
 use crate::runtime::Handle;
 
 /// Lets shuttle switch to another task. To be called before whatever another task may see.
@@ -11,6 +14,23 @@ pub(crate) fn switch() {
     if shuttle::current::try_get_current_task().is_some() && !std::thread::panicking() {
         shuttle::thread::sleep(Duration::ZERO);
     }
+}
+
+/// Waits for something, or leaves after a few steps: in one of this number of cases.
+pub(crate) async fn wait_or_leave<T>(
+    mut awaited: impl Future<Output = T> + Unpin,
+    cases: u32,
+) -> Option<T> {
+    if !once_in(cases) {
+        return Some(awaited.await);
+    }
+    for _ in 0..below(24) {
+        if let Some(come) = (&mut awaited).now_or_never() {
+            return Some(come);
+        }
+        yield_now().await;
+    }
+    None
 }
 
 /// A tracker of tasks, by tokio.

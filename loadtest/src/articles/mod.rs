@@ -56,7 +56,6 @@ struct Report<'a> {
 
 /// Runs the experiments and writes the report.
 pub async fn run(options: &ArticlesOptions) -> CommandResult {
-    options.check()?;
     check_only(&options.only, &NAMES)?;
     let testbed = Testbed::find(&options.testbed)?;
     let circumstances = testbed.circumstances().await?;

@@ -98,12 +98,6 @@ async fn tries(
         times,
         ..Outcome::default()
     };
-    if matches!(experiment.kind, Kind::QueueLost)
-        && !stage.has_strategy("redis-stream", shared).await
-    {
-        outcome.left_out = Some("this service has no redis-stream".to_owned());
-        return outcome;
-    }
     for number in 0..times {
         for cured in [false, true] {
             let attempt = Try { cured, seed: stage.testbed.seed.wrapping_add(u64::from(number)) };
@@ -173,14 +167,5 @@ impl SharedInstances {
         if let Some(pair) = self.pair {
             pair.stop().await;
         }
-    }
-}
-
-impl Stage<'_> {
-    async fn has_strategy(&self, name: &str, shared: &mut SharedInstances) -> bool {
-        let Ok(instances) = shared.instances(self).await else {
-            return false;
-        };
-        self.strategies(&instances).await.iter().any(|known| known == name)
     }
 }

@@ -24,8 +24,6 @@ pub struct Outcome {
     /// The last try without the remedy, and the last one with it.
     pub without: Option<Trial>,
     pub with: Option<Trial>,
-    /// Why it was not tried.
-    pub left_out: Option<String>,
 }
 
 impl Outcome {
@@ -51,16 +49,14 @@ impl Report {
 }
 
 fn exit_code(experiments: &[Outcome]) -> u8 {
-    let tried: Vec<&Outcome> =
-        experiments.iter().filter(|outcome| outcome.left_out.is_none()).collect();
-    if tried.is_empty() {
+    if experiments.is_empty() {
         return EXIT_COULD_NOT_JUDGE;
     }
-    if tried.iter().all(|outcome| outcome.is_as_expected()) {
+    if experiments.iter().all(Outcome::is_as_expected) {
         return EXIT_CLEAN;
     }
     let unexplained =
-        tried.iter().any(|outcome| !outcome.is_as_expected() && outcome.unjudged.is_empty());
+        experiments.iter().any(|outcome| !outcome.is_as_expected() && outcome.unjudged.is_empty());
     if unexplained { EXIT_BROKEN } else { EXIT_COULD_NOT_JUDGE }
 }
 
@@ -93,10 +89,7 @@ impl Outcome {
             let of_stock = |trial: &Trial| format!("{} of {}", trial.sold, trial.stock);
             trial.as_ref().map_or_else(|| "-".to_owned(), of_stock)
         };
-        let tries = |count: u32| match self.left_out {
-            Some(_) => "not tried".to_owned(),
-            None => format!("{count} of {}", self.times),
-        };
+        let tries = |count: u32| format!("{count} of {}", self.times);
         [
             format!("`{}`", self.name),
             tries(self.reproduced),
@@ -107,9 +100,6 @@ impl Outcome {
     }
 
     fn remarks(&self) -> Vec<String> {
-        if let Some(reason) = &self.left_out {
-            return vec![format!("Not tried: {reason}.")];
-        }
         let told = |label: &str, trial: &Option<Trial>| {
             let Trial { stock, sold, detail, .. } = trial.as_ref()?;
             Some(format!("{label}: {sold} units sold of {stock}; {detail}."))
@@ -139,7 +129,6 @@ mod tests {
             unjudged: Vec::new(),
             without: None,
             with: None,
-            left_out: None,
         }
     }
 
@@ -155,13 +144,11 @@ mod tests {
     #[test]
     fn the_exit_code_tells_what_did_not_go_as_expected() {
         let good = || outcome(20, 20, 20);
-        let left_out = Outcome { left_out: Some("no Redis".to_owned()), ..outcome(20, 0, 0) };
         let unjudged = Outcome { unjudged: vec!["no answer".to_owned()], ..outcome(20, 18, 20) };
         assert_eq!(exit_code(&[good()]), EXIT_CLEAN);
         assert_eq!(exit_code(&[good(), outcome(20, 0, 20)]), EXIT_BROKEN);
         assert_eq!(exit_code(&[good(), outcome(20, 20, 19)]), EXIT_BROKEN);
         assert_eq!(exit_code(&[good(), unjudged]), EXIT_COULD_NOT_JUDGE);
-        assert_eq!(exit_code(&[left_out]), EXIT_COULD_NOT_JUDGE);
         assert_eq!(exit_code(&[]), EXIT_COULD_NOT_JUDGE);
     }
 }

@@ -81,15 +81,6 @@ impl<'a> Stage<'a> {
         admin.create_lab_item(&options, stock).await
     }
 
-    /// The names on the running list.
-    pub async fn strategies(&self, instances: &[Instance]) -> Vec<String> {
-        let admin = Admin::new(instances.to_vec(), self.admin.clone());
-        let list = admin.strategies().await.unwrap_or_default();
-        let cards = list.as_array().map(Vec::as_slice).unwrap_or_default();
-        let available = cards.iter().filter(|card| card["available"] == true);
-        available.filter_map(|card| card["name"].as_str().map(str::to_owned)).collect()
-    }
-
     /// Starts an instance with other settings; its expiry job does not run.
     pub async fn service(
         &self,

@@ -4,12 +4,10 @@ use futures::future::join_all;
 use serde_json::json;
 
 use super::{STREAM, hold_up, in_ledger, key, queue, redis_of, shop};
-use crate::support::eventually;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_counter_that_is_loaded_again_knows_what_is_queued() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     // With the arbiter off nothing but the counter stands between the queue and overselling.
     let item = instance.make_item(json!({ "stock": 5, "arbiter": "off" })).await;
     let holder = hold_up(&shop, item).await;
@@ -24,10 +22,7 @@ async fn a_counter_that_is_loaded_again_knows_what_is_queued() {
     let statuses = join_all(presses).await;
     assert_eq!(statuses.iter().filter(|status| **status == 202).count(), 2, "{statuses:?}");
     holder.rollback().await.expect("the row is free");
-    eventually("the queue to be empty", || async {
-        (instance.audit(item).await["redis_queued"] == 0).then_some(())
-    })
-    .await;
+    instance.until_audit(item, "redis_queued", 0).await;
     assert_eq!(in_ledger(&shop, item).await.len(), 5);
     assert_eq!(instance.audit(item).await["oversold"], 0);
 }

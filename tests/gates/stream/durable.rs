@@ -197,10 +197,7 @@ async fn killed_at_random_under_load_the_queue_is_sold_exactly_once() {
     let ended = join_all(presses).await;
     let mut accepted: Vec<String> =
         ended.into_iter().filter_map(|press| press.expect("no panic").0).collect();
-    eventually("the queue to be empty", || async {
-        (maker.audit(item).await["redis_queued"] == 0).then_some(())
-    })
-    .await;
+    maker.until_audit(item, "redis_queued", 0).await;
     // Every accepted order is there, nothing else is, and nothing was sold twice.
     accepted.sort();
     let ledger = in_ledger(&shop, item).await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::{STREAM, ends_as, hold_up, in_ledger, order, purchase, queue_of, shop};
 use crate::http::{BOUND, assert_clean, assert_problem, order_id};
 use crate::support::event_stream::Events;
-use crate::support::{Client, eventually, purchase_path, statements_running};
+use crate::support::{Client, eventually, purchase_path, until_running};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
@@ -74,14 +74,12 @@ async fn a_queued_order_is_its_owners_until_the_ledger_has_it() {
     assert_eq!(in_ledger(&shop, item).await, std::slice::from_ref(&id));
     let audit = assert_clean(&here, item).await;
     assert_eq!((&audit["redis_available"], &audit["redis_queued"]), (&json!(2), &json!(0)));
-    let paid = buyer.step(&id, "payment").await;
-    assert_eq!(paid.status, 200, "{}", paid.text);
+    buyer.step(&id, "payment").await.expect_status(200);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({ "stock": 1 })).await;
     let buyer = instance.buyer(1);
     // The counter is loaded; then the unit is sold by a strategy that does not know of it, while
@@ -89,13 +87,8 @@ async fn what_the_ledger_refuses_is_rejected_once_and_its_units_come_back() {
     let holder = hold_up(&shop, item).await;
     let other = instance.buyer(2);
     let other = tokio::spawn(async move { other.buy("mysql-atomic", item).await });
-    eventually("the other one to wait for the row", || async {
-        let waiting = statements_running(&shop.pool, "UPDATE stock SET available%").await;
-        (waiting > 0).then_some(())
-    })
-    .await;
-    let queued = buyer.buy_with_key(STREAM, item, "k").await;
-    assert_eq!(queued.status, 202, "{}", queued.text);
+    until_running(&shop.pool, "UPDATE stock SET available%", 1).await;
+    let queued = buyer.buy_with_key(STREAM, item, "k").await.expect_status(202);
     let id = order_id(&queued);
     holder.rollback().await.expect("the row is free");
     assert_eq!(other.await.expect("no panic").status, 201);
@@ -150,8 +143,7 @@ async fn the_queue_is_bounded_and_refuses_rather_than_forgets() {
 /// The queues of newer sales do not hide an older one, whose order nobody was told of.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_queue_behind_a_thousand_newer_ones_is_served() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({})).await;
     let newer: Vec<String> = (1..=1_001).map(|number| format!("({})", item + number)).collect();
     let statement = format!("INSERT INTO redis_queues (item_id) VALUES {}", newer.join(", "));

@@ -31,8 +31,7 @@ async fn promises_what_replicas_have<'a>(
     let item = instance.make_item(json!({ "stock": 10 })).await;
     let buy = async |id: i64| instance.buyer(id).buy_with_key(STREAM, item, "k").await;
     let holder = hold_up(shop, item).await;
-    let with_replicas = buy(1).await;
-    assert_eq!(with_replicas.status, 202, "{}", with_replicas.text);
+    let with_replicas = buy(1).await.expect_status(202);
 
     // One is enough to be too few. It was there a moment ago, so the order is queued before it is missed.
     let replicas = replicas(item).await;
@@ -140,8 +139,7 @@ async fn a_retry_is_not_promised_by_a_primary_that_has_lost_its_order() {
     let instance = shop.start().await;
     let item = instance.make_item(json!({ "stock": 10 })).await;
     let holder = hold_up(&shop, item).await;
-    let accepted = instance.buyer(1).buy_with_key(STREAM, item, "k").await;
-    assert_eq!(accepted.status, 202, "{}", accepted.text);
+    let accepted = instance.buyer(1).buy_with_key(STREAM, item, "k").await.expect_status(202);
     instance.stop().await;
 
     let queue = queue_of(&shop).with_replicas(1, Duration::from_secs(5));

@@ -14,12 +14,10 @@ use crate::support::{Client, Shop, eventually, link_to, purchase_path, redis_url
 /// The ledger is asked about a key before anything is queued under it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_that_is_an_order_already_is_not_queued() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
     let buyer = instance.buyer(1);
-    let bought = buyer.buy_with_key("mysql-atomic", item, "once").await;
-    assert_eq!(bought.status, 201, "{}", bought.text);
+    let bought = buyer.buy_with_key("mysql-atomic", item, "once").await.expect_status(201);
     let request = buyer.request(Method::POST, &purchase_path(STREAM, item));
     let request = request.header("idempotency-key", "once").json(&json!({ "quantity": 2 }));
     let reused = Client::send(request).await;
@@ -44,10 +42,7 @@ async fn a_queued_order_whose_key_is_another_order_is_rejected_and_its_unit_come
     assert_eq!(queue_of(&shop).push(&purchase, None).await.expect("asked"), Push::Queued);
     ends_as(&buyer, &purchase.order_id.to_string(), "rejected").await;
     assert_eq!(in_ledger(&shop, item).await, [sold]);
-    eventually("the unit to come back", || async {
-        (instance.audit(item).await["redis_queued"] == 0).then_some(())
-    })
-    .await;
+    instance.until_audit(item, "redis_queued", 0).await;
     assert_eq!(counted(&shop, item).await, 4);
     assert_clean(&instance, item).await;
 }
@@ -79,10 +74,7 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
     let asked = tokio::spawn(async move { buyer.buy_with_key("mysql-atomic", item, "k").await });
     let there = shop.start().await;
     ends_as(&there.buyer(1), &purchase.order_id.to_string(), "pending").await;
-    eventually("the queue to be empty", || async {
-        (there.audit(item).await["redis_queued"] == 0).then_some(())
-    })
-    .await;
+    there.until_audit(item, "redis_queued", 0).await;
     link.mend();
     let told = asked.await.expect("no panic");
     assert_eq!(told.status, 201, "it is an order: {}", told.text);
@@ -92,8 +84,7 @@ async fn an_order_that_leaves_the_queue_during_the_look_is_found() {
 /// No consumer runs, so the scripts are tested alone.
 #[tokio::test]
 async fn a_queued_order_is_known_by_its_key_and_settled_once() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     instance.stop().await;
     let (queue, first) = (queue_of(&shop), purchase(&shop, item, "k").await);
     assert_eq!(queue.push(&first, None).await.expect("asked"), Push::Queued);

@@ -151,8 +151,7 @@ async fn the_language_is_the_browsers_until_the_reader_chooses() {
     page.until_text("nav", "我的订单").await;
     page.until("the language's tag", "document.documentElement.lang === 'zh-CN'").await;
     page.until_text("#list-open", "剩余").await;
-    page.click(".foot-link").await;
-    page.until_text("nav", "My orders").await;
+    page.click_until(".foot-link", "nav", "My orders").await;
     page.until("the language's tag", "document.documentElement.lang === 'en'").await;
     page.visit("/signin.html").await;
     page.until_text("#heading", "Sign in").await;

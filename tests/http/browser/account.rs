@@ -14,8 +14,7 @@ const NEW: &str = "seven loud herons in may";
 /// Makes an account, and signs in beside the browser; answers that session.
 async fn account(instance: &Instance, name: &str) -> Client {
     let credentials = json!({ "username": name, "password": OLD });
-    let made = instance.stranger().post("/api/users", &credentials).await;
-    assert_eq!(made.status, 201, "{}", made.text);
+    instance.stranger().post("/api/users", &credentials).await.expect_status(201);
     sign_in(instance, name, OLD).await.expect("signed in")
 }
 
@@ -160,8 +159,7 @@ async fn an_account_without_a_session_is_signed_in_by_the_next_press() {
         page.run(lose, vec![json!(path), json!(lost)]).await;
         page.fill("#username", name).await;
         page.fill("#password", OLD).await;
-        page.click("#submit").await;
-        page.until_text("#form-error", "The shop did not answer").await;
+        page.click_until("#submit", "#form-error", "The shop did not answer").await;
         page.until_text("#notice", said).await;
         page.shot(&format!("signin-lost-{name}")).await;
         page.click("#submit").await;
@@ -177,12 +175,10 @@ async fn a_sign_out_without_a_connection_says_that_the_session_goes_on() {
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, 77, Role::Buyer, "/account.html").await;
     page.offline(true).await;
-    page.click("#account button").await;
-    page.until_text("#still-signed-in", "You may still be signed in").await;
+    page.click_until("#account button", "#still-signed-in", "You may still be signed in").await;
     page.until_text("#account .who", "user-77").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.offline(false).await;
-    page.click("#account button").await;
-    page.until_text("#account", "Sign in").await;
+    page.click_until("#account button", "#account", "Sign in").await;
     page.close_but_for(&["ERR_INTERNET_DISCONNECTED", "ERR_NETWORK_CHANGED"]).await;
 }

@@ -18,7 +18,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     let identity = TestIdentityProvider::start(vec![TestKey::rsa("rsa-1")]).await;
     let payments = TestProvider::start().await;
     let receiver = TestReceiver::start().await;
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         identity.configure(config);
         serve_at(config);
         config.events.enabled = true;
@@ -30,7 +30,6 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
         config.sections.set("payment", "refund_url", payments.refund_url());
     })
     .await;
-    let instance = shop.start().await;
     payments.serve_buyers_of(instance.addr);
     let endpoint = json!({ "target": receiver.url() });
     let created = instance.admin().post("/api/admin/endpoints", &endpoint).await;
@@ -40,8 +39,7 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit(&format!("/item.html?id={item}")).await;
     page.until_text("#buy", "Sign in to buy").await;
-    page.click("#buy").await;
-    page.until_text("#provider-link", "Sign in with Example ID").await;
+    page.click_until("#buy", "#provider-link", "Sign in with Example ID").await;
     page.shot("signin-provider").await;
     page.click("#provider-link").await;
     // The provider's own page, on another address.
@@ -54,19 +52,14 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     // Another buyer is quicker, and gives the unit back when this one waits for it.
     let quicker = order_id(&instance.buyer(99).buy("default", item).await);
     page.until_text("#waiting", "Wait for a unit").await;
-    page.click("#waiting .button").await;
-    page.until_text("#waiting", "You are first").await;
-    let cancelled = instance.buyer(99).step(&quicker, "cancellation").await;
-    assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+    page.click_until("#waiting .button", "#waiting", "You are first").await;
+    instance.buyer(99).step(&quicker, "cancellation").await.expect_status(200);
     page.until_text("#waiting", "held for you").await;
-    page.click("#waiting .button").await;
-    page.until_text("#outcome", "It’s yours").await;
-    page.click("#outcome a").await;
-    page.until_text("#status", "Held for you").await;
+    page.click_until("#waiting .button", "#outcome", "It’s yours").await;
+    page.click_until("#outcome a", "#status", "Held for you").await;
     page.click("#pay").await;
     page.until_there("#pay-now").await;
-    page.click("#pay-now").await;
-    page.until_text("#status", "Paid").await;
+    page.click_until("#pay-now", "#status", "Paid").await;
     page.shot("order-paid-elsewhere").await;
 
     assert_eq!(payments.answers(), ["invalid_signature", "refund_wanted", "paid", "unchanged"]);
@@ -85,14 +78,12 @@ async fn a_buyer_of_the_provider_signs_in_waits_buys_and_pays_and_the_back_offic
     .await;
 
     // Signing out, and in again as the same buyer.
-    page.click("#account button").await;
-    page.until_text("#account", "Sign in").await;
+    page.click_until("#account button", "#account", "Sign in").await;
     page.visit("/signin.html?return=%2Forders.html").await;
     page.click("#provider-link").await;
     page.until_there("#who").await;
     page.fill("#who", "ada lovelace").await;
-    page.click("#in").await;
-    page.until_text("#list", "Aurora desk lamp").await;
+    page.click_until("#in", "#list", "Aurora desk lamp").await;
     page.close_but_for(&["favicon.ico"]).await;
 }
 
@@ -122,8 +113,7 @@ async fn the_page_of_sign_in_says_what_went_wrong_and_suits_everyone() {
         page.press(Key::Enter).await;
         page.until_there("#who").await;
         page.fill("#who", "nobody").await;
-        page.click("#in").await;
-        page.until_text("#notice", said).await;
+        page.click_until("#in", "#notice", said).await;
         page.until_there("#provider:not([hidden])").await;
         page.shot(&format!("{name}-signin-refused")).await;
         assert_eq!(page.violations().await, Vec::<String>::new(), "{name}");
@@ -169,8 +159,7 @@ async fn an_operator_exports_and_imports_files() {
         let line = "2026-01-01T00:00:00Z,2099-01-01T00:00:00Z";
         let table = |rows: &str| format!("name,price_cents,stock,starts_at,ends_at\n{rows}\n");
         choose_file(&page, &table(&format!("Cup,-1,x,{line}"))).await;
-        page.click("#import-form button[type='submit']").await;
-        page.until_text("#import-result", wrong).await;
+        page.click_until("#import-form button[type='submit']", "#import-result", wrong).await;
         page.until("the faults", "document.querySelectorAll('#import-faults li').length === 2")
             .await;
         page.until_text("#import-faults", "price_cents").await;
@@ -180,11 +169,9 @@ async fn an_operator_exports_and_imports_files() {
         assert_eq!(page.run(fits, Vec::new()).await, json!(true), "{name}");
 
         choose_file(&page, &table(&format!("Cup {name},250,3,{line}"))).await;
-        page.click("#import-form button[type='submit']").await;
-        page.until_text("#import-result", right).await;
+        page.click_until("#import-form button[type='submit']", "#import-result", right).await;
         page.shot(&format!("{name}-import-right")).await;
-        page.click("#import-create").await;
-        page.until_text("#sale-name", &format!("Cup {name}")).await;
+        page.click_until("#import-create", "#sale-name", &format!("Cup {name}")).await;
         page.close().await;
     }
     let listed = instance.stranger().get("/api/items").await;

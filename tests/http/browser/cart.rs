@@ -43,32 +43,25 @@ async fn a_cart_is_reserved_extended_paid_and_given_back() {
     page.until_text("#cart-link", "Cart (1)").await;
     page.shot("index-in-cart").await;
     page.visit(&format!("/item.html?id={lamp}")).await;
-    page.click("#to-cart button").await;
-    page.until_text("#to-cart", "In the cart: 1").await;
+    page.click_until("#to-cart button", "#to-cart", "In the cart: 1").await;
     page.until_text("#cart-link", "Cart (2)").await;
     page.shot("item-in-cart").await;
-    page.click("#cart-link").await;
-    page.until_text("#lines", "Copper kettle").await;
+    page.click_until("#cart-link", "#lines", "Copper kettle").await;
     page.until_text("#total", "$98.00").await;
     page.click(&format!("[data-item='{lamp}'] .stepper button:last-child")).await;
     page.until_text("#total", "$147.00").await;
     page.shot("cart").await;
-    page.click("#reserve").await;
-    page.until_text("#status", "Held for you").await;
+    page.click_until("#reserve", "#status", "Held for you").await;
     page.until_text("#lines", "2 × Aurora desk lamp").await;
     page.shot("order-lines-held").await;
-    page.click("#extend").await;
-    page.until_text("#extended", "extended by 2 min").await;
+    page.click_until("#extend", "#extended", "extended by 2 min").await;
     page.until("no second extension", "document.getElementById('extend').hidden").await;
     page.shot("order-extended").await;
-    page.click("#pay").await;
-    page.until_text("#status", "Paid").await;
+    page.click_until("#pay", "#status", "Paid").await;
     page.shot("order-returnable").await;
-    page.click("#return").await;
-    page.until_text("#cancel-dialog", "your money is paid back").await;
+    page.click_until("#return", "#cancel-dialog", "your money is paid back").await;
     page.shot("order-return-asked").await;
-    page.click("#cancel-yes").await;
-    page.until_text("#status", "Given back").await;
+    page.click_until("#cancel-yes", "#status", "Given back").await;
     page.shot("order-returned").await;
     page.visit("/cart.html").await;
     page.until_text("#empty", "Nothing is in your cart").await;
@@ -102,8 +95,7 @@ async fn a_refused_line_is_named_and_nothing_is_reserved() {
     // Without that line the rest can be had.
     page.click(&format!("{line} .row-remove")).await;
     page.until("the refusal to go", "document.getElementById('outcome').hidden").await;
-    page.click("#reserve").await;
-    page.until_text("#status", "Held for you").await;
+    page.click_until("#reserve", "#status", "Held for you").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 2);
     page.close_but_for(&["/api/reservations - Failed to load resource"]).await;
 }
@@ -123,8 +115,7 @@ async fn a_cart_has_a_sum_for_each_currency_and_an_order_has_one() {
     page.shot("cart-currencies").await;
     page.click(&format!("[data-item='{lamp}'] .row-remove")).await;
     page.until_text("#reserve", "Reserve all for ¥3,900").await;
-    page.click("#reserve").await;
-    page.until_text("#status", "Held for you").await;
+    page.click_until("#reserve", "#status", "Held for you").await;
     page.close_but_for(&["/api/reservations - Failed to load resource"]).await;
 }
 
@@ -180,11 +171,9 @@ async fn a_second_tab_repeats_a_cart_that_is_still_tried() {
     page.until_text("#reserve", "Reserve all for").await;
     page.switch(&first).await;
     stage_at(&page, "/api/reservations", u32::MAX, &problem(503, "contended", "none", 9)).await;
-    page.click("#reserve").await;
-    page.until_text("#reserve", "Asking again").await;
+    page.click_until("#reserve", "#reserve", "Asking again").await;
     page.switch(&second).await;
-    page.click("#reserve").await;
-    page.until_text("#status", "Held for you").await;
+    page.click_until("#reserve", "#status", "Held for you").await;
     page.switch(&first).await;
     page.run(COME_BACK, Vec::new()).await;
     page.until_text("#status", "Held for you").await;
@@ -201,8 +190,7 @@ async fn a_change_of_the_buyer_ends_a_cart_that_is_still_tried() {
     visit_cart(&page, &instance, &items).await;
     let of_cart = ("#reserve", "/api/reservations");
     press_before_another_buyer(&page, &instance, of_cart, BUYER + 1).await;
-    page.click("#reserve").await;
-    page.until_text("#status", "Held for you").await;
+    page.click_until("#reserve", "#status", "Held for you").await;
     assert_eq!(orders_of(&instance, BUYER + 1).await.len(), 1);
     assert_eq!(orders_of(&instance, BUYER).await.len(), 0);
     page.close().await;
@@ -226,8 +214,7 @@ async fn what_is_added_to_a_cart_without_an_answer_stays() {
     page.visit("/cart.html").await;
     page.until_text("#outcome", "had no answer yet").await;
     page.until_text("#total", "$147.00").await;
-    page.click("#reserve").await;
-    page.until_text("#status", "Held for you").await;
+    page.click_until("#reserve", "#status", "Held for you").await;
     page.until_text("#amount", "$49.00").await;
     page.visit("/cart.html").await;
     page.until_text("#total", "$98.00").await;

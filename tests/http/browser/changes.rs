@@ -49,11 +49,9 @@ async fn a_double_click_changes_the_stock_once() {
     page.until_text("#figure-available", "507 of 507").await;
     // Another press may follow.
     page.fill("#restock", "-7").await;
-    page.click("#restock-form [type=submit]").await;
-    page.until_text("#figure-available", "500 of 500").await;
+    page.click_until("#restock-form [type=submit]", "#figure-available", "500 of 500").await;
     // The second click of a double click does not resume what the first one has paused.
-    page.click("#pause").await;
-    page.until_text("#sale-state", "Paused").await;
+    page.click_until("#pause", "#sale-state", "Paused").await;
     page.until_text("#edit-result", "Done.").await;
     let again =
         "document.getElementById('pause').dispatchEvent(new MouseEvent('click', { detail: 2 }))";
@@ -134,8 +132,7 @@ async fn a_sale_whose_answer_is_lost_is_created_once() {
     // Closed and opened again, the form still says what was sent.
     page.click("#new-cancel").await;
     page.click("#new").await;
-    page.click("#new-form [type=submit]").await;
-    page.until_text("#sale-name", "Harbour shirt").await;
+    page.click_until("#new-form [type=submit]", "#sale-name", "Harbour shirt").await;
     page.until("one key", "window.keys.length === 2 && new Set(window.keys).size === 1").await;
     page.until("whole keys", "window.keys.every((key) => key.length === 36)").await;
     // A sale like it is another one.
@@ -171,8 +168,7 @@ async fn an_import_is_told_although_its_sales_cannot_be_read() {
     choose_file(&page, &table).await;
     page.click("#import-form [type=submit]").await;
     page.until_text("#import-result", "2 sales would be created").await;
-    page.click("#import-create").await;
-    page.until_text("#import-result", "2 sales are created.").await;
+    page.click_until("#import-create", "#import-result", "2 sales are created.").await;
     page.until_text("#sales", "Blue cup").await;
     page.until_text("#import-result", "2 sales are created.").await;
     page.close().await;

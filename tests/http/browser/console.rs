@@ -24,8 +24,7 @@ async fn an_operator_creates_and_watches_a_sale() {
     page.run("document.querySelector('#new-strategies [value=redis-lua]').click()", Vec::new())
         .await;
     page.shot("console-new").await;
-    page.click("#new-form button[type='submit']").await;
-    page.until_text("#sale-name", "Fjord headphones").await;
+    page.click_until("#new-form button[type='submit']", "#sale-name", "Fjord headphones").await;
     page.until_text("#sale-strategy", "redis-lua").await;
     page.until_text("#figure-available", "40 of 40").await;
 
@@ -44,34 +43,26 @@ async fn an_operator_creates_and_watches_a_sale() {
     page.until("a moving line", "document.querySelectorAll('#charts path.line').length >= 3").await;
 
     page.fill("#restock", "7").await;
-    page.click("#restock-form button[type='submit']").await;
-    page.until_text("#restock-result", "Done").await;
+    page.click_until("#restock-form button[type='submit']", "#restock-result", "Done").await;
     page.until_text("#figure-available", "7 of 47").await;
-    page.click("#pause").await;
-    page.until_text("#sale-state", "Paused").await;
-    page.click("#pause").await;
-    page.until_text("#sale-state", "On sale").await;
-    page.click("#room").await;
-    page.until_text("#room", "Sell without a line").await;
-    page.click("#room").await;
-    page.until_text("#room", "Let buyers stand in line").await;
+    page.click_until("#pause", "#sale-state", "Paused").await;
+    page.click_until("#pause", "#sale-state", "On sale").await;
+    page.click_until("#room", "#room", "Sell without a line").await;
+    page.click_until("#room", "#room", "Let buyers stand in line").await;
     page.run(
         "const choice = document.getElementById('edit-strategy'); choice.value = 'mysql-batch'; \
          choice.dispatchEvent(new Event('change'));",
         Vec::new(),
     )
     .await;
-    page.click("#strategy-form button[type='submit']").await;
-    page.until_text("#sale-strategy", "mysql-batch").await;
+    page.click_until("#strategy-form button[type='submit']", "#sale-strategy", "mysql-batch").await;
     page.run("document.getElementById('edit-ends').value = '2099-01-01T00:00:00'", Vec::new())
         .await;
-    page.click("#schedule-form button[type='submit']").await;
-    page.until_text("#schedule-result", "Done").await;
+    page.click_until("#schedule-form button[type='submit']", "#schedule-result", "Done").await;
     let moved = instance.stranger().get(&format!("/api/items/{item}")).await;
     assert!(moved.json["ends_at"].as_str().is_some_and(|end| end > "2098"), "{}", moved.text);
 
-    page.click("#audit").await;
-    page.until_text("#audit-verdict", "Clean").await;
+    page.click_until("#audit", "#audit-verdict", "Clean").await;
     page.until_text("#audit-findings", "I6").await;
     page.shot("console").await;
     page.close().await;

@@ -43,14 +43,12 @@ async fn until_drawn(instance: &Instance, item: i64) {
 }
 
 async fn shop() -> (Shop, Instance) {
-    let shop = Shop::with(|config| {
+    Shop::open_with(|config| {
         // The list must be published before the round, on a busy machine too.
         config.sections.set("draw", "round_after_seconds", 5);
         config.sections.set("draw", "poll_ms", 50);
     })
-    .await;
-    let instance = shop.start().await;
-    (shop, instance)
+    .await
 }
 
 /// Takes the file that the page has for its buyer, as a click on its button saves it.
@@ -80,8 +78,7 @@ async fn won_and_checked_alone() {
     let item = visit_drawn_sale(&page, &instance, 12).await;
     page.until_text("#draw", "Enter until").await;
     page.until("no button to buy", "document.getElementById('buy-form').hidden").await;
-    page.click("#draw .button").await;
-    page.until_text("#draw", "You are in the draw").await;
+    page.click_until("#draw .button", "#draw", "You are in the draw").await;
     page.until_text("#draw", "This browser has saved the shop’s signed promise").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-entered").await;
@@ -94,8 +91,7 @@ async fn won_and_checked_alone() {
     assert_eq!(page.violations().await, Vec::<String>::new());
     page.shot("draw-placed").await;
     for (paused, said) in [(true, "you have the whole time again"), (false, "Buy it before")] {
-        let edited = instance.admin().edit(item, json!({ "paused": paused })).await;
-        assert_eq!(edited.status, 200, "{}", edited.text);
+        instance.admin().edit(item, json!({ "paused": paused })).await.expect_status(200);
         page.until_text("#waiting", said).await;
     }
     let kept = saved_file(&page).await;
@@ -103,8 +99,7 @@ async fn won_and_checked_alone() {
         !kept.contains("draw head"),
         "a list that was read after the round shows nothing: {kept}"
     );
-    page.click("#waiting .button").await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.click_until("#waiting .button", "#outcome", "It’s yours").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     let proof = page
         .run("return document.querySelector('#draw a[download$=\"-proof.txt\"]').href", Vec::new());
@@ -133,11 +128,9 @@ async fn a_buyer_withdraws_on_a_phone_and_in_chinese() {
     let page = Page::open(instance.addr, Look { language: "zh-CN", dark: true, ..PHONE }).await;
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until_text("#draw", "参加抽签").await;
-    page.click("#draw .button").await;
-    page.until_text("#draw", "您已报名").await;
+    page.click_until("#draw .button", "#draw", "您已报名").await;
     page.shot("phone-draw-entered").await;
-    page.click("#draw .button").await;
-    page.until_text("#draw .button", "参加抽签").await;
+    page.click_until("#draw .button", "#draw .button", "参加抽签").await;
     let entry = instance.buyer(BUYER).get(&format!("/api/items/{item}/entry")).await;
     assert_eq!(entry.json["status"], "none");
     page.close().await;
@@ -165,10 +158,8 @@ async fn friends_enter_by_an_invitation() {
     friend.visit_as(&instance, BUYER + 1, Role::Buyer, &format!("/item.html{path}")).await;
     friend.until_text("#draw", "朋友邀请您一起抽签").await;
     friend.shot("draw-invited").await;
-    friend.click("#draw > .actions .button:last-child").await;
-    friend.until_text("#draw", "您已报名").await;
-    friend.click("#draw > .actions .button:last-child").await;
-    friend.until_text("#draw", "已有 2 人").await;
+    friend.click_until("#draw > .actions .button:last-child", "#draw", "您已报名").await;
+    friend.click_until("#draw > .actions .button:last-child", "#draw", "已有 2 人").await;
     // The promise is another one now, and it was this page that asked for it.
     friend.until_text("#draw", "此浏览器已保存").await;
     assert_eq!(friend.violations().await, Vec::<String>::new());
@@ -184,8 +175,7 @@ async fn lost_and_told_why() {
     let page = Page::open(instance.addr, DESKTOP).await;
     let item = visit_drawn_sale(&page, &instance, 30).await;
     page.until_text("#draw", "Enter the draw").await;
-    page.click("#draw > .actions .button").await;
-    page.until_text("#draw", "This browser has saved").await;
+    page.click_until("#draw > .actions .button", "#draw", "This browser has saved").await;
     // Twenty others enter for the one unit.
     for buyer in 1..=20 {
         let path = format!("/api/items/{item}/entry");
@@ -230,8 +220,7 @@ async fn what_was_saved_stays() {
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, BUYER, Role::Buyer, &path).await;
     page.until_text("#draw", "Enter the draw").await;
-    page.click("#draw > .actions .button").await;
-    page.until_text("#draw", "This browser has saved").await;
+    page.click_until("#draw > .actions .button", "#draw", "This browser has saved").await;
     // The rules were others when they were saved.
     let edit = "const all = JSON.parse(localStorage.getItem('seckill.draws')); \
         for (const own of Object.values(all)) own.announcement = own.announcement.replace('units 1', 'units 2'); \
@@ -254,8 +243,7 @@ async fn what_was_saved_stays() {
     page.until_text("#draw", "The shop has another entry").await;
     assert_eq!(saved_file(&page).await, kept, "the promise that was saved first stays");
     // The buyer changes it here: the newest promise counts.
-    page.click("#draw > .actions .button").await;
-    page.until_text("#draw", "Enter the draw").await;
+    page.click_until("#draw > .actions .button", "#draw", "Enter the draw").await;
     page.click("#draw > .actions .button").await;
     page.until_text("#draw", "This browser has saved the shop’s signed promise").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
@@ -408,8 +396,7 @@ async fn page_answers_nothing_by_its_address() {
             "performance.getEntriesByType('resource').every((one) => !one.name.includes('/api/'))",
         )
         .await;
-        page.click("#form .button").await;
-        page.until_text("#result", "Choose the file").await;
+        page.click_until("#form .button", "#result", "Choose the file").await;
     }
     page.close().await;
 }

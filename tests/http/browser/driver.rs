@@ -229,6 +229,12 @@ impl Page {
         element.click().await.unwrap_or_else(|error| panic!("{css}: {error}"));
     }
 
+    /// Clicks, and waits until an element shows a text.
+    pub async fn click_until(&self, css: &str, shown: &str, text: &str) {
+        self.click(css).await;
+        self.until_text(shown, text).await;
+    }
+
     /// Replaces a field's text by typing.
     pub async fn fill(&self, css: &str, text: &str) {
         self.until_usable(css).await;

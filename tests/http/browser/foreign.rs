@@ -52,14 +52,13 @@ async fn a_page_of_another_shop_sells_an_item() {
     std::fs::write(&keys, json!({ "keys": [key.jwk()] }).to_string()).expect("written");
     let seckill = Arc::new(OnceLock::new());
     let origin = corner_shop(&files, Arc::clone(&seckill), key).await;
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.http.cors_origins.clone_from(&origin);
         config.sections.set("identity", "issuer", ISSUER);
         config.sections.set("identity", "audience", "seckill");
         config.sections.set("identity", "jwks_file", keys.to_string_lossy().into_owned());
     })
     .await;
-    let instance = shop.start().await;
     let item = make_sale(&instance, json!({ "stock": 2 })).await;
     seckill.set(format!("http://{}", instance.addr)).expect("set once");
     // A link does not choose where the buyer's token goes.
@@ -69,14 +68,12 @@ async fn a_page_of_another_shop_sells_an_item() {
     page.visit_elsewhere(&address).await;
     page.until_text("#name", "Aurora desk lamp").await;
     page.until_text("#stock", "2 of 2 left").await;
-    page.click("#buy:not([disabled])").await;
-    page.until_text("#outcome", "It is yours").await;
+    page.click_until("#buy:not([disabled])", "#outcome", "It is yours").await;
     page.until_text("#stock", "1 of 2 left").await;
     page.shot("foreign-bought").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
     // The limit is one unit; the refusal is shown in words.
-    page.click("#buy").await;
-    page.until_text("#outcome", "Purchase limit reached").await;
+    page.click_until("#buy", "#outcome", "Purchase limit reached").await;
     // No cookie of ours came to this browser.
     page.visit(&format!("/item.html?id={item}")).await;
     page.until_text("#account", "Sign in").await;

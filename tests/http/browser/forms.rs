@@ -71,8 +71,7 @@ async fn a_currency_that_is_being_typed_is_not_filled_in_by_the_page() {
     assert_eq!(value(&page, "#new-currency").await, "JPY");
     page.fill("#new-name", "Harbour shirt").await;
     page.fill("#new-price", "3900").await;
-    page.click("#new-form button[type=submit]").await;
-    page.until_text("#sale-price", "¥3,900").await;
+    page.click_until("#new-form button[type=submit]", "#sale-price", "¥3,900").await;
     // The next sale has the shop's currency again.
     page.click("#new").await;
     assert_eq!(value(&page, "#new-currency").await, "USD");
@@ -118,8 +117,7 @@ async fn what_is_typed_while_an_answer_is_awaited_is_not_emptied_with_what_was_s
         let_come(&page).await;
         page.until_text(result, "Created: Harbour shirt.").await;
         assert_eq!(value(&page, name).await, "Harbour cap");
-        page.click(&format!("{form} button")).await;
-        page.until_text(result, "Created: Harbour cap.").await;
+        page.click_until(&format!("{form} button"), result, "Created: Harbour cap.").await;
         assert_eq!(value(&page, name).await, "");
     }
     page.close().await;
@@ -132,8 +130,7 @@ async fn a_sale_keeps_a_group_and_a_product_that_the_page_does_not_know() {
     make_sale(&instance, json!({})).await;
     let page = console(&instance).await;
     let make = async |path: &str, body: Value| {
-        let made = instance.admin().post(path, &body).await;
-        assert_eq!(made.status, 201, "{}", made.text);
+        let made = instance.admin().post(path, &body).await.expect_status(201);
         made.json["id"].clone()
     };
     let group = json!({ "name": "Both shirts", "per_buyer_limit": 2 });
@@ -144,14 +141,11 @@ async fn a_sale_keeps_a_group_and_a_product_that_the_page_does_not_know() {
         json!({ "name": "Harbour shirt, M", "limit_group_id": group, "product_id": product });
     let item = make_sale(&instance, sale).await;
     page.until_text("#sales", "Harbour shirt, M").await;
-    page.click("#sales li:first-child button").await;
-    page.until_text("#sale-name", "Harbour shirt, M").await;
+    page.click_until("#sales li:first-child button", "#sale-name", "Harbour shirt, M").await;
     page.fill("#edit-offer", "60").await;
-    page.click("#waiting-form button").await;
-    page.until_text("#waiting-result", "Done.").await;
+    page.click_until("#waiting-form button", "#waiting-result", "Done.").await;
     page.fill("#edit-options", "Size=M").await;
-    page.click("#variant-form button").await;
-    page.until_text("#variant-result", "Done.").await;
+    page.click_until("#variant-form button", "#variant-result", "Done.").await;
     let kept = instance.stranger().get(&format!("/api/items/{item}")).await;
     assert_eq!(kept.json["offer_seconds"], 60, "{}", kept.text);
     assert_eq!(kept.json["limit_group"]["id"], group, "{}", kept.text);

@@ -11,13 +11,12 @@ use crate::support::payment_provider::TestProvider;
 #[tokio::test]
 async fn a_buyer_confirms_an_order_that_costs_nothing() {
     let provider = TestProvider::start().await;
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.sections.set("payment", "provider", "webhook");
         config.sections.set("payment", "checkout_url", provider.checkout_url());
         config.sections.set("payment", "secret", provider.secret());
     })
     .await;
-    let instance = shop.start().await;
     let item = make_sale(&instance, json!({ "stock": 5, "price_cents": 0 })).await;
     let chinese = Look { language: "zh-CN", dark: true, ..PHONE };
     for (buyer, look, take, held, nothing, confirm, paid) in [
@@ -35,17 +34,14 @@ async fn a_buyer_confirms_an_order_that_costs_nothing() {
         let page = Page::open(instance.addr, look).await;
         page.visit_as(&instance, buyer, Role::Buyer, &format!("/item.html?id={item}")).await;
         page.until_text("#buy", take).await;
-        page.click("#buy").await;
-        page.until_text("#outcome", held).await;
+        page.click_until("#buy", "#outcome", held).await;
         page.until_text("#outcome a", confirm).await;
-        page.click("#outcome a").await;
-        page.until_text("#status-text", nothing).await;
+        page.click_until("#outcome a", "#status-text", nothing).await;
         page.until_text("#pay", confirm).await;
         page.until("no word of money", "document.getElementById('demo').hidden").await;
         assert_eq!(page.violations().await, Vec::<String>::new());
         page.shot(&format!("order-free-{buyer}")).await;
-        page.click("#pay").await;
-        page.until_text("#status", paid).await;
+        page.click_until("#pay", "#status", paid).await;
         page.until("our page", "location.pathname === '/order.html'").await;
         assert_eq!(orders_of(&instance, buyer).await[0]["status"], "paid");
         page.close().await;

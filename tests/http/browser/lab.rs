@@ -93,17 +93,14 @@ async fn a_run_is_stopped_from_the_page() {
         "strategies": ["lock-redis?wait=sleep-2000"], "stock": 10_000, "buyers": 120,
         "requests": 100_000, "concurrency": 50,
     });
-    let started = instance.admin().post("/api/lab/runs", &long).await;
-    assert_eq!(started.status, 202, "{}", started.text);
+    let started = instance.admin().post("/api/lab/runs", &long).await.expect_status(202);
     let path = format!("/api/lab/runs/{}", started.json["id"].as_str().expect("an id"));
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, 1, Role::Admin, "/lab.html").await;
     page.until_text("#runs", "lock-redis").await;
-    page.click("#runs button").await;
-    page.until_text("#stage-state", "Running").await;
+    page.click_until("#runs button", "#stage-state", "Running").await;
     assert_eq!(instance.admin().get(&path).await.json["state"], "running");
-    page.click("#stop").await;
-    page.until_text("#stage-state", "Stopped").await;
+    page.click_until("#stop", "#stage-state", "Stopped").await;
     page.until("its end", "document.getElementById('stop').hidden").await;
     assert_eq!(instance.admin().get(&path).await.json["state"], "cancelled");
     page.close().await;

@@ -16,14 +16,12 @@ const BUYERS: [i64; 3] = [77, 78, 79];
 const ENTERED: &str = "#draw[data-status='entered']";
 
 async fn shop(change: impl FnOnce(&mut Config)) -> (Shop, Instance) {
-    let shop = Shop::with(|config| {
+    Shop::open_with(|config| {
         config.sections.set("draw", "round_after_seconds", 5);
         config.sections.set("draw", "poll_ms", 50);
         change(config);
     })
-    .await;
-    let instance = shop.start().await;
-    (shop, instance)
+    .await
 }
 
 /// Looks at the state in which `css` is there.
@@ -140,8 +138,7 @@ async fn every_state_of_a_line_can_be_looked_at() {
     page.until_there("#outcome .line-facts").await;
     look(&page, "line-early", "#outcome .line-facts").await;
     let pause = async |paused: bool| {
-        let edited = instance.admin().patch(&edit, &json!({ "paused": paused })).await;
-        assert_eq!(edited.status, 200, "{}", edited.text);
+        instance.admin().patch(&edit, &json!({ "paused": paused })).await.expect_status(200);
     };
     pause(true).await;
     instance.clock.shift(Duration::seconds(251));

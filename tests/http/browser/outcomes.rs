@@ -56,8 +56,7 @@ async fn an_answer_that_is_lost_is_asked_for_again_with_the_same_key() {
     // It reaches the service and takes effect; the answer does not come back.
     let lost = "await real(path, options).then(() => { throw new TypeError('lost'); })";
     stage(&page, 1, lost).await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
     page.until("one key", ONE_KEY).await;
     page.until("a second request", "window.purchases.length > 1").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
@@ -70,11 +69,9 @@ async fn an_unknown_outcome_is_told_as_one_and_settled_later() {
     let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     // The service asks for a longer pause than a page takes by itself.
     stage(&page, 1, &problem(504, "outcome_unknown", "unknown", 11)).await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "We don’t know yet whether you got it").await;
+    page.click_until("#buy", "#outcome", "We don’t know yet whether you got it").await;
     page.shot("item-unknown").await;
-    page.click("#outcome button").await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.click_until("#outcome button", "#outcome", "It’s yours").await;
     page.until("one key", ONE_KEY).await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     page.close().await;
@@ -85,8 +82,7 @@ async fn a_shop_that_is_too_busy_says_so_and_the_page_tries_again() {
     let (_shop, instance) = Shop::open().await;
     let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     stage(&page, 1, &problem(503, "overloaded", "none", 3)).await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "Very busy right now").await;
+    page.click_until("#buy", "#outcome", "Very busy right now").await;
     page.shot("item-overloaded").await;
     page.until_text("#outcome", "It’s yours").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
@@ -98,8 +94,7 @@ async fn sold_out_under_the_thumb_is_told_in_words() {
     let (_shop, instance) = Shop::open().await;
     let page = item_page(&instance, json!({ "stock": 1 })).await;
     stage(&page, 1, &problem(409, "sold_out", "none", 0)).await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "There were not enough units left").await;
+    page.click_until("#buy", "#outcome", "There were not enough units left").await;
     page.shot("item-refused").await;
     page.close().await;
 }
@@ -109,8 +104,7 @@ async fn a_page_without_a_connection_buys_when_it_is_back() {
     let (_shop, instance) = Shop::open().await;
     let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     page.offline(true).await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "Connection lost").await;
+    page.click_until("#buy", "#outcome", "Connection lost").await;
     page.offline(false).await;
     page.until_text("#outcome", "It’s yours").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
@@ -137,8 +131,7 @@ async fn a_second_tab_repeats_a_purchase_that_is_still_tried() {
         page.until("a try", "window.purchases.length === 1").await;
         page.until_text("#buy", "Asking again").await;
         page.switch(&second).await;
-        page.click("#buy").await;
-        page.until_text("#outcome", "It’s yours").await;
+        page.click_until("#buy", "#outcome", "It’s yours").await;
         page.switch(&first).await;
         page.run(COME_BACK, Vec::new()).await;
         page.until_text("#outcome", "It’s yours").await;
@@ -154,8 +147,7 @@ async fn a_reload_goes_on_with_a_purchase_that_is_still_tried() {
     let (_shop, instance) = Shop::open().await;
     let page = item_page(&instance, json!({ "stock": 5, "per_buyer_limit": 5 })).await;
     stage(&page, u32::MAX, &problem(503, "overloaded", "none", 9)).await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "Very busy right now").await;
+    page.click_until("#buy", "#outcome", "Very busy right now").await;
     page.reload().await;
     page.until_text("#outcome", "It’s yours").await;
     let forgotten =
@@ -193,8 +185,7 @@ pub(super) async fn press_before_another_buyer(
     prepare_another_buyer(page, instance, user).await;
     let answer = problem(503, "overloaded", "none", 1);
     stage_at(page, start, 1, &format!("(setTimeout(window.changeBuyer, 100), {answer})")).await;
-    page.click(button).await;
-    page.until_text("#account", &format!("user-{user}")).await;
+    page.click_until(button, "#account", &format!("user-{user}")).await;
     page.until("the end of the pause", "performance.now() > window.dueMs").await;
     let sent = page.run("return window.purchases.length", Vec::new()).await;
     assert_eq!(sent, json!(1), "the purchase of the buyer before goes on");
@@ -209,8 +200,7 @@ async fn a_change_of_the_buyer_ends_a_purchase_that_is_still_tried() {
     let of_item = ("#buy", "/api/seckill/");
     press_before_another_buyer(&page, &instance, of_item, BUYER + 1).await;
     page.until("no panel of the buyer before", "document.getElementById('outcome').hidden").await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
     page.until("a key of each buyer", "new Set(window.purchases).size === 2").await;
     assert_eq!(orders_of(&instance, BUYER + 1).await.len(), 1);
     assert_eq!(orders_of(&instance, BUYER).await.len(), 0);

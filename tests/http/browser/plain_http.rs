@@ -24,14 +24,13 @@ async fn assert_far(page: &Page) {
 /// The proof of work of a waiting room is made, and the unit is bought and paid; live pages go on.
 #[tokio::test]
 async fn a_buyer_proves_work_and_buys() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.http.hosts = "shop.example".to_owned();
         let room = &mut config.waiting_room;
         (room.per_second, room.inside_max, room.proof_bits_max, room.silent_seconds) =
             (1, 1, 12, 300);
     })
     .await;
-    let instance = shop.start().await;
     let sale = json!({ "stock": 30, "waiting_room": true, "hold_seconds": 3_600 });
     let item = make_sale(&instance, sale).await;
     // One is inside, and others stand in front, so that a turn costs a proof.
@@ -53,10 +52,8 @@ async fn a_buyer_proves_work_and_buys() {
     // The others are passed by, and the proof admits.
     instance.clock.shift(time::Duration::seconds(301));
     page.until_text("#outcome", "It’s yours").await;
-    page.click("#outcome a").await;
-    page.until_text("#status", "Held for you").await;
-    page.click("#pay").await;
-    page.until_text("#status", "Paid").await;
+    page.click_until("#outcome a", "#status", "Held for you").await;
+    page.click_until("#pay", "#status", "Paid").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     page.close_but_for(&[IGNORED]).await;
 }
@@ -64,22 +61,20 @@ async fn a_buyer_proves_work_and_buys() {
 /// A cart is reserved under a key of its own, stock is live, and the game's link is copied.
 #[tokio::test]
 async fn what_browsers_leave_out_there_is_not_needed() {
-    let shop = Shop::with(|config| config.http.hosts = "shop.example".to_owned()).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.http.hosts = "shop.example".to_owned()).await;
     let item = make_sale(&instance, json!({ "stock": 5 })).await;
     let page = Page::open(instance.addr, FAR).await;
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     assert_far(&page).await;
     page.until_text("#stock", "5 of 5 left").await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
     page.until_text("#stock", "4 of 5 left").await;
     instance.buyer(1).buy("default", item).await;
     page.until_text("#stock", "3 of 5 left").await;
     page.visit_elsewhere(&format!("http://shop.example:{}/play.html", instance.addr.port())).await;
     page.until_there("#copy").await;
     assert_far(&page).await;
-    page.click("#copy").await;
-    page.until_text("body", "The link is").await;
+    page.click_until("#copy", "body", "The link is").await;
     page.close_but_for(&[IGNORED, "favicon.ico"]).await;
 }

@@ -24,8 +24,7 @@ async fn open(schedule: &str, look: super::driver::Look) -> Page {
 #[tokio::test]
 async fn one_click_finds_the_first_oversell() {
     let page = open("", DESKTOP).await;
-    page.click("#find").await;
-    page.until_text("#verdict", "Oversold: 2 orders for a stock of 1").await;
+    page.click_until("#find", "#verdict", "Oversold: 2 orders for a stock of 1").await;
     page.until("red units", "document.querySelectorAll('#tiles [data-state=twice]').length === 2")
         .await;
     page.shot("play-mysql-naive").await;
@@ -56,8 +55,7 @@ async fn a_link_shows_the_same_failure_and_a_keyboard_makes_the_steps() {
 #[tokio::test]
 async fn with_the_arbiter_on_every_schedule_is_searched_and_none_oversells() {
     let page = open("strategy=lock-redis&faults=lease,failover&arbiter=on", DESKTOP).await;
-    page.click("#find").await;
-    page.until_text("#verdict", "No schedule oversells").await;
+    page.click_until("#find", "#verdict", "No schedule oversells").await;
     page.shot("play-lock-redis-arbiter").await;
     page.close().await;
 }

@@ -79,8 +79,7 @@ async fn the_list_shows_a_product_once_and_its_page_leads_to_each_variant() {
     page.press(Key::Enter).await;
     page.until_text("#options", "Size: L · Colour: navy blue").await;
     page.until_text("#buy", "Buy for ¥4,500").await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "Pay ¥4,500").await;
+    page.click_until("#buy", "#outcome", "Pay ¥4,500").await;
     page.until_text("#variants", "2 left").await;
     page.visit(&format!("/item.html?id={lamp}")).await;
     page.until_text("#price", "12.345").await;
@@ -147,8 +146,7 @@ async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
     page.visit_as(&instance, 1, Role::Admin, "/console.html").await;
     page.until_text("#sale-name", "Aurora").await;
     page.fill("#product-name", "Harbour shirt").await;
-    page.click("#product-form button").await;
-    page.until_text("#product-result", "Created: Harbour shirt.").await;
+    page.click_until("#product-form button", "#product-result", "Created: Harbour shirt.").await;
     page.click("#new").await;
     page.fill("#new-name", "Harbour shirt, M").await;
     page.fill("#new-price", "3900").await;
@@ -160,8 +158,7 @@ async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
     .await;
     page.fill("#new-options", "Size=M; Colour=red").await;
     page.shot("products-console-new").await;
-    page.click("#new-form button[type=submit]").await;
-    page.until_text("#sale-name", "Harbour shirt, M").await;
+    page.click_until("#new-form button[type=submit]", "#sale-name", "Harbour shirt, M").await;
     page.until_text("#sale-price", "¥3,900").await;
     page.shot("products-console").await;
     let listed = instance.stranger().get("/api/items").await.json;
@@ -174,7 +171,6 @@ async fn an_operator_makes_a_product_and_a_variant_in_another_currency() {
     assert_eq!((&made["price_cents"], &made["currency"]), (&json!(3_900), &json!("JPY")));
     assert_eq!(made["product"]["options"][1], json!({ "name": "Colour", "value": "red" }));
     page.fill("#edit-options", "Size=L").await;
-    page.click("#variant-form button").await;
-    page.until_text("#variant-result", "Done.").await;
+    page.click_until("#variant-form button", "#variant-result", "Done.").await;
     page.close().await;
 }

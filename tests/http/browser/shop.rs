@@ -20,8 +20,7 @@ async fn a_buyer_buys() {
     page.visit("/").await;
     page.until_text("#list-open", "3 of 3 left").await;
     page.shot("index").await;
-    page.click(".card h3 a").await;
-    page.until_text("#buy", "Sign in to buy").await;
+    page.click_until(".card h3 a", "#buy", "Sign in to buy").await;
     page.shot("item-signed-out").await;
     page.click("#buy").await;
 
@@ -31,8 +30,7 @@ async fn a_buyer_buys() {
     page.until_text("#heading", "Create an account").await;
     page.fill("#username", "ada").await;
     page.fill("#password", "short").await;
-    page.click("#submit").await;
-    page.until_text("#password-error", "at least 8 characters").await;
+    page.click_until("#submit", "#password-error", "at least 8 characters").await;
     page.shot("sign-up").await;
     page.fill("#password", "correct horse").await;
     page.click("#submit").await;
@@ -40,15 +38,12 @@ async fn a_buyer_buys() {
     page.until_text("#buy", "Buy for $49.00").await;
     page.shot("item").await;
 
-    page.click("#buy").await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
     page.until_text("#stock", "2 of 3 left").await;
     page.shot("item-bought").await;
-    page.click("#outcome a").await;
-    page.until_text("#status", "Held for you").await;
+    page.click_until("#outcome a", "#status", "Held for you").await;
     page.shot("order-held").await;
-    page.click("#pay").await;
-    page.until_text("#status", "Paid").await;
+    page.click_until("#pay", "#status", "Paid").await;
     page.shot("order-paid").await;
     page.visit("/orders.html").await;
     page.until_text("#list", "Aurora desk lamp").await;
@@ -60,11 +55,10 @@ async fn a_buyer_buys() {
 
 #[tokio::test]
 async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         (config.waiting_room.per_second, config.waiting_room.proof_bits_max) = (1, 4);
     })
     .await;
-    let instance = shop.start().await;
     let item = make_sale(&instance, json!({ "stock": 3, "waiting_room": true })).await;
     let page = Page::open(instance.addr, DESKTOP).await;
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
@@ -74,8 +68,7 @@ async fn a_buyer_stands_in_line_and_has_it_when_it_is_her_turn() {
         let place = format!("/api/items/{item}/ticket");
         assert_eq!(instance.buyer(id).post(&place, &json!({})).await.status, 200);
     }
-    page.click("#buy").await;
-    page.until_text("#outcome", "You are in line").await;
+    page.click_until("#buy", "#outcome", "You are in line").await;
     page.shot("item-in-line").await;
     instance.clock.shift(time::Duration::seconds(AHEAD));
     page.until_text("#outcome", "It’s yours").await;
@@ -95,8 +88,7 @@ async fn two_windows_see_the_stock_fall_and_that_it_is_sold_out() {
     page.visit(&path).await;
     page.until_text("#stock", "2 of 2 left").await;
 
-    page.click("#buy").await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
     for window in [&first, &second] {
         page.switch(window).await;
         page.until_text("#stock", "1 of 2 left").await;
@@ -143,8 +135,7 @@ async fn a_double_click_and_a_reload_buy_once() {
     page.until_text("#mine", "You have 1 order of this item").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 1);
     // A new press, once the outcome is known, is a new purchase.
-    page.click("#buy").await;
-    page.until_text("#stock", "7 of 9 left").await;
+    page.click_until("#buy", "#stock", "7 of 9 left").await;
     assert_eq!(orders_of(&instance, BUYER).await.len(), 2);
     page.close().await;
 }
@@ -160,8 +151,7 @@ async fn the_sale_opens_while_the_buyer_waits() {
     // On a slow machine it may be open already; the press that counts comes after.
     page.shot("phone-item-upcoming").await;
     page.until_text("#buy", "Buy for").await;
-    page.click("#buy").await;
-    page.until_text("#outcome", "It’s yours").await;
+    page.click_until("#buy", "#outcome", "It’s yours").await;
     page.shot("phone-item-bought").await;
     page.close().await;
 }
@@ -195,8 +185,7 @@ async fn the_hold_runs_out_before_the_buyers_eyes() {
     })
     .await;
     // Late, but while it lasts.
-    page.click("#pay").await;
-    page.until_text("#status", "Paid").await;
+    page.click_until("#pay", "#status", "Paid").await;
     page.close().await;
 }
 

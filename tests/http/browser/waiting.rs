@@ -15,8 +15,11 @@ const BUYER: i64 = 77;
 async fn sold_sale(instance: &Instance) -> (i64, String) {
     let item = make_sale(instance, json!({ "stock": 1, "offer_seconds": 600 })).await;
     let order = order_id(&instance.buyer(1).buy("default", item).await);
-    let joined = instance.buyer(2).post(&format!("/api/items/{item}/waiting"), &json!({})).await;
-    assert_eq!(joined.status, 200, "{}", joined.text);
+    instance
+        .buyer(2)
+        .post(&format!("/api/items/{item}/waiting"), &json!({}))
+        .await
+        .expect_status(200);
     (item, order)
 }
 
@@ -90,8 +93,7 @@ async fn a_late_answer_keeps_the_focus() {
     .await;
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until("the first answer", "window.answered === 1").await;
-    page.click("#waiting .button").await;
-    page.until_text("#waiting", "One buyer is in front of you").await;
+    page.click_until("#waiting .button", "#waiting", "One buyer is in front of you").await;
     page.run("window.lost = 0", Vec::new()).await;
     page.until("a later answer", "window.answered === 2").await;
     let lost = page.run("return window.lost", Vec::new()).await;
@@ -107,13 +109,10 @@ async fn a_buyer_declines_on_a_phone_and_in_chinese() {
     let page = Page::open(instance.addr, chinese).await;
     page.visit_as(&instance, BUYER, Role::Buyer, &format!("/item.html?id={item}")).await;
     page.until_text("#waiting", "候补").await;
-    page.click("#waiting .button").await;
-    page.until_text("#waiting", "您前面还有 1 位买家").await;
+    page.click_until("#waiting .button", "#waiting", "您前面还有 1 位买家").await;
     page.shot("phone-waiting-in-line").await;
-    page.click("#waiting .button.quiet").await;
-    page.until_text("#waiting", "加入候补名单").await;
-    page.click("#waiting .button").await;
-    page.until_text("#waiting", "您前面还有 1 位买家").await;
+    page.click_until("#waiting .button.quiet", "#waiting", "加入候补名单").await;
+    page.click_until("#waiting .button", "#waiting", "您前面还有 1 位买家").await;
     leave(&instance, 2, item).await;
     page.reload().await;
     page.until_text("#waiting", "您排在第一位").await;
@@ -138,15 +137,12 @@ async fn an_operator_sees_the_line_and_sets_a_shared_limit() {
     page.visit_as(&instance, 1, Role::Admin, &format!("/console.html?id={item}")).await;
     page.until_text("#figure-waiting", "1, 1").await;
     page.fill("#group-name", "Lamps").await;
-    page.click("#group-form button[type='submit']").await;
-    page.until_text("#group-result", "Created: Lamps").await;
+    page.click_until("#group-form button[type='submit']", "#group-result", "Created: Lamps").await;
     page.run("document.getElementById('edit-group').selectedIndex = 1", Vec::new()).await;
     page.fill("#edit-offer", "120").await;
-    page.click("#waiting-form button[type='submit']").await;
-    page.until_text("#waiting-result", "Done").await;
+    page.click_until("#waiting-form button[type='submit']", "#waiting-result", "Done").await;
     assert_eq!(page.violations().await, Vec::<String>::new());
-    page.click("#audit").await;
-    page.until_text("#audit-verdict", "Clean").await;
+    page.click_until("#audit", "#audit-verdict", "Clean").await;
     page.shot("console-waiting").await;
     let seen = instance.stranger().get(&format!("/api/items/{item}")).await.json;
     assert_eq!(
@@ -195,8 +191,7 @@ async fn a_buyer_waits_for_the_opening_and_is_told_the_place() {
             let told =
                 instance.buyer(1).post(&format!("/api/items/{item}/ticket"), &json!({})).await;
             assert_eq!(told.json["people"], 20);
-            page.click("#buy").await;
-            page.until_text("#outcome", "gets a place by chance").await;
+            page.click_until("#buy", "#outcome", "gets a place by chance").await;
         }
         // Nobody is admitted yet, so that she sees her place, also if it is the first.
         assert_eq!(instance.admin().edit(item, json!({ "paused": true })).await.status, 200);

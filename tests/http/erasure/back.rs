@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use super::{assert_problem, delete, order_id};
 use crate::support::identity_keys::TestKey;
 use crate::support::identity_provider::TestIdentityProvider;
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, when};
+use crate::support::{Client, Instance, Shop, assert_clean};
 
 /// A token of the provider for a subject with these roles.
 fn token(provider: &TestIdentityProvider, subject: &str, roles: &[&str]) -> String {
@@ -17,8 +17,11 @@ fn token(provider: &TestIdentityProvider, subject: &str, roles: &[&str]) -> Stri
 
 /// Exchanges a token for a session; returns the user id and the session.
 async fn session(instance: &Instance, token: &str) -> (i64, Client) {
-    let opened = instance.stranger().post("/api/session", &json!({ "token": token })).await;
-    assert_eq!(opened.status, 200, "{}", opened.text);
+    let opened = instance
+        .stranger()
+        .post("/api/session", &json!({ "token": token }))
+        .await
+        .expect_status(200);
     let id = opened.json["user_id"].as_i64().expect("an id");
     (id, instance.stranger().with_token(opened.json["token"].as_str().expect("a token")))
 }
@@ -28,8 +31,7 @@ async fn session(instance: &Instance, token: &str) -> (i64, Client) {
 #[tokio::test]
 async fn a_deletion_gives_no_limit_back() {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let shop = Shop::with(|config| provider.configure(config)).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
     let item = instance.make_item(json!({ "kind": "shop", "strategy": "mysql-atomic" })).await;
     // The first id is that of the tests' admin, whose tokens a deletion would end.
     session(&instance, &token(&provider, "first", &[])).await;
@@ -57,19 +59,11 @@ async fn a_deletion_gives_no_limit_back() {
     let look = "UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)";
     let looked = "SELECT COUNT(*) FROM erased_users WHERE due_at > UTC_TIMESTAMP(6)";
     shop.change(sqlx::query(look)).await;
-    eventually("the job to look", || async {
-        let looked: i64 = shop.read(sqlx::query_scalar(looked)).await;
-        when(looked == 1, looked)
-    })
-    .await;
+    shop.until_count(looked, 1).await;
     assert_eq!(shop.read::<i64>(sqlx::query_scalar(hashes)).await, 1);
     shop.change(sqlx::query("UPDATE items SET ends_at = UTC_TIMESTAMP(6)")).await;
     shop.change(sqlx::query(look)).await;
-    eventually("the hash to go", || async {
-        let left: i64 = shop.read(sqlx::query_scalar(hashes)).await;
-        when(left == 0, left)
-    })
-    .await;
+    shop.until_count(hashes, 0).await;
     let (new, client) = session(&instance, &shown).await;
     assert_ne!(new, id, "a new person");
     assert_eq!(client.get("/api/orders").await.json["orders"], json!([]));
@@ -78,8 +72,7 @@ async fn a_deletion_gives_no_limit_back() {
 #[tokio::test]
 async fn an_operator_of_the_provider_does_not_delete_itself() {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let shop = Shop::with(|config| provider.configure(config)).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = Shop::open_with(|config| provider.configure(config)).await;
     let (_, buyer) = session(&instance, &token(&provider, "one", &[])).await;
     for role in ["sales", "chiefs"] {
         let shown = token(&provider, "one", &[role]);

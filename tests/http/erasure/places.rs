@@ -54,11 +54,7 @@ async fn a_tab_that_goes_on_joining_leaves_no_place() {
          VALUES (?, ?, 'waiting', 1, UTC_TIMESTAMP(6))";
     shop.change(sqlx::query(under_way).bind(item).bind(people[0].0)).await;
     shop.change(sqlx::query("UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)")).await;
-    eventually("no live place", || async {
-        let live = rows(&shop, "SELECT COUNT(*) FROM waiting_list WHERE live = 1").await;
-        when(live == 0, live)
-    })
-    .await;
+    shop.until_count("SELECT COUNT(*) FROM waiting_list WHERE live = 1", 0).await;
     // Somebody else who joins is the first one.
     assert_eq!(one.buyer(72).post(&waiting(item), &json!({})).await.json["ahead"], 0);
     assert_clean(&one, item).await;
@@ -74,8 +70,7 @@ async fn a_held_item_stops_no_other_deletion() {
     let mut people = Vec::new();
     for name in ["Ada", "Ben"] {
         let (id, client) = person(&instance, name).await;
-        let deleted = delete(&client, json!({ "password": PASSWORD })).await;
-        assert_eq!(deleted.status, 204, "{}", deleted.text);
+        delete(&client, json!({ "password": PASSWORD })).await.expect_status(204);
         people.push(id);
     }
     let holder = hold_stock_row(&shop.pool, held).await;
@@ -89,26 +84,17 @@ async fn a_held_item_stops_no_other_deletion() {
         let due = "UPDATE erased_users SET due_at = UTC_TIMESTAMP(6) - INTERVAL ? SECOND WHERE user_id = ?";
         shop.change(sqlx::query(due).bind(seconds).bind(person)).await;
     }
-    eventually("no live place at the free item", || async {
-        let live = format!("SELECT COUNT(*) FROM waiting_list WHERE live = 1 AND item_id = {free}");
-        let live = rows(&shop, &live).await;
-        when(live == 0, live)
-    })
-    .await;
-    let live = format!("SELECT COUNT(*) FROM waiting_list WHERE live = 1 AND item_id = {held}");
-    assert_eq!(rows(&shop, &live).await, 1, "its row is held");
+    let live_at =
+        |item| format!("SELECT COUNT(*) FROM waiting_list WHERE live = 1 AND item_id = {item}");
+    shop.until_count(&live_at(free), 0).await;
+    assert_eq!(rows(&shop, &live_at(held)).await, 1, "its row is held");
     holder.rollback().await.expect("the row is free");
-    eventually("no live place", || async {
-        let live = rows(&shop, "SELECT COUNT(*) FROM waiting_list WHERE live = 1").await;
-        when(live == 0, live)
-    })
-    .await;
+    shop.until_count("SELECT COUNT(*) FROM waiting_list WHERE live = 1", 0).await;
 }
 
 async fn enter_with(client: &Client, item: i64, party: &str) -> serde_json::Value {
     let path = format!("/api/items/{item}/entry");
-    let entered = client.post(&path, &json!({ "party": party })).await;
-    assert_eq!(entered.status, 200, "{}", entered.text);
+    let entered = client.post(&path, &json!({ "party": party })).await.expect_status(200);
     entered.json
 }
 
@@ -116,8 +102,7 @@ async fn enter_with(client: &Client, item: i64, party: &str) -> serde_json::Valu
 /// the friends are offered units without the person.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_person_gets_no_unit_of_a_draw() {
-    let shop = draw::shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = draw::shop().await.opened().await;
     first_account(&instance).await;
     let body = json!({
         "kind": "shop", "stock": 2, "strategy": "mysql-batch", "offer_seconds": 600,
@@ -138,11 +123,7 @@ async fn a_deleted_person_gets_no_unit_of_a_draw() {
 
     // Paused: the draw closes, and its places are written later.
     instance.admin().edit(item, json!({ "paused": true })).await;
-    eventually("the list", || async {
-        let listed = rows(&shop, "SELECT COUNT(*) FROM draws WHERE listed_at IS NOT NULL").await;
-        when(listed == 1, listed)
-    })
-    .await;
+    shop.until_count("SELECT COUNT(*) FROM draws WHERE listed_at IS NOT NULL", 1).await;
     assert_eq!(delete_by_admin(&instance, late).await.status, 204);
     instance.admin().edit(item, json!({ "paused": false })).await;
     draw::until_drawn(&instance.stranger(), item).await;

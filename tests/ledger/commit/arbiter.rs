@@ -115,8 +115,7 @@ async fn a_call_that_begins_late_sells_nothing() {
 /// An engine without procedures, or an account that may not execute them.
 #[tokio::test]
 async fn without_the_procedure_an_order_is_sold_by_its_statements() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 2, "per_buyer_limit": 2 })).await;
     let name = &*order_routine::NAME;
     let drop = format!("DROP PROCEDURE {name}");
     sqlx::raw_sql(&drop).execute(&shop.pool).await.expect("it was there");
@@ -133,8 +132,7 @@ async fn without_the_procedure_an_order_is_sold_by_its_statements() {
 /// A name proves nothing: whoever may make procedures could have made one of ours.
 #[tokio::test]
 async fn a_procedure_of_our_name_with_another_text_is_not_called() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 3, "per_buyer_limit": 3 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 3, "per_buyer_limit": 3 })).await;
     let name = &*order_routine::NAME;
     let own = order_routine::TEXT.as_str();
     let drop = format!("DROP PROCEDURE {name}");
@@ -171,8 +169,7 @@ async fn a_procedure_of_our_name_with_another_text_is_not_called() {
 
 #[tokio::test]
 async fn nothing_is_begun_for_a_purchase_that_is_late() {
-    let (shop, instance) = Shop::open().await;
-    let item = instance.make_item(json!({ "stock": 2 })).await;
+    let (shop, instance, item) = Shop::selling(json!({ "stock": 2 })).await;
     let arbiter = Arbiter::new(shop.pool.clone(), Metrics::new());
     let purchase = one_unit(&shop, item).await;
     let connections = BatchConnections::new(shop.pool.clone(), 2);
@@ -226,10 +223,7 @@ async fn a_slow_commit_is_waited_for(buyers: i64) {
         answers
     };
     let (answers, ()) = tokio::join!(written, watch);
-    eventually("the orders to be in the ledger", || async {
-        (instance.audit(item).await["held"] == buyers).then_some(())
-    })
-    .await;
+    instance.until_audit(item, "held", buyers).await;
     let are_sold = answers.iter().all(|answer| matches!(answer, Ok(Outcome::Sold(_))));
     assert!(are_sold, "they are orders: {answers:?}");
 }

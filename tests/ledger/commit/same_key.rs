@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{linked_shop_with, loses_commits_in_silence};
 use crate::support::{
     Answer, Client, FaultyLink, Instance, eventually, hold_stock_row, purchase_path,
-    statements_running, until_in_flight,
+    until_in_flight, until_running,
 };
 
 /// How long a buyer waits whose purchase the test holds up.
@@ -107,10 +107,7 @@ async fn a_lost_batch_shows_no_other_order(strategy: &str) {
             presses.push(tokio::spawn(async move { client.buy(strategy, item).await }));
             until_in_flight(&linked, presses.len()).await;
             // Without this, the second one may still come into the first one's batch.
-            eventually("the first transaction to wait for the row", || async {
-                (statements_running(&pool, "UPDATE stock%").await > 0).then_some(())
-            })
-            .await;
+            until_running(&pool, "UPDATE stock%", 1).await;
         }
         let pressed = tokio::spawn(buy_units(linked.buyer(1), strategy, item, units));
         until_in_flight(&linked, 3).await;

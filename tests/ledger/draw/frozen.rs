@@ -76,8 +76,7 @@ async fn an_instance_that_works_long_keeps_the_lock() {
     if !is_whole() {
         return;
     }
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = drawn_item(&instance, 1, 3).await;
     let director = Director::of(&[item]);
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);

@@ -12,8 +12,8 @@ const NEW_KEY: &str = "080808080808080808080808080808080808080808080808080808080
 
 #[tokio::test]
 async fn a_shop_without_a_key_makes_no_draw() {
-    let shop = Shop::with(|config| config.sections.set("draw", "signing_key", "")).await;
-    let instance = shop.start().await;
+    let (_shop, instance) =
+        Shop::open_with(|config| config.sections.set("draw", "signing_key", "")).await;
     let mut body = item_body(json!({ "mode": "draw" }));
     body["draw_closes_at"] = json!(from_now(600));
     let refused = instance.admin().post("/api/admin/items", &body).await;
@@ -24,8 +24,7 @@ async fn a_shop_without_a_key_makes_no_draw() {
 /// promised and nothing is signed by another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_draw_keeps_the_key_of_its_rules() {
-    let shop = shop().await;
-    let before = shop.start().await;
+    let (shop, before) = shop().await.opened().await;
     let item = drawn_item(&before, 1, 20).await;
     let announced = announcement(&before.stranger(), item).await;
     let promise = enter(&before.buyer(1), item).await.json["promise"].clone();
@@ -69,12 +68,11 @@ async fn a_draw_keeps_the_key_of_its_rules() {
 /// Rules of a public beacon name its chain, and a round whose time is after the close.
 #[tokio::test]
 async fn the_round_of_drand_is_after_the_close() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.sections.set("draw", "beacon", "drand");
         config.sections.set("draw", "round_after_seconds", 1);
     })
     .await;
-    let instance = shop.start().await;
     let item = drawn_item(&instance, 3, 600).await;
     let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await.json;
     assert_eq!((&draw["proof"], &draw["beacon"]), (&json!("public"), &json!("drand-quicknet")));

@@ -11,8 +11,7 @@ const ENTRIES: i64 = 6_000;
 /// A list that is published after the round is late for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_does_not_wait_for_the_places_of_another_draw() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let slow = drawn_item(&instance, 1, 6).await;
     insert_entries(&shop.pool, slow, ENTRIES).await;
     let trigger = format!(

@@ -25,15 +25,13 @@ async fn enter_with(client: &Client, item: i64, party: &str) -> Answer {
 
 /// Makes a party of a buyer, and returns its key.
 async fn new_party(client: &Client, item: i64) -> String {
-    let entered = enter_with(client, item, "new").await;
-    assert_eq!(entered.status, 200, "{}", entered.text);
+    let entered = enter_with(client, item, "new").await.expect_status(200);
     entered.json["party"].as_str().expect("a key").to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn friends_enter_by_the_key_of_the_first_one() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop().await.opened().await;
     let item = drawn_item(&instance, 3, 12, 3).await;
     let path = format!("/api/items/{item}/entry");
     let key = new_party(&instance.buyer(1), item).await;
@@ -134,8 +132,7 @@ async fn a_buyer_who_joins_two_parties_at_once_is_drawn_once() {
 
 #[tokio::test]
 async fn without_a_promise_of_parties_each_buyer_is_alone() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop().await.opened().await;
     let item = super::drawn_item(&instance, 1, 600).await;
     let draw = instance.stranger().get(&format!("/api/items/{item}/draw")).await.json;
     assert_eq!(draw["party_max"], 1);
@@ -153,8 +150,7 @@ async fn without_a_promise_of_parties_each_buyer_is_alone() {
 
 #[tokio::test]
 async fn friends_for_whom_the_units_are_not_enough_all_wait() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop().await.opened().await;
     let item = drawn_item(&instance, 3, 6, 2).await;
     for first in [1, 3] {
         let key = new_party(&instance.buyer(first), item).await;
@@ -186,8 +182,7 @@ async fn friends_for_whom_the_units_are_not_enough_all_wait() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn friends_are_offered_units_together_or_not_at_all() {
     let mut dice = StdRng::seed_from_u64(seed());
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = drawn_item(&instance, 5, 12, 4).await;
     let mut buyers = Vec::new();
     while buyers.len() < 30 {

@@ -27,8 +27,7 @@ async fn drawn(instance: &Instance, units: i64) -> (i64, Vec<i64>) {
 }
 
 async fn set_paused(instance: &Instance, item: i64, is_paused: bool) {
-    let edited = instance.admin().edit(item, json!({ "paused": is_paused })).await;
-    assert_eq!(edited.status, 200, "{}", edited.text);
+    instance.admin().edit(item, json!({ "paused": is_paused })).await.expect_status(200);
 }
 
 async fn standing(instance: &Instance, item: i64, buyer: i64) -> Value {
@@ -62,8 +61,7 @@ async fn unaware(shop: &Shop) -> Instance {
 /// back meanwhile is offered to the next place, and not sold by an instance that has not read the pause yet.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn offers_run_on_after_a_pause() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let unaware = unaware(&shop).await;
     let (item, buyers) = drawn(&instance, 2).await;
     let [first, second, third, fourth] = buyers[..] else { panic!("{buyers:?}") };
@@ -119,8 +117,7 @@ async fn offers_run_on_after_a_pause() {
 /// Any number of offers gets its time, in transactions of 2,000; until all have it none ends, and each can be accepted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_offers_get_their_time_in_steps() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let (item, buyers) = drawn(&instance, 4).await;
     // Their time ends before that of the four, so they are the first to get it again.
     for first in [1_000, 2_500, 4_000] {
@@ -145,27 +142,18 @@ async fn many_offers_get_their_time_in_steps() {
     .await;
     let whole = "SELECT COUNT(*) FROM waiting_list JOIN draws USING (item_id) WHERE status = 'offered' \
          AND offer_expires_at > UTC_TIMESTAMP(6) AND paused_at IS NULL";
-    eventually("the whole time of all", || async {
-        let count: i64 = shop.read(sqlx::query_scalar(whole)).await;
-        when(count == 4_503, count)
-    })
-    .await;
+    shop.until_count(whole, 4_503).await;
 }
 
 /// Else each look for draws would read all entries, and compute all places.
 #[tokio::test]
 async fn a_paused_draw_is_left_alone_once_its_value_is_known() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let item = drawn_item(&instance, 1, 4).await;
     assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
     set_paused(&instance, item, true).await;
     let known = "SELECT COUNT(*) FROM draws WHERE beacon_signature IS NOT NULL";
-    eventually("the value", || async {
-        let known: i64 = shop.read(sqlx::query_scalar(known)).await;
-        when(known == 1, known)
-    })
-    .await;
+    shop.until_count(known, 1).await;
     assert_eq!(draws::due(&shop.pool).await.expect("read"), []);
     set_paused(&instance, item, false).await;
     until_drawn(&instance.stranger(), item).await;
@@ -175,8 +163,7 @@ async fn a_paused_draw_is_left_alone_once_its_value_is_known() {
 /// What a pause did in earlier builds: it ended the line, and the units went to whoever was quick.
 #[tokio::test]
 async fn a_purchase_without_a_place_after_a_pause_is_found() {
-    let shop = shop().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop().await.opened().await;
     let (item, _) = drawn(&instance, 2).await;
     assert_clean(&instance, item).await;
     for statement in [

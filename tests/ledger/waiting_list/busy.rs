@@ -16,8 +16,7 @@ use sqlx::MySqlConnection;
 use super::{join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
-    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, statements_running,
-    when,
+    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, until_running, when,
 };
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
@@ -59,12 +58,11 @@ async fn pay(client: &Client, order: &str) -> u16 {
 /// item sells all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.mysql.pool_max = 8;
         config.job.expire_period_ms = 20;
     })
     .await;
-    let instance = shop.start().await;
     let late = instance.make_item(json!({ "stock": 12, "strategy": "mysql-atomic" })).await;
     let mut overdue = Vec::new();
     for buyer in 1..=12 {
@@ -89,11 +87,7 @@ async fn steps_of_an_item_whose_row_is_held_leave_connections_to_other_items() {
         tokio::join!(join_all(cancelled), join_all(paid), join_all(joined), join_all(left))
     };
     let sales = async {
-        eventually("steps to wait for the held row", || async {
-            let running = statements_running(&shop.pool, "%stock%").await;
-            when(running > 0, running)
-        })
-        .await;
+        until_running(&shop.pool, "%stock%", 1).await;
         let mut sold = Vec::new();
         for buyer in 200..240 {
             sold.push(instance.buyer(buyer).buy("mysql-atomic", free).await.brief().0);
@@ -135,12 +129,8 @@ async fn a_pool_without_a_free_connection_is_no_failure_of_the_ledger() {
     let (looker, leaver) = (instance.buyer(9), instance.buyer(8));
     let leaving = join_all(items.iter().map(|item| leave(&leaver, *item)));
     let looking = async {
-        eventually("all connections to be in use", || async {
-            let running = statements_running(&shop.pool, "%stock%FOR UPDATE%").await;
-            // The arbiter keeps up to half of the connections for its next order.
-            when(running >= 2, running)
-        })
-        .await;
+        // All connections are in use: the arbiter keeps up to half of them for its next order.
+        until_running(&shop.pool, "%stock%FOR UPDATE%", 2).await;
         let paths: Vec<_> = (0..60).map(|at| path(items[at % 6])).collect();
         let looks = paths.iter().map(|path| looker.get(path));
         join_all(looks).await.into_iter().filter(|answer| answer.status == 503).count()
@@ -160,8 +150,7 @@ async fn a_pool_without_a_free_connection_is_no_failure_of_the_ledger() {
 
 #[tokio::test]
 async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
-    let shop = Shop::with(|config| config.waiting_list.sweep_ms = 20).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.waiting_list.sweep_ms = 20).await;
     let mut items = Vec::new();
     for _ in 0..2 {
         let (item, orders) = sold_out(&instance, 1, json!({ "offer_seconds": 600 })).await;
@@ -211,12 +200,10 @@ async fn a_held_row_of_one_item_delays_no_offer_of_another_item() {
 
 #[tokio::test]
 async fn the_line_of_a_paused_item_ends_in_short_transactions() {
-    let shop = Shop::with(|config| config.waiting_list.sweep_ms = 60_000).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.waiting_list.sweep_ms = 60_000).await;
     let (item, orders) = sold_out(&instance, 1, json!({})).await;
     fill_line(&shop.pool, item, LONG).await;
-    let paused = instance.admin().edit(item, json!({ "paused": true })).await;
-    assert_eq!(paused.status, 200, "{}", paused.text);
+    instance.admin().edit(item, json!({ "paused": true })).await.expect_status(200);
     // The first transaction ends the back of the line.
     assert_eq!(waiting(&shop.pool, item).await, LONG - 1_000);
     assert_eq!(status(&instance, FIRST, item).await, "waiting");
@@ -266,8 +253,7 @@ async fn join_directly(
 
 #[tokio::test]
 async fn a_join_does_not_read_a_long_line_and_the_line_keeps_its_limit() {
-    let shop = Shop::with(|config| config.waiting_list.line_max = 5_003).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.waiting_list.line_max = 5_003).await;
     let (item, _) = sold_out(&instance, 1, json!({})).await;
     fill_line(&shop.pool, item, LONG).await;
     let id = ItemId::new(item).expect("positive");

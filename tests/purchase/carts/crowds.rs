@@ -15,7 +15,7 @@ use super::steps::{statuses, step};
 use super::{assert_all_clean, items, left, reserve, reserve_with_key};
 use crate::http::order_id;
 use crate::support::{
-    Answer, Instance, Shop, eventually, hold_stock_row, seed, statements_running, when,
+    Answer, Instance, Shop, eventually, hold_stock_row, seed, until_running, when,
 };
 
 /// Answers that said "try again", by code.
@@ -177,11 +177,7 @@ async fn beside_a_locked_row<T>(
 ) -> T {
     let holder = hold_stock_row(&shop.pool, locked).await;
     let look = async {
-        eventually("a transaction that waits for the row", || async {
-            let waiting = statements_running(&shop.pool, "%stock%").await;
-            (waiting > 0).then_some(())
-        })
-        .await;
+        until_running(&shop.pool, "%stock%", 1).await;
         let mut connection = shop.pool.acquire().await.expect("a connection").detach();
         // Whoever tries to lock all rows at once has those that are free, for a moment.
         let soon = "SET SESSION innodb_lock_wait_timeout = 1";
@@ -205,8 +201,7 @@ async fn beside_a_locked_row<T>(
 
 /// An order, its cancellation, its expiry and its late payment wait for one item with nothing of another.
 async fn waits_with_nothing_in_hand(locked: usize) {
-    let shop = Shop::with(|config| config.job.expire_period_ms = 50).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 50).await;
     let items = items(&instance, 3).await;
     let opposite: Vec<(i64, u32)> = items.iter().rev().map(|item| (*item, 1)).collect();
     let buyer = instance.buyer(1);
@@ -252,8 +247,7 @@ async fn an_order_waits_for_its_last_item_with_nothing_in_hand() {
 /// An overdue cart that waits for a held item delays no other expiry, of its own items or of others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_overdue_cart_that_waits_delays_no_other_expiry() {
-    let shop = Shop::with(|config| config.job.expire_period_ms = 50).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 50).await;
     let items = items(&instance, 3).await;
     let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
     let mut others = Vec::new();
@@ -286,13 +280,12 @@ const CONTENDED_MAX: usize = 6;
 /// expiry of one, entries into a draw and steps beside purchases of the other item.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_held_item_stops_no_other_item_of_its_carts() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.job.expire_period_ms = 50;
         config.mysql.pool_max = 16;
         config.mysql.acquire_timeout_ms = 2_000;
     })
     .await;
-    let instance = shop.start().await;
     let other = instance.make_item(json!({ "stock": 1_000 })).await;
     let held = instance.make_item(json!({ "stock": 1_000 })).await;
     let beside = instance.make_item(json!({ "stock": 1_000 })).await;

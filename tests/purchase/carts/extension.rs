@@ -34,19 +34,17 @@ async fn items(instance: &Instance, seconds: &[u32]) -> Vec<i64> {
 
 #[tokio::test]
 async fn all_lines_of_an_order_are_extended_once() {
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         config.events.enabled = true;
         config.job.expire_period_ms = 20;
     })
     .await;
-    let instance = shop.start().await;
     let items = items(&instance, &[100, 60, 500]).await;
     let buyer = instance.buyer(1);
     let made = reserve(&buyer, &[(items[0], 1), (items[1], 2), (items[2], 1)]).await;
     let order = order_id(&made);
     assert_eq!(made.json["extended_seconds"], Value::Null, "{}", made.text);
-    let extended = extend(&buyer, &order, json!({})).await;
-    assert_eq!(extended.status, 200, "{}", extended.text);
+    let extended = extend(&buyer, &order, json!({})).await.expect_status(200);
     let longer = instant(&extended, "expires_at") - instant(&made, "expires_at");
     assert_eq!(longer, time::Duration::seconds(60), "as long as each item allows");
     assert_eq!(extended.json["extended_seconds"], 60);
@@ -101,8 +99,7 @@ async fn a_single_purchase_is_extended_too_and_then_paid() {
 #[tokio::test]
 async fn a_hold_is_not_extended_when_it_is_over_or_an_item_forbids_it() {
     // Nothing expires by itself here.
-    let shop = Shop::with(|config| config.job.expire_period_ms = 3_600_000).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 3_600_000).await;
     let items = items(&instance, &[60, 0]).await;
     let buyer = instance.buyer(1);
     let forbidden = order_id(&reserve(&buyer, &[(items[0], 1), (items[1], 1)]).await);
@@ -186,8 +183,7 @@ async fn an_order_is_extended_or_expires_and_never_both() {
 async fn a_sweep_that_has_read_the_old_end_leaves_an_order_that_has_changed() {
     // No other test has these buyers. The sweep comes to them in this order.
     const BUYERS: [i64; 3] = [7_132_001, 7_132_002, 7_132_003];
-    let shop = Shop::with(|config| config.job.expire_period_ms = 20).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.job.expire_period_ms = 20).await;
     let items = items(&instance, &[600, 600]).await;
     let mut orders = Vec::new();
     for buyer in BUYERS {

@@ -46,8 +46,7 @@ struct Log {
 /// Carts are sold and cancelled on two instances; no reader sees half of a change, in the ledger or in an export.
 #[tokio::test]
 async fn no_half_cart_is_seen() {
-    let shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open().await;
     let beside = shop.start().await;
     for _ in 0..rounds(1) {
         let items = items(&instance).await;
@@ -72,8 +71,7 @@ async fn no_half_cart_is_seen() {
 /// A cart whose lines are committed one after the other is found by the same reads.
 #[tokio::test]
 async fn half_a_cart_is_found() {
-    let shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open().await;
     let items = items(&instance).await;
     let log = Log::default();
     let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
@@ -99,8 +97,7 @@ async fn half_a_cart_is_found() {
 /// checker: so lists, exports and audits read a snapshot.
 #[tokio::test]
 async fn a_reader_without_a_snapshot_is_found() {
-    let shop = Shop::new().await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open().await;
     let items = items(&instance).await;
     let log = Log::default();
     let mut connection = connect(&shop).await;
@@ -140,8 +137,7 @@ async fn write_carts(instances: [&Instance; 2], items: &[i64], log: &Log) {
         let order = order_id(&answer);
         log.written.borrow_mut().push((format!("{order} sold"), wanted.clone()));
         if number % 4 == 0 {
-            let cancelled = buyer.step(&order, "cancellation").await;
-            assert_eq!(cancelled.status, 200, "{}", cancelled.text);
+            buyer.step(&order, "cancellation").await.expect_status(200);
             log.written.borrow_mut().push((format!("{order} cancelled"), wanted));
         }
     });
@@ -198,8 +194,11 @@ async fn read_item(connection: &mut MySqlConnection, item: i64, seen: &mut Seen)
 async fn export_until(instance: &Instance, items: &[i64], is_over: &Cell<bool>) {
     loop {
         let is_last = is_over.get();
-        let answer = instance.admin().get("/api/admin/export?format=jsonl&table=orders").await;
-        assert_eq!(answer.status, 200, "{}", answer.text);
+        let answer = instance
+            .admin()
+            .get("/api/admin/export?format=jsonl&table=orders")
+            .await
+            .expect_status(200);
         let mut lines: BTreeMap<String, usize> = BTreeMap::new();
         for line in answer.text.lines() {
             let record: Value = serde_json::from_str(line).expect("JSON");

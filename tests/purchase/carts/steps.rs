@@ -20,8 +20,7 @@ pub(super) async fn statuses(shop: &Shop, order: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn all_lines_are_paid_and_cancelled_together() {
-    let shop = Shop::with(|config| config.events.enabled = true).await;
-    let instance = shop.start().await;
+    let (shop, instance) = Shop::open_with(|config| config.events.enabled = true).await;
     let items = items(&instance, 3).await;
     let cart = [(items[0], 1), (items[1], 2), (items[2], 1)];
     let buyer = instance.buyer(1);

@@ -61,8 +61,7 @@ async fn an_order_costs_processor_time_with_events_and_without() {
     let orders = asked.map_or(ORDERS, |text| text.parse().expect("a number"));
     let mysql = own_mysql(MysqlOptions::temporary()).await;
     let url = mysql.url_of(&unique("seckill"));
-    let shop = Shop::with(|config| config.database_url = Secret::new(url)).await;
-    let maker = shop.start().await;
+    let (shop, maker) = Shop::open_with(|config| config.database_url = Secret::new(url)).await;
     let units =
         json!({ "stock": 100_000_000, "per_buyer_limit": 1_000_000, "hold_seconds": 86_400 });
     let item = maker.make_item(units).await;

@@ -8,13 +8,12 @@ use crate::support::{Client, Shop, eventually, until_metric, when};
 
 #[tokio::test]
 async fn a_webhook_never_reaches_into_a_private_network() {
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.events.enabled = true;
         config.sections.set("events", "poll_ms", 20);
         config.sections.set("events", "pause_seconds_max", 1);
     })
     .await;
-    let instance = shop.start().await;
     let receiver = TestReceiver::start().await;
     let port =
         receiver.url().rsplit(':').next().expect("a port").trim_end_matches("/in").to_owned();
@@ -49,8 +48,7 @@ async fn a_webhook_never_reaches_into_a_private_network() {
 
 #[tokio::test]
 async fn operators_switch_and_delete_endpoints() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     let id = subscribe(&instance, &receiver).await;
     let path = format!("/api/admin/endpoints/{id}");
@@ -94,8 +92,7 @@ async fn operators_switch_and_delete_endpoints() {
 
 #[tokio::test]
 async fn old_events_are_deleted_and_an_endpoint_that_is_too_far_behind_is_switched_off() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_with_events().await.opened().await;
     let receiver = TestReceiver::start().await;
     receiver.answer(Answering::Status(503));
     let id = subscribe(&instance, &receiver).await;
@@ -131,8 +128,7 @@ async fn old_events_are_deleted_and_an_endpoint_that_is_too_far_behind_is_switch
 /// An endpoint that begins at the start of the log and whose receiver is not ready yet: old events wait for it.
 #[tokio::test]
 async fn old_events_wait_for_a_new_endpoint() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_with_events().await.opened().await;
     let item = instance.make_item(json!({ "per_buyer_limit": 5 })).await;
     for _ in 0..2 {
         assert_eq!(instance.buyer(1).buy("mysql-atomic", item).await.status, 201);

@@ -9,8 +9,7 @@ use crate::support::{Instance, eventually, when};
 
 async fn subscribe_to(instance: &Instance, receiver: &TestReceiver, filter: Value) -> i64 {
     let body = json!({ "target": receiver.url(), "filter": filter });
-    let created = instance.admin().post("/api/admin/endpoints", &body).await;
-    assert_eq!(created.status, 201, "{}", created.text);
+    let created = instance.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
     receiver.expect_secret(created.json["secret"].as_str().expect("a secret"));
     created.json["id"].as_i64().expect("an id")
 }
@@ -39,8 +38,7 @@ fn got(receiver: &TestReceiver) -> Vec<(i64, Vec<i64>)> {
 
 #[tokio::test]
 async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let open = async |currency: &str| {
         instance.make_item(json!({ "currency": currency, "per_buyer_limit": 9 })).await
     };
@@ -97,15 +95,21 @@ async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
 
     // A filter can be changed, and delivers nothing that the cursor has passed.
     let path = format!("/api/admin/endpoints/{}", ids[3]);
-    let changed = instance.admin().patch(&path, &json!({ "filter": { "items": [yen] } })).await;
-    assert_eq!(changed.status, 204, "{}", changed.text);
+    instance
+        .admin()
+        .patch(&path, &json!({ "filter": { "items": [yen] } }))
+        .await
+        .expect_status(204);
     assert_eq!(endpoint(&instance, ids[3]).await["filter"], json!({ "items": [yen] }));
     assert_eq!(buyer.buy("mysql-atomic", yen).await.status, 201);
     until_at(&instance, ids[3], 7).await;
     assert_eq!(got(&receivers[3]), [(7, vec![yen])]);
     // A replay delivers it.
-    let replay = instance.admin().post(&format!("{path}/replays"), &json!({ "first": 1 })).await;
-    assert_eq!(replay.status, 202, "{}", replay.text);
+    instance
+        .admin()
+        .post(&format!("{path}/replays"), &json!({ "first": 1 }))
+        .await
+        .expect_status(202);
     eventually("the replay", || async {
         let mut positions: Vec<i64> = got(&receivers[3]).into_iter().map(|(it, _)| it).collect();
         positions.sort_unstable();
@@ -116,8 +120,7 @@ async fn what_does_not_match_is_not_sent_and_the_cursor_passes_it() {
 
 #[tokio::test]
 async fn a_batch_is_cut_to_the_orders_that_match() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let mut items = Vec::new();
     for _ in 0..2 {
         items.push(instance.make_item(json!({ "stock": 200 })).await);
@@ -145,8 +148,7 @@ async fn a_batch_is_cut_to_the_orders_that_match() {
 
 #[tokio::test]
 async fn a_refused_event_becomes_a_dead_letter_among_those_that_do_not_match() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_with_events().await.opened().await;
     let (wanted, other) = (
         instance.make_item(json!({ "per_buyer_limit": 9 })).await,
         instance.make_item(json!({ "per_buyer_limit": 9 })).await,
@@ -168,8 +170,7 @@ async fn a_refused_event_becomes_a_dead_letter_among_those_that_do_not_match() {
 
 #[tokio::test]
 async fn a_filter_names_only_what_there_is() {
-    let shop = shop_with_events().await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_with_events().await.opened().await;
     let admin = instance.admin();
     let target = "https://shop.example/in";
     for wrong in [
@@ -206,8 +207,7 @@ async fn a_filter_names_only_what_there_is() {
     })
     .await;
     assert_eq!(receiver.requests(), 0);
-    let all = admin.patch(&path, &json!({ "filter": {} })).await;
-    assert_eq!(all.status, 204, "{}", all.text);
+    admin.patch(&path, &json!({ "filter": {} })).await.expect_status(204);
     until_at(&instance, id, 1).await;
     assert_eq!(got(&receiver), [(1, vec![item])]);
 }

@@ -245,7 +245,7 @@ async fn all_arrive(mut database: Database) {
     let asked = std::env::var("SECKILL_TEST_ORDERS").ok();
     let wanted = asked.map_or(ORDERS, |text| text.parse().expect("a number"));
     let url = database.mysql.url_of(&unique("seckill"));
-    let shop = Shop::with(|config| {
+    let (shop, maker) = Shop::open_with(|config| {
         config.database_url = Secret::new(url);
         config.events.enabled = true;
         config.sections.set("events", "private_networks", "127.0.0.1");
@@ -253,11 +253,9 @@ async fn all_arrive(mut database: Database) {
         config.sections.set("events", "poll_ms", 60_000);
     })
     .await;
-    let maker = shop.start().await;
     let mut receiver = Receiver::start().await;
     let body = json!({ "target": format!("http://{}/in", receiver.addr) });
-    let created = maker.admin().post("/api/admin/endpoints", &body).await;
-    assert_eq!(created.status, 201, "{}", created.text);
+    maker.admin().post("/api/admin/endpoints", &body).await.expect_status(201);
     let mut items = Vec::new();
     for _ in 0..ITEMS {
         let units =

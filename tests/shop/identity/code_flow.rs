@@ -74,12 +74,11 @@ fn location(answer: &reqwest::Response) -> String {
 
 async fn testbed() -> (TestIdentityProvider, Shop, Instance) {
     let provider = TestIdentityProvider::start(vec![TestKey::ed("ed-1")]).await;
-    let shop = Shop::with(|config| {
+    let (shop, instance) = Shop::open_with(|config| {
         provider.configure(config);
         serve_at(config);
     })
     .await;
-    let instance = shop.start().await;
     (provider, shop, instance)
 }
 

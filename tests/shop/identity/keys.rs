@@ -13,14 +13,12 @@ const ISSUER: &str = "https://id.example";
 async fn shop_with(keys: Value) -> (Shop, Instance) {
     let path = std::env::temp_dir().join(unique("keys"));
     std::fs::write(&path, json!({ "keys": keys }).to_string()).expect("written");
-    let shop = Shop::with(|config| {
+    Shop::open_with(|config| {
         config.sections.set("identity", "issuer", ISSUER);
         config.sections.set("identity", "audience", "shop");
         config.sections.set("identity", "jwks_file", path.to_string_lossy().into_owned());
     })
-    .await;
-    let instance = shop.start().await;
-    (shop, instance)
+    .await
 }
 
 fn without(mut key: Value, names: &[&str]) -> Value {

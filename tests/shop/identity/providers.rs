@@ -59,7 +59,7 @@ async fn assert_taken(documented: Documented) {
     let path = std::env::temp_dir().join(unique("keys"));
     std::fs::write(&path, json!({ "keys": keys }).to_string()).expect("written");
     let operators = documented.operators.iter().map(|it| Setting::from(*it)).collect::<Vec<_>>();
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         let settings = [
             ("issuer", Setting::from(documented.issuer)),
             ("audience", Setting::from(documented.audience)),
@@ -72,7 +72,6 @@ async fn assert_taken(documented: Documented) {
         }
     })
     .await;
-    let instance = shop.start().await;
     for Sent { what, mut header, claims, role, name } in documented.tokens {
         header["kid"] = json!(KEY);
         let token = key.sign(&header.to_string(), &signed_now(claims).to_string());

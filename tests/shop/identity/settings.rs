@@ -1,13 +1,11 @@
 //! Settings with commas and dots in the names of others, and what the service says when they do not fit.
 
-use std::process::Stdio;
-
 use serde_json::{Value, json};
 
 use crate::http::assert_problem;
-use crate::process::program::{free_addr, program, signal, told};
+use crate::process::program::{LoggedService, program, told};
 use crate::support::identity_keys::TestKey;
-use crate::support::{Client, Shop, unique};
+use crate::support::{Shop, unique};
 
 const ISSUER: &str = "https://id.example";
 /// A directory's name of a group, as coder#21878 has one.
@@ -38,21 +36,13 @@ async fn names_with_commas_and_dots_are_kept_whole() {
     let list = format!("[identity]\nadmin_values = [\"CN=Chiefs, Ltd.,O=def\", \"{GROUP}x\"]\n");
     std::fs::write(&file, list).expect("written");
     let shop = Shop::new().await;
-    let addr = free_addr();
-    let child = program(&shop, &["serve", "--config", &file.to_string_lossy()])
-        .env("SECKILL_HTTP_ADDR", &addr)
-        .env("SECKILL_IDENTITY_ISSUER", ISSUER)
-        .env("SECKILL_IDENTITY_AUDIENCE", r#"["other", "shop"]"#)
-        .env("SECKILL_IDENTITY_JWKS_FILE", &keys)
-        .env("SECKILL_IDENTITY_ROLE_CLAIM", r#"resource_access."my.client".roles"#)
-        .env("SECKILL_IDENTITY_OPERATOR_VALUES", json!([GROUP, "plain"]).to_string())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("started");
-    let pid = child.id().expect("running");
-    let output = tokio::spawn(child.wait_with_output());
-    let stranger = Client::new(addr.parse().expect("an address"), None);
-    stranger.until_answered().await;
+    let mut serve = program(&shop, &["serve", "--config", &file.to_string_lossy()]);
+    serve.env("SECKILL_IDENTITY_ISSUER", ISSUER);
+    serve.env("SECKILL_IDENTITY_AUDIENCE", r#"["other", "shop"]"#);
+    serve.env("SECKILL_IDENTITY_JWKS_FILE", &keys);
+    serve.env("SECKILL_IDENTITY_ROLE_CLAIM", r#"resource_access."my.client".roles"#);
+    serve.env("SECKILL_IDENTITY_OPERATOR_VALUES", json!([GROUP, "plain"]).to_string());
+    let service = LoggedService::start(&mut serve).await;
     let with = |roles: Value| json!({ "resource_access": { "my.client": { "roles": roles } } });
     for (claims, role) in [
         (with(json!([GROUP])), "operator"),
@@ -66,7 +56,7 @@ async fn names_with_commas_and_dots_are_kept_whole() {
         (json!({ "_claim_names": { "resource_access": "src1" } }), "buyer"),
     ] {
         let body = json!({ "token": token(&key, claims.clone()) });
-        let session = stranger.post("/api/session", &body).await;
+        let session = service.stranger.post("/api/session", &body).await;
         assert_eq!(
             (session.status, &session.json["role"]),
             (200, &json!(role)),
@@ -74,9 +64,7 @@ async fn names_with_commas_and_dots_are_kept_whole() {
             session.text
         );
     }
-    signal(pid, "TERM").await;
-    let output = output.await.expect("no panic").expect("ended");
-    let log = String::from_utf8_lossy(&output.stderr);
+    let log = service.stop().await;
     assert_eq!(log.matches("left the groups out of a token").count(), 1, "{log}");
     assert_eq!(log.matches("app roles").count(), 1, "it says what to do: {log}");
     std::fs::remove_file(keys).expect("removed");
@@ -107,7 +95,7 @@ async fn settings_that_would_cut_a_name_are_refused_with_the_way_out() {
 async fn tokens_with_many_groups_are_read_up_to_a_limit_that_is_named() {
     let key = TestKey::rsa("1");
     let keys = keys_of(&key);
-    let shop = Shop::with(|config| {
+    let (_shop, instance) = Shop::open_with(|config| {
         config.sections.set("identity", "issuer", ISSUER);
         config.sections.set("identity", "audience", "shop");
         config.sections.set("identity", "jwks_file", keys.to_string_lossy().into_owned());
@@ -121,7 +109,6 @@ async fn tokens_with_many_groups_are_read_up_to_a_limit_that_is_named() {
         );
     })
     .await;
-    let instance = shop.start().await;
     let stranger = instance.stranger();
     let groups = |count: usize| -> Vec<String> {
         let name =
@@ -160,20 +147,10 @@ async fn the_log_says_what_did_not_fit() {
     let key = TestKey::ec("1");
     let keys = keys_of(&key);
     let shop = Shop::new().await;
-    let addr = free_addr();
-    let child = program(&shop, &["serve"])
-        .env("SECKILL_HTTP_ADDR", &addr)
-        .env("SECKILL_LOG_FILTER", "info")
-        .env("SECKILL_IDENTITY_ISSUER", ISSUER)
-        .env("SECKILL_IDENTITY_AUDIENCE", "shop")
-        .env("SECKILL_IDENTITY_JWKS_FILE", &keys)
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("started");
-    let pid = child.id().expect("running");
-    let output = tokio::spawn(child.wait_with_output());
-    let stranger = Client::new(addr.parse().expect("an address"), None);
-    stranger.until_answered().await;
+    let mut serve = program(&shop, &["serve"]);
+    serve.env("SECKILL_LOG_FILTER", "info").env("SECKILL_IDENTITY_ISSUER", ISSUER);
+    serve.env("SECKILL_IDENTITY_AUDIENCE", "shop").env("SECKILL_IDENTITY_JWKS_FILE", &keys);
+    let service = LoggedService::start(&mut serve).await;
     let tokens = [
         token(&key, json!({ "iss": format!("{ISSUER}/") })),
         token(&key, json!({ "aud": ["account", "realm-management"] })),
@@ -181,12 +158,10 @@ async fn the_log_says_what_did_not_fit() {
         token(&TestKey::rsa("1"), json!({})),
     ];
     for token in tokens {
-        let refused = stranger.post("/api/session", &json!({ "token": token })).await;
+        let refused = service.stranger.post("/api/session", &json!({ "token": token })).await;
         assert_problem(&refused, (401, "identity_refused"), "a token that does not fit");
     }
-    signal(pid, "TERM").await;
-    let output = output.await.expect("no panic").expect("ended");
-    let log = String::from_utf8_lossy(&output.stderr).replace('\\', "");
+    let log = service.stop().await.replace('\\', "");
     for said in [
         "of the issuer \"https://id.example/\"; identity.issuer is \"https://id.example\"",
         "for [\"account\",\"realm-management\"], not for [\"shop\"]",

@@ -9,8 +9,7 @@ use crate::support::{Shop, assert_clean};
 /// An order of buyer 1 that is paid by the payment `p1` of 250 cents.
 async fn paid_order() -> (TestProvider, Shop, crate::support::Instance, i64, String) {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_of(&provider).await.opened().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     let order = buy(&instance, 1, item).await;
     let said = provider.succeeded("m1", "p1", &order, 250);
@@ -42,8 +41,7 @@ async fn a_refund_of_a_part_refunds_no_payment() {
 #[tokio::test]
 async fn a_part_that_goes_back_before_its_payment_leaves_the_rest_to_go_back() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_of(&provider).await.opened().await;
     let item = instance.make_item(json!({ "stock": 2 })).await;
     let order = buy(&instance, 1, item).await;
     let cent = provider.refunded("m1", "p1", &order, 1);

@@ -10,8 +10,7 @@ use crate::support::{assert_clean, eventually, when};
 #[tokio::test]
 async fn an_order_of_nothing_is_paid_without_the_provider() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_of(&provider).await.opened().await;
     let changes =
         json!({ "stock": 3, "price_cents": 0, "return_seconds": 600, "per_buyer_limit": 3 });
     let item = instance.make_item(changes).await;
@@ -48,8 +47,7 @@ async fn an_order_of_nothing_is_paid_without_the_provider() {
 #[tokio::test]
 async fn an_order_of_nothing_that_ran_out_is_confirmed_while_stock_is_left() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (shop, instance) = shop_of(&provider).await.opened().await;
     let item =
         instance.make_item(json!({ "stock": 1, "price_cents": 0, "hold_seconds": 900 })).await;
     let late = buy(&instance, 1, item).await;
@@ -64,8 +62,7 @@ async fn an_order_of_nothing_that_ran_out_is_confirmed_while_stock_is_left() {
 #[tokio::test]
 async fn a_cart_is_free_only_if_all_of_it_is() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_of(&provider).await.opened().await;
     let free = instance.make_item(json!({ "stock": 5, "price_cents": 0 })).await;
     let gift = instance.make_item(json!({ "stock": 5, "price_cents": 0 })).await;
     let dear = instance.make_item(json!({ "stock": 5 })).await;

@@ -19,8 +19,7 @@ async fn give_back(instance: &Instance, buyer: i64, order: &str) -> Answer {
 #[tokio::test]
 async fn the_money_of_an_order_that_is_given_back_is_owed_once() {
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_of(&provider).await.opened().await;
     let item = returnable(&instance, 2).await;
     let order = buy(&instance, 1, item).await;
     let said = provider.succeeded("m1", "p1", &order, 250);
@@ -67,8 +66,7 @@ async fn the_money_of_an_order_that_is_given_back_is_owed_once() {
 async fn a_return_beside_a_refund_of_the_provider_owes_no_money_twice() {
     const ORDERS: i64 = 40;
     let provider = TestProvider::start().await;
-    let shop = shop_of(&provider).await;
-    let instance = shop.start().await;
+    let (_shop, instance) = shop_of(&provider).await.opened().await;
     let item = returnable(&instance, ORDERS).await;
     for buyer in 1..=ORDERS {
         let order = buy(&instance, buyer, item).await;

@@ -66,9 +66,8 @@ impl RedisCluster {
     async fn try_start(options: RedisClusterOptions) -> Result<Self, StartError> {
         let count = options.primaries * (1 + options.replicas);
         let group = Group::open(options.data_dir.clone(), 2 * count)?;
-        let members: Vec<_> = (0..count).map(|index| member(&options, &group, index)).collect();
-        let starts = members.into_iter().map(|(node, port)| RedisServer::start_member(node, port));
-        let nodes = try_join_all(starts).await?;
+        let start = |index| RedisServer::start(member(&options, &group, index));
+        let nodes = try_join_all((0..count).map(start)).await?;
         let cluster = Self { nodes, options, password: group.password };
         cluster.join().await?;
         Ok(cluster)
@@ -132,8 +131,7 @@ impl RedisCluster {
         let index = self.nodes.len();
         let mut group = Group::open(None, 2)?;
         group.password.clone_from(&self.password);
-        let (options, port) = member(&self.options, &group, 0);
-        let node = RedisServer::start_member(options, port).await?;
+        let node = RedisServer::start(member(&self.options, &group, 0)).await?;
         let port = node.port().to_string();
         let bus = group.ports[1].to_string();
         self.nodes.push(node);
@@ -326,9 +324,8 @@ impl RedisCluster {
     }
 }
 
-/// The options of a node and its port.
-fn member(options: &RedisClusterOptions, group: &Group, index: usize) -> (RedisOptions, u16) {
-    let port = group.ports[2 * index];
+/// The options of a node.
+fn member(options: &RedisClusterOptions, group: &Group, index: usize) -> RedisOptions {
     let bus = group.ports[2 * index + 1];
     let mut lines = vec![
         "cluster-enabled yes".to_owned(),
@@ -338,5 +335,5 @@ fn member(options: &RedisClusterOptions, group: &Group, index: usize) -> (RedisO
         "cluster-require-full-coverage no".to_owned(),
     ];
     lines.extend(options.extra_lines.iter().cloned());
-    (group.member(&format!("node-{}", index + 1), Part::Member, lines), port)
+    group.member(&format!("node-{}", index + 1), 2 * index, Part::Member, lines)
 }

@@ -31,10 +31,17 @@ impl Group {
         Ok(Self { folder, password: head.remove(0), ports })
     }
 
-    /// The options of a member.
-    pub(super) fn member(&self, name: &str, part: Part, lines: Vec<String>) -> RedisOptions {
+    /// The options of a member, whose port is that of this number.
+    pub(super) fn member(
+        &self,
+        name: &str,
+        port: usize,
+        part: Part,
+        lines: Vec<String>,
+    ) -> RedisOptions {
         RedisOptions {
             data_dir: self.folder.as_ref().map(|folder| folder.join(name)),
+            port: Some(self.ports[port]),
             extra_lines: lines,
             password: Some(self.password.clone()),
             part,

@@ -46,7 +46,7 @@ pub struct RedisOptions {
     /// The server's binary; `None` searches for `redis-server`, then for the server that Debian's
     /// `redis-tools` carries under another name.
     pub program: Option<PathBuf>,
-    /// The TCP port on 127.0.0.1, for tests; `None` takes last time's if it is free, else any free one.
+    /// The TCP port on 127.0.0.1; `None` takes last time's if it is free, else any free one.
     pub port: Option<u16>,
     /// A program and its arguments that start what follows them, such as `env NAME=value`; none
     /// starts the server itself. For tests.
@@ -142,11 +142,6 @@ impl RedisServer {
     pub fn certificate_files(&self) -> Option<[PathBuf; 3]> {
         self.recipe.certificates.as_ref()?;
         Some(["root.crt", "client.crt", "client.key"].map(|name| self.home().path(name)))
-    }
-
-    /// Starts a member of a group on a port that its peers know.
-    async fn start_member(options: RedisOptions, port: u16) -> Result<Self, StartError> {
-        Self::boot_member(prepare(options).await?, port).await
     }
 
     /// Sends a command over the unix socket, and reads its answer.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use futures::future::{join_all, select_all, try_join_all};
 
 use super::group::{Group, field, until_ready};
-use super::{Part, RedisOptions, RedisServer};
+use super::{Part, RedisServer};
 use crate::error::StartError;
 use crate::ports;
 
@@ -46,10 +46,9 @@ impl RedisSentinels {
         let servers = (0..SERVERS).map(|index| {
             let lines =
                 if index == 0 { vec![] } else { vec![format!("replicaof 127.0.0.1 {first}")] };
-            let options = group.member(&format!("server-{}", index + 1), Part::Member, lines);
-            (options, group.ports[index])
+            group.member(&format!("server-{}", index + 1), index, Part::Member, lines)
         });
-        let servers = start_all(servers.collect()).await?;
+        let servers = try_join_all(servers.map(RedisServer::start)).await?;
         let sentinels = (0..SENTINELS).map(|index| {
             let lines = vec![
                 format!("sentinel monitor {PRIMARY} 127.0.0.1 {first} {QUORUM}"),
@@ -59,10 +58,10 @@ impl RedisSentinels {
                 format!("sentinel parallel-syncs {PRIMARY} 2"),
                 format!("sentinel sentinel-pass {}", group.password),
             ];
-            let options = group.member(&format!("sentinel-{}", index + 1), Part::Sentinel, lines);
-            (options, group.ports[SERVERS + index])
+            let name = format!("sentinel-{}", index + 1);
+            group.member(&name, SERVERS + index, Part::Sentinel, lines)
         });
-        let sentinels = start_all(sentinels.collect()).await?;
+        let sentinels = try_join_all(sentinels.map(RedisServer::start)).await?;
         let password = group.password.clone();
         let started = Self { servers, sentinels, password };
         started.until_ready().await?;
@@ -135,9 +134,4 @@ impl RedisSentinels {
         }
         None
     }
-}
-
-async fn start_all(members: Vec<(RedisOptions, u16)>) -> Result<Vec<RedisServer>, StartError> {
-    let starts = members.into_iter();
-    try_join_all(starts.map(|(options, port)| RedisServer::start_member(options, port))).await
 }

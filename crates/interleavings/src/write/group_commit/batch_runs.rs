@@ -25,7 +25,7 @@ use super::connections::BatchConnections;
 use super::pipeline::{BatchPipeline, PipelineSlot};
 use crate::explore::reach;
 use crate::random::{below, once_in};
-use crate::task::{JoinHandle, TaskTracker, yield_now};
+use crate::task::{JoinHandle, TaskTracker, wait_or_leave, yield_now};
 use crate::time::{Duration, Instant, sleep};
 use crate::write::{Arbiter, ItemConcurrency};
 
@@ -96,20 +96,6 @@ fn lines(number: u32, is_cart: bool) -> Vec<Purchase> {
     vec![line(&ITEMS[first], id, None)]
 }
 
-/// Waits for something, or gives up after a few steps: in one of four cases.
-async fn wait_or_leave<T>(mut awaited: impl Future<Output = T> + Unpin) -> Option<T> {
-    if !once_in(4) {
-        return Some(awaited.await);
-    }
-    for _ in 0..below(24) {
-        if let Some(come) = (&mut awaited).now_or_never() {
-            return Some(come);
-        }
-        yield_now().await;
-    }
-    None
-}
-
 /// An order, and the buyer who waits for its answer; `None` when the buyer has left.
 struct Asked {
     lines: Vec<Purchase>,
@@ -135,7 +121,7 @@ fn order(group: &GroupCommit, number: u32, has_faults: bool) -> Asked {
     let buyer = crate::spawn(async move {
         match first {
             Some(answer) => Some(answer),
-            None => wait_or_leave(answered).await,
+            None => wait_or_leave(answered, 4).await,
         }
     });
     Asked { lines, buyer }
@@ -240,7 +226,7 @@ async fn pipeline_run() {
     let book = Arc::new(Book::new(false));
     let batches = (0..5).map(|_| {
         let batch = go_through(pipeline.clone(), Arc::clone(&book)).boxed();
-        crate::spawn(wait_or_leave(batch))
+        crate::spawn(wait_or_leave(batch, 4))
     });
     for batch in join_all(batches.collect::<Vec<_>>()).await {
         batch.expect("a batch does not panic");
@@ -287,7 +273,7 @@ async fn permits_run() {
         let limits = limits.clone();
         let items = ITEMS.each_ref().map(|item| item.id);
         let waiting = async move { drop(limits.acquire_all(&items, None).await) };
-        crate::spawn(wait_or_leave(waiting.boxed()))
+        crate::spawn(wait_or_leave(waiting.boxed(), 4))
     });
     let leaving: Vec<_> = leaving.collect();
     for order in join_all(orders).await {
