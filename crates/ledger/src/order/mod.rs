@@ -56,7 +56,7 @@ pub enum StepError {
     /// The ledger did not answer; the step may be tried again.
     #[error("the ledger does not answer: {0}")]
     Unavailable(#[from] sqlx::Error),
-    /// The ledger is known not to answer, so it was not asked; nothing changed.
+    /// The ledger is known not to answer, so it was not asked, or it cannot write; nothing changed.
     #[error("the ledger is away")]
     Away,
     /// Other transactions of the order's items kept it waiting for too long; nothing changed.
@@ -180,6 +180,7 @@ impl OrderSteps {
                 Fault::ReadOnly => StepError::ReadOnly,
                 // Rolled back, such as after a wait for a row.
                 Fault::Transient => StepError::Contended,
+                Fault::Full => StepError::Away,
                 _ if nothing_was_sent(&error) => StepError::Away,
                 _ => {
                     tracing::warn!(%error, order = %id, "order step failed");
