@@ -241,3 +241,33 @@ impl Turn {
         self.items.first().copied()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sqlx::mysql::MySqlPoolOptions;
+
+    use super::*;
+    use crate::sql::Database;
+    use crate::work::item_concurrency::ItemConcurrency;
+
+    /// A row that is locked each time a step comes would have it try for ever.
+    #[tokio::test]
+    async fn a_step_whose_time_is_over_does_not_wait_for_a_locked_row_again() {
+        let nowhere = MySqlPoolOptions::new()
+            .acquire_timeout(Duration::from_millis(10))
+            .connect_lazy("mysql://nobody@127.0.0.1:1/none");
+        let pool = Database::from(nowhere.expect("a URL"));
+        let item = ItemId::new(1).expect("positive");
+        let items = ItemConcurrency::new(4);
+        let again = async |deadline: Instant| {
+            let within = (&pool, Some(deadline));
+            items.acquire_after(ItemPermits::default(), &[item], item, within).await
+        };
+        let is_late = again(Instant::now()).await.is_none();
+        assert!(is_late, "it is answered");
+        let is_in_time = again(step_deadline()).await.is_some();
+        assert!(is_in_time, "it tries again");
+    }
+}
