@@ -107,8 +107,13 @@ impl Consumers {
                     }
                 }
             }
-            Outcome::Unavailable(Unavailable::Dependency(_) | Unavailable::Faulty(_)) => {
-                Decision::Stuck("the ledger does not take it")
+            Outcome::Unavailable(Unavailable::Faulty(_)) => {
+                // A ledger that takes no order, as without one of its tables, says nothing of this one.
+                if Box::pin(self.parts.arbiter.takes_others(purchase)).await {
+                    Decision::Stuck("the ledger does not take it")
+                } else {
+                    Decision::Later
+                }
             }
             Outcome::Unavailable(_) | Outcome::Unknown(_) | Outcome::Queued(_) => Decision::Later,
         }

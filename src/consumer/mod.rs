@@ -12,8 +12,8 @@
 //!   takes them over after they were idle for `queue.claim_idle_ms`.
 //! * An order is delivered twice: its consumer died between COMMIT and ack, or was slow. By the
 //!   ledger's keys the second delivery finds the order of the first, and only one ack counts.
-//! * The ledger does not answer: the orders stay in the queue and are delivered again.
-//! * An order cannot be decided though the ledger answers others: after `queue.deliveries_max`
+//! * The ledger does not answer, or takes no order: the orders stay in the queue and are delivered again.
+//! * An order cannot be decided though the ledger takes others: after `queue.deliveries_max`
 //!   deliveries it becomes a dead letter, so that it does not delay others, and stays `queued`
 //!   until an operator resolves it.
 

@@ -27,12 +27,14 @@ pub struct SoldOut {
     look_again: Duration,
 }
 
-/// One item that is sold out. Times are in microseconds since the start of the memory.
-#[derive(Debug)]
+/// One item that is or was sold out. Times are in microseconds since the start of the memory, and 0 is never.
+#[derive(Debug, Default)]
 struct SoldOutItem {
     /// When the ledger was asked.
-    learnt_us: u64,
+    learnt_us: AtomicU64,
     next_look_us: AtomicU64,
+    /// When units came back: an answer to an earlier question does not know of them, and may come later.
+    cleared_us: AtomicU64,
 }
 
 impl SoldOut {
@@ -50,7 +52,9 @@ impl SoldOut {
         let Some(known) = self.known.get(item) else { return false };
         let now_us = self.now_us();
         let look_again_us = micros(self.look_again);
-        if now_us >= known.learnt_us.saturating_add(2 * look_again_us) {
+        let learnt_us = known.learnt_us.load(Ordering::Relaxed);
+        let is_cleared = learnt_us <= known.cleared_us.load(Ordering::Relaxed);
+        if is_cleared || now_us >= learnt_us.saturating_add(2 * look_again_us) {
             return false;
         }
         let due_us = known.next_look_us.load(Ordering::Relaxed);
@@ -68,21 +72,26 @@ impl SoldOut {
     /// answer that took long is remembered for the shorter; `None`: it was the gate's own word, now.
     pub fn learn(&self, item: ItemId, asked_at: Option<std::time::Instant>) {
         let asked_at = asked_at.map_or_else(Instant::now, Instant::from_std);
-        let learnt_us = micros(asked_at.saturating_duration_since(self.started));
-        if self.known.get(item).is_some_and(|known| known.learnt_us > learnt_us) {
-            return;
+        let learnt_us = self.at_us(asked_at);
+        let known = self.known.get_or_insert_with(item, Arc::default);
+        if known.learnt_us.fetch_max(learnt_us, Ordering::Relaxed) <= learnt_us {
+            let next_look_us = learnt_us + micros(self.look_again);
+            known.next_look_us.store(next_look_us, Ordering::Relaxed);
         }
-        let next_look_us = AtomicU64::new(learnt_us + micros(self.look_again));
-        self.known.insert(item, Arc::new(SoldOutItem { learnt_us, next_look_us }));
     }
 
-    /// Forgets the item, because units came back.
+    /// Forgets the item, because units came back, and believes no answer that was asked for before.
     pub fn clear(&self, item: ItemId) {
-        self.known.remove(item);
+        let known = self.known.get_or_insert_with(item, Arc::default);
+        known.cleared_us.fetch_max(self.now_us(), Ordering::Relaxed);
     }
 
     fn now_us(&self) -> u64 {
-        micros(self.started.elapsed())
+        self.at_us(Instant::now())
+    }
+
+    fn at_us(&self, moment: Instant) -> u64 {
+        micros(moment.saturating_duration_since(self.started)).max(1)
     }
 }
 
@@ -114,9 +123,11 @@ mod tests {
         let (item, look_again) = (ItemId::new(1).expect("positive"), Duration::from_millis(1));
         let sold_out = SoldOut::new(look_again);
         // A late look has put the next one off.
+        let learnt_us = AtomicU64::new(1);
         let next_look_us = AtomicU64::new(u64::MAX);
-        sold_out.known.insert(item, Arc::new(SoldOutItem { learnt_us: 0, next_look_us }));
-        std::thread::sleep(look_again * 2);
+        let known = SoldOutItem { learnt_us, next_look_us, ..SoldOutItem::default() };
+        sold_out.known.insert(item, Arc::new(known));
+        std::thread::sleep(look_again * 3);
         assert!(!sold_out.is_known(item));
     }
 
@@ -128,5 +139,19 @@ mod tests {
         std::thread::sleep(look_again * 2);
         sold_out.learn(item, Some(asked_at));
         assert!(!sold_out.is_known(item));
+    }
+
+    #[test]
+    fn an_answer_that_was_asked_for_before_units_came_back_is_not_believed() {
+        let item = ItemId::new(1).expect("positive");
+        let sold_out = SoldOut::new(Duration::from_secs(60));
+        let before = std::time::Instant::now();
+        std::thread::sleep(Duration::from_millis(1));
+        sold_out.clear(item);
+        sold_out.learn(item, Some(before));
+        assert!(!sold_out.is_known(item));
+        std::thread::sleep(Duration::from_millis(1));
+        sold_out.learn(item, Some(std::time::Instant::now()));
+        assert!(sold_out.is_known(item), "an answer that was asked for later is believed");
     }
 }

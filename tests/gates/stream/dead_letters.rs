@@ -4,15 +4,30 @@ use gates::redis_store::queue::Reader;
 use serde_json::json;
 use shop_domain::ItemId;
 
-use super::{STREAM, key, queue_of, redis_of, shop};
+use super::{STREAM, ends_as, key, queue, queue_of, redis_of, shop};
 use crate::http::assert_clean;
-use crate::support::eventually;
+use crate::support::{Shop, eventually, when};
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_undecidable_entry_becomes_a_dead_letter_and_delays_nobody() {
+/// A shop in which an order that cannot be decided soon becomes a dead letter.
+async fn hasty_shop() -> Shop {
     let mut shop = shop().await;
     shop.config.queue.deliveries_max = 2;
     shop.config.queue.claim_idle_ms = 200;
+    shop
+}
+
+/// How often each entry of the item's queue was delivered, as far as it is there.
+async fn deliveries(shop: &Shop, item: i64) -> Vec<u64> {
+    let mut pending = redis::cmd("XPENDING");
+    pending.arg(key(shop, item, "queue")).arg("arbiter").arg("-").arg("+").arg(100);
+    let rows = pending.query_async(&mut redis_of(shop)).await;
+    let rows: Vec<(String, String, u64, u64)> = rows.expect("asked");
+    rows.into_iter().map(|row| row.3).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_undecidable_entry_becomes_a_dead_letter_and_delays_nobody() {
+    let shop = hasty_shop().await;
     let instance = shop.start().await;
     let item = instance.make_item(json!({})).await;
     assert_eq!(instance.buyer(1).buy_for_good(STREAM, item).await.status, 201);
@@ -60,4 +75,58 @@ async fn an_undecidable_entry_is_tried_again_before_it_becomes_a_dead_letter() {
     })
     .await;
     assert_eq!(reader.queue().dead_letters(id).await.expect("asked"), []);
+}
+
+/// A ledger that takes no order at all says nothing of one of them: a table is lost, and then a table is full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queued_orders_wait_for_a_ledger_that_takes_none() {
+    const ORDERS: i64 = 20;
+    let shop = hasty_shop().await;
+    let instance = shop.start().await;
+    let reader = Reader::new(queue_of(&shop));
+    let full = "CREATE TRIGGER filled BEFORE INSERT ON stock_movements FOR EACH ROW \
+                SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1114, MESSAGE_TEXT = 'it is full'";
+    let faults = [
+        ["RENAME TABLE stock_movements TO lost", "RENAME TABLE lost TO stock_movements"],
+        [full, "DROP TRIGGER filled"],
+    ];
+    for [begin, end] in faults {
+        let item = instance.make_item(json!({ "stock": ORDERS })).await;
+        let id = ItemId::new(item).expect("positive");
+        sqlx::raw_sql(begin).execute(&shop.pool).await.expect("it begins");
+        let orders = queue(&instance, item, ORDERS).await;
+        eventually("all orders to come more often than a dead letter may", || async {
+            let often = deliveries(&shop, item).await;
+            let is_often = often.len() == orders.len() && often.iter().all(|times| *times > 3);
+            when(is_often, often)
+        })
+        .await;
+        sqlx::raw_sql(end).execute(&shop.pool).await.expect("it ends");
+        for (buyer, order) in (1..).zip(&orders) {
+            ends_as(&instance.buyer(buyer), order, "pending").await;
+        }
+        assert_eq!(reader.queue().dead_letters(id).await.expect("asked"), [], "{begin}");
+        assert_eq!(assert_clean(&instance, item).await["held"], ORDERS);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_order_that_the_ledger_refuses_alone_becomes_a_dead_letter() {
+    let shop = hasty_shop().await;
+    let instance = shop.start().await;
+    let item = instance.make_item(json!({})).await;
+    let id = ItemId::new(item).expect("positive");
+    let trigger = "CREATE TRIGGER refuses BEFORE INSERT ON orders FOR EACH ROW \
+                   IF NEW.user_id = 1 THEN SIGNAL SQLSTATE '45000'; END IF";
+    sqlx::raw_sql(trigger).execute(&shop.pool).await.expect("a trigger");
+    let order = queue(&instance, item, 1).await;
+    let reader = Reader::new(queue_of(&shop));
+    let letters = eventually("it to be put aside", || async {
+        let letters = reader.queue().dead_letters(id).await.expect("asked");
+        when(!letters.is_empty(), letters)
+    })
+    .await;
+    let parked = letters[0].order.as_ref().map(|intention| intention.order.to_string());
+    assert_eq!((letters.len(), parked), (1, Ok(order[0].clone())));
+    assert_eq!(instance.buyer(2).buy_for_good(STREAM, item).await.status, 201);
 }

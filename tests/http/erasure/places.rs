@@ -1,12 +1,22 @@
 //! The places of deleted people: in waiting lists, in draws and among friends.
 
+use dev_servers::faulty_link::Trap;
 use futures::future::join_all;
+use ledger::breaker::Breakers;
+use ledger::rows::outbox::Outbox;
+use ledger::waiting_list::{WaitingLine, Waitlist};
+use ledger::{Ledger, erasure, rows as store};
 use serde_json::json;
+use settings::Secret;
+use shop_domain::Clock;
+use shop_metrics::Metrics;
 
 use super::{PASSWORD, delete, delete_by_admin, first_account, order_id, person};
 use super::{rows, waiting};
 use crate::ledger::draw;
-use crate::support::{Client, Instance, Shop, assert_clean, eventually, hold_stock_row, when};
+use crate::support::{
+    Client, Instance, Shop, assert_clean, eventually, hold_stock_row, link_to_ledger, when,
+};
 
 /// People whose accounts are deleted while their tabs go on joining.
 const PEOPLE: usize = 6;
@@ -90,6 +100,39 @@ async fn a_held_item_stops_no_other_deletion() {
     assert_eq!(rows(&shop, &live_at(held)).await, 1, "its row is held");
     holder.rollback().await.expect("the row is free");
     shop.until_count("SELECT COUNT(*) FROM waiting_list WHERE live = 1", 0).await;
+}
+
+/// The person signs in again, and joins, after the job has read the place that it is to end.
+#[tokio::test]
+async fn a_person_who_comes_back_meanwhile_keeps_the_place() {
+    let (mut shop, instance) = Shop::open().await;
+    let item = sold_out(&instance).await;
+    first_account(&instance).await;
+    let (id, client) = person(&instance, "Eve").await;
+    let deleted = delete(&client, json!({ "password": PASSWORD })).await;
+    assert_eq!(deleted.status, 204, "{}", deleted.text);
+    // The test is the job.
+    instance.stop().await;
+    let place = "INSERT INTO waiting_list (item_id, user_id, status, live, joined_at) \
+         VALUES (?, ?, 'waiting', 1, UTC_TIMESTAMP(6))";
+    shop.change(sqlx::query(place).bind(item).bind(id)).await;
+    shop.change(sqlx::query("UPDATE erased_users SET due_at = UTC_TIMESTAMP(6)")).await;
+    let link = link_to_ledger(&shop).await;
+    shop.config.database_url = Secret::new(link.url());
+    let pool = store::pool(&shop.config).expect("the URL is fine");
+    let line = WaitingLine::new(Clock::default(), Outbox::default(), Metrics::new(), 10);
+    let waitlist = Waitlist::new(Ledger::new(pool, Breakers::new(&Metrics::new()).mysql), line);
+    link.trap(Trap::at(b"SELECT available FROM stock WHERE item_id = ?").hold());
+    let comes_back = async {
+        eventually("the job to be at the item", || async { (link.held() == 1).then_some(()) }).await;
+        let back = sqlx::query("DELETE FROM erased_users WHERE user_id = ?").bind(id);
+        shop.change(back).await;
+        link.mend();
+    };
+    let (finished, ()) = tokio::join!(erasure::finish(&waitlist), comes_back);
+    let finished = finished.expect("the ledger answers");
+    assert_eq!((finished.lines.len(), finished.put_off), (0, 0), "{finished:?}");
+    assert_eq!(rows(&shop, "SELECT COUNT(*) FROM waiting_list WHERE live = 1").await, 1);
 }
 
 async fn enter_with(client: &Client, item: i64, party: &str) -> serde_json::Value {

@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::{CALL, at_commit, link_before, loses_answer, loses_commit};
+use crate::http::order_id;
 use crate::support::{
     FaultyLink, Instance, Shop, eventually, purchase, statements_running, write_batch,
 };
@@ -110,6 +111,26 @@ async fn a_call_that_begins_late_sells_nothing() {
     .await;
     let audit = instance.audit(item).await;
     assert_eq!((&audit["held"], &audit["clean"]), (&json!(1), &json!(true)), "{audit}");
+}
+
+/// A unit comes back between the statement that found none and the look at what is left.
+#[tokio::test]
+async fn a_unit_that_comes_back_during_a_refusal_is_sold() {
+    let (link, shop, instance, item, arbiter, _) = linked_arbiter(1).await;
+    let order = order_id(&instance.buyer(2).buy("mysql-atomic", item).await);
+    let purchase = one_unit(&shop, item).await;
+    link.trap(Trap::at(b"SELECT available FROM stock WHERE item_id = ?").hold());
+    let cancel = async {
+        eventually("the look to be held", || async { (link.held() == 1).then_some(()) }).await;
+        let cancelled = instance.buyer(2).step(&order, "cancellation").await;
+        link.mend();
+        cancelled.status
+    };
+    let write = guarded(&purchase, None);
+    let (answer, cancelled) = tokio::join!(arbiter.write(&write), cancel);
+    assert_eq!(cancelled, 200);
+    assert!(matches!(answer, Ok(Outcome::Sold(_))), "{answer:?}");
+    assert_eq!(instance.audit(item).await["held"], 1);
 }
 
 /// An engine without procedures, or an account that may not execute them.

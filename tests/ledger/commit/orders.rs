@@ -3,10 +3,10 @@
 use reqwest::Method;
 use serde_json::json;
 
-use super::{link_before, linked_shop, loses_answer, loses_commit};
+use super::{at_commit, link_before, linked_shop, linked_shop_with, loses_answer, loses_commit};
 use crate::http::{BOUND, order_id};
 use crate::support::event_stream::{Event, Events};
-use crate::support::{FaultyLink, Instance, Shop, assert_clean};
+use crate::support::{FaultyLink, Instance, Shop, assert_clean, eventually, when};
 
 #[tokio::test]
 async fn a_batch_whose_commit_is_lost_settles_each_of_its_orders() {
@@ -46,6 +46,26 @@ async fn a_step_of_an_order_whose_answer_is_lost_is_made_once() {
         (&json!(1), &json!(0), &json!(true)),
         "{audit}"
     );
+}
+
+/// While a COMMIT hangs, the later tries of its step wait for the order's row in vain: they say nothing of the first one.
+#[tokio::test]
+async fn a_step_whose_commit_hangs_is_not_told_that_nothing_changed() {
+    let (link, linked, beside, _) =
+        linked_shop_with(|config| config.mysql.lock_wait_timeout_seconds = 1).await;
+    let item = beside.make_item(json!({ "stock": 1 })).await;
+    let order = order_id(&beside.buyer(1).buy("mysql-atomic", item).await);
+    link.trap(at_commit().cut_client_and_hold());
+    let answer = linked.buyer(1).step(&order, "cancellation").await;
+    assert_eq!(link.caught(), 1, "the fault did not bite");
+    assert_eq!(answer.brief(), (503, "dependency_unavailable"), "{}", answer.text);
+    assert_eq!(answer.json["outcome"], "unknown", "{}", answer.text);
+    link.mend();
+    eventually("the COMMIT to be done", || async {
+        let audit = beside.audit(item).await;
+        when(audit["available"] == 1 && audit["held"] == 0, audit)
+    })
+    .await;
 }
 
 #[tokio::test]

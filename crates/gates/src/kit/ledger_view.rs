@@ -29,7 +29,7 @@ pub fn unavailable(error: &ledger::Error) -> Outcome {
     tracing::warn!(%error, "ledger not read");
     Outcome::Unavailable(match Fault::of(error) {
         Fault::ReadOnly => Unavailable::ReadOnly,
-        Fault::Connection => Unavailable::Dependency(Dependency::Mysql),
+        Fault::Connection | Fault::Full => Unavailable::Dependency(Dependency::Mysql),
         Fault::AllInUse => Unavailable::Overloaded,
         Fault::Transient => Unavailable::Contended,
         _ => Unavailable::Faulty(Dependency::Mysql),

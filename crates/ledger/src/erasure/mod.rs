@@ -5,7 +5,8 @@
 //!
 //! The transaction that deletes the account writes a row of `erased_users`. Joins of waiting lists and entries of draws
 //! read it in their own transactions, so none that begins later adds a place. One that began earlier has ended after a
-//! minute. So the places are ended twice: at once after the deletion, and by [`finish`] a minute later.
+//! minute. So the places are ended twice: at once after the deletion, and by [`finish`] a minute later. The row is gone
+//! when the person has come back meanwhile; then the places stay.
 
 pub mod traces;
 
@@ -19,7 +20,7 @@ use crate::rows::order::{failures, orders};
 use crate::sql::statement::{Read, Write};
 use crate::sql::{Database, Rollback};
 use crate::waiting_list::{LineChange, Waitlist};
-use crate::work::{Ledger, RetryPolicy, failed_change, failed_read};
+use crate::work::{Ledger, RetryPolicy, failed_change, failed_read, stock_lock};
 use shop_domain::columns::Text;
 use shop_domain::{ItemId, LedgerError, UserId};
 use traces::Fate;
@@ -93,7 +94,7 @@ pub async fn erase(
     })?;
     failpoint!("account-erased");
     let mut lines = Vec::new();
-    if let Err(error) = end_places(waitlist, user, &mut lines).await {
+    if let Err(error) = end_places(waitlist, user, had_account, &mut lines).await {
         tracing::warn!(%error, %user, "places of a deleted account not ended yet; a job ends them");
     }
     Ok(Erasure { had_account, generation, lines })
@@ -124,29 +125,36 @@ async fn finish_one(
     user: UserId,
     lines: &mut Vec<(ItemId, LineChange)>,
 ) -> Result<(), LedgerError> {
-    end_places(waitlist, user, lines).await?;
+    end_places(waitlist, user, true, lines).await?;
     let settled = erased::settle(&waitlist.ledger().pool, user).await;
     settled.map_err(|error| failed_change(&error))
 }
 
 /// Takes the person's entries of open draws back, and leaves all waiting lists. An item that fails stops no other one.
+/// The deletion of a person who `had_account` is in `erased_users`, unless the person has come back.
 ///
 /// # Errors
 /// The first item's that failed, when all others are done.
 async fn end_places(
     waitlist: &Waitlist,
     user: UserId,
+    had_account: bool,
     lines: &mut Vec<(ItemId, LineChange)>,
 ) -> Result<(), LedgerError> {
     let ledger = waitlist.ledger();
     let mut failed = None;
     for item in ledger.read(entries_of(&ledger.pool, user)).await? {
-        if let Err(error) = withdraw(ledger, item, user).await {
+        if let Err(error) = withdraw(ledger, item, user, had_account).await {
             failed.get_or_insert(error);
         }
     }
     for item in ledger.read(waits_for(&ledger.pool, user)).await? {
-        match waitlist.leave(item, user).await {
+        let left = if had_account {
+            waitlist.leave_if_erased(item, user).await
+        } else {
+            waitlist.leave(item, user).await
+        };
+        match left {
             Ok(change) => lines.extend(change.map(|change| (item, change))),
             Err(error) => {
                 failed.get_or_insert(error);
@@ -157,13 +165,24 @@ async fn end_places(
 }
 
 /// Takes the person's entry of a draw back. A draw that closed meanwhile keeps the entry, and gives it no live place.
-async fn withdraw(ledger: &Ledger, item: ItemId, user: UserId) -> Result<(), LedgerError> {
-    let permit = ledger.permit(item).await.map_err(|error| failed_change(&error))?;
+async fn withdraw(
+    ledger: &Ledger,
+    item: ItemId,
+    user: UserId,
+    had_account: bool,
+) -> Result<(), LedgerError> {
+    let permit = &ledger.permit(item).await.map_err(|error| failed_change(&error))?;
     let withdrawn = ledger.transact(RetryPolicy::IDEMPOTENT, |transaction| {
-        Box::pin(draw::withdraw_in(transaction, &permit, user))
+        Box::pin(async move {
+            // Under the lock nobody enters.
+            stock_lock::lock(transaction, permit).await?;
+            if had_account && !erased::contains(&mut **transaction, user).await? {
+                return Ok(());
+            }
+            draw::withdraw_in(transaction, permit, user).await.map(drop)
+        })
     });
-    let _kept = withdrawn.await.map_err(|error: sqlx::Error| failed_change(&error))?;
-    Ok(())
+    withdrawn.await.map_err(|error: sqlx::Error| failed_change(&error))
 }
 
 async fn delete_account(

@@ -56,7 +56,7 @@ pub enum StepError {
     /// The ledger did not answer; the step may be tried again.
     #[error("the ledger does not answer: {0}")]
     Unavailable(#[from] sqlx::Error),
-    /// The ledger is known not to answer, so it was not asked; nothing changed.
+    /// The ledger is known not to answer, so it was not asked, or it cannot write; nothing changed.
     #[error("the ledger is away")]
     Away,
     /// Other transactions of the order's items kept it waiting for too long; nothing changed.
@@ -180,6 +180,7 @@ impl OrderSteps {
                 Fault::ReadOnly => StepError::ReadOnly,
                 // Rolled back, such as after a wait for a row.
                 Fault::Transient => StepError::Contended,
+                Fault::Full => StepError::Away,
                 _ if nothing_was_sent(&error) => StepError::Away,
                 _ => {
                     tracing::warn!(%error, order = %id, "order step failed");
@@ -238,5 +239,35 @@ impl Turn {
     /// The item of the order's first line; `None` when the order was not found.
     fn first_item(&self) -> Option<ItemId> {
         self.items.first().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use sqlx::mysql::MySqlPoolOptions;
+
+    use super::*;
+    use crate::sql::Database;
+    use crate::work::item_concurrency::ItemConcurrency;
+
+    /// A row that is locked each time a step comes would have it try for ever.
+    #[tokio::test]
+    async fn a_step_whose_time_is_over_does_not_wait_for_a_locked_row_again() {
+        let nowhere = MySqlPoolOptions::new()
+            .acquire_timeout(Duration::from_millis(10))
+            .connect_lazy("mysql://nobody@127.0.0.1:1/none");
+        let pool = Database::from(nowhere.expect("a URL"));
+        let item = ItemId::new(1).expect("positive");
+        let items = ItemConcurrency::new(4);
+        let again = async |deadline: Instant| {
+            let within = (&pool, Some(deadline));
+            items.acquire_after(ItemPermits::default(), &[item], item, within).await
+        };
+        let is_late = again(Instant::now()).await.is_none();
+        assert!(is_late, "it is answered");
+        let is_in_time = again(step_deadline()).await.is_some();
+        assert!(is_in_time, "it tries again");
     }
 }

@@ -277,8 +277,8 @@ pub(super) async fn return_stock(
     Ok(line.hand_out(connection, permit).await?.after_return(units, version))
 }
 
-/// Takes the units of all lines again for a payment after the hold ran out, under the two conditions of a
-/// purchase.
+/// Takes the units of all lines again for a payment after the hold ran out, if stock and limit allow it. The buyer had
+/// them in time, so neither a pause nor the end of the sale refuses the payment.
 async fn take_again(
     connection: &mut MySqlConnection,
     order: &Order,

@@ -70,6 +70,9 @@ pub enum Fault {
     Connection,
     /// 1290, 1792 or 1836: the server or the session takes no writes. Nothing was written.
     ReadOnly,
+    /// 1114, 1021, 1026, 3, 28, or 1030 with 28 of the system: the server cannot write, as on a full disk. Before COMMIT
+    /// nothing was written; at COMMIT the outcome is unknown.
+    Full,
     /// 1406, 1264 or 1366: a value is too long for its column, out of its range, or of another charset. Nothing was written.
     DoesNotFit,
     /// The server answers, but our own calls have all connections. Nothing was sent.
@@ -117,6 +120,8 @@ impl Fault {
             _ if vitess::is_over_shards(message) => Self::Transient,
             // TiDB: a schema change came between. The number means any error.
             1105 if message.contains("Information schema is changed") => Self::Transient,
+            // Any error of the engine, in words.
+            1030 if message.contains("error 28 ") => Self::Full,
             _ => Self::of_number(number),
         }
     }
@@ -132,6 +137,7 @@ impl Fault {
             // write conflict.
             8002 | 8022 | 8028 | 8147 | 9007 => Self::Transient,
             1290 | 1792 | 1836 => Self::ReadOnly,
+            3 | 28 | 1021 | 1026 | 1114 => Self::Full,
             1406 | 1264 | 1366 => Self::DoesNotFit,
             // Too many connections; server shutdown in progress; connection killed; query
             // interrupted.
@@ -158,6 +164,12 @@ mod tests {
         for number in [1290, 1792, 1836] {
             assert_eq!(Fault::of_number(number), Fault::ReadOnly);
         }
+        for number in [3, 28, 1021, 1026, 1114] {
+            assert_eq!(Fault::of_number(number), Fault::Full);
+        }
+        let full = "Got error 28 \"No space left on device\" from storage engine InnoDB";
+        assert_eq!(Fault::of_answer(1030, full), Fault::Full);
+        assert_eq!(Fault::of_answer(1030, "Got error 168 from storage engine"), Fault::Other);
         assert_eq!(Fault::of(&sqlx::Error::PoolTimedOut), Fault::Connection);
         assert_eq!(Fault::of(&all_in_use()), Fault::AllInUse);
         assert_eq!(Fault::of(&contended()), Fault::Transient);

@@ -136,7 +136,7 @@ impl LedgerTransaction<'_> {
                 _ => Ok(()),
             },
             Err(error) => Err(match Fault::of(&error) {
-                Fault::Connection | Fault::Other => unconfirmed(error),
+                Fault::Connection | Fault::Full | Fault::Other => unconfirmed(error),
                 _ => error,
             }),
         }

@@ -3,10 +3,11 @@
 use futures::future::BoxFuture;
 
 use super::{JoinRefusal, LineChange, WaitingLine};
+use crate::rows::account::erased;
 use crate::sql::limits::TRANSACTION_MAX;
 use crate::sql::{LedgerTransaction, transact, within};
 use crate::work::item_permit::ItemPermit;
-use crate::work::{Ledger, RetryPolicy, failed_change};
+use crate::work::{Ledger, RetryPolicy, failed_change, stock_lock};
 use shop_domain::{Item, ItemId, LedgerError, Place, UserId};
 
 /// Writes the waiting lists. Clones share everything.
@@ -55,6 +56,29 @@ impl Waitlist {
     ) -> Result<Option<LineChange>, LedgerError> {
         let permit = self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
         self.change(|transaction| Box::pin(self.line.leave(transaction, &permit, buyer))).await
+    }
+
+    /// Takes a deleted person out of an item's line like [`Waitlist::leave`], unless the person has come back meanwhile.
+    ///
+    /// # Errors
+    /// As for [`Waitlist::join`].
+    pub(crate) async fn leave_if_erased(
+        &self,
+        item: ItemId,
+        person: UserId,
+    ) -> Result<Option<LineChange>, LedgerError> {
+        let permit = &self.ledger.permit(item).await.map_err(|error| failed_change(&error))?;
+        self.change(|transaction| {
+            Box::pin(async move {
+                // Under the lock nobody joins.
+                stock_lock::lock(transaction, permit).await?;
+                if !erased::contains(&mut **transaction, person).await? {
+                    return Ok(None);
+                }
+                self.line.leave(transaction, permit, person).await
+            })
+        })
+        .await
     }
 
     /// Ends offers that were not accepted in time, and the line of a sale that is over; then offers the units

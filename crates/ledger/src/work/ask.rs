@@ -55,7 +55,7 @@ pub fn failed_read(error: &sqlx::Error) -> LedgerError {
 }
 
 /// Logs a failed change, once, and converts the error: the change may have been made, unless
-/// nothing was sent, or the server has rolled it back or refuses writes.
+/// nothing was sent, or the server has rolled it back, refuses writes or cannot write.
 #[must_use]
 pub fn failed_change(error: &sqlx::Error) -> LedgerError {
     tracing::warn!(%error, "ledger not changed");
@@ -66,6 +66,7 @@ pub fn failed_change(error: &sqlx::Error) -> LedgerError {
         Fault::DoesNotFit => LedgerError::DoesNotFit,
         // Rolled back, such as after a wait for a row.
         Fault::Transient => LedgerError::Contended,
+        Fault::Full => LedgerError::Unavailable,
         _ if nothing_was_sent(error) => LedgerError::Unavailable,
         _ => LedgerError::OutcomeUnknown,
     }

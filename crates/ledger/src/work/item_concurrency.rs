@@ -85,7 +85,9 @@ impl ItemConcurrency {
     }
 
     /// Takes the permits of several items again, after the stock row of one of them was found locked. Until that row
-    /// is free it alone is waited for, with its permit and nothing of another item. `None` when that takes too long.
+    /// is free it alone is waited for, with its permit and nothing of another item. `None` when that takes too long, or
+    /// when the deadline is over: a permit that is free is had even then, and whoever finds the row locked each time
+    /// would never end.
     pub(crate) async fn acquire_after(
         &self,
         permits: ItemPermits,
@@ -94,6 +96,9 @@ impl ItemConcurrency {
         (pool, deadline): (&Database, Option<Instant>),
     ) -> Option<ItemPermits> {
         drop(permits);
+        if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+            return None;
+        }
         let permit = in_time(deadline, self.acquire(locked)).await??;
         match wait_until_free(pool, &permit).await {
             Err(error) if Fault::of(&error) == Fault::Transient => None,

@@ -54,8 +54,8 @@ impl RetryPolicy {
     /// Runs `work` until it ends with a value, a refusal, or an error that does not pass.
     ///
     /// # Errors
-    /// Those of the last attempt. When an earlier attempt may have written, "nothing was sent" says nothing of that
-    /// one: the error is then [`unconfirmed`], with the cause of the earlier one.
+    /// Those of the last attempt. When an earlier attempt may have written, the last one's error says nothing of that
+    /// one, although itself it wrote nothing: the error is then [`unconfirmed`], with the cause of the earlier one.
     pub async fn run<T, E: WorkError, F: Future<Output = Result<T, E>>>(
         self,
         mut work: impl FnMut() -> F,
@@ -73,7 +73,9 @@ impl RetryPolicy {
             let is_unsent = nothing_was_sent(failed);
             let passes = self.passing.contains(&fault) && (self.waits_again || !is_silence(failed));
             if is_unsent || attempt == self.attempts_max || !passes {
-                let wrote_nothing = is_unsent || fault == Fault::ReadOnly;
+                // A COMMIT that hangs holds the rows that the later attempts wait for.
+                let wrote_nothing = is_unsent
+                    || matches!(fault, Fault::ReadOnly | Fault::Full | Fault::Transient);
                 return Err(match lost {
                     Some(cause) if wrote_nothing => {
                         unconfirmed(sqlx::Error::Io(std::io::Error::other(cause))).into()
@@ -212,6 +214,17 @@ mod tests {
         let error = ended.expect_err("no connection");
         assert!(is_unconfirmed(&error) && !nothing_was_sent(&error) && attempts == 2, "{error:?}");
         assert_eq!(failed_change(&error), LedgerError::OutcomeUnknown);
+    }
+
+    #[tokio::test]
+    async fn a_contended_attempt_says_nothing_of_one_whose_commit_was_lost() {
+        let errors = vec![lost(), contended(), contended(), contended()];
+        let (ended, attempts) = run(RetryPolicy::IDEMPOTENT, errors).await;
+        let error = ended.expect_err("the row was held");
+        assert!(is_unconfirmed(&error) && attempts == 4, "{error:?} after {attempts}");
+        let (ended, _) = run(RetryPolicy::IDEMPOTENT, (0..9).map(|_| contended()).collect()).await;
+        let error = ended.expect_err("the row was held");
+        assert_eq!(failed_change(&error), LedgerError::Contended);
     }
 
     #[tokio::test]

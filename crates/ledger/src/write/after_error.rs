@@ -50,6 +50,10 @@ pub(super) async fn after_error(
         fault @ (Fault::Transient | Fault::Connection) => return Attempt::Again(fault),
         Fault::ReadOnly => Outcome::Unavailable(Unavailable::ReadOnly),
         Fault::AllInUse => Outcome::Unavailable(Unavailable::Overloaded),
+        Fault::Full => {
+            tracing::error!(%error, item = %purchase.item.id, "ledger cannot write");
+            Outcome::Unavailable(Unavailable::Dependency(Dependency::Mysql))
+        }
         Fault::DoesNotFit | Fault::Other => {
             tracing::error!(%error, item = %purchase.item.id, "ledger refused an order");
             Outcome::Unavailable(Unavailable::Faulty(Dependency::Mysql))

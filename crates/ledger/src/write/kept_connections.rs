@@ -5,6 +5,9 @@
 //! connection is kept for the next order, whichever item that is for. One that was not used for a
 //! second goes the pool's way: it may have died meanwhile, and the server closes it when it has idled
 //! for long.
+//!
+//! With several hosts, the server of a kept connection is not asked before each use whether it still takes writes. An
+//! order finds out; a refusal, which only reads, may come from a writer that was replaced a moment ago.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -55,7 +55,10 @@ use crate::work::breaker::Breaker;
 use crate::work::item_concurrency::ItemConcurrency;
 use crate::work::item_permit::ItemPermit;
 use shop_domain::outcome::Dependency;
-use shop_domain::{ArbiterMode, Doubt, ItemId, OrderStatus, Outcome, Purchase, Unavailable};
+use shop_domain::{
+    ArbiterMode, Doubt, ItemId, OrderId, OrderStatus, Outcome, Purchase, Quantity, RequestKey,
+    Unavailable, UserId,
+};
 use shop_metrics::Metrics;
 
 use after_error::{RetryBudget, after_error};
@@ -234,6 +237,25 @@ impl Arbiter {
         let answer = self.decide(write).await;
         self.count_refusal(write.purchase, &answer);
         answer
+    }
+
+    /// Whether the ledger takes an order of another buyer for the item of `purchase`: tries one, and rolls it back.
+    /// A ledger that takes none, as without one of its tables, says nothing of a single order.
+    pub async fn takes_others(&self, purchase: &Purchase) -> bool {
+        let order_id = OrderId::generate();
+        let other = Purchase {
+            order_id,
+            buyer: UserId::generate_guest(),
+            quantity: Quantity::ONE,
+            amount: purchase.item.price,
+            key: RequestKey::of_order(order_id),
+            ..purchase.clone()
+        };
+        let stock = StockWrite::of(&other.item, StockWrite::Guarded, UnguardedWrite::Record);
+        let write = OrderWrite { purchase: &other, fence: None, stock, deadline: None };
+        let Ok((_permit, mut kept)) = self.connect(&write).await else { return false };
+        let tried = transaction::try_out(&mut kept.connection, &write, self.outbox).await;
+        tried.is_ok()
     }
 
     /// Tries the transaction until it is decided.

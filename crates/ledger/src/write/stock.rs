@@ -11,6 +11,7 @@ use super::unguarded::{self, UnguardedWrite};
 use super::{Answer, Conflict};
 use crate::rows::event::outbox::Outbox;
 use crate::rows::tables::StrategyTable;
+use crate::sql::contended;
 use crate::waiting_list;
 use crate::write::new_order::stock_update;
 use shop_domain::{ArbiterMode, Item, Outcome, Purchase, Refusal};
@@ -115,6 +116,9 @@ pub(super) async fn take(
 
 /// The answer for a purchase whose guarded statement has changed no row. Reads how many units are
 /// left to tell why.
+///
+/// # Errors
+/// The database's; [`contended`] when enough units have come back since the statement, so that it is tried again.
 pub(super) async fn why_refused(
     connection: &mut MySqlConnection,
     purchase: &Purchase,
@@ -127,7 +131,10 @@ pub(super) async fn why_refused(
         .await?;
     Ok(match left {
         None => Ok(Outcome::Refused(Refusal::ItemNotFound)),
-        Some(left) if left >= purchase.quantity.signed() && stock.is_compared() => {
+        Some(left) if left >= purchase.quantity.signed() => {
+            if !stock.is_compared() {
+                return Err(contended());
+            }
             Err(Conflict::Stale)
         }
         Some(_) => Ok(Outcome::Refused(Refusal::SoldOut { asked_at })),

@@ -55,6 +55,18 @@ pub(super) async fn run(
     }
 }
 
+/// Tries the statements of an order, and rolls them back.
+pub(super) async fn try_out(
+    connection: &mut MySqlConnection,
+    write: &OrderWrite<'_>,
+    outbox: Outbox,
+) -> sqlx::Result<()> {
+    let mut transaction = begin_on(connection).await?;
+    let tried = within(TRANSACTION_MAX, fill(&mut transaction, write, outbox)).await;
+    transaction.rollback().await?;
+    tried.map(drop)
+}
+
 /// All statements before COMMIT. `Some` ends the purchase, and the transaction must be rolled back.
 async fn fill(
     connection: &mut MySqlConnection,

@@ -316,13 +316,16 @@ impl BatchWriter {
                             }
                             return false;
                         }
-                        Fault::DoesNotFit | Fault::Other if batch.is_alone => {
+                        Fault::Full | Fault::DoesNotFit | Fault::Other if batch.is_alone => {
                             tracing::error!(%error, "ledger refused an order");
                             let faulty = Unavailable::Faulty(Dependency::Mysql);
                             batch.answer_rest(&Ok(Outcome::Unavailable(faulty)));
                             return true;
                         }
-                        Fault::AllInUse | Fault::DoesNotFit | Fault::Other => return true,
+                        // On a full disk, an order may still fit where a batch does not.
+                        Fault::AllInUse | Fault::Full | Fault::DoesNotFit | Fault::Other => {
+                            return true;
+                        }
                     }
                 }
                 Err(BatchError::AtCommit(error)) => {
