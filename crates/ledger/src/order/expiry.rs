@@ -14,6 +14,7 @@ use super::step::{
     return_stock,
 };
 use super::{OrderSteps, StepError};
+use crate::rows::item::items::datetime;
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
 use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
 use crate::sql::statement::in_list;
@@ -36,6 +37,15 @@ pub struct ExpiryBatch {
     /// The time of the expiry, by the database's clock; `None` without orders.
     pub at: Option<OffsetDateTime>,
 }
+
+/// An overdue order, by its place among those of its item.
+#[derive(Clone, Copy, Debug)]
+pub struct OverdueOrder {
+    pub id: OrderId,
+    pub expires_at: OffsetDateTime,
+}
+
+from_row!(OverdueOrder { id, expires_at });
 
 /// Which overdue orders of an item a transaction expires.
 #[derive(Clone, Copy)]
@@ -115,17 +125,31 @@ impl OrderSteps {
         }
     }
 
-    /// Lists the ids of at most `limit` overdue orders of an item, oldest first.
+    /// Lists at most `limit` overdue orders of an item, oldest first, behind `last` if it is given.
     ///
     /// # Errors
     /// The database's.
-    pub async fn overdue_orders(&self, item: ItemId, limit: u32) -> sqlx::Result<Vec<OrderId>> {
+    pub async fn overdue_orders(
+        &self,
+        item: ItemId,
+        last: Option<OverdueOrder>,
+        limit: u32,
+    ) -> sqlx::Result<Vec<OverdueOrder>> {
+        let behind = match last {
+            Some(_) => "AND (orders.expires_at > ? OR (orders.expires_at = ? AND orders.id > ?))",
+            None => "",
+        };
         let statement = format!(
-            "SELECT id FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} \
-             ORDER BY expires_at LIMIT ?"
+            "SELECT {} FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} {behind} \
+             ORDER BY expires_at, id LIMIT ?",
+            OverdueOrder::COLUMNS
         );
-        let listed = sqlx::query_scalar(&statement).bind(item.get()).bind(limit);
-        within(LONG_READ_MAX, listed.fetch_all(&self.ledger.pool)).await
+        let mut listed = sqlx::query_as(&statement).bind(item.get());
+        if let Some(OverdueOrder { id, expires_at }) = last {
+            let at = datetime(expires_at);
+            listed = listed.bind(at).bind(at).bind(id.to_string());
+        }
+        within(LONG_READ_MAX, listed.bind(limit).fetch_all(&self.ledger.pool)).await
     }
 
     /// Lists the items with overdue orders.
