@@ -65,8 +65,8 @@ impl Orders {
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
     /// gives their units back. May run in every instance at once: rows that another one works on
-    /// are skipped. An order that cannot expire, or has a line of an item that is locked, is logged and left for a
-    /// later run.
+    /// are skipped. An order that cannot expire, or for which a row of another item or a limit of its buyer is locked, is
+    /// logged and left for a later run.
     ///
     /// # Errors
     /// Those of the item; orders that expired before stay expired.
