@@ -18,6 +18,10 @@ use shop_metrics::Metrics;
 pub use find::{FindError, OrderPage};
 pub use ledger::order::{PaymentResult, StepError};
 
+/// Pages of overdue orders that one run tries singly while some of them cannot expire. Those behind fewer stuck orders
+/// than that expire in the same run, which still ends within seconds.
+const SINGLE_PAGES_MAX: usize = 10;
+
 /// Steps of orders. Clones share everything.
 #[derive(Clone)]
 pub struct Orders {
@@ -61,8 +65,8 @@ impl Orders {
 
     /// Expires at most `limit` unpaid orders of `item` whose hold has run out, oldest first, and
     /// gives their units back. May run in every instance at once: rows that another one works on
-    /// are skipped. An order that cannot expire, or has a line of an item that is locked, is logged and left for a
-    /// later run.
+    /// are skipped. An order that cannot expire, or for which a row of another item or a limit of its buyer is locked, is
+    /// logged and left for a later run.
     ///
     /// # Errors
     /// Those of the item; orders that expired before stay expired.
@@ -77,21 +81,30 @@ impl Orders {
         }
     }
 
-    /// Expires each order in a transaction of its own, after a batch failed: the orders beside the
-    /// one that cannot expire do not wait for it.
+    /// Expires each order in a transaction of its own, after a batch failed: the orders beside and behind those that
+    /// cannot expire do not wait for them.
     async fn expire_singly(&self, item: ItemId, limit: u32) -> Result<ExpiryRun, StepError> {
         let mut run = ExpiryRun { expired: 0, stuck: 0 };
-        for order in self.steps.overdue_orders(item, limit).await? {
-            match self.steps.expire_one(item, order).await {
-                Ok(batch) => {
-                    self.publish_expired(&batch).await;
-                    run.expired += batch.orders.len();
+        let mut last = None;
+        for _ in 0..SINGLE_PAGES_MAX {
+            let page = self.steps.overdue_orders(item, last, limit).await?;
+            last = page.last().copied();
+            let stuck_before = run.stuck;
+            for order in page {
+                match self.steps.expire_one(item, order.id).await {
+                    Ok(batch) => {
+                        self.publish_expired(&batch).await;
+                        run.expired += batch.orders.len();
+                    }
+                    Err(error) if is_of_one_order(&error) => {
+                        tracing::warn!(%error, %item, order = %order.id, "order cannot expire");
+                        run.stuck += 1;
+                    }
+                    Err(error) => return Err(error),
                 }
-                Err(error) if is_of_one_order(&error) => {
-                    tracing::warn!(%error, %item, %order, "order cannot expire");
-                    run.stuck += 1;
-                }
-                Err(error) => return Err(error),
+            }
+            if last.is_none() || run.stuck == stuck_before {
+                break;
             }
         }
         Ok(run)

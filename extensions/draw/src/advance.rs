@@ -1,7 +1,8 @@
 //! The steps of draws that are due. Any instance may take them, at any time and again.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
@@ -9,7 +10,8 @@ use futures::{StreamExt, stream};
 use crate::beacon::DrawRound;
 use crate::draws::Draws;
 use ledger::draw::Step;
-use ledger::rows::{draws, nothing_was_sent};
+use ledger::rows::draws::{self, DueDraw};
+use ledger::rows::nothing_was_sent;
 use shop_domain::ItemId;
 
 /// Draws that are advanced at once.
@@ -20,11 +22,14 @@ const HELD_MAX: Duration = Duration::from_secs(10);
 /// A draw writes its places for so long, and then ends the run if others are due: a list must be published before its
 /// round, and a run does not know the draws that closed after it began. The next run goes on.
 const PLACING_MAX: Duration = Duration::from_secs(2);
+/// A run begins no step of a further draw when its draws with a list have taken so long, such as for a beacon that does
+/// not answer. The next run publishes new lists, and goes on behind the last of those draws.
+const RUN_MAX: Duration = Duration::from_secs(2);
 
 /// What one look at the draws that are due has found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Advanced {
-    /// The draws that were looked at.
+    /// The draws that are due.
     pub due: usize,
     /// Those whose step failed.
     pub failed: usize,
@@ -57,10 +62,14 @@ impl Draws {
     /// The database's, when it does not answer; what was done stays done.
     pub async fn advance(&self) -> ledger::Result<Advanced> {
         let pool = &self.parts.transactions.ledger().pool;
-        let due = draws::due(pool).await?;
+        let mut due = draws::due(pool).await?;
         self.held.keep_only(&due);
         let mut advanced = Advanced { due: due.len(), ..Advanced::default() };
-        let steps = due.into_iter().map(|item| self.advance_or_log(item));
+        let reached = self.reached.load(Ordering::Relaxed);
+        // First those without a list.
+        due.sort_by_key(|draw| draw.is_listed.then_some((draw.item.get() <= reached, draw.item)));
+        let begun = OnceLock::new();
+        let steps = due.into_iter().map(|draw| self.advance_in_time(draw, &begun));
         let mut steps = stream::iter(steps).buffer_unordered(AT_ONCE);
         let mut silent = Ok(());
         while let Some(step) = steps.next().await {
@@ -72,6 +81,22 @@ impl Draws {
             }
         }
         silent.map(|()| advanced)
+    }
+
+    /// Takes the next steps of one draw, unless it has a list and the run has lasted for [`RUN_MAX`] since it `begun` with
+    /// such draws.
+    async fn advance_in_time(
+        &self,
+        draw: DueDraw,
+        begun: &OnceLock<Instant>,
+    ) -> ledger::Result<Ended> {
+        if draw.is_listed {
+            if begun.get_or_init(Instant::now).elapsed() >= RUN_MAX {
+                return Ok(Ended::Done);
+            }
+            self.reached.store(draw.item.get(), Ordering::Relaxed);
+        }
+        self.advance_or_log(draw.item).await
     }
 
     /// Takes the next steps of one draw.
@@ -112,7 +137,8 @@ impl Draws {
         while let Some(change) = places.write_next().await? {
             self.parts.lists.publish(item, &change).await;
             if looked.elapsed() >= PLACING_MAX {
-                if draws::due(&draws.ledger().pool).await? != [item] {
+                let due = draws::due(&draws.ledger().pool).await?;
+                if due.iter().any(|other| other.item != item) {
                     break;
                 }
                 looked = Instant::now();
@@ -146,8 +172,9 @@ impl HeldDraws {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&item);
     }
 
-    fn keep_only(&self, due: &[ItemId]) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|item, _| due.contains(item));
+    fn keep_only(&self, due: &[DueDraw]) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|item, _| due.iter().any(|draw| draw.item == *item));
     }
 }
 

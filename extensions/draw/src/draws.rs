@@ -1,6 +1,7 @@
 //! The use case: announcing a draw, entering it, and finding it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 use std::time::{Duration, Instant};
 
 use crate::advance::HeldDraws;
@@ -66,6 +67,8 @@ pub struct Draws {
     found: Cache<ItemId, (Instant, DrawRow)>,
     signed: Cache<ItemId, Arc<SignedRules>>,
     pub(crate) held: Arc<HeldDraws>,
+    /// The last item of the draws with a list that a run has looked at.
+    pub(crate) reached: Arc<AtomicI64>,
 }
 
 /// What promises of a draw refer to; it never changes.
@@ -87,8 +90,13 @@ impl Draws {
     /// The draws over `parts`.
     #[must_use]
     pub fn new(parts: DrawParts) -> Self {
-        let found = Cache::new(REMEMBERED_MAX);
-        Self { parts, found, signed: Cache::new(REMEMBERED_MAX), held: Arc::default() }
+        Self {
+            parts,
+            found: Cache::new(REMEMBERED_MAX),
+            signed: Cache::new(REMEMBERED_MAX),
+            held: Arc::default(),
+            reached: Arc::default(),
+        }
     }
 
     /// Enters a buyer, or moves the entry that the buyer has to the party of choice.

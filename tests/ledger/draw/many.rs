@@ -2,11 +2,16 @@
 
 use sqlx::Executor;
 
-use super::{drawn_item, insert_entries, shop};
-use crate::support::{eventually, when};
+use super::{drawn_item, enter, insert_entries, shop, until_drawn};
+use crate::support::crowd::RECOVERY_MAX;
+use crate::support::{Shop, eventually, when};
 
 /// Its places take at least twelve seconds.
 const ENTRIES: i64 = 6_000;
+/// One more draw than a look for draws listed in earlier builds.
+const WAITING: usize = 101;
+/// The rounds of draws that a test waits for in vain.
+const FAR_SECONDS: i64 = 3_600;
 
 /// A list that is published after the round is late for ever.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -34,4 +39,35 @@ async fn a_list_does_not_wait_for_the_places_of_another_draw() {
     .await;
     let placed: i64 = shop.read(sqlx::query_scalar(placed).bind(slow)).await;
     assert!(placed < ENTRIES, "the list waited for the other draw");
+}
+
+/// All lists are published before the rounds, and draws that wait for their rounds stop no other draw.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn draws_that_wait_for_their_rounds_stop_no_other_draw() {
+    let shop = Shop::with(|config| {
+        config.sections.set("draw", "poll_ms", 50);
+        config.sections.set("draw", "round_after_seconds", FAR_SECONDS);
+        config.purchase.item_age_ms_max = 0;
+    })
+    .await;
+    let instance = shop.start().await;
+    for _ in 0..WAITING {
+        drawn_item(&instance, 1, FAR_SECONDS).await;
+    }
+    shop.change(sqlx::query("UPDATE draws SET closes_at = UTC_TIMESTAMP(6)")).await;
+    let unlisted = "SELECT COUNT(*) FROM draws WHERE listed_at IS NULL";
+    eventually(RECOVERY_MAX, || async {
+        let left: i64 = shop.read(sqlx::query_scalar(unlisted)).await;
+        when(left == 0, left)
+    })
+    .await;
+    let item = drawn_item(&instance, 1, FAR_SECONDS).await;
+    assert_eq!(enter(&instance.buyer(1), item).await.status, 200);
+    // Its round is over.
+    let close = "UPDATE draws SET closes_at = UTC_TIMESTAMP(6), round = 1 WHERE item_id = ?";
+    shop.change(sqlx::query(close).bind(item)).await;
+    until_drawn(&instance.stranger(), item).await;
+    let drawn = "SELECT COUNT(*) FROM draws WHERE drawn_at IS NOT NULL";
+    let drawn: i64 = shop.read(sqlx::query_scalar(drawn)).await;
+    assert_eq!(drawn, 1, "the others wait for their rounds");
 }

@@ -1,14 +1,16 @@
 //! An item whose row is held, and an item with a long line: what the others notice of it.
 
+use dev_servers::MysqlOptions;
 use futures::future::join_all;
 use ledger::Database;
 use ledger::breaker::Breakers;
 use ledger::rows;
 use ledger::rows::outbox::Outbox;
-use ledger::waiting_list::WaitingLine;
+use ledger::waiting_list::{WaitingLine, Waitlist};
 use ledger::{ItemPermit, Ledger};
 use reqwest::Method;
 use serde_json::{Value, json};
+use settings::Secret;
 use shop_domain::{Clock, Item, ItemId, UserId};
 use shop_metrics::Metrics;
 use sqlx::MySqlConnection;
@@ -16,7 +18,8 @@ use sqlx::MySqlConnection;
 use super::{join, leave, path, sold_out, status, until_status};
 use crate::http::{assert_problem, order_id};
 use crate::support::{
-    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, until_running, when,
+    Client, Shop, assert_clean, eventually, hold_stock_row, is_breaker_open, own_mysql,
+    until_running, unique, when,
 };
 
 /// Buyers of a line that is long for the ledger, and short enough for a test.
@@ -283,4 +286,56 @@ async fn a_join_does_not_read_a_long_line_and_the_line_keeps_its_limit() {
     assert_eq!(Client::send(delete).await.status, 204);
     let seen: Value = instance.buyer(12).get(&path(item)).await.json;
     assert_eq!(seen["ahead"], LONG + 1, "a look counts");
+}
+
+/// The pages that the whole server has read so far, in memory or not.
+async fn pages_read(pool: &Database) -> i64 {
+    let statement = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_read_requests'";
+    let read: (String, String) =
+        sqlx::query_as(statement).fetch_one(pool).await.expect("a figure of the server");
+    read.1.parse().expect("a number")
+}
+
+/// Offers as many units as there are buyers in a line, and returns the pages that the server has read for it.
+async fn pages_of_offers(shop: &Shop, waitlist: &Waitlist, item: i64, buyers: i64) -> i64 {
+    fill_line(&shop.pool, item, buyers).await;
+    let before = pages_read(&shop.pool).await;
+    let tended = waitlist.tend(ItemId::new(item).expect("positive")).await;
+    let read = pages_read(&shop.pool).await - before;
+    let (change, _) = tended.expect("the units are offered");
+    assert_eq!(change.to_stock, -buyers);
+    assert_eq!(waiting(&shop.pool, item).await, 0, "each buyer has an offer");
+    read
+}
+
+/// Each look for the next buyers once passed all who had an offer already, so that ten times as many offers cost a
+/// hundred times as much.
+#[tokio::test]
+async fn many_units_are_offered_at_a_cost_that_grows_with_their_number_alone() {
+    const TIMES: i64 = 10;
+    // A server of its own, since only the server counts pages.
+    let server = own_mysql(MysqlOptions::temporary()).await;
+    let url = server.url_of(&unique("seckill"));
+    let shop = Shop::with(|config| {
+        config.database_url = Secret::new(url);
+        config.waiting_list.sweep_ms = 60_000;
+    })
+    .await;
+    let instance = shop.start().await;
+    let few = instance.make_item(json!({ "stock": 2_000 })).await;
+    let many = instance.make_item(json!({ "stock": 2_000 * TIMES })).await;
+    let other = instance.make_item(json!({})).await;
+    instance.stop().await;
+    let metrics = Metrics::new();
+    let breaker = Breakers::new(&metrics).mysql;
+    let line = WaitingLine::new(Clock::default(), Outbox::default(), metrics, 50_000);
+    let waitlist = Waitlist::new(Ledger::new(shop.pool.clone(), breaker), line);
+    // As in a busy shop, an older transaction is open: the server then reads also the rows that a look passes.
+    let older = hold_stock_row(&shop.pool, other).await;
+    let of_few = pages_of_offers(&shop, &waitlist, few, 2_000).await;
+    let of_many = pages_of_offers(&shop, &waitlist, many, 2_000 * TIMES).await;
+    older.rollback().await.expect("the row is free");
+    // Half as much again, since the indexes are larger.
+    let most = of_few * TIMES * 3 / 2;
+    assert!(of_many < most, "{of_many} pages for {TIMES} times the offers of {of_few} pages");
 }

@@ -273,6 +273,67 @@ async fn an_overdue_cart_that_waits_delays_no_other_expiry() {
     assert_all_clean(&instance, &items).await;
 }
 
+/// As many overdue carts as one transaction takes wait for a held item. The orders behind them still expire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn orders_behind_overdue_carts_that_wait_still_expire() {
+    let shop = Shop::with(|config| {
+        config.job.expire_period_ms = 50;
+        config.job.expire_batch_max = 1;
+    })
+    .await;
+    let instance = shop.start().await;
+    let items = items(&instance, 2).await;
+    let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
+    let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
+    let holder = hold_stock_row(&shop.pool, items[1]).await;
+    shop.let_holds_pass(301).await;
+    eventually("the hold behind the cart to end", || async {
+        let found = statuses(&shop, &single).await;
+        when(found == ["expired"], found)
+    })
+    .await;
+    assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "it waits for the held item");
+    holder.rollback().await.expect("the row is free");
+    eventually("the cart to expire", || async {
+        let found = statuses(&shop, &cart).await;
+        when(found == ["expired"; 2], found)
+    })
+    .await;
+    assert_all_clean(&instance, &items).await;
+}
+
+/// A purchase has the limit of its buyer while it waits for the row of a held item. Orders of other buyers still expire.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_overdue_cart_whose_buyer_waits_delays_no_other_expiry() {
+    let shop = Shop::with(|config| {
+        config.job.expire_period_ms = 50;
+        config.mysql.lock_wait_timeout_seconds = 1;
+    })
+    .await;
+    let instance = shop.start().await;
+    let items = items(&instance, 2).await;
+    let cart = order_id(&reserve(&instance.buyer(1), &[(items[0], 1), (items[1], 1)]).await);
+    let single = order_id(&instance.buyer(2).buy("mysql-atomic", items[0]).await);
+    let mut holder = hold_stock_row(&shop.pool, items[1]).await;
+    // What purchases of the held item have counted that wait for its row, one behind the other.
+    let count = "UPDATE buyer_limits SET allowed = allowed WHERE item_id = ? AND user_id = 1";
+    sqlx::query(count).bind(items[1]).execute(&mut *holder).await.expect("counted");
+    shop.let_holds_pass(301).await;
+    eventually("the hold of another buyer to end", || async {
+        let found = statuses(&shop, &single).await;
+        when(found == ["expired"], found)
+    })
+    .await;
+    assert_eq!(statuses(&shop, &cart).await, ["pending"; 2], "its buyer's limit is locked");
+    holder.rollback().await.expect("the rows are free");
+    eventually("the cart to expire", || async {
+        let found = statuses(&shop, &cart).await;
+        when(found == ["expired"; 2], found)
+    })
+    .await;
+    assert_all_clean(&instance, &items).await;
+}
+
 /// How many of 120 purchases of a free item may be told to ask again, on a machine that is too busy for 40 clients.
 const CONTENDED_MAX: usize = 6;
 

@@ -14,6 +14,7 @@ use super::step::{
     return_stock,
 };
 use super::{OrderSteps, StepError};
+use crate::rows::item::items::datetime;
 use crate::rows::order::orders::{self, LinesOf, WHOLE};
 use crate::sql::limits::{LONG_READ_MAX, TRANSACTION_MAX, within_limit};
 use crate::sql::statement::in_list;
@@ -22,7 +23,7 @@ use crate::waiting_list::WaitingLine;
 use crate::work::item_permit::{ItemPermit, ItemPermits};
 use crate::work::stock_lock::wait_until_free;
 use shop_domain::order::MovementReason;
-use shop_domain::{ItemId, Order, OrderId, OrderStatus};
+use shop_domain::{ItemId, LimitGroupId, Order, OrderId, OrderStatus};
 
 /// The orders whose hold has run out.
 const OVERDUE: &str = "orders.status = 'pending' AND orders.expires_at <= UTC_TIMESTAMP(6)";
@@ -36,6 +37,15 @@ pub struct ExpiryBatch {
     /// The time of the expiry, by the database's clock; `None` without orders.
     pub at: Option<OffsetDateTime>,
 }
+
+/// An overdue order, by its place among those of its item.
+#[derive(Clone, Copy, Debug)]
+pub struct OverdueOrder {
+    pub id: OrderId,
+    pub expires_at: OffsetDateTime,
+}
+
+from_row!(OverdueOrder { id, expires_at });
 
 /// Which overdue orders of an item a transaction expires.
 #[derive(Clone, Copy)]
@@ -52,12 +62,13 @@ impl OrderSteps {
     ///
     /// # Errors
     /// No order has expired, unless the COMMIT was not answered. [`StepError::Locked`] when an order has a line of
-    /// another item whose stock row others have: nothing waits for that item.
+    /// another item whose stock row others have: nothing waits for that item. [`StepError::Contended`] when others
+    /// have a limit of a buyer.
     pub async fn expire(&self, item: ItemId, limit: u32) -> Result<ExpiryBatch, StepError> {
         self.expire_some(item, Overdue::First(limit), LONG_READ_MAX).await
     }
 
-    /// Expires one order, if it is overdue.
+    /// Expires one order, if it is overdue. Waits for no limit of its buyer.
     ///
     /// # Errors
     /// As for [`OrderSteps::expire`].
@@ -115,17 +126,31 @@ impl OrderSteps {
         }
     }
 
-    /// Lists the ids of at most `limit` overdue orders of an item, oldest first.
+    /// Lists at most `limit` overdue orders of an item, oldest first, behind `last` if it is given.
     ///
     /// # Errors
     /// The database's.
-    pub async fn overdue_orders(&self, item: ItemId, limit: u32) -> sqlx::Result<Vec<OrderId>> {
+    pub async fn overdue_orders(
+        &self,
+        item: ItemId,
+        last: Option<OverdueOrder>,
+        limit: u32,
+    ) -> sqlx::Result<Vec<OverdueOrder>> {
+        let behind = match last {
+            Some(_) => "AND (orders.expires_at > ? OR (orders.expires_at = ? AND orders.id > ?))",
+            None => "",
+        };
         let statement = format!(
-            "SELECT id FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} \
-             ORDER BY expires_at LIMIT ?"
+            "SELECT {} FROM orders WHERE item_id = ? AND {OVERDUE} AND {WHOLE} {behind} \
+             ORDER BY expires_at, id LIMIT ?",
+            OverdueOrder::COLUMNS
         );
-        let listed = sqlx::query_scalar(&statement).bind(item.get()).bind(limit);
-        within(LONG_READ_MAX, listed.fetch_all(&self.ledger.pool)).await
+        let mut listed = sqlx::query_as(&statement).bind(item.get());
+        if let Some(OverdueOrder { id, expires_at }) = last {
+            let at = datetime(expires_at);
+            listed = listed.bind(at).bind(at).bind(id.to_string());
+        }
+        within(LONG_READ_MAX, listed.bind(limit).fetch_all(&self.ledger.pool)).await
     }
 
     /// Lists the items with overdue orders.
@@ -147,12 +172,12 @@ impl OrderSteps {
     }
 }
 
-/// Whether an error belongs to one order: to a row that the database refuses, or to another item that the order waits
-/// for. The other orders can still expire.
+/// Whether an error belongs to one order: to a row that the database refuses, to another item that the order waits
+/// for, or to a limit of its buyer. The other orders can still expire.
 #[must_use]
 pub fn is_of_one_order(error: &StepError) -> bool {
     match error {
-        StepError::Locked(_) => true,
+        StepError::Locked(_) | StepError::Contended => true,
         StepError::Unavailable(error) => {
             matches!(
                 Fault::of(error),
@@ -196,6 +221,9 @@ async fn expire_batch(
     let mut expired: Vec<Order> = Vec::new();
     for order in lock_overdue(connection, item, which).await? {
         hold!("overdue-read", order.user_id.get());
+        if let Overdue::One(_) = which {
+            lock_limits(connection, &order).await?;
+        }
         if set_expired(connection, &order).await? {
             let status = OrderStatus::Expired;
             let mut order = Order { status, ..order };
@@ -208,12 +236,12 @@ async fn expire_batch(
     let mut lines: Vec<&Order> = expired.iter().flat_map(Order::lines).collect();
     lines.sort_by_key(|line| (line.item_id, line.user_id, line.id));
     for line in &lines {
-        count_back(connection, line, true).await?;
+        count_back(connection, line, true).await.map_err(of_buyer)?;
     }
     let mut by_group = lines.clone();
     by_group.sort_by_key(|line| (line.limit_group, line.user_id));
     for line in by_group {
-        count_back_in_group(connection, line).await?;
+        count_back_in_group(connection, line).await.map_err(of_buyer)?;
     }
     for line in &lines {
         let units = line.quantity.signed();
@@ -241,6 +269,47 @@ async fn expire_batch(
         sqlx::query_scalar("SELECT UTC_TIMESTAMP(6)").fetch_optional(connection).await?
     };
     Ok(ExpiryBatch { orders: expired, returned, at })
+}
+
+/// The error of a limit that another transaction kept for too long: it is no matter of the item.
+fn of_buyer(error: sqlx::Error) -> StepError {
+    match Fault::of(&error) {
+        Fault::Transient => StepError::Contended,
+        _ => StepError::from(error),
+    }
+}
+
+/// Locks the limits in which an order is counted, and waits for none of them. Purchases of the buyer have them while
+/// they wait for the stock row of whatever item.
+///
+/// # Errors
+/// [`StepError::Contended`] when another transaction has one of them; the database's.
+async fn lock_limits(connection: &mut MySqlConnection, order: &Order) -> Result<(), StepError> {
+    let items: Vec<i64> = order.lines().map(|line| line.item_id.get()).collect();
+    let groups = order.lines().filter_map(|line| line.limit_group);
+    let groups: Vec<i64> = groups.map(LimitGroupId::get).collect();
+    let tables = [("buyer_limits", "item_id", items), ("group_limits", "group_id", groups)];
+    for (table, column, ids) in tables {
+        let Some((places, padded)) = in_list(&ids) else { continue };
+        let padded: Vec<i64> = padded.collect();
+        let rows = format!(
+            "SELECT {column} FROM {table} FORCE INDEX (PRIMARY) \
+             WHERE user_id = ? AND {column} IN ({places})"
+        );
+        let locking = format!("{rows} FOR UPDATE SKIP LOCKED");
+        let mut found = Vec::new();
+        for statement in [&locking, &rows] {
+            let select = sqlx::query_scalar(statement).bind(order.user_id.get());
+            let select = padded.iter().fold(select, |select, id| select.bind(*id));
+            let ids: Vec<i64> = select.fetch_all(&mut *connection).await?;
+            found.push(ids.len());
+        }
+        // Compared with the rows that exist: lab items without an arbiter have none.
+        if found[0] != found[1] {
+            return Err(StepError::Contended);
+        }
+    }
+    Ok(())
 }
 
 /// Reads and locks overdue orders, skipping those that another transaction has locked. They are

@@ -25,7 +25,7 @@ use crate::work::{Ledger, RetryPolicy, change, failed_read, nothing_was_sent};
 use shop_domain::order::Step;
 use shop_domain::{ItemId, LedgerError, Order, OrderId, UserId};
 
-pub use expiry::{ExpiryBatch, is_of_one_order};
+pub use expiry::{ExpiryBatch, OverdueOrder, is_of_one_order};
 pub use payment::PaymentResult;
 pub use step::{ReturnedUnits, StepResult};
 

@@ -202,14 +202,18 @@ impl WaitingLine {
         let mut left = stock_lock::lock(transaction, permit).await?;
         let mut change = LineChange::default();
         let mut offered = 0;
+        // Each look begins behind the places that are offered: the index of those who wait has them until the
+        // transaction ends.
+        let mut after = 0;
         while left > 0 {
             let together =
                 usize::try_from(left).map_or(TOGETHER_MAX, |left| left.min(TOGETHER_MAX));
-            let first = first_in_line(transaction, item, left, together).await?;
+            let first = first_in_line(transaction, item, after, left, together).await?;
             if first.is_empty() || (offered == 0 && self.is_over(transaction, item).await?) {
                 break;
             }
             offer(transaction, item, &first).await?;
+            after = first.last().map_or(after, |row| row.place);
             left -= i64::try_from(first.len()).unwrap_or(i64::MAX);
             offered += i64::try_from(first.len()).unwrap_or(i64::MAX);
             let status = WaitingStatus::Offered;

@@ -60,18 +60,22 @@ pub(crate) async fn accept(
     Ok(accepted.rows_affected() == 1)
 }
 
-/// The first buyers of the line whom `units` are enough for, at most `count`: a party whole, or not at all.
+/// The first buyers of the line behind a place whom `units` are enough for, at most `count`: a party whole, or not at
+/// all.
 pub(super) async fn first_in_line(
     transaction: &mut MySqlConnection,
     item: ItemId,
+    after: i64,
     units: i64,
     count: usize,
 ) -> sqlx::Result<Vec<Row>> {
     let mut rows: Vec<(i64, UserId, Option<String>, u8)> = sqlx::query_as(
         "SELECT place, user_id, party, party_size FROM waiting_list \
-         WHERE item_id = ? AND status = 'waiting' AND party_size <= ? ORDER BY place LIMIT ?",
+         WHERE item_id = ? AND status = 'waiting' AND place > ? AND party_size <= ? \
+         ORDER BY place LIMIT ?",
     )
     .bind(item.get())
+    .bind(after)
     .bind(units)
     .bind(count as u64)
     .fetch_all(transaction)

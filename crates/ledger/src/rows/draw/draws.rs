@@ -8,9 +8,6 @@ use crate::sql::statement::{Binds, Read};
 use crate::sql::{Database, within};
 use shop_domain::{DrawBeacon, DrawEntry, DrawProof, ItemId, UserId};
 
-/// Draws with something to do that one read returns.
-const DUE_MAX: u32 = 100;
-
 /// A draw, as far as it has come.
 #[derive(Clone, Debug)]
 pub struct DrawRow {
@@ -63,6 +60,19 @@ impl DrawRow {
         }
     }
 }
+
+/// A draw whose close has come and that is not over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DueDraw {
+    pub item: ItemId,
+    /// Whether the list of its entries is published.
+    pub is_listed: bool,
+}
+
+from_row!(DueDraw {
+    item: "item_id",
+    is_listed = "listed_at IS NOT NULL" as i64 => |is_listed| is_listed != 0,
+});
 
 /// An entry of the list.
 #[derive(Clone, Debug)]
@@ -136,14 +146,16 @@ pub async fn placed(pool: &Database, item: ItemId) -> sqlx::Result<u32> {
     Ok(placed.bind(item.get()).first(pool).await?.unwrap_or(0))
 }
 
-/// Lists the draws whose close has come and that are not over. Places are not written in a pause.
-pub async fn due(pool: &Database) -> sqlx::Result<Vec<ItemId>> {
+/// Lists the draws whose close has come and that are not over, the earliest close first. Places are not written in a
+/// pause. It lists all of them: a draw that waits for its round, or for a key that was lost, keeps no place from another.
+pub async fn due(pool: &Database) -> sqlx::Result<Vec<DueDraw>> {
     let statement = format!(
-        "SELECT item_id FROM draws JOIN items ON items.id = item_id \
+        "SELECT {} FROM draws JOIN items ON items.id = item_id \
          WHERE drawn_at IS NULL AND closes_at <= UTC_TIMESTAMP(6) \
-         AND NOT (paused AND beacon_signature IS NOT NULL) ORDER BY closes_at LIMIT {DUE_MAX}"
+         AND NOT (paused AND beacon_signature IS NOT NULL) ORDER BY closes_at",
+        DueDraw::COLUMNS
     );
-    sqlx::query_scalar(&statement).all(pool).await
+    sqlx::query_as(&statement).all(pool).await
 }
 
 /// Reads the whole list, page by page. It must be closed, or a page may miss what another one has.
