@@ -8,13 +8,14 @@ use sqlx::{Executor, MySqlConnection, Row};
 use time::OffsetDateTime;
 
 use super::tables::TABLES;
+use crate::sql::limits::ended_by_server;
 use crate::sql::statement::in_list;
 use crate::sql::{Database, begin_on};
 use shop_domain::audit::Facts;
 use shop_domain::{ItemId, OrderId};
 
-/// Sales that are audited while the service runs.
-const RECENT_MAX: u32 = 1_000;
+/// Recent sales that are read by one statement.
+const SALES_TOGETHER_MAX: u32 = 1_000;
 
 /// Reads the facts of one item; `None` when it does not exist. The Redis counter is not read here.
 pub async fn facts(pool: &Database, id: ItemId) -> sqlx::Result<Option<Facts>> {
@@ -43,40 +44,35 @@ pub struct RecentSale {
 
 from_row!(RecentSale { id, is_open_with_stock });
 
-/// Lists the shop's sales that have begun and have not ended more than a day ago, by id, at most
-/// [`RECENT_MAX`].
+/// Lists the shop's sales that have begun and have not ended more than a day ago, by id.
 pub async fn recent_sales(pool: &Database) -> sqlx::Result<Vec<RecentSale>> {
-    sqlx::query_as(
+    let statement = ended_by_server(
         "SELECT id, \
          available > 0 AND NOT paused AND ends_at > UTC_TIMESTAMP(6) AS is_open_with_stock FROM items JOIN stock ON item_id = id \
-         WHERE kind = 'shop' AND starts_at <= UTC_TIMESTAMP(6) \
+         WHERE id > ? AND kind = 'shop' AND starts_at <= UTC_TIMESTAMP(6) \
          AND ends_at > UTC_TIMESTAMP(6) - INTERVAL 1 DAY ORDER BY id LIMIT ?",
-    )
-    .bind(RECENT_MAX)
-    .fetch_all(pool)
-    .await
+    );
+    let mut sales: Vec<RecentSale> = Vec::new();
+    loop {
+        let last = sales.last().map_or(0, |sale| sale.id.get());
+        let page = sqlx::query_as(&statement).bind(last).bind(SALES_TOGETHER_MAX).fetch_all(pool);
+        let page: Vec<RecentSale> = page.await?;
+        if page.is_empty() {
+            return Ok(sales);
+        }
+        sales.extend(page);
+    }
 }
 
 async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Option<Facts>> {
-    let row = sqlx::query_as(
-        "SELECT total, available, offered, arbiter, per_buyer_limit FROM stock \
-         JOIN items ON items.id = item_id WHERE item_id = ?",
-    )
-    .bind(id.get())
-    .fetch_optional(&mut *connection)
-    .await?;
+    let statement = ended_by_server(STOCK);
+    let row = sqlx::query_as(&statement).bind(id.get()).fetch_optional(&mut *connection).await?;
     let Some((total, available, offered, arbiter, limit)) = row else { return Ok(None) };
     let limit: u32 = limit;
 
-    let (orders, units_sold, units_held) = sqlx::query_as(
-        "SELECT COUNT(*) AS orders, \
-         CAST(COALESCE(SUM(IF(status = 'paid', quantity, 0)), 0) AS SIGNED) AS sold, \
-         CAST(COALESCE(SUM(IF(status = 'pending', quantity, 0)), 0) AS SIGNED) AS held \
-         FROM orders WHERE item_id = ?",
-    )
-    .bind(id.get())
-    .fetch_one(&mut *connection)
-    .await?;
+    let statement = ended_by_server(UNITS_ORDERED);
+    let (orders, units_sold, units_held) =
+        sqlx::query_as(&statement).bind(id.get()).fetch_one(&mut *connection).await?;
 
     Ok(Some(Facts {
         item_id: id,
@@ -137,7 +133,8 @@ async fn count(
     statement: &str,
     binds: &[i64],
 ) -> sqlx::Result<i64> {
-    let mut query = sqlx::query_scalar(statement);
+    let statement = ended_by_server(statement);
+    let mut query = sqlx::query_scalar(&statement);
     for bind in binds {
         query = query.bind(*bind);
     }
@@ -150,10 +147,11 @@ async fn count(
 /// The rows are read once, from the back. MariaDB would read all rows behind a place again for the window function `MIN`.
 async fn places_overtaken(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
     type Row = (Option<OffsetDateTime>, Option<OffsetDateTime>, bool);
-    let rows = sqlx::query_as::<_, Row>(
+    let statement = ended_by_server(
         "SELECT offered_at, COALESCE(offered_at, closed_at), party IS NOT NULL FROM waiting_list \
          WHERE item_id = ? ORDER BY place DESC",
     );
+    let rows = sqlx::query_as::<_, Row>(&statement);
     let mut rows = rows.bind(id.get()).fetch(connection);
     let mut first_behind: Option<OffsetDateTime> = None;
     let mut overtaken = 0;
@@ -170,11 +168,12 @@ async fn places_overtaken(connection: &mut MySqlConnection, id: ItemId) -> sqlx:
 /// Counts the orders whose fence is below that of a write which was accepted before under the same counter. Those of one
 /// write should have one fence; if not, the highest comes first. The rows are read once, as in [`places_overtaken`].
 async fn fences_fallen(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
-    let rows = sqlx::query_as::<_, (Option<String>, u64)>(
+    let statement = ended_by_server(
         "SELECT fence_backend, fence FROM orders \
          WHERE item_id = ? AND fence_sequence > 0 AND fence IS NOT NULL \
          ORDER BY fence_backend, fence_sequence, fence DESC",
     );
+    let rows = sqlx::query_as::<_, (Option<String>, u64)>(&statement);
     let mut rows = rows.bind(id.get()).fetch(connection);
     let mut before: Option<(Option<String>, u64)> = None;
     let mut fallen = 0;
@@ -197,7 +196,8 @@ async fn group_buyers_miscounted(
 ) -> sqlx::Result<i64> {
     let mut differences: HashMap<(i64, i64), i64> = HashMap::new();
     for (statement, sign) in [(GROUP_UNITS, 1), (GROUP_COUNTS, -1)] {
-        let rows = sqlx::query_as(statement).bind(id.get()).fetch_all(&mut *connection).await?;
+        let statement = ended_by_server(statement);
+        let rows = sqlx::query_as(&statement).bind(id.get()).fetch_all(&mut *connection).await?;
         let rows: Vec<(i64, i64, i64)> = rows;
         for (group, buyer, units) in rows {
             *differences.entry((group, buyer)).or_default() += sign * units;
@@ -214,6 +214,7 @@ type LineFacts = (String, i64, Option<u8>, bool);
 /// another number of lines, or one of the two has its movement alone.
 async fn orders_halved(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
     let own = format!("{LINES} WHERE orders.item_id = ? AND orders.line_count IS NOT NULL");
+    let own = ended_by_server(&own);
     let rows = sqlx::query(&own).bind(id.get()).fetch_all(&mut *connection).await?;
     let own: Vec<(OrderId, LineFacts)> =
         rows.iter().map(line_facts).collect::<sqlx::Result<_>>()?;
@@ -225,7 +226,7 @@ async fn orders_halved(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Re
         };
         let ids: Vec<OrderId> = chunk.iter().flat_map(wanted).collect();
         let Some((places, padded)) = in_list(&ids) else { continue };
-        let all = format!("{LINES} WHERE orders.id IN ({places})");
+        let all = ended_by_server(&format!("{LINES} WHERE orders.id IN ({places})"));
         let query = padded.fold(sqlx::query(&all), |query, id| query.bind(id.to_string()));
         let rows = query.fetch_all(&mut *connection).await?;
         let found: HashMap<OrderId, LineFacts> =
@@ -256,6 +257,14 @@ const LINES_TOGETHER_MAX: usize = 64;
 const LINES: &str = "SELECT orders.id, orders.status, orders.user_id, orders.line_count, \
      taken.order_id IS NOT NULL AS is_taken FROM orders LEFT JOIN stock_movements AS taken \
      ON taken.item_id = orders.item_id AND taken.order_id = orders.id AND taken.reason = 'sold'";
+
+const STOCK: &str = "SELECT total, available, offered, arbiter, per_buyer_limit FROM stock \
+     JOIN items ON items.id = item_id WHERE item_id = ?";
+
+const UNITS_ORDERED: &str = "SELECT COUNT(*) AS orders, \
+     CAST(COALESCE(SUM(IF(status = 'paid', quantity, 0)), 0) AS SIGNED) AS sold, \
+     CAST(COALESCE(SUM(IF(status = 'pending', quantity, 0)), 0) AS SIGNED) AS held \
+     FROM orders WHERE item_id = ?";
 
 const BUYERS_OVER_LIMIT: &str = "SELECT COUNT(*) FROM (SELECT user_id FROM orders \
      WHERE item_id = ? AND status IN ('pending', 'paid') \
