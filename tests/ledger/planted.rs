@@ -35,6 +35,11 @@ const ALL: &[Planted] = &[
         service: &["I3", "I4"],
     },
     Planted {
+        statements: &["UPDATE stock_movements SET order_id = UUID() WHERE item_id = :item LIMIT 1"],
+        load_test: &["I4"],
+        service: &["I4"],
+    },
+    Planted {
         statements: &["UPDATE orders SET status = 'cancelled' WHERE item_id = :item LIMIT 1"],
         load_test: &["I5"],
         service: &["I5"],

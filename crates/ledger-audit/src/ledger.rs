@@ -11,8 +11,8 @@ pub struct Ledger {
     pub stock: Option<Stock>,
     /// Every order of the item.
     pub orders: Vec<Order>,
-    /// The movements, summed by reason.
-    pub movements: Vec<Movements>,
+    /// Every movement of its stock.
+    pub movements: Vec<Movement>,
     /// The buyers who wait for units that come back.
     pub line: Line,
     /// The limit that the item shares with others; `None` when it shares none.
@@ -138,14 +138,14 @@ pub struct Fence {
     pub sequence: Option<u64>,
 }
 
-/// All stock movements of one reason, summed up.
+/// One row of `stock_movements`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Movements {
+pub struct Movement {
+    /// The order that it is of, as [`Order::id`].
+    pub order: String,
     /// `sold`, `cancelled`, `expired` or `late_payment`.
     pub reason: String,
-    /// Rows.
-    pub count: i64,
-    /// Their sum: negative when stock was taken.
+    /// Units: negative when stock was taken.
     pub units: i64,
 }
 

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use sqlx::FromRow;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
-use crate::{Draw, Fence, Group, Ledger, Movements, Order, OrderLine, Place, Restock, Stock};
+use crate::{Draw, Fence, Group, Ledger, Movement, Order, OrderLine, Place, Restock, Stock};
 
 /// Reads the ledgers of the items from `first` to `last`; with `with_groups` also the limits that they
 /// share with others.
@@ -84,11 +84,15 @@ async fn read(
         let line = OrderLine { order, id, item, buyer, status, count, is_sold };
         of(&mut ledgers, own).lines.push(line);
     }
-    let statement = "SELECT CAST(item_id AS SIGNED), CAST(reason AS CHAR), COUNT(*), \
-         CAST(SUM(delta) AS SIGNED) FROM stock_movements WHERE item_id BETWEEN ? AND ? \
-         GROUP BY item_id, reason ORDER BY item_id, reason";
-    for (item, reason, count, units) in rows(connection, range, statement).await? {
-        of(&mut ledgers, item).movements.push(Movements { reason, count, units });
+    // A movement without an order has the id that it names.
+    let statement = "SELECT CAST(moves.item_id AS SIGNED), \
+         CAST(IF(orders.line_count IS NULL, moves.order_id, CONCAT(LEFT(moves.order_id, 34), '00')) AS CHAR), \
+         CAST(moves.reason AS CHAR), CAST(moves.delta AS SIGNED) \
+         FROM stock_movements AS moves LEFT JOIN orders ON orders.id = moves.order_id \
+           AND orders.item_id = moves.item_id \
+         WHERE moves.item_id BETWEEN ? AND ? ORDER BY moves.item_id, moves.order_id, moves.reason";
+    for (item, order, reason, units) in rows(connection, range, statement).await? {
+        of(&mut ledgers, item).movements.push(Movement { order, reason, units });
     }
     let statement = "SELECT CAST(item_id AS SIGNED), CAST(id AS CHAR), CAST(delta AS SIGNED) \
          FROM restocks WHERE item_id BETWEEN ? AND ? ORDER BY restocks.id";
