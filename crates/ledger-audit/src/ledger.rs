@@ -23,6 +23,8 @@ pub struct Ledger {
     pub lines: Vec<OrderLine>,
     /// The draw of the item, once each entry should have its place.
     pub draw: Option<Draw>,
+    /// Orders of the item whose amount is not the price of their units.
+    pub mispriced: Vec<Mispriced>,
 }
 
 /// A line of an order of several items.
@@ -39,6 +41,17 @@ pub struct OrderLine {
     pub count: Option<i64>,
     /// Whether its units were taken from the stock.
     pub is_sold: bool,
+}
+
+/// An order, or a line of one, whose amount is not the price of its units.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mispriced {
+    /// `orders.id`.
+    pub id: String,
+    /// `orders.amount_cents`.
+    pub amount: i64,
+    /// The price of its units, which may be too large for an integer.
+    pub price: String,
 }
 
 /// A draw that is over.

@@ -36,6 +36,7 @@
 //! | I19 | a replay never names another order | answers, in time |
 //! | I20 | an order of several items is whole or absent | ledger |
 //! | I21 | the places of a draw are the published shuffle, the line is in their order, and nobody buys past them | ledger |
+//! | I22 | each order costs what its units cost | ledger |
 //!
 //! I16 to I19 are judged where the caller says how old a "sold out" may be ([`InTime`]). They use one
 //! clock, the client's; what readers saw beside the load makes them sharper ([`History`]).
@@ -131,7 +132,7 @@ pub use evidence::{Evidence, InTime};
 pub use failure::{CannotJudge, OrCannotJudge};
 pub use history::{History, MISSING, SeenList, SeenOrder, SentRestock};
 pub use ledger::{
-    Draw, Fence, Group, Ledger, Line, Movement, Order, OrderLine, Place, Restock, Stock,
+    Draw, Fence, Group, Ledger, Line, Mispriced, Movement, Order, OrderLine, Place, Restock, Stock,
 };
 pub use read::{Database, QUIET_AFTER_UNKNOWN, Reader, writer_of};
 pub use record::{Answer, Outcome, write_history};

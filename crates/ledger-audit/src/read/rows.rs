@@ -6,7 +6,9 @@ use std::ops::RangeInclusive;
 use sqlx::FromRow;
 use sqlx::mysql::{MySqlConnection, MySqlRow};
 
-use crate::{Draw, Fence, Group, Ledger, Movement, Order, OrderLine, Place, Restock, Stock};
+use crate::{
+    Draw, Fence, Group, Ledger, Mispriced, Movement, Order, OrderLine, Place, Restock, Stock,
+};
 
 /// Reads the ledgers of the items from `first` to `last`; with `with_groups` also the limits that they
 /// share with others.
@@ -98,6 +100,14 @@ async fn read(
          FROM restocks WHERE item_id BETWEEN ? AND ? ORDER BY restocks.id";
     for (item, id, units) in rows(connection, range, statement).await? {
         of(&mut ledgers, item).restocks.push(Restock { id, units });
+    }
+    // As a decimal the price does not overflow, whatever the row says.
+    let statement = "SELECT CAST(orders.item_id AS SIGNED), CAST(orders.id AS CHAR), \
+         CAST(amount_cents AS SIGNED), CAST(CAST(price_cents AS DECIMAL(20)) * quantity AS CHAR) \
+         FROM orders JOIN items ON items.id = orders.item_id WHERE orders.item_id BETWEEN ? AND ? \
+           AND amount_cents <> CAST(price_cents AS DECIMAL(20)) * quantity ORDER BY orders.id";
+    for (item, id, amount, price) in rows(connection, range, statement).await? {
+        of(&mut ledgers, item).mispriced.push(Mispriced { id, amount, price });
     }
     if with_groups {
         for (item,) in items {

@@ -1,7 +1,7 @@
 //! Faults that the ledger shows by itself, and what cannot be judged.
 
 use super::sale::*;
-use crate::{Fence, Ledger, Order, Outcome, State, Stock};
+use crate::{Fence, Ledger, Mispriced, Order, Outcome, State, Stock};
 
 #[test]
 fn a_sound_sale_is_clean_with_and_without_keys() {
@@ -9,7 +9,7 @@ fn a_sound_sale_is_clean_with_and_without_keys() {
     assert!(judgement.is_clean(), "{:?}", judgement.findings);
     assert_eq!((judgement.units_live, judgement.units_accepted), (3, 3));
     let names: Vec<_> = judgement.findings.iter().map(|finding| finding.invariant).collect();
-    let numbers = (1..=14).chain(16..=20);
+    let numbers = (1..=14).chain(16..=20).chain([22]);
     let expected: Vec<String> = numbers.map(|number| format!("I{number}")).collect();
     assert_eq!(names, expected);
     assert!(Case::sound().without_keys().judge().is_clean());
@@ -115,6 +115,15 @@ fn a_missing_or_extra_movement_is_named() {
     let mut unheard = Case::sound();
     unheard.after.movements.push(movement(1, "gift", 0));
     assert_eq!(unheard.judge().broken(), ["I4"]);
+}
+
+#[test]
+fn an_order_at_another_price_is_named() {
+    let mut case = Case::sound();
+    let mispriced = Mispriced { id: "order-2".into(), amount: 1, price: "250".into() };
+    case.after.mispriced.push(mispriced);
+    assert_eq!(case.judge().broken(), ["I22"]);
+    assert!(example(&case.judge(), "I22").contains("order-2 costs 1"));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use sqlx::mysql::MySqlRow;
 use sqlx::{Executor, MySqlConnection, Row};
 use time::OffsetDateTime;
 
+use super::order::orders::WHOLE;
 use super::tables::TABLES;
 use crate::sql::limits::ended_by_server;
 use crate::sql::statement::in_list;
@@ -100,19 +101,28 @@ async fn read(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<Opti
         group_buyers_over_limit: count(connection, GROUP_OVER_LIMIT, &[id.get()]).await?,
         group_buyers_miscounted: group_buyers_miscounted(connection, id).await?,
         orders_halved: orders_halved(connection, id).await?,
-        draw_places_wrong: match count(connection, IS_DRAWN, &[id.get()]).await? {
-            0 => None,
-            _ => Some(
-                count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?
-                    + count(connection, PARTIES_WRONG, &[id.get(); 2]).await?
-                    + count(connection, PLACES_PASSED, &[id.get(); 4]).await?,
-            ),
-        },
+        draw_places_wrong: draw_places_wrong(connection, id).await?,
+        orders_mispriced: count(connection, ORDERS_MISPRICED, &[id.get()]).await?,
+        orders_paid_wrongly: orders_paid_wrongly(connection, id).await?,
         redis_available: None,
         redis_queued: 0,
         redis_buckets: None,
         strategy_rows: strategy_rows(connection, id).await?,
     }))
+}
+
+/// Counts what is wrong with the places of a draw; `None` unless the item is drawn.
+async fn draw_places_wrong(
+    connection: &mut MySqlConnection,
+    id: ItemId,
+) -> sqlx::Result<Option<i64>> {
+    if count(connection, IS_DRAWN, &[id.get()]).await? == 0 {
+        return Ok(None);
+    }
+    let places = count(connection, DRAW_PLACES_WRONG, &[id.get()]).await?;
+    let parties = count(connection, PARTIES_WRONG, &[id.get(); 2]).await?;
+    let passed = count(connection, PLACES_PASSED, &[id.get(); 4]).await?;
+    Ok(Some(places + parties + passed))
 }
 
 /// The rows of the item in the tables that strategies have.
@@ -205,6 +215,37 @@ async fn group_buyers_miscounted(
     }
     let miscounted = differences.values().filter(|difference| **difference != 0).count();
     Ok(i64::try_from(miscounted).unwrap_or(i64::MAX))
+}
+
+/// Counts the orders that several payments have paid, or that are not paid although one has. A payment names the first line
+/// of its order, and pays all of them.
+///
+/// On shards the payments are in another database, which no join should ask for each order.
+async fn orders_paid_wrongly(connection: &mut MySqlConnection, id: ItemId) -> sqlx::Result<i64> {
+    if count(connection, HAS_PAYMENTS, &[]).await? == 0 {
+        return Ok(0);
+    }
+    let statement = format!("SELECT id, status = 'paid' FROM orders WHERE item_id = ? AND {WHOLE}");
+    let statement = ended_by_server(&statement);
+    let rows = sqlx::query_as(&statement).bind(id.get()).fetch_all(&mut *connection).await?;
+    let orders: Vec<(OrderId, bool)> = rows;
+    let mut wrong = 0;
+    for chunk in orders.chunks(PAID_TOGETHER_MAX) {
+        let ids: Vec<OrderId> = chunk.iter().map(|order| order.0).collect();
+        let Some((places, padded)) = in_list(&ids) else { continue };
+        let statement = ended_by_server(&format!("{PAYMENTS} AND order_id IN ({places})"));
+        let query = sqlx::query_scalar(&statement);
+        let query = padded.fold(query, |query, id| query.bind(id.to_string()));
+        let mut payments: HashMap<OrderId, i64> = HashMap::new();
+        for order in query.fetch_all(&mut *connection).await? {
+            *payments.entry(order).or_default() += 1;
+        }
+        let is_wrong = |order: &&(OrderId, bool)| {
+            payments.get(&order.0).is_some_and(|count| *count > 1 || !order.1)
+        };
+        wrong += chunk.iter().filter(is_wrong).map(|_| 1).sum::<i64>();
+    }
+    Ok(wrong)
 }
 
 /// What the lines of an order have in common: status, buyer, number of lines, and whether the units were taken.
@@ -362,6 +403,21 @@ const GROUP_UNITS: &str = "SELECT orders.limit_group_id, user_id, CAST(SUM(quant
 const GROUP_COUNTS: &str = "SELECT group_limits.group_id, user_id, CAST(bought AS SIGNED) \
      FROM limit_group_items AS own \
      JOIN group_limits ON group_limits.group_id = own.group_id WHERE own.item_id = ?";
+
+/// The price of an item never changes. As a decimal it does not overflow, whatever the row says.
+const ORDERS_MISPRICED: &str = "SELECT COUNT(*) FROM orders JOIN items ON items.id = orders.item_id \
+     WHERE orders.item_id = ? AND amount_cents <> CAST(price_cents AS DECIMAL(20)) * quantity";
+
+const HAS_PAYMENTS: &str = "SELECT COUNT(*) FROM \
+     (SELECT 1 FROM payments WHERE status = 'accepted' LIMIT 1) AS accepted";
+
+/// Orders whose payments are read by one statement.
+const PAID_TOGETHER_MAX: usize = 1_024;
+
+/// The orders of payments that have paid. One of no money is not given back with its order. On shards the payments are read
+/// after the orders, and a payment may have come meanwhile: so those of the last minute are left out.
+const PAYMENTS: &str = "SELECT order_id FROM payments WHERE status = 'accepted' AND amount_cents > 0 \
+     AND changed_at < UTC_TIMESTAMP(6) - INTERVAL 1 MINUTE";
 
 const IS_DRAWN: &str = "SELECT COUNT(*) FROM draws WHERE item_id = ? AND drawn_at IS NOT NULL";
 
